@@ -3,16 +3,17 @@
 //!
 //! This module must never change a position.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use jiff::SignedDuration;
 use runner_engine::store::Budget;
 use runner_jobs::JobSpec;
-use runner_jobs::lifecycle::cycle::{AgentPosition, CycleSpec, declared};
+use runner_jobs::lifecycle::cycle::{AgentPosition, CycleSpec, declared, parsed};
 use runner_jobs::lifecycle::position;
 use runner_jobs::lifecycle::rem::RemSpec;
 use runner_jobs::lifecycle::spec::{Spec, StateKind};
-use runner_jobs::lifecycle::work::WorkSpec;
+use runner_jobs::lifecycle::work::{WorkSpec, prompt_file};
 
 use crate::config::{Config, TriggerSpec};
 use crate::env;
@@ -35,8 +36,29 @@ pub fn file(cycle: &CycleSpec) -> Option<String> {
 }
 
 pub fn cycle_of(root: &Path, cycle: &CycleSpec) -> Result<Spec, Failure> {
+    cycle_with(root, cycle, &BTreeMap::new())
+}
+
+/// Returns the text of the file that a `prompt` setting names, from the checked texts. Other settings
+/// are returned unchanged.
+fn checked(prompt: String, texts: &BTreeMap<String, String>) -> String {
+    let text = prompt_file(&prompt).and_then(|file| texts.get(file));
+    // The line feed marks the setting as a text.
+    text.map_or_else(|| prompt.clone(), |text| format!("{}\n", text.trim_end()))
+}
+
+fn cycle_with(
+    root: &Path,
+    cycle: &CycleSpec,
+    texts: &BTreeMap<String, String>,
+) -> Result<Spec, Failure> {
     let file = file(cycle);
-    let mut spec = declared(root, file.as_deref()).map_err(|error| {
+    let checked = file.as_ref().and_then(|file| Some((file, texts.get(file)?)));
+    let found = match checked {
+        Some((file, text)) => parsed(file, text),
+        None => declared(root, file.as_deref()),
+    };
+    let mut spec = found.map_err(|error| {
         Failure::configuration(error.to_string()).hint("runner lifecycle check")
     })?;
     if let Some(least) = interval()? {
@@ -59,7 +81,15 @@ fn interval() -> Result<Option<SignedDuration>, Failure> {
 /// Reads an agent's position in its cycle and applies the settings of the current state to `job`.
 /// The state's own settings take precedence over those of the job of its kind with the `lifecycle`
 /// trigger.
-pub fn stand(root: &Path, config: &mut Config, job: &mut JobSpec) -> Result<(), Failure> {
+///
+/// `texts` contains the files with instructions as they were when a person's acceptance was checked,
+/// by path. They replace the files themselves, which may have changed since.
+pub fn stand(
+    root: &Path,
+    config: &mut Config,
+    job: &mut JobSpec,
+    texts: &BTreeMap<String, String>,
+) -> Result<(), Failure> {
     if let Some(rem) = job.kind.of_mut::<RemSpec>() {
         if let Some(least) = interval()? {
             let minutes = (least.as_secs() + 59) / 60;
@@ -67,8 +97,11 @@ pub fn stand(root: &Path, config: &mut Config, job: &mut JobSpec) -> Result<(), 
         }
         dreamer(config, &job.backend);
     }
+    if let Some(work) = job.kind.of_mut::<WorkSpec>() {
+        work.prompt = work.prompt.take().map(|prompt| checked(prompt, texts));
+    }
     let Some(cycle) = job.kind.of_mut::<CycleSpec>() else { return Ok(()) };
-    let spec = cycle_of(root, cycle)?;
+    let spec = cycle_with(root, cycle, texts)?;
     let position = position::read(root, &cycle.agent, &spec).map_err(|error| {
         Failure::environment(runner_engine::error_chain::whole(&error))
             .hint(format!("runner lifecycle goto {}", spec.first().name))
@@ -89,7 +122,7 @@ pub fn stand(root: &Path, config: &mut Config, job: &mut JobSpec) -> Result<(), 
             cycle.writes.clone_from(&work.writes);
         }
     }
-    now.prompt = state.prompt.or(now.prompt);
+    now.prompt = state.prompt.or(now.prompt).map(|prompt| checked(prompt, texts));
     job.backend = state.backend.unwrap_or_else(|| job.backend.clone());
     if let Some(timeout) = state.timeout {
         job.total = timeout;

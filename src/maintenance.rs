@@ -26,6 +26,7 @@ use runner_jobs::{recording, report};
 
 use crate::config;
 use crate::env::{Env, SCRATCH};
+use crate::project::LoadedProject;
 use crate::ui::Failure;
 
 pub fn retention(home: &Env) -> Result<Retention, Failure> {
@@ -154,8 +155,9 @@ pub fn plan(
     scratch(home, &mut found);
     for project in store.projects()? {
         let root = &project.path;
-        let dreams = config::load(&home.stack(Some(&root.join(crate::project::FILE))))
-            .map(|config| dreams_of(&config))
+        let dreams = LoadedProject::at(home, Some(store), root)
+            .and_then(LoadedProject::trusted)
+            .map(|project| dreams_of(&project.config))
             .unwrap_or_default();
         let folders = dreams
             .iter()

@@ -54,7 +54,7 @@ pub fn find(from: &Path) -> Result<PathBuf, Failure> {
     from.ancestors().find(|folder| folder.join(FILE).is_file()).map(Path::to_owned).ok_or_else(
         || {
             Failure::configuration(format!(
-                "{} is in no project: there is no {FILE} here or in any parent folder",
+                "{} is not in a project: neither this folder nor its parents contain {FILE}",
                 from.display()
             ))
             .hint("runner init")
@@ -103,9 +103,8 @@ impl LoadedProject {
             Failure::configuration(format!("{} has no [project] id", root.join(FILE).display()))
                 .hint("runner init")
         })?;
-        let here = Self { root: root.to_owned(), id, own, config, stamp, trust: Trust::default() };
-        let trust = trust::inspect(home, store, &here)?;
-        Ok(Self { trust, ..here })
+        let trust = trust::inspect(home, store, (root, &id), &config)?;
+        Ok(Self { root: root.to_owned(), id, own, config, stamp, trust })
     }
 
     /// Returns the job that a run belongs to, as the configuration describes it now.
@@ -306,7 +305,7 @@ pub fn contradiction(known: &Project) -> Option<(String, String)> {
     let folder = identity::git_folder(root).ok()?;
     let what = match identity::own(root) {
         Ok(Some(id)) if id == known.id => return None,
-        Ok(Some(id)) => format!("names another project, {id}"),
+        Ok(Some(id)) => format!("contains the id of another project, {id}"),
         Ok(None) if known.own => "is missing".to_owned(),
         Err(failure) => format!("cannot be used ({})", failure.parts().0),
         // The project is known by its seed alone.
@@ -317,12 +316,12 @@ pub fn contradiction(known: &Project) -> Option<(String, String)> {
             }
             let file = root.join(FILE).display().to_string();
             let names = seed.map_or_else(
-                || "names no project".to_owned(),
-                |seed| format!("names another project, {seed}"),
+                || "contains no project id".to_owned(),
+                |seed| format!("contains the id of another project, {seed}"),
             );
             return Some((
                 format!("{file} {names}; the project continues as {}", known.id),
-                format!("write `id = \"{}\"` below [project] in {file}", known.id),
+                format!("set `id = \"{}\"` in the section [project] of {file}", known.id),
             ));
         }
     };
@@ -380,7 +379,7 @@ pub fn kept(home: &Env, store: &Store, from: &Path) -> Result<KeptProject, Failu
         (Registration::Alias { .. }, Some(row)) => Ok(KeptProject { row, trouble: None }),
         (standing, _) => Err(match standing.trouble(&root, &here.id) {
             Some((what, hint)) => Failure::configuration(what).hint(hint),
-            None => Failure::configuration(format!("{} has not run here yet", root.display()))
+            None => Failure::configuration(format!("{} has never run", root.display()))
                 .hint("runner init, or runner night"),
         }),
     }
@@ -466,8 +465,8 @@ fn git(root: &Path) -> String {
     let path = root.join(".git");
     match fs::metadata(&path) {
         Ok(data) if data.is_dir() => format!("{}.{:o}", data.ino(), data.mode()),
-        // The git folder of a worktree may disappear with its repository, while the `.git` file
-        // stays.
+        // The git folder of a worktree may disappear with its repository, although the `.git` file
+        // remains.
         Ok(_) => identity::git_dir(root)
             .and_then(|folder| fs::metadata(folder).ok())
             .map_or_else(|| "-".to_owned(), |data| format!("{}", data.ino())),

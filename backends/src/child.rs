@@ -49,19 +49,19 @@ pub(crate) fn limits(
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Patience {
-    /// How long it may take to reach an API; without it 10 seconds.
+    /// The maximum time to connect to an API. Default: 10 seconds.
     #[serde(deserialize_with = "read_span")]
     #[schemars(with = "Option<Text<Span>>")]
     pub connect: Option<Duration>,
-    /// How long it may take until it sends anything; without it 2 minutes.
+    /// The maximum time until the backend's first output. Default: 2 minutes.
     #[serde(deserialize_with = "read_span")]
     #[schemars(with = "Option<Text<Span>>")]
     pub first_byte: Option<Duration>,
-    /// How long it may be silent between two signs of life; without it 5 minutes.
+    /// The maximum silence between two outputs. Default: 5 minutes.
     #[serde(deserialize_with = "read_span")]
     #[schemars(with = "Option<Text<Span>>")]
     pub idle: Option<Duration>,
-    /// How long it may take to end, after its answer or when it is asked to; without it 10 seconds.
+    /// The maximum time to exit after the answer or after a request to stop. Default: 10 seconds.
     #[serde(deserialize_with = "read_span")]
     #[schemars(with = "Option<Text<Span>>")]
     pub grace: Option<Duration>,

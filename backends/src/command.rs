@@ -19,6 +19,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use runner_engine::process::{Cancel, ChildSpec, Stdin, find_program};
 use runner_engine::sandbox::SandboxedStart;
+use runner_text::counted;
 
 use crate::artifact::Folder;
 use crate::child::{LastSandbox, Patience};
@@ -144,7 +145,10 @@ impl CommandPlan {
         let ended = ended?;
         let mut notes = Vec::new();
         if ended.killed > 0 {
-            notes.push(format!("{} processes that it left behind were killed", ended.killed));
+            notes.push(format!(
+                "killed {} that the program left behind",
+                counted(ended.killed, "process")
+            ));
         }
         let artifact = match &folder {
             Some(folder) => self.artifact(folder)?,

@@ -96,7 +96,7 @@ pub(crate) fn install(kind: &str) -> &'static str {
 /// Describes the credentials with which an instance can log in.
 ///
 /// # Errors
-/// Returns [`BackendError::NotLoggedIn`], with a hint, if no credentials were found.
+/// Returns [`BackendError::NotLoggedIn`], with a hint, if no usable credentials were found.
 pub(crate) fn plausible(plan: &AgentPlan) -> Result<String, BackendError> {
     let keys = KEYS.iter().find(|(name, _)| *name == plan.kind);
     let keys = keys.map_or(&[][..], |(_, keys)| *keys);
@@ -125,11 +125,11 @@ pub(crate) fn plausible(plan: &AgentPlan) -> Result<String, BackendError> {
     let why = match read(&path) {
         Ok(bytes) => match serde_json::from_slice::<Value>(&bytes) {
             Ok(login) if good(&login) => return Ok(format!("login in {}", path.display())),
-            Ok(_) => format!("{} holds no login", path.display()),
+            Ok(_) => format!("{} contains no login", path.display()),
             Err(_) => format!("{} is not JSON", path.display()),
         },
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-            format!("no key in the environment and no {}", path.display())
+            format!("the environment contains no key, and there is no {}", path.display())
         }
         Err(error) => format!("{} cannot be read: {error}", path.display()),
     };
@@ -164,13 +164,13 @@ fn read(path: &Path) -> std::io::Result<Vec<u8>> {
 /// expanded.
 ///
 /// # Errors
-/// Returns [`BackendError::NotLoggedIn`] if the file cannot be read, if other users can access it, or if a
-/// line is not a variable. The message does not contain the line.
+/// Returns [`BackendError::NotLoggedIn`] if the file cannot be read or is too large, if other users
+/// can access it, or if a line is not a variable. The message does not contain the line.
 pub fn from_file(path: &Path) -> Result<BTreeMap<String, String>, BackendError> {
     let shown = path.display();
     let bad = |why: String| BackendError::NotLoggedIn { why };
     let mut file = open_host(path).map_err(|error| bad(format!("cannot read {shown}: {error}")))?;
-    let meta = file.metadata().map_err(|error| bad(format!("cannot look at {shown}: {error}")))?;
+    let meta = file.metadata().map_err(|error| bad(format!("cannot inspect {shown}: {error}")))?;
     let mode = meta.mode() & 0o777;
     if mode & 0o077 != 0 {
         return Err(bad(format!(
@@ -206,7 +206,7 @@ pub fn from_file(path: &Path) -> Result<BTreeMap<String, String>, BackendError> 
             }
             _ => {
                 let line = at + 1;
-                return Err(bad(format!("{shown}:{line}: it must be NAME=VALUE")));
+                return Err(bad(format!("{shown}:{line}: expected NAME=VALUE")));
             }
         }
     }

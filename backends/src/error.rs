@@ -45,7 +45,7 @@ pub enum BackendError {
         why: String,
     },
     /// A program or model is missing: install it.
-    #[error("{what} is not there: {hint}")]
+    #[error("{what} was not found: {hint}")]
     NotInstalled {
         /// The program or model.
         what: String,

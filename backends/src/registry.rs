@@ -39,86 +39,90 @@ pub struct BackendSpec {
     /// The name that jobs refer to.
     #[serde(skip)]
     pub name: String,
-    /// The kind of backend: "builtin" answers by rule, "command" runs a program, "claude" and "codex"
-    /// those agents, "anthropic", "openai" and "ollama" ask a model's API, "replay" answers from a
-    /// recording.
+    /// The kind of backend: "builtin" answers from fixed rules, "command" runs a program, "claude"
+    /// and "codex" run these agents, "anthropic", "openai" and "ollama" use a model's API, and
+    /// "replay" answers from a recording.
     #[serde(rename = "type")]
     #[schemars(extend("enum" = KINDS))]
     pub kind: String,
-    /// The model that an agent uses; for a command, a name for reports.
+    /// The model that the backend uses; for a command, a name for reports and prices.
     pub model: Option<String>,
-    /// The program: a name to look for in PATH, or a path. Agents have their own name by default.
+    /// The program: a name to look up in PATH, or a path. Default for agents: "claude" or "codex".
     pub program: Option<String>,
-    /// The program's arguments. Never a secret: every user can read them.
+    /// The program's arguments. They must never contain a secret, because every user can read them.
     pub args: Vec<String>,
-    /// Names of variables that the program may see besides the ordinary ones.
+    /// The names of variables that the program receives in addition to the ordinary ones.
     pub env: Vec<String>,
     /// Whether an agent receives only the variables in `env`, and not the usual ones for its key.
     #[serde(skip)]
     pub only_env: bool,
-    /// The file in its run folder that has the answer; without it, standard output.
+    /// The file in the run folder with the answer. If it is missing or empty, standard output is
+    /// the answer. Default: "proposals.json".
     pub artifact: Option<String>,
-    /// Whether it prints nothing before its answer, so that silence is no sign of trouble.
+    /// Whether the program prints nothing before its answer, so that its silence is not an error.
     pub quiet: bool,
     /// The deadlines, which are settings in the same table.
     #[serde(skip)]
     pub patience: Patience,
-    /// The most that it may print on each of its outputs; without it 64MB.
+    /// The maximum size of each output stream. Default: 64MB.
     #[serde(deserialize_with = "read_cap")]
     #[schemars(with = "Option<Size>")]
     pub output_cap: Option<usize>,
-    /// A file of further variables, NAME=VALUE, that only its owner may read.
+    /// A file with further variables as NAME=VALUE lines, which only its owner may read.
     #[serde(deserialize_with = "read_own_path")]
     #[schemars(with = "Option<Text<OwnPath>>")]
     pub env_file: Option<PathBuf>,
-    /// An agent's own folder with its login (CLAUDE_CONFIG_DIR, CODEX_HOME).
+    /// A separate folder for the agent's login (CLAUDE_CONFIG_DIR, CODEX_HOME).
     #[serde(deserialize_with = "read_own_path")]
     #[schemars(with = "Option<Text<OwnPath>>")]
     pub state: Option<PathBuf>,
-    /// Whether an agent keeps its own records of what was asked.
+    /// Whether an agent keeps its own records of requests.
     pub sessions: bool,
-    /// Tools that an agent may use; none unless they are named.
+    /// The tools that an agent may use. Default: none.
     pub tools: Vec<String>,
-    /// The most turns of one request of claude. Default: 20 with tools; without, 3 for an answer with a
-    /// schema and else 1.
+    /// The maximum number of turns in one request to claude. Default: 20 with tools; without tools,
+    /// 3 if the answer has a schema, otherwise 1.
     #[schemars(range(min = 1))]
     pub max_turns: Option<u32>,
-    /// The model that claude uses while its first one is overloaded.
+    /// The model that claude uses while its first model is overloaded.
     pub fallback_model: Option<String>,
-    /// The most requests of the same login at once. Default: 1 for agents, no limit for APIs.
+    /// The maximum number of concurrent requests per login. Default: 1 for agents, no limit for
+    /// APIs.
     #[schemars(range(min = 1))]
     pub slots: Option<u32>,
-    /// The file with the answers of a replay, from `runner replay RUN --export FILE`; below the project,
-    /// or / or ~/ first.
+    /// The recording that a replay backend answers from, written by `runner replay RUN --export
+    /// FILE`: a path in the project, or a path that begins with / or ~/.
     pub recording: Option<PathBuf>,
-    /// The `[backends.NAME]` that are asked in this order if it is missing, is not allowed, or has no
-    /// capacity now.
+    /// The `[backends.NAME]` to ask, in this order, if this backend is missing, not allowed or out
+    /// of capacity.
     pub fallback: Vec<String>,
-    /// The `[pools.NAME]` of the user's own file that it spends from.
+    /// The `[pools.NAME]` in the user's file from which the backend spends.
     pub pool: Option<String>,
-    /// The address of a model's API; without it that of its maker, and of Ollama on this host.
+    /// The address of a model's API. Default: the provider's address; for Ollama, this host.
     pub base_url: Option<String>,
-    /// The API of openai: Chat Completions, which others have too, or Responses. Default: "chat".
+    /// The API of an openai backend: Chat Completions, which other servers also offer, or
+    /// Responses. Default: "chat".
     #[schemars(extend("enum" = ["chat", "responses"]))]
     pub api: Option<String>,
-    /// The name of the variable that has an API's key, or keyring:NAME; never the key. Default: the usual
-    /// one where base_url is not set, else none.
+    /// The name of the variable with an API's key, or keyring:NAME; never the key itself. Default:
+    /// the provider's usual variable, or none if base_url is set.
     pub key: Option<String>,
-    /// How an API's answer is held to its schema: by the "schema" itself, by a "tool" (anthropic's
-    /// default), or only by words in the "prompt".
+    /// How the schema of an API's answer is enforced: as a "schema" in the request, as a "tool"
+    /// (the default of anthropic), or only in the text of the "prompt".
     #[schemars(extend("enum" = ["schema", "tool", "prompt"]))]
     pub structured: Option<String>,
-    /// The longest answer of an API, in tokens, where that is less than a job asks for.
+    /// The maximum length of an API's answer in tokens, if the job requests more.
     #[schemars(range(min = 1, max = 4_294_967_295_u32))]
     pub max_output_tokens: Option<u64>,
-    /// Certificates that an API is trusted with besides the host's own, as PEM.
+    /// A PEM file with certificates that are trusted in addition to the host's.
     #[serde(deserialize_with = "read_own_path")]
     #[schemars(with = "Option<Text<OwnPath>>")]
     pub ca_file: Option<PathBuf>,
-    /// The window of an ollama model in tokens. Default: 4096 to 32768, as the question needs.
+    /// The context window of an ollama model in tokens. Default: 4096 to 32768, depending on the
+    /// request.
     #[schemars(range(min = 1, max = 4_294_967_295_u32))]
     pub num_ctx: Option<u64>,
-    /// How long an ollama model stays loaded after its answer; without it as Ollama does.
+    /// How long an ollama model stays loaded after an answer. Default: Ollama's own setting.
     #[serde(deserialize_with = "read_seconds")]
     #[schemars(with = "Option<Text<Wait>>")]
     pub keep_alive: Option<String>,
@@ -132,7 +136,7 @@ grammar! {
 pub fn own_path(text: &str) -> Result<PathBuf, String> {
     match text.starts_with('/') || text.starts_with("~/") {
         true => Ok(text.into()),
-        false => Err(format!("it must begin with / or ~/, it is {text:?}")),
+        false => Err(format!("{text:?} does not begin with / or ~/")),
     }
 }
 
@@ -172,7 +176,7 @@ impl BackendSpec {
     /// backend names and the values in its `env_file`, except locations and proxies.
     ///
     /// # Errors
-    /// Returns an error if the file cannot be used.
+    /// Returns an error if the `env_file` cannot be used.
     pub fn secrets(&self, around: &BTreeMap<String, String>) -> Result<Vec<String>, BackendError> {
         let named = self.variables().filter(|name| !credentials::is_place(name));
         let mut secrets: Vec<String> = named.filter_map(|name| around.get(name).cloned()).collect();
@@ -205,7 +209,8 @@ pub struct Surroundings<'a> {
 /// Creates the backend that `spec` describes.
 ///
 /// # Errors
-/// Returns [`BackendError::Rejected`] if the configuration is invalid.
+/// Returns [`BackendError::Rejected`] if the configuration or a recording is invalid, and
+/// [`BackendError::NotLoggedIn`] if the `env_file` cannot be used.
 pub fn build(
     spec: &BackendSpec,
     around: &Surroundings<'_>,

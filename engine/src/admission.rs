@@ -187,7 +187,7 @@ fn held_back(facts: &AdmissionFacts, now: Timestamp) -> Option<Outcome> {
         return Some(Outcome::skipped(SkipReason::Stopped, why));
     }
     if let Some(until) = facts.quiet_until.filter(|until| *until > now) {
-        return Some(Outcome::Deferred { until, why: "these are its quiet hours".to_owned() });
+        return Some(Outcome::Deferred { until, why: "the job is in its quiet hours".to_owned() });
     }
     if let (Some(began), Some(interval)) = (facts.last_began, facts.min_interval) {
         let passed = now.duration_since(began);

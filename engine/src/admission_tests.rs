@@ -84,7 +84,7 @@ fn closed() -> Vec<(AdmissionFacts, &'static str)> {
         ),
         (
             AdmissionFacts { quiet_until: ago(-60), ..healthy() },
-            "deferred until 2026-09-21T15:13:20Z: these are its quiet hours",
+            "deferred until 2026-09-21T15:13:20Z: the job is in its quiet hours",
         ),
         (spaced(ago(61)), "skipped: it ran 1h 1m ago, and its minimum interval is 6h"),
         (

@@ -17,8 +17,8 @@
 //!
 //! A message waits while a run of its job is in progress, because the run may end the alert: a
 //! problem that a tick finds and solves is never sent. For a few minutes, it also waits for other
-//! runs of the project. Messages that wait for one channel at the
-//! same time are sent together, at most one message in each `window` and none in the quiet hours.
+//! runs of the project. Messages that wait for one channel at the same time are sent together, at
+//! most one message in each `window` and none in the quiet hours.
 //!
 //! The code that settles a run adds one row to the `news` table in the same transaction. A tick
 //! decides how the news affects the alerts ([`decide`], pure) and writes alerts and messages in one
@@ -35,7 +35,7 @@ use strum::{EnumString, IntoStaticStr, VariantArray};
 
 use crate::policy::Quiet;
 
-/// A kind of trouble that people are notified of.
+/// A kind of problem for which runner sends an alert.
 #[derive(
     Clone,
     Copy,

@@ -40,7 +40,7 @@ pub fn plain(text: &str) -> String {
 /// Describes why a file or folder could not be used. The text follows the path and a colon.
 pub fn error_chain(error: &io::Error) -> String {
     match error.kind() {
-        io::ErrorKind::NotFound => "it is not there".to_owned(),
+        io::ErrorKind::NotFound => "it does not exist".to_owned(),
         io::ErrorKind::PermissionDenied => "permission denied".to_owned(),
         io::ErrorKind::NotADirectory => "a part of its path is not a folder".to_owned(),
         io::ErrorKind::IsADirectory => "it is a folder".to_owned(),
@@ -78,6 +78,6 @@ mod tests {
         let refused = io::Error::from_raw_os_error(111);
         assert!(!error_chain(&refused).contains("os error"), "{}", error_chain(&refused));
         let absent = std::fs::read("/nowhere/at/all").unwrap_err();
-        assert_eq!(error_chain(&absent), "it is not there");
+        assert_eq!(error_chain(&absent), "it does not exist");
     }
 }

@@ -176,8 +176,9 @@ pub struct ContractLock {
 
 impl ContractLock {
     /// Creates the lock file. `path` must be [`beneath`](crate::files::beneath) the project. A file
-    /// that runner wrote stays until [`ContractLock::claim`], because only the deciding lock shows
-    /// whether its writer is alive. Another program's file is respected until it is an hour old.
+    /// that runner wrote is kept until [`ContractLock::claim`], because only the deciding lock
+    /// shows whether its writer is alive. Another program's file is respected until it is an hour
+    /// old.
     ///
     /// # Errors
     /// Returns [`LockError::Foreign`] or [`LockError::Io`].

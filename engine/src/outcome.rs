@@ -91,7 +91,7 @@ pub enum Outcome {
         #[serde(default)]
         reason: SkipReason,
     },
-    /// The job cannot run yet. The occurrence stays open for another attempt, except for a manual
+    /// The job cannot run yet. The occurrence remains open for another attempt, except for a manual
     /// run without a key.
     Deferred {
         /// The earliest start of the next attempt.
@@ -133,7 +133,7 @@ pub enum SkipReason {
     Stopped,
     /// The job that this one follows did not succeed.
     Unfollowed,
-    /// The database was restored from a backup, and nobody knows whether the occurrence was run.
+    /// The database was restored from a backup, and it is unknown whether the occurrence was run.
     Restored,
 }
 

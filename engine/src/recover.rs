@@ -354,7 +354,7 @@ fn note_overrun(store: &mut Store, run: &RunRow, now: Timestamp) -> Result<(), S
         project: Some(run.project.clone()),
         run: Some(run.id.clone()),
         kind: OVERRAN.to_owned(),
-        detail: "it is past its deadline and is killed".to_owned(),
+        detail: "its deadline has passed, so it is killed".to_owned(),
     })
 }
 
@@ -407,9 +407,9 @@ fn dead(
     } else {
         Outcome::Lost { why: "its process died before it could settle".to_owned() }
     };
-    let mut detail = format!("its process is gone; {} left-over processes killed", killed.count);
+    let mut detail = format!("its process is gone; {} leftover processes killed", killed.count);
     if killed.survivors > 0 {
-        detail.push_str(&format!(", {} would not die", killed.survivors));
+        detail.push_str(&format!(", {} could not be killed", killed.survivors));
     }
     let (work, violation) = closed_work(driver, run);
     detail.push_str(&work);
@@ -424,7 +424,7 @@ fn dead(
         kind: if replayed.is_ok() { "recovered" } else { "stuck" }.to_owned(),
         detail,
     };
-    // A run that stays stuck is reported only once.
+    // A run that is stuck for the same reason again is not reported again.
     let said = store.events_of(&run.id)?;
     if !said.last().is_some_and(|last| last.kind == event.kind && last.detail == event.detail) {
         store.event(&event)?;
@@ -476,13 +476,13 @@ fn closed_work(driver: &Driver<'_>, run: &RunRow) -> (String, Option<String>) {
         Ok(Some(work)) => {
             let commits = match work.imported.commits.len() {
                 0 => String::new(),
-                count => format!("; {count} commits brought into the repository"),
+                count => format!("; {count} commits imported into the repository"),
             };
             let held = work.imported.held.iter().chain(&work.imported.notes);
             let held: String = held.map(|line| format!("; {line}")).collect();
             (commits + &held, work.violation())
         }
-        Err(why) => (format!("; its commits stay in the run's folder: {why}"), None),
+        Err(why) => (format!("; its commits remain in the run's folder: {why}"), None),
     }
 }
 

@@ -8,7 +8,7 @@
 //! ```
 //!
 //! The record contains everything that closing needs, so recovery closes the work of a dead run in
-//! the same way. Every step can be repeated. This module must only be used while no process of the
+//! the same way. Every step can be repeated. Open and close the work only while no process of the
 //! child is alive.
 
 use std::collections::BTreeMap;
@@ -50,7 +50,7 @@ pub struct Work {
     run: String,
     /// The environment of git.
     env: BTreeMap<String, String>,
-    git: Option<PrivateGit>,
+    git: Option<Box<PrivateGit>>,
     starts: Vec<RepositoryStart>,
     write: Vec<PathBuf>,
     keep: Vec<PathBuf>,
@@ -58,10 +58,10 @@ pub struct Work {
     closed: Option<WorkResult>,
 }
 
-/// What a child changed.
+/// The changes of a child.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WorkResult {
-    /// What was brought into the repository.
+    /// The commits that were imported into the repository.
     pub imported: Imported,
     /// The kept paths that changed.
     pub changed: Vec<String>,
@@ -120,7 +120,7 @@ impl Work {
     /// Checks the kept paths and imports the commits. A second call returns the same result.
     ///
     /// # Errors
-    /// Returns a [`WorkError`]. The private git directory then stays in the run's folder.
+    /// Returns a [`WorkError`]. The private git directory then remains in the run's folder.
     pub fn close(&mut self, run_dir: &Path) -> Result<WorkResult, WorkError> {
         if let Some(closed) = &self.closed {
             return Ok(closed.clone());
@@ -156,7 +156,7 @@ impl Work {
             return Some(format!("{} is a path that this job must never write", kept.display()));
         }
         let within = self.write.iter().any(|write| path.starts_with(write));
-        (!within).then(|| "it is outside of what this job may write".to_owned())
+        (!within).then(|| "it is outside the paths that this job may write".to_owned())
     }
 
     fn save(&self, run_dir: &Path) -> Result<(), WorkError> {

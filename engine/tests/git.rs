@@ -314,7 +314,7 @@ fn push_uses_the_configured_upstream() {
         let cancel = Cancel::new().unwrap();
         let push = || place.ask().push(&folder, &place.env(), &cancel);
         let why = push().unwrap_err().to_string();
-        assert_eq!(why, "the branch main is not configured to be pushed anywhere");
+        assert!(why.starts_with("the branch main has no remote to push to"), "{why}");
         place.git(&["remote", "add", "origin", "../there.git"]);
         place.git(&["push", "-q", "-u", "origin", "main"]);
         place.write("a", "2");
@@ -343,7 +343,7 @@ fn push_uses_the_configured_upstream() {
         ] {
             place.git(&["remote", "set-url", "origin", &address]);
             let why = push().unwrap_err().to_string();
-            assert!(why.contains("is inside a project"), "{address}: {why}");
+            assert!(why.contains("is inside a project or"), "{address}: {why}");
         }
         place.git(&["remote", "set-url", "origin", "ext::touch ran"]);
         let why = push().unwrap_err().to_string();

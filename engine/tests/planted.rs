@@ -21,6 +21,7 @@ use std::sync::OnceLock;
 
 use runner_engine::git::changes::Untracked;
 use runner_engine::git::commit::NewFile;
+use runner_engine::git::private::{self, ImportRules};
 use runner_engine::git::{Git, Read};
 use runner_engine::process::{Cancel, Stdin};
 use rustix::fs::inotify;
@@ -158,13 +159,31 @@ impl Place {
         found
     }
 
-    /// Runs every git query of runner, and a commit.
+    /// Imports a commit of a child from a private git directory.
+    fn import(&self, git: &Git) {
+        let folder = tempfile::tempdir().unwrap();
+        let commit =
+            self.command(&["commit-tree", "HEAD^{tree}", "-p", "HEAD", "-m", "x"]).output();
+        let commit = String::from_utf8(commit.unwrap().stdout).unwrap();
+        // The test's own call of git may have started a program.
+        self.started();
+        let at = folder.path().join("git");
+        let Ok(Some(private)) = git.private(&at) else { return };
+        let Ok(starts) = private::prepare(git, &private, &[]) else { return };
+        fs::write(at.join("refs/heads/main"), commit).unwrap();
+        let scratch = &folder.path().join("read");
+        let rules = ImportRules { run: "run", scratch, advance: true, refuse: &|_| None };
+        let _ = private::import(git, &private, &starts, &rules);
+    }
+
+    /// Runs every git query of runner, an import and a commit.
     fn ask_everything(&self) {
         for root in [self.root(), self.root().join("tree")] {
             if !root.exists() {
                 continue;
             }
             let git = Git::new(&root, &self.env(), "planted");
+            self.import(&git);
             let _ = git.top();
             let _ = git.head();
             let _ = git.changes(&[], Untracked::Folders);

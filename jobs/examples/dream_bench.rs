@@ -14,10 +14,11 @@ use std::fs;
 use std::path::Path;
 use std::time::Instant;
 
+use runner_jobs::dream::DreamSpec;
+use runner_jobs::dream::delta::{self, Selection};
 use runner_jobs::dream::inventory::take_inventory;
 use runner_jobs::dream::quarantine::Quarantine;
 use runner_jobs::dream::state::{DreamState, IdeaUpdate, Triaged};
-use runner_jobs::dream::{DreamSpec, delta};
 
 type Done = Result<(), Box<dyn Error>>;
 
@@ -51,7 +52,7 @@ fn unchanged(root: &Path) -> Done {
             .iter()
             .map(|idea| {
                 let triaged = Triaged { hash: idea.digest, modified: now, merit: 0.5 };
-                (&*idea.path, IdeaUpdate { surfaced: now, triaged: Some(triaged) })
+                (&*idea.path, IdeaUpdate { at: now, shown: true, triaged: Some(triaged) })
             })
             .collect();
         fs::write(&state_file, DreamState::default().with(&changes))?;
@@ -71,7 +72,13 @@ fn unchanged(root: &Path) -> Done {
     let parsed = start.elapsed();
     let second = take_inventory(root, &spec, &folder.join("cache"))?;
     let surveyed = start.elapsed();
-    let delta = delta::select(&second.ideas, &state, &Quarantine::default(), spec.max_ideas);
+    let delta = delta::select(
+        &second.ideas,
+        &state,
+        &Quarantine::default(),
+        Selection::Changed,
+        spec.max_ideas,
+    );
     println!(
         "second pass: state of {} entries {parsed:.0?}, survey {:.0?} ({} read, cache written: {}), delta {:.0?}, all {:.0?}, \
          {} selected, peak {} MB",

@@ -45,19 +45,19 @@ const LAST_WORDS: usize = 400;
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CommandSpec {
-    /// A name to look for in PATH, or a path.
+    /// The program: a name to look up in PATH, or a path.
     pub program: String,
     /// The program's arguments. They must never contain a secret, because every user can read them.
     #[serde(default)]
     pub args: Vec<String>,
-    /// The names of variables that the program may see in addition to the usual ones.
+    /// The names of variables that the program receives in addition to the ordinary ones.
     #[serde(default)]
     pub env: Vec<String>,
-    /// The files that the program must leave.
+    /// The files that the program must produce.
     #[serde(default)]
     pub artifacts: Vec<Artifact>,
-    /// The paths of the project that it may write itself; "." is all but what only runner, git and
-    /// agents write. Default: ["."].
+    /// The paths in the project that the program may write; "." is the whole project except the
+    /// paths reserved for runner, git and agents. Default: ["."].
     #[serde(default, deserialize_with = "read_folders")]
     #[schemars(with = "Option<Vec<String>>")]
     pub writes: Option<Vec<String>>,
@@ -67,9 +67,9 @@ pub struct CommandSpec {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Artifact {
-    /// The path below RUNNER_OUT at which the program leaves it.
+    /// The path below RUNNER_OUT where the program writes the file.
     pub from: String,
-    /// The path below the project at which it is published.
+    /// The path in the project where the file is published.
     pub to: String,
 }
 
@@ -282,8 +282,9 @@ fn collect(out: &std::path::Path, from: &str) -> Result<Vec<u8>, JobError> {
     let path = RelPath::new(from).map_err(|error| missing(error.to_string()))?;
     let folder = RealFs::open(out).map_err(|error| missing(error.to_string()))?;
     let file = folder.regular(&path).map_err(|error| missing(error.to_string()))?;
-    let file = file
-        .ok_or_else(|| missing("it is not there, although the program exited with 0".to_owned()))?;
+    let file = file.ok_or_else(|| {
+        missing("it does not exist, although the program exited with 0".to_owned())
+    })?;
     if file.links != 1 {
         return Err(missing(format!("it has {} hard links", file.links)));
     }

@@ -28,12 +28,12 @@ const NO_MODEL: &str = "no model answered the question";
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PromptSpec {
-    /// The question.
+    /// The question for the model.
     pub prompt: String,
     /// The files of the project that are shown with the question.
     #[serde(default)]
     pub sources: Vec<String>,
-    /// The file that gets the answer; {date} is the date on which the night opened.
+    /// The file for the answer; {date} is the date on which the night opened.
     pub to: String,
 }
 

@@ -81,7 +81,7 @@ fn deliver(
         };
         // An alert must also be delivered if its project is gone, cannot be read or is not trusted.
         let (notify, lacking) = match LoadedProject::at(home, Some(store), &row.path)
-            .and_then(LoadedProject::trusted)
+            .and_then(LoadedProject::trusted_outside_jobs)
         {
             Ok(here) => (Ok(here.config.notify), None),
             Err(failure) => {

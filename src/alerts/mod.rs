@@ -82,7 +82,7 @@ fn rules(
             Some(rules) => rules,
             // If a project's configuration cannot be read or is not trusted, the user's own settings apply.
             None => LoadedProject::at(home, Some(store), &project.path)
-                .and_then(LoadedProject::trusted)
+                .and_then(LoadedProject::trusted_outside_jobs)
                 .map(|here| here.config)
                 .or_else(|_| config::load(&home.stack(None)))
                 .map(|config| config.notify.rules(&config.jobs, &config.night.zone))

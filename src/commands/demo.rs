@@ -107,7 +107,7 @@ impl DemoArgs {
                  agent; to get a sandbox: apt-get install bubblewrap",
             );
         }
-        trust::accepted_change(cli.env, &root, || cycle(&root, agent))?;
+        cycle(cli, &root, agent)?;
         Ok(root)
     }
 }
@@ -158,7 +158,7 @@ fn print_report(root: &Path) -> Result<(), Failure> {
 }
 
 /// Adds the cycle to the project's settings, and the scripted agent's files to the project.
-fn cycle(root: &Path, agent: DemoAgent) -> Result<(), Failure> {
+fn cycle(cli: &Cli<'_>, root: &Path, agent: DemoAgent) -> Result<(), Failure> {
     let settings = root.join(FILE);
     let mut text = read_text_in(root, &settings, DOCUMENT)
         .map_err(|error| Failure::not_written(&settings, error))?;
@@ -192,7 +192,10 @@ fn cycle(root: &Path, agent: DemoAgent) -> Result<(), Failure> {
         text.push_str("backend = \"scripted\"\n\n[backends.scripted]\n");
         text.push_str(&backend.to_string());
     }
-    fs::write(&settings, text).map_err(|error| Failure::not_written(&settings, error))
+    trust::accepted_change(cli.env, root, || {
+        fs::write(&settings, &text).map_err(|error| Failure::not_written(&settings, error))?;
+        Ok(((), text))
+    })
 }
 
 /// Runs a git command in the sample project, without the user's git configuration.

@@ -1,15 +1,15 @@
 //! `runner trust`: shows what changed in the files that control a project's jobs, and records that a
 //! person accepts them. It must never accept files without a person's consent.
 
+use std::collections::BTreeSet;
+
 use runner_engine::outcome::Exit;
-use runner_engine::process::MARKER_VARIABLE;
 use runner_text::redact::Redacted;
 use serde::Serialize;
 
 use super::Cli;
-use crate::env;
 use crate::project::LoadedProject;
-use crate::project::trust::FileChange;
+use crate::project::trust::{self, FileChange};
 use crate::setup::plan::difference;
 use crate::ui::{Failure, Ui, View, show};
 
@@ -46,6 +46,9 @@ struct ChangedFile<'a> {
     change: &'static str,
     /// The difference in unified format, in which secrets are replaced.
     diff: String,
+    /// The numbers of the lines in which secrets are replaced, counted from 1. A person must read
+    /// these lines in the file itself.
+    hidden: Vec<usize>,
 }
 
 impl<'a> ChangedFile<'a> {
@@ -63,7 +66,12 @@ impl<'a> ChangedFile<'a> {
             true => "    a secret in this file was changed\n".to_owned(),
             false => diff,
         };
-        Self { path, change: word, diff }
+        // A key may extend over several lines, so the lines are compared with the redacted text.
+        let current = new.as_deref().unwrap_or_default();
+        let shown = Redacted::of(current);
+        let shown: BTreeSet<&str> = shown.lines().collect();
+        let hidden = current.lines().zip(1..).filter(|(line, _)| !shown.contains(line));
+        Self { path, change: word, diff, hidden: hidden.map(|(_, number)| number).collect() }
     }
 }
 
@@ -74,6 +82,13 @@ impl View for TrustView<'_> {
         }
         for file in &self.files {
             show::out(&format!("{} ({})\n{}\n", file.path, file.change, file.diff.trim_end()));
+            if !file.hidden.is_empty() {
+                let numbers: Vec<String> = file.hidden.iter().map(usize::to_string).collect();
+                let lines = numbers.join(", ");
+                show::out(&format!(
+                    "    parts of these lines are hidden here, so read them in the file: {lines}\n"
+                ));
+            }
         }
         show::out(&match self.jobs.as_slice() {
             [] => "no job is affected\n".to_owned(),
@@ -98,11 +113,11 @@ pub(super) fn review(
     project: &mut LoadedProject,
     yes: bool,
 ) -> Result<bool, Failure> {
-    let changes = std::mem::take(&mut project.trust.changes);
+    let changes = project.trust.changes.clone();
     let jobs = project.trust.jobs.clone();
     let mut view = TrustView {
         project: project.root.display().to_string(),
-        accepted: changes.is_empty(),
+        accepted: changes.is_empty() && project.trust.holds(),
         files: changes.iter().map(ChangedFile::of).collect(),
         jobs: jobs.iter().map(String::as_str).collect(),
     };
@@ -131,14 +146,14 @@ pub(super) fn accept(cli: &Cli<'_>, project: &mut LoadedProject) -> Result<(), F
     let (mut store, now) = (cli.env.store()?, cli.env.wall()?);
     // The project's row must exist before its acceptance is recorded.
     project.register(&mut store, now)?;
-    project.accept(&mut store, now)?;
+    project.accept(&mut store)?;
     project.register(&mut store, now)
 }
 
 /// Fails if a run started this command.
 fn refuse_in_run() -> Result<(), Failure> {
-    match env::setting(MARKER_VARIABLE) {
-        None => Ok(()),
-        Some(_) => Err(Failure::usage("a run cannot accept the settings of its own project")),
+    match trust::in_run() {
+        false => Ok(()),
+        true => Err(Failure::usage("a run cannot accept the settings of its own project")),
     }
 }

@@ -23,7 +23,7 @@ pub enum Heartbeat {
 pub enum Address {
     /// The address itself.
     Given(String),
-    /// The name of a variable that holds the address, because an address may itself be a secret.
+    /// The name of the variable with the address, because an address may be a secret.
     Variable(String),
 }
 
@@ -34,7 +34,7 @@ pub enum Secret {
     Variable(String),
     /// The name of a secret in the desktop's keyring.
     Keyring(String),
-    /// The path of a file that holds the secret and that only its owner may read.
+    /// The path of the file with the secret, which only its owner may read.
     File(PathBuf),
 }
 
@@ -43,7 +43,7 @@ grammar! {
     Url: Address, "https://example.org/x", "", url;
     /// The receiver of the heartbeat after each successful tick.
     Recipient: Heartbeat, "https://example.org/x", "", heartbeat;
-    /// The name of a variable or of a keyring's entry that holds a key.
+    /// The name of the variable with a key, or a reference to an entry of a keyring.
     SecretName: Secret, "RUNNER_HOOK_KEY", "", secret;
     /// A mail address.
     MailAddress: String, "me@example.org", "", address;
@@ -55,10 +55,10 @@ fn heartbeat(text: &str) -> Result<Heartbeat, String> {
     }
     url(text)
         .map(Heartbeat::Address)
-        .map_err(|why| format!("{why}; or a file, that begins with / or ~/"))
+        .map_err(|why| format!("{why}, or a file that begins with / or ~/"))
 }
 
-/// Parses an address that messages may be sent to, or the name of a variable that holds one.
+/// Parses an address for messages, or `env:` and the name of the variable with the address.
 pub fn url(text: &str) -> Result<Address, String> {
     match text.strip_prefix("env:") {
         Some(name) => variable(name).map(Address::Variable),
@@ -66,13 +66,13 @@ pub fn url(text: &str) -> Result<Address, String> {
     }
 }
 
-/// Parses an address, which must be https, or http on this machine.
+/// Parses an address, which must use https, or http on this host, without credentials.
 pub fn checked_url(text: &str) -> Result<reqwest::Url, String> {
-    let wrong = "it must be an https:// address, an http:// one of this machine, or env:NAME";
+    let wrong = "expected an https:// address, an http:// address of this host, or env:NAME";
     let url: reqwest::Url = text.parse().map_err(|_| wrong.to_owned())?;
     if !url.username().is_empty() || url.password().is_some() {
         return Err(
-            "an address with a password in it is read by every log; use env:NAME".to_owned()
+            "the address contains credentials, which logs would record; use env:NAME".to_owned()
         );
     }
     match url.scheme() {
@@ -82,14 +82,14 @@ pub fn checked_url(text: &str) -> Result<reqwest::Url, String> {
     }
 }
 
-/// Reports whether an address leads to this machine.
+/// Returns whether an address refers to this host.
 pub fn is_loopback(url: &reqwest::Url) -> bool {
     let Some(host) = url.host_str() else { return false };
     let bare = host.trim_start_matches('[').trim_end_matches(']');
     host == "localhost" || bare.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback())
 }
 
-/// Parses the location of a key: a variable's name, or a reference to the desktop's keyring.
+/// Parses the location of a key: the name of a variable, or a reference to the desktop's keyring.
 fn secret(text: &str) -> Result<Secret, String> {
     match in_keyring(text) {
         Some(Ok(name)) => Ok(Secret::Keyring(name.to_owned())),
@@ -106,7 +106,7 @@ fn variable(text: &str) -> Result<String, String> {
         true => Ok(text.to_owned()),
         // It may be the secret itself.
         false => {
-            Err("it must be the name of a variable that holds it, like RUNNER_HOOK_KEY".to_owned())
+            Err("expected the name of the variable with the value, like RUNNER_HOOK_KEY".to_owned())
         }
     }
 }
@@ -119,7 +119,7 @@ fn address(text: &str) -> Result<String, String> {
         .is_some_and(|(name, host)| !name.is_empty() && !host.is_empty() && !host.contains('@'));
     match good && text.chars().all(plain) && !text.starts_with('-') && text.len() <= 254 {
         true => Ok(text.to_owned()),
-        false => Err(format!("{text:?} is no plain mail address (like me@example.org)")),
+        false => Err(format!("{text:?} is not a plain mail address (like me@example.org)")),
     }
 }
 

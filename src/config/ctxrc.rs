@@ -82,7 +82,7 @@ struct YamlNode {
 /// Reads the `dream:` section of a layer.
 pub(super) fn read(layer: &Layer) -> Result<Ctxrc, ConfigMistake> {
     if layer.text.len() > LARGEST {
-        let why = "it is too long to be settings (1 MiB at most)";
+        let why = "the file is larger than 1 MiB";
         return Err(ConfigMistake::of_file(&layer.path, why));
     }
     let mut reader = CtxrcReader {
@@ -113,17 +113,19 @@ fn translate(reader: &CtxrcReader<'_>, entries: Vec<CtxrcEntry>) -> Result<Ctxrc
             ("quiet_minutes", value) => add(&["jobs", "dream", "quiet_minutes"], value, at, said),
             ("mode", value) if value.as_str() == Some("discipline") => {}
             ("mode", value) => {
-                let why = format!("there is no mode {value}; the one there is is \"discipline\"");
+                let why = format!("unknown mode {value}; the only mode is \"discipline\"");
                 return wrong(&why);
             }
             ("cadence", Value::String(cron)) => {
                 add(&["jobs", "dream", "trigger"], format!("cron {cron}").into(), at, said);
             }
             ("cadence", value) => {
-                return wrong(&format!("it must be a cron expression, it is {value}"));
+                return wrong(&format!("expected a cron expression, found {value}"));
             }
             ("model", _) if !executor => {
-                return wrong("a model is one of an executor, and none is named here");
+                return wrong(
+                    "`model` has no effect without `executor`; add `executor` or remove `model`",
+                );
             }
             ("model", value) => add(&["backends", NAME, "model"], value, at, said),
             (own @ ("budget" | "local_curator"), Value::Table(settings)) => {
@@ -137,13 +139,13 @@ fn translate(reader: &CtxrcReader<'_>, entries: Vec<CtxrcEntry>) -> Result<Ctxrc
                 }
             }
             ("budget", tokens) => add(&["jobs", "dream", "budget", "tokens"], tokens, at, said),
-            ("local_curator", _) => return wrong("it must be a mapping (key: value)"),
+            ("local_curator", _) => return wrong("expected a mapping (key: value)"),
             (_, value) => {
                 let words = program_and_arguments(&value);
                 let Some((program, args)) = words.as_deref().and_then(<[Value]>::split_first)
                 else {
                     return wrong(
-                        "it must be a program (\"my-model\") or a list of it and its arguments \
+                        "expected a program (\"my-model\") or a list with the program and its arguments \
                          ([my-model, --json])",
                     );
                 };
@@ -246,7 +248,7 @@ impl<'a> CtxrcReader<'a> {
                 (Event::Scalar(text, ScalarStyle::Plain, _, None), _) if is_null(&text) => {
                     return Ok(Vec::new());
                 }
-                (_, span) => return Err(self.wrong("", span, "it must be a mapping (key: value)")),
+                (_, span) => return Err(self.wrong("", span, "expected a mapping (key: value)")),
             }
         }
         let mut found = None;
@@ -256,7 +258,7 @@ impl<'a> CtxrcReader<'a> {
                 Event::MappingEnd | Event::DocumentEnd | Event::StreamEnd => break,
                 Event::Scalar(name, ..) if name == "dream" => {
                     if found.is_some() {
-                        return Err(self.wrong("dream", span, "it is there twice"));
+                        return Err(self.wrong("dream", span, "the key is set twice"));
                     }
                     found = Some(self.entries()?);
                 }
@@ -279,7 +281,7 @@ impl<'a> CtxrcReader<'a> {
                 return Ok(Vec::new());
             }
             (_, span) => {
-                let why = "it must be a mapping (key: value)";
+                let why = "expected a mapping (key: value)";
                 return Err(self.wrong("dream", span, why));
             }
         }
@@ -288,10 +290,10 @@ impl<'a> CtxrcReader<'a> {
             let (key, name) = match self.next()? {
                 (Event::MappingEnd | Event::StreamEnd, _) => return Ok(entries),
                 (Event::Scalar(key, ..), span) => (key.into_owned(), span),
-                (_, span) => return Err(self.wrong("dream", span, "a key is a word")),
+                (_, span) => return Err(self.wrong("dream", span, "a key must be plain text")),
             };
             if entries.iter().any(|entry| entry.key == key) {
-                return Err(self.wrong(&format!("dream.{key}"), name, "it is there twice"));
+                return Err(self.wrong(&format!("dream.{key}"), name, "the key is set twice"));
             }
             if !KEYS.contains(&key.as_str()) {
                 let why = no_such(&key, &KEYS);
@@ -314,7 +316,7 @@ impl<'a> CtxrcReader<'a> {
         let plain = |value| YamlNode { value, span: span.clone(), inner: Vec::new() };
         match event {
             Event::Scalar(_, _, _, Some(_)) => {
-                Err(self.wrong(said, span, "a tag (!…) is not understood here"))
+                Err(self.wrong(said, span, "tags (!…) are not supported"))
             }
             Event::Scalar(text, style, _, None) => {
                 Ok(scalar(&text, style == ScalarStyle::Plain).map(plain))
@@ -329,7 +331,7 @@ impl<'a> CtxrcReader<'a> {
                     let at = next.1.clone();
                     match self.node(said, next, depth + 2)? {
                         Some(node) => items.push(node.value),
-                        None => return Err(self.wrong(said, at, "an empty item means nothing")),
+                        None => return Err(self.wrong(said, at, "the list has an empty item")),
                     }
                 }
                 Ok(Some(plain(Value::Array(items))))
@@ -340,11 +342,13 @@ impl<'a> CtxrcReader<'a> {
                     let (key, name) = match self.next()? {
                         (Event::MappingEnd | Event::StreamEnd, _) => break,
                         (Event::Scalar(key, ..), span) => (key.into_owned(), span),
-                        (_, span) => return Err(self.wrong(said, span, "a key is a word")),
+                        (_, span) => {
+                            return Err(self.wrong(said, span, "a key must be plain text"));
+                        }
                     };
                     let said = format!("{said}.{key}");
                     if table.contains_key(&key) {
-                        return Err(self.wrong(&said, name, "it is there twice"));
+                        return Err(self.wrong(&said, name, "the key is set twice"));
                     }
                     let next = self.next()?;
                     if let Some(node) = self.node(&said, next, depth + 1)? {
@@ -357,9 +361,9 @@ impl<'a> CtxrcReader<'a> {
                 Ok(Some(node))
             }
             Event::Alias(_) => {
-                Err(self.wrong(said, span, "write the value itself: an alias is not followed here"))
+                Err(self.wrong(said, span, "aliases are not supported; write the value itself"))
             }
-            _ => Err(self.wrong(said, span, "it lies too deep to be a setting")),
+            _ => Err(self.wrong(said, span, "the value is nested too deeply")),
         }
     }
 

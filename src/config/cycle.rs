@@ -63,19 +63,19 @@ pub(super) fn check(jobs: &BTreeMap<String, Job>, reader: &mut Reader<'_>) {
         match job.spec.kind.of::<CycleSpec>() {
             Some(cycle) => {
                 if job.when == TriggerSpec::Lifecycle {
-                    let why = "a lifecycle is what ticks: give it a clock, like \"every 10m\"";
+                    let why = "a lifecycle job cannot have this trigger; use a schedule, like \"every 10m\"";
                     reader.wrong(&trigger, why);
                 }
                 if let Some(other) = agents.insert(&cycle.agent, name) {
                     let why = format!(
-                        "{other} is the cycle of the same agent, and they would share its position; \
-                         give this one another agent"
+                        "job {other:?} has the same agent, so both would share its position; set \
+                         another `agent`"
                     );
                     reader.wrong(&format!("jobs.{name}"), why);
                 }
             }
             None if job.when == TriggerSpec::Lifecycle && !in_cycle(job.spec.kind.name()) => {
-                let why = "only jobs of the kinds wake, audit, rem and plan follow a lifecycle";
+                let why = "only jobs of the kinds wake, audit, rem and plan can have this trigger";
                 reader.wrong(&trigger, why);
             }
             None => {}

@@ -21,7 +21,7 @@ use toml::{Table, Value};
 const TABLE: &str = "dream";
 /// The table within it with the curator's settings.
 const CURATOR: (&str, &str) = ("local_curator", "curator");
-/// The setting of the dream job that the table also holds.
+/// The setting of the dream job that this table also contains.
 const PRIVATE: &str = "private";
 /// The dream job.
 const PASS: &str = "dream";

@@ -143,13 +143,13 @@ fn allowed(change: &SettingChange, user: bool) -> Result<(), Failure> {
     let path: Vec<String> = key.split('.').map(str::to_owned).collect();
     let parts: Vec<&str> = path.iter().map(String::as_str).collect();
     if parts[0] == "project" {
-        let why = "project.id ties this folder to its history and is never changed manually";
+        let why = "project.id connects this folder to its history and cannot be set manually";
         return Err(Failure::configuration(why.to_owned()).hint("runner init"));
     }
     // A setting in the wrong file, or with a wrong name, may be removed.
     let SettingChange::Set(_, value) = change else { return Ok(()) };
     if let Some(why) = reference::users_only(&parts).filter(|_| !user) {
-        let why = format!("{key}: {why}, so only the user's file is asked for it");
+        let why = format!("{key}: {why}, so it is read only from the user's file");
         let hint = format!("runner config set --user {key} {value}");
         return Err(Failure::configuration(why).hint(hint));
     }
@@ -181,7 +181,9 @@ fn changed(old: &str, change: &SettingChange, file: &Path) -> Result<String, Fai
             fresh.set_implicit(true);
             Item::Table(fresh)
         });
-        table = inner.as_table_like_mut().ok_or_else(|| refuse("what it lies in is no table"))?;
+        table = inner
+            .as_table_like_mut()
+            .ok_or_else(|| refuse("the setting that contains it is not a table"))?;
     }
     match change {
         SettingChange::Remove(_) => {

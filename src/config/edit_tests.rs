@@ -113,7 +113,7 @@ fn invalid_settings_are_refused() {
         ("night.att", "23:00", "runner config set night.at 23:00"),
         ("jobs.dream.max_ideas", "many", "max_ideas"),
         ("jobs.dream.trigger", "after draem", "did you mean \"dream\""),
-        ("jobs.dream", "3", "it is a table"),
+        ("jobs.dream", "3", "this is a table"),
         ("night.at.x", "3", "no setting"),
         ("project.id", "x", "runner init"),
         ("daemon.drain", "3s", "--user"),

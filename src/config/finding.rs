@@ -79,7 +79,7 @@ impl Fix {
     pub(super) fn text(self, file: Option<&Path>) -> String {
         match self {
             Self::ReadableFile => format!(
-                "ls -l {}   (it must be a regular file that you can read)",
+                "ls -l {}   (expected a regular file that you can read)",
                 file.unwrap_or(Path::new("FILE")).display()
             ),
             Self::OutputFolder => format!(

@@ -29,7 +29,10 @@ pub(super) fn check_after(jobs: &BTreeMap<String, Job>, reader: &mut Reader<'_>)
                 chain.push(name);
                 let why = match chain.len() {
                     2 => "a job cannot follow itself".to_owned(),
-                    _ => format!("none of these would ever run: {}", chain.join(" after ")),
+                    _ => format!(
+                        "these jobs wait for each other and would never run: {}",
+                        chain.join(" after ")
+                    ),
                 };
                 reader.wrong(&key, why);
                 break;

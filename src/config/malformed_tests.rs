@@ -1,9 +1,9 @@
-//! Tests with malformed configurations of every known kind. Each error must be reported with its
-//! location, and none may cause a panic.
+//! Tests with malformed configurations. Each error must be reported with its line, and none may
+//! cause a panic.
 
 use super::*;
 
-/// Prints a line past the output capture of the test harness.
+/// Prints a line even if the test harness captures output.
 fn print_line(line: &str) {
     use std::io::Write as _;
     let _closed = writeln!(std::io::stderr(), "{line}");
@@ -41,7 +41,7 @@ fn mistyped_keys_are_located() {
             }
         }
     }
-    print_line(&format!("mistyped keys: {count}, {hinted} with the right one named"));
+    print_line(&format!("mistyped keys: {count}, {hinted} with the correct suggestion"));
     assert!(count > 300 && hinted * 10 > count * 8, "{hinted} of {count}");
 }
 
@@ -57,12 +57,12 @@ fn invalid_values_are_located() {
         for bad in bad {
             let (text, line) = file(key, last(key), bad);
             let Err(error) = resolved(text.as_bytes()) else {
-                panic!("taken: {text}");
+                panic!("accepted: {text}");
             };
             assert_eq!(line_named(&error, &text), line, "{text}: {error}");
             count += 1;
         }
-        // A key that is set twice, with both kinds of line endings and after a byte order mark.
+        // A key that is set twice, with LF and CRLF line endings and after a byte order mark.
         let (text, line) = file(key, last(key), good);
         let twice = format!("{text}{} = {good}\n", last(key));
         let twice_crlf = twice.replace('\n', "\r\n");
@@ -124,7 +124,7 @@ fn broken_texts_are_located() {
     for text in odd {
         each(text.as_bytes());
     }
-    print_line(&format!("broken texts: {refused} refused, {fine} still good"));
+    print_line(&format!("broken texts: {refused} refused, {fine} still valid"));
     assert!(refused > 300, "{refused}");
 }
 
@@ -135,7 +135,7 @@ fn mistakes_in_huge_files_are_located() {
     let text = format!("{filler}[night]\nlenght = \"8h\"\n");
     let error = resolved(text.as_bytes()).unwrap_err();
     assert_eq!(line_named(&error, "comments"), lines + 2);
-    assert!(error.message().len() < 1_000, "the drawing is too large");
+    assert!(error.message().len() < 1_000, "the excerpt is too long");
     assert!(resolved(filler.as_bytes()).is_ok());
     let long = format!("[night]\nat = \"{}\"\n", "x".repeat(10_000_000));
     let error = resolved(long.as_bytes()).unwrap_err();
@@ -143,7 +143,7 @@ fn mistakes_in_huge_files_are_located() {
     let many: String = (0..400_000).map(|n| format!("key{n} = \"some text\"\n")).collect();
     let error = resolved(many.as_bytes()).unwrap_err();
     assert_eq!(line_named(&error, "many keys"), 1);
-    assert!(error.message().len() < 2_000, "the drawing is too large");
+    assert!(error.message().len() < 2_000, "the excerpt is too long");
 }
 
 #[test]

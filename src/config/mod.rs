@@ -238,11 +238,13 @@ pub fn load_with(
     let (mut merged, mut sources) = layers(stack)?;
     let plain = resolve(&merged, &sources).map_err(first)?;
     if settings.is_empty() {
-        return Ok(plain);
+        return Ok(Config { texts: project_texts(&sources), ..plain });
     }
     plain.job(job)?;
+    let texts = project_texts(&sources);
     set::lay_over(&mut merged, &mut sources, job, settings)?;
-    Ok(anchored(resolve(&merged, &sources).map_err(first)?, stack))
+    let config = resolve(&merged, &sources).map_err(first)?;
+    Ok(anchored(Config { texts, ..config }, stack))
 }
 
 fn layers(stack: &Stack<'_>) -> Result<(Table, Sources), Failure> {
@@ -294,7 +296,7 @@ fn merged(sources: Sources) -> Result<(Table, Sources), ConfigMistake> {
             && let Some((key, why)) = users_own(&table)
         {
             let why = format!(
-                "{why}: it belongs into the user's own config.toml (runner config set --user {key} ...)"
+                "{why}, so it must be in your own config.toml (runner config set --user {key} ...)"
             );
             return Err(wrong(&sources, &key, &why));
         }
@@ -396,6 +398,11 @@ fn backends(reader: &mut Reader<'_>) -> BTreeMap<String, BackendSpec> {
     for name in reader.entries("backends") {
         let path = ["backends", &name];
         let Some(spec) = reader.read::<BackendSpec>(&path) else { continue };
+        // Reports use this backend even if a person has not accepted the project's settings.
+        if name == "builtin" && spec.kind != "builtin" {
+            reader
+                .wrong("backends.builtin.type", "the backend \"builtin\" must be of type builtin");
+        }
         let patience = reader.read(&path).unwrap_or_default();
         let only_env = reader.table(&path).is_some_and(|table| table.contains_key("env"));
         if let Some(pool) = &spec.pool {

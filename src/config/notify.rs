@@ -144,7 +144,7 @@ fn channel(name: &str, reader: &mut Reader<'_>) -> Option<Channel> {
     for (key, types) in OWN {
         if written.contains_key(key) && !types.contains(&kind) {
             let types: Vec<String> = types.iter().map(ToString::to_string).collect();
-            let why = format!("only a channel of type {} has it", types.join(" or "));
+            let why = format!("only a channel of type {} has this setting", types.join(" or "));
             reader.wrong(&format!("{path}.{key}"), why);
         }
     }
@@ -168,7 +168,7 @@ fn channel(name: &str, reader: &mut Reader<'_>) -> Option<Channel> {
         ChannelType::Desktop => Some(Channel::Desktop),
         ChannelType::Webhook => {
             if written.contains_key("secret") && written.contains_key("secret_file") {
-                let why = "it is `secret` or `secret_file`, not both";
+                let why = "`secret` and `secret_file` cannot both be set";
                 reader.wrong(&format!("{path}.secret_file"), why);
                 return None;
             }

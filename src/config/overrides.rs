@@ -103,7 +103,7 @@ impl Overrides {
             let good = parts.filter(|(key, _)| named(key));
             let Some((key, text)) = good else {
                 return Err(Failure::usage(format!(
-                    "--config {flag}: it must be --config KEY=VALUE, like --config night.budget.calls=3"
+                    "--config {flag}: expected --config KEY=VALUE, like --config night.budget.calls=3"
                 )));
             };
             self.list.push(Override {
@@ -156,7 +156,7 @@ impl Overrides {
             for (path, value) in leaves {
                 self.check(one, &path)?;
                 if !insert(merged, path.iter().map(String::as_str), value) {
-                    return Err(one.refuse("what it lies in is no table"));
+                    return Err(one.refuse("the setting that contains it is not a table"));
                 }
                 sources.given.push(InlineSetting {
                     key: path.join("."),
@@ -171,15 +171,19 @@ impl Overrides {
     fn check(&self, one: &Override, path: &[String]) -> Result<(), Failure> {
         let parts: Vec<&str> = path.iter().map(String::as_str).collect();
         let lasting = match parts.as_slice() {
-            ["project", ..] => return Err(one.refuse("the id ties this folder to its history")),
+            ["project", ..] => {
+                return Err(one.refuse(
+                    "the id connects this folder to its history and cannot be overridden",
+                ));
+            }
             ["daemon", ..] => {
                 return Err(one
-                    .refuse("only the user's file is asked for it")
+                    .refuse("this setting is read only from the user's file")
                     .hint("runner daemon --drain DURATION"));
             }
             ["retention" | "pools" | "prices", ..] => {
                 return Err(one
-                    .refuse("only the user's file is asked for it")
+                    .refuse("this setting is read only from the user's file")
                     .hint(format!("runner config set --user {} VALUE", path.join("."))));
             }
             ["night", key, ..] => *key != "budget",
@@ -191,7 +195,7 @@ impl Overrides {
         if lasting && self.reach == OverrideScope::Run {
             return Err(one
                 .refuse(
-                    "it is a matter of the schedule, which the database keeps for every command",
+                    "the database stores this setting for all commands, so one command cannot change it",
                 )
                 .hint(format!("runner config set {} VALUE", path.join("."))));
         }
@@ -223,7 +227,7 @@ fn variable(name: &OsStr, text: &OsStr) -> Result<Override, Failure> {
             Ok(Override { layer: "environment", said, path, text: text.to_owned() })
         }
         _ => Err(Failure::configuration(format!(
-            "{said} is no setting: the parts of its name are joined by two underscores, like \
+            "{said} is not a setting: two underscores separate the parts of a name, like \
              {PREFIX}__NIGHT__BUDGET__CALLS"
         ))
         .hint(format!("unset {said}"))),
@@ -241,7 +245,7 @@ fn named(merged: &Table, one: &Override) -> Result<Vec<String>, Failure> {
             table.into_iter().flat_map(Table::keys).filter(|key| folded(key) == folded(part));
         let name = match (alike.next(), alike.next()) {
             (Some(first), Some(second)) => {
-                return Err(one.refuse(&format!("it may mean {first:?} or {second:?}")));
+                return Err(one.refuse(&format!("the name matches both {first:?} and {second:?}")));
             }
             (Some(name), None) => name.clone(),
             (None, _) => part.to_ascii_lowercase(),

@@ -62,7 +62,7 @@ pub(super) fn check(
             }
             if other.is_within(&output) || output.is_within(&other) {
                 let why = format!(
-                    "{:?} overlaps {setting} ({path:?}), and a night moves its whole output folder away",
+                    "{:?} overlaps {setting} ({path:?}), but each night moves the previous output folder away",
                     own.output_dir
                 );
                 reader.forbidden(&key, why, Fix::OutputFolder);

@@ -52,8 +52,7 @@ pub(super) fn pools(reader: &mut Reader<'_>) -> BTreeMap<String, Pool> {
         };
         let bounds = pool.day.is_some() || pool.week.is_some() || pool.window.is_some();
         if !bounds && !table.unlimited && reader.is_good(&path) {
-            let why =
-                "it has no limit: give it a day, a week or a window, or write unlimited = true";
+            let why = "the pool has no limit: set a day, a week or a window, or unlimited = true";
             reader.wrong(&path, why);
         }
         pools.insert(name, pool);
@@ -67,7 +66,7 @@ pub(super) fn check_known(reader: &mut Reader<'_>, key: &str, name: &str) {
     if !names.contains(&name) {
         let why = Reason::from(format!(
             "there is no [pools.{name}] in your own config.toml \
-             (runner config set --user pools.{name}.unlimited true makes one that bounds nothing)"
+             (runner config set --user pools.{name}.unlimited true creates one without limits)"
         ));
         reader.wrong(key, why.near(name, names));
     }
@@ -101,7 +100,7 @@ pub(super) fn prices(reader: &mut Reader<'_>) -> Prices {
             }
             None if reader.is_good(&key) => reader.wrong(
                 &key,
-                "it needs input_cost_per_token and output_cost_per_token, in dollars a token",
+                "input_cost_per_token and output_cost_per_token are required, in dollars per token",
             ),
             None => {}
         }

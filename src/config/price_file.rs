@@ -52,7 +52,8 @@ pub fn over(folder: &Path, config: &Config) -> Result<Listed, Failure> {
     let path = folder.join(FILE);
     let bad = |why: String| {
         let what = format!("{}: {why}", path.display());
-        Failure::configuration(what).hint("runner backends prices, once it is fixed or removed")
+        Failure::configuration(what)
+            .hint("correct or remove the file, then run: runner backends prices")
     };
     let file = match open_host(&path) {
         Ok(file) => file,
@@ -62,7 +63,7 @@ pub fn over(folder: &Path, config: &Config) -> Result<Listed, Failure> {
     let mut text = Vec::new();
     file.take(LARGEST + 1).read_to_end(&mut text).map_err(|error| bad(error.to_string()))?;
     if text.len() as u64 > LARGEST {
-        return Err(bad(format!("it is larger than {LARGEST} bytes")));
+        return Err(bad(format!("the file is larger than {LARGEST} bytes")));
     }
     let models: Map<String, Value> =
         serde_json::from_slice(&text).map_err(|error| bad(error.to_string()))?;

@@ -262,7 +262,7 @@ fn tidy(node: &mut Value) {
     }
 }
 
-/// Describes a valid value, for a sentence such as "it must be …".
+/// Describes a valid value, for a sentence such as "expected …".
 pub(super) fn describe(node: &Value) -> String {
     let like = |text: &str| match node["examples"].as_array() {
         Some(examples) => format!("{text}, like {}", joined(examples, " or ")),
@@ -364,11 +364,11 @@ fn near(path: &[String]) -> Option<String> {
 /// settings.
 pub(super) fn users_only(path: &[&str]) -> Option<&'static str> {
     match path {
-        ["daemon", ..] => Some("there is one daemon a user"),
+        ["daemon", ..] => Some("each user has one daemon"),
         ["trust", ..] => Some("a project must not declare itself trusted"),
-        ["retention", ..] => Some("there is one database a user"),
-        ["notify", "heartbeat", ..] => Some("a tick is of all projects"),
-        ["pools" | "prices", ..] => Some("all projects of a user share it"),
+        ["retention", ..] => Some("each user has one database"),
+        ["notify", "heartbeat", ..] => Some("a tick serves all projects"),
+        ["pools" | "prices", ..] => Some("all projects of a user share this setting"),
         _ => None,
     }
 }

@@ -23,17 +23,17 @@ pub(super) fn lay_over(
         let refuse = |why: &str| Err(Failure::usage(format!("--set {key}: {why}")));
         let segments: Vec<&str> = key.split('.').collect();
         if segments.len() > PARTS || segments.iter().any(|segment| segment.is_empty()) {
-            return refuse("it must be --set KEY=VALUE, like --set budget.calls=3");
+            return refuse("expected --set KEY=VALUE, like --set budget.calls=3");
         }
         if SCHEDULES.contains(&segments[0]) {
             return Err(Failure::usage(format!(
-                "--set {key}: this is a matter of the job's schedule, not of one run"
+                "--set {key}: this setting belongs to the job's schedule, so one run cannot change it"
             ))
             .hint(format!("set it under [jobs.{job}] in runner.toml")));
         }
         let path = ["jobs", job].into_iter().chain(segments.iter().copied());
         if !insert(merged, path, value(text)) {
-            return refuse("what it lies in is no table");
+            return refuse("the setting that contains it is not a table");
         }
         sources.given.push(InlineSetting {
             key: format!("jobs.{job}.{key}"),

@@ -1,10 +1,10 @@
-//! Every setting, declared once: a field with its type, and its meaning as the doc comment.
+//! Declares every setting once, as a field with a type. Its doc comment is the help text.
 //!
-//! The reader, the schema, the check for unknown keys and the reference are derived from these types
-//! (`reader.rs`, `reference.rs`). A table that holds two sets of settings is [`Both`], and is read
-//! twice. The settings of a backend are declared in `runner_backends`, those of the lifecycle's files
-//! and of each kind of job in `runner_jobs`. Defaults stand in `config/default.toml`, the lowest layer.
-//! Must never convert or judge a value: that is for its type, and for the module of its table.
+//! The reader, the schema, the check for unknown keys and the reference are derived from these
+//! types (`reader.rs`, `reference.rs`). A table with two sets of settings is a [`Both`] and is read
+//! twice. `runner_backends` declares the settings of backends, and `runner_jobs` those of the
+//! lifecycle's files and of each kind of job. The defaults are in `config/default.toml`, the lowest
+//! layer. The types and the modules of the tables convert and check the values.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -52,49 +52,51 @@ impl<A: JsonSchema, B: JsonSchema> JsonSchema for Both<A, B> {
     }
 }
 
-/// runner.toml of a project, or config.toml of a user; a setting that neither has is as in config/default.toml.
+/// The settings in a project's runner.toml and a user's config.toml. A setting that neither
+/// contains has the value of config/default.toml.
 #[derive(JsonSchema)]
 #[schemars(title = "runner's configuration", deny_unknown_fields)]
-#[allow(dead_code, reason = "each table is read by itself")]
+#[allow(dead_code, reason = "each table is read separately")]
 pub struct Settings {
     /// The identity of the project in this folder.
     project: ProjectTable,
-    /// The project's night: everything with trigger = "night" is due when it opens, is paid from one
-    /// budget and ends in one report.
+    /// The project's night. All jobs with trigger = "night" are due when it opens, spend from one
+    /// budget and appear in one report.
     night: NightTable,
-    /// One civil day of the project.
+    /// One calendar day of the project.
     day: DayTable,
-    /// The settings of `runner daemon`, one a user: only the user's file is asked for this table.
+    /// The settings of `runner daemon`, one per user. This table is read only from the user's file.
     daemon: DaemonTable,
-    /// How long things are kept, one a user: only the user's file is asked for this table.
+    /// How long data is kept. This table is read only from the user's file.
     retention: RetentionTable,
-    /// The projects whose files count as accepted. Only the user's file is asked for this table.
+    /// The projects whose files count as accepted. This table is read only from the user's file.
     trust: TrustTable,
-    /// The groups of jobs by name, which limit how many of their jobs run at once.
+    /// The groups of jobs, by name. A group limits how many of its jobs run at the same time.
     groups: BTreeMap<String, GroupTable>,
-    /// How jobs are started, held back and tried again. A job may have each of these keys itself.
+    /// How jobs are started, delayed and retried. A job may override each of these settings.
     defaults: Both<DefaultsTable, Both<PolicyTable, SandboxTable>>,
-    /// The events that people are notified of without asking.
+    /// The alerts that runner sends, and their messages.
     notify: NotifyTable,
-    /// The ways in which people are notified, by name.
+    /// The channels for alerts, by name.
     channels: BTreeMap<String, ChannelTable>,
     /// The jobs to run, by name.
     jobs: BTreeMap<String, Jobs>,
-    /// The places of the lifecycle's files, and whether entries are committed.
+    /// The paths of the lifecycle's files, and whether journal entries are committed.
     lifecycle: Files,
-    /// The local curator: a model that tidies notes by day, from a queue of files.
+    /// The local curator, which checks and processes notes during the day, one job file after
+    /// another.
     curator: CuratorTable,
-    /// The backends that answer, by name.
+    /// The backends, by name.
     backends: BTreeMap<String, Both<BackendSpec, Patience>>,
-    /// The pools that are spent from, over all projects: a subscription, a key, this machine. Only the
-    /// user's file is asked for this table.
+    /// The pools from which all projects spend: a subscription, a key or a machine. This table is
+    /// read only from the user's file.
     pools: BTreeMap<String, PoolTable>,
-    /// The prices of tokens by model, over runner's own list. Only the user's file is asked for this
-    /// table.
+    /// The prices of tokens by model, which override runner's own list. This table is read only
+    /// from the user's file.
     prices: BTreeMap<String, PriceTable>,
 }
 
-/// Any job: its common settings, and those of all kinds.
+/// A job of any kind, with the settings that all kinds share.
 struct Jobs;
 
 impl JsonSchema for Jobs {
@@ -114,20 +116,20 @@ impl JsonSchema for Jobs {
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ProjectTable {
-    /// The id that ties this folder to its history; `runner init` gives it.
+    /// The id that connects this folder to its history. `runner init` sets it.
     pub id: Option<Text<Id>>,
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NightTable {
-    /// When the night opens, in its zone.
+    /// The time at which the night opens, in its zone.
     pub at: Text<TimeOfDay>,
-    /// How long after that it closes at the latest; then the report is written in any case.
+    /// The maximum length of the night, after which the report is written in any case.
     pub length: Text<Span>,
-    /// The zone of the night's times: an IANA name, or "system" for the host's own.
+    /// The zone of the night's times: an IANA name, or "system" for the host's zone.
     pub zone: Text<Zone>,
-    /// The most that one night may spend over all its jobs. A unit that is "unlimited" is not bounded.
+    /// The limits of one night for all its jobs. A unit that is "unlimited" has no limit here.
     #[serde(default)]
     pub budget: CapsTable,
 }
@@ -135,7 +137,7 @@ pub struct NightTable {
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct DayTable {
-    /// The most that one civil day may spend in this project.
+    /// The limits of all runs in this project on one calendar day.
     #[serde(default)]
     pub budget: CapsTable,
 }
@@ -144,135 +146,136 @@ pub struct DayTable {
 #[serde(deny_unknown_fields)]
 #[allow(dead_code, reason = "the daemon reads its table in `src/daemon/settings.rs`")]
 pub struct DaemonTable {
-    /// How long live runs may go on when the daemon is asked to end. Only the user's file is asked for
-    /// it.
+    /// How long runs may continue after the daemon is asked to stop. Read only from the user's
+    /// file.
     drain: Text<Wait>,
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RetentionTable {
-    /// How long the database keeps what is over; as long a key of `--key` is known and a decision on a
-    /// proposal can be taken back. 8 days at the least.
+    /// How long the database keeps finished records and the keys of `--key`, and how long a
+    /// decision on a proposal can be undone. At least 8 days.
     pub rows: Text<RowsAge>,
-    /// How long the folders of runs are kept, with their logs.
+    /// How long the folders and logs of runs are kept.
     pub logs: Text<Age>,
-    /// How long the reports of nights are kept; "none": for ever.
+    /// How long the reports of nights are kept; "none" keeps them forever.
     pub reports: Text<OrNone<Age>>,
-    /// How many of the database's daily backups are kept.
+    /// The number of daily database backups that are kept.
     #[schemars(range(min = 1, max = 1000))]
     pub backups: u32,
-    /// How long it is kept what a run read, asked and made, so that `runner replay` can go through it
-    /// again; "none": nothing is recorded.
+    /// How long recordings of runs are kept for `runner replay`; "none" records nothing.
     pub recordings: Text<OrNone<Age>>,
 }
 
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct TrustTable {
-    /// Folders in which the files of every project count as accepted, without `runner trust`. Name only
-    /// folders whose repositories nobody else changes.
+    /// Folders in which the files of every project count as accepted without `runner trust`. List
+    /// only folders whose repositories nobody else changes.
     pub paths: Vec<Text<OwnPath>>,
 }
 
-/// The most of each unit that a table allows.
+/// Limits in each unit, which may be "unlimited".
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct CapsTable {
-    /// Model calls.
+    /// The number of model calls.
     pub calls: Option<Cap<u64>>,
-    /// Tokens, asked and answered.
+    /// The number of input and output tokens.
     pub tokens: Option<Cap<u64>>,
-    /// Dollars.
+    /// An amount in dollars.
     pub money: Option<Cap<Dollars>>,
-    /// Time of runs.
+    /// The total duration of runs.
     pub time: Option<Text<OrUnlimited<Span>>>,
-    /// Ideas shown to a model.
+    /// The number of ideas shown to a model.
     pub ideas: Option<Cap<u64>>,
 }
 
-/// The most of each unit that one run may spend.
+/// The limits of one run in each unit.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct BudgetTable {
-    /// Model calls.
+    /// The number of model calls.
     pub calls: Option<u64>,
-    /// Tokens, asked and answered.
+    /// The number of input and output tokens.
     pub tokens: Option<u64>,
-    /// Dollars.
+    /// An amount in dollars.
     pub money: Option<Dollars>,
-    /// Time of runs.
+    /// The total duration of runs.
     pub time: Option<Text<Span>>,
-    /// Ideas shown to a model.
+    /// The number of ideas shown to a model.
     pub ideas: Option<u64>,
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct GroupTable {
-    /// How many jobs of the group run at once, of all projects.
+    /// The maximum number of the group's jobs that run at the same time, across all projects.
     #[schemars(range(min = 1))]
     pub slots: u32,
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]
 pub struct DefaultsTable {
-    /// The zone of a job's times; without it that of the night.
+    /// The zone of a job's times. Default: the night's zone.
     pub zone: Option<Text<Zone>>,
 }
 
-/// How a job is started, held back and tried again: settings that the database keeps.
+/// How a job is started, delayed and retried. The database stores these settings.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct PolicyTable {
-    /// Which of the scheduled times that passed while nothing ran are run.
+    /// Which late scheduled times are still run.
     pub catch_up: Option<CatchUpScope>,
-    /// The greatest lateness of a scheduled time that is caught up; older ones are missed.
+    /// The maximum lateness of a scheduled time that is still run. Earlier scheduled times are
+    /// missed.
     pub catch_up_window: Option<Text<Span>>,
-    /// The most scheduled times that "all" runs.
+    /// The maximum number of late scheduled times that "all" runs.
     #[schemars(range(min = 1))]
     pub catch_up_cap: Option<u32>,
-    /// The time over which late ones are spread; "0s" starts them at once.
+    /// The time over which late starts are spread; "0s" starts them immediately.
     pub stagger: Option<Text<Wait>>,
-    /// The treatment of a scheduled time while the job still runs.
+    /// How a scheduled time is handled while the job is still running.
     pub overlap: Option<Overlap>,
-    /// How long after it was due a run may begin; what has not begun by then is skipped.
+    /// The maximum delay of a start. A run that has not started this long after it was due is
+    /// skipped.
     pub start_within: Option<Text<OrNone<Span>>>,
-    /// Hours in which it is not started but waits; may span midnight.
+    /// The hours in which the job waits and does not start. They may span midnight.
     pub quiet: Option<Text<OrNone<Hours>>>,
-    /// The least time since it last began; due sooner, it is skipped.
+    /// The minimum time between two starts. A run that is due sooner is skipped.
     pub min_interval: Option<Text<OrNone<Span>>>,
-    /// The charge in percent below which it waits while on battery.
+    /// The battery charge in percent below which the job waits while the machine runs on battery.
     #[schemars(range(min = 0, max = 100))]
     pub min_battery: Option<u8>,
-    /// The load of a minute per core above which it waits; 0: never.
+    /// The one-minute load per core above which the job waits; with 0 it never waits.
     #[schemars(range(min = 0, max = 1000))]
     pub max_load: Option<f64>,
-    /// The group whose slots it shares.
+    /// The group whose slots the job uses.
     pub group: Option<String>,
-    /// Its rank among those that wait: higher goes first.
+    /// The job's priority. Waiting jobs with a higher priority start first.
     pub priority: Option<i32>,
-    /// How often it is tried again after a temporary failure.
+    /// How often a run is retried after a temporary failure.
     pub retries: Option<u32>,
-    /// The longest wait before each further attempt; it is drawn from nothing up to that.
+    /// The maximum wait before each retry. The actual wait is random, from zero up to this maximum.
     #[schemars(length(min = 1))]
     pub backoff: Option<Vec<Text<Wait>>>,
 }
 
-/// How a job's children are confined, and whether the machine stays awake.
+/// The sandbox of a job's child processes, and whether the machine is kept awake.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct SandboxTable {
-    /// Whether children start inside the sandbox; every report states when they do not.
+    /// Whether child processes run in the sandbox. Reports state when they do not.
     pub sandbox: Option<Switch>,
-    /// Whether children may use the network. Default: true for a backend's, false for a command's.
+    /// Whether child processes may use the network. Default: true for backends, false for commands.
     pub network: Option<bool>,
-    /// The largest file that a child can write.
+    /// The maximum size of a file that a child process writes.
     pub max_file: Option<Size>,
-    /// The most that may lie in a run's own folder; a child that goes beyond is ended.
+    /// The maximum size of a run's folder. A child process that exceeds it is stopped.
     pub max_folder: Option<Size>,
-    /// Whether the machine is kept from falling asleep while a run of it lasts. Default: true for jobs
-    /// of the night and for dreams, false for others.
+    /// Whether the machine is kept awake during a run. Default: true for night jobs and dreams,
+    /// false for others.
     pub keep_awake: Option<bool>,
 }
 
@@ -281,54 +284,56 @@ pub struct JobTable {
     /// The kind of job.
     #[schemars(extend("enum" = kinds::NAMES))]
     pub kind: String,
-    /// The event that makes it due: "night", "manual", "every 15m", "daily 02:30", "cron 30 2 * * *",
-    /// "after JOB", "after JOB ends", "lifecycle".
+    /// The event that makes the job due: "night", "manual", "every 15m", "daily 02:30",
+    /// "cron 30 2 * * *", "after JOB", "after JOB ends" or "lifecycle".
     pub trigger: Option<Text<TriggerText>>,
-    /// Whether clocks and nights may start it.
+    /// Whether schedules and nights may start the job.
     pub enabled: Option<bool>,
-    /// The `[backends.NAME]` that answers.
+    /// The `[backends.NAME]` that answers the job's requests.
     pub backend: Option<String>,
-    /// How long one run may take in all. Default: 30m for a dream, 1h for a command, 10m for a prompt,
-    /// 5m for rem and daydream, 12m for an agent that works, 8h for a night over the corpus.
+    /// The total time that one run may take. Default: 30m for a dream, 1h for a command, 10m for a
+    /// prompt, 5m for rem and daydream, 12m for an agent's work, 8h for an overnight run.
     pub timeout: Option<Text<Span>>,
-    /// The zone of its times; a job of the night has the night's.
+    /// The zone of the job's times. Night jobs always use the night's zone.
     pub zone: Option<Text<Zone>>,
-    /// The most that one run may spend; what it leaves out is 10 calls, 1,000,000 tokens and 1 dollar.
+    /// The limits of one run. Default: 10 calls, 1,000,000 tokens and 1 dollar.
     #[serde(default)]
     pub budget: BudgetTable,
-    /// The most that all runs of the job in one civil day may spend.
+    /// The limits of all runs of the job on one calendar day.
     #[serde(default)]
     pub day_budget: CapsTable,
-    /// How long without a success until people are notified, instead of the time in `[notify]`.
+    /// How long the job may go without a success before it is stale. Overrides the time in
+    /// `[notify]`.
     pub success_within: Option<Text<OrNone<Age>>>,
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NotifyTable {
-    /// The events that people are notified of.
+    /// The kinds of alerts that runner sends.
     pub on: Vec<AlertKind>,
-    /// Whether people are notified when a trouble is over.
+    /// Whether runner also sends a message when a problem is over.
     pub recovery: bool,
-    /// How long at least between two messages of the same open alert.
+    /// The minimum time between two messages about the same open alert.
     pub repeat: Text<Span>,
-    /// How long at least between two messages to one channel; what becomes due meanwhile is sent
-    /// together. "0s": no limit.
+    /// The minimum time between two messages to the same channel. Alerts that become due in the
+    /// meantime are sent together. "0s" sets no limit.
     pub window: Text<Wait>,
-    /// Hours in which no message is sent, in the zone of the night; may span midnight.
+    /// The hours in which no message is sent, in the night's zone. They may span midnight.
     pub quiet: Option<Text<OrNone<Hours>>>,
-    /// How long without a success until a job with a clock is stale; "none": never.
+    /// How long a scheduled job may go without a success before it is stale; "none" disables this
+    /// alert.
     pub success_within: Text<OrNone<Age>>,
     /// The template of a message's subject.
     pub subject: Option<String>,
     /// The template of a message's text.
     pub body: Option<String>,
-    /// The receiver of a signal after each good tick: an https:// address, env:NAME, or a file. Only the
-    /// user's file is asked for it.
+    /// The receiver of a signal after each successful tick: an https:// address, env:NAME or a
+    /// file. Read only from the user's file.
     pub heartbeat: Option<Text<Recipient>>,
 }
 
-/// How a channel notifies people.
+/// The way in which a channel delivers messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum ChannelType {
@@ -341,76 +346,78 @@ pub enum ChannelType {
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ChannelTable {
-    /// How it notifies people.
+    /// How the channel delivers messages.
     #[serde(rename = "type")]
     pub kind: ChannelType,
-    /// The address that a webhook posts to: https://, http:// to this machine, or env:NAME.
+    /// The address to which a webhook posts: https://, http:// to this host, or env:NAME.
     pub url: Option<Text<Url>>,
-    /// The name of the variable with the key that a webhook is signed with, or keyring:NAME.
+    /// The name of the variable with the key that signs a webhook's messages, or keyring:NAME.
     pub secret: Option<Text<SecretName>>,
-    /// The file with that key, which only its owner may read.
+    /// The file with the key that signs a webhook's messages, which only its owner may read.
     pub secret_file: Option<Text<OwnPath>>,
-    /// The mail address that is written to.
+    /// The mail address of the recipient.
     pub recipient: Option<Text<MailAddress>>,
-    /// The mail address that it is from.
+    /// The mail address of the sender.
     pub sender: Option<Text<MailAddress>>,
-    /// A name to look for in PATH, or a path. Default of a mail: sendmail.
+    /// The program: a name to look up in PATH, or a path. Default for email: sendmail.
     pub program: Option<String>,
-    /// Its arguments. Never a secret: every user can read them. Default of a mail: ["-i", "-t"].
+    /// The program's arguments. They must never contain a secret, because every user can read them.
+    /// Default for email: ["-i", "-t"].
     pub args: Option<Vec<String>>,
-    /// Names of variables that the program may see besides the ordinary ones.
+    /// The names of variables that the program receives in addition to the ordinary ones.
     #[serde(default)]
     pub env: Vec<String>,
-    /// Whether the program starts inside the sandbox, with the network open.
+    /// Whether the program runs in the sandbox, with access to the network.
     pub sandbox: Option<Switch>,
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PoolTable {
-    /// The zone of its days and weeks.
+    /// The zone of the pool's days and weeks.
     pub zone: Option<Text<Zone>>,
-    /// Whether what is billed beyond the subscription is wanted; else such an answer is stopped.
+    /// Whether answers that are billed beyond the subscription are allowed. If not, such an answer
+    /// is stopped.
     #[serde(default)]
     pub overage: bool,
-    /// Whether the pool has no limit. It must be stated, so that it is never so by accident.
+    /// Whether the pool has no limit. A pool without limits must have this setting.
     #[serde(default)]
     pub unlimited: bool,
-    /// The most of one civil day, over all projects.
+    /// The limits of one calendar day for all projects.
     pub day: Option<CapsTable>,
-    /// The most of one week from Monday on, over all projects.
+    /// The limits of one week, from Monday, for all projects.
     pub week: Option<CapsTable>,
-    /// The most of one window, which opens with the first run in it, over all projects.
+    /// The limits of one window for all projects. A window opens with its first run.
     pub window: Option<WindowTable>,
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct WindowTable {
-    /// How long a window lasts from its first use. Default: 5h.
+    /// The length of a window, from its first run. Default: 5h.
     pub length: Option<Text<Span>>,
-    /// Model calls.
+    /// The number of model calls.
     pub calls: Option<Cap<u64>>,
-    /// Tokens, asked and answered.
+    /// The number of input and output tokens.
     pub tokens: Option<Cap<u64>>,
-    /// Dollars.
+    /// An amount in dollars.
     pub money: Option<Cap<Dollars>>,
-    /// Time of runs.
+    /// The total duration of runs.
     pub time: Option<Text<OrUnlimited<Span>>>,
-    /// Ideas shown to a model.
+    /// The number of ideas shown to a model.
     pub ideas: Option<Cap<u64>>,
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PriceTable {
-    /// Dollars for a token read.
+    /// The price of an input token in dollars.
     #[schemars(range(min = 0, max = 1))]
     pub input_cost_per_token: Option<f64>,
-    /// Dollars for a token written.
+    /// The price of an output token in dollars.
     #[schemars(range(min = 0, max = 1))]
     pub output_cost_per_token: Option<f64>,
-    /// Dollars for a token read out of a cache; without it as any token read.
+    /// The price of a cached input token in dollars. Default: the price of an input token.
     #[schemars(range(min = 0, max = 1))]
     pub cache_read_input_token_cost: Option<f64>,
 }
@@ -418,26 +425,29 @@ pub struct PriceTable {
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CuratorTable {
-    /// The program that the model runs in: "ollama", or the name of one of `[backends]`.
+    /// The program that runs the model: "ollama", or the name of one of `[backends]`.
     pub engine: String,
     /// The model that `curator setup` configures and `curator status` looks for.
     pub model: String,
-    /// The address where the engine listens: http://, a host and a port.
+    /// The address at which the engine listens: http://, a host and a port.
     pub endpoint: String,
-    /// The folder with its queue, below the project. Any program may drop a job file there.
+    /// The curator's folder in the project, which contains the queue. Any program may add a job
+    /// file to the queue.
     #[serde(deserialize_with = "runner_text::values::read_folder")]
     pub worker_dir: String,
-    /// The folder with the notes: below the project, or an absolute path. They are only read.
+    /// The folder with the notes: a path in the project, or an absolute path. The notes are only
+    /// read.
     pub vault_dir: String,
-    /// The most job files that are begun in any 60 minutes.
+    /// The maximum number of job files that are started within any 60 minutes.
     #[schemars(range(min = 1))]
     pub hourly_cap: u32,
-    /// The kinds that are handled.
+    /// The kinds of job files that the curator processes.
     pub kinds: Vec<CuratorJobKind>,
-    /// The folder that drafts of ideas go to.
+    /// The folder for drafts of ideas.
     pub ideas: Text<Target>,
-    /// The folder that learnings go to.
+    /// The folder for learnings.
     pub learnings: Text<Target>,
-    /// How long `curator compact` keeps what is done, failed and found; "none": for ever.
+    /// How long `curator compact` keeps finished and failed job files and findings; "none" keeps
+    /// them forever.
     pub keep: Text<OrNone<Age>>,
 }

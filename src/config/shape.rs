@@ -56,7 +56,7 @@ impl Walk {
                     self.report(Part::Key, no_such(key, &known));
                 }
                 Some(_) if named && !good_name(key) => {
-                    self.report(Part::Value, "a name has letters, digits, - and _");
+                    self.report(Part::Value, "a name may contain only letters, digits, - and _");
                 }
                 Some(inner) => self.entry(inner, value),
             }
@@ -65,14 +65,14 @@ impl Walk {
         // A setting whose name is misspelled is not also reported as missing.
         for name in missing(node, table).filter(|name| !meant.contains(name)) {
             let form = describe(&node["properties"][name]);
-            self.report(Part::Missing, format!("it has no {name} ({form})"));
+            self.report(Part::Missing, format!("the table has no {name} ({form})"));
         }
     }
 
     fn entry(&mut self, node: &Node, value: &Value) {
         match (value, self.path.as_slice()) {
             (Value::Table(_), [jobs, name]) if jobs == "jobs" && name == REPORT_JOB => {
-                self.report(Part::Value, "a job's name is not \"report\"");
+                self.report(Part::Value, "the job name \"report\" is reserved");
             }
             (Value::Table(job), [jobs, _]) if jobs == "jobs" => {
                 // Without a kind, a job may have the settings of any kind.
@@ -103,7 +103,7 @@ fn missing<'n>(node: &'n Node, table: &Table) -> impl Iterator<Item = &'n str> {
 /// Explains why a value does not match the schema.
 fn misfit(node: &Node, value: &Value) -> Option<Reason> {
     let wrong =
-        || Some(Reason::from(format!("it must be {}, it is {}", describe(node), brief(value))));
+        || Some(Reason::from(format!("expected {}, found {}", describe(node), brief(value))));
     if let Some(options) = node["anyOf"].as_array() {
         let fits = options.iter().any(|option| misfit(option, value).is_none());
         return if fits { None } else { wrong() };
@@ -133,7 +133,7 @@ fn misfit(node: &Node, value: &Value) -> Option<Reason> {
         Value::Float(number) => is("number") && within(*number),
         Value::Array(items) if is("array") => {
             if (items.len() as u64) < node["minItems"].as_u64().unwrap_or(0) {
-                return Some("it must have one item at least".into());
+                return Some("expected at least one item".into());
             }
             let mut bad = items.iter().enumerate().filter_map(|(at, item)| {
                 Some(misfit(&node["items"], item)?.within(&format!("number {}", at + 1)))
@@ -149,10 +149,10 @@ fn misfit(node: &Node, value: &Value) -> Option<Reason> {
 /// Explains the error in a table within a list.
 fn misshapen(node: &Node, table: &Table) -> Option<Reason> {
     let odd = table.iter().find_map(|(key, value)| match entry(node, key) {
-        None => Some(Reason::from(format!("it has {key:?}, which is no setting"))),
+        None => Some(Reason::from(format!("unknown key {key:?}"))),
         Some(inner) => misfit(inner, value).map(|why| why.within(key)),
     });
-    odd.or_else(|| Some(format!("it has no {:?}", missing(node, table).next()?).into()))
+    odd.or_else(|| Some(format!("the table has no {:?}", missing(node, table).next()?).into()))
 }
 
 /// Explains why a key is refused, with the nearest key or the list of all keys.

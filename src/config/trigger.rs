@@ -51,7 +51,7 @@ fn trigger(text: &str) -> Result<TriggerSpec, String> {
         ("manual", "") => Trigger::Manual,
         ("every", period) if !period.is_empty() => match duration(period)? {
             short if short < SignedDuration::from_secs(1) => {
-                return Err(format!("{text:?}: an interval is one second at least"));
+                return Err(format!("{text:?}: the interval is shorter than one second"));
             }
             period => Trigger::Every(period),
         },
@@ -73,7 +73,7 @@ fn trigger(text: &str) -> Result<TriggerSpec, String> {
             let near = suggestion(word).filter(|near| trigger(near).is_ok());
             let near = near.map_or_else(String::new, |near| format!("; did you mean {near:?}?"));
             return Err(format!(
-                "{text:?} is no trigger (\"night\", \"manual\", \"every 15m\", \"daily 02:30\", \
+                "{text:?} is not a trigger (\"night\", \"manual\", \"every 15m\", \"daily 02:30\", \
                  \"cron 30 2 * * *\", \"after JOB\", \"after JOB ends\", \"lifecycle\"){near}"
             ));
         }
@@ -129,7 +129,7 @@ mod tests {
     #[test]
     fn invalid_triggers_are_explained() {
         for (text, why) in [
-            ("nightly", "is no trigger"),
+            ("nightly", "is not a trigger"),
             ("nigth", "did you mean \"night\""),
             ("evry 15m", "did you mean \"every 15m\""),
             ("every", "did you mean \"every 15m\""),
@@ -139,11 +139,11 @@ mod tests {
             ("every day", "not a duration"),
             ("daily 2:30", "not a time of day"),
             ("cron 61 * * * *", "not a cron expression"),
-            ("cron", "is no trigger"),
-            ("after", "is no trigger"),
+            ("cron", "is not a trigger"),
+            ("after", "is not a trigger"),
             ("after a fails", "after JOB ends"),
             ("after a ends b", "after JOB ends"),
-            ("night 3", "is no trigger"),
+            ("night 3", "is not a trigger"),
         ] {
             let error = trigger(text).unwrap_err();
             assert!(error.contains(why), "{text}: {error}");

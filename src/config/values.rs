@@ -9,8 +9,8 @@ use runner_engine::ids::ProjectId;
 use runner_engine::policy::Quiet;
 use runner_engine::publish::RelPath;
 use runner_jobs::reserved::{NEVER, reserved};
-use runner_text::grammar;
 use runner_text::values::{Grammar, LONGEST, folder};
+use runner_text::{counted, grammar};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
@@ -28,7 +28,7 @@ grammar! {
     RowsAge: SignedDuration, "90d", AGE, rows_age;
     /// A time of day.
     TimeOfDay: Time, "02:30", TIME, time;
-    /// Hours of the day.
+    /// A time range that repeats every day and may span midnight.
     Hours: Quiet, "22:00-06:00", format!("{TIME} ?- ?{TIME}"), quiet;
     /// An IANA time zone, or "system" for the host's zone.
     Zone: String, "Europe/Berlin", "system|[A-Za-z][A-Za-z0-9_+/-]*", zone;
@@ -93,25 +93,25 @@ impl<T> Cap<T> {
     }
 }
 
-/// Dollars.
+/// An amount in dollars.
 #[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
 #[serde(transparent)]
 #[schemars(inline)]
 pub struct Dollars(#[schemars(range(min = 0))] pub f64);
 
 impl Dollars {
-    /// Returns millionths of a dollar.
+    /// Converts the amount to millionths of a dollar.
     #[allow(
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,
-        reason = "the schema holds it to numbers of at least 0"
+        reason = "the schema refuses negative numbers, and the cast saturates"
     )]
     pub fn micros(self) -> u64 {
         (self.0 * 1e6).round() as u64
     }
 }
 
-/// Whether something is done.
+/// A setting that is "on" or "off".
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 #[schemars(inline)]
@@ -130,7 +130,7 @@ fn rows_age(text: &str) -> Result<SignedDuration, String> {
 
 /// Parses an age such as "90d", "8 days" or "12 weeks": whole days, at least `least` of them.
 fn days(text: &str, least: i64) -> Result<SignedDuration, String> {
-    let wrong = || format!("{text:?} is no number of days (like \"90d\" or \"12 weeks\")");
+    let wrong = || format!("{text:?} is not a number of days (like \"90d\" or \"12 weeks\")");
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic() || c == ' ');
     let days: i64 = match text[digits.len()..].trim() {
         "d" | "day" | "days" => 1,
@@ -140,7 +140,7 @@ fn days(text: &str, least: i64) -> Result<SignedDuration, String> {
     let count: i64 = digits.parse().map_err(|_| wrong())?;
     let days = count.checked_mul(days).ok_or_else(wrong)?;
     if days < least {
-        return Err(format!("{text:?} is too short: {least} days at the least"));
+        return Err(format!("{text:?} is too short (at least {})", counted(least, "day")));
     }
     if days > LONGEST / 24 {
         return Err(format!("{text:?} is too long (ten years at most)"));
@@ -159,7 +159,9 @@ fn zone(text: &str) -> Result<String, String> {
     }
     match TimeZone::get(text) {
         Ok(_) => Ok(text.to_owned()),
-        Err(_) => Err(format!("unknown time zone {text:?} (like Europe/Berlin)")),
+        Err(_) => {
+            Err(format!("unknown time zone {text:?} (like \"Europe/Berlin\", or \"system\")"))
+        }
     }
 }
 
@@ -177,11 +179,11 @@ pub fn time(text: &str) -> Result<Time, String> {
 fn quiet(text: &str) -> Result<Quiet, String> {
     let (from, to) = text
         .split_once('-')
-        .ok_or_else(|| format!("{text:?} is not a part of the day (like \"22:00-06:00\")"))?;
+        .ok_or_else(|| format!("{text:?} is not a range of times (like \"22:00-06:00\")"))?;
     let (from, to) = (time(from.trim())?, time(to.trim())?);
     if from == to {
         return Err(format!(
-            "{text:?} ends where it begins: a job that is never to be started has enabled = false"
+            "{text:?} starts and ends at the same time (to keep a job from starting, set enabled = false)"
         ));
     }
     Ok(Quiet { from, to })
@@ -195,7 +197,7 @@ fn target(text: &str) -> Result<String, String> {
     let text = folder(text);
     RelPath::new(text).map_err(|error| error.to_string())?;
     match reserved(text, &NEVER) {
-        Some(never) => Err(format!("{text:?}: the curator places nothing in {never}")),
+        Some(never) => Err(format!("{text:?}: the curator cannot write to {never}")),
         None => Ok(text.to_owned()),
     }
 }
@@ -205,7 +207,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn invalid_values_are_refused() {
+    fn only_valid_values_are_accepted() {
         assert_eq!(time("02:30").unwrap().to_string(), "02:30:00");
         assert_eq!(rows_age("90d"), Ok(SignedDuration::from_hours(90 * 24)));
         assert_eq!(rows_age("2 weeks"), Ok(SignedDuration::from_hours(14 * 24)));

@@ -170,7 +170,7 @@ impl ResolvedSetting {
         joined(&self.path)
     }
 
-    /// Returns the name of the table that holds the entry.
+    /// Returns the name of the table that contains the entry.
     pub fn name_of_table(&self) -> String {
         joined(&self.path[..self.path.len() - 1])
     }

@@ -11,7 +11,7 @@ use super::{DoctorFinding, quote_path};
 use crate::config::{self, Config};
 use crate::env::{self, Env};
 use crate::keyring;
-use crate::project::FILE;
+use crate::project::LoadedProject;
 
 /// The programs and keys that enabled jobs need, with the jobs that need them.
 #[derive(Default)]
@@ -28,8 +28,10 @@ pub fn findings(home: &Env, store: Option<&Store>, here: &Path) -> Vec<DoctorFin
     let mut needs = NeededPrograms::default();
     let mut found = Vec::new();
     for root in roots {
-        // Mistakes in the project's files are reported elsewhere.
-        if let Ok(config) = config::load(&home.stack(Some(&root.join(FILE)))) {
+        // Mistakes in the project's files, and changes that nobody has accepted, are reported
+        // elsewhere. No program that such settings name may be started.
+        let project = LoadedProject::at(home, store, &root).and_then(LoadedProject::trusted);
+        if let Ok(LoadedProject { config, .. }) = project {
             needs.add(&root, &config);
             found.extend(agents(home, &root, &config));
         }

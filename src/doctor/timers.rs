@@ -239,14 +239,14 @@ fn silence(home: &Env, record: &SetupRecord) -> Vec<DoctorFinding> {
         Some(last) if now.duration_since(last) > SILENCE && (clocks || !none) => found.push(
             DoctorFinding::error(
                 "timers",
-                format!("nothing has ticked since {}", show::format_time(last)),
+                format!("`runner tick` has not run since {}", show::format_time(last)),
             )
             .hint("runner tick"),
         ),
         None if !none => found.push(
             DoctorFinding::note(
                 "timers",
-                "nothing has ticked yet; the first tick comes within 15 minutes",
+                "`runner tick` has not run yet; the timer starts it within 15 minutes",
             )
             .hint("runner setup --status"),
         ),

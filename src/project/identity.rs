@@ -40,8 +40,7 @@ pub fn git_dir(root: &Path) -> Option<PathBuf> {
 /// Returns the git folder of this very work tree, or `None` for a folder within a repository.
 ///
 /// # Errors
-/// Returns an error if there is no git repository, or if it is that of a worktree and has been
-/// moved.
+/// Returns an error if there is no git repository, or if the repository of a worktree was moved.
 pub fn git_folder(root: &Path) -> Result<Option<PathBuf>, Failure> {
     let here = root.display();
     let Some(folder) = git_dir(root) else {
@@ -49,14 +48,14 @@ pub fn git_folder(root: &Path) -> Result<Option<PathBuf>, Failure> {
         return match root.ancestors().any(|it| it.join(".git").exists()) {
             true => Ok(None),
             false => Err(Failure::environment(format!(
-                "{here} is in no git repository any more: there is no .git"
+                "{here} is no longer in a git repository: .git is missing"
             ))
-            .hint(format!("put {here}/.git back, or begin a new repository: git init {here}"))),
+            .hint(format!("restore {here}/.git, or create a new repository: git init {here}"))),
         };
     };
     if root.join(".git").is_file() && !folder.is_dir() {
         return Err(Failure::environment(format!(
-            "{here} is a git worktree, and its repository is not at {} any more",
+            "{here} is a git worktree, and its repository is no longer at {}",
             repository(&folder).display()
         ))
         .hint(format!("git -C WHERE-THE-REPOSITORY-IS-NOW worktree repair {here}")));
@@ -67,9 +66,8 @@ pub fn git_folder(root: &Path) -> Result<Option<PathBuf>, Failure> {
 /// Returns the id that belongs to this clone alone.
 ///
 /// # Errors
-/// Returns an error if the file exists and cannot be read or holds no id, or if there is no git
-/// folder to read it from. In that case the folder cannot be identified, and its seed must not be
-/// taken for its id.
+/// Returns an error if the file exists but cannot be read or contains no id, or if there is no git
+/// folder. The folder then cannot be identified, and its seed must not be used as its id.
 pub fn own(root: &Path) -> Result<Option<ProjectId>, Failure> {
     let Some(folder) = git_folder(root)? else { return Ok(None) };
     let path = folder.join(FILE);
@@ -101,8 +99,11 @@ fn repository(worktree: &Path) -> &Path {
 /// Writes this clone's own id.
 pub fn write(root: &Path, id: &ProjectId) -> Result<(), Failure> {
     let folder = git_dir(root).ok_or_else(|| {
-        Failure::data(format!("{} has no git folder to keep its id in", root.display()))
-            .hint("git worktree repair, or git init")
+        Failure::data(format!(
+            "{} has no git folder, in which runner would store the project's id",
+            root.display()
+        ))
+        .hint("git worktree repair, or git init")
     })?;
     let path = folder.join(FILE);
     write_atomic(&path, format!("{id}\n").as_bytes(), 0o644)
@@ -119,7 +120,7 @@ mod tests {
         let root = folder.path();
         assert_eq!(git_dir(root), None);
         let why = |root: &Path| own(root).unwrap_err().to_string();
-        assert!(why(root).contains("no git repository any more"));
+        assert!(why(root).contains("no longer in a git repository"));
         fs::write(root.join(".git"), "gitdir: ../main/.git/worktrees/w\n").unwrap();
         assert_eq!(
             git_dir(root),
@@ -127,7 +128,7 @@ mod tests {
             "the path is not relative to the worktree"
         );
         let said = why(root);
-        assert!(said.contains("../main any more"), "{said}");
+        assert!(said.contains("no longer at "), "{said}");
         assert!(said.contains("worktree repair"), "{said}");
         fs::write(root.join(".git"), "nonsense").unwrap();
         assert_eq!(git_dir(root), None);

@@ -209,38 +209,38 @@ impl Registration {
         Some(match self {
             Self::New | Self::Known | Self::Alias { .. } | Self::Replaced => return None,
             Self::Recloned { was } => (
-                format!("{here} is not the clone that was known here: it has no id of its own yet"),
                 format!(
-                    "runner init {here}   (it continues as {was}; if that one is elsewhere: runner projects move {was} ITS-NEW-PLACE)"
+                    "{here} is not the clone that was registered here: it does not have its own id yet"
+                ),
+                format!(
+                    "runner init {here}   (continues project {was}; if that project has moved: runner projects move {was} NEW-PATH)"
                 ),
             ),
             Self::Moved { from } => (
                 format!("{here} is the project that was at {}", from.display()),
-                format!("{}   (or, as a project of its own: {new_id})", moved(from)),
+                format!("{}   (or, to make it a separate project: {new_id})", moved(from)),
             ),
             Self::Copied { of } => (
                 format!("{here} has the same id as {}: one of them is a copy", of.display()),
-                format!("{new_id}   (makes the copy a project of its own)"),
+                format!("{new_id}   (makes the copy a separate project)"),
             ),
             Self::Cloned { of } => (
                 format!(
-                    "{here} is another clone or worktree of the repository at {}, and is not a project of its own yet",
+                    "{here} is another clone or worktree of the repository at {}, and is not a project yet",
                     of.display()
                 ),
                 format!("runner init {here}"),
             ),
             Self::Unsure { of, why } => (
                 format!("{here} has the same id as {}, which cannot be read: {why}", of.display()),
-                format!("{}   (if it moved; else: {new_id})", moved(of)),
+                format!("{}   (if the project moved; otherwise: {new_id})", moved(of)),
             ),
             Self::Vanished => (
-                "the project is gone: its folder is not there".to_owned(),
-                format!(
-                    "runner projects move {here} NEW-PLACE   (or: runner projects forget {id})"
-                ),
+                "the project is gone: its folder does not exist".to_owned(),
+                format!("runner projects move {here} NEW-PATH   (or: runner projects forget {id})"),
             ),
             Self::Emptied => (
-                "the project is gone: its folder has no runner.toml any more".to_owned(),
+                "the project is gone: its folder no longer contains runner.toml".to_owned(),
                 format!(
                     "git -C {here} checkout runner.toml   (or: runner init {here}, or: runner projects forget {id})"
                 ),
@@ -250,9 +250,9 @@ impl Registration {
                 format!("ls -ld {here}   (its owner must give you access)"),
             ),
             Self::Overtaken => (
-                "another project is at its path now".to_owned(),
+                "another project is now at this project's path".to_owned(),
                 format!(
-                    "runner projects forget {id}   (or, if it is elsewhere: runner projects move {id} NEW-PLACE)"
+                    "runner projects forget {id}   (or, if the project moved: runner projects move {id} NEW-PATH)"
                 ),
             ),
         })

@@ -11,21 +11,24 @@ use std::path::{Path, PathBuf};
 
 use runner_engine::digest::Digest;
 use runner_engine::files::{DOCUMENT, read_in};
+use runner_engine::ids::ProjectId;
 use runner_engine::process::MARKER_VARIABLE;
 use runner_engine::schedule::Schedule;
 use runner_engine::store::{NewJob, Store, TrustRecord};
+use runner_jobs::JobSpec;
 use runner_jobs::lifecycle::cycle::CycleSpec;
+use runner_jobs::lifecycle::rem::RemSpec;
 use runner_jobs::lifecycle::work::prompt_file;
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use super::{FILE, LoadedProject};
-use crate::config::JOBS;
+use crate::config::{Config, JOBS, Job};
 use crate::cycles;
 use crate::env::{self, Env};
 use crate::ui::Failure;
 
 /// The state of a project's files compared with the files that a person last accepted.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Trust {
     /// Whether a person has ever accepted the project's files.
     pub known: bool,
@@ -33,6 +36,10 @@ pub struct Trust {
     pub changes: Vec<FileChange>,
     /// The names of the jobs that the differences affect, including removed jobs.
     pub jobs: BTreeSet<String>,
+    /// Whether settings outside of the jobs' tables differ.
+    outside_jobs: bool,
+    /// The current files. Their texts are those that were compared.
+    pub now: TrustRecord,
 }
 
 /// A file that differs from the one that a person last accepted.
@@ -47,50 +54,59 @@ pub struct FileChange {
 }
 
 impl Trust {
+    /// Returns the state of files that count as accepted.
+    fn accepted(now: TrustRecord) -> Self {
+        let (changes, jobs) = (Vec::new(), BTreeSet::new());
+        Self { known: true, changes, jobs, outside_jobs: false, now }
+    }
+
     /// Compares the project's current files with the last accepted ones.
-    fn of(now: &TrustRecord, accepted: Option<TrustRecord>) -> Self {
-        let Some(accepted) = accepted else {
-            let file = |(path, text): (&String, &String)| FileChange {
-                path: path.clone(),
-                old: None,
-                new: Some(text.clone()),
-            };
-            return Self {
-                known: false,
-                changes: now.texts.iter().map(file).collect(),
-                jobs: now.jobs.keys().cloned().collect(),
-            };
+    fn of(now: TrustRecord, accepted: Option<TrustRecord>) -> Self {
+        let known = accepted.is_some();
+        let accepted = accepted.unwrap_or_else(|| TrustRecord {
+            at: now.at,
+            files: BTreeMap::new(),
+            jobs: BTreeMap::new(),
+            common: Digest::of(b""),
+            texts: BTreeMap::new(),
+        });
+        let different_files = different(&now.files, &accepted.files);
+        // Settings of the user and of another build of runner need no acceptance.
+        if known && different_files.is_empty() {
+            return Self::accepted(now);
+        }
+        let change = |path: String| FileChange {
+            old: accepted.texts.get(&path).cloned(),
+            new: now.texts.get(&path).cloned(),
+            path,
         };
         Self {
-            known: true,
-            changes: different(&now.files, &accepted.files)
-                .into_iter()
-                .map(|path| FileChange {
-                    old: accepted.texts.get(&path).cloned(),
-                    new: now.texts.get(&path).cloned(),
-                    path,
-                })
-                .collect(),
+            known,
+            changes: different_files.into_iter().map(change).collect(),
             jobs: different(&now.jobs, &accepted.jobs),
+            outside_jobs: now.common != accepted.common,
+            now,
         }
     }
 
-    /// Reports whether all jobs may run.
+    /// Reports whether all settings are in effect.
     pub fn holds(&self) -> bool {
-        self.jobs.is_empty()
+        self.jobs.is_empty() && !self.outside_jobs
     }
 
-    /// Returns the reason why jobs are deferred, or `None` if no job is.
+    /// Returns the reason why settings are not in effect, or `None` if all are.
     pub fn reason(&self) -> Option<String> {
         if self.holds() {
             return None;
         }
         Some(match (self.known, self.changes.as_slice()) {
-            (false, _) => "nobody has accepted the project's settings yet".to_owned(),
-            (true, [only]) => format!("{} was changed and is not accepted yet", only.path),
+            (false, _) => "the project's settings have not been accepted yet".to_owned(),
+            (true, [only]) => {
+                format!("the change to {} has not been accepted yet", only.path)
+            }
             (true, all) => {
                 let paths = runner_text::some_of(all.iter().map(|it| it.path.as_str()));
-                format!("{paths} were changed and are not accepted yet")
+                format!("the changes to {paths} have not been accepted yet")
             }
         })
     }
@@ -106,23 +122,30 @@ fn different(
 }
 
 /// Compares the project's files with the ones that a person last accepted. All files of a project
-/// below one of the user's `[trust] paths` count as accepted.
+/// below one of the user's `[trust] paths` count as accepted, except for a process that a run
+/// started, because it may have named the folder itself.
 pub(super) fn inspect(
     home: &Env,
     store: Option<&Store>,
-    project: &LoadedProject,
+    (root, id): (&Path, &ProjectId),
+    config: &Config,
 ) -> Result<Trust, Failure> {
-    let LoadedProject { root, config, id, .. } = project;
     let folders = config.trusted.iter().map(|path| home.expanded(path));
     let folders: Vec<PathBuf> = folders.collect::<Result<_, _>>()?;
-    if folders.iter().any(|folder| is_below(root, folder)) {
-        return Ok(Trust { known: true, ..Trust::default() });
+    let now = current(root, config, home.wall()?);
+    if !in_run() && folders.iter().any(|folder| is_below(root, folder)) {
+        return Ok(Trust::accepted(now));
     }
     let accepted = match store {
         Some(store) => store.trust(id)?,
         None => None,
     };
-    Ok(Trust::of(&current(project, jiff::Timestamp::UNIX_EPOCH), accepted))
+    Ok(Trust::of(now, accepted))
+}
+
+/// Reports whether a run started this process.
+pub fn in_run() -> bool {
+    env::setting(MARKER_VARIABLE).is_some()
 }
 
 fn is_below(root: &Path, folder: &Path) -> bool {
@@ -130,9 +153,9 @@ fn is_below(root: &Path, folder: &Path) -> bool {
 }
 
 /// Returns the current state of the files that control the project's jobs. A job is affected by its
-/// own table, by everything outside of the tables of jobs, and by its files with instructions.
-pub(super) fn current(project: &LoadedProject, at: jiff::Timestamp) -> TrustRecord {
-    let config = &project.config;
+/// own table, by everything outside of the tables of jobs, and by its files with instructions. A
+/// job that takes settings from other jobs is affected by the tables and files of all jobs.
+fn current(root: &Path, config: &Config, at: jiff::Timestamp) -> TrustRecord {
     let mut texts: BTreeMap<String, String> = config.texts.clone();
     let mut common = Map::new();
     let mut tables = Map::new();
@@ -145,30 +168,33 @@ pub(super) fn current(project: &LoadedProject, at: jiff::Timestamp) -> TrustReco
         }
         common.insert(path.clone(), Value::Object(table));
     }
-    let mut jobs = BTreeMap::new();
+    let common = digest(&Value::Object(common));
+    let mut files = BTreeMap::new();
     for (name, job) in &config.jobs {
-        let mut affecting = Map::new();
-        affecting.insert("common".to_owned(), Value::Object(common.clone()));
-        // A job that another job implies has no table, so every table may affect it.
-        let own = tables.get(name).cloned().unwrap_or_else(|| Value::Object(tables.clone()));
-        affecting.insert("table".to_owned(), own);
-        for file in instructions(project, &job.spec) {
-            let text = read_in(&project.root, &file, DOCUMENT);
-            let text = text.map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).ok();
-            affecting.insert(format!("file {file}"), text.clone().into());
-            texts.extend(text.map(|text| (file, text)));
+        let paths = instructions(root, &job.spec);
+        for path in &paths {
+            let bytes = read_in(root, path, DOCUMENT).ok();
+            let text = bytes.map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
+            texts.extend(text.map(|text| (path.clone(), text)));
         }
-        jobs.insert(name.clone(), digest(&Value::Object(affecting)));
+        files.insert(name, paths);
     }
-    TrustRecord {
-        at,
-        files: texts
-            .iter()
-            .map(|(path, text)| (path.clone(), Digest::of(text.as_bytes())))
-            .collect(),
-        jobs,
-        texts,
-    }
+    let of_job = |name: &str, job: &Job| {
+        let kind = &job.spec.kind;
+        let implied = kind.of::<RemSpec>().is_some() && !tables.contains_key(name);
+        let all = implied || kind.of::<CycleSpec>().is_some();
+        let table = match all {
+            true => Value::Object(tables.clone()),
+            false => tables.get(name).cloned().unwrap_or_default(),
+        };
+        let paths = files.iter().filter(|(of, _)| all || of.as_str() == name);
+        let instructions: BTreeMap<&String, Option<&String>> =
+            paths.flat_map(|(_, paths)| paths).map(|path| (path, texts.get(path))).collect();
+        digest(&json!([common.to_string(), table, instructions]))
+    };
+    let jobs = config.jobs.iter().map(|(name, job)| (name.clone(), of_job(name, job))).collect();
+    let digests = texts.iter().map(|(path, text)| (path.clone(), Digest::of(text.as_bytes())));
+    TrustRecord { at, files: digests.collect(), jobs, common, texts }
 }
 
 /// Returns the digest of a value. The keys of its tables are sorted.
@@ -188,13 +214,14 @@ fn parsed(text: &str) -> Map<String, Value> {
 
 /// Returns the files of the project with instructions for a job: its prompt, its cycle, and the
 /// prompts of the cycle.
-fn instructions(project: &LoadedProject, job: &runner_jobs::JobSpec) -> BTreeSet<String> {
+fn instructions(root: &Path, job: &JobSpec) -> BTreeSet<String> {
     let mut prompts = job.kind.prompts();
     let mut files = BTreeSet::new();
     if let Some(cycle) = job.kind.of::<CycleSpec>() {
-        files.extend(cycles::file(cycle));
+        // A file that a variable names is the user's own.
+        files.extend(cycle.cycle.clone());
         // An invalid cycle prevents the run, which then reports it.
-        if let Ok(spec) = cycles::cycle_of(&project.root, cycle) {
+        if let Ok(spec) = cycles::cycle_of(root, cycle) {
             prompts.extend(spec.states.into_iter().filter_map(|state| state.prompt));
         }
     }
@@ -223,10 +250,22 @@ impl LoadedProject {
         }
     }
 
-    /// Records that a person accepts the project's current files.
-    pub fn accept(&mut self, store: &mut Store, now: jiff::Timestamp) -> Result<(), Failure> {
-        store.set_trust(&self.id, &current(self, now))?;
-        self.trust = Trust { known: true, ..Trust::default() };
+    /// Returns the project if a person has accepted its settings outside of the jobs' tables, such
+    /// as backends and channels.
+    ///
+    /// # Errors
+    /// Returns the reason, with the command that shows the changes.
+    pub fn trusted_outside_jobs(self) -> Result<Self, Failure> {
+        match self.trust.outside_jobs {
+            false => Ok(self),
+            true => self.trusted(),
+        }
+    }
+
+    /// Records that a person accepts the files that were compared.
+    pub fn accept(&mut self, store: &mut Store) -> Result<(), Failure> {
+        store.set_trust(&self.id, &self.trust.now)?;
+        self.trust = Trust::accepted(self.trust.now.clone());
         Ok(())
     }
 
@@ -259,24 +298,33 @@ impl LoadedProject {
     }
 }
 
-/// Makes a change to a project's files on behalf of a person. If all files were accepted before, the
-/// changed files are accepted too.
+/// Makes a change to a project's `runner.toml` on behalf of a person; `change` also returns the new
+/// text of the file. If all settings were in effect before, the new text is accepted.
 pub fn accepted_change<T>(
     home: &Env,
     root: &Path,
-    change: impl FnOnce() -> Result<T, Failure>,
+    change: impl FnOnce() -> Result<(T, String), Failure>,
 ) -> Result<T, Failure> {
     let load = || LoadedProject::at(home, home.store_to_identify()?.as_ref(), root);
     // A person must be able to repair settings that cannot be read.
-    let held = load().is_ok_and(|project| project.trust.known && project.trust.changes.is_empty());
-    let done = change()?;
-    // An agent must not accept a change that it makes.
-    let by_person = env::setting(MARKER_VARIABLE).is_none();
-    if held
-        && by_person
-        && let Ok(mut project) = load()
+    let before = load().ok().filter(|project| project.trust.known && project.trust.holds());
+    let (done, written) = change()?;
+    let Some(before) = before.filter(|_| !in_run()) else { return Ok(done) };
+    let Ok(mut after) = load() else { return Ok(done) };
+    let others = |record: &TrustRecord| {
+        let mut files = record.files.clone();
+        files.remove(FILE);
+        files
+    };
+    let text = after.config.texts.get(FILE).map(String::as_str);
+    // Another process may have changed a file in the meantime.
+    let known = others(&before.trust.now);
+    let unchanged =
+        |(path, digest): (&String, &Digest)| known.get(path).is_none_or(|it| it == digest);
+    if text == Some(written.trim_start_matches('\u{feff}'))
+        && others(&after.trust.now).iter().all(unchanged)
     {
-        project.accept(&mut home.store()?, home.wall()?)?;
+        after.accept(&mut home.store()?)?;
     }
     Ok(done)
 }
@@ -296,6 +344,7 @@ mod tests {
             at: jiff::Timestamp::UNIX_EPOCH,
             files: digests(files),
             jobs: digests(jobs),
+            common: Digest::of(b""),
             texts: texts.collect(),
         }
     }
@@ -304,7 +353,7 @@ mod tests {
     fn changes_affect_jobs_with_other_digests() {
         let before = record(&[("runner.toml", "a"), ("gone", "x")], &[("one", "1"), ("two", "2")]);
         let now = record(&[("runner.toml", "b"), ("new", "y")], &[("one", "1"), ("two", "3")]);
-        let trust = Trust::of(&now, Some(before.clone()));
+        let trust = Trust::of(now, Some(before.clone()));
         let change = |path: &str, old: Option<&str>, new: Option<&str>| FileChange {
             path: path.to_owned(),
             old: old.map(str::to_owned),
@@ -318,23 +367,23 @@ mod tests {
         assert_eq!(trust.changes, expected);
         assert_eq!(trust.jobs, BTreeSet::from(["two".to_owned()]));
         assert!(trust.reason().unwrap().contains("gone"), "{trust:?}");
-        assert!(Trust::of(&before, Some(before.clone())).holds());
+        assert!(Trust::of(before.clone(), Some(before.clone())).holds());
         let removed = record(&[("runner.toml", "b")], &[("one", "1")]);
-        assert!(Trust::of(&removed, Some(before)).jobs.contains("two"));
+        assert!(Trust::of(removed, Some(before)).jobs.contains("two"));
     }
 
     #[test]
     fn a_comment_affects_no_job() {
         let before = record(&[("runner.toml", "a")], &[("one", "1")]);
         let now = record(&[("runner.toml", "a # comment")], &[("one", "1")]);
-        let trust = Trust::of(&now, Some(before));
+        let trust = Trust::of(now, Some(before));
         assert!(trust.holds() && trust.reason().is_none());
         assert_eq!(trust.changes.len(), 1);
     }
 
     #[test]
     fn files_that_nobody_accepted_affect_every_job() {
-        let trust = Trust::of(&record(&[("runner.toml", "a")], &[("one", "1")]), None);
+        let trust = Trust::of(record(&[("runner.toml", "a")], &[("one", "1")]), None);
         assert!(!trust.holds() && !trust.known);
     }
 }

@@ -1,8 +1,8 @@
-//! Reads and writes a user's crontab, and the block of runner in it.
+//! Reads and writes a user's crontab, and runner's block in it.
 //!
-//! Every byte outside the block belongs to others and stays as it is. `crontab` has no lock: a new
-//! text is written only if the current text is still the one on which the plan was based, and it is
-//! read back afterwards.
+//! The text outside the block is kept byte by byte, except that a missing line break before the
+//! block or at the end of the crontab may be added. `crontab` has no lock, so a new text is written
+//! only if the current text is the one on which the plan was based. It is read back afterwards.
 
 use std::fs;
 use std::io;
@@ -80,10 +80,12 @@ fn find(text: &[u8], owner: &str) -> Result<Option<Around>, String> {
         let plain = line.strip_suffix(b"\n").unwrap_or(line);
         if let Some(which) = begins.iter().position(|begin| begin == plain) {
             if first.replace((at, which == 1)).is_some() {
-                return Err("the crontab has runner's block twice".to_owned());
+                return Err("the crontab contains runner's block twice".to_owned());
             }
         } else if plain == end && (first.is_none() || last.replace(at + line.len()).is_some()) {
-            return Err("runner's block in the crontab has an end without a beginning".to_owned());
+            return Err(
+                "the crontab contains the end of runner's block without its beginning".to_owned()
+            );
         }
         at += line.len();
     }
@@ -92,7 +94,7 @@ fn find(text: &[u8], owner: &str) -> Result<Option<Around>, String> {
         (Some((first, joined)), Some(last)) => {
             Ok(Some((text[..first].to_owned(), joined, text[last..].to_owned())))
         }
-        _ => Err("runner's block in the crontab has no end".to_owned()),
+        _ => Err("the crontab contains the beginning of runner's block without its end".to_owned()),
     }
 }
 
@@ -121,19 +123,19 @@ fn unusable(what: String) -> Failure {
     Failure::unavailable(what).hint("apt-get install cron, or runner setup --scheduler manual")
 }
 
-/// Replaces `before` with `after`, by way of a file at `draft`. Returns a note about any other
-/// change that it had to make.
+/// Replaces `before` with `after`, by way of a file at `draft`. Returns a note if a line break was
+/// added at the end.
 ///
 /// # Errors
-/// Returns an error if the crontab was changed meanwhile, before or during the write, or if
-/// `crontab` refuses.
+/// Returns an error if another process changed the crontab before or during the write, if
+/// `crontab` cannot be run or refuses the text, or if the draft cannot be written.
 pub fn write(
     before: Option<&[u8]>,
     after: Option<&[u8]>,
     draft: &Path,
 ) -> Result<Option<String>, Failure> {
     let changed = |when: &str| {
-        Failure::later(format!("the crontab was changed by somebody else {when}"))
+        Failure::later(format!("another process changed the crontab {when}"))
             .hint("crontab -l, then run the command again")
     };
     let there = read()?;
@@ -141,7 +143,7 @@ pub fn write(
         return Ok(None);
     }
     if there.as_deref() != before {
-        return Err(changed("meanwhile; nothing was written"));
+        return Err(changed("in the meantime; nothing was written"));
     }
     let mut after = after.map(<[u8]>::to_vec);
     let mut note = None;
@@ -154,7 +156,8 @@ pub fn write(
         }
         put(after.as_deref(), draft)?.map_err(Failure::cannot_write)?;
         note = Some(
-            "the last line of the crontab has a line break now: crontab requires one".to_owned(),
+            "a line break was added to the last line of the crontab, because crontab requires one"
+                .to_owned(),
         );
     }
     if read()? == after { Ok(note) } else { Err(changed("while it was being written")) }

@@ -4,8 +4,7 @@
 //! `/usr/bin:/bin`, and systemd omits what a login shell adds. `setup` therefore writes an
 //! allowlist of variables to a file, one `NAME=value` per line, and a tick that is started with
 //! `--environment FILE` starts itself again with them. Keys are never among them. A person keeps
-//! keys in a separate file, which nobody else may read (`credentials.env`, beside config.toml); it
-//! is read in the same way.
+//! keys in a separate file that only its owner may access (`credentials.env`, beside config.toml).
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -57,7 +56,7 @@ pub fn refuse_project_folders<'a>(
         let mut entries = path.split(':').filter(|_| !path.is_empty());
         if let Some(entry) = entries.find(|entry| is_inside(entry, project)) {
             return Err(Failure::configuration(format!(
-                "PATH has {entry:?}, which leads into a project ({}): an agent could put programs there",
+                "PATH contains {entry:?}, which is inside a project ({}), where an agent could create programs",
                 project.display()
             ))
             .hint("remove that folder from PATH, then run the command again"));
@@ -72,14 +71,14 @@ pub fn refuse_project_folders<'a>(
 /// Returns an error if a value has several lines.
 pub fn text(variables: &BTreeMap<String, String>) -> Result<String, Failure> {
     let mut text = String::from(
-        "# The environment of a tick by the host's scheduler; made by `runner setup --apply`, which overwrites it.\n",
+        "# The environment of ticks that the host's scheduler starts. `runner setup --apply` overwrites this file.\n",
     );
     for (name, value) in variables {
         if value.contains(['\n', '\r', '\0']) {
             return Err(Failure::environment(format!(
-                "{name} has a line break, but the file for the host's scheduler holds one variable per line"
+                "{name} contains a line break, but the file for the host's scheduler has one variable per line"
             ))
-            .hint(format!("unset {name}, or give it another value, and repeat this")));
+            .hint(format!("unset or change {name}, then run the command again")));
         }
         text.push_str(&format!("{name}={value}\n"));
     }
@@ -115,7 +114,7 @@ pub fn parse(text: &str) -> Result<BTreeMap<String, String>, usize> {
 pub fn read(path: &Path) -> Result<BTreeMap<String, String>, Failure> {
     from(path)?.ok_or_else(|| {
         Failure::environment(format!(
-            "{}: no such file, and without it the programs of a login shell are not found",
+            "{}: the file does not exist, so ticks would not find the programs of your login shell",
             path.display()
         ))
         .hint("runner setup --apply")
@@ -140,14 +139,14 @@ fn from(path: &Path) -> Result<Option<BTreeMap<String, String>>, Failure> {
     let me = rustix::process::getuid().as_raw();
     if data.permissions().mode() & 0o077 != 0 || data.uid() != me {
         return Err(Failure::environment(format!(
-            "{} may be read or written by others, or is not yours",
+            "{} belongs to another user, or other users can read or write it",
             path.display()
         ))
         .hint(format!("chmod 600 {}", path.display())));
     }
     let text = read_text_host(path, SMALL).map_err(cannot)?;
     parse(&text).map(Some).map_err(|line| {
-        Failure::configuration(format!("{}:{line}: not of the form NAME=value", path.display()))
+        Failure::configuration(format!("{}:{line}: expected NAME=value", path.display()))
     })
 }
 
@@ -197,6 +196,6 @@ mod tests {
         assert!(refused(&project).is_err());
         assert!(refused(folder.path()).is_ok());
         let text = refused(&project).unwrap_err().to_string();
-        assert!(text.contains("leads into a project"), "{text}");
+        assert!(text.contains("is inside a project"), "{text}");
     }
 }

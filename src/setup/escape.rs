@@ -71,14 +71,14 @@ pub fn starts_a_unit(program: &str) -> bool {
 fn cron(text: &str) -> Result<String, String> {
     if let Some(c) = text.chars().find(|c| c.is_ascii_control()) {
         return Err(format!(
-            "a line of a crontab cannot contain a control character, but this one has U+{:04X}",
+            "a line of a crontab cannot contain the control character U+{:04X}",
             u32::from(c)
         ));
     }
     if text.contains("\\%") {
         // Before a percent sign, cron cannot distinguish a backslash of the text from its own
         // escape.
-        return Err("a crontab cannot hold a backslash before a percent sign".to_owned());
+        return Err("a crontab cannot contain a backslash before a percent sign".to_owned());
     }
     if is_plain(text) {
         return Ok(text.to_owned());
@@ -97,7 +97,7 @@ fn xml(text: &str) -> Result<String, String> {
             '"' => written.push_str("&quot;"),
             '\t' | '\n' | '\r' => written.push_str(&format!("&#{};", u32::from(c))),
             c if c.is_ascii_control() && c != '\u{7f}' || matches!(c, '\u{fffe}' | '\u{ffff}') => {
-                return Err(format!("XML holds no U+{:04X}", u32::from(c)));
+                return Err(format!("XML cannot contain U+{:04X}", u32::from(c)));
             }
             c => written.push(c),
         }
@@ -125,7 +125,7 @@ fn powershell(text: &str) -> String {
 pub fn windows(text: &str) -> Result<String, String> {
     if let Some(c) = text.chars().find(|c| c.is_ascii_control()) {
         return Err(format!(
-            "the arguments of a task are one line, and this has U+{:04X}",
+            "the arguments of a task cannot contain the control character U+{:04X}",
             u32::from(c)
         ));
     }

@@ -55,12 +55,12 @@ impl HostScheduler {
                 "--service: {} cannot keep the daemon running",
                 kind.as_str()
             ))
-            .hint("keep `runner daemon` running by other means"));
+            .hint("start `runner daemon` in another way"));
         }
         let utf8 = |path: &Path| {
             path.to_str().map(str::to_owned).ok_or_else(|| {
                 Failure::data(format!(
-                    "{}: not UTF-8, but files of host schedulers must be",
+                    "{}: the path is not UTF-8, which files of host schedulers require",
                     path.display()
                 ))
             })
@@ -231,12 +231,12 @@ fn launchd_job(label: &str) -> String {
     format!("{}/{label}", domain())
 }
 
-/// Checks whether the user's systemd manager stays without a session. Returns `None` where the host
-/// has no such record.
+/// Returns whether the user's systemd manager keeps running without a session. Returns `None` if
+/// the host has no logind that records this.
 pub fn lingers() -> Option<bool> {
     let folder = Path::new("/var/lib/systemd/linger");
-    // The `linger` folder is made for the first user who lingers, so logind's own folder shows
-    // whether logind is in use.
+    // logind creates the `linger` folder for the first user who lingers, so logind's own folder
+    // shows whether logind is in use.
     if !folder.is_dir() && !Path::new("/run/systemd/seats").is_dir() {
         return None;
     }

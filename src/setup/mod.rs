@@ -146,6 +146,7 @@ pub fn converge(
 ) -> Result<Convergence, Failure> {
     let WantedSetup { kind, mut record, edits, environment } = wanted;
     record.pending = false;
+    record.service &= kind.is_some();
     let mut work = Vec::new();
     let mut left = Vec::new();
     let mut intent = record.clone();
@@ -336,7 +337,7 @@ fn uninstall(
         match text_at(path)? {
             Some(text) if texts.contains(&text) => steps.push(SetupStep::Remove(path.clone())),
             Some(_) => left.push(format!(
-                "{} was changed since it was made, so it is kept: remove it if it is not needed",
+                "{} was changed after the setup, so it is kept; remove it if you do not need it",
                 path.display()
             )),
             None => {}
@@ -371,7 +372,7 @@ fn broken(what: String) -> Failure {
 
 fn not_ours(path: &Path) -> Failure {
     Failure::data(format!(
-        "{} already exists and was not made by this setup, or was changed since; nothing was changed",
+        "{} was not created by this setup, or was changed after it; nothing was written",
         path.display()
     ))
     .hint(format!("mv {0} {0}.old, then run the command again", path.display()))

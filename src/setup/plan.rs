@@ -58,7 +58,7 @@ impl SetupStep {
     pub fn message(&self) -> Option<String> {
         Some(match self {
             Self::Note(_) | Self::Forget => return None,
-            Self::Folder(path) => format!("make the folder {}", path.display()),
+            Self::Folder(path) => format!("create the folder {}", path.display()),
             Self::Write { path, old, new, .. } => {
                 let verb = if old.is_some() { "change" } else { "write" };
                 format!(
@@ -69,7 +69,7 @@ impl SetupStep {
             }
             Self::Link(path, to) => format!("link {} to {}", path.display(), to.display()),
             Self::Crontab { old, new: None } => format!(
-                "remove the crontab, as there was none before\n{}",
+                "remove the crontab, because there was none before the setup\n{}",
                 difference(&lossy(old.as_ref()), "")
             ),
             Self::Crontab { old, new } => format!(
@@ -103,6 +103,16 @@ pub fn shown(words: &[String]) -> String {
         })
         .collect();
     words.join(" ")
+}
+
+impl SetupStep {
+    /// Returns the text that the step writes to `file`, if it writes this file.
+    pub fn text_for(&self, file: &Path) -> Option<&str> {
+        match self {
+            Self::Write { path, new, .. } if path == file => Some(new),
+            _ => None,
+        }
+    }
 }
 
 /// Returns the difference of two texts in unified format, indented by four spaces.
@@ -149,10 +159,10 @@ fn one(step: &SetupStep, note: &Path, draft: &Path) -> Result<Option<String>, Fa
             let there = super::text_at(path)?;
             if there != *old && there.as_deref() != Some(new.as_str()) {
                 return Err(Failure::later(format!(
-                    "{} was changed by somebody else meanwhile; it was left alone",
+                    "another process changed {} in the meantime, so it was not written",
                     path.display()
                 ))
-                .hint("say it again"));
+                .hint("run the command again"));
             }
             let kept = fs::metadata(path).map(|data| data.permissions().mode() & 0o7777);
             let mode = mode.unwrap_or_else(|| kept.unwrap_or(0o644));
@@ -171,14 +181,14 @@ fn one(step: &SetupStep, note: &Path, draft: &Path) -> Result<Option<String>, Fa
                 let what = format!("{}: {why}", shown(words));
                 if *must {
                     return Err(Failure::environment(what).hint(
-                        "runner setup --scheduler cron --apply, or fix it and run the command again",
+                        "correct the problem and run the command again, or: runner setup --scheduler cron --apply",
                     ));
                 }
                 return Ok(Some(what));
             }
         }
         SetupStep::Remove(path) => gone(path, fs::remove_file(path))?,
-        // A folder stays if another program has put a file into it meanwhile.
+        // A folder is kept if another program has created a file in it.
         SetupStep::RemoveFolder(path) => match fs::remove_dir(path) {
             Err(error) if error.kind() == io::ErrorKind::DirectoryNotEmpty => {}
             done => gone(path, done)?,

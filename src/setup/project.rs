@@ -1,8 +1,8 @@
-//! A project's part in a setup: the minutes that its schedules ask for, and the changes to its
-//! `runner.toml`.
+//! A project's part in a setup: the minutes at which its schedules need ticks, and the changes to
+//! its `runner.toml`.
 //!
-//! A change is undone exactly if the file was not edited since; otherwise the file stays and that
-//! is reported.
+//! A change is undone exactly if the file was not edited afterwards. Otherwise, the file is kept,
+//! and the removal reports this.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -96,7 +96,7 @@ fn settings(config: &Config, wish: &SetupOptions) -> Result<Vec<(String, String)
     if !config.backends.contains_key(backend) {
         let known: Vec<&str> = config.backends.keys().map(String::as_str).collect();
         return Err(Failure::configuration(format!(
-            "--runner {backend}: there is no such backend; the backends are {}",
+            "--runner {backend}: there is no such backend (there are: {})",
             known.join(", ")
         ))
         .hint(format!(
@@ -129,7 +129,8 @@ fn chained(known: Option<&ChangedFile>, raw: &str, new: &str) -> Option<ChangedF
     }
 }
 
-/// Returns the step that undoes the changes to a project's file, or the reason why the file stays.
+/// Returns the step that undoes the changes to a project's file, or the reason why the file is
+/// kept.
 pub fn undo(
     root: &str,
     served: &ServedProject,
@@ -146,9 +147,9 @@ pub fn undo(
             mode: None,
         })),
         Some(_) => Err(format!(
-            "{} was changed since, so the night and the backends that were set there are kept",
+            "{} was changed after the setup, so the settings of the night and the backends are kept",
             path.display()
         )),
-        None => Err(format!("{} is gone", path.display())),
+        None => Err(format!("{} no longer exists", path.display())),
     })
 }

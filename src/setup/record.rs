@@ -1,9 +1,9 @@
 //! The record of what `setup` has done to this machine, and for which projects: `setup.json` in the
 //! state folder.
 //!
-//! It is written before anything else is changed and again at the end, so that after a crash the
-//! next setup knows which items may exist: a file is ours if its text is one of those in the
-//! record. Removal deletes the record last.
+//! The record is written before anything else is changed, and again at the end. After a crash, it
+//! therefore lists all items that may exist. A file belongs to the setup if its text is one of the
+//! recorded texts. Removal deletes the record last.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -64,7 +64,7 @@ pub struct ServedProject {
 pub struct ChangedFile {
     /// The text before the change.
     pub before: String,
-    /// Every text that the file may have after the change, if nobody else changed it.
+    /// Every text that the file may have after the change, unless another program changed it.
     pub after: BTreeSet<String>,
 }
 
@@ -76,9 +76,9 @@ pub struct InstalledHost {
     pub files: BTreeMap<PathBuf, BTreeSet<String>>,
     /// The symbolic links, each with its target.
     pub links: BTreeMap<PathBuf, PathBuf>,
-    /// The folders that `setup` made, outermost first.
+    /// The folders that `setup` created, outermost first.
     pub folders: Vec<PathBuf>,
-    /// Whether the user had no crontab before.
+    /// Whether the user had no crontab before the setup.
     pub no_crontab_before: bool,
     /// Whether `setup` enabled lingering, so that before it the user's services ended with their
     /// last session.
@@ -91,7 +91,7 @@ impl SetupRecord {
         match read_host(path, DOCUMENT) {
             Ok(text) => serde_json::from_slice(&text).map_err(|error| {
                 Failure::configuration(format!("{}: {error}", path.display())).hint(
-                    "undo manually what it lists, move it away, then run: runner setup --apply",
+                    "undo the listed changes manually, rename the file, then run: runner setup --apply",
                 )
             }),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Self::default()),

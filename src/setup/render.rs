@@ -119,7 +119,7 @@ pub fn render(
     }
     let refuse = |why: String| {
         Failure::data(format!("{place}: {why}")).hint(
-        "put runner and its state folder (XDG_STATE_HOME) at paths without special characters, or choose another --scheduler",
+        "move runner and its state folder (XDG_STATE_HOME) to paths without special characters, or choose another --scheduler",
     )
     };
     let command_line = match template {
@@ -169,7 +169,7 @@ pub fn render(
         text.push('\n');
     }
     if template == Template::Crontab && text.lines().any(|line| line.len() > CRON_LINE) {
-        return Err(refuse(format!("cron accepts no command longer than {CRON_LINE} bytes")));
+        return Err(refuse(format!("cron does not accept lines longer than {CRON_LINE} bytes")));
     }
     Ok(text)
 }

@@ -116,14 +116,14 @@ pub fn disagreements(home: &Env, config: &Config) -> Vec<Disagreement> {
     if !missing.is_empty() {
         found.push(Disagreement {
             what: format!(
-                "jobs need ticks at the minutes {} of each hour, at which the timer does not tick; scheduled times would be missed",
+                "jobs need ticks at minutes {} of each hour, when the timer does not tick, so scheduled times would be missed",
                 missing.join(", ")
             ),
             hint: "runner setup --apply",
         });
     }
     found.extend(needed.frequent.iter().map(|(job, schedule)| Disagreement {
-        what: format!("{}; scheduled times would be missed", too_frequent(job, schedule)),
+        what: format!("{}, so scheduled times would be missed", too_frequent(job, schedule)),
         hint: "runner setup --service --apply",
     }));
     found

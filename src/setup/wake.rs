@@ -2,8 +2,8 @@
 //!
 //! An alarm that wakes a machine affects all of its users and needs root everywhere (a capability
 //! for systemd's `WakeSystem=`, sudo for `pmset`), so `setup` prints the command and never runs it.
-//! The alarm uses a timer of its own, because the tick timer would wake the machine every quarter
-//! of an hour. This module is pure.
+//! The alarm uses a separate timer, because the tick timer would wake the machine every 15 minutes.
+//! This module is pure.
 
 use jiff::civil::Time;
 use jiff::{SignedDuration, ToSpan as _};
@@ -45,7 +45,9 @@ pub fn advice(kind: SchedulerKind, opens: Time, zone: &str) -> Vec<String> {
     };
     let zoned = match kind {
         SchedulerKind::Launchd | SchedulerKind::TaskScheduler => {
-            format!(" (the time is in {zone}; the command takes it as this machine's own zone)")
+            format!(
+                " (the time is in {zone}, but the command interprets it in this machine's zone)"
+            )
         }
         _ => String::new(),
     };

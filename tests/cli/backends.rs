@@ -129,7 +129,7 @@ fn backend_check_reports_missing_prerequisites() {
 
     fs::write(&keys, "SITUATION=Good\n").unwrap();
     fixture.run(&["backends", "check", "mine"]).ends(77).expect_text("claude setup-token");
-    fixture.run(&["run", "ask"]).ends(77).expect_text("no key in the environment");
+    fixture.run(&["run", "ask"]).ends(77).expect_text("the environment contains no key");
 
     fixture.run(&["config", "set", "backends.mine.program", "/no/such/agent"]).ends(0);
     fixture.run(&["backends", "check", "mine"]).ends(69).expect_text("npm install -g");

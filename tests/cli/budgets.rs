@@ -341,5 +341,5 @@ fn pools_and_prices_require_user_config() {
     fixture.run(&["config", "set", "pools.max.unlimited", "true"]).ends(78).expect_text("--user");
     fixture.run(&["config", "set", "--user", "pools.max.unlimited", "true"]).ends(0);
     user(&fixture, "[pools.empty]\noverage = true\n");
-    fixture.run(&["config", "check"]).ends(78).expect_text("it has no limit");
+    fixture.run(&["config", "check"]).ends(78).expect_text("the pool has no limit");
 }

@@ -191,7 +191,7 @@ fn ineffective_overrides_are_refused() {
         .ends(2)
         .expect_text("did you mean \"night\"");
     for (name, words) in [
-        ("RUNNER_CONFIG__NIGHT__AT", "a matter of the schedule"),
+        ("RUNNER_CONFIG__NIGHT__AT", "stores this setting for all commands"),
         ("RUNNER_CONFIG__JOBS__SEY__ARGS", "did you mean \"say\"?"),
         ("RUNNER_CONFIG__NIGTH__BUDGET", "did you mean \"night\"?"),
         ("RUNNER_CONFIG_NIGHT_AT", "two underscores"),
@@ -235,7 +235,7 @@ fn check_json_describes_each_mistake() {
     );
     let second = &reported["mistakes"][1];
     assert_eq!(second["key"], "jobs.dream.max_ideas");
-    assert_eq!(second["message"], "it must be a whole number of at least 1, it is \"x\"");
+    assert_eq!(second["message"], "expected a whole number of at least 1, found \"x\"");
     assert_eq!(second["nearest"], serde_json::Value::Null);
 }
 

@@ -158,8 +158,8 @@ fn sessions_are_chunked_and_ideas_seeded_once() {
     let mut lines = String::new();
     for at in 0..5_200 {
         let said = match at {
-            7 => "Never push to the main branch without asking me first".to_owned(),
-            5_100 => "From now on always run the linter before you say that it is done".to_owned(),
+            7 => "Never push to the main branch without asking me first, because it deploys itself".to_owned(),
+            5_100 => "From now on always run the linter before you say that it is done, because the build refuses warnings".to_owned(),
             at => format!("step {at}"),
         };
         lines.push_str(&format!(
@@ -226,7 +226,7 @@ fn killed_worker_loses_and_duplicates_nothing() {
     fixture.configure(&format!(
         "{JOB}backend = \"model\"\nsandbox = \"off\"\n[backends.model]\ntype = \"command\"\nprogram = \"sh\"\nargs = [\"-c\", {script:?}, {root:?}]\n"
     ));
-    let line = json!({ "type": "user", "timestamp": "2026-01-02T03:04:05Z", "message": { "content": "Never push to main without asking me first" } });
+    let line = json!({ "type": "user", "timestamp": "2026-01-02T03:04:05Z", "message": { "content": "Never push to main without asking me first, because it deploys itself" } });
     fixture.write("s.jsonl", format!("{line}\n"));
     fixture
         .run(&["curator", "enqueue", "--kind", "ingest-claude-session", "--source", "s.jsonl"])

@@ -39,10 +39,18 @@ fn session() -> String {
             "Exit code 101\nerror: package `tide` needs the feature `moon` to be built",
         ),
     );
-    lines[11] = row(11, "assistant", call("t2", "cargo test --all --features moon"));
+    let mut retried = call("t2", "cargo test --all --features moon");
+    let why = "The tests fail because the package leaves the feature out by default.";
+    retried.as_array_mut().unwrap().insert(0, json!({ "type": "text", "text": why }));
+    lines[11] = row(11, "assistant", retried);
     lines[12] = row(12, "user", came("t2", false, "test result: ok. 12 passed"));
-    lines[5_100] =
-        row(40, "user", json!("From now on always run the linter before you say that it is done"));
+    lines[5_100] = row(
+        40,
+        "user",
+        json!(
+            "From now on always run the linter before you say that it is done, because the build refuses warnings"
+        ),
+    );
     lines.push("{\"type\":\"user\",\"torn".to_owned());
     lines.join("\n")
 }
@@ -88,9 +96,15 @@ fn report_covers_notes_and_session_results() {
     let learnings = fixture.tree(".agents/learnings");
     assert_eq!(learnings.len(), 2, "{learnings:?}");
 
-    // The corpus accepts the learnings and may promote them.
+    // The corpus accepts the learnings, and promotes them once they were used.
+    let used = learnings.iter().map(|(path, _)| {
+        let cited = json!({ "artifact_path": format!(".agents/learnings/{path}"), "session_id": "later",
+                            "cited_at": "2027-03-02T02:00:00Z", "citation_type": "applied" });
+        format!("{cited}\n")
+    });
+    fixture.write(".agents/ao/citations.jsonl", used.collect::<String>());
     let health = at(&fixture, NIGHT, &["corpus", "health", "--json"]).json();
-    assert_eq!(health["maturity_mix"]["provisional"], 2, "{health}");
+    assert_eq!(health["maturity_mix"]["unknown"], 2, "{health}");
     let rise =
         at(&fixture, NIGHT, &["corpus", "close-loop", "--threshold", "0", "--dry-run", "--json"])
             .ends(0)

@@ -137,12 +137,12 @@ fn each_setup_defect_has_a_finding() {
     let environment = fixture.state().join("environment");
     let frozen = fs::read(&environment).unwrap();
     fs::remove_file(&environment).unwrap();
-    wrong("no such file", "runner setup --apply");
+    wrong("the file does not exist", "runner setup --apply");
     fs::write(&environment, frozen).unwrap();
-    wrong("may be read or written by others", "chmod 600");
+    wrong("other users can read or write it", "chmod 600");
     fs::set_permissions(&environment, fs::Permissions::from_mode(0o600)).unwrap();
     fs::write(fixture.state().join("tick.stamp"), "2020-01-01T00:00:00Z\n").unwrap();
-    wrong("nothing has ticked since 2020-01-01", "runner tick");
+    wrong("`runner tick` has not run since 2020-01-01", "runner tick");
     fs::write(fixture.state().join("tick.stamp"), "2199-01-01T00:00:00Z\n").unwrap();
     wrong("the last tick is in the future", "date");
     run(&fixture, &["tick"]);

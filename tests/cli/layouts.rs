@@ -59,10 +59,12 @@ fn amend(fixture: &Fixture, id: &str, action: &str, publish: bool) -> CommandOut
     fixture.run(&words)
 }
 
-/// Returns the files of the person, and what git reports about them.
-fn state(fixture: &Fixture) -> (Vec<(String, Vec<u8>)>, Vec<(String, Vec<u8>)>, String) {
-    let staged = fixture.git(&["diff", "--cached", "--stat"]);
-    (fixture.tree("ideas"), fixture.tree("specs"), staged)
+/// The files of the person, and the staged changes.
+type State = (Vec<(String, Vec<u8>)>, String);
+
+fn state(fixture: &Fixture) -> State {
+    let files = [fixture.tree("ideas"), fixture.tree("specs")].concat();
+    (files, fixture.git(&["diff", "--cached", "--stat"]))
 }
 
 #[test]
@@ -98,7 +100,7 @@ fn every_action_works_in_every_layout() {
                     assert!(accepted.out.contains(&format!("changed {there}")), "{accepted:?}");
                 }
                 // Nothing is staged or committed, and the edit does not defer the next pass.
-                assert_eq!(state(&fixture).2, before.2, "{case}");
+                assert_eq!(state(&fixture).1, before.1, "{case}");
                 assert_eq!(fixture.git(&["rev-list", "--all"]), commits, "{case}");
                 let pass = fixture.run(&["dream", "run", "--dry-run"]).ends(0);
                 assert!(!pass.out.contains("work is in progress"), "{case}: {pass:?}");
@@ -129,6 +131,6 @@ fn privacy_follows_git_or_the_setting() {
     let (fixture, id) = proposed(Untracked, Untracked);
     fixture.configure("[dream]\nprivate = true\n");
     let refused = amend(&fixture, &id, "promote", false).ends(1);
-    assert!(refused.err.contains("fix: repeat the command with --publish"), "{refused:?}");
+    assert!(refused.err.contains("--action promote --publish"), "{refused:?}");
     amend(&fixture, &id, "promote", true).ends(0);
 }

@@ -18,13 +18,13 @@ fn missing_paths_are_reported_plainly() {
         "[backends.far]\ntype = \"ollama\"\nmodel = \"m\"\nbase_url = \"http://127.0.0.1:1\"\n",
     );
     std::fs::remove_dir_all(fixture.path(".runner/curator")).unwrap();
-    plain(fixture.run(&["curator", "status"])).ends(0).expect_text("/docs: it is not there");
+    plain(fixture.run(&["curator", "status"])).ends(0).expect_text("/docs: it does not exist");
     plain(fixture.run(&["curator", "diagnose"])).ends(1);
     plain(fixture.run(&["backends", "check", "far"])).ends(69);
     plain(fixture.run(&["backends", "list"])).ends(0);
     plain(fixture.run(&["overnight", "report"]))
         .ends(65)
-        .expect_text("it is not there")
+        .expect_text("it does not exist")
         .expect_text("runner overnight start");
     // A new night would not create an explicitly given path, so the message does not suggest one.
     for args in [
@@ -32,18 +32,18 @@ fn missing_paths_are_reported_plainly() {
         &["overnight", "report", "--from", "/nowhere/at/all", "--validate"],
     ] {
         let said = plain(fixture.run(args)).ends(65).expect_text("/nowhere");
-        assert!(said.err.contains("it is not there"), "{said:?}");
+        assert!(said.err.contains("it does not exist"), "{said:?}");
         assert!(!said.err.contains("overnight start"), "{said:?}");
     }
     plain(fixture.run(&["overnight", "report", "--validate"]))
         .ends(65)
-        .expect_text("it is not there");
+        .expect_text("it does not exist");
     plain(fixture.run(&["journal", "export", "runner.toml/page"]))
         .ends(73)
         .expect_text("a part of its path is not a folder");
     plain(fixture.run(&["-C", "/nowhere", "status"]))
         .ends(65)
-        .expect_text("/nowhere: it is not there");
+        .expect_text("/nowhere: it does not exist");
 }
 
 #[test]

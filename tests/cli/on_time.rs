@@ -118,7 +118,7 @@ fn overlapping_occurrence_is_skipped() {
     assert_eq!(found[0].0, "succeeded");
     assert_eq!(found[1].0, "skipped");
     let why =
-        format!("an earlier one is not over: run {first}, due 2026-11-21T20:01:00Z, is running");
+        format!("an earlier run has not ended: run {first}, due 2026-11-21T20:01:00Z, is running");
     assert_eq!(found[1].1, why);
     daemon.tick();
     assert_eq!(runs(&fixture, "wait"), found, "a skipped occurrence was caught up");
@@ -160,7 +160,7 @@ fn overlapping_occurrence_replaces_the_live_run() {
     daemon.wait_for_text("wait: cancelled");
     assert_eq!(fs::read_to_string(fixture.path("up.fifo")).unwrap(), "up\n");
     assert!(began.elapsed().as_secs() < 10, "{began:?}");
-    let why = "replaced by the one due 2026-11-21T20:02:00Z";
+    let why = "replaced by the run due 2026-11-21T20:02:00Z";
     assert!(outcome(&fixture, &first).contains(why));
     fs::write(fixture.path("go.fifo"), "go\n").unwrap();
     daemon.wait_for_text("wait: succeeded");

@@ -248,7 +248,7 @@ fn incomplete_recording_is_reported() {
     fs::write(&path, &whole[..whole.len() / 2]).unwrap();
     fixture.run(&["replay", &dream]).ends(65).expect_text("not a complete recording");
     fs::write(&path, b"\0\x01garbage\n").unwrap();
-    fixture.run(&["replay", &dream]).ends(65).expect_text("is no recording: line 1");
+    fixture.run(&["replay", &dream]).ends(65).expect_text("is not a recording: line 1");
     fs::remove_file(&path).unwrap();
     fixture.run(&["replay", &dream]).ends(65).expect_text("has no recording");
     fixture.run(&["replay", "NOSUCHRUN"]).ends(65).expect_text("no run NOSUCHRUN");

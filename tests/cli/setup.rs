@@ -214,7 +214,7 @@ fn removal_restores_changed_settings() {
     // Removal keeps and reports a file that was changed after the setup.
     host.run(&["setup", "--at", "01:00", "--apply"]).ends(0);
     host.fixture.configure("# mine\n");
-    host.run(&["setup", "--remove"]).ends(1).expect_text("was changed since");
+    host.run(&["setup", "--remove"]).ends(1).expect_text("was changed after the setup");
     assert!(host.fixture.read("runner.toml").ends_with("# mine\n"));
     assert_eq!(host.tab(), None);
 }
@@ -241,7 +241,7 @@ fn foreign_host_entries_are_left_unchanged() {
     fs::create_dir_all(&units).unwrap();
     fs::write(units.join("runner-tick.timer"), "[Timer]\nOnCalendar=daily\n").unwrap();
     let before = host.all();
-    host.run(&["setup", "--apply"]).ends(65).expect_text("was not made by this setup");
+    host.run(&["setup", "--apply"]).ends(65).expect_text("was not created by this setup");
     assert_eq!(host.all(), before);
 
     let host = FakeHost::new(false);
@@ -250,7 +250,10 @@ fn foreign_host_entries_are_left_unchanged() {
     let whole = host.tab().unwrap();
     let cut = whole.iter().rposition(|byte| *byte == b'#').unwrap();
     host.set_tab(Some(&whole[..cut]));
-    host.run(&["setup", "--remove"]).ends(65).expect_text("has no end").expect_text("crontab -e");
+    host.run(&["setup", "--remove"])
+        .ends(65)
+        .expect_text("without its end")
+        .expect_text("crontab -e");
     host.set_tab(Some(&whole));
     host.run(&["setup", "--remove"]).ends(0);
     assert_eq!(host.tab().unwrap(), b"x\n");
@@ -262,7 +265,7 @@ fn concurrent_crontab_write_is_detected() {
     host.set_tab(Some(b"x\n"));
     // Another program writes between setup's write and its check.
     host.program("rival", "#!/bin/sh\necho rival > \"$FAKE/tab\"\n");
-    host.run(&["setup", "--apply"]).ends(75).expect_text("somebody else");
+    host.run(&["setup", "--apply"]).ends(75).expect_text("another process changed");
     assert_eq!(host.tab().unwrap(), b"rival\n", "the rival's crontab was overwritten");
     fs::remove_file(host.fake().join("rival")).unwrap();
     host.run(&["setup", "--apply"]).ends(0);
@@ -276,7 +279,7 @@ fn missing_crontab_newline_is_added() {
     fs::write(host.fake().join("strict"), "").unwrap();
     host.set_tab(Some(b"x"));
     host.run(&["setup", "--apply"]).ends(0);
-    host.run(&["setup", "--remove"]).ends(0).expect_text("has a line break now");
+    host.run(&["setup", "--remove"]).ends(0).expect_text("a line break was added");
     assert_eq!(host.tab().unwrap(), b"x\n");
 }
 
@@ -427,7 +430,7 @@ fn timer_ticks_as_often_as_jobs_are_due() {
     let warned =
         host.run(&["config", "check"]).ends(0).expect_text("scheduled times would be missed");
     assert!(warned.err.contains("fix: runner setup --apply"), "{warned:?}");
-    host.run(&["doctor"]).expect_text("at which the timer does not tick");
+    host.run(&["doctor"]).expect_text("when the timer does not tick");
     let shown = host.run(&["setup", "--json"]).ends(0).json();
     let minutes: Vec<i64> =
         shown["minutes"].as_array().unwrap().iter().map(|it| it.as_i64().unwrap()).collect();
@@ -468,7 +471,10 @@ fn daemon_replaces_the_timer_and_is_replaced() {
     assert!(host.calls().contains("--user stop runner-tick.timer"), "{}", host.calls());
     let checked = host.run(&["config", "check"]).ends(0);
     assert!(checked.err.is_empty(), "{checked:?}");
+    // A later setup keeps the service unless a timer is requested.
     host.run(&["setup", "--apply"]).ends(0);
+    assert_eq!(there(), ["runner-daemon.service"]);
+    host.run(&["setup", "--timer", "--apply"]).ends(0);
     assert_eq!(there(), ["runner-tick.service", "runner-tick.timer"]);
     host.run(&["setup", "--service", "--apply"]).ends(0);
     host.run(&["setup", "--remove"]).ends(0);

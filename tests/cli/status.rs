@@ -72,13 +72,16 @@ fn missing_ticks_are_reported() {
     let fixture = Fixture::new();
     clocked(&fixture, "2026-11-21T20:00:00Z", &["init"]).ends(0);
     let status = |now: &str| clocked(&fixture, now, &["status"]).ends(0).out;
-    assert!(status("2026-11-21T20:00:00Z").contains("NO TICKS: nothing has ever ticked"));
+    assert!(status("2026-11-21T20:00:00Z").contains("NO TICKS: `runner tick` has never run"));
     clocked(&fixture, "2026-11-21T20:01:00Z", &["tick"]).ends(0);
     let fresh = status("2026-11-21T21:01:00Z");
     assert!(!fresh.contains("NO TICKS"), "{fresh}");
     assert!(fresh.contains("no daemon; last tick 2026-11-21 20:01:00 UTC"), "{fresh}");
     let late = status("2026-11-21T21:01:01Z");
-    assert!(late.contains("NO TICKS: nothing has ticked since 2026-11-21 20:01:00 UTC"), "{late}");
+    assert!(
+        late.contains("NO TICKS: `runner tick` has not run since 2026-11-21 20:01:00 UTC"),
+        "{late}"
+    );
     // If no job has a schedule, no tick is missing.
     fixture.configure("[jobs.dream]\ntrigger = \"manual\"\n");
     clocked(&fixture, "2026-11-21T21:02:00Z", &["tick"]).ends(0);

@@ -1,12 +1,12 @@
 //! The attempts of a malicious child, as shell scripts generated from targets and techniques.
 //!
 //! A script gets `W` (the project), `R` (the folder around it), `P` (its target), `D` (the folder
-//! of the target), `X` (a file with the content to plant) and `N` (its number). `EVIL` marks
+//! of the target), `X` (a file with the content to put there) and `N` (its number). `EVIL` marks
 //! everything that it writes.
 
-/// What a target is, which decides what is planted there.
+/// The sort of a target, which decides the content that an attempt puts there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Plant {
+enum Content {
     /// Settings of git that start a program.
     Config,
     /// A program that git starts.
@@ -15,10 +15,10 @@ enum Plant {
     Text,
 }
 
-use Plant::{Config, Program, Text};
+use Content::{Config, Program, Text};
 
 /// Paths that a child must not change, relative to the folder around the project.
-const TARGETS: &[(&str, Plant)] = &[
+const TARGETS: &[(&str, Content)] = &[
     ("project/.git/config", Config),
     ("project/.git/config.worktree", Config),
     ("project/.git/commondir", Text),
@@ -268,22 +268,25 @@ pub struct Attempt {
     pub script: String,
     /// Whether only a mount view refuses it.
     pub needs_mounts: bool,
+    /// Whether it may prevent later attempts of the same child.
+    pub alone: bool,
 }
 
 /// Returns all attempts.
 pub fn all() -> Vec<Attempt> {
     let mut all = Vec::new();
-    for (target, plant) in TARGETS {
+    for (target, content) in TARGETS {
         for (way, needs_mounts, script) in WAYS {
-            let plant = match plant {
+            let content = match content {
                 Config => "$W/src/evil.config",
                 Program => "$W/src/evil.sh",
                 Text => "$W/src/evil.txt",
             };
             all.push(Attempt {
                 name: format!("{target}: {way}"),
-                script: format!("P=$R/{target}; D=$(dirname $P); X={plant}; {script}"),
+                script: format!("P=$R/{target}; D=$(dirname $P); X={content}; {script}"),
                 needs_mounts: *needs_mounts,
+                alone: false,
             });
         }
     }
@@ -291,6 +294,7 @@ pub fn all() -> Vec<Attempt> {
         name: (*name).to_owned(),
         script: format!("X=$W/src/evil.txt; {script}"),
         needs_mounts: false,
+        alone: true,
     }));
     all
 }
@@ -302,11 +306,13 @@ pub fn script(project: &str, around: &str, attempts: &[&Attempt]) -> String {
          printf '[core]\\n\\tfsmonitor = %s\\n\\thooksPath = %s\\n# EVIL\\n' $W/src/evil.sh $W/src/hooks > src/evil.config\n\
          printf '#!/bin/sh\\n# EVIL\\ntouch %s/ran-EVIL\\n' $R > src/evil.sh; chmod +x src/evil.sh\n\
          echo EVIL > src/evil.txt; mkdir -p src/hooks; cp src/evil.sh src/hooks/post-checkout\n\
-         echo up > src/up\n"
+         echo up > src/up; cat src/go\n"
     );
     for (number, attempt) in attempts.iter().enumerate() {
         let script = attempt.script.replace('\'', "'\\''");
-        text.push_str(&format!("N={number} sh -c '{script}' >/dev/null 2>&1 </dev/null || true\n"));
+        text.push_str(&format!(
+            "N={number} timeout 10 sh -c '{script}' >/dev/null 2>&1 </dev/null || true\n"
+        ));
     }
     text
 }

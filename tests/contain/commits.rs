@@ -36,7 +36,7 @@ fn commit_arrives_in_the_repository() {
         assert_eq!(fixture.git(&["status", "--porcelain"]), "", "{level:?} {output:?}");
         assert!(output.out.contains("committed "), "{}", output.out);
         let wanted = if level == Level::Full { "full" } else { "files-only" };
-        assert!(output.out.contains(&format!("\"containment\": \"{wanted}")), "{}", output.out);
+        assert!(output.json().to_string().contains(&format!("\"{wanted} (")), "{}", output.out);
         fixture.git(&["fsck", "--strict"]);
         assert_eq!(kept(&fixture), Vec::<String>::new());
         // The run's folder keeps no copy of what is in the repository now.
@@ -170,17 +170,47 @@ fn commit_of_a_protected_path_fails_the_run() {
 fn invalid_objects_are_refused() {
     for level in levels() {
         // A tree with an entry named `.git`, which git itself would not create.
-        let fixture = project(
+        for script in [
             "blob=$(echo evil | git hash-object -w --stdin)
              tree=$(printf '100644 .git\\0%b' \"$(echo $blob | sed 's/../\\\\x&/g')\" | git hash-object -w -t tree --literally --stdin)
              git update-ref refs/heads/main $(git commit-tree -m Evil -p HEAD $tree)",
-        );
-        let before = fixture.git(&["rev-parse", "HEAD"]);
-        let output = run(&fixture, level);
-        assert_eq!(output.json()["class"], "guard", "{level:?} {output:?}");
-        assert_eq!(fixture.git(&["rev-parse", "HEAD"]), before);
-        assert_eq!(kept(&fixture), Vec::<String>::new());
-        fixture.git(&["fsck", "--strict", "--full"]);
+            // Git finds this one only after it has stored the pack.
+            "printf '[submodule \"x\"]\\n\\tpath = x\\n\\turl = -u./evil\\n' > src/m
+             git update-index --add --cacheinfo 100644,$(git hash-object -w src/m),.gitmodules
+             git commit -q -m Evil",
+        ] {
+            let fixture = project(script);
+            let before = (fixture.git(&["rev-parse", "HEAD"]), fixture.git(&["count-objects", "-v"]));
+            let output = run(&fixture, level);
+            assert_eq!(output.json()["class"], "guard", "{level:?} {output:?}");
+            let after = (fixture.git(&["rev-parse", "HEAD"]), fixture.git(&["count-objects", "-v"]));
+            assert_eq!(before, after);
+            assert_eq!(kept(&fixture), Vec::<String>::new());
+            fixture.git(&["fsck", "--strict", "--full"]);
+        }
+    }
+}
+
+#[test]
+fn commits_of_an_agent_are_reported() {
+    for level in levels() {
+        let fixture =
+            project("echo agent >> src/a.txt; git commit -q -am 'By an agent'; echo done");
+        let script = fixture.root().join("work.sh");
+        fixture.configure(&format!(
+            "[backends.it]\ntype = \"command\"\nprogram = \"sh\"\nargs = [\"-e\", {script:?}]\n\
+             [jobs.up]\nkind = \"wake\"\ntrigger = \"manual\"\nbackend = \"it\"\nagent = \"a\"\nprompt = \"Work on it\"\nwrites = [\"src\"]\n"
+        ));
+        fixture.git(&["commit", "--quiet", "-am", "Add an agent"]);
+        let mut command = fixture.runner(&["run", "up", "--json"]);
+        if level == Level::FilesOnly {
+            command.env("RUNNER_TEST_SANDBOX", "landlock");
+        }
+        let output = crate::CommandOutput::of(command.output().unwrap());
+        assert_eq!(output.code, 0, "{level:?} {output:?}");
+        assert_eq!(subjects(&fixture, "main")[0], "By an agent");
+        assert!(output.out.contains("no open task; 1 commit"), "{output:?}");
+        assert!(output.out.contains("By an agent"), "{output:?}");
     }
 }
 

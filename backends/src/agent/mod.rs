@@ -174,7 +174,7 @@ pub(crate) struct Watched<E> {
 /// sink.
 ///
 /// # Errors
-/// Returns an error if the program was not started.
+/// Returns an error if the program could not be run, or if the runtime is shutting down.
 pub(crate) async fn watch<E: AgentEvents>(
     spec: ChildSpec,
     plan: &AgentPlan,
@@ -269,7 +269,7 @@ pub(crate) fn answer(
 /// Returns the error for a program that ended normally but never reported `what`.
 pub(crate) fn ended_without(what: &str, ended: &Ended, secrets: &Secrets) -> BackendError {
     BackendError::Malformed {
-        why: format!("exit 0 without {what}"),
+        why: format!("exited with code 0 without {what}"),
         excerpt: secrets.head(&String::from_utf8_lossy(&ended.stdout), 200),
     }
 }
@@ -296,17 +296,17 @@ fn leftovers<E: AgentEvents>(output: &EventStream<E>, ended: &Ended) -> Vec<Stri
     let (unreadable, overlong, killed) = (output.unreadable, output.overlong(), ended.killed);
     let mut notes = Vec::new();
     if unreadable > 0 {
-        notes.push(format!("{} of its output could not be read", counted(unreadable, "line")));
+        notes.push(format!("{} of the output could not be read", counted(unreadable, "line")));
     }
     if overlong > 0 {
         notes
             .push(format!("output skipped because it was too long: {}", counted(overlong, "line")));
     }
     if killed > 0 {
-        notes.push(format!("{killed} processes that it left behind were killed"));
+        notes.push(format!("killed {} that the program left behind", counted(killed, "process")));
     }
     if ended.lingered {
-        notes.push("it did not exit after its answer and was terminated".to_owned());
+        notes.push("the program did not exit after its answer and was terminated".to_owned());
     }
     notes
 }

@@ -32,8 +32,8 @@ const HTTP_PROXY: [&str; 2] = ["http_proxy", "HTTP_PROXY"];
 /// Builds a client for one request.
 ///
 /// # Errors
-/// Returns [`BackendError::Rejected`] if certificates or proxies cannot be used, and
-/// [`BackendError::NotLoggedIn`] if the key cannot be used.
+/// Returns [`BackendError::Rejected`] if the client cannot be set up, for example because of
+/// invalid certificates or proxies, and [`BackendError::NotLoggedIn`] if the key cannot be used.
 pub(crate) fn client(plan: &EndpointPlan, connect: Duration) -> Result<Client, BackendError> {
     let mut builder = Client::builder()
         .use_preconfigured_tls(tls(plan)?)

@@ -155,7 +155,7 @@ impl Exchange<'_> {
             };
             BackendError::Unavailable {
                 why: format!(
-                    "{host} answered 200 with {}, which is not a model's answer: is base_url the address of the API?",
+                    "{host} answered 200 with {}, which is not a model's answer; base_url may not be the address of the API",
                     self.secrets.head(kind, 100)
                 ),
             }

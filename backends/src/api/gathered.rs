@@ -203,32 +203,32 @@ impl Gathered {
             Some(End::Done) => {}
             Some(End::Length) if request.form == AnswerForm::Elements => {
                 stop = Stop::Length;
-                self.note("the answer reached the limit of its length and is cut off");
+                self.note("the answer reached its length limit and was truncated");
             }
             Some(End::Tool) if self.given.is_some() => {}
             Some(End::Length) => {
-                let why = format!("the answer is cut off at {most} tokens");
+                let why = format!("the answer was truncated at {most} tokens");
                 return Err(malformed(why, ""));
             }
             Some(End::Context) => {
                 let why = format!(
-                    "the question and its answer do not fit into the context window of the model of {name}"
+                    "the request and its answer do not fit into the context window of the model of {name}"
                 );
                 return Err(BackendError::Rejected { why });
             }
             Some(End::Refusal) => {
                 let said = secrets.head(self.refusal.trim(), 400);
-                let why = format!("the model refuses{}", after_colon(&said));
+                let why = format!("the model refused to answer{}", after_colon(&said));
                 return Err(BackendError::Rejected { why });
             }
             Some(End::Tool) => {
                 return Err(malformed(
-                    "it requested a tool, but it has none".to_owned(),
+                    "the model requested a tool, but none was offered".to_owned(),
                     &self.text,
                 ));
             }
             Some(End::Other(word)) => {
-                let why = format!("it stopped for an unknown reason: {word:?}");
+                let why = format!("the answer ended for an unknown reason: {word:?}");
                 return Err(malformed(secrets.head(&why, 200), &self.text));
             }
             None => {
@@ -238,7 +238,7 @@ impl Gathered {
         }
         if !self.refusal.trim().is_empty() {
             let said = secrets.head(self.refusal.trim(), 400);
-            let why = format!("the model refuses: {said}");
+            let why = format!("the model refused to answer: {said}");
             return Err(BackendError::Rejected { why });
         }
         let given = self.given.take();

@@ -37,7 +37,7 @@ pub fn largest(plan: &EndpointPlan) -> u64 {
 /// Returns the context window to request.
 ///
 /// # Errors
-/// Returns [`BackendError::Rejected`] if the question does not fit.
+/// Returns [`BackendError::Rejected`] if the request does not fit into the context window.
 pub(super) fn window(plan: &EndpointPlan, request: &Request) -> Result<u64, BackendError> {
     let needed = estimate(request).saturating_add(ROOM.min(plan.most_tokens(request)));
     let window = match plan.num_ctx {
@@ -46,7 +46,7 @@ pub(super) fn window(plan: &EndpointPlan, request: &Request) -> Result<u64, Back
     };
     window.ok_or_else(|| BackendError::Rejected {
         why: format!(
-            "{}: the question needs about {needed} tokens, and Ollama would silently truncate it at {}; \
+            "{}: the request needs about {needed} tokens, but Ollama would silently truncate it at {}; \
              set backends.{}.num_ctx to the largest value that the model and this machine support",
             plan.name,
             plan.num_ctx.unwrap_or(WINDOWS[3]),

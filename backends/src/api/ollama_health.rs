@@ -82,7 +82,7 @@ async fn ask(plan: &EndpointPlan, client: &Client) -> Result<OllamaHealth, Ollam
     };
     let body = get(plan, client, Dialect::Ollama.models()).await?;
     let models = models(Dialect::Ollama, &body);
-    let models = models.ok_or_else(|| stranger("its answer is no list of models", &body))?;
+    let models = models.ok_or_else(|| stranger("its answer is not a list of models", &body))?;
     match models.iter().any(|name| is_model(plan, name)) {
         true => Ok(OllamaHealth::Ready { version }),
         false => Ok(OllamaHealth::ModelMissing { version, models }),

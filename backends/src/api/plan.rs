@@ -85,16 +85,14 @@ impl EndpointPlan {
         let rejected =
             |why: String| BackendError::Rejected { why: format!("backend {:?}: {why}", spec.name) };
         let kind = KINDS.into_iter().find(|kind| *kind == spec.kind);
-        let kind = kind.ok_or_else(|| rejected(format!("{:?} is no endpoint", spec.kind)))?;
+        let kind = kind.ok_or_else(|| rejected(format!("{:?} is not an API", spec.kind)))?;
         let dialect = match (kind, spec.api.as_deref()) {
             ("anthropic", _) => Dialect::Messages,
             ("ollama", _) => Dialect::Ollama,
             (_, None | Some("chat")) => Dialect::Chat,
             (_, Some("responses")) => Dialect::Responses,
             (_, Some(other)) => {
-                return Err(rejected(format!(
-                    "there is no api {other:?} (known: chat, responses)"
-                )));
+                return Err(rejected(format!("unknown api {other:?} (known: chat, responses)")));
             }
         };
         let text = spec.base_url.as_deref().unwrap_or(usual_base(kind));
@@ -102,7 +100,8 @@ impl EndpointPlan {
         let model = (spec.model.clone()).filter(|model| !model.is_empty());
         let model = model.ok_or_else(|| {
             rejected(
-                "it needs a model (`runner backends check` lists the available ones)".to_owned(),
+                "a model is required (`runner backends check` lists the available models)"
+                    .to_owned(),
             )
         })?;
         let structured = match (spec.structured.as_deref(), dialect) {
@@ -255,7 +254,8 @@ fn is_loopback(url: &Url) -> bool {
 }
 
 fn base(text: &str, dialect: Dialect) -> Result<Url, String> {
-    let mut url = Url::parse(text).map_err(|error| format!("{text:?} is no address: {error}"))?;
+    let mut url =
+        Url::parse(text).map_err(|error| format!("{text:?} is not a valid address: {error}"))?;
     if !matches!(url.scheme(), "http" | "https") {
         return Err("must begin with http:// or https://".to_owned());
     }
@@ -336,7 +336,7 @@ mod tests {
             assert_eq!(base(kind, text).unwrap(), expected);
         }
         for (text, why) in [
-            ("example.org", "no address"),
+            ("example.org", "not a valid address"),
             ("ftp://example.org", "http://"),
             ("https://me:secret@example.org", "must not contain credentials"),
             ("https://example.org?key=1", "must not contain ? or #"),

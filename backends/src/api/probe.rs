@@ -41,7 +41,8 @@ pub(crate) struct Endpoint {
 /// Checks before a run whether an endpoint on this host can answer. Other hosts are not contacted.
 ///
 /// # Errors
-/// Returns an error if nothing listens at the address, or if Ollama does not have the model.
+/// Returns an error if nothing listens at the address. For Ollama, also returns an error if the
+/// server does not list its models or does not have the model.
 pub(crate) fn preflight(plan: &EndpointPlan) -> Result<(), BackendError> {
     if !plan.is_loopback {
         return Ok(());
@@ -63,7 +64,7 @@ fn listens(plan: &EndpointPlan) -> Result<(), BackendError> {
             Dialect::Ollama => "; start it with `ollama serve`",
             _ => "",
         };
-        let why = format!("nobody answers at {}: {error}{start}", plan.host());
+        let why = format!("cannot connect to {}: {error}{start}", plan.host());
         BackendError::Unavailable { why }
     };
     let addresses = (host, port).to_socket_addrs().map_err(|error| unavailable(&error))?;

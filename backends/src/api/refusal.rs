@@ -103,15 +103,15 @@ fn meaning(plan: &EndpointPlan, said: ProgramError<'_>, secrets: &Secrets) -> Ba
     let ProgramError { status, code, text, .. } = said;
     let until = said.limit.and_then(|limit| limit.until);
     let words = match (code, text) {
-        ("", "") => "no words".to_owned(),
+        ("", "") => "no message".to_owned(),
         (code, "") => code.to_owned(),
         (_, text) => text.to_owned(),
     };
     let shown = secrets.head(&words, SHOWN);
     let host = plan.host();
     let why = match status {
-        Some(status) => format!("{host} says {status}: {shown}"),
-        None => format!("{host} says: {shown}"),
+        Some(status) => format!("{host} returned HTTP {status}: {shown}"),
+        None => format!("{host} returned an error: {shown}"),
     };
     let lower = words.to_ascii_lowercase();
     // The cause is either a missing model or a wrong address.

@@ -184,7 +184,7 @@ impl Judge<'_> {
             return Err(self.refused(result, &said, transcript, &ended));
         }
         if !well {
-            let what = "gave a result and then failed";
+            let what = "returned a result and then failed";
             return Err(child::crash(self.spec, &ended, what, self.secrets));
         }
         let (text, value) = self.answer(result, said)?;
@@ -265,7 +265,9 @@ impl Judge<'_> {
             // The model wrote nothing or an incomplete answer.
             _ if said.contains("could not be parsed") => return malformed(why),
             _ if result["stop_reason"] == "refusal" => {
-                return BackendError::Rejected { why: format!("the model refuses: {why}") };
+                return BackendError::Rejected {
+                    why: format!("the model refused to answer: {why}"),
+                };
             }
             _ => {}
         }

@@ -51,7 +51,7 @@ impl AgentEvents for Transcript {
             }
             Some("system") if event["subtype"] == "init" => init(&event, tell),
             Some("system") if event["subtype"] == "model_fallback" => {
-                tell(OwnedEvent::Note("the program changed its model".to_owned()));
+                tell(OwnedEvent::Note("the program switched to another model".to_owned()));
             }
             _ => {}
         }

@@ -107,7 +107,7 @@ pub enum FileError {
     #[error("cannot read {}", path.display())]
     Io { path: PathBuf, source: io::Error },
     /// The file is not a recording.
-    #[error("{} is no recording: {why}", path.display())]
+    #[error("{} is not a recording: {why}", path.display())]
     NotOne {
         path: PathBuf,
         /// The defect and its line.
@@ -244,7 +244,7 @@ fn parse(bytes: &[u8], path: &Path) -> Result<Vec<RecordingLine>, FileError> {
             Ok(lines)
         }
         Some(RecordingLine::End { .. }) => Err(cut("lines are missing, or there are extra lines")),
-        Some(_) => Err(cut("it has no end line")),
+        Some(_) => Err(cut("the end line is missing")),
     }
 }
 
@@ -310,7 +310,7 @@ mod tests {
         for length in 0..bytes.len() - 1 {
             let error = parse(&bytes[..length], Path::new("x")).unwrap_err().to_string();
             assert!(
-                error.contains("no recording") || error.contains("not a complete recording"),
+                error.contains("not a recording") || error.contains("not a complete recording"),
                 "{length}: {error}"
             );
         }
@@ -325,7 +325,7 @@ mod tests {
     #[test]
     fn garbage_is_reported_with_line_number() {
         let why = |bytes: &[u8]| parse(bytes, Path::new("x")).unwrap_err().to_string();
-        assert_eq!(why(b""), "x is no recording: it is empty");
+        assert_eq!(why(b""), "x is not a recording: it is empty");
         assert!(why(b"\0\xff\x01").contains("line 1"), "{}", why(b"\0\xff\x01"));
         assert!(why(b"{\"made\":{\"target\":\"x\"}}\n").contains("first line"));
         let newer = b"{\"recording\":{\"format\":2,\"of\":{}}}\n";

@@ -395,7 +395,7 @@ fn each_situation_has_the_required_outcome() {
                     sink.events.contains(&heard),
                     "{name} did not report the answer to the sink"
                 );
-                let noted = reply.notes.iter().any(|note| note.contains("were killed"));
+                let noted = reply.notes.iter().any(|note| note.contains("left behind"));
                 assert_eq!(noted, situation == S::LeavesProcesses, "{name}: {:?}", reply.notes);
                 match situation {
                     S::UsageUnknown => assert_eq!(reply.usage, None, "{name}"),

@@ -179,7 +179,7 @@ impl InhibitorProcess {
         let said = said.split_whitespace().collect::<Vec<_>>().join(" ");
         let said: String = said.chars().filter(|c| !c.is_control()).collect();
         match said.is_empty() {
-            true => format!("{} ended without a word", self.means.program()),
+            true => format!("{} ended without a message", self.means.program()),
             false => said,
         }
     }

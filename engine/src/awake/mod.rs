@@ -62,7 +62,7 @@ impl fmt::Display for SleepInhibition {
                 self.by, self.why
             ),
             InhibitLevel::ForAWhile => {
-                write!(f, "kept awake by {} for a part of the time: {}", self.by, self.why)
+                write!(f, "kept awake by {} for part of the time: {}", self.by, self.why)
             }
             InhibitLevel::Nothing => write!(f, "not kept awake: {}", self.why),
         }

@@ -29,21 +29,23 @@ pub enum PushError {
     /// `HEAD` is not on a branch.
     #[error("no branch is checked out")]
     Detached,
-    /// The branch has no remote.
-    #[error("the branch {branch} is not configured to be pushed anywhere")]
+    /// The branch has no remote, or the remote has no address.
+    #[error("the branch {branch} has no remote to push to (set one: git push -u REMOTE {branch})")]
     Nowhere {
         /// The branch's short name.
         branch: String,
     },
-    /// The address of the remote is a path that does not exist, or a path in a project, where an
-    /// agent may have created it.
-    #[error("the address of {remote} does not exist or is inside a project: {address}")]
+    /// The remote's address is a path that does not exist or that git may interpret differently, or
+    /// a path in a project, where an agent may have created the repository.
+    #[error(
+        "cannot push to {remote}: {address} does not exist, is inside a project or is not a plain path"
+    )]
     Inside {
         remote: String,
         /// The remote's address.
         address: String,
     },
-    /// The temporary repository could not be created.
+    /// The temporary repository could not be created, written or removed.
     #[error("{path}: {source}")]
     Folder {
         path: PathBuf,
@@ -65,12 +67,13 @@ struct Target {
 }
 
 impl Git {
-    /// Pushes the commit `HEAD` to the remote of its branch. `folder` must be outside the project;
-    /// git runs in this folder, which is created and removed again. `env` is the environment for
-    /// the user's programs.
+    /// Pushes the commit `HEAD` to its branch's remote. Git runs in a temporary repository at
+    /// `folder`, which must be outside the project. Its previous content is deleted. `env` is the
+    /// environment for the user's programs.
     ///
     /// # Errors
-    /// Returns a [`PushError`] if the branch was not pushed.
+    /// Returns a [`PushError`] if the push fails, or if the temporary repository cannot be removed
+    /// or the remote-tracking branch cannot be updated after the push.
     pub fn push(
         &self,
         folder: &Path,
@@ -178,7 +181,7 @@ impl Git {
         let address = match local(&address) {
             None => address,
             Some(path) => match path.map(|path| fs::canonicalize(self.root.join(path))) {
-                // Git runs in another folder, where a relative path would lead to another place.
+                // Git runs in another folder, so a relative path is made absolute.
                 Some(Ok(real)) if !leads_inside(&real, &self.root) => real.display().to_string(),
                 _ => return Err(PushError::Inside { remote, address }),
             },

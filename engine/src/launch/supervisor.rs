@@ -32,7 +32,7 @@ use super::signals::Signals;
 use crate::files::open_host;
 use crate::process::{ExitStatus, tree, wait};
 use crate::sandbox::placeholders::{Placeholders, create};
-use crate::sandbox::private_git::{Cover, PrivateGit};
+use crate::sandbox::private_git::Cover;
 use crate::sandbox::resolve::{ResolvedSandbox, resolve};
 use crate::sandbox::{
     AppliedSandbox, SandboxLevel, SandboxMechanism, TreeControl, bwrap, landlock, probe,
@@ -134,7 +134,7 @@ impl<'a> LaunchSupervisor<'a> {
             && let Some(bwrap) = bwrap::find()
         {
             let (mut real, held) = create(&plan.sandbox)?;
-            let covers = plan.sandbox.git.iter().flat_map(PrivateGit::covers).collect::<Vec<_>>();
+            let covers = plan.sandbox.git.iter().flat_map(|git| git.covers()).collect::<Vec<_>>();
             covers.iter().try_for_each(|cover| real.cover(cover))?;
             self.borrow_objects(true)?;
             self.covers = covers;
@@ -176,9 +176,8 @@ impl<'a> LaunchSupervisor<'a> {
     }
 
     fn borrow_objects(&self, mounted: bool) -> Result<(), LaunchRefusal> {
-        let git = self.plan.sandbox.git.iter();
-        git.map(|git| git.borrow_objects(mounted))
-            .collect::<io::Result<()>>()
+        let mut git = self.plan.sandbox.git.iter();
+        git.try_for_each(|git| git.borrow_objects(mounted))
             .map_err(|error| LaunchRefusal::at("write the path of the project's objects", error))
     }
 

@@ -84,7 +84,7 @@ impl FsError {
 #[derive(Debug, thiserror::Error)]
 pub enum FsFailure {
     /// The file or its folder does not exist.
-    #[error("it is not there")]
+    #[error("it does not exist")]
     Missing,
     /// The name is already in use.
     #[error("the name already exists")]

@@ -109,7 +109,7 @@ impl Manifest {
         staged_name(&self.staging, index)
     }
 
-    /// Returns the path where a removed target stays until the outcome is committed.
+    /// Returns the path to which a removed target is moved until the outcome is committed.
     pub fn removed_name(&self, index: usize) -> RelPath {
         self.staging.join(&format!("removed-{index}")).expect("a word and a number are a name")
     }

@@ -198,9 +198,9 @@ pub fn inspect(fs: &impl MarkerFs, path: &RelPath) -> Result<Option<Marker>, FsE
     }))
 }
 
-/// Finishes every incomplete commit in `folder`. The markers of finished commits stay until
+/// Finishes every incomplete commit in `folder`. The markers of finished commits remain until
 /// [`finish`]. A marker that would change anything outside `allowed` counts as another program's
-/// and stays unchanged. The caller must hold the tree's lock. The function is idempotent, even
+/// and is not changed. The caller must hold the tree's lock. The function is idempotent, even
 /// after an interruption.
 ///
 /// # Errors

@@ -220,7 +220,7 @@ fn errors_name_the_target_and_content() {
     assert!(error.starts_with("nothing was published: d/a was changed"), "{error}");
     assert!(error.contains("it holds nothing"), "{error}");
     let error = disk.fs.sync_file(&rel("d/a")).unwrap_err().to_string();
-    assert_eq!(error, "cannot sync d/a: it is not there");
+    assert_eq!(error, "cannot sync d/a: it does not exist");
 }
 
 #[test]

@@ -65,7 +65,7 @@ pub struct Sandbox {
     /// Kept paths that runner itself writes while a child runs. Their content is not compared.
     pub own: Vec<PathBuf>,
     /// The private git directory of a child that may commit.
-    pub git: Option<PrivateGit>,
+    pub git: Option<Box<PrivateGit>>,
     /// Paths that must stay hidden from the child: it can neither read nor write them nor connect
     /// to them. Paths beneath them that `write` names are excepted.
     pub hide: Vec<PathBuf>,

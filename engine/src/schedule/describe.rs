@@ -20,7 +20,7 @@ impl Schedule {
         let (what, rule) = match &self.trigger {
             Trigger::Manual => return "only when it is started manually".to_owned(),
             Trigger::Every(period) => {
-                return format!("each time {period:#} have passed, independent of the wall clock");
+                return format!("every {period:#} of elapsed time, independent of the wall clock");
             }
             Trigger::After(After { job, on }) => {
                 return match on {
@@ -266,7 +266,7 @@ mod tests {
         let every = Trigger::Every(jiff::SignedDuration::from_mins(90));
         assert_eq!(
             words(every, "UTC"),
-            "each time 1h 30m have passed, independent of the wall clock"
+            "every 1h 30m of elapsed time, independent of the wall clock"
         );
         assert_eq!(words(Trigger::Manual, "UTC"), "only when it is started manually");
     }

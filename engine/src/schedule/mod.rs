@@ -65,7 +65,7 @@ pub struct Schedule {
     pub trigger: Trigger,
     /// The IANA time zone of the civil times.
     pub zone: String,
-    /// How long a night stays open after an occurrence opens it. `None` if the schedule opens no
+    /// The length of a night after an occurrence opens it. `None` if the schedule opens no
     /// nights.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub night: Option<SignedDuration>,

@@ -36,7 +36,7 @@ pub fn inspect_copy(path: &Path) -> Result<BackupCopy> {
         |error: io::Error| StoreError::NoBackup { path: path.to_owned(), why: error.to_string() };
     let data = fs::metadata(path).map_err(cannot)?;
     if !data.is_file() {
-        return Err(cannot(io::Error::other("it is no file")));
+        return Err(cannot(io::Error::other("it is not a file")));
     }
     let db = Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_ONLY)
         .map_err(sql_error(path))?;
@@ -56,10 +56,11 @@ impl Store {
     pub fn backup(&mut self, target: &Path, now: Timestamp) -> Result<BackupCopy> {
         let cannot = cannot_write(target);
         if target.symlink_metadata().is_ok() {
-            return Err(cannot(io::Error::other("it is there already")));
+            return Err(cannot(io::Error::other("it already exists")));
         }
-        let name =
-            target.file_name().ok_or_else(|| cannot(io::Error::other("the path names no file")))?;
+        let name = target
+            .file_name()
+            .ok_or_else(|| cannot(io::Error::other("the path does not name a file")))?;
         // The time is recorded first, so the copy contains it.
         failpoint::before("note the time of the copy");
         self.record_maintenance(Task::Copied, "", now)?;

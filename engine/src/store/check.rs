@@ -48,17 +48,17 @@ const NAMED: usize = 20;
 /// The invariants of the database, each with a query for the rows that violate it.
 const RULES: &[(&str, &str)] = &[
     (
-        "an occurrence is open and none of its runs is",
+        "an occurrence is open, but none of its runs is",
         "SELECT 'occurrences ' || id FROM occurrences o WHERE outcome IS NULL
            AND NOT EXISTS (SELECT 1 FROM runs WHERE occurrence = o.id AND state <> 'settled')",
     ),
     (
-        "an occurrence is settled and one of its runs is not",
+        "an occurrence is settled, but one of its runs is not",
         "SELECT 'runs ' || r.id FROM runs r JOIN occurrences o ON o.id = r.occurrence
          WHERE r.state <> 'settled' AND o.outcome IS NOT NULL",
     ),
     (
-        "an outcome goes with the time of settling, or neither is there",
+        "an outcome has no time, or a time has no outcome",
         "SELECT 'occurrences ' || id FROM occurrences WHERE (outcome IS NULL) <> (settled IS NULL)
          UNION ALL SELECT 'runs ' || id FROM runs WHERE (outcome IS NULL) <> (finished IS NULL)",
     ),
@@ -67,21 +67,21 @@ const RULES: &[(&str, &str)] = &[
         "SELECT 'runs ' || r.id FROM runs r JOIN occurrences o ON o.id = r.occurrence WHERE r.job <> o.job",
     ),
     (
-        "a running run lacks its owner, its fence or its beginning",
+        "a running run has no owner, no fence or no start time",
         "SELECT 'runs ' || id FROM runs WHERE state = 'running'
            AND (owner IS NULL OR fence IS NULL OR started IS NULL)",
     ),
     (
-        "a run has a fence that its job has not reached",
+        "a run has a higher fence than its job",
         "SELECT 'runs ' || r.id FROM runs r JOIN jobs j ON j.id = r.job WHERE r.fence > j.fence",
     ),
     (
-        "a run waits for an occurrence that is over",
+        "a run waits for an occurrence that is settled",
         "SELECT 'runs ' || r.id FROM runs r JOIN occurrences o ON o.id = r.waits_for
          WHERE o.outcome IS NOT NULL",
     ),
     (
-        "a reservation is open and its run is not running",
+        "a reservation is open, but its run is not running",
         "SELECT DISTINCT 'reservations ' || v.run FROM reservations v JOIN runs r ON r.id = v.run
          WHERE v.open AND r.state <> 'running'",
     ),
@@ -91,16 +91,16 @@ const RULES: &[(&str, &str)] = &[
            (SELECT 1 FROM reservations WHERE run = r.id AND level = 'run' AND open)",
     ),
     (
-        "a publication is done and its run is not settled",
+        "a publication is done, but its run is not settled",
         "SELECT 'publications ' || p.run FROM publications p JOIN runs r ON r.id = p.run
          WHERE p.published IS NOT NULL AND r.state <> 'settled'",
     ),
     (
-        "a run stages something before it was admitted",
+        "a run has a staging folder before it is admitted",
         "SELECT 'runs ' || id FROM runs WHERE staging IS NOT NULL AND state IN ('queued', 'requested')",
     ),
     (
-        "a budget level holds less than what its settled runs used",
+        "a budget level has less usage than its settled runs",
         "SELECT 'budget_usage ' || v.level || ' ' || v.key FROM reservations v
          JOIN (SELECT run, sum(calls) calls, sum(tokens) tokens, sum(micros) micros, sum(ideas) ideas
                FROM requests GROUP BY run) q ON q.run = v.run
@@ -110,7 +110,7 @@ const RULES: &[(&str, &str)] = &[
              OR sum(q.micros) > coalesce(max(a.micros), 0) OR sum(q.ideas) > coalesce(max(a.ideas), 0)",
     ),
     (
-        "an amount is below nothing",
+        "an amount is negative",
         "SELECT 'budget_usage ' || level || ' ' || key FROM budget_usage
            WHERE min(calls, tokens, micros, seconds, ideas) < 0
          UNION ALL SELECT 'reservations ' || run FROM reservations
@@ -184,7 +184,7 @@ impl Store {
 }
 
 fn pages(db: &Connection) -> Result<Vec<StoreFinding>, Fault> {
-    let damage = |place| StoreFinding { what: "SQLite finds the file damaged".to_owned(), place };
+    let damage = |place| StoreFinding { what: "SQLite reports damage".to_owned(), place };
     let mut findings = Vec::new();
     let mut statement = db.prepare(&format!("PRAGMA integrity_check({NAMED})"))?;
     for line in statement.query_map([], |row| row.get::<_, String>(0))? {
@@ -204,7 +204,7 @@ fn pages(db: &Connection) -> Result<Vec<StoreFinding>, Fault> {
         let (table, number, parent): (String, Option<i64>, String) =
             (row.get(0)?, row.get(1)?, row.get(2)?);
         Ok(StoreFinding {
-            what: format!("it refers to a row of {parent} that is not there"),
+            what: format!("the row refers to a missing row of {parent}"),
             place: format!("{table} row {number:?}"),
         })
     })?;
@@ -228,7 +228,7 @@ fn between_rows(db: &Connection, findings: &mut Vec<StoreFinding>) -> Result<(),
             let (key, text): (String, String) = (row.get(0)?, row.get(1)?);
             if let Err(error) = read(&text) {
                 findings.push(StoreFinding {
-                    what: format!("its {column} makes no sense: {error} in {text:?}"),
+                    what: format!("the value of {column} is invalid: {error} in {text:?}"),
                     place: format!("{table} {key}"),
                 });
                 named += 1;

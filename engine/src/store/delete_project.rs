@@ -58,10 +58,10 @@ impl Store {
         self.write(|tx| {
             let found = plan(tx, project)?;
             if !found.live.is_empty() || !found.awaited_by.is_empty() {
-                return Err(changed(project, "it has runs that are not over"));
+                return Err(changed(project, "it has unfinished runs"));
             }
             if found != *planned {
-                return Err(changed(project, "it is not what it was when the plan was made"));
+                return Err(changed(project, "it has changed since the plan was made"));
             }
             for sql in [
                 of_its_nights("budget_usage"),
@@ -98,7 +98,7 @@ impl Store {
                 return Err(changed(project, &format!("another project is registered at {path}")));
             }
             if !live(tx, project)?.is_empty() {
-                return Err(changed(project, "it has runs that are not over"));
+                return Err(changed(project, "it has unfinished runs"));
             }
             let (device, inode) = (node.device.cast_signed(), node.inode.cast_signed());
             tx.change(

@@ -104,7 +104,8 @@ fn copy(path: &Path, found: SideFiles) -> Result<Store> {
     if found == SideFiles::Journal && from.is_readonly("main").map_err(&at)? {
         return Err(StoreError::CannotWrite {
             path: path.to_owned(),
-            why: "it was not closed, and only one who may write it can read its journal".to_owned(),
+            why: "it was not closed properly, and reading its journal requires write access"
+                .to_owned(),
         });
     }
     from.busy_timeout(BUSY).map_err(&at)?;

@@ -41,7 +41,7 @@ pub(super) fn read(db: &Connection, path: &Path, steps: &[&str]) -> Result<i64> 
     if pragma("application_id")? != APPLICATION_ID {
         return Err(StoreError::Damaged {
             path: path.to_owned(),
-            why: "it is an SQLite file of something else".to_owned(),
+            why: "it is an SQLite file of another program".to_owned(),
         });
     }
     let (found, known) = (pragma("user_version")?, steps.len() as i64);

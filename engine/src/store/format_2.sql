@@ -3,6 +3,6 @@
 CREATE TABLE trust (
     project TEXT PRIMARY KEY REFERENCES projects (id),
     at      INTEGER NOT NULL,
-    digests TEXT NOT NULL,  -- JSON: {"files": {path: digest}, "jobs": {name: digest}}
+    digests TEXT NOT NULL,  -- JSON: {"files": {path: digest}, "jobs": {name: digest}, "common": digest}
     texts   TEXT NOT NULL   -- JSON: {path: text}
 ) STRICT;

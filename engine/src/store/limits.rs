@@ -1,4 +1,4 @@
-//! The limits that providers reported, shared by all runs that spend from the same pool.
+//! Stores the limits that providers reported. A limit applies to all runs that spend from its pool.
 //!
 //! ```text
 //! no limit ──refused──> limited{until, streak 1} ──until──> asked again ──refused──> streak + 1
@@ -6,7 +6,7 @@
 //!     └──────────────────────answered──────────────────────────┘
 //! ```
 //!
-//! A limit must never block a run for longer than [`crate::policy::quota::LONGEST`].
+//! A recorded limit ends after at most [`LONGEST`], but a later refusal can renew it.
 
 use jiff::Timestamp;
 use rusqlite::{Row, params};
@@ -15,16 +15,15 @@ use super::columns::{Query as _, free, millis, time};
 use super::{Result, Store};
 use crate::policy::quota::{self, LONGEST};
 
-/// A provider's limit.
+/// A limit on the requests of a pool.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProviderLimit {
-    /// The affected pool.
     pub pool: String,
-    /// The earliest time of the next request.
+    /// The time at which the limit ends.
     pub until: Timestamp,
     /// Number of consecutive refusals, each after the wait for the previous refusal.
     pub streak: u32,
-    /// The provider's message, and a remark if the reported reset time is not used.
+    /// The reason for the limit, with a remark if the provider reported no usable reset time.
     pub why: String,
 }
 
@@ -43,8 +42,8 @@ impl Store {
         Ok(all)
     }
 
-    /// Records that a provider refused a request, and returns the new limit. `said` is the reset
-    /// time that the provider reported, if any.
+    /// Records that a pool has reached its limit, and returns the limit. `said` is the reset time
+    /// that the provider reported, if any.
     pub fn note_limit(
         &mut self,
         pool: &str,
@@ -56,7 +55,7 @@ impl Store {
             let before = tx.first(NOTED, [pool], limit)?;
             let streak = match &before {
                 None => 1,
-                // Another request was refused because of the same limit, so the streak stays.
+                // Another request reached the same limit, which does not lengthen the streak.
                 Some(limit) if now < limit.until => limit.streak,
                 Some(limit) => limit.streak.saturating_add(1),
             };
@@ -74,9 +73,9 @@ impl Store {
         })
     }
 
-    /// Deletes a pool's limit after an answer to a request that was sent at `asked`. A limit that
-    /// was recorded after `asked` may be newer than the answer and stays. A limit that was recorded
-    /// after `now` is from before the clock was set back and is deleted.
+    /// Deletes a pool's limit after the provider answered a request that was sent at `asked`. A
+    /// limit recorded since `asked` may be newer than the answer, so it is kept. A limit recorded
+    /// after `now` is older than a clock change, so it is deleted.
     pub fn clear_limit(&mut self, pool: &str, asked: Timestamp, now: Timestamp) -> Result<()> {
         if !self.view(|db| db.exists(NOTED, [pool]))? {
             return Ok(());
@@ -98,8 +97,8 @@ fn limit(row: &Row<'_>) -> rusqlite::Result<ProviderLimit> {
 }
 
 impl ProviderLimit {
-    /// Returns whether the limit applies at `now`. Without the upper limit, a limit from before the
-    /// clock was set back would apply for too long.
+    /// Returns whether the limit applies at `now`. A limit that would last longer than [`LONGEST`]
+    /// was recorded before the clock was set back, and is ignored.
     fn holds(&self, now: Timestamp) -> bool {
         let longest = now.saturating_add(LONGEST).unwrap_or(Timestamp::MAX);
         now < self.until && self.until <= longest

@@ -133,7 +133,7 @@ impl Store {
         Ok(self.log_length())
     }
 
-    /// Shrinks the database file. Other processes must wait until this is done.
+    /// Shrinks the database file. Other processes wait until this has finished.
     pub fn vacuum(&mut self) -> Result<()> {
         self.view(|db| {
             db.execute_batch("VACUUM; PRAGMA wal_checkpoint(TRUNCATE); PRAGMA optimize;")?;

@@ -396,7 +396,7 @@ impl Store {
 fn begin(tx: &Transaction<'_>, found: &Delivery, now: Timestamp) -> Result<bool, Fault> {
     if found.tries > MOST_TRIES {
         // The last attempt was started, but its result was never recorded.
-        let error = "its last try was interrupted";
+        let error = "the last attempt was interrupted";
         settle(tx, &found.id, MessageState::GivenUp, error, now)?;
         return Ok(false);
     }
@@ -450,8 +450,7 @@ fn due(
     if let Some(first) = found.first() {
         let served = (first.project.clone(), first.channel.clone());
         found.retain(|one| (&one.project, &one.channel) == (&served.0, &served.1));
-        // A failure says more than the scheduled times that were missed, and both say more than a
-        // recovery.
+        // A failure is listed before missed scheduled times, and a recovery is listed last.
         found.sort_by_key(|one| {
             (one.what == <&str>::from(MessageKind::Recovered), one.kinds.first().copied())
         });

@@ -107,7 +107,9 @@ pub enum StoreError {
     #[error("the database {path} is damaged: {why}")]
     Damaged { path: PathBuf, why: String },
     /// A later version of runner created the database.
-    #[error("the database {path} has format {found}, this program knows {known}")]
+    #[error(
+        "the database {path} has format {found}, but this version of runner supports at most {known}"
+    )]
     Newer {
         path: PathBuf,
         /// The format of the file.
@@ -116,7 +118,9 @@ pub enum StoreError {
         known: i64,
     },
     /// The database has an older format, and a reader cannot migrate it.
-    #[error("the database {path} has format {found} and this program writes {known}")]
+    #[error(
+        "the database {path} has format {found}, but this version of runner writes format {known}"
+    )]
     Older {
         path: PathBuf,
         /// The format of the file.
@@ -126,7 +130,7 @@ pub enum StoreError {
     },
     /// A development build created the database, and its tables differ from this version's.
     #[error(
-        "the database {path} was made by a development build of runner: its tables are not those of format {format}"
+        "the database {path} was created by a development build of runner: its tables differ from those of format {format}"
     )]
     Stranger {
         path: PathBuf,
@@ -147,17 +151,17 @@ pub enum StoreError {
     #[error("the database {path} needs a new format while another runner has it open")]
     InUse { path: PathBuf },
     /// The commit's run has been taken over.
-    #[error("run {run} was taken over: its fence {fence} is no longer the job's")]
+    #[error("run {run} was taken over: its fence {fence} is outdated")]
     StaleFence {
         run: String,
         /// The run's outdated fence.
         fence: i64,
     },
     /// A restore was interrupted. The next writer finishes it.
-    #[error("the database {path} is half restored: what did it was interrupted")]
+    #[error("a restore of the database {path} was interrupted")]
     HalfRestored { path: PathBuf },
     /// The database does not exist, but other files show that it once existed.
-    #[error("the database {path} is gone, and {what} of it is still there")]
+    #[error("the database {path} is missing, but runner still has {what} of it")]
     Lost {
         path: PathBuf,
         /// A description of these files.
@@ -187,7 +191,7 @@ pub enum StoreError {
         name: String,
     },
     /// The plan no longer matches the current state.
-    #[error("{what} stays as it is: {why}")]
+    #[error("{what} was not changed: {why}")]
     Changed {
         /// The subject of the plan.
         what: String,
@@ -195,7 +199,7 @@ pub enum StoreError {
         why: String,
     },
     /// A row contains an invalid value.
-    #[error("the database {path} holds a row that makes no sense: {why}")]
+    #[error("the database {path} contains an invalid row: {why}")]
     Nonsense {
         path: PathBuf,
         /// The row and the reason why it is invalid.

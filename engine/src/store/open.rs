@@ -32,7 +32,7 @@ impl Store {
     pub fn open(path: &Path) -> Result<Self> {
         assert!(
             rusqlite::version_number() >= OLDEST_SQLITE,
-            "built with an SQLite that can corrupt its log; build with the bundled one"
+            "this build uses a version of SQLite that can corrupt its log; build with the bundled version"
         );
         Self::open_with(path, STEPS)
     }
@@ -141,7 +141,7 @@ pub(super) fn check_length(db: &Connection, path: &Path, pending: PendingLog) ->
     quick_check(db, path)?;
     let damaged = StoreError::Damaged {
         path: path.to_owned(),
-        why: "it is shorter than its own header says".to_owned(),
+        why: "it is shorter than its header states".to_owned(),
     };
     if pending == PendingLog::Leave || db.is_readonly("main").unwrap_or(true) {
         // Without a log, no pages can be pending.

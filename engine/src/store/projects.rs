@@ -94,7 +94,8 @@ impl Project {
 
 impl Store {
     /// Registers `project`, or updates its path. Another project that was registered at this path
-    /// is displaced: its history stays under an impossible path, and its jobs are never due again.
+    /// is displaced: its history is kept under an impossible path, and its jobs are never due
+    /// again.
     ///
     /// # Errors
     /// Returns a [`StoreError`].

@@ -18,7 +18,7 @@ pub struct RunLog<'a> {
 
 impl Store {
     /// Returns the log for a run's publication. `summary` is stored with the manifest. With `None`,
-    /// as in a recovery, the stored summary stays.
+    /// as in a recovery, the stored summary is kept.
     pub fn publish_log<'a>(
         &'a mut self,
         summary: Option<&'a RunSummary>,

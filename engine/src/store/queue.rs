@@ -81,7 +81,7 @@ impl Store {
             )?;
             Ok((runs + nights > 0).then(|| {
                 format!(
-                    "the clock was set back: {} and {} lay ahead of it and begin again from now",
+                    "the clock was set back: {} and {} were in the future and restart from now",
                     counted(runs, "waiting run"),
                     counted(nights, "night")
                 )

@@ -1,7 +1,8 @@
 //! Reserves budget for runs and settles it.
 //!
-//! These functions must only be called in the transaction that also admits or settles the run.
-//! Otherwise, two runs could get the same remaining amount.
+//! An admission must call [`fit`] and [`reserve`] in the same transaction. Otherwise, two runs
+//! could reserve the same remaining amount. Outside such a transaction, [`fit`] returns only an
+//! estimate.
 
 use jiff::{SignedDuration, Timestamp};
 use rusqlite::{Connection, Transaction, params};
@@ -19,8 +20,8 @@ use crate::ids::RunId;
 pub const DEFAULT: Amounts =
     Amounts { calls: 10, tokens: 1_000_000, micros: 1_000_000, seconds: 3_600, ideas: 1_000 };
 
-/// Adds the key to each window. It is the key of the window that is open at `now`, or of a window
-/// that would open now.
+/// Replaces the key of each level that has a window with the key of the pool's open window. If no
+/// window is open at `now`, the new key is that of a window that opens at `now`.
 pub(super) fn resolve(
     db: &Connection,
     levels: &[BudgetLevel],
@@ -79,7 +80,7 @@ pub(super) fn fit(
             lefts.push((&level.label, left.map(Some)));
             continue;
         }
-        // A child takes its amounts from its parent's reservation at this level, which already
+        // The child's amounts are a part of its parent's reservation, which this level already
         // counts.
         if let Some(parent) = parent
             && has_reservation(db, &parent.key, level)?
@@ -216,8 +217,8 @@ enum Transfer {
     Back,
 }
 
-/// Moves amounts between a run's reservation and its child's. The run's deadline changes with its
-/// time.
+/// Takes a child's amounts out of the open reservations of its parent `run`, or returns the unused
+/// part to them. A running parent's deadline moves by the same time.
 fn shift(tx: &Transaction<'_>, run: &str, amounts: Amounts, way: Transfer) -> Result<(), Fault> {
     let [calls, tokens, micros, seconds, ideas] = stored(amounts).map(|amount| match way {
         Transfer::Out => -amount,
@@ -239,7 +240,7 @@ fn shift(tx: &Transaction<'_>, run: &str, amounts: Amounts, way: Transfer) -> Re
     Ok(())
 }
 
-/// Maximum amount in a row. The sum of two such amounts cannot overflow.
+/// Limit of both terms when usage is added to a row. The sum of two such terms cannot overflow.
 const MOST: i64 = i64::MAX / 4;
 
 /// Moves a run's used amounts from its reservation to the usage of its budget levels. A request

@@ -5,8 +5,8 @@
 //!   intent written ──> log and file moved aside together ──> draft renamed into place ──> intent removed
 //! ```
 //!
-//! If the process dies before the intent is written, the old database stays in use. After that, the
-//! next process that opens the database for writing completes the restore, and readers get an
+//! If the process dies before the intent is written, the old database remains in use. After that,
+//! the next process that opens the database for writing completes the restore, and readers get an
 //! error.
 //!
 //! The copy does not show what happened after it was made. Scheduled times since then are recorded
@@ -206,13 +206,15 @@ impl RestorePlan {
             [millis(now)],
         )?;
         for run in waited {
-            let why = format!("{restored}: it waited then, and whether it ran since is not known");
+            let why = format!(
+                "{restored}: the run was waiting then, and it is not known whether it has run since"
+            );
             settle::skip(tx, &run, SkipReason::Restored, why, now)?;
             reported.skipped += 1;
         }
         // Recovery settles these runs as published if they recorded a publication, and otherwise as
         // cancelled. They are never retried.
-        let why = format!("{restored}: it ran then, and how it ended is not known");
+        let why = format!("{restored}: the run was in progress then, and its outcome is not known");
         reported.ended = tx.change(
             "UPDATE runs SET cancel = coalesce(cancel, ?1) WHERE state = 'running'",
             [why],
@@ -282,7 +284,7 @@ fn close_nights(tx: &Transaction<'_>, why: &str, now: Timestamp) -> Result<u64, 
                 origin: Origin::Event,
                 ..NewOccurrence::manual(report, format!("night-{}", night.0), now)
             };
-            let why = format!("{why}: the night was over then");
+            let why = format!("{why}: the night had ended by then");
             settle::skipped(tx, &new, Outcome::skipped(SkipReason::Restored, why), now)?;
         }
     }

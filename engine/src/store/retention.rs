@@ -202,7 +202,7 @@ impl Retention {
             facts.deferrals.into_iter().filter(|one| one.finished < fold).map(|one| one.run),
         );
         let old = rows.occurrences.clone();
-        // Budget usage stays while an occurrence that used it stays.
+        // Budget usage is kept as long as an occurrence that used it.
         let gone = |one: &OccurrenceId| old.binary_search(one).is_ok();
         for night in facts.nights {
             if night.newest {

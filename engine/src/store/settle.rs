@@ -195,7 +195,7 @@ fn release(
 pub(super) fn not_followed(outcome: &Outcome) -> String {
     match outcome {
         Outcome::Skipped { why, reason: SkipReason::Unfollowed } => why.clone(),
-        outcome => format!("what it was to follow ended as {outcome}"),
+        outcome => format!("the run before it ended as {outcome}"),
     }
 }
 
@@ -290,12 +290,12 @@ pub(super) fn await_turn(
     };
     match policy.overlap {
         Overlap::Skip => {
-            let why = format!("an earlier one is not over: run {first}, due {due}, is {state}");
+            let why = format!("an earlier run has not ended: run {first}, due {due}, is {state}");
             skipped(tx, new, Outcome::skipped(SkipReason::Busy, why), now)
         }
         Overlap::Queue if ahead.len() >= QUEUE as usize => {
             let why =
-                format!("as many wait as may: {}", counted(ahead.len(), "earlier scheduled time"));
+                format!("the queue is full: {}", counted(ahead.len(), "earlier scheduled time"));
             skipped(tx, new, Outcome::skipped(SkipReason::Busy, why), now)
         }
         Overlap::Queue => line_up(tx, new, ready_at, now),
@@ -304,7 +304,7 @@ pub(super) fn await_turn(
             if run.is_some() {
                 // A run that a person requested is not replaced, and the new run waits for it.
                 for (earlier, ..) in ahead.iter().filter(|one| one.3) {
-                    let why = format!("replaced by the one due {}", new.due);
+                    let why = format!("replaced by the run due {}", new.due);
                     ask(tx, earlier, &why, now)?;
                 }
             }

@@ -22,6 +22,8 @@ pub struct TrustRecord {
     pub files: BTreeMap<String, Digest>,
     /// The digest of everything in these files that affects a job, by the job's name.
     pub jobs: BTreeMap<String, Digest>,
+    /// The digest of the settings outside of the jobs' tables.
+    pub common: Digest,
     /// The text of each file, by path. In a record that was read from the database, secrets in the
     /// texts are replaced.
     pub texts: BTreeMap<String, String>,
@@ -31,6 +33,7 @@ pub struct TrustRecord {
 struct Digests {
     files: BTreeMap<String, Digest>,
     jobs: BTreeMap<String, Digest>,
+    common: Digest,
 }
 
 impl Store {
@@ -39,15 +42,16 @@ impl Store {
         let sql = "SELECT at, digests, texts FROM trust WHERE project = ?1";
         self.view(|db| {
             db.first(sql, [project], |row| {
-                let Digests { files, jobs } = json(row, 1)?;
-                Ok(TrustRecord { at: time(row, 0)?, files, jobs, texts: json(row, 2)? })
+                let Digests { files, jobs, common } = json(row, 1)?;
+                Ok(TrustRecord { at: time(row, 0)?, files, jobs, common, texts: json(row, 2)? })
             })
         })
     }
 
     /// Records the files of a project that a person accepts, in place of those accepted before.
     pub fn set_trust(&mut self, project: &ProjectId, record: &TrustRecord) -> Result<()> {
-        let digests = Digests { files: record.files.clone(), jobs: record.jobs.clone() };
+        let TrustRecord { files, jobs, common, .. } = record.clone();
+        let digests = Digests { files, jobs, common };
         let digests = to_json(&digests);
         let sql = "INSERT OR REPLACE INTO trust (project, at, digests, texts)
                    VALUES (?1, ?2, ?3, ?4)";

@@ -261,7 +261,7 @@ impl Store {
                     (false, amounts, note.to_owned())
                 }
                 RequestUsage::Known(_) | RequestUsage::AtLeast(_) => {
-                    (false, Amounts::default(), format!("{note}, usage beyond all measure"))
+                    (false, Amounts::default(), format!("{note}, implausible usage"))
                 }
                 RequestUsage::Unknown => (false, Amounts::default(), note.to_owned()),
             };

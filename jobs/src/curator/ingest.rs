@@ -1,8 +1,10 @@
 //! ingest-claude-session: turns a chunk of a transcript into learnings, each with its file and
 //! line.
 //!
-//! The rules find fixes and corrections. A fix is a successful call after a failed call of the same
-//! kind. A correction is a person's text such as "no, …", "always …" or "never …". A model may only
+//! The rules find fixes and corrections that name a cause. A fix is a different, successful call
+//! after a failed call of the same kind, with a sentence of the session between them that explains
+//! the error. A correction is a person's text such as "always …" or "never …" that gives a reason.
+//! Everything else is not a learning, so most sessions yield none. A model may only
 //! drop learnings and write their titles. If the transcript continues after the chunk, the same
 //! publication queues a job for the next chunk. A session is therefore read to its end, even if a
 //! process dies. This module must never learn from text that runner wrote or from sessions that
@@ -18,6 +20,7 @@ use runner_engine::digest::Digest;
 use runner_engine::files::open_named;
 use runner_engine::outcome::Class;
 use runner_text::near;
+use runner_text::terms::terms;
 use serde_json::{Value, json};
 
 use super::ask::{CuratorQuestion, ask_or_reason};
@@ -25,6 +28,7 @@ use super::job::{CuratorJobKind, Source};
 use super::lint::{notes, one_line};
 use super::seed::{MARK, shortened, slug, yaml};
 use super::{CuratorSpec, JobFile, JobProduct};
+use crate::overnight::corpus::teaches::{cause, teaches};
 use crate::sessions::transcript::{LineGap, SessionEvent, SessionEventKind, Tally, Transcript};
 use crate::{Context, JobError};
 
@@ -34,6 +38,8 @@ const CHUNK: u64 = 5_000;
 const MOST: usize = 10;
 /// Maximum number of events between a failure and its fix.
 const WINDOW: usize = 60;
+/// Minimum length of a word that an explanation and an error have in common.
+const SHARED: usize = 4;
 
 /// A fact from a session that is useful in later sessions.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -48,6 +54,18 @@ pub struct Learning {
     pub body: String,
 }
 
+#[derive(Debug)]
+struct FailedCall {
+    /// The number of the event.
+    at: usize,
+    line: u64,
+    target: String,
+    /// The first informative line of the error.
+    why: String,
+    /// The sentence of the session that explains the error.
+    cause: Option<String>,
+}
+
 /// Finds learnings in a sequence of events.
 #[derive(Debug, Default)]
 pub struct Finder {
@@ -55,7 +73,7 @@ pub struct Finder {
     /// Calls that have no outcome yet: tool, target and line by call id.
     open: BTreeMap<String, (String, String, u64)>,
     /// Failures that have no fix yet, by the tool and the subject of the call.
-    failed: BTreeMap<(String, String), (usize, u64, String, String)>,
+    failed: BTreeMap<(String, String), FailedCall>,
     found: Vec<Learning>,
 }
 
@@ -64,6 +82,7 @@ impl Finder {
         self.count += 1;
         match &event.what {
             SessionEventKind::Prompt(text) if !event.sidechain => self.correction(event.line, text),
+            SessionEventKind::Answer(text) => self.explain(text),
             SessionEventKind::Call { id, tool, target } => {
                 self.open.insert(id.clone(), (tool.clone(), target.clone(), event.line));
                 // Calls that never get an outcome must not accumulate.
@@ -92,32 +111,52 @@ impl Finder {
         // A call that a person refused is not a failed call.
         if !why.is_empty() && !why.contains("doesn't want to") && !why.contains("was rejected") {
             let about = about(&tool, &target);
-            self.failed.insert((tool, about), (self.count, line, target, why));
+            let failed = FailedCall { at: self.count, line, target, why, cause: None };
+            self.failed.insert((tool, about), failed);
+        }
+    }
+
+    /// Notes an explanation for each open failure with whose error it has a distinctive word in
+    /// common.
+    fn explain(&mut self, text: &str) {
+        let Some(cause) = cause(text) else { return };
+        let own = terms(&cause);
+        for failed in self.failed.values_mut().filter(|it| it.cause.is_none()) {
+            let error = terms(&failed.why);
+            let shared = error.iter().filter(|term| term.len() >= SHARED && own.contains(term));
+            if shared.count() > 0 {
+                failed.cause = Some(cause.clone());
+            }
         }
     }
 
     fn succeeded_call(&mut self, line: u64, (tool, target): (String, String)) {
         let about = (tool.clone(), about(&tool, &target));
-        let Some((at, first, before, why)) = self.failed.remove(&about) else {
+        let Some(failed) = self.failed.remove(&about) else {
             return;
         };
-        if self.count - at > WINDOW || before == target && tool == "Read" {
+        // The same call that works later shows neither a cause nor a cure.
+        let (Some(cause), false) = (failed.cause, failed.target == target) else {
+            return;
+        };
+        if self.count - failed.at > WINDOW || is_read_only(&tool) {
             return;
         }
-        let what = shortened(&before, 60);
-        let mended = match before == target {
-            true => "The same call worked later.".to_owned(),
-            false => format!("This worked:\n\n    {}", shortened(&target, 400)),
-        };
-        self.found.push(Learning {
-            lines: (first, line),
-            rule: "repair",
-            title: format!("{tool} {what}: {}", shortened(&why, 60)),
-            body: format!(
-                "{tool} failed:\n\n    {}\n\nIt said:\n\n> {why}\n\n{mended}\n",
-                shortened(&before, 400)
-            ),
-        });
+        let why = &failed.why;
+        let body = format!(
+            "{}\n\nThis fails:\n\n    {}\n\n> {why}\n\nUse this instead:\n\n    {}\n",
+            shortened(&cause, 400),
+            shortened(&failed.target, 400),
+            shortened(&target, 400)
+        );
+        if teaches(&body).is_ok() {
+            self.found.push(Learning {
+                lines: (failed.line, line),
+                rule: "repair",
+                title: format!("{tool} {}: {}", shortened(&failed.target, 60), shortened(why, 60)),
+                body,
+            });
+        }
     }
 
     fn correction(&mut self, line: u64, text: &str) {
@@ -125,8 +164,9 @@ impl Finder {
         if text.starts_with('<') || text.len() > 2_000 {
             return;
         }
-        for sentence in text.split(['\n', '.', '!']) {
-            let said = one_line(sentence);
+        let all: Vec<String> = text.split(['\n', '.', '!']).map(one_line).collect();
+        let all: Vec<&String> = all.iter().filter(|sentence| !sentence.is_empty()).collect();
+        for (at, said) in all.iter().enumerate() {
             let lower = said.to_lowercase();
             let count = lower.split_whitespace().count();
             let starts = [
@@ -143,16 +183,30 @@ impl Finder {
             let holds = [" always ", " never ", " instead of ", " from now on"];
             let is = starts.iter().any(|it| lower.starts_with(it))
                 || holds.iter().any(|it| lower.contains(it));
-            if is && (4..=60).contains(&count) {
-                self.found.push(Learning {
-                    lines: (line, line),
-                    rule: "correction",
-                    title: shortened(&said, 70),
-                    body: format!("A person said:\n\n> {said}\n"),
-                });
+            if !is || !(4..=60).contains(&count) {
+                continue;
+            }
+            // A reason stands in the same sentence or in the next one.
+            let reason = match cause(said) {
+                Some(_) => None,
+                None => all.get(at + 1).and_then(|next| cause(next)),
+            };
+            let body = match reason {
+                Some(reason) => format!("A person said:\n\n> {said}\n>\n> {reason}\n"),
+                None => format!("A person said:\n\n> {said}\n"),
+            };
+            if teaches(&body).is_ok() {
+                let title = shortened(said, 70);
+                let lines = (line, line);
+                self.found.push(Learning { lines, rule: "correction", title, body });
             }
         }
     }
+}
+
+/// Reports whether a tool changes nothing, so that repeating it differently repairs nothing.
+fn is_read_only(tool: &str) -> bool {
+    matches!(tool, "Read" | "Grep" | "Glob" | "LS")
 }
 
 /// Returns the common part of calls with the same intent: the program and its first arguments, or
@@ -427,7 +481,7 @@ fn file(
     let title = one_line(&learning.title);
     let name = format!("{}/{}-{hex}.md", spec.learnings, slug(&title));
     let text = format!(
-        "---\ntitle: {}\ntype: learning\nstatus: pending\nmaturity: provisional\nutility: 0.5\ncategory: {}\n{MARK}: runner curator\njob: {}\nsource: {}\nlines: {}-{}\ndate: {}\n---\n# {title}\n\n{}",
+        "---\ntitle: {}\ntype: learning\nstatus: pending\nmaturity: unclassified\nutility: 0.5\ncategory: {}\n{MARK}: runner curator\njob: {}\nsource: {}\nlines: {}-{}\ndate: {}\n---\n# {title}\n\n{}",
         yaml(&title),
         learning.rule,
         job.id,
@@ -467,6 +521,13 @@ mod tests {
             "Exit code 101\nerror: no such feature",
         ));
         events.extend(call(3, "b", "ls", false, "x"));
+        // Without this explanation, the fix teaches nothing.
+        events.push(event(
+            4,
+            SessionEventKind::Answer(
+                "The feature flag is missing because only the workspace declares it.".into(),
+            ),
+        ));
         events.extend(call(5, "c", "cargo test --workspace", false, "ok"));
         events.extend(call(7, "d", "git push", true, "The user doesn't want to proceed"));
         events.extend(call(9, "e", "git push", false, "ok"));
@@ -475,7 +536,8 @@ mod tests {
         events.extend(call(22, "g", "gh pr view 3", false, "ok"));
         events.push(event(
             11,
-            SessionEventKind::Prompt("Never commit to main without asking me. Thanks".into()),
+            SessionEventKind::Prompt("Never commit to main without asking me, because main deploys itself. Thanks. Always add a test."
+                    .into()),
         ));
         events.push(event(
             12,
@@ -491,6 +553,7 @@ mod tests {
         assert!(
             found[0].title.contains("no such feature")
                 && found[0].body.contains("cargo test --workspace")
+                && found[0].body.contains("only the workspace declares it")
         );
     }
 

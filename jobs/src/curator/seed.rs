@@ -139,7 +139,7 @@ pub(super) fn run(
         Some(source) => {
             let path = ctx.files.root().join(&source.path);
             if !path.is_file() {
-                return Err(bad(format!("its source {} is not there", path.display())));
+                return Err(bad(format!("its source {} does not exist", path.display())));
             }
             if leave.iter().any(|own| path.starts_with(ctx.files.root().join(own))) {
                 return Err(bad(format!(

@@ -27,10 +27,10 @@ pub struct CuratorSpec {
     /// The kinds of jobs that are handled.
     #[serde(skip)]
     pub kinds: Vec<CuratorJobKind>,
-    /// Maximum number of job files in one run.
+    /// The maximum number of job files in one run.
     #[schemars(range(min = 1))]
     pub batch: u32,
-    /// The one event to handle instead of the queue; `runner curator events escalate` sets it.
+    /// The event to process instead of the queue. `runner curator events escalate` sets it.
     pub event: Option<String>,
 }
 

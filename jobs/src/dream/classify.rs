@@ -59,6 +59,9 @@ pub struct ClassifiedIdeas {
     pub compared: Option<(usize, usize)>,
 }
 
+/// Returns a time before which the idea at a path did not exist, in seconds since the epoch.
+pub type Born<'a> = &'a dyn Fn(&str) -> Option<i64>;
+
 impl ClassifiedIdeas {
     /// Returns the idea at `path`.
     pub fn of(&self, path: &str) -> Option<&ClassifiedIdea> {
@@ -72,7 +75,7 @@ impl ClassifiedIdeas {
 pub fn judge_all(
     (ideas, selected): (&[Idea], &[usize]),
     reader: &Reader,
-    (room, born): (&ProjectEvidence, &dyn Fn(&str) -> Option<i64>),
+    (room, born): (&ProjectEvidence, Born<'_>),
     troubles: &mut Vec<WalkProblem>,
     progress: &mut dyn Progress,
 ) -> ClassifiedIdeas {

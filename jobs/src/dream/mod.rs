@@ -182,12 +182,15 @@ impl PassEvidence<'_> {
     }
 }
 
+/// A question and the number of ideas in it.
+pub(crate) type CountedRequest = (Request, u64);
+
 /// Returns the questions that a pass would ask, each with the number of ideas in it, and the notes
 /// on the evidence. Asks no backend and stores nothing.
 pub(crate) fn questions(
     ctx: &mut Context<'_>,
     spec: &DreamSpec,
-) -> Result<(Vec<(Request, u64)>, Vec<String>), JobError> {
+) -> Result<(Vec<CountedRequest>, Vec<String>), JobError> {
     spec.check()?;
     let (state_bytes, _) = read_state(ctx, spec)?;
     let grounded = ground(ctx, spec, &state_bytes)?;

@@ -28,8 +28,8 @@ use super::proposal::{Action, Confidence, IdeaStatus};
 pub const DONE: f64 = 0.745;
 /// Minimum strength of a commit that perhaps implemented an idea.
 pub const PERHAPS: f64 = 0.63;
-/// Subtracted from [`DONE`] for an idea that calls itself done or has all of its boxes ticked, and
-/// added to it for an idea that calls itself a draft or a proposal.
+/// Added to [`DONE`] for an idea that calls itself a draft or a proposal. An idea that calls itself
+/// done gets no lower threshold, because anybody can write that.
 pub const DECLARED: f64 = 0.03;
 /// Minimum strength of a commit that is named as the nearest one.
 pub const SHOWN: f64 = 0.3;
@@ -257,9 +257,7 @@ fn implemented<'a>(
         grounds.candidates.iter().find(|one| one.when != CommitTiming::Before || one.cited)?;
     let threshold = match features.declared {
         Some(Declared::Open) => DONE + DECLARED,
-        Some(Declared::Done) => DONE - DECLARED,
-        None if features.all_ticked() => DONE - DECLARED,
-        None => DONE,
+        _ => DONE,
     };
     // A single commit rarely completes an idea in phases, and an idea with some open boxes among
     // ticked ones is not done.

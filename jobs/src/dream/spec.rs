@@ -25,34 +25,36 @@ pub enum Dirty {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct DreamSpec {
-    /// The folder with the ideas: every *.md below it.
+    /// The folder with the ideas. Every *.md file below it is an idea.
     #[serde(deserialize_with = "read_folder")]
     pub ideas: String,
     /// The folder with proposals, state and decisions.
     #[serde(deserialize_with = "read_folder")]
     pub dreams: String,
-    /// The folder that archived ideas go to; it is not read.
+    /// The folder for archived ideas, which are not read.
     #[serde(deserialize_with = "read_folder")]
     pub done: String,
-    /// The folder that promoted ideas go to.
+    /// The folder for promoted ideas.
     #[serde(deserialize_with = "read_folder")]
     pub specs: String,
-    /// The most ideas that one pass shows.
+    /// The maximum number of ideas shown in one pass.
     #[schemars(range(min = 1))]
     pub max_ideas: usize,
-    /// The longest idea that is read; longer ones are recorded and left out.
+    /// The maximum size of an idea. Longer ideas are recorded but not shown.
     #[serde(deserialize_with = "Size::bytes")]
     #[schemars(with = "Size")]
     pub max_idea_bytes: u64,
-    /// The minutes for which a change to an idea defers a pass that nobody asked for.
+    /// An idea that changed within this number of minutes defers a pass that was not started
+    /// manually.
     pub quiet_minutes: u32,
     /// Files that neither a pass nor an accept may write.
     pub canonical: Vec<String>,
-    /// Whether the ideas must stay out of what git records. Default: yes if git ignores the ideas
-    /// folder. An accept of a private idea that puts its text into a path that git does not ignore
-    /// needs --publish.
+    /// Whether the text of ideas must not enter git. Default: true if git ignores the ideas folder.
+    /// Accepting a private idea requires --publish if its text would be written to a path that git
+    /// does not ignore.
     pub private: Option<bool>,
-    /// The uncommitted changes that defer a pass: those to tracked files, or all that git lists.
+    /// The uncommitted changes that defer a pass: changes to tracked files, or all changes that git
+    /// lists.
     pub dirty: Dirty,
     /// The ideas that a pass examines: "changed", "all", or the path of one idea.
     pub select: String,

@@ -11,7 +11,7 @@ use runner_engine::digest::Digest;
 use runner_engine::files::{DOCUMENT, read_host, write_atomic};
 use serde::{Deserialize, Serialize};
 
-use super::classify::OTHERS;
+use super::classify::{Born, OTHERS};
 use super::decisions::Decisions;
 use super::features::Features;
 use super::inventory::{Idea, Reader};
@@ -79,7 +79,7 @@ impl Unchanged<'_> {
         &self,
         indices: impl Iterator<Item = usize>,
         seen: &SeenEvidence,
-        born: &dyn Fn(&str) -> Option<i64>,
+        born: Born<'_>,
     ) -> Vec<usize> {
         let newly = |at: &usize| {
             let idea = &self.ideas[*at];

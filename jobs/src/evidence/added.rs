@@ -5,6 +5,8 @@
 //! long history fit into memory. Documents are left out: a plan contains the words of a note
 //! because it is the same plan. This module must never interpret the content of a diff.
 
+use std::sync::mpsc::sync_channel;
+
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD_NO_PAD;
 use runner_engine::git::{Git, GitError};
@@ -18,7 +20,7 @@ use super::index::term_id;
 /// Maximum number of terms that are kept for one commit.
 pub const TERMS: usize = 160;
 /// Maximum number of lines that are read for one file of a commit.
-const LINES: usize = 160;
+const LINES: usize = 120;
 /// Number of files whose changes are read with one git command.
 const AT_ONCE: usize = 1500;
 /// The added lines of a commit that touches more files are not read.
@@ -58,7 +60,7 @@ fn unpacked<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<u32>, D::E
 }
 
 /// Reads the added lines of the commits that have none yet, the newest first, until about `files`
-/// changed files have been read. Returns the number of commits that were read.
+/// changed files have been read. Git compares while the lines are read.
 ///
 /// # Errors
 /// Returns a [`GitError`] if git cannot be started. A commit that git cannot compare counts as
@@ -68,16 +70,45 @@ pub fn read(
     commits: &mut [Commit],
     documents: &Documents,
     files: usize,
-) -> Result<usize, GitError> {
-    let mut left = files;
-    let mut all = 0;
-    let mut batch: Vec<usize> = Vec::new();
-    let mut in_batch = 0;
-    for at in 0..commits.len() {
-        let commit = &mut commits[at];
-        if commit.added.is_some() {
-            continue;
+) -> Result<(), GitError> {
+    let batches = batches(commits, documents, files);
+    let hashes = |batch: &Vec<usize>| -> String {
+        batch.iter().map(|at| commits[*at].hash.clone() + "\n").collect()
+    };
+    let asked: Vec<String> = batches.iter().map(hashes).collect();
+    std::thread::scope(|scope| {
+        let (sender, outputs) = sync_channel(1);
+        scope.spawn(move || {
+            for hashes in asked {
+                let out = match changes(git, hashes) {
+                    Err(GitError::Failed { .. }) => Ok(Vec::new()),
+                    out => out,
+                };
+                // The receiver stops after an error.
+                if sender.send(out).is_err() {
+                    return;
+                }
+            }
+        });
+        for (batch, out) in batches.iter().zip(outputs) {
+            let mut found = parse(&out?, documents).into_iter().peekable();
+            for at in batch {
+                let commit = &mut commits[*at];
+                let added = found.next_if(|(hash, _)| *hash == commit.hash);
+                commit.added = Some(added.map(|(_, added)| added).unwrap_or_default());
+            }
         }
+        Ok(())
+    })
+}
+
+/// Divides the commits whose added lines are read among git commands. The added lines of the others
+/// that have none yet are empty.
+fn batches(commits: &mut [Commit], documents: &Documents, files: usize) -> Vec<Vec<usize>> {
+    let mut left = files;
+    let mut batches: Vec<Vec<usize>> = Vec::new();
+    let mut in_batch = AT_ONCE;
+    for (at, commit) in commits.iter_mut().enumerate().filter(|(_, it)| it.added.is_none()) {
         let works = commit.paths.iter().any(|path| !documents.contains(path));
         if !works || commit.touched > BROAD {
             let whole = !works && commit.touched == commit.paths.len();
@@ -88,29 +119,20 @@ pub fn read(
             break;
         }
         left -= commit.touched;
-        in_batch += commit.touched;
-        batch.push(at);
-        all += 1;
         if in_batch >= AT_ONCE {
-            read_batch(git, commits, documents, &batch)?;
-            batch.clear();
+            batches.push(Vec::new());
             in_batch = 0;
         }
+        in_batch += commit.touched;
+        if let Some(batch) = batches.last_mut() {
+            batch.push(at);
+        }
     }
-    read_batch(git, commits, documents, &batch)?;
-    Ok(all)
+    batches
 }
 
-fn read_batch(
-    git: &Git,
-    commits: &mut [Commit],
-    documents: &Documents,
-    batch: &[usize],
-) -> Result<(), GitError> {
-    if batch.is_empty() {
-        return Ok(());
-    }
-    let hashes: String = batch.iter().map(|at| commits[*at].hash.clone() + "\n").collect();
+/// Returns the changes of these commits, one hash a line, as git prints them.
+fn changes(git: &Git, hashes: String) -> Result<Vec<u8>, GitError> {
     // The options keep git from starting programs that attributes or the configuration name.
     let args = [
         "--patch",
@@ -120,17 +142,7 @@ fn read_batch(
         "--no-indent-heuristic",
         "--format=tformat:%x00%H",
     ];
-    let out = match git.diffs(hashes.into_bytes(), &args) {
-        Err(GitError::Failed { .. }) => Vec::new(),
-        out => out?,
-    };
-    let mut found = parse(&out, documents).into_iter().peekable();
-    for at in batch {
-        let commit = &mut commits[*at];
-        let added = found.next_if(|(hash, _)| *hash == commit.hash);
-        commit.added = Some(added.map(|(_, added)| added).unwrap_or_default());
-    }
-    Ok(())
+    git.diffs(hashes.into_bytes(), &args)
 }
 
 /// The added lines of one commit while they are read.
@@ -227,7 +239,7 @@ impl FileLines {
         }
         self.lines.0 += 1;
         self.lines.1 += usize::from(is_prose(line));
-        if self.lines.0 > LINES || commit.terms.len() >= 4 * TERMS {
+        if self.lines.0 > LINES || commit.terms.len() >= 3 * TERMS {
             commit.whole = false;
             return;
         }
@@ -243,10 +255,13 @@ impl FileLines {
 
 /// Checks whether a line reads like a sentence: enough words, a fifth of them function words.
 fn is_prose(line: &str) -> bool {
-    let words = || line.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty());
-    let all = words().count();
-    let function = words().filter(|word| FUNCTION_WORDS.contains(&word.to_lowercase().as_str()));
-    all >= PROSE_WORDS && function.count() * 5 >= all
+    let (mut all, mut function) = (0, 0);
+    for word in line.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty()) {
+        all += 1;
+        let known = |known: &str| known.eq_ignore_ascii_case(word);
+        function += usize::from(word.len() <= 6 && FUNCTION_WORDS.iter().any(|it| known(it)));
+    }
+    all >= PROSE_WORDS && function * 5 >= all
 }
 
 impl Gathered {

@@ -1,12 +1,14 @@
 //! The commits of a project that were read before, with the terms of their added lines.
 //!
 //! Reading the lines that 40,000 commits added takes half a minute; a commit never changes, so it
-//! is read once. The file holds a line of JSON for each commit, after a line with the format and
-//! the folders of documents. A damaged line is dropped and its commit is read again. The file is a
-//! cache: it must never be the only place of a fact.
+//! is read once. The cache is a folder of numbered files. A file holds a line with the format and
+//! the folders of documents, then a line of JSON for each commit. A run that reads new commits adds
+//! files, so that it writes only those. A damaged line is dropped and its commit is read again. The
+//! folder is a cache: it must never be the only place of a fact.
 
 use std::collections::HashMap;
-use std::path::Path;
+use std::fs;
+use std::path::{Path, PathBuf};
 
 use runner_engine::files::{read_host, write_atomic};
 use runner_engine::recording::InputRecording;
@@ -19,66 +21,139 @@ use super::history::Commit;
 
 /// Changes with the format and with what is read from a commit.
 const FORMAT: u32 = 1;
-/// Maximum size of the file in bytes.
-const LONGEST: u64 = 512 * 1024 * 1024;
+/// Maximum size of a file in bytes.
+const LONGEST: u64 = 64 * 1024 * 1024;
+/// Number of commits in one file.
+const COMMITS: usize = 2000;
+/// Number of files from which all of them are written anew.
+const FILES: usize = 100;
+/// Maximum number of commits of a history that is recorded.
+const RECORDED: usize = 10_000;
 /// The name of the history in a recording.
 const INPUT: &str = "history";
 
 #[derive(Debug, Serialize, Deserialize)]
 struct Head {
     format: u32,
-    documents: String,
+    documents: Documents,
 }
 
-/// The content of the file.
+/// The content of the cache.
 #[derive(Debug, Default)]
 pub struct HistoryCache {
     /// The commits by their hash.
     pub commits: HashMap<String, Commit>,
-    /// What counted as a document when the added lines were read.
-    pub documents: String,
+    /// The documents at the time when the added lines were read, once for each file.
+    documents: Vec<Documents>,
+    /// For each commit, the index of what counted as a document.
+    read_with: HashMap<String, usize>,
+    /// The files, in the order in which they were written.
+    files: Vec<PathBuf>,
 }
 
 impl HistoryCache {
-    /// Reads the file. A missing or damaged file, or another format, yields an empty cache.
-    pub fn load(path: &Path) -> Self {
-        let bytes = read_host(path, LONGEST).unwrap_or_default();
-        let mut lines = bytes.split(|byte| *byte == b'\n');
-        let head = lines.next().and_then(|line| serde_json::from_slice::<Head>(line).ok());
-        let Some(head) = head.filter(|head| head.format == FORMAT) else {
-            return Self::default();
+    /// Reads the cache in a folder. Missing and damaged files, and files in another format, are
+    /// skipped.
+    pub fn load(folder: &Path) -> Self {
+        let mut cache = Self { files: files(folder), ..Self::default() };
+        // A newer file replaces what an older one states.
+        for path in cache.files.iter().rev() {
+            let bytes = read_host(path, LONGEST).unwrap_or_default();
+            let mut lines = bytes.split(|byte| *byte == b'\n');
+            let head = lines.next().and_then(|line| serde_json::from_slice::<Head>(line).ok());
+            let Some(head) = head.filter(|head| head.format == FORMAT) else { continue };
+            if cache.documents.last() != Some(&head.documents) {
+                cache.documents.push(head.documents);
+            }
+            let with = cache.documents.len() - 1;
+            for commit in lines.filter_map(|line| serde_json::from_slice::<Commit>(line).ok()) {
+                if !cache.read_with.contains_key(&commit.hash) {
+                    cache.read_with.insert(commit.hash.clone(), with);
+                    cache.commits.insert(commit.hash.clone(), commit);
+                }
+            }
+        }
+        cache
+    }
+
+    /// Checks whether the added lines of a commit can be used although `documents` now counts as
+    /// documents. They depend only on the files that the commit changed.
+    pub(super) fn is_current(&self, commit: &Commit, documents: &Documents) -> bool {
+        let Some(with) = self.read_with.get(&commit.hash).map(|with| &self.documents[*with]) else {
+            return false;
         };
-        let commits = lines.filter_map(|line| serde_json::from_slice::<Commit>(line).ok());
-        let commits = commits.map(|commit| (commit.hash.clone(), commit)).collect();
-        Self { commits, documents: head.documents }
+        let same = |path: &String| with.contains(path) == documents.contains(path);
+        commit.added.is_some() && (with == documents || commit.paths.iter().all(same))
+    }
+
+    /// Writes the commits that are new, or all of them if there are many files. A failure only
+    /// costs time.
+    pub(super) fn save(
+        folder: &Path,
+        commits: &[Commit],
+        is_new: impl Fn(&Commit) -> bool,
+        documents: &Documents,
+    ) {
+        let old = files(folder);
+        let anew = old.len() >= FILES;
+        let written: Vec<&Commit> =
+            commits.iter().filter(|commit| anew || is_new(commit)).collect();
+        let next = old.last().and_then(|last| number(last)).map_or(0, |last| last + 1);
+        let head = Head { format: FORMAT, documents: documents.clone() };
+        for (at, some) in written.chunks(COMMITS).enumerate() {
+            let mut bytes = serde_json::to_vec(&head).expect("numbers and texts are JSON");
+            bytes.push(b'\n');
+            encode(some.iter().copied(), &mut bytes);
+            let path = folder.join(format!("{:06}", next + at));
+            let made = fs::create_dir_all(folder).map_err(|error| error.to_string());
+            let done = made.and_then(|()| {
+                write_atomic(&path, &bytes, 0o600).map_err(|error| error.to_string())
+            });
+            if let Err(error) = done {
+                tracing::warn!(error, "the history could not be kept");
+                return;
+            }
+        }
+        for path in old.iter().filter(|_| anew) {
+            if let Err(error) = fs::remove_file(path) {
+                tracing::warn!(%error, "an old part of the history could not be removed");
+            }
+        }
     }
 }
 
-/// Writes the commits that are still reachable. A failure only costs time.
-pub(super) fn save(path: &Path, commits: &[Commit], documents: &Documents) {
-    let head = Head { format: FORMAT, documents: documents.signature() };
-    let mut bytes = serde_json::to_vec(&head).expect("numbers and texts are JSON");
-    bytes.push(b'\n');
-    encode(commits, &mut bytes);
-    if let Err(error) = write_atomic(path, &bytes, 0o600) {
-        tracing::warn!(%error, "the history could not be kept");
-    }
+/// Returns the files of the cache in the order of their numbers.
+fn files(folder: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    let mut files: Vec<PathBuf> =
+        entries.map(|entry| entry.path()).filter(|path| number(path).is_some()).collect();
+    files.sort();
+    files
 }
 
-fn encode(commits: &[Commit], bytes: &mut Vec<u8>) {
+fn number(path: &Path) -> Option<usize> {
+    path.file_name()?.to_str()?.parse().ok()
+}
+
+fn encode<'a>(commits: impl IntoIterator<Item = &'a Commit>, bytes: &mut Vec<u8>) {
     for commit in commits {
         serde_json::to_writer(&mut *bytes, commit).expect("a commit is JSON");
         bytes.push(b'\n');
     }
 }
 
-/// Adds the history to the recording of a run.
+/// Adds the history to the recording of a run. A long history is left out, because it would take as
+/// much memory again; its run cannot be replayed.
 pub(super) fn note(recording: &InputRecording, commits: &[Commit], notes: &[String]) {
-    if recording.records() {
-        let mut bytes = Vec::new();
-        encode(commits, &mut bytes);
-        recording.note(INPUT, "", json!(notes), Some(&bytes));
+    if !recording.records() {
+        return;
     }
+    if commits.len() > RECORDED {
+        return recording.note(INPUT, "", json!(notes), None);
+    }
+    let mut bytes = Vec::new();
+    encode(commits, &mut bytes);
+    recording.note(INPUT, "", json!(notes), Some(&bytes));
 }
 
 /// Returns the history that the recorded run had.
@@ -88,7 +163,9 @@ pub(super) fn recalled(
     let wrong = |error: &dyn std::fmt::Display| EvidenceError::Recorded(error.to_string());
     let answer = recording.recall(INPUT, "").map_err(|error| wrong(&error))?;
     let notes = serde_json::from_value(answer.facts).map_err(|error| wrong(&error))?;
-    let bytes = answer.content.map(|(_, bytes)| bytes).unwrap_or_default();
+    let Some((_, bytes)) = answer.content else {
+        return Err(wrong(&format!("histories of more than {RECORDED} commits are not kept")));
+    };
     let lines = bytes.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
     let commits = lines.map(serde_json::from_slice).collect::<Result<Vec<Commit>, _>>();
     Ok((commits.map_err(|error| wrong(&error))?, notes))
@@ -99,26 +176,62 @@ mod tests {
     use super::*;
     use crate::evidence::added::AddedText;
 
-    #[test]
-    fn damaged_lines_lose_only_themselves() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("history");
-        let commit = |hash: char| Commit {
+    fn commit(hash: char) -> Commit {
+        Commit {
             hash: hash.to_string().repeat(40),
             subject: "feat: x".into(),
             added: Some(AddedText { terms: vec![1, 7], whole: true, prose: false }),
             ..Commit::default()
-        };
+        }
+    }
+
+    #[test]
+    fn damaged_lines_lose_only_themselves() {
+        let folder = tempfile::tempdir().unwrap();
         let commits = [commit('a'), commit('b')];
-        save(&path, &commits, &Documents::default());
-        let found = HistoryCache::load(&path);
+        HistoryCache::save(folder.path(), &commits, |_| true, &Documents::default());
+        let found = HistoryCache::load(folder.path());
         assert_eq!(found.commits.len(), 2);
         assert_eq!(found.commits[&commits[0].hash], commits[0]);
-        let text = std::fs::read_to_string(&path).unwrap();
-        std::fs::write(&path, &text[..text.len() - 9]).unwrap();
-        assert_eq!(HistoryCache::load(&path).commits.len(), 1);
-        std::fs::write(&path, text.replacen("\"format\":1", "\"format\":0", 1)).unwrap();
-        assert!(HistoryCache::load(&path).commits.is_empty());
+        let path = &found.files[0];
+        let text = std::fs::read_to_string(path).unwrap();
+        std::fs::write(path, &text[..text.len() - 9]).unwrap();
+        assert_eq!(HistoryCache::load(folder.path()).commits.len(), 1);
+        std::fs::write(path, text.replacen("\"format\":1", "\"format\":0", 1)).unwrap();
+        assert!(HistoryCache::load(folder.path()).commits.is_empty());
         assert!(HistoryCache::load(&folder.path().join("none")).commits.is_empty());
+    }
+
+    #[test]
+    fn only_new_commits_are_written() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut commits = vec![commit('a')];
+        HistoryCache::save(folder.path(), &commits, |_| true, &Documents::default());
+        commits.push(commit('b'));
+        let b = commits[1].hash.clone();
+        HistoryCache::save(folder.path(), &commits, |it| it.hash == b, &Documents::default());
+        let found = HistoryCache::load(folder.path());
+        assert_eq!((found.commits.len(), found.files.len()), (2, 2));
+        assert!(!std::fs::read_to_string(&found.files[1]).unwrap().contains(&commits[0].hash));
+        for _ in 0..FILES {
+            HistoryCache::save(folder.path(), &commits, |it| it.hash == b, &Documents::default());
+        }
+        let found = HistoryCache::load(folder.path());
+        assert!(found.files.len() < FILES && found.commits.len() == 2);
+    }
+
+    #[test]
+    fn added_lines_depend_on_what_is_a_document() {
+        let folder = tempfile::tempdir().unwrap();
+        let touching = |hash: char, path: &str| Commit { paths: vec![path.into()], ..commit(hash) };
+        let commits = [touching('a', "plans/x.yaml"), touching('b', "src/x.rs")];
+        HistoryCache::save(folder.path(), &commits, |_| true, &Documents::default());
+        let found = HistoryCache::load(folder.path());
+        let plans = Documents::learn(&[], &["plans"]);
+        let current =
+            |documents: &Documents| commits.each_ref().map(|it| found.is_current(it, documents));
+        assert_eq!(current(&Documents::default()), [true, true]);
+        assert_eq!(current(&plans), [false, true], "a plan was read as code");
+        assert!(!found.is_current(&commit('c'), &plans), "it was never read");
     }
 }

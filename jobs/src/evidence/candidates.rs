@@ -56,15 +56,17 @@ const NAMED_IN: [(Parts, f64); 4] = [
 const FLOOR: f64 = 0.2;
 /// Commits up to this strength are no candidates.
 const WEAK: f64 = 0.12;
-/// The floor of the share of the note's name, which counts most.
+/// Added to the share of the note's name, which counts most.
 const NAMED_FLOOR: f64 = 0.05;
 /// The part of the missing share of the note's terms that the named places can make up for.
 const PLACES: f64 = 0.4;
 /// Minimum share of the note's name in the commit's subject, and of the subject in the note, at
 /// which both are the same sentence. At least two words must match.
 const SAME_NAME: (f64, f64) = (0.95, 0.9);
-/// The minimum share of the note's terms for a commit whose subject is the note's name.
+/// The minimum share of the note's terms for a commit whose subject is the note's name, in a history
+/// of fewer than [`YOUNG`] commits, which has hardly any of the words of a note.
 const TOLD_BY_NAME: f64 = 0.4;
+const YOUNG: usize = 100;
 /// The minimum strength of a commit that names the note's file in its message.
 const NAMED: f64 = 0.9;
 /// Minimum surprise of the terms that a note and a commit share, beyond what the best of all
@@ -107,7 +109,7 @@ pub struct Candidate {
     /// The index of the commit in the history.
     pub at: usize,
     /// How well the commit fits, from 0 to 1: the geometric mean of `named` (which counts twice),
-    /// `about` and `told`. Candidates are ranked and judged by this value.
+    /// `about` and `content`. Candidates are ranked and judged by this value.
     pub strength: f64,
     /// Share of the note's name that the commit contains, weighted by rarity. The name is the
     /// title, or the stem if that differs from the title and matches better.
@@ -115,7 +117,7 @@ pub struct Candidate {
     /// Share of the commit's subject that the note mentions, weighted by rarity.
     pub about: f64,
     /// Share of the note's most distinctive terms that the commit contains, weighted by rarity.
-    pub told: f64,
+    pub content: f64,
     /// Whether the commit's message names the note's file.
     pub cited: bool,
     /// The extent to which the commit touched the places that the note names.
@@ -126,7 +128,7 @@ pub struct Candidate {
     pub matched: Vec<String>,
     /// Paths that the commit touched and that the note names, or that have a name like the note's.
     pub paths: Vec<String>,
-    /// What the note asks for item by item, compared with the commit. Empty if the lines that the
+    /// The items of the note, compared with the commit. Empty if the lines that the
     /// commit added are not known.
     pub criteria: Vec<Criterion>,
 }
@@ -268,26 +270,27 @@ impl<'a> ComparedNote<'a> {
             .collect();
         let mentioned = |term: &Term| f64::from(self.words.all.contains_key(&term.text));
         let about = cover(&subject, mentioned);
-        let (mut told, mut all, mut surprise) = (0.0, 0.0, 0.0);
+        let (mut content, mut all, mut surprise) = (0.0, 0.0, 0.0);
         for key in &self.keys {
             all += key.weight;
             let parts = index.parts(key.id, at);
             if !parts.is_empty() && parts != Parts::DOCUMENT {
-                told += key.weight;
+                content += key.weight;
                 surprise += key.rarity;
             }
         }
         let overlap = self.places.by(at, commit);
-        let told = if all > 0.0 { told / all } else { 0.0 };
-        let told = 1.0 - (1.0 - told) * (1.0 - PLACES * overlap.share.clamp(0.0, 1.0));
+        let content = if all > 0.0 { content / all } else { 0.0 };
+        let content = 1.0 - (1.0 - content) * (1.0 - PLACES * overlap.share.clamp(0.0, 1.0));
         let in_subject =
             |term: &Term| f64::from(index.parts(term.id, at).intersects(Parts::SUBJECT));
         let same = cover(&self.title, in_subject) >= SAME_NAME.0 && about >= SAME_NAME.1;
-        let told = if same && matched.len() >= 2 { told.max(TOLD_BY_NAME) } else { told };
+        let same = same && matched.len() >= 2 && index.commits() < YOUNG;
+        let content = if same { content.max(TOLD_BY_NAME) } else { content };
         let cited = index.citing(self.path).any(|citing| citing == at);
         let raised = |figure: f64| (FLOOR + figure) / (FLOOR + 1.0);
         let name = (NAMED_FLOOR + named) / (NAMED_FLOOR + 1.0);
-        let mut strength = (name * name * raised(about) * raised(told)).sqrt().sqrt();
+        let mut strength = (name * name * raised(about) * raised(content)).sqrt().sqrt();
         if surprise < (index.commits() as f64 + 1.0).ln() + SURPRISE {
             strength *= BY_CHANCE;
         }
@@ -300,7 +303,7 @@ impl<'a> ComparedNote<'a> {
             strength,
             named,
             about,
-            told,
+            content,
             cited,
             overlap,
             when,
@@ -312,7 +315,7 @@ impl<'a> ComparedNote<'a> {
 }
 
 /// Returns a subject without the type of a conventional commit: `feat(net)!: x` becomes `(net)!: x`.
-/// The type says nothing about the subject of the work.
+/// The type does not describe the subject of the work.
 fn without_type(subject: &str) -> &str {
     let Some((prefix, _)) = subject.split_once(": ") else { return subject };
     let end = prefix.find(|c: char| !c.is_ascii_lowercase()).unwrap_or(prefix.len());

@@ -7,6 +7,8 @@
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
+use serde::{Deserialize, Serialize};
+
 use super::history::Commit;
 use super::places;
 
@@ -16,7 +18,8 @@ const FILES: usize = 5;
 const MOSTLY: usize = 75;
 
 /// The folders of a project that hold documents.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
 pub struct Documents {
     folders: BTreeSet<String>,
 }
@@ -60,11 +63,6 @@ impl Documents {
     fn covers(&self, path: &str) -> bool {
         path.match_indices('/').any(|(end, _)| self.folders.contains(&path[..end]))
     }
-
-    /// Returns a text that differs for different sets of folders.
-    pub fn signature(&self) -> String {
-        self.folders.iter().map(String::as_str).collect::<Vec<_>>().join("\n")
-    }
 }
 
 #[cfg(test)]
@@ -97,7 +95,6 @@ mod tests {
         for work in ["src/e.rs", "ci/b.yaml", "plans.yaml", "Cargo.toml"] {
             assert!(!found.contains(work), "{work}");
         }
-        assert_ne!(found.signature(), learned(&[]).signature());
     }
 
     #[test]

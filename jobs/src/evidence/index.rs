@@ -72,6 +72,12 @@ impl Parts {
 const MENTIONED: Parts =
     Parts::SUBJECT.or(Parts::BODY).or(Parts::PATH).or(Parts::CREATED).or(Parts::DOCUMENT);
 
+/// Estimates the number of terms of a commit.
+fn most_terms(commit: &Commit) -> usize {
+    let added = commit.added.as_ref().map_or(0, |added| added.terms.len());
+    (commit.subject.len() + commit.body.len()) / 7 + commit.paths.len() * 3 + added + 4
+}
+
 /// Returns the hash by which the index knows a term (32-bit FNV-1a). Two of 200,000 terms share a
 /// hash about five times, which does no harm.
 pub fn term_id(term: &str) -> u32 {
@@ -105,13 +111,12 @@ impl Index {
     /// Indexes a history.
     pub fn build(commits: &[Commit], documents: &Documents) -> Self {
         let mut index = Self::default();
+        // A list that grew by doubling would temporarily take twice its size.
+        index.postings.reserve_exact(commits.iter().map(most_terms).sum());
         let mut of_name: HashMap<String, Vec<u32>> = HashMap::new();
         for (at, commit) in commits.iter().enumerate().take(1 << COMMITS) {
-            let mut parts: HashMap<u32, Parts> = HashMap::new();
-            let mut note = |term: u32, part: Parts| {
-                let known = parts.entry(term).or_default();
-                *known = known.or(part);
-            };
+            let mut parts: Vec<(u32, Parts)> = Vec::new();
+            let mut note = |term: u32, part: Parts| parts.push((term, part));
             for (text, part) in [(&commit.subject, Parts::SUBJECT), (&commit.body, Parts::BODY)] {
                 terms(text).iter().for_each(|term| note(term_id(term), part));
                 for cited in places::mentioned(text).filter(|name| name.ends_with(".md")) {
@@ -146,6 +151,14 @@ impl Index {
             index.works.push(works);
             let number = (at as u64) << PARTS;
             let term = |term: u32| u64::from(term) << (COMMITS + PARTS);
+            parts.sort_unstable_by_key(|(term, _)| *term);
+            parts.dedup_by(|next, first| {
+                let same = next.0 == first.0;
+                if same {
+                    first.1 = first.1.or(next.1);
+                }
+                same
+            });
             for (hash, parts) in parts {
                 index.postings.push(term(hash) | number | u64::from(parts.0));
                 let counts = index.frequencies.entry(hash).or_default();
@@ -212,15 +225,21 @@ impl Index {
     /// Returns the commits that change more than documents and match `terms` best, best first;
     /// among equal scores the newer commit comes first. Each term has a weight.
     pub fn search(&self, terms: &[(u32, f64)], limit: usize) -> Vec<Hit> {
-        let mut scores: HashMap<usize, f64> = HashMap::new();
+        let mut scores = vec![0.0; self.works.len()];
         for (term, weight) in terms.iter().take(QUERY) {
-            for (at, parts) in self.postings(*term).filter(|(at, _)| self.works[*at]) {
-                *scores.entry(at).or_default() += weight * parts.weight();
+            for (at, parts) in self.postings(*term) {
+                scores[at] += weight * parts.weight();
             }
         }
-        let mut hits: Vec<Hit> = scores.into_iter().map(|(at, score)| Hit { at, score }).collect();
-        hits.retain(|hit| hit.score > 0.0);
-        hits.sort_by(|a, b| b.score.total_cmp(&a.score).then(a.at.cmp(&b.at)));
+        let scores = scores.into_iter().enumerate();
+        let scores = scores.filter(|(at, score)| *score > 0.0 && self.works[*at]);
+        let mut hits: Vec<Hit> = scores.map(|(at, score)| Hit { at, score }).collect();
+        let first = |a: &Hit, b: &Hit| b.score.total_cmp(&a.score).then(a.at.cmp(&b.at));
+        if hits.len() > limit && limit > 0 {
+            hits.select_nth_unstable_by(limit - 1, first);
+            hits.truncate(limit);
+        }
+        hits.sort_by(first);
         hits.truncate(limit);
         hits
     }

@@ -99,7 +99,7 @@ pub struct EvidenceSource<'a> {
     pub limits: HistoryLimits,
     /// The folders of the project's own notes.
     pub notes: &'a [&'a str],
-    /// The file in which the history is kept between runs; `None` keeps nothing.
+    /// The folder in which the history is kept between runs; `None` keeps nothing.
     pub cache: Option<&'a Path>,
 }
 
@@ -139,22 +139,30 @@ impl ProjectEvidence {
         git: &Git,
         source: EvidenceSource<'_>,
     ) -> Result<(Vec<Commit>, Vec<String>), EvidenceError> {
-        let known = source.cache.map(HistoryCache::load).unwrap_or_default();
-        let before = known.commits.len();
-        let signature = known.documents;
-        let (mut commits, mut notes) = history::extend(git, &source.limits, known.commits)?;
+        let mut cache = source.cache.map(HistoryCache::load).unwrap_or_default();
+        let known = std::mem::take(&mut cache.commits);
+        let (mut commits, mut notes) = history::extend(git, &source.limits, known)?;
         let documents = Documents::learn(&commits, source.notes);
-        // The added lines depend on what counts as a document.
-        if signature != documents.signature() {
-            commits.iter_mut().for_each(|commit| commit.added = None);
+        let mut current = HashSet::new();
+        for commit in &mut commits {
+            match cache.is_current(commit, &documents) {
+                true => {
+                    current.insert(commit.hash.clone());
+                }
+                false => commit.added = None,
+            }
         }
-        let read = added::read(git, &mut commits, &documents, source.limits.files)?;
+        drop(cache);
+        added::read(git, &mut commits, &documents, source.limits.files)?;
         let left = commits.iter().filter(|commit| commit.added.is_none()).count();
         if left > 0 {
             notes.push(format!("added lines of {} not read yet", counted(left, "commit")));
         }
-        if let Some(cache) = source.cache.filter(|_| read > 0 || commits.len() != before) {
-            cache::save(cache, &commits, &documents);
+        let is_new = |commit: &Commit| commit.added.is_some() && !current.contains(&commit.hash);
+        if let Some(cache) = source.cache
+            && commits.iter().any(is_new)
+        {
+            HistoryCache::save(cache, &commits, is_new, &documents);
         }
         Ok((commits, notes))
     }

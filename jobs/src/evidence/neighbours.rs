@@ -76,10 +76,10 @@ pub struct Note<'a> {
 pub fn neighbours(notes: &[Note<'_>], count: usize) -> BTreeMap<String, Vec<Neighbour>> {
     let collection = Collection::of(notes);
     let mut found = BTreeMap::new();
-    for at in 0..count.min(notes.len()) {
+    for (at, note) in notes.iter().enumerate().take(count) {
         let ranked = collection.ranked(at);
         if !ranked.is_empty() {
-            found.insert(notes[at].path.to_owned(), ranked);
+            found.insert(note.path.to_owned(), ranked);
         }
     }
     found

@@ -55,8 +55,7 @@ pub fn when(written: Option<i64>, commit: i64) -> CommitTiming {
     }
 }
 
-/// Words before a date that make it a deadline or a plan, which says nothing about the time of
-/// writing.
+/// Words before a date that make it a deadline or a plan, which does not reveal the time of writing.
 const DEADLINES: [&str; 16] = [
     "before",
     "by",

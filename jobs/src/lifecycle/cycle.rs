@@ -38,14 +38,14 @@ const FAILURES: &str = "failures";
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct CycleSpec {
-    /// The agent, which has its own position and journal; without it the one without a name.
+    /// The agent, which has its own position and journal. Default: the agent without a name.
     pub agent: String,
-    /// The file that declares the cycle, in org or markdown; without it the built-in one.
+    /// The file that declares the cycle, in org or Markdown. Default: the built-in cycle.
     pub cycle: Option<String>,
-    /// The board, in org or markdown.
+    /// The board, in org or Markdown.
     pub board: String,
-    /// The paths of the project that its agents may write; "." is all but what only runner, git and
-    /// agents write. Default: ["."].
+    /// The paths in the project that the agents may write; "." is the whole project except the
+    /// paths reserved for runner, git and agents. Default: ["."].
     #[serde(deserialize_with = "read_folders")]
     #[schemars(with = "Option<Vec<String>>")]
     pub writes: Option<Vec<String>>,
@@ -162,8 +162,16 @@ pub fn declared(root: &Path, file: Option<&str>) -> Result<Spec, BadCycle> {
             (file.to_owned(), text)
         }
     };
-    spec::parse(&text, BoardForm::of(&path))
-        .map_err(|mistakes| BadCycle::Mistakes { path, mistakes })
+    parsed(&path, &text)
+}
+
+/// Parses the text of the file at `path`, which declares a cycle.
+///
+/// # Errors
+/// Returns [`BadCycle::Mistakes`] if the text is not a valid cycle.
+pub fn parsed(path: &str, text: &str) -> Result<Spec, BadCycle> {
+    let mistake = |mistakes| BadCycle::Mistakes { path: path.to_owned(), mistakes };
+    spec::parse(text, BoardForm::of(path)).map_err(mistake)
 }
 
 /// Runs one step of the cycle.

@@ -38,9 +38,9 @@ const TEMPERATURE: Temperature = Temperature::hundredths(100);
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct DaydreamSpec {
-    /// The agent whose tools and dreams it follows.
+    /// The agent whose tool use and dreams the daydream is about.
     pub agent: Option<String>,
-    /// The minutes after the last one from which the next may come.
+    /// The minimum number of minutes between two daydreams.
     pub interval_minutes: u32,
     /// The project's settings for the lifecycle's files.
     #[serde(skip)]

@@ -12,7 +12,7 @@ use crate::reserved::{self, NEVER, reserved};
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Files {
-    /// The record of the tools that agents used; its name begins with an underscore.
+    /// The file that records the tools that agents used. Its name must begin with an underscore.
     #[serde(deserialize_with = "read_text::<PrivateFile, _>")]
     #[schemars(with = "Text<PrivateFile>")]
     pub steps: String,
@@ -20,9 +20,9 @@ pub struct Files {
     #[serde(deserialize_with = "read_text::<ProjectFile, _>")]
     #[schemars(with = "Text<ProjectFile>")]
     pub daydreams: String,
-    /// Whether an entry is committed once it is published.
+    /// Whether a journal entry is committed after it is published.
     pub commit: bool,
-    /// Whether the commit is pushed.
+    /// Whether that commit is pushed.
     pub push: bool,
 }
 
@@ -47,7 +47,7 @@ grammar! {
 fn of_project(text: &str) -> Result<String, String> {
     RelPath::new(text).map_err(|error| error.to_string())?;
     match reserved(text, &NEVER) {
-        Some(never) => Err(format!("{text:?} lies in {never}, which is not its place")),
+        Some(never) => Err(format!("{text:?} is inside {never}, where this file must not be")),
         None => Ok(text.to_owned()),
     }
 }
@@ -56,7 +56,7 @@ fn private(text: &str) -> Result<String, String> {
     RelPath::new(text).map_err(|error| error.to_string())?;
     let name = text.rsplit('/').next().unwrap_or(text);
     if !name.starts_with('_') || reserved(text, &[".git"]).is_some() {
-        return Err(format!("{text:?}: its name must begin with an underscore"));
+        return Err(format!("{text:?}: the name must begin with an underscore"));
     }
     Ok(text.to_owned())
 }

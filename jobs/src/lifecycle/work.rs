@@ -49,14 +49,15 @@ const BOARD: &str = "board";
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct WorkSpec {
-    /// The agent, which has its own position and journal; without it the one without a name.
+    /// The agent, which has its own position and journal. Default: the agent without a name.
     pub agent: String,
-    /// The board, in org or markdown.
+    /// The board, in org or Markdown.
     pub board: String,
-    /// The instructions of its agent: a file of the project, or the text; without it the built-in ones.
+    /// The agent's instructions: a file of the project, or the text itself. Default: the built-in
+    /// instructions.
     pub prompt: Option<String>,
-    /// The paths of the project that its agent may write; "." is all but what only runner, git and
-    /// agents write. Default: ["."].
+    /// The paths in the project that the agent may write; "." is the whole project except the paths
+    /// reserved for runner, git and agents. Default: ["."].
     #[serde(deserialize_with = "read_folders")]
     #[schemars(with = "Option<Vec<String>>")]
     pub writes: Option<Vec<String>>,

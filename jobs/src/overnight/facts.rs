@@ -3,15 +3,18 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::path::Path;
+use std::io::{self, BufReader, Read as _};
+use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
-use runner_engine::files::read_text_in;
+use runner_engine::files::{beneath, open_no_link, read_text_in};
 use runner_engine::git::Git;
 
 use super::corpus::harvest::{CommitSource, NoteSource, Sources};
-use super::corpus::{FOLDER as CORPUS, node::stem_of};
+use super::corpus::uses::Uses;
+use super::corpus::{Corpus, FOLDER as CORPUS};
+use crate::evidence::ProjectEvidence;
 use crate::evidence::history::{self, HistoryLimits};
 
 /// The folders below the corpus in which sessions leave notes.
@@ -22,15 +25,31 @@ const LONGEST: u64 = 512 * 1024;
 const MOST: usize = 1_000;
 /// Maximum number of commits that are read.
 const COMMITS: usize = 2_000;
+/// Minimum strength of a commit that has probably done the work of an item.
+const DONE: f64 = crate::dream::rule::DONE;
+/// The file in which other programs record citations, below the corpus.
+const CITATIONS: &str = "ao/citations.jsonl";
+/// Maximum size of the citations file in bytes.
+const LONGEST_CITATIONS: u64 = 64 << 20;
+/// Maximum number of transcripts that are read, the newest first, and their maximum total size in
+/// bytes.
+const SESSIONS: usize = 200;
+const SESSION_BYTES: u64 = 256 << 20;
 
 /// The known facts about a project.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub struct Facts {
     pub sources: Sources,
     /// The files that git tracks.
     pub tracked: BTreeSet<String>,
     /// The commits by their first seven digits, each with its full hash and first line.
     pub commits: BTreeMap<String, (String, String)>,
+    /// The indexed history, in which finished work is found.
+    pub evidence: Option<ProjectEvidence>,
+    /// The names of this repository: that of its folder, and that of its remote repository.
+    pub names: Vec<String>,
+    /// The known uses of the corpus, or `None` until [`Facts::learn`] reads them.
+    pub(super) uses: Option<Uses>,
 }
 
 impl Facts {
@@ -38,9 +57,12 @@ impl Facts {
     /// reason.
     pub fn read(root: &Path, git: &Git) -> Self {
         let mut facts = Self::default();
+        facts.names = names(root);
+        let mut commits = Vec::new();
         let bounds = HistoryLimits { commits: COMMITS, ..HistoryLimits::default() };
         match history::read(git, &bounds) {
             Ok(history) => {
+                commits.clone_from(&history.commits);
                 for commit in history.commits {
                     let Ok(at) = Timestamp::from_second(commit.at) else {
                         continue;
@@ -63,7 +85,10 @@ impl Facts {
                 .push(format!("no commits: {}", runner_engine::error_chain::whole(&error))),
         }
         match history::tracked(git) {
-            Ok(tracked) => facts.tracked = tracked.into_iter().collect(),
+            Ok(tracked) => {
+                facts.evidence = Some(ProjectEvidence::of(commits, tracked.clone()));
+                facts.tracked = tracked.into_iter().collect();
+            }
             Err(error) => facts.sources.left_out.push(format!("no list of files: {error}")),
         }
         facts.notes(root);
@@ -102,6 +127,74 @@ impl Facts {
                 }
             }
         }
+    }
+
+    /// Reads the uses of a corpus: citations, transcripts of the project in `home`, commits and
+    /// work items. `merged` names the nodes that replaced removed nodes.
+    pub fn learn(&mut self, root: &Path, home: Option<&Path>, corpus: &Corpus) -> &mut Uses {
+        let uses = self.uses.take().unwrap_or_else(|| {
+            let mut uses = Uses::default();
+            uses.add_commits(&self.sources.commits, corpus);
+            uses.add_work(corpus);
+            let path = Path::new(CORPUS).join(CITATIONS);
+            match read_text_in(root, &path, LONGEST_CITATIONS) {
+                Ok(text) => {
+                    let odd = uses.add_citations(&text);
+                    if odd > 0 {
+                        let what = format!("{CORPUS}/{CITATIONS}: {odd} rows name no node or date");
+                        self.sources.left_out.push(what);
+                    }
+                }
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                Err(error) => {
+                    self.sources.left_out.push(format!("{CORPUS}/{CITATIONS}: {error}"));
+                }
+            }
+            let mut left = SESSION_BYTES;
+            for path in transcripts(root, home) {
+                let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+                let read = open_no_link(&path).and_then(|file| {
+                    let size = file.metadata()?.len();
+                    uses.add_session(&name, BufReader::new(file.take(left)))?;
+                    Ok(size)
+                });
+                match read {
+                    Ok(size) => left = left.saturating_sub(size),
+                    Err(error) => self.sources.left_out.push(format!("session {name}: {error}")),
+                }
+                if left == 0 {
+                    break;
+                }
+            }
+            uses
+        });
+        self.uses.insert(uses)
+    }
+
+    /// Returns the uses that [`Facts::learn`] has read.
+    pub fn known_uses(&mut self) -> &Uses {
+        self.uses.get_or_insert_default()
+    }
+
+    /// Returns the commit that has probably done the described work, which did not exist before
+    /// `born`. The path names the place at which the work is recorded.
+    pub fn done_since(&self, path: &str, text: &str, born: Option<Timestamp>) -> Option<String> {
+        let born = born.map(Timestamp::as_second);
+        let room = self.evidence.as_ref()?;
+        let found = room.about(path, text, born).candidates;
+        let best = found.first().filter(|best| best.strength >= DONE)?;
+        let commit = room.commit(best);
+        let later = born.is_none_or(|born| commit.at >= born);
+        later.then(|| format!("{} {}", commit.short(), commit.subject))
+    }
+
+    /// Reports whether work for `repo` belongs to another repository.
+    pub fn is_foreign(&self, repo: Option<&str>) -> bool {
+        let repo = repo.map(|repo| repo.trim().to_lowercase());
+        let last = repo.as_deref().and_then(|repo| repo.rsplit('/').next());
+        last.is_some_and(|repo| {
+            !matches!(repo, "" | "*") && !self.names.iter().any(|it| it == repo)
+        })
     }
 
     /// Returns the project file that `named` identifies: the file at this path, or the only tracked
@@ -151,6 +244,37 @@ impl Facts {
     }
 }
 
-pub fn named(path: &str) -> &str {
-    stem_of(path)
+/// Returns the names of a repository: that of its folder, and the last part of its remote URLs.
+fn names(root: &Path) -> Vec<String> {
+    let config = read_text_in(root, Path::new(".git").join("config"), LONGEST).unwrap_or_default();
+    let urls = config.lines().filter_map(|line| line.trim().strip_prefix("url = "));
+    let last = |url: &str| {
+        let name = url.trim_end_matches('/').rsplit(['/', ':']).next().unwrap_or_default();
+        name.trim_end_matches(".git").to_lowercase()
+    };
+    let own = root.file_name().map(|name| name.to_string_lossy().to_lowercase());
+    own.into_iter().chain(urls.map(last)).collect()
+}
+
+/// Returns the transcripts of the project's sessions, the newest first: those below the corpus, and
+/// those that Claude Code keeps in the home folder under the path of the project.
+fn transcripts(root: &Path, home: Option<&Path>) -> Vec<PathBuf> {
+    let slug = |c: char| if c.is_ascii_alphanumeric() { c } else { '-' };
+    let slug: String = root.display().to_string().chars().map(slug).collect();
+    let own = beneath(root, &Path::new(CORPUS).join("ao/sessions")).ok();
+    let claude = home.map(|home| home.join(".claude/projects").join(slug));
+    let mut found: Vec<(std::time::SystemTime, PathBuf)> = own
+        .into_iter()
+        .chain(claude)
+        .filter_map(|folder| fs::read_dir(folder).ok())
+        .flatten()
+        .flatten()
+        .filter(|entry| entry.path().extension().is_some_and(|it| it == "jsonl"))
+        .filter_map(|entry| {
+            let data = entry.metadata().ok().filter(fs::Metadata::is_file)?;
+            Some((data.modified().ok()?, entry.path()))
+        })
+        .collect();
+    found.sort_by(|a, b| b.cmp(a));
+    found.into_iter().map(|(_, path)| path).take(SESSIONS).collect()
 }

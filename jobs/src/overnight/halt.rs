@@ -3,12 +3,13 @@
 //! ```text
 //! measured ──regression──┬─ a rescue is left ──> commit, spend a rescue, continue
 //!          │             └─ strict, or none ──> halt, nothing committed
+//!          ├─ work is left over ─────────────> commit, continue
 //!          ├─ second zero delta in a row ────> commit, end
-//!          ├─ plateau: same as a regression
+//!          ├─ plateau: commit and end; strict: halt, nothing committed
 //!          └─ else ──────────────────────────> commit, continue
 //! ```
 
-use super::corpus::health::{Fitness, regressions};
+use super::corpus::fitness::{Fitness, regressions};
 use super::corpus::rounded;
 
 /// The rules that end a loop.
@@ -22,8 +23,8 @@ pub struct HaltRules {
     pub max_drop: f64,
     /// True if a rescue is spent instead of halting.
     pub warn_only: bool,
-    /// True if the iteration has nothing to commit.
-    pub idle: bool,
+    /// True if the iteration reached the limit of its changes, so that the next one continues.
+    pub unfinished: bool,
 }
 
 /// The decision about an iteration that was measured.
@@ -66,6 +67,9 @@ pub fn decide(
             false => IterationVerdict::Regression(why),
         };
     }
+    if rules.unfinished {
+        return IterationVerdict::On;
+    }
     if let [.., before, last] = deltas
         && *before == 0.0
         && *last == 0.0
@@ -79,10 +83,7 @@ pub fn decide(
     if recent.len() == window && recent.iter().all(|delta| delta.abs() < rules.epsilon) {
         let why = format!("{window} deltas in a row under {}", rules.epsilon);
         return match rules.warn_only {
-            // The next iteration then has two zero deltas in a row, which need no rescue.
-            true if rules.idle => IterationVerdict::On,
-            true if rescues > 0 => IterationVerdict::Rescued(format!("plateau: {why}")),
-            true => IterationVerdict::Plateau(format!("{why}{GONE}")),
+            true => IterationVerdict::Settled(why),
             false => IterationVerdict::Plateau(why),
         };
     }
@@ -100,13 +101,19 @@ pub fn reference(first: Option<&Fitness>, before: &Fitness) -> Fitness {
             *held = held.max(*value);
         }
     }
+    if let (Some(first), Some(held)) = (first.and_then(|it| it.floors.as_ref()), &mut best.floors) {
+        held.answered = held.answered.max(first.answered);
+        held.active = held.active.max(first.active);
+    }
     best
 }
 
-/// Returns the change of the composite.
+/// Returns the change of the composite, or 0 if one of the composites is unknown.
 pub fn delta(before: &Fitness, after: &Fitness) -> f64 {
+    let change =
+        after.composite.zip(before.composite).map_or(0.0, |(after, before)| after - before);
     // Adding 0.0 turns a negative zero into a positive one, which prints without a sign.
-    rounded(after.composite - before.composite) + 0.0
+    rounded(change) + 0.0
 }
 
 #[cfg(test)]
@@ -115,8 +122,13 @@ mod tests {
 
     #[test]
     fn small_regressions_accumulate() {
-        let rules =
-            HaltRules { epsilon: 0.01, window: 2, max_drop: 0.05, warn_only: false, idle: false };
+        let rules = HaltRules {
+            epsilon: 0.01,
+            window: 2,
+            max_drop: 0.05,
+            warn_only: false,
+            unfinished: false,
+        };
         let (first, before, after) = (fitness(0.8), fitness(0.76), fitness(0.72));
         assert_eq!(decide(rules, &[0.1], &before, &after, 0), IterationVerdict::On);
         let against = reference(Some(&first), &before);
@@ -131,13 +143,19 @@ mod tests {
     }
 
     fn fitness(value: f64) -> Fitness {
-        Fitness { composite: value, metrics: [("mrr".to_owned(), value)].into() }
+        let metrics = [("mrr".to_owned(), value)].into();
+        Fitness { composite: Some(value), metrics, floors: None }
     }
 
     #[test]
     fn each_verdict_states_its_reason() {
-        let strict =
-            HaltRules { epsilon: 0.01, window: 2, max_drop: 0.05, warn_only: false, idle: false };
+        let strict = HaltRules {
+            epsilon: 0.01,
+            window: 2,
+            max_drop: 0.05,
+            warn_only: false,
+            unfinished: false,
+        };
         let warn = HaltRules { warn_only: true, ..strict };
         let same = fitness(0.5);
         let on = |rules, deltas: &[f64], left| decide(rules, deltas, &same, &same, left);
@@ -146,14 +164,10 @@ mod tests {
             on(strict, &[0.2, 0.005, 0.001], 3),
             IterationVerdict::Plateau("2 deltas in a row under 0.01".into())
         );
-        assert!(
-            matches!(on(warn, &[0.005, 0.001], 1), IterationVerdict::Rescued(why) if why.starts_with("plateau"))
-        );
+        // A plateau does no harm, so it spends no rescue.
         assert_eq!(
             on(warn, &[0.005, 0.001], 0),
-            IterationVerdict::Plateau(
-                "2 deltas in a row under 0.01 (warn-only budget exhausted)".into()
-            )
+            IterationVerdict::Settled("2 deltas in a row under 0.01".into())
         );
         for rules in [strict, warn] {
             assert!(matches!(on(rules, &[0.3, 0.0, 0.0], 0), IterationVerdict::Settled(_)));
@@ -165,8 +179,13 @@ mod tests {
         );
         assert!(matches!(fell(warn, 2), IterationVerdict::Rescued(_)));
         assert!(matches!(fell(warn, 0), IterationVerdict::Regression(why) if why.ends_with(GONE)));
-        let idle = HaltRules { idle: true, ..warn };
-        assert_eq!(on(idle, &[0.005, 0.0], 0), IterationVerdict::On);
+        let unfinished = HaltRules { unfinished: true, ..strict };
+        assert_eq!(on(unfinished, &[0.0, 0.0], 0), IterationVerdict::On);
+        let absent = Fitness { metrics: Default::default(), ..fitness(0.5) };
+        assert!(matches!(
+            decide(strict, &[0.0], &fitness(0.5), &absent, 0),
+            IterationVerdict::Regression(_)
+        ));
         // Three deltas do not fill a window of four.
         let long = HaltRules { window: 4, ..strict };
         assert_eq!(on(long, &[0.001, 0.002, 0.003], 0), IterationVerdict::On);

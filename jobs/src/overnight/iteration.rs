@@ -21,9 +21,9 @@ use serde_json::json;
 use super::commit::{self, Commit, Target};
 use super::corpus::close_loop::close_loop;
 use super::corpus::compile::compile;
-use super::corpus::defrag::{Options, defrag};
+use super::corpus::defrag::{Options, defrag, merged};
+use super::corpus::fitness::{Fitness, MAX_DROP, fitness};
 use super::corpus::harvest::harvest;
-use super::corpus::health::{Fitness, MAX_DROP, Measured, measure};
 use super::corpus::oscillation::FileHistory;
 use super::corpus::{Changes, Corpus, FOLDER as CORPUS, read};
 use super::halt::{HaltRules, IterationVerdict, decide, delta, reference};
@@ -37,6 +37,8 @@ use crate::json::pretty;
 
 /// The file with the history of added and removed files.
 const HISTORY: &str = "oscillation.json";
+/// Maximum number of lost fields that are named.
+const NAMED: usize = 20;
 
 impl Night<'_, '_> {
     /// Runs one iteration.
@@ -57,9 +59,10 @@ impl Night<'_, '_> {
         let staging = Staging::checkpoint(root, iteration.index, cap)?;
         let copying = boot_time().saturating_sub(copying);
         let mut corpus = read(&staging.folder()).map_err(measuring)?;
-        let before = self.measured(&corpus)?.fitness;
-        iteration.fitness_before = Some(before.clone());
         let mut history = self.history();
+        self.learn(&corpus, &history);
+        let before = self.fitness(&corpus)?;
+        iteration.fitness_before = Some(before.clone());
 
         self.at("ingest");
         let mut all = Changes::new();
@@ -77,35 +80,39 @@ impl Night<'_, '_> {
             Ok(())
         };
         apply(&mut corpus, changes)?;
-        let (closed, changes) = close_loop(&corpus, self.date, 0);
+        let (closed, changes) = close_loop(&corpus, self.facts.known_uses(), self.date, 0);
         apply(&mut corpus, changes)?;
         iteration.ingest = json!({
             "harvested": harvested.added.len(), "known": harvested.known, "left_over": harvested.left_over,
-            "promoted": closed.promoted.len(), "held": closed.held, "promoted_left_over": closed.left_over,
+            "promoted": closed.promoted.len(), "held": closed.held,
         });
 
         self.ctx.progress.step("reduce", iteration.index, 0);
-        let (mut defragged, changes) = defrag(&corpus, &history, self.date, Options::default());
+        let (mut defragged, changes) = defrag(&corpus, &history, Options::default());
         defragged.applied = true;
         apply(&mut corpus, changes)?;
         let (compiled, changes) = compile(&corpus, self.date);
         apply(&mut corpus, changes)?;
         iteration.reduce = json!({
-            "removed": defragged.removed.len(), "superseded": defragged.superseded.len(),
-            "stale": defragged.stale.len(), "oscillating": defragged.oscillating,
-            "compiled": compiled.len(), "left_over": defragged.left_over,
+            "removed": defragged.removed.len(), "compiled": compiled.len(),
+            "left_over": defragged.left_over,
         });
 
         original.nodes.sort_by(|a, b| a.path.cmp(&b.path));
         drop(corpus);
 
         self.at("measure");
-        let staged = read(&staging.folder()).map_err(measuring)?;
-        let measured = self.measured(&staged)?;
-        let after = measured.fitness.clone();
+        history.merged.extend(merged(&defragged));
+        self.learn(&Corpus::default(), &history);
+        let after = match all.is_empty() {
+            true => before.clone(),
+            false => {
+                let staged = read(&staging.folder()).map_err(measuring)?;
+                self.fitness(&staged)?
+            }
+        };
         iteration.measure = json!({
-            "composite": after.composite,
-            "precision_at_3": measured.bench.precision_at_3, "mrr": measured.bench.mrr,
+            "composite": after.composite, "floors": after.floors,
             "checkpoint_bytes": staging.copied, "checkpoint_shared_bytes": staging.shared,
             "checkpoint_seconds": copying.as_secs_f64(),
         });
@@ -113,7 +120,7 @@ impl Night<'_, '_> {
         iteration.fitness_after = Some(after.clone());
 
         let targets = targets(&staging, &original, &all)?;
-        let next = self.judge(iteration, (&before, &after), &targets, rescues)?;
+        let next = self.judge(iteration, (&before, &after), defragged.left_over > 0, rescues)?;
         let Some(next) = next else {
             staging.discard(root)?;
             return Ok(NextIteration::End);
@@ -124,8 +131,6 @@ impl Night<'_, '_> {
             ("harvested", harvested.added.len()),
             ("promoted", closed.promoted.len()),
             ("removed", defragged.removed.len()),
-            ("superseded", defragged.superseded.len()),
-            ("stale", defragged.stale.len()),
             ("compiled", compiled.len()),
         ];
         let whole = self.commit(iteration, began, targets, &original, &mut history)?;
@@ -144,7 +149,7 @@ impl Night<'_, '_> {
         &mut self,
         iteration: &mut Iteration,
         (before, after): (&Fitness, &Fitness),
-        targets: &[Target],
+        unfinished: bool,
         rescues: &mut WarnBudget,
     ) -> Result<Option<NextIteration>, IterationFailure> {
         let mut deltas: Vec<f64> = self
@@ -160,7 +165,7 @@ impl Night<'_, '_> {
             window: self.spec.plateau_window,
             max_drop: MAX_DROP,
             warn_only: self.spec.warn_only,
-            idle: targets.iter().all(Target::is_idle),
+            unfinished,
         };
         // A drop for which a rescue was spent is accepted. Later drops are measured from the state
         // after it.
@@ -170,7 +175,7 @@ impl Night<'_, '_> {
         let first = all.get(from).and_then(|it| it.fitness_before.as_ref());
         let verdict = decide(rules, &deltas, &reference(first, before), after, rescues.remaining);
         self.log(&format!(
-            "iteration {}: fitness {} -> {} ({verdict:?})",
+            "iteration {}: fitness {:?} -> {:?} ({verdict:?})",
             iteration.index, before.composite, after.composite
         ));
         Ok(match verdict {
@@ -258,30 +263,43 @@ impl Night<'_, '_> {
             iteration.degraded.push(error.to_string());
         }
         let stripped = integrity(root, original, &expected);
-        if stripped > 0 {
+        if !stripped.is_empty() {
             iteration.status = IterationStatus::Degraded;
-            let finding = format!("post-commit metadata integrity: {stripped} stripped field(s)");
-            self.degrade(&finding);
-            iteration.degraded.push(finding);
+            let count = stripped.len();
+            let finding = format!("post-commit metadata integrity: {count} stripped field(s)");
+            let named = stripped.into_iter().take(NAMED);
+            for finding in std::iter::once(finding).chain(named) {
+                self.degrade(&finding);
+                iteration.degraded.push(finding);
+            }
+            return Ok(false);
         }
-        Ok(stripped == 0)
+        Ok(true)
     }
 
-    /// Returns the health and the bench of a corpus. The result for the last measured corpus is
-    /// reused.
-    pub(super) fn measured(&mut self, corpus: &Corpus) -> Result<Measured, IterationFailure> {
+    /// Reads the uses of the corpus when it is called first, and notes the removed nodes.
+    pub(super) fn learn(&mut self, corpus: &Corpus, history: &FileHistory) {
+        let root = self.ctx.files.root();
+        let home = self.ctx.programs.env().get("HOME").map(std::path::PathBuf::from);
+        let uses = self.facts.learn(root, home.as_deref(), corpus);
+        uses.merged.clone_from(&history.merged);
+    }
+
+    /// Returns the fitness of a corpus. The result for the last measured corpus is reused.
+    pub(super) fn fitness(&mut self, corpus: &Corpus) -> Result<Fitness, IterationFailure> {
         let mut all = String::new();
         for node in &corpus.nodes {
             all.push_str(&format!("{} {}\n", node.path, node.digest));
         }
         let work = Digest::of(&corpus.work.kept.to_bytes());
-        let key = Digest::of(format!("{all}{work}").as_bytes());
+        let merged = self.facts.known_uses().merged.len();
+        let key = Digest::of(format!("{all}{work} {merged}").as_bytes());
         if let Some((known, measured)) = &self.known
             && *known == key
         {
             return Ok(measured.clone());
         }
-        let measured = measure(corpus, self.date).map_err(measuring)?;
+        let measured = fitness(corpus, self.facts.known_uses()).map_err(measuring)?;
         self.known = Some((key, measured.clone()));
         Ok(measured)
     }
@@ -310,24 +328,25 @@ fn targets(
         .collect()
 }
 
-/// Counts the front matter fields that the written files have lost. A file that does not have the
-/// committed content counts as one lost field.
+/// Returns the front matter fields that the written files have lost, each with its file. A file
+/// that does not have the committed content counts as one lost field.
 fn integrity(
     root: &std::path::Path,
     original: &Corpus,
     expected: &[(String, Option<Digest>)],
-) -> usize {
-    let mut stripped = 0;
+) -> Vec<String> {
+    let mut stripped = Vec::new();
     for (path, after) in expected {
         let live = read_in(root, std::path::Path::new(CORPUS).join(path), DOCUMENT).ok();
         if live.as_deref().map(Digest::of) != *after {
-            stripped += 1;
+            stripped.push(format!("{CORPUS}/{path} does not have the committed content"));
             continue;
         }
         let (Some(node), Some(live)) = (original.at(path), live) else {
             continue;
         };
-        stripped += edit::stripped(&node.text, &String::from_utf8_lossy(&live)).len();
+        let lost = edit::stripped(&node.text, &String::from_utf8_lossy(&live));
+        stripped.extend(lost.iter().map(|field| format!("{CORPUS}/{path} lost its field {field}")));
     }
     stripped
 }
@@ -356,9 +375,11 @@ mod tests {
             std::fs::write(learnings.join("a.md"), &live).unwrap();
             let committed = Digest::of(expected.unwrap_or(&live).as_bytes());
             let expected = [(at.clone(), Some(committed))];
-            assert_eq!(integrity(folder.path(), &original, &expected), stripped, "{live}");
+            let found = integrity(folder.path(), &original, &expected);
+            assert_eq!(found.len(), stripped, "{live}");
+            assert!(found.iter().all(|it| it.contains("learnings/a.md")), "{found:?}");
         }
         std::fs::remove_file(learnings.join("a.md")).unwrap();
-        assert_eq!(integrity(folder.path(), &original, &[(at, None)]), 0);
+        assert!(integrity(folder.path(), &original, &[(at, None)]).is_empty());
     }
 }

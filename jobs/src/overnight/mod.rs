@@ -28,6 +28,7 @@ pub mod ownership;
 pub mod packet;
 pub mod packets;
 pub mod preview;
+pub mod proposals;
 mod record;
 pub mod report;
 pub mod resume;
@@ -47,7 +48,9 @@ pub const KIND: &str = "overnight";
 
 /// Describes what a night would do now, and writes nothing.
 pub fn plan(ctx: &crate::Context<'_>, spec: &OvernightSpec) -> Vec<String> {
+    let home = ctx.programs.env().get("HOME").map(std::path::Path::new);
     let now = preview::NightPreview {
+        home,
         root: ctx.files.root(),
         git: &ctx.git,
         spec,
@@ -60,5 +63,9 @@ pub fn plan(ctx: &crate::Context<'_>, spec: &OvernightSpec) -> Vec<String> {
     }
 }
 
+#[cfg(test)]
+mod fitness_tests;
+#[cfg(test)]
+mod month_tests;
 #[cfg(test)]
 mod tests;

@@ -24,16 +24,18 @@ use serde_json::{Value, json};
 
 use super::commit::{self, Commit, Target};
 use super::corpus::brief::brief;
-use super::corpus::defrag::{Options, defrag};
-use super::corpus::health::Measured;
+use super::corpus::defrag::{Options, defrag, suggestions};
+use super::corpus::health::{Measured, measure};
 use super::corpus::index::Index;
+use super::corpus::oscillation::FileHistory;
 use super::corpus::{Corpus, FOLDER as CORPUS, NEXT_WORK, read};
 use super::council::CouncilResult;
 use super::facts::Facts;
 use super::iterate::LoopResult;
 use super::lock::{FOLDER, LockError, RUN_LOCK, RunLock};
-use super::output::{LOG, Output, SUMMARY};
+use super::output::{LOG, Output, PACKETS, SUMMARY};
 use super::packets::{Packet, PacketIndex, PacketSources, beads, markdown, queue, sync};
+use super::proposals::Proposals;
 use super::state::{Night, disk, failed};
 use super::summary::{
     Dreamscape, GUIDE, Iteration, RunStatus, Runtime, StepStatus, Summary, length,
@@ -68,7 +70,10 @@ pub fn run(ctx: &mut Context<'_>, spec: &OvernightSpec) -> Result<Finished, JobE
     let reported = resume::note(&out, &recovered);
     commit::clear(root).map_err(failed)?;
     super::staging::discard_all(root).map_err(disk)?;
-    let seconds = ctx.clock.left().as_secs().div_ceil(60) * 60;
+    // The time since the admission belongs to the time that was requested.
+    let waited = ctx.clock.wall().duration_since(ctx.clock.now());
+    let waited = Duration::try_from(waited).unwrap_or_default();
+    let seconds = (ctx.clock.left() + waited).as_secs_f64().round() as u64;
     let opened =
         resume::open(&out, spec, ctx.admitted.run(), ctx.clock.now(), seconds).map_err(disk)?;
     out.make().map_err(disk)?;
@@ -112,6 +117,7 @@ pub fn run(ctx: &mut Context<'_>, spec: &OvernightSpec) -> Result<Finished, JobE
         facts: Facts::default(),
         date: ctx.clock.now().to_zoned(TimeZone::UTC).date(),
         known: None,
+        proposed: 0,
         began,
         until: began + timeout.saturating_sub((whole / 10).min(RESERVE)),
         out,
@@ -139,8 +145,10 @@ impl Night<'_, '_> {
         let looped = self.iterate()?;
         self.close_loop(&looped)?;
         let corpus = read(&self.ctx.files.root().join(CORPUS)).map_err(disk)?;
-        self.preview(&corpus)?;
-        let measured = self.measured(&corpus)?;
+        let history = self.history();
+        self.learn(&corpus, &history);
+        self.preview(&corpus, &history)?;
+        let measured = measure(&corpus, self.facts.known_uses(), self.date).map_err(disk)?;
         self.artifact("metrics-health", "metrics-health.json", &measured.health)?;
         self.summary.metrics_health = serde_json::to_value(&measured.health).ok();
         self.artifact("retrieval-bench", "retrieval-bench.json", &measured.bench)?;
@@ -167,7 +175,7 @@ impl Night<'_, '_> {
         let mut report = match &looped.close_loop {
             Value::Object(_) => looped.close_loop.clone(),
             _ => {
-                json!({"schema_version": 1, "threshold_hours": 0, "considered": 0, "promoted": [], "left_over": 0, "held": {}, "held_examples": []})
+                json!({"schema_version": 1, "threshold_hours": 0, "considered": 0, "promoted": [], "held": {}, "held_examples": []})
             }
         };
         report["promoted"] = serde_json::to_value(&looped.promoted).unwrap_or_default();
@@ -177,8 +185,22 @@ impl Night<'_, '_> {
         self.artifact("close-loop", "close-loop.json", &report)
     }
 
-    fn preview(&mut self, corpus: &Corpus) -> Result<(), JobError> {
-        let (report, _) = defrag(corpus, &self.history(), self.date, Options::default());
+    /// Reports what a defragmentation would still do, and proposes the nodes to retire.
+    fn preview(&mut self, corpus: &Corpus, history: &FileHistory) -> Result<(), JobError> {
+        let date = self.date;
+        let (mut report, _) = defrag(corpus, history, Options::default());
+        report.suggested =
+            suggestions(corpus, self.facts.known_uses(), history, date, Options::default());
+        let root = self.ctx.files.root();
+        let at = self.timestamp();
+        let proposed = Proposals::read(root).and_then(|mut all| {
+            all.update(corpus, &report.suggested, (&self.summary.run_id, &at));
+            all.write(root).map(|()| all.open().count())
+        });
+        match proposed {
+            Ok(count) => self.proposed = count as u64,
+            Err(error) => self.degrade(&format!("the proposals were not updated: {error}")),
+        }
         self.artifact("defrag-preview", "defrag/latest.json", &report)
     }
 
@@ -209,6 +231,7 @@ impl Night<'_, '_> {
         counsel: &CouncilResult,
     ) -> Vec<Packet> {
         let pinned = self.pinned();
+        let kept = self.out.kept(&self.summary.run_id);
         let index = Index::build(corpus.active(), self.date).ok();
         PacketSources {
             root: self.ctx.files.root(),
@@ -220,6 +243,7 @@ impl Night<'_, '_> {
             goal: &self.spec.goal,
             date: self.date,
             output: self.out.below(),
+            kept: &kept,
             command: &self.spec.morning_command,
             counsel,
         }
@@ -264,8 +288,15 @@ impl Night<'_, '_> {
     fn deliver(&mut self, packets: Vec<Packet>) -> Result<(), JobError> {
         for packet in &packets {
             let path = packet.artifact_path.clone().unwrap_or_default();
-            let name = path.strip_prefix(&format!("{}/", self.out.below()));
-            self.out.json(name.unwrap_or(&path), packet).map_err(disk)?;
+            let name = path.rsplit('/').next().unwrap_or_default();
+            self.out.json(&format!("{PACKETS}/{name}"), packet).map_err(disk)?;
+        }
+        let names: Vec<&str> = packets
+            .iter()
+            .filter_map(|packet| packet.artifact_path.as_deref()?.rsplit('/').next())
+            .collect();
+        if let Err(error) = self.out.keep(&self.summary.run_id, PACKETS, &names) {
+            self.degrade(&format!("the packets have no lasting copy: {error}"));
         }
         let index = PacketIndex {
             run_id: self.summary.run_id.clone(),
@@ -327,6 +358,7 @@ impl Night<'_, '_> {
         let packets = self.summary.morning_packets.clone().unwrap_or_default();
         let mut gain = looped.gain.clone();
         gain.insert("packets".to_owned(), packets.len() as u64);
+        gain.insert("proposed".to_owned(), self.proposed);
         self.summary.gain = Some(gain);
         // Iterations that could not be measured have no fitness and are skipped.
         let mut measured_before = self.summary.iterations.iter();
@@ -336,10 +368,11 @@ impl Night<'_, '_> {
         }
         let weather = match measured.fitness.composite {
             _ if self.summary.regression_reason.is_some() => "storm",
-            it if it >= 0.8 => "clear",
-            it if it >= 0.6 => "fair",
-            it if it >= 0.4 => "overcast",
-            _ => "fog",
+            None => "unknown",
+            Some(it) if it >= 0.8 => "clear",
+            Some(it) if it >= 0.6 => "fair",
+            Some(it) if it >= 0.4 => "overcast",
+            Some(_) => "fog",
         };
         let visibility = match self.summary.degraded.len() {
             0 => "high",
@@ -361,6 +394,9 @@ impl Night<'_, '_> {
         };
         let mut recommended: Vec<String> = first.into_iter().collect();
         recommended.push("runner overnight report".to_owned());
+        if self.proposed > 0 {
+            recommended.push("runner corpus proposals".to_owned());
+        }
         if !measured.health.troubles.is_empty() {
             recommended.push("runner corpus health".to_owned());
         }
@@ -384,7 +420,11 @@ impl Night<'_, '_> {
         let ended = [&summary.regression_reason, &summary.plateau_reason];
         let ended = ended.into_iter().flatten().next();
         let packets = summary.morning_packets.as_ref().map_or(0, Vec::len);
-        let composite = self.known.as_ref().map_or(0.0, |(_, it)| it.fitness.composite);
+        let composite = self.known.as_ref().and_then(|(_, it)| it.composite);
+        let fitness = match composite {
+            Some(it) => format!("fitness {it} ({:+})", summary.fitness_delta.unwrap_or(0.0)),
+            None => "fitness unknown".to_owned(),
+        };
         let mut lines: Vec<String> =
             ended.map(|why| format!("the loop ended: {why}")).into_iter().collect();
         lines.extend(summary.degraded.iter().cloned());
@@ -393,9 +433,8 @@ impl Night<'_, '_> {
         Ok(Finished {
             degraded: summary.degraded.first().cloned(),
             headline: format!(
-                "{}, fitness {composite} ({:+}), {}",
+                "{}, {fitness}, {}",
                 counted(summary.iterations.len(), "iteration"),
-                summary.fitness_delta.unwrap_or(0.0),
                 counted(packets, "morning packet"),
             ),
             lines,

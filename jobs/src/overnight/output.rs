@@ -18,6 +18,9 @@ use super::ownership::{self, Refusal, Standing};
 pub use super::ownership::{LOG, SUMMARY};
 use crate::json::pretty;
 
+/// The folder of the morning packets, in the output folder.
+pub const PACKETS: &str = "morning-packets";
+
 /// The reason why an output could not be read or written.
 #[derive(Debug, thiserror::Error)]
 pub enum OutputError {
@@ -176,6 +179,61 @@ impl Output {
         names.iter().filter_map(|name| self.read::<RunState>(&format!("{name}/run.json"))).collect()
     }
 
+    /// Returns the path of the folder that will contain this run's artifacts, below the project.
+    pub fn kept(&self, run_id: &str) -> String {
+        match self.below.rsplit_once('/') {
+            Some((parent, _)) => format!("{parent}/{}/{run_id}", ownership::RUNS),
+            None => format!("{}/{run_id}", ownership::RUNS),
+        }
+    }
+
+    /// Copies files of a folder to the same folder in `runs/<run_id>`, whose path stays the same
+    /// when the next night moves the output folder there.
+    ///
+    /// # Errors
+    /// Returns an [`OutputError`] if a file cannot be copied.
+    pub fn keep(&self, run_id: &str, folder: &str, names: &[&str]) -> Result<(), OutputError> {
+        let kept = Self::new(&self.root, &self.kept(run_id));
+        let path = kept.at(folder)?;
+        match fs::remove_dir_all(&path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                return Err(fail("remove", &path)(error));
+            }
+            _ => {}
+        }
+        for name in names {
+            let name = format!("{folder}/{name}");
+            let from = self.at(&name)?;
+            let bytes = read_in(&self.root, &from, DOCUMENT).map_err(fail("read", &from))?;
+            kept.text(&name, &String::from_utf8_lossy(&bytes))?;
+        }
+        Ok(())
+    }
+
+    /// Removes the lasting copy of a run's packets if it contains nothing that the output folder
+    /// does not contain. The output folder then takes its place.
+    fn give_way(&self, run_id: &str) {
+        let kept = Self::new(&self.root, &self.kept(run_id));
+        let same = |name: &str| {
+            let read = |output: &Self| read_in(&self.root, output.at(name).ok()?, DOCUMENT).ok();
+            read(self).is_some_and(|own| read(&kept) == Some(own))
+        };
+        let names = |folder: &str| -> Option<Vec<String>> {
+            let entries = fs::read_dir(kept.at(folder).ok()?).ok()?;
+            entries.map(|entry| entry.ok()?.file_name().into_string().ok()).collect()
+        };
+        let only = names("").is_some_and(|all| all == [PACKETS]);
+        let known = names(PACKETS)
+            .is_some_and(|all| all.iter().all(|name| same(&format!("{PACKETS}/{name}"))));
+        if only
+            && known
+            && let Ok(path) = kept.at("")
+        {
+            // If the copy stays, the output folder gets another name beside it.
+            let _stays = fs::remove_dir_all(path);
+        }
+    }
+
     /// Inspects the folder with [`ownership::inspect`].
     ///
     /// # Errors
@@ -197,6 +255,7 @@ impl Output {
         let failed = |source: io::Error| fail("move", Path::new(from.as_str()))(source);
         let moved = |error: FsError| failed(io::Error::other(error));
         let fs = RealFs::open(&self.root).map_err(moved)?;
+        self.give_way(name);
         let mut number = 1;
         let target = loop {
             let target = match number {

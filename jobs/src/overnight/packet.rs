@@ -26,6 +26,24 @@ pub struct Packet {
     pub target_repo: Option<String>,
     /// The reason why the packet is listed.
     pub why_now: String,
+    /// The full description of the work.
+    #[serde(default)]
+    pub description: String,
+    /// The evidence that the finder of the work recorded, in full.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub finder_evidence: String,
+    /// Number of days since the work was recorded.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub age_days: Option<i64>,
+    /// Number of times that work on it failed.
+    #[serde(default)]
+    pub failures: u64,
+    /// The items that must be done first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub requires: Vec<String>,
+    /// The commit that has probably done the work since it was recorded.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub probably_done: Option<String>,
     /// The evidence. Each line was looked up.
     pub evidence: Vec<String>,
     /// The files that the work concerns.
@@ -45,7 +63,4 @@ pub struct Packet {
     /// The key that equal packets share. It is not in the artifact, because `id` represents it.
     #[serde(skip)]
     pub dedup_key: String,
-    /// The full description of the work, for the work file and for beads.
-    #[serde(skip)]
-    pub description: String,
 }

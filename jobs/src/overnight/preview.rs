@@ -13,7 +13,8 @@ use super::OvernightSpec;
 use super::corpus::brief::brief;
 use super::corpus::close_loop::close_loop;
 use super::corpus::compile::compile;
-use super::corpus::defrag::{Options, defrag};
+use super::corpus::defrag::{Options, defrag, merged, suggestions};
+use super::corpus::fitness::fitness;
 use super::corpus::harvest::harvest;
 use super::corpus::health::measure;
 use super::corpus::index::Index;
@@ -36,6 +37,8 @@ pub struct NightPreview<'a> {
     pub spec: &'a OvernightSpec,
     pub now: Timestamp,
     pub run_id: &'a str,
+    /// The user's home folder, in which sessions are stored.
+    pub home: Option<&'a Path>,
 }
 
 /// Returns the summary of a dry run.
@@ -46,19 +49,24 @@ pub fn preview(seen: &NightPreview<'_>) -> Result<Summary, JobError> {
     let NightPreview { root, spec, .. } = *seen;
     let date = seen.now.to_zoned(TimeZone::UTC).date();
     let mut corpus = read(&root.join(CORPUS)).map_err(disk)?;
-    let facts = Facts::read(root, seen.git);
+    let mut facts = Facts::read(root, seen.git);
     let history = read_in(root, Path::new(FOLDER).join("oscillation.json"), DOCUMENT);
     let history = history.map(|bytes| FileHistory::parse(&bytes)).unwrap_or_default();
-    let before = measure(&corpus, date).map_err(disk)?;
+    let uses = facts.learn(root, seen.home, &corpus);
+    uses.merged.clone_from(&history.merged);
+    let mut uses = uses.clone();
+    let before = measure(&corpus, &uses, date).map_err(disk)?;
     let (harvested, changes) = harvest(&corpus, &facts.sources, &history, date).map_err(disk)?;
     corpus.apply(&changes);
-    let (closed, changes) = close_loop(&corpus, date, 0);
+    let (closed, changes) = close_loop(&corpus, &uses, date, 0);
     corpus.apply(&changes);
-    let (defragged, changes) = defrag(&corpus, &history, date, Options::default());
+    let (defragged, changes) = defrag(&corpus, &history, Options::default());
     corpus.apply(&changes);
+    uses.merged.extend(merged(&defragged));
     let (compiled, changes) = compile(&corpus, date);
     corpus.apply(&changes);
-    let after = measure(&corpus, date).map_err(disk)?;
+    let after = fitness(&corpus, &uses).map_err(disk)?;
+    let proposed = suggestions(&corpus, &uses, &history, date, Options::default()).len();
     let pinned = match read_text_named(root, &spec.queue, DOCUMENT) {
         Ok(text) if !spec.queue.is_empty() => queue::parse(&spec.queue, &text),
         _ => Vec::new(),
@@ -67,13 +75,14 @@ pub fn preview(seen: &NightPreview<'_>) -> Result<Summary, JobError> {
     let packets = PacketSources {
         root,
         corpus: &corpus,
-        health: &after.health,
+        health: &before.health,
         facts: &facts,
         pinned: &pinned,
         index: index.as_ref(),
         goal: &spec.goal,
         date,
         output: &spec.output_dir,
+        kept: &format!("{FOLDER}/runs/{}", seen.run_id),
         command: &spec.morning_command,
         counsel: &CouncilResult::default(),
     }
@@ -105,14 +114,13 @@ pub fn preview(seen: &NightPreview<'_>) -> Result<Summary, JobError> {
         close_loop: Some(
             json!({"promoted": closed.promoted.len(), "considered": closed.considered}),
         ),
-        fitness_delta: Some(super::halt::delta(&before.fitness, &after.fitness)),
+        fitness_delta: Some(super::halt::delta(&before.fitness, &after)),
         gain: Some(
             [
                 ("harvested", harvested.added.len()),
                 ("promoted", closed.promoted.len()),
                 ("removed", defragged.removed.len()),
-                ("superseded", defragged.superseded.len()),
-                ("stale", defragged.stale.len()),
+                ("proposed", proposed),
                 ("compiled", compiled.len()),
                 ("packets", packets.len()),
             ]
@@ -149,7 +157,11 @@ pub fn describe(summary: &Summary) -> Vec<String> {
         .filter(|(_, count)| **count > 0)
         .map(|(name, count)| format!("{name}: {count}"))
         .collect();
-    lines.push(format!("fitness would change by {:+}", summary.fitness_delta.unwrap_or(0.0)));
+    let known = summary.metrics_health.as_ref().is_some_and(|it| it["composite"].is_number());
+    lines.push(match known {
+        true => format!("fitness would change by {:+}", summary.fitness_delta.unwrap_or(0.0)),
+        false => "fitness is unknown: no use of a node is known".to_owned(),
+    });
     if let Some(first) = summary.morning_packets.iter().flatten().next() {
         lines.push(format!("the first packet: {}", first.title));
     }

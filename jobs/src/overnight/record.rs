@@ -14,6 +14,9 @@ use super::state::disk;
 use super::summary::StepStatus;
 use crate::JobError;
 
+/// The steps without whose artifact a night fails.
+const HARD: [&str; 3] = ["close-loop", "metrics-health", "morning-packets"];
+
 impl Night<'_, '_> {
     /// Records the step in progress, with the summary so far. If the run dies, its final summary is
     /// built from these records.
@@ -33,13 +36,23 @@ impl Night<'_, '_> {
         }
     }
 
+    /// Writes the artifact of a step. If it cannot be written, a soft step degrades the night.
+    ///
+    /// # Errors
+    /// Returns an error if the artifact of a hard step cannot be written.
     pub(super) fn artifact(
         &mut self,
         step: &str,
         name: &str,
         value: &impl Serialize,
     ) -> Result<(), JobError> {
-        self.out.json(name, value).map_err(disk)?;
+        if let Err(error) = self.out.json(name, value) {
+            if HARD.contains(&step) {
+                return Err(disk(error));
+            }
+            self.soft(step, &runner_engine::error_chain::whole(&error));
+            return Ok(());
+        }
         self.finish(step, Some(name), None);
         self.at(step);
         Ok(())

@@ -233,7 +233,10 @@ fn iterations(reported: &mut ReportBuilder, summary: &Summary) {
         let status = serde_json::to_value(iteration.status).unwrap_or_default();
         let status = status.as_str().unwrap_or_default();
         let after = iteration.fitness_after.as_ref();
-        let after = after.map_or_else(|| "-".to_owned(), |it| it.composite.to_string());
+        let after = after.map_or_else(
+            || "-".to_owned(),
+            |it| it.composite.map_or_else(|| "unknown".to_owned(), |it| it.to_string()),
+        );
         let (index, delta) = (iteration.index, iteration.fitness_delta);
         reported.out.push_str(&match reported.form {
             ReportForm::Markdown => format!("| {index} | {status} | {after} | {delta:+} |\n"),

@@ -173,6 +173,13 @@ pub fn rehydrate(out: &Output, run: &str) -> (Vec<Iteration>, Vec<String>) {
             ));
             break;
         }
+        let ended = |it: &Iteration| it.finished_at.parse::<Timestamp>().ok();
+        let began = iteration.started_at.parse::<Timestamp>().ok();
+        let later = found.last().and_then(ended).zip(began).is_none_or(|(end, began)| began >= end);
+        if !later {
+            reported.push(format!("{name} is rejected: it began before its predecessor ended"));
+            break;
+        }
         found.push(iteration);
     }
     (found, reported)

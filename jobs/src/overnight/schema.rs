@@ -113,7 +113,7 @@ pub fn check_folder(folder: &Path) -> CheckedArtifacts {
             checked.mistakes.push(SchemaError {
                 artifact: "summary.json".to_owned(),
                 at: format!("/artifacts/{key}"),
-                why: format!("{path:?} is not there"),
+                why: format!("{path:?} does not exist"),
             });
         }
     }
@@ -121,7 +121,7 @@ pub fn check_folder(folder: &Path) -> CheckedArtifacts {
         checked.mistakes.push(SchemaError {
             artifact: "summary.md".to_owned(),
             at: String::new(),
-            why: "it is not there".to_owned(),
+            why: "it does not exist".to_owned(),
         });
     }
     checked

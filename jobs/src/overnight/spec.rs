@@ -7,40 +7,40 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct OvernightSpec {
-    /// The goal of the night; empty if it has none in particular.
+    /// The goal of the night, or an empty text.
     pub goal: String,
-    /// The folder below the project that its artifacts go to; the night before is kept in `runs`
+    /// The folder in the project for the night's artifacts. The previous night is kept in `runs`
     /// beside it.
     #[serde(deserialize_with = "read_folder")]
     pub output_dir: String,
     /// True if the host is to be kept awake: the job's own setting, repeated here for the record.
     #[serde(skip)]
     pub keep_awake: bool,
-    /// The `[backends.NAME]` that are asked for a bounded report.
+    /// The `[backends.NAME]` that are each asked for a report within limits.
     pub runners: Vec<String>,
-    /// The time that all of them together may take.
+    /// The total time for the reports of all `runners`.
     #[serde(with = "seconds")]
     #[schemars(with = "Text<Span>")]
     pub council_timeout: u64,
-    /// True if the councillors may propose unsolicited work.
+    /// Whether the councillors may propose unsolicited work.
     pub creative_lane: bool,
-    /// A markdown list below the project of what comes first in the morning; empty for none.
+    /// A Markdown list in the project with the first tasks for the morning; empty for none.
     pub queue: String,
-    /// Maximum number of iterations; 0 for as many as the time allows.
+    /// The maximum number of iterations; 0 allows as many as fit into the time.
     pub max_iterations: u64,
-    /// A change of fitness below this counts as none.
+    /// A change of fitness below this value counts as no change.
     #[schemars(range(min = 0, max = 1))]
     pub plateau_epsilon: f64,
-    /// The number of such changes in a row that is a plateau.
+    /// The number of consecutive changes below `plateau_epsilon` that make a plateau.
     #[schemars(range(min = 2, max = 1000))]
     pub plateau_window: usize,
-    /// True if a rescue is spent where a strict night would halt.
+    /// Whether the night uses a rescue where a strict night would stop.
     pub warn_only: bool,
-    /// The most that a checkpoint of the corpus may take, in megabytes.
+    /// The maximum size of a checkpoint of the corpus, in megabytes.
     #[schemars(range(min = 1))]
     pub checkpoint_max_mb: u64,
-    /// The command that begins with a packet: {prompt}, {title}, {packet} and {id} are put in, each as
-    /// one word of a shell.
+    /// The command that starts work on a packet. {prompt}, {title}, {packet} and {id} are each
+    /// replaced by one shell word.
     pub morning_command: String,
 }
 

@@ -8,7 +8,7 @@ use runner_engine::outcome::Class;
 
 use super::OvernightSpec;
 use super::commit::CommitError;
-use super::corpus::health::Measured;
+use super::corpus::fitness::Fitness;
 use super::facts::Facts;
 use super::output::{Output, RunState};
 use super::summary::Summary;
@@ -22,8 +22,10 @@ pub(super) struct Night<'n, 'c> {
     pub(super) state: RunState,
     pub(super) facts: Facts,
     pub(super) date: Date,
-    /// The last measurement, with the digest of the corpus that was measured.
-    pub(super) known: Option<(Digest, Measured)>,
+    /// The last fitness, with the digest of the corpus that was measured.
+    pub(super) known: Option<(Digest, Fitness)>,
+    /// Number of open proposals to retire nodes.
+    pub(super) proposed: u64,
     pub(super) began: Duration,
     /// The end of the loop's time, as boot time.
     pub(super) until: Duration,

@@ -8,7 +8,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::corpus::health::Fitness;
+use super::corpus::fitness::Fitness;
 use super::packet::Packet;
 
 /// The mode of a run. The contract defines only this one.
@@ -254,7 +254,7 @@ pub struct Iteration {
     pub fitness_before: Option<Fitness>,
     /// The fitness of the staged copy after the iteration's steps.
     pub fitness_after: Option<Fitness>,
-    /// The change of the composite.
+    /// The change of the composite, or 0 if it is unknown.
     pub fitness_delta: f64,
     /// Soft failures of the iteration.
     #[serde(default)]

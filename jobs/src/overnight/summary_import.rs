@@ -15,7 +15,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
-use super::corpus::health::Fitness;
+use super::corpus::fitness::Fitness;
 use super::packet::Packet;
 use super::summary::{Iteration, NightStep, RunStatus, StepStatus, Summary};
 use crate::dream::proposal::clean;
@@ -335,8 +335,9 @@ fn fitness(value: &Value) -> Option<Fitness> {
     let metrics = value["metrics"].as_object();
     let metrics = metrics.into_iter().flatten();
     Some(Fitness {
-        composite,
+        composite: Some(composite),
         metrics: metrics.filter_map(|(name, it)| Some((clean(name, 60), it.as_f64()?))).collect(),
+        floors: None,
     })
 }
 

@@ -7,10 +7,12 @@ use serde_json::json;
 
 use super::corpus::close_loop::close_loop;
 use super::corpus::compile::compile;
-use super::corpus::defrag::{Options, defrag};
+use super::corpus::defrag::{Options, RetireReason, defrag, suggestions};
+use super::corpus::fitness::MEASURES;
 use super::corpus::harvest::{CommitSource, NoteSource, Sources, harvest};
 use super::corpus::health::{METRICS, measure};
 use super::corpus::oscillation::{FileEvent, FileHistory};
+use super::corpus::uses::{NodeUse, Uses};
 use super::corpus::work::WorkFile;
 use super::corpus::{Changes, Corpus, Maturity, Node, NodeKind};
 use super::output::Output;
@@ -20,6 +22,7 @@ use super::warn_budget::WarnBudget;
 
 const TODAY: Date = date(2026, 11, 22);
 const TEXT: &str = "A retry without jitter makes all clients come back at the very same moment, so the server that was slow is now down for good.";
+const ACT: &str = "Add a random delay to each retry.";
 
 fn corpus(files: &[(&str, &str)]) -> Corpus {
     let mut corpus = Corpus::default();
@@ -42,41 +45,95 @@ fn guide_lists_the_current_metrics() {
         let row = format!("| `{name}` | {weight} | {floor} | {definition} |");
         assert!(guide.contains(&row), "{row}");
     }
-    let sum: f64 = METRICS.iter().map(|(_, weight, ..)| weight).sum();
-    assert!((sum - 1.0).abs() < 1e-9);
+    for (name, weight, definition) in MEASURES {
+        let row = format!("| `{name}` | {weight} | {definition} |");
+        assert!(guide.contains(&row), "{row}");
+    }
+    let hygiene: f64 = METRICS.iter().map(|(_, weight, ..)| weight).sum();
+    let fitness: f64 = MEASURES.iter().map(|(_, weight, _)| weight).sum();
+    assert!((hygiene - 1.0).abs() < 1e-9 && (fitness - 1.0).abs() < 1e-9);
+}
+
+fn used(name: &str, by: &str, date: Date, helped: bool) -> NodeUse {
+    let question = "clients come back after a retry".to_owned();
+    NodeUse { name: name.to_owned(), by: by.to_owned(), date, helped, question }
 }
 
 #[test]
-fn only_first_promotion_needs_no_citation() {
-    let good = learning("date: 2026-11-22\nmaturity: provisional\nutility: 0.7\n", TEXT);
-    let short = learning("date: 2026-11-22\nmaturity: provisional\nutility: 0.9\n", "Too short.");
-    let harmful =
-        learning("date: 2026-11-22\nmaturity: provisional\nutility: 0.9\nharmful_count: 3\n", TEXT);
-    let bare = learning("date: 2026-11-22\nmaturity: provisional\n", TEXT);
-    let listed = learning("date: 2026-11-22\nutility: 0.9\nmaturity:\n  - provisional\n", TEXT);
-    let corpus = corpus(&[
-        ("learnings/bare.md", &bare),
-        ("learnings/good.md", &good),
-        ("learnings/harmful.md", &harmful),
-        ("learnings/listed.md", &listed),
-        ("learnings/short.md", &short),
-    ]);
-    let (report, changes) = close_loop(&corpus, TODAY, 0);
-    assert_eq!(changes.keys().collect::<Vec<_>>(), ["learnings/good.md"]);
-    assert_eq!(report.promoted[0].to, Maturity::Candidate);
-    assert_eq!(report.held.values().sum::<usize>(), 3);
-    let (report, _) = close_loop(&corpus, TODAY, 24);
-    assert!(
-        report.promoted.is_empty() && report.held.contains_key("it is younger than the threshold")
+fn promotion_needs_a_later_proof() {
+    let day = date(2026, 11, 1);
+    let new = learning("date: 2026-11-01\nmaturity: provisional\n", &format!("{TEXT} {ACT}"));
+    let event = learning(
+        "date: 2026-11-01\nmaturity: provisional\n",
+        "mise run lint failed. It said: exit status one. The same call worked later in the session.",
     );
-    // A citation in a node that runner generated does not count.
-    let candidate = learning("date: 2026-10-01\nmaturity: candidate\n", TEXT);
-    for (generated, promoted) in [("generated_by: runner\n", 0), ("", 1)] {
-        let citing = learning(generated, "See [[the-candidate]].");
-        let corpus =
-            self::corpus(&[("learnings/the-candidate.md", &candidate), ("patterns/p.md", &citing)]);
-        assert_eq!(close_loop(&corpus, TODAY, 0).0.promoted.len(), promoted);
+    let tonight = new.replace("date: 2026-11-01", "date: 2026-11-22");
+    let harvested = new.replace("maturity", "harvested_at: 2026-11-22\nmaturity");
+    let linked = learning("generated_by: runner\n", "See [[new-one]] and [[event-one]].");
+    let commit = format!("{new}See 8f1e2d3 in net.rs, that is src/net.rs.\n");
+    let corpus = corpus(&[
+        ("learnings/checked-one.md", &commit),
+        ("learnings/event-one.md", &event),
+        ("learnings/harvested-one.md", &harvested),
+        ("learnings/new-one.md", &new),
+        ("learnings/tonight-one.md", &tonight),
+        ("patterns/p.md", &linked),
+    ]);
+    let mut uses = Uses::default();
+    assert!(close_loop(&corpus, &uses, TODAY, 0).1.is_empty(), "a link of runner is no proof");
+    uses.commits.insert("8f1e2d3".to_owned(), vec!["src/net.rs".to_owned()]);
+    for name in ["event-one", "harvested-one", "new-one", "tonight-one"] {
+        uses.events.push(used(name, "session s", TODAY, true));
     }
+    let promoted =
+        |uses: &Uses| close_loop(&corpus, uses, TODAY, 0).1.into_keys().collect::<Vec<_>>();
+    assert_eq!(promoted(&uses), ["learnings/checked-one.md", "learnings/new-one.md"]);
+    uses.events.push(used("new-one", "session t", TODAY, false));
+    assert_eq!(promoted(&uses), ["learnings/checked-one.md"]);
+    // A candidate needs two uses after its promotion, and a week.
+    let candidate = new.replace("provisional", "candidate");
+    let corpus = self::corpus(&[("learnings/new-one.md", &candidate)]);
+    let twice = |at| Uses {
+        events: vec![used("new-one", "session a", at, true), used("new-one", "commit b", at, true)],
+        ..Uses::default()
+    };
+    assert!(close_loop(&corpus, &twice(day), TODAY, 0).1.is_empty());
+    let (report, _) = close_loop(&corpus, &twice(TODAY), TODAY, 0);
+    assert_eq!(report.promoted[0].to, Maturity::Established);
+}
+
+#[test]
+fn retirement_is_only_suggested() {
+    let old = |maturity: &str| learning(&format!("date: 2020-01-01\n{maturity}"), TEXT);
+    let (stale, plain) = (old("maturity: provisional\n"), old(""));
+    let near = stale.replace("slow", "late").replace("2020", "2019");
+    let failed = learning("maturity: established\n", "Completely different words about tides.");
+    let corpus = corpus(&[
+        ("learnings/bad-one.md", &failed),
+        ("learnings/near.md", &near),
+        ("learnings/plain.md", &plain.replace("retry", "walrus").replace("clients", "seals")),
+        ("learnings/read-one.md", &stale.replace("server", "harbour").replace("moment", "pier")),
+        ("learnings/stale.md", &stale),
+    ]);
+    let uses = Uses {
+        events: vec![
+            used("bad-one", "session a", TODAY, false),
+            used("read-one", "session a", TODAY, true),
+        ],
+        ..Uses::default()
+    };
+    let history = FileHistory::default();
+    assert!(defrag(&corpus, &history, Options::default()).1.is_empty());
+    let found = suggestions(&corpus, &uses, &history, TODAY, Options::default());
+    let found: Vec<(&str, RetireReason)> =
+        found.iter().map(|it| (it.path.as_str(), it.reason)).collect();
+    assert!(found.contains(&("learnings/bad-one.md", RetireReason::Failed)), "{found:?}");
+    assert!(found.contains(&("learnings/stale.md", RetireReason::Stale)), "{found:?}");
+    assert!(found.iter().all(|(path, _)| !path.contains("plain")), "unclassified: {found:?}");
+    assert!(
+        !found.contains(&("learnings/read-one.md", RetireReason::Stale)),
+        "a use postpones staleness: {found:?}"
+    );
 }
 
 #[test]
@@ -85,7 +142,7 @@ fn oscillating_files_are_left_alone() {
     let corpus = corpus(&[("learnings/one.md", &twin), ("learnings/two.md", &twin)]);
     let mut history = FileHistory::default();
     let all = Options::default();
-    assert_eq!(defrag(&corpus, &history, TODAY, all).0.removed.len(), 1);
+    assert_eq!(defrag(&corpus, &history, all).0.removed.len(), 1);
     for (number, added) in [true, false, true, false].into_iter().enumerate() {
         history.note(&format!("r-{number}"), [("learnings/two.md", added)].into_iter());
     }
@@ -93,45 +150,38 @@ fn oscillating_files_are_left_alone() {
         history.acts["learnings/two.md"][0],
         FileEvent { iteration: "r-0".into(), added: true }
     );
-    let (report, changes) = defrag(&corpus, &history, TODAY, all);
-    assert_eq!(report.oscillating, ["learnings/two.md"]);
+    let (report, changes) = defrag(&corpus, &history, all);
     assert!(report.removed.is_empty() && changes.is_empty());
+    let found = suggestions(&corpus, &Uses::default(), &history, TODAY, all);
+    assert!(found.iter().any(|it| it.path == "learnings/two.md"), "{found:?}");
     assert_eq!(FileHistory::parse(b"damaged"), FileHistory::default());
 }
 
 #[test]
 fn bounded_defrag_leaves_rest_for_next_iteration() {
-    let texts: Vec<(String, String)> = (0..20)
-        .map(|n| {
-            (
-                format!("learnings/l{n:02}.md"),
-                learning(
-                    &format!("date: 2020-01-01\nn: {n}\nmaturity: provisional\n"),
-                    &format!("word{n} alone"),
-                ),
-            )
-        })
-        .collect();
+    let same = learning("maturity: provisional\n", TEXT);
+    let texts: Vec<(String, String)> =
+        (0..21).map(|n| (format!("learnings/l{n:02}.md"), same.clone())).collect();
     let files: Vec<(&str, &str)> =
         texts.iter().map(|(path, text)| (path.as_str(), text.as_str())).collect();
     let mut corpus = corpus(&files);
     let few = Options { most: 8, ..Options::default() };
     for left in [12, 4, 0] {
-        let (report, changes) = defrag(&corpus, &FileHistory::default(), TODAY, few);
+        let (report, changes) = defrag(&corpus, &FileHistory::default(), few);
         assert_eq!((report.left_over, changes.len() <= 8), (left, true));
         corpus.apply(&changes);
     }
-    assert!(defrag(&corpus, &FileHistory::default(), TODAY, few).1.is_empty());
+    assert!(defrag(&corpus, &FileHistory::default(), few).1.is_empty());
 }
 
 #[test]
 fn harvest_takes_foreign_learnings_once() {
-    let work = b"{\"source_epic\":\"e\",\"items\":[{\"title\":\"Done\",\"type\":\"t\",\"consumed_note\":\"it turned out that the cache was keyed by the wrong thing\"}],\"consumed\":true}\n";
+    let work = b"{\"source_epic\":\"e\",\"items\":[{\"title\":\"Done\",\"type\":\"t\",\"consumed_note\":\"the cache must be keyed by the digest, because names are reused\"}],\"consumed\":true}\n";
     let mut corpus = Corpus { work: WorkFile::parse(work), ..Corpus::default() };
     let note = |path: &str, front: &str| NoteSource {
         path: path.to_owned(),
         text: format!(
-            "{front}# Session\n\n- not this one, it stands under no heading that says so\n\n## What we learned\n\n- locks that are never released by a dead process are not locks at all\n- short\n\n## Next\n\n- nothing of what stands under the next heading is a learning\n"
+            "{front}# Session\n\n- not this one, it stands under no heading that says so\n\n## What we learned\n\n- locks that a dead process never releases are useless because they block everyone; use the lock of the kernel\n- short\n\n## Next\n\n- nothing of what stands under the next heading is a learning\n"
         ),
     };
     let sources = Sources {
@@ -139,7 +189,7 @@ fn harvest_takes_foreign_learnings_once() {
             hash: "8f1e2d3c4b5a69788f1e2d3c4b5a69788f1e2d3c".to_owned(),
             date: date(2026, 11, 1),
             subject: "Fix the retry".to_owned(),
-            body: format!("Some prose.\n\nRoot cause: {TEXT}\n\nSigned-off-by: a\n"),
+            body: format!("Some prose.\n\nRoot cause: {TEXT} {ACT}\n\nSigned-off-by: a\n"),
             paths: vec!["src/net.rs".to_owned()],
         }],
         notes: vec![
@@ -165,7 +215,10 @@ fn harvest_takes_foreign_learnings_once() {
     let (again, changes) = harvest(&corpus, &sources, &history, TODAY).unwrap();
     assert!(again.added.is_empty() && changes.is_empty() && again.known == 3);
     // A learning that someone else already added to the corpus is not new either.
-    let said = self::corpus(&[("learnings/jitter.md", &learning("date: 2026-01-01\n", TEXT))]);
+    let said = self::corpus(&[(
+        "learnings/jitter.md",
+        &learning("date: 2026-01-01\n", &format!("{TEXT} {ACT}")),
+    )]);
     assert!(
         harvest(&said, &sources, &history, TODAY)
             .unwrap()
@@ -209,8 +262,9 @@ fn compile_skips_known_sources_and_user_patterns() {
 
 #[test]
 fn measurements_are_deterministic_and_absent_when_empty() {
-    let empty = measure(&Corpus::default(), TODAY).unwrap();
-    assert_eq!(empty.fitness.composite, 0.0);
+    let none = Uses::default();
+    let empty = measure(&Corpus::default(), &none, TODAY).unwrap();
+    assert_eq!(empty.fitness.composite, None);
     assert!(empty.fitness.metrics.is_empty());
     let text = learning("date: 2026-10-01\nmaturity: candidate\n", TEXT);
     let corpus = corpus(&[
@@ -219,13 +273,15 @@ fn measurements_are_deterministic_and_absent_when_empty() {
         ("learnings/c.md", &text.replace("slow", "fast")),
     ]);
     let bytes = || {
-        let measured = measure(&corpus, TODAY).unwrap();
+        let measured = measure(&corpus, &none, TODAY).unwrap();
         json!([measured.health, measured.bench]).to_string()
     };
     assert_eq!(bytes(), bytes());
-    let measured = measure(&corpus, TODAY).unwrap();
+    let measured = measure(&corpus, &none, TODAY).unwrap();
     assert_eq!(measured.health.duplicates.len(), 1);
-    assert!((measured.fitness.metrics["uniqueness"] - 0.666667).abs() < 1e-9);
+    let unique = measured.health.metrics.iter().find(|it| it.name == "uniqueness").unwrap();
+    assert_eq!(unique.value, Some(0.666667));
+    assert_eq!(measured.health.composite, None, "no use is known");
 }
 
 #[test]
@@ -240,6 +296,8 @@ fn warn_budget_persists_and_damage_exhausts_it() {
     assert_eq!(WarnBudget::read(root).remaining, 2, "once per iteration");
     fs::write(root.join(super::lock::FOLDER).join("warn-only-budget.json"), "{").unwrap();
     assert_eq!(WarnBudget::read(root).remaining, 0);
+    WarnBudget::reset(root).unwrap();
+    assert_eq!(WarnBudget::read(root).remaining, 3);
 }
 
 #[test]
@@ -254,6 +312,17 @@ fn iterations_after_gap_or_mismatch_are_rejected() {
     put(2, "R-iter-2");
     put(4, "R-iter-4");
     assert_eq!(rehydrate(&out, "R").0.len(), 2, "iterations after a gap are not trusted");
+    // A renamed file brings back an iteration that ended before its predecessor.
+    let mut late = Iteration { id: "R-iter-2".to_owned(), index: 2, ..Iteration::default() };
+    late.started_at = "2026-11-21T02:30:00Z".to_owned();
+    out.json("R/iterations/iter-2.json", &late).unwrap();
+    let mut first = Iteration { id: "R-iter-1".to_owned(), index: 1, ..Iteration::default() };
+    first.finished_at = "2026-11-22T02:31:00Z".to_owned();
+    out.json("R/iterations/iter-1.json", &first).unwrap();
+    let (found, reported) = rehydrate(&out, "R");
+    assert_eq!(found.len(), 1);
+    assert!(reported[0].contains("before its predecessor"), "{reported:?}");
+    put(2, "R-iter-2");
     put(3, "OTHER-iter-3");
     let (found, reported) = rehydrate(&out, "R");
     assert_eq!(found.len(), 2);

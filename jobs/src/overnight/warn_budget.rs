@@ -1,6 +1,6 @@
 //! Stores the rescues, which limit how often nights may continue where a strict run would halt.
 //! Rescues persist across nights in `.agents/overnight/warn-only-budget.json`, and only a person
-//! may raise their number.
+//! may restore them, with [`WarnBudget::reset`].
 
 use std::path::Path;
 
@@ -62,9 +62,24 @@ impl WarnBudget {
             iteration_id: iteration_id.to_owned(),
             reason: reason.to_owned(),
         });
-        let path = beneath(root, &Path::new(FOLDER).join(FILE))?;
-        write_atomic(&path, pretty(&next).as_bytes(), 0o644).map_err(|error| error.source)?;
+        next.write(root)?;
         *self = next;
         Ok(())
+    }
+
+    /// Restores all rescues and forgets what they were spent on.
+    ///
+    /// # Errors
+    /// Returns an error if the file cannot be written.
+    pub fn reset(root: &Path) -> std::io::Result<Self> {
+        let full =
+            Self { schema_version: 1, initial: INITIAL, remaining: INITIAL, spent: Vec::new() };
+        full.write(root)?;
+        Ok(full)
+    }
+
+    fn write(&self, root: &Path) -> std::io::Result<()> {
+        let path = beneath(root, &Path::new(FOLDER).join(FILE))?;
+        write_atomic(&path, pretty(self).as_bytes(), 0o644).map_err(|error| error.source)
     }
 }

@@ -113,10 +113,12 @@ impl NightReport {
         if text.is_empty() { "nothing was due".to_owned() } else { text }
     }
 
-    /// Returns the number of runs for which sleep inhibition was requested and not obtained, or not
-    /// until their end.
+    /// Returns the number of runs that did work and for which sleep inhibition was requested and not
+    /// obtained, or not until their end.
     pub fn not_kept_awake(&self) -> usize {
-        let held = self.runs.iter().filter_map(|run| run.awake.as_ref()).map(|awake| awake.held);
+        let worked = |run: &&RunLine| !matches!(run.outcome, Some(Outcome::Skipped { .. }));
+        let held = self.runs.iter().filter(worked).filter_map(|run| run.awake.as_ref());
+        let held = held.map(|awake| awake.held);
         held.filter(|held| matches!(held, InhibitLevel::Nothing | InhibitLevel::ForAWhile)).count()
     }
 

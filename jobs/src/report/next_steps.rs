@@ -100,10 +100,11 @@ fn broken_runs(report: &NightReport) -> Vec<NextStep> {
 
 /// Returns the steps for jobs whose last occurrence was skipped although work was due.
 fn stopped_jobs(report: &NightReport) -> Vec<NextStep> {
-    let skipped = report.not_run.iter().filter_map(|it| match it.because {
-        NotRunReason::Skipped(SkipReason::Unfollowed) => None,
-        NotRunReason::Skipped(_) | NotRunReason::Missed => Some(it),
-        _ => None,
+    let skipped = report.not_run.iter().filter(|it| match it.because {
+        // The step for the job that it follows is enough.
+        NotRunReason::Skipped(reason) => reason != SkipReason::Unfollowed,
+        NotRunReason::Missed => true,
+        _ => false,
     });
     let mut steps: Vec<NextStep> = skipped
         .map(|it| NextStep {

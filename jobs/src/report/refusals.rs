@@ -27,7 +27,7 @@ impl RefusedBy {
         match self {
             Self::Guard => "guard",
             Self::Budget => "budget",
-            Self::Admission => "not admitted",
+            Self::Admission => "admission",
             Self::Check => "check of the reply",
         }
     }

@@ -10,6 +10,7 @@
 
 mod fixture;
 mod hostile;
+mod moved;
 mod review;
 mod sequences;
 mod spending;

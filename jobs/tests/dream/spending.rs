@@ -229,7 +229,7 @@ fn failure_with_zero_usage_charges_only_call() {
 #[test]
 fn only_a_reported_total_replaces_reservations() {
     let cut = End::Fails(BackendError::Malformed {
-        why: "the answer is cut off".to_owned(),
+        why: "the answer was truncated".to_owned(),
         excerpt: String::new(),
     });
     let stopped = End::Fails(BackendError::Cancelled { why: "stopped".to_owned() });

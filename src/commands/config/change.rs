@@ -38,15 +38,19 @@ impl ConfigFile {
         }
     }
 
-    /// Makes a change to the file. The changed settings of a project are accepted if the settings
-    /// were accepted before.
-    fn change<T>(
+    /// Makes a change to the file; `change` returns the file's new text. The changed settings of a
+    /// project are accepted if all settings were in effect before.
+    fn change(
         self,
         cli: &Cli<'_>,
-        change: impl FnOnce() -> Result<T, Failure>,
-    ) -> Result<T, Failure> {
+        change: impl FnOnce() -> Result<String, Failure>,
+    ) -> Result<(), Failure> {
+        if trust::in_run() {
+            return Err(Failure::usage("a run cannot change settings"));
+        }
+        let change = || change().map(|text| ((), text));
         match self {
-            Self::User => change(),
+            Self::User => change().map(drop),
             Self::Project => trust::accepted_change(cli.env, &project::find(cli.here)?, change),
         }
     }
@@ -82,7 +86,7 @@ pub(in crate::commands) fn change(
         }
         return Ok(Exit::Done);
     }
-    file.change(cli, || write(&path, &old, &new))?;
+    file.change(cli, || write(&path, &old, &new).map(|()| new.clone()))?;
     for change in changes {
         let (verb, place) = match change {
             SettingChange::Set(..) => ("set", "in"),
@@ -115,7 +119,12 @@ pub(super) fn edit(cli: &Cli<'_>, file: ConfigFile) -> Result<Exit, Failure> {
                 shell.arg(&path).status()
             })
             .map_err(|error| fail(error.to_string()))?;
-        if status.success() { Ok(()) } else { Err(fail(format!("it ended with {status}"))) }
+        if !status.success() {
+            return Err(fail(format!("it ended with {status}")));
+        }
+        let text = read_no_link(&path, DOCUMENT);
+        let text = text.map_err(|error| Failure::unreadable(&path, error))?;
+        Ok(String::from_utf8_lossy(&text).into_owned())
     })?;
     let exit = super::check(cli)?;
     if exit == Exit::Done {

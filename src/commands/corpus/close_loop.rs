@@ -30,7 +30,10 @@ impl CloseLoopArgs {
         };
         let hours = u64::try_from(span.as_hours()).unwrap_or(0);
         let date = folder.date()?;
-        let step = |corpus: &Corpus| Ok(close_loop(corpus, date, hours));
+        let step = |corpus: &Corpus| {
+            let mut facts = folder.facts(corpus)?;
+            Ok(close_loop(corpus, facts.known_uses(), date, hours))
+        };
         let report = if self.dry_run { folder.preview(step)? } else { folder.change(step)? };
         folder.cli.ui.show(&report);
         Ok(Exit::Done)
@@ -42,10 +45,11 @@ impl View for CloseLoop {
         let mut text = format!("{} of {} promoted\n", self.promoted.len(), self.considered);
         for one in &self.promoted {
             text.push_str(&format!(
-                "  {} -> {}  {}\n",
+                "  {} -> {}  {} ({})\n",
                 one.from.as_str(),
                 one.to.as_str(),
-                safe::line(&one.path)
+                safe::line(&one.path),
+                safe::line(&one.proof)
             ));
         }
         for (why, count) in &self.held {

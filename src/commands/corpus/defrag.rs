@@ -2,25 +2,26 @@
 
 use runner_engine::outcome::Exit;
 use runner_jobs::overnight::corpus::Corpus;
-use runner_jobs::overnight::corpus::defrag::{Defrag, Options, defrag};
+use runner_jobs::overnight::corpus::defrag::{Defrag, Options, defrag, suggestions};
 
-use super::CorpusFolder;
+use super::{CorpusFolder, proposals};
 use crate::ui::{Failure, Ui, View, safe, show};
 
-/// Find repeated, stale and oscillating nodes; without a choice, all of them
+/// Remove byte-equal copies, and propose repeated, stale, failed and oscillating nodes for
+/// retirement; without a choice, all of them
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example: runner corpus defrag --dedup --apply")]
 pub struct DefragArgs {
-    /// Set aside nodes that are past their time to live
+    /// Propose nodes that are past their time to live or misled their users
     #[arg(long)]
     prune: bool,
-    /// Handle repeated nodes
+    /// Remove byte-equal copies, and propose near ones
     #[arg(long)]
     dedup: bool,
-    /// Find what nights add and remove in turns
+    /// Propose what nights add and remove in turns
     #[arg(long)]
     oscillation_sweep: bool,
-    /// Make the changes [default: show them]
+    /// Remove the copies and store the proposals [default: show them]
     #[arg(long)]
     apply: bool,
 }
@@ -35,9 +36,17 @@ impl DefragArgs {
             ..Options::default()
         };
         let (date, history) = (folder.date()?, folder.history());
-        let step = |corpus: &Corpus| Ok(defrag(corpus, &history, date, options));
-        let mut report = if self.apply { folder.change(step)? } else { folder.preview(step)? };
-        report.applied = self.apply;
+        let step = |corpus: &Corpus| {
+            let (mut report, changes) = defrag(corpus, &history, options);
+            let mut facts = folder.facts(corpus)?;
+            report.applied = self.apply;
+            report.suggested = suggestions(corpus, facts.known_uses(), &history, date, options);
+            if self.apply {
+                proposals::store(folder, corpus, &report.suggested)?;
+            }
+            Ok((report, changes))
+        };
+        let report = if self.apply { folder.change(step)? } else { folder.preview(step)? };
         folder.cli.ui.show(&report);
         Ok(Exit::Done)
     }
@@ -46,25 +55,19 @@ impl DefragArgs {
 impl View for Defrag {
     fn print(&self, _ui: Ui) {
         let mut text = String::new();
-        for (word, all) in
-            [("the same as", &self.removed), ("nearly the same as", &self.superseded)]
-        {
-            for one in all {
-                text.push_str(&format!(
-                    "{} is {word} {}\n",
-                    safe::line(&one.path),
-                    safe::line(&one.of)
-                ));
-            }
+        for one in &self.removed {
+            text.push_str(&format!(
+                "{} is the same as {}\n",
+                safe::line(&one.path),
+                safe::line(&one.of)
+            ));
         }
-        for (word, all) in [
-            ("is past its time to live", &self.stale),
-            ("is repeatedly added and removed; left unchanged", &self.oscillating),
-            ("cannot be edited without guessing; left unchanged", &self.uneditable),
-        ] {
-            for path in all {
-                text.push_str(&format!("{} {word}\n", safe::line(path)));
-            }
+        for one in &self.suggested {
+            text.push_str(&format!(
+                "proposed for retirement: {}: {}\n",
+                safe::line(&one.path),
+                safe::line(&one.why)
+            ));
         }
         let text = match (text.is_empty(), self.applied) {
             (true, _) => "no changes are needed\n".to_owned(),

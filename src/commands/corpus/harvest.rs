@@ -42,12 +42,13 @@ impl HarvestArgs {
 impl View for Harvest {
     fn print(&self, _ui: Ui) {
         let mut text = format!(
-            "{} new from {}, {} and {}; {} already known\n",
+            "{} new from {}, {} and {}; {} already known, {} without a cause or an act\n",
             self.added.len(),
             counted(self.commits, "commit"),
             counted(self.closed_items, "closed item"),
             counted(self.notes, "note"),
-            self.known
+            self.known,
+            self.junk
         );
         for one in &self.added {
             text.push_str(&format!("  {}  ({})\n", safe::line(&one.path), safe::line(&one.source)));

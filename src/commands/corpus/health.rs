@@ -7,9 +7,13 @@ use runner_text::counted;
 use super::{CorpusFolder, inside};
 use crate::ui::{Failure, Ui, View, safe, show};
 
-/// Shows the metrics of the corpus. The exit code is 1 if one is below its minimum.
+/// Shows the fitness and the hygiene of the corpus. The exit code is 1 if a metric of the hygiene
+/// is below its minimum.
 pub fn run(folder: &CorpusFolder<'_>) -> Result<Exit, Failure> {
-    let health = measure(&folder.corpus()?, folder.date()?).map_err(inside)?.health;
+    let corpus = folder.corpus()?;
+    let mut facts = folder.facts(&corpus)?;
+    let measured = measure(&corpus, facts.known_uses(), folder.date()?);
+    let health = measured.map_err(inside)?.health;
     folder.cli.ui.show(&health);
     let below = health.metrics.iter().any(|it| it.below_floor);
     Ok(if below { Exit::Failed } else { Exit::Done })
@@ -17,14 +21,29 @@ pub fn run(folder: &CorpusFolder<'_>) -> Result<Exit, Failure> {
 
 impl View for Health {
     fn print(&self, _ui: Ui) {
-        let mut rows = vec![show::row(["metric", "value", "minimum", ""])];
+        let mut rows = vec![show::row(["measure of use", "value"])];
+        for measure in &self.fitness {
+            let value = measure.value.map_or_else(|| "unknown".to_owned(), |it| format!("{it:.3}"));
+            rows.push(show::row([measure.name, &value]));
+        }
+        let mut text = show::table(&rows);
+        match self.composite {
+            Some(fitness) => {
+                text.push_str(&format!(
+                    "fitness {fitness:.3} from {}\n\n",
+                    counted(self.uses, "use")
+                ));
+            }
+            None => text.push_str("fitness unknown: no use of a node is known\n\n"),
+        }
+        let mut rows = vec![show::row(["hygiene", "value", "minimum", ""])];
         for metric in &self.metrics {
             let value = metric.value.map_or_else(|| "-".to_owned(), |it| format!("{it:.3}"));
             let mark = if metric.below_floor { "below the minimum" } else { "" };
             rows.push(show::row([metric.name, &value, &metric.floor.to_string(), mark]));
         }
-        let mut text = show::table(&rows);
-        text.push_str(&format!("\nfitness {:.3}", self.composite));
+        text.push_str(&show::table(&rows));
+        text.push_str(&format!("hygiene {:.3}", self.hygiene));
         let nodes: Vec<String> =
             self.nodes.iter().map(|(kind, count)| format!("{count} {kind}")).collect();
         text.push_str(&format!(

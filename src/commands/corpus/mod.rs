@@ -9,6 +9,7 @@ mod close_loop;
 mod defrag;
 mod harvest;
 mod health;
+mod proposals;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -16,19 +17,22 @@ use std::path::{Path, PathBuf};
 use jiff::tz::TimeZone;
 use runner_engine::error_chain::whole;
 use runner_engine::files::{DOCUMENT, read_in};
+use runner_engine::git::Git;
 use runner_engine::ids::{Fence, RunId};
 use runner_engine::outcome::Exit;
 use runner_jobs::overnight::commit::{self, Commit, CommitError};
 use runner_jobs::overnight::corpus::oscillation::FileHistory;
 use runner_jobs::overnight::corpus::{Changes, Corpus, FOLDER, read};
+use runner_jobs::overnight::facts::Facts;
 use runner_jobs::overnight::lock::{CommitLock, FOLDER as NIGHT, LockError, RunLock};
 use serde_json::Value;
 
 use super::Cli;
+use crate::env;
 use crate::ui::Failure;
 
 /// Work on the corpus below .agents step by step: health, bench, promotion, tidying, brief,
-/// harvest
+/// harvest, proposals
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example: runner corpus health")]
 pub struct CorpusArgs {
@@ -39,10 +43,10 @@ pub struct CorpusArgs {
 /// Examines the corpus below `.agents/`, or tidies it manually.
 #[derive(Debug, clap::Subcommand)]
 enum CorpusCommand {
-    /// Show how fit the corpus is: each metric with its minimum, and stale, repeated, unconnected
-    /// or unreadable nodes
+    /// Show how fit the corpus is by its use, and its hygiene: each metric with its minimum, and
+    /// stale, repeated, unconnected or unreadable nodes
     ///
-    /// Exit code 1 when a metric is below its minimum.
+    /// Exit code 1 when a metric of the hygiene is below its minimum.
     #[command(after_help = "Example: runner corpus health --json | jq .composite")]
     Health,
     Bench(bench::BenchArgs),
@@ -50,18 +54,43 @@ enum CorpusCommand {
     Defrag(defrag::DefragArgs),
     Brief(brief::BriefArgs),
     Harvest(harvest::HarvestArgs),
+    /// List the open proposals to retire nodes, with their reasons and texts
+    #[command(after_help = "Example: runner corpus proposals --json | jq -r '.[].id'")]
+    Proposals,
+    /// Accept a proposal: its node is retired
+    #[command(after_help = "Example: runner corpus accept retire-0123456789abcdef")]
+    Accept {
+        /// The id of the proposal
+        id: String,
+    },
+    /// Reject a proposal; it is not made again while the node's text is the same
+    #[command(after_help = "Example: runner corpus reject retire-0123456789abcdef")]
+    Reject {
+        /// The id of the proposal
+        id: String,
+    },
+    /// Undo the decision about a proposal and restore its node
+    #[command(after_help = "Example: runner corpus undo retire-0123456789abcdef")]
+    Undo {
+        /// The id of the proposal
+        id: String,
+    },
 }
 
 impl CorpusArgs {
     pub fn run(&self, cli: &Cli<'_>) -> Result<Exit, Failure> {
         let folder = CorpusFolder { cli, root: find(cli.here)? };
         dispatch!(&self.command, CorpusCommand: Bench CloseLoop Defrag Brief Harvest => run(&folder);
-            CorpusCommand::Health => health::run(&folder))
+            CorpusCommand::Health => health::run(&folder),
+            CorpusCommand::Proposals => proposals::list(&folder),
+            CorpusCommand::Accept { id } => proposals::accept(&folder, id),
+            CorpusCommand::Reject { id } => proposals::reject(&folder, id),
+            CorpusCommand::Undo { id } => proposals::undo(&folder, id))
     }
 }
 
 /// Returns the nearest folder at or above `from` that contains a corpus.
-fn find(from: &Path) -> Result<PathBuf, Failure> {
+pub(super) fn find(from: &Path) -> Result<PathBuf, Failure> {
     let from = fs::canonicalize(from)
         .map_err(|error| Failure::data(format!("{}: {error}", from.display())))?;
     let found = from.ancestors().find(|folder| folder.join(FOLDER).is_dir());
@@ -141,6 +170,16 @@ impl CorpusFolder<'_> {
         // that died.
         commit::clear_one(&self.root, 0).map_err(not_committed)?;
         Ok(report)
+    }
+
+    /// Returns the facts of the project, with the uses of the corpus.
+    fn facts(&self, corpus: &Corpus) -> Result<Facts, Failure> {
+        let git = Git::new(&self.root, &env::child_environment(), &env::marker()?);
+        let mut facts = Facts::read(&self.root, &git);
+        let home = self.cli.env.folder().ok();
+        let uses = facts.learn(&self.root, home.as_deref(), corpus);
+        uses.merged = self.history().merged;
+        Ok(facts)
     }
 
     fn history(&self) -> FileHistory {

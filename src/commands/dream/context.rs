@@ -118,10 +118,7 @@ pub(super) fn failure(error: ReviewError) -> Failure {
         }
         ReviewError::Busy(_) => Failure::later(what).hint("run the command again after the other review has ended"),
         ReviewError::Cannot(_) => Failure::data(what),
-        ReviewError::Guard(_) => Failure::refused(what),
-        ReviewError::Exposed { .. } => {
-            Failure::refused(what).hint("repeat the command with --publish, or let git ignore that path")
-        }
+        ReviewError::Guard(_) | ReviewError::Exposed { .. } => Failure::refused(what),
         ReviewError::Conflict(_) => Failure::refused(what)
             .hint("compare the current file with the kept copy, and resolve the difference manually"),
         ReviewError::Unfinished { .. } => Failure::cannot_write(what).hint("runner tick"),

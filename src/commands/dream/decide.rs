@@ -5,7 +5,7 @@ use runner_engine::outcome::Exit;
 use runner_jobs::dream::decisions::Decision;
 use runner_jobs::dream::proposal::Action;
 use runner_jobs::dream::review::{
-    AppliedDecision, Consent, DecisionInput, DecisionRequest, IfChanged, IfExposed,
+    AppliedDecision, Consent, DecisionInput, DecisionRequest, IfChanged, IfExposed, ReviewError,
 };
 use serde::Serialize;
 
@@ -170,7 +170,23 @@ fn decide(
     let context = ReviewContext::open(cli, &one.which)?;
     let mut tools = context.tools()?;
     let request = DecisionRequest { id: &one.id, verdict, note: note.note.as_deref(), consent };
-    let done = context.decider(&mut tools).decide(&request).map_err(failure)?;
+    let done = context.decider(&mut tools).decide(&request).map_err(|error| {
+        let exposed = matches!(error, ReviewError::Exposed { .. });
+        let failed = failure(error);
+        if exposed { failed.hint(with_publish(&request)) } else { failed }
+    })?;
     cli.ui.show(&DecisionView(done));
     Ok(Exit::Done)
+}
+
+/// Returns the command that carries out a decision although it exposes the text of a private idea.
+fn with_publish(request: &DecisionRequest<'_>) -> String {
+    let id = request.id;
+    match &request.verdict {
+        DecisionInput::Amend { action, into } => {
+            let into = into.as_ref().map_or_else(String::new, |into| format!(" --into '{into}'"));
+            format!("runner dream amend {id} --action {}{into} --publish", action.as_str())
+        }
+        _ => format!("runner dream accept {id} --publish"),
+    }
 }

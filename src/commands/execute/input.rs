@@ -1,9 +1,8 @@
 //! Gathers the input of the admission decision.
 
-use jiff::SignedDuration;
 use runner_engine::admission::AdmissionFacts;
 use runner_engine::git::Git;
-use runner_engine::outcome::{Class, Outcome};
+use runner_engine::outcome::Class;
 use runner_engine::process_id::ProcessIdentity;
 use runner_engine::recover::{Driver, recover_stale};
 use runner_engine::sandbox::SandboxedStart;
@@ -24,9 +23,6 @@ pub(super) struct AdmissionInput {
     pub convened: Convened,
 }
 
-/// The time after which a run of a job with unaccepted settings is tried again.
-const UNTRUSTED_WAIT: SignedDuration = SignedDuration::from_mins(15);
-
 impl AdmissionInput {
     /// Gathers the input. For a real run, this also creates the run's folders.
     pub fn of(
@@ -35,11 +31,6 @@ impl AdmissionInput {
         purpose: Purpose,
     ) -> Result<Self, NotAdmitted> {
         let ResolvedRun { here, row, home, .. } = setting;
-        // No program may start before this check, because the settings name the programs.
-        if let Some(why) = here.untrusted(&row.job_name) {
-            let until = home.wall()?.saturating_add(UNTRUSTED_WAIT).unwrap_or(row.requested);
-            return Err(NotAdmitted::Before(Outcome::Deferred { until, why }));
-        }
         let git = Git::new(&here.root, &setting.environment, row.id.as_str());
         let sandbox_start = setting
             .sandbox_start(purpose)

@@ -75,7 +75,11 @@ impl ExecuteArgs {
         }
         let setting = match ResolvedRun::of(home, &store, &row) {
             Ok(setting) => setting,
-            Err(failure) => {
+            Err(NotAdmitted::Before(outcome)) => {
+                store.decline(&id, &outcome, home.wall()?)?;
+                return Ok(outcome.exit(true));
+            }
+            Err(NotAdmitted::Hard(failure)) => {
                 let why = failure.to_string();
                 // Somebody may be editing the configuration, so only a manual run fails.
                 let outcome = if row.manual() {

@@ -11,13 +11,13 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use runner_backends::{Backend, Chain};
 use runner_engine::outcome::Outcome;
 use runner_engine::policy::Overlap;
 use runner_engine::process::Cancel;
 use runner_engine::store::{Admitted, Budget, BudgetLevel, RunRow, Store};
-use runner_engine::tick::civil_date;
+use runner_engine::tick::{REPORT_JOB, civil_date};
 use runner_jobs::execute::redacted;
 use runner_jobs::kind::{Asks, Targets};
 use runner_jobs::recording::Recorder;
@@ -75,6 +75,9 @@ pub(super) struct ResolvedRun<'a> {
     pub looked: Timestamp,
 }
 
+/// The time after which a run of a job with unaccepted settings is tried again.
+const UNTRUSTED_WAIT: SignedDuration = SignedDuration::from_mins(15);
+
 /// Returns the folder for counting the concurrent requests of each login.
 pub(in crate::commands) fn slots_folder(home: &Env) -> PathBuf {
     home.state.join("locks").join("logins")
@@ -82,17 +85,31 @@ pub(in crate::commands) fn slots_folder(home: &Env) -> PathBuf {
 
 impl<'a> ResolvedRun<'a> {
     /// Reads the project's current configuration and resolves the run.
-    pub fn of(home: &'a Env, store: &Store, row: &'a RunRow) -> Result<Self, Failure> {
-        let project = store.project(&row.project)?.ok_or_else(|| {
+    ///
+    /// # Errors
+    /// Returns a deferral if a person has not accepted the settings of the job. Nothing that the
+    /// settings name is read or started before this check.
+    pub fn of(home: &'a Env, store: &Store, row: &'a RunRow) -> Result<Self, NotAdmitted> {
+        let project = store.project(&row.project)?.ok_or_else(|| -> Failure {
             Failure::internal(format!("the database has no project {}", row.project))
         })?;
         let mut here = LoadedProject::at(home, Some(store), &project.path)?;
+        if row.kind != REPORT_JOB
+            && let Some(why) = here.untrusted(&row.job_name)
+        {
+            let until = home.wall()?.saturating_add(UNTRUSTED_WAIT).unwrap_or(row.requested);
+            return Err(NotAdmitted::Before(Outcome::Deferred { until, why }));
+        }
         if !row.settings.is_empty() {
-            here.config = config::load_with(
-                &home.stack(Some(&here.root.join(FILE))),
-                &row.job_name,
-                &row.settings,
-            )?;
+            let file = here.root.join(FILE);
+            let stack = home.stack(Some(&file));
+            let config = config::load_with(&stack, &row.job_name, &row.settings)?;
+            if config.texts != here.config.texts {
+                let what =
+                    format!("{}: the settings changed while they were read", here.root.display());
+                return Err(Failure::later(what).into());
+            }
+            here.config = config;
         }
         if here.id != row.project {
             return Err(Failure::configuration(format!(
@@ -101,7 +118,8 @@ impl<'a> ResolvedRun<'a> {
                 here.id,
                 row.project
             ))
-            .hint("run the job again there"));
+            .hint("run the job again there")
+            .into());
         }
         let mut spec = here.spec(row)?;
         let date = match row.night {
@@ -110,7 +128,8 @@ impl<'a> ResolvedRun<'a> {
         };
         spec.kind.set_date(&date);
         reach::check_targets(&here.root, &spec, &here.config)?;
-        cycles::stand(&here.root, &mut here.config, &mut spec)?;
+        let texts = &here.trust.now.texts;
+        cycles::stand(&here.root, &mut here.config, &mut spec, texts)?;
         let mut environment = env::child_environment();
         let handed = env::named(spec.kind.variables().iter().map(String::as_str));
         let mut secrets: Vec<String> =

@@ -137,7 +137,7 @@ pub fn make(
     let mut here = LoadedProject { id, own: true, ..here };
     here.register(&mut store, home.wall()?)?;
     if own_settings {
-        here.accept(&mut store, home.wall()?)?;
+        here.accept(&mut store)?;
         here.register(&mut store, home.wall()?)?;
     }
     Ok((here, written))

@@ -7,12 +7,14 @@ mod start;
 use std::path::Path;
 
 use runner_engine::outcome::Exit;
+use runner_jobs::overnight::lock::RunLock;
+use runner_jobs::overnight::warn_budget::WarnBudget;
 use runner_jobs::overnight::{OvernightSpec, ownership, schema};
 
-use super::Cli;
+use super::{Cli, corpus};
 use crate::config::{Config, did_you_mean};
 use crate::project::LoadedProject;
-use crate::ui::{Failure, show};
+use crate::ui::{Failure, Ui, View, safe, show};
 
 /// The night over the corpus below .agents: it learns, puts in order, measures, and proposes
 /// what to begin with
@@ -30,12 +32,50 @@ enum OvernightCommand {
     #[command(visible_alias = "run")]
     Start(start::StartArgs),
     Report(report::NightReportArgs),
+    #[command(subcommand)]
+    WarnBudget(WarnBudgetCommand),
     /// Print the JSON schema of an artifact, or the names of all artifacts
     #[command(after_help = "Example: runner overnight schema summary > summary.schema.json")]
     Schema {
         /// The name of the artifact
         name: Option<String>,
     },
+}
+
+/// Show or restore the rescues that let a night continue after a regression
+#[derive(Debug, clap::Subcommand)]
+enum WarnBudgetCommand {
+    /// Show how many rescues are left, and what they were spent on
+    #[command(after_help = "Example: runner overnight warn-budget show --json | jq .remaining")]
+    Show,
+    /// Restore all rescues
+    #[command(after_help = "Example: runner overnight warn-budget reset")]
+    Reset,
+}
+
+impl View for WarnBudget {
+    fn print(&self, _ui: Ui) {
+        let mut text = format!("{} of {} rescues left\n", self.remaining, self.initial);
+        for one in &self.spent {
+            let (id, why) = (safe::line(&one.iteration_id), safe::line(&one.reason));
+            text.push_str(&format!("  {id}: {why}\n"));
+        }
+        show::out(&text);
+    }
+}
+
+/// Shows or restores the rescues.
+fn warn_budget(cli: &Cli<'_>, command: &WarnBudgetCommand) -> Result<Exit, Failure> {
+    let root = corpus::find(cli.here)?;
+    let budget = match command {
+        WarnBudgetCommand::Show => WarnBudget::read(&root),
+        WarnBudgetCommand::Reset => {
+            let _lock = RunLock::take(&root, "corpus", cli.env.wall()?).map_err(corpus::locked)?;
+            WarnBudget::reset(&root).map_err(|error| Failure::cannot_write(error.to_string()))?
+        }
+    };
+    cli.ui.show(&budget);
+    Ok(Exit::Done)
 }
 
 impl OvernightArgs {
@@ -45,6 +85,7 @@ impl OvernightArgs {
 
     pub fn run(&self, cli: &Cli<'_>) -> Result<Exit, Failure> {
         dispatch!(&self.command, OvernightCommand: Setup Start Report => run(cli);
+            OvernightCommand::WarnBudget(command) => warn_budget(cli, command),
             OvernightCommand::Schema { name } => print_schema(name.as_deref()))
     }
 }

@@ -48,7 +48,9 @@ impl OvernightSetupArgs {
         let text = config::edit(&cli.env.user_config, &edit, Some(old.clone()))?.1;
         if self.apply && text != old {
             let write = || config_command::write(&path, &old, &text);
-            trust::accepted_change(cli.env, &project.root, write)?;
+            trust::accepted_change(cli.env, &project.root, || {
+                write().map(|()| ((), text.clone()))
+            })?;
         }
         let lines: Vec<&str> = text
             .lines()

@@ -27,11 +27,12 @@ pub(super) fn plan(
     };
     let home = cli.env;
     let wish = options(args)?;
-    let mut record = SetupRecord { service: args.service, ..old.clone() };
+    let mut record =
+        SetupRecord { service: args.service || (old.service && !args.timer), ..old.clone() };
     let mut edits = Vec::new();
     let mut notes = Vec::new();
     let at_work = match project::find(cli.here) {
-        Ok(root) => Some(LoadedProject::load(home, &root)?),
+        Ok(root) => Some(LoadedProject::load(home, &root)?.trusted()?),
         Err(failure) if args.at.is_some() || args.wake || !args.runner.is_empty() => {
             return Err(failure);
         }
@@ -43,7 +44,7 @@ pub(super) fn plan(
             let ProjectPart { served, frequent, edit, night } =
                 part(home, here, &wish, old.projects.get(&root))?;
             notes.push(format!("the night of {root} opens at {night}"));
-            if !args.service {
+            if !record.service {
                 notes.extend(frequent.iter().map(|(job, schedule)| {
                     format!(
                         "{}: `runner setup --service --apply` keeps the daemon running instead",
@@ -74,7 +75,7 @@ pub(super) fn plan(
             show::count(others as u64, "other project")
         ));
     }
-    let minutes = record.minutes();
+    let (minutes, service) = (record.minutes(), record.service);
     let host = HostScheduler::of(kind, home, &record.ticks())?;
     let mut files: Vec<SetupFile> = host
         .files
@@ -86,7 +87,7 @@ pub(super) fn plan(
             .iter()
             .map(|text| SetupFile { path: "crontab".to_owned(), text: text.clone() }),
     );
-    notes.extend(advice(kind, args.service, host.lingers));
+    notes.extend(advice(kind, service, host.lingers));
     let frozen = frozen();
     if !frozen.contains_key("PATH") {
         return Err(Failure::environment("PATH is not set, so no program would be found at night"));

@@ -12,7 +12,7 @@ use runner_engine::outcome::Exit;
 
 use super::Cli;
 use crate::env::Env;
-use crate::project::{self, LoadedProject, trust};
+use crate::project::{self, FILE, LoadedProject, trust};
 use crate::setup::plan::carry_out;
 use crate::setup::record::SetupRecord;
 use crate::ui::{Failure, show};
@@ -35,6 +35,9 @@ pub struct SetupArgs {
     /// more often than every 5 minutes (systemd and launchd)
     #[arg(long, conflicts_with_all = ["remove", "status", "verify"])]
     service: bool,
+    /// Return from the service to a timer
+    #[arg(long, conflicts_with_all = ["service", "remove", "status", "verify"])]
+    timer: bool,
     /// The time at which the project's night opens, night.at in its runner.toml [default:
     /// unchanged; 02:30 at first]
     #[arg(long, value_name = "HH:MM")]
@@ -107,7 +110,12 @@ impl SetupArgs {
         let new_crontab = home.state.join("crontab.new");
         let carried_out = || carry_out(&view.planned, &home.setup_note(), &new_crontab);
         view.troubles = match project::find(cli.here) {
-            Ok(root) => trust::accepted_change(home, &root, carried_out)?,
+            Ok(root) => {
+                let file = root.join(FILE);
+                let written = view.planned.iter().find_map(|step| step.text_for(&file));
+                let written = written.unwrap_or_default().to_owned();
+                trust::accepted_change(home, &root, || Ok((carried_out()?, written)))?
+            }
             Err(_) => carried_out()?,
         };
         // A changed schedule counts from the time at which it is read. Reading it with the first

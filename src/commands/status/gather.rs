@@ -1,5 +1,5 @@
-//! Gathers the status: from the database with one query for all projects, from the projects' files
-//! with `stat`.
+//! Gathers the status from the database and the projects' files. A project's settings are parsed
+//! again only if its files have changed.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -23,9 +23,10 @@ use crate::setup::SchedulerKind;
 use crate::setup::record::SetupRecord;
 use crate::ui::{Failure, show};
 
-/// Time without a tick after which the status reports it. Host timers tick every quarter of an
-/// hour.
+/// The status reports missing ticks if the last tick is older than this. Host timers tick every
+/// 15 minutes.
 const SILENCE: SignedDuration = SignedDuration::from_hours(1);
+
 /// Collects the status of all projects, or of one project if the current folder is inside it.
 pub(super) fn gather(cli: &Cli<'_>) -> Result<Status, Failure> {
     let home = cli.env;
@@ -46,7 +47,7 @@ pub(super) fn gather(cli: &Cli<'_>) -> Result<Status, Failure> {
     };
     let root = match project::find(cli.here) {
         Ok(root) => Some(root),
-        // The project's file may be missing while the database still contains the project.
+        // The database may contain the project even if its `runner.toml` is missing.
         Err(failure) if cli.folder_is_named => match home.store_to_read()? {
             Some(store) => Some(project::kept(home, &store, cli.here)?.row.path),
             None => return Err(failure),
@@ -114,14 +115,14 @@ fn silence(
     }
     let since = match last {
         Some(last) if now.duration_since(last) <= SILENCE => return None,
-        Some(last) => format!("nothing has ticked since {}", show::format_time(last)),
-        None => "nothing has ever ticked".to_owned(),
+        Some(last) => format!("`runner tick` has not run since {}", show::format_time(last)),
+        None => "`runner tick` has never run".to_owned(),
     };
     let fix = match timer {
         Some(_) => "the timer does not start ticks: `runner doctor` shows why",
         None => "set up a timer with `runner setup --apply`, or run `runner daemon`",
     };
-    Some(format!("{since} and no daemon answers, so no job starts on schedule: {fix}"))
+    Some(format!("{since}, and no daemon answers, so no job starts on schedule\n  fix: {fix}"))
 }
 
 /// Creates the status of a project that is not in the database.

@@ -128,21 +128,24 @@ fn check_reports_inconsistent_rows() {
     aged.run(&["run", "note"]).ends(0);
     let sound = fs::read(aged.store()).unwrap();
     for (spoil, what) in [
-        ("UPDATE occurrences SET outcome = NULL, settled = NULL", "an occurrence is open and none"),
-        ("UPDATE runs SET finished = NULL", "an outcome goes with the time"),
-        ("UPDATE runs SET outcome = '{\"outcome\":\"splendid\"}'", "makes no sense"),
+        (
+            "UPDATE occurrences SET outcome = NULL, settled = NULL",
+            "an occurrence is open, but none",
+        ),
+        ("UPDATE runs SET finished = NULL", "an outcome has no time"),
+        ("UPDATE runs SET outcome = '{\"outcome\":\"splendid\"}'", "is invalid"),
         ("UPDATE reservations SET open = 1", "a reservation is open"),
-        ("UPDATE runs SET fence = 99", "a fence that its job has not reached"),
-        ("PRAGMA foreign_keys = 0; UPDATE runs SET job = 99", "it refers to a row"),
-        ("INSERT INTO budget_usage VALUES ('day', 'x', -1, 0, 0, 0, 0)", "below nothing"),
-        ("UPDATE jobs SET policy = '{'", "its policy makes no sense"),
+        ("UPDATE runs SET fence = 99", "a higher fence than its job"),
+        ("PRAGMA foreign_keys = 0; UPDATE runs SET job = 99", "the row refers to a missing row"),
+        ("INSERT INTO budget_usage VALUES ('day', 'x', -1, 0, 0, 0, 0)", "an amount is negative"),
+        ("UPDATE jobs SET policy = '{'", "the value of policy is invalid"),
     ] {
         let db = aged.fixture.store();
         db.execute_batch(spoil).unwrap();
         drop(db);
         aged.run(&["db", "check"]).ends(70).expect_text(what).expect_text(match what {
             // A dangling reference is damage of the file itself.
-            "it refers to a row" => "fix: runner db restore",
+            "the row refers to a missing row" => "fix: runner db restore",
             _ => "a restore would lose more",
         });
         fs::write(aged.store(), &sound).unwrap();
@@ -277,7 +280,7 @@ fn missing_database_is_not_silently_recreated() {
     ] {
         aged.run(command)
             .ends(70)
-            .expect_text("is gone")
+            .expect_text("is missing, but runner still has")
             .expect_text("runner db restore")
             .expect_text("mkdir");
         assert!(!aged.store().exists(), "{command:?}");

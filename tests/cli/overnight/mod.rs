@@ -42,7 +42,14 @@ fn learning(tag: &str, maturity: &str, title: &str, body: &str) -> String {
         _ => "A worker keeps to the scope of its task; its boundary is the plan.",
     };
     format!(
-        "---\ndate: 2026-10-01\ntags: [{tag}]\nodd-key: [1, 2]\nmaturity: {maturity}\nutility: 0.80\n---\n\n# {title}\n\n{body}\n{about}\nSee src/net.rs.\n"
+        "---\ndate: 2026-10-01\ntags: [{tag}]\nodd-key: [1, 2]\nmaturity: {maturity}\nutility: 0.80\n---\n\n# {title}\n\n{body}\n{about}\nPin the tool, because a floating version breaks it. See src/net.rs.\n"
+    )
+}
+
+/// Returns a row of the citations file: a session that used a learning.
+fn citation(name: &str) -> String {
+    format!(
+        "{{\"artifact_path\":\".agents/learnings/{name}.md\",\"session_id\":\"of {name}\",\"cited_at\":\"2026-10-20T08:00:00Z\",\"citation_type\":\"applied\",\"query\":\"a floating version breaks the flaky pipeline\"}}\n"
     )
 }
 
@@ -81,11 +88,15 @@ fn corpus(fixture: &Fixture) {
         ),
     );
     put("knowledge/notes.txt", "no node\n".to_owned());
+    put(
+        "ao/citations.jsonl",
+        (0..9).map(|number| citation(&format!("2026-10-0{number}-lesson"))).collect(),
+    );
     put("rpi/next-work.jsonl", WORK.to_owned());
     fixture.write("src/net.rs", "// retry\n");
     fixture.write("tests/net_test.rs", "// test\n");
     fixture.git(&["add", "src", "tests"]);
-    fixture.git(&["commit", "--quiet", "-m", "Retry\n\nLearned: a retry without jitter makes all clients come back at the very same moment"]);
+    fixture.git(&["commit", "--quiet", "-m", "Retry\n\nLearned: a retry without jitter makes all clients come back at the very same moment, so add jitter"]);
 }
 
 const WORK: &str = concat!(
@@ -93,7 +104,7 @@ const WORK: &str = concat!(
     "{ this line is broken\n",
     "\n",
     "{\"title\": \"A flat row\", \"type\": \"task\",  \"severity\": \"low\", \"source\": \"old\", \"description\": \"as they were\"}\n",
-    "{\"source_epic\":\"e0\",\"items\":[{\"title\":\"Done\",\"type\":\"task\",\"severity\":\"high\",\"source\":\"x\",\"description\":\"\",\"consumed_note\":\"it turned out that the cache was keyed by the wrong thing\"}],\"consumed\":true,\"claim_status\":\"consumed\"}\n",
+    "{\"source_epic\":\"e0\",\"items\":[{\"title\":\"Done\",\"type\":\"task\",\"severity\":\"high\",\"source\":\"x\",\"description\":\"\",\"consumed_note\":\"the cache must be keyed by the digest, because names are used twice\"}],\"consumed\":true,\"claim_status\":\"consumed\"}\n",
 );
 
 fn night() -> Fixture {

@@ -249,7 +249,7 @@ fn databases_keep_separate_project_ids() {
     fixture
         .run(&["projects"])
         .ends(0)
-        .expect_text("names another project")
+        .expect_text("contains the id of another project")
         .expect_text("runner init");
     fixture.run(&["night"]).ends(0);
     assert_eq!(fixture.count("SELECT count(*) FROM projects"), 1);

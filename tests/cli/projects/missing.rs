@@ -48,7 +48,7 @@ fn vanished_project_is_reported_once() {
     assert_eq!(reported["missed_this_week"][0]["count"], 3, "{reported}");
     assert_eq!(
         reported["missed_this_week"][0]["why"],
-        "the project is gone: its folder is not there"
+        "the project is gone: its folder does not exist"
     );
     inside(&["status"]).ends(0).expect_text("TROUBLE").expect_text("projects forget");
     inside(&["projects"]).ends(0).expect_text("vanished");

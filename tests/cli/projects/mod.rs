@@ -200,9 +200,9 @@ fn missing_git_folder_is_reported_as_trouble() {
     fixture.run(&["tick"]).ends(0);
     let (git, aside) = (fixture.path(".git"), fixture.root().join("aside"));
     fs::rename(&git, &aside).unwrap();
-    fixture.run(&["tick"]).ends(78).expect_text("there is no .git").expect_text("fix: ");
-    fixture.run(&["status"]).ends(0).expect_text("TROUBLE").expect_text("there is no .git");
-    fixture.run(&["projects"]).ends(0).expect_text("there is no .git");
+    fixture.run(&["tick"]).ends(78).expect_text(".git is missing").expect_text("fix: ");
+    fixture.run(&["status"]).ends(0).expect_text("TROUBLE").expect_text(".git is missing");
+    fixture.run(&["projects"]).ends(0).expect_text(".git is missing");
     fs::rename(&aside, &git).unwrap();
     fixture.run(&["tick"]).ends(0);
     assert!(!fixture.run(&["status"]).ends(0).out.contains("TROUBLE"));

@@ -196,7 +196,7 @@ fn runs_after_cancelled_predecessor_are_skipped() {
     for run in [&second, &third] {
         let row = shown(&fixture, run);
         assert_eq!(row["outcome"], "skipped");
-        assert_eq!(row["why"], "what it was to follow ended as cancelled: manually");
+        assert_eq!(row["why"], "the run before it ended as cancelled: manually");
     }
     let late = run(&fixture, &["enqueue", "count", "--after", &first]).ends(0);
     assert!(late.out.contains("skipped: what it was to follow"), "{late:?}");

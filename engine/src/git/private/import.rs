@@ -19,7 +19,7 @@ use super::prepare::RepositoryStart;
 use super::refs::{self, Head};
 use crate::digest::Digest;
 use crate::failpoint;
-use crate::files::{open_no_link, sync_folder};
+use crate::files::{copy_host, open_no_link, sync_folder};
 use crate::git::commit::Writes;
 use crate::git::push::empty_repository;
 use crate::git::{Git, GitError, Read};
@@ -124,7 +124,7 @@ impl Source<'_> {
         news.extend(target.as_ref().map(|it| it.object.as_str()));
         let length = news.first().map_or(0, |object| object.len());
         let reader = self.reader(git, rules.scratch, length).map_err(failed)?;
-        self.bring_objects(git, &reader, (&news, &kept))?;
+        self.bring_objects(&reader, (&news, &kept))?;
         self.bring_lfs(done).map_err(failed)?;
         for other in &others {
             self.keep(git, rules, other, done)?;
@@ -187,7 +187,6 @@ impl Source<'_> {
     /// Packs the new objects, and stores them in the project after git has checked each of them.
     fn bring_objects(
         &self,
-        git: &Git,
         reader: &Git,
         (news, kept): (&BTreeSet<&str>, &BTreeMap<String, String>),
     ) -> Result<(), GitError> {
@@ -199,10 +198,14 @@ impl Source<'_> {
         let pack = reader.ask_with(Read::PackObjects, &args, Stdin::Bytes(wanted.into_bytes()))?;
         let count = pack.get(COUNT).is_some_and(|count| count != [0; 4]);
         if count {
-            failpoint::before("store the objects of a child");
-            failpoint::reach();
+            // Git stores a pack before it has completed the check, so it first stores it elsewhere.
             let args = ["index-pack", "--stdin", "--fix-thin", "--strict", "--threads=1"];
-            git.change(Writes::Objects, &args, pack)?;
+            let name = reader.change(Writes::Objects, &args, pack)?;
+            let name = name.rsplit('\t').next().unwrap_or_default();
+            let checked = reader.root.join("objects/pack");
+            let to = self.one.objects.join("pack");
+            place_pack(&checked, &to, name)
+                .map_err(|source| GitError::Folder { path: to, source })?;
         }
         Ok(())
     }
@@ -408,6 +411,24 @@ fn changes(out: &[u8]) -> Vec<(String, PathChange)> {
         all.push((commit.clone(), PathChange { path, old: side(0), new: side(colons) }));
     }
     all
+}
+
+/// Copies a checked pack into a repository. Git uses a pack once its index exists, so the index is
+/// placed last.
+fn place_pack(from: &Path, to: &Path, name: &str) -> io::Result<()> {
+    for kind in ["pack", "rev", "idx"] {
+        let name = format!("pack-{name}.{kind}");
+        if !from.join(&name).exists() || to.join(&name).exists() {
+            continue;
+        }
+        failpoint::reach();
+        // Git removes a file that begins like this if it is left behind.
+        let half = to.join(format!("tmp_runner_{name}"));
+        copy_host(&from.join(&name), &half)?;
+        open_no_link(&half)?.sync_all()?;
+        fs::rename(&half, to.join(&name))?;
+    }
+    sync_folder(to)
 }
 
 fn absent(error: io::Error) -> io::Result<()> {

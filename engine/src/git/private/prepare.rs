@@ -179,9 +179,13 @@ fn lay_out(
     let hidden: String = hidden.map(|path| format!("/{path}\n")).collect();
     fs::write(folder.join("info/exclude"), [&own, &b"\n"[..], hidden.as_bytes()].concat())?;
     for entry in fs::read_dir(one.common_dir.join("hooks")).into_iter().flatten().flatten() {
-        let sample = entry.path().extension().is_some_and(|it| it == "sample");
-        if !sample && fs::metadata(entry.path()).is_ok_and(|data| data.is_file()) {
-            copy_host(&entry.path(), &folder.join("hooks").join(entry.file_name()))?;
+        let (from, to) = (entry.path(), folder.join("hooks").join(entry.file_name()));
+        let kind = entry.file_type()?;
+        if kind.is_symlink() {
+            let target = fs::read_link(&from)?;
+            std::os::unix::fs::symlink(one.common_dir.join("hooks").join(target), to)?;
+        } else if kind.is_file() && from.extension().is_none_or(|it| it != "sample") {
+            copy_host(&from, &to)?;
         }
     }
     Ok(())

@@ -166,7 +166,7 @@ mod tests {
         let expected = [("refs/heads/a/b", &two), ("refs/heads/main", &one)];
         let expected = expected.map(|(name, object)| (name.to_owned(), object.clone()));
         assert_eq!(found.refs, expected.into());
-        assert_eq!(found.stashes, [two.clone()]);
+        assert_eq!(found.stashes, std::slice::from_ref(&two));
         assert_eq!(head(&two), Some(Head::Detached(two)));
         assert_eq!(head("ref: ../../x"), None);
         remove_links(folder.path()).unwrap();

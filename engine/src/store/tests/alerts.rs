@@ -457,7 +457,7 @@ fn messages_of_a_window_are_sent_together() {
             all.map(|one| format!("{} {}", one.job, one.what)).collect::<Vec<_>>()
         })
     };
-    fixture.ends(false, &failed(Class::Crash), later(0));
+    fixture.ends(false, &failed(Class::Guard), later(0));
     assert_eq!(next(&mut fixture, 0).unwrap(), ["dream raised"]);
     // Everything else within the window waits, and a problem that is over is not sent at all.
     let run = fixture.enqueue("tidy");
@@ -468,7 +468,7 @@ fn messages_of_a_window_are_sent_together() {
     assert_eq!(next(&mut fixture, 14), None);
     assert_eq!(next(&mut fixture, 15).unwrap(), ["tidy raised", "dream recovered"]);
     // While a run of the job is in progress, its news waits for the end of the run.
-    fixture.ends(false, &failed(Class::Crash), later(60));
+    fixture.ends(false, &failed(Class::Guard), later(60));
     fixture.enqueue("dream");
     let live = fixture.start(later(60)).remove(0);
     assert_eq!(next(&mut fixture, 61), None);

@@ -56,7 +56,7 @@ fn dependent_run_is_skipped_after_predecessor_failure() {
         let behind = fixture.enqueue_after("tidy", Some(&first));
         fixture.start(now());
         fixture.end(&first, &outcome, later(1));
-        let expected = format!("skipped: what it was to follow ended as {outcome}");
+        let expected = format!("skipped: the run before it ended as {outcome}");
         assert_eq!(why(fixture.outcome(&behind)), expected);
         // A run that is queued after the failure is skipped immediately, for the same reason.
         let late = fixture.enqueue_after("tidy", Some(&first));
@@ -80,10 +80,7 @@ fn long_chain_is_skipped_as_a_whole() {
     }
     fixture.start(now());
     fixture.end(&first, &failed(Class::Auth), later(1));
-    assert_eq!(
-        why(fixture.outcome(&last)),
-        "skipped: what it was to follow ended as failed (auth): x"
-    );
+    assert_eq!(why(fixture.outcome(&last)), "skipped: the run before it ended as failed (auth): x");
     assert!(fixture.store.queued_of(&fixture.project).unwrap().is_empty());
     fixture.check();
 }

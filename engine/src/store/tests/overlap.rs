@@ -17,7 +17,7 @@ fn skip_names_the_earlier_run() {
     for (minute, state) in [(30, "queued"), (45, "requested"), (60, "running")] {
         let next = fixture.due("tidy", later(minute)).remove(0);
         let expected = format!(
-            "skipped: an earlier one is not over: run {first}, due {}, is {state}",
+            "skipped: an earlier run has not ended: run {first}, due {}, is {state}",
             later(15)
         );
         assert_eq!(why(fixture.stands(&next)), expected);
@@ -58,7 +58,7 @@ fn queue_policy_keeps_order_up_to_cap() {
         fixture.end(run, &Outcome::Succeeded, far);
     }
     for run in &runs[QUEUE as usize..] {
-        let expected = format!("skipped: as many wait as may: {QUEUE} earlier scheduled times");
+        let expected = format!("skipped: the queue is full: {QUEUE} earlier scheduled times");
         assert_eq!(why(fixture.stands(run)), expected);
     }
     assert!(fixture.start(far).is_empty());
@@ -70,7 +70,7 @@ fn replace_cancels_waiting_and_awaits_running_runs() {
     let mut fixture = overlapping(Overlap::Replace);
     let first = fixture.due("tidy", later(15)).remove(0);
     let second = fixture.due("tidy", later(30)).remove(0);
-    let replaced = |at| format!("cancelled: replaced by the one due {}", later(at));
+    let replaced = |at| format!("cancelled: replaced by the run due {}", later(at));
     assert_eq!(why(fixture.stands(&first)), replaced(30), "the first run had not started");
     fixture.start(later(30));
     fixture.admit(&second, Budget::default(), &[]).unwrap();

@@ -33,7 +33,7 @@ fn restore_ends_runs_live_in_backup() {
     let row = store.run(&running).unwrap();
     assert!(row.cancel().unwrap().contains("was restored from a backup"));
     let row = store.run(&requested).unwrap();
-    assert!(why(row.outcome().cloned()).contains("whether it ran since is not known"));
+    assert!(why(row.outcome().cloned()).contains("it is not known whether it has run since"));
     let row = store.run(&ahead).unwrap();
     assert!(row.ready_at().is_some(), "the queued run starts later");
     let tidy = store.job(&fixture.project, "tidy").unwrap();

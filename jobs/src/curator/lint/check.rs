@@ -341,7 +341,7 @@ fn stale(
         // belong to this project.
         let first = path.split('/').next().unwrap_or(path);
         if plain && there(first) && !there(path) {
-            let message = format!("{path} is not there");
+            let message = format!("{path} does not exist");
             findings.push(found(note, *line, "stale-claim", message));
         }
     }

@@ -44,7 +44,7 @@ fn each_lint_fault_is_reported_at_its_line() {
     let expected = [
         "c.md:1 duplicate-title guide/a.md has the same title",
         "c.md:3 stale-claim as of 2026-01-02 was 324 days ago",
-        "c.md:3 stale-claim src/gone.rs is not there",
+        "c.md:3 stale-claim src/gone.rs does not exist",
         "guide/a.md:1 duplicate-title c.md has the same title",
         "guide/a.md:3 broken-link gone.md does not exist",
         "guide/a.md:4 broken-anchor ../b.md#thrid-part: b.md has no #thrid-part; did you mean #third-part?",

@@ -25,7 +25,7 @@ const LOOKS: u32 = 5;
 #[derive(Debug, thiserror::Error)]
 pub enum BoardError {
     /// The board's file does not exist.
-    #[error("there is no board: {0} is not there")]
+    #[error("there is no board: {0} does not exist")]
     Missing(String),
     /// The board is not text or cannot be read.
     #[error("the board {path} cannot be read: {why}")]

@@ -48,15 +48,16 @@ pub enum AnswerForm {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct RemSpec {
-    /// The agent whose journal it is: rem/AGENT/; without it the default agent's: rem/.
+    /// The agent in whose journal the dream is written: rem/AGENT/. Default: the agent without a
+    /// name, in rem/.
     pub agent: Option<String>,
-    /// The board that its verdicts change, in org or markdown.
+    /// The board whose tasks the verdicts move, in org or Markdown.
     pub board: String,
-    /// Only when an audit: commit is newer than the newest entry.
+    /// Whether a dream requires an "audit:" commit that is newer than the newest entry.
     pub after_audit: bool,
-    /// The minutes after the last dream that succeeded from which the next may come.
+    /// The minimum number of minutes between a successful dream and the next one.
     pub interval_minutes: u32,
-    /// The form of the answer: JSON whose schema has the board's headings, or org text.
+    /// The form of the answer: JSON with a schema that lists the board's headings, or org text.
     pub answer: AnswerForm,
     /// The project's settings for files and commits.
     #[serde(skip)]

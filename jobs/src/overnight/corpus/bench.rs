@@ -17,7 +17,7 @@ use super::{Corpus, Node, NodeKind, rounded};
 const DEPTH: usize = 10;
 
 /// The questions, each with its judging words. A correct answer contains at least two of the words.
-const QUESTIONS: [(&str, &[&str]); 24] = [
+pub(super) const QUESTIONS: [(&str, &[&str]); 24] = [
     ("tests that fail only in CI", &["test", "ci", "fail", "flaky", "pipeline"]),
     ("what to check before a release", &["release", "tag", "version", "changelog"]),
     ("parallel work in one worktree", &["worktree", "parallel", "branch", "session"]),

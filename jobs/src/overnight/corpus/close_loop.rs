@@ -1,29 +1,28 @@
 //! The close-loop step, which promotes learnings that have proved useful.
 //!
 //! ```text
-//! provisional ──gate──> candidate ──cited by others, or helped──> established
+//! provisional ──teaches, and later use or a checked commit──> candidate ──two later uses──> established
 //! ```
 //!
-//! The first gate requires only properties that a new learning can have: metadata, text, evidence
-//! or utility, no harm, and a minimum age. Citations count only at the second gate, because only
-//! promoted learnings are cited.
+//! A proof comes from outside the corpus: a session, commit or finished work item that used the
+//! learning after the day on which it was written, or a commit of the history that changed a path
+//! which the learning names. Labels and links that runner wrote are not a proof.
 
 use std::collections::BTreeMap;
 
 use jiff::civil::Date;
 use runner_text::front_matter::edit;
-use runner_text::markdown;
 use serde::Serialize;
 
-use super::links::{Links, has_evidence};
-use super::{Changes, Corpus, MOST, Maturity, Node, NodeKind};
+use super::links::{commits, paths};
+use super::teaches::teaches;
+use super::uses::{UseRecord, UsedNode, Uses};
+use super::{Changes, Corpus, Maturity, Node, NodeKind};
 
-/// Minimum number of words in a node's body.
-const WORDS: usize = 20;
-/// Minimum utility at which a node needs no evidence.
-const USEFUL: f64 = 0.7;
 /// Number of days that a node stays a candidate before it can be established.
 const TRIAL_DAYS: i32 = 7;
+/// Number of later uses that establish a candidate.
+const ESTABLISHED: usize = 2;
 
 /// A node that was promoted.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -32,6 +31,8 @@ pub struct Promotion {
     pub path: String,
     pub from: Maturity,
     pub to: Maturity,
+    /// The proof on which the promotion rests.
+    pub proof: String,
 }
 
 /// A node that was not promoted, with the reason.
@@ -52,54 +53,54 @@ pub struct CloseLoop {
     /// Number of nodes that were considered.
     pub considered: usize,
     pub promoted: Vec<Promotion>,
-    /// Number of nodes that passed but exceed the limit of one step. The next iteration promotes
-    /// them.
-    pub left_over: usize,
     /// Number of nodes that were held back, by reason.
     pub held: BTreeMap<String, usize>,
     /// The first nodes that were held back, at most twenty.
     pub held_examples: Vec<HeldBack>,
 }
 
-/// Promotes the learnings that pass their gate.
-pub fn close_loop(corpus: &Corpus, date: Date, threshold_hours: u64) -> (CloseLoop, Changes) {
-    let links = Links::of(corpus);
+/// Promotes every learning that passes its gate.
+pub fn close_loop(
+    corpus: &Corpus,
+    uses: &Uses,
+    date: Date,
+    threshold_hours: u64,
+) -> (CloseLoop, Changes) {
+    let by_node = uses.by_node(corpus);
+    let unused = UseRecord::default();
     let mut report = CloseLoop { schema_version: 1, threshold_hours, ..CloseLoop::default() };
     let mut changes = Changes::new();
     for (at, node) in corpus.nodes.iter().enumerate() {
         if node.kind != NodeKind::Learning || !node.is_active() {
             continue;
         }
-        let (to, verdict) = match node.maturity {
-            Maturity::Provisional => (Maturity::Candidate, gate(node, date, threshold_hours)),
-            Maturity::Candidate => {
-                let known = links.is_cited(corpus, at) || node.helpful > node.harmful;
-                (Maturity::Established, if known { trial(node, date) } else { Err(UNPROVEN) })
+        let record = by_node.get(&UsedNode::Known(at)).unwrap_or(&unused);
+        let (to, proof) = match node.maturity {
+            _ if is_new(node) => {
+                let old = old_enough(node, date, threshold_hours);
+                (Maturity::Candidate, old.and_then(|from| first_gate(node, record, uses, from)))
             }
-            Maturity::Unknown | Maturity::Established => continue,
+            Maturity::Candidate => (Maturity::Established, second_gate(node, record, date)),
+            _ => continue,
         };
         report.considered += 1;
-        let done = verdict.and_then(|()| {
+        let done = proof.and_then(|proof| {
             edit::set(&node.text, "maturity", to.as_str())
                 .and_then(|text| edit::set(&text, "promoted_at", &date.to_string()))
+                .map(|text| (proof, text))
                 .ok_or("its front matter cannot be edited")
         });
         match done {
-            Ok(_) if report.promoted.len() >= MOST => report.left_over += 1,
-            Ok(text) => {
-                report.promoted.push(Promotion {
-                    path: node.path.clone(),
-                    from: node.maturity,
-                    to,
-                });
+            Ok((proof, text)) => {
+                let (path, from) = (node.path.clone(), node.maturity);
+                report.promoted.push(Promotion { path, from, to, proof });
                 changes.insert(node.path.clone(), Some(text.into_bytes()));
             }
             Err(why) => {
                 *report.held.entry(why.to_owned()).or_default() += 1;
                 if report.held_examples.len() < 20 {
-                    report
-                        .held_examples
-                        .push(HeldBack { path: node.path.clone(), why: why.to_owned() });
+                    let (path, why) = (node.path.clone(), why.to_owned());
+                    report.held_examples.push(HeldBack { path, why });
                 }
             }
         }
@@ -107,38 +108,63 @@ pub fn close_loop(corpus: &Corpus, date: Date, threshold_hours: u64) -> (CloseLo
     (report, changes)
 }
 
-/// Checks the first gate, from provisional to candidate.
-fn gate(node: &Node, date: Date, threshold_hours: u64) -> Result<(), &'static str> {
-    if markdown::word_count(node.body()) < WORDS {
-        return Err("its text is too short to be useful");
-    }
-    if node.harmful > node.helpful {
-        return Err("it misled more often than it helped");
-    }
-    let Some(from) = node.date else {
-        return Err("it has no date");
-    };
-    let hours = i64::from((date - from).get_days()).saturating_mul(24);
-    if hours < i64::try_from(threshold_hours).unwrap_or(i64::MAX) {
-        return Err("it is younger than the threshold");
-    }
-    if !has_evidence(node) && node.utility.is_none_or(|it| it < USEFUL) {
-        return Err("it names no evidence and has not proved useful");
-    }
-    Ok(())
+/// Reports whether the node is provisional, or calls itself unclassified.
+fn is_new(node: &Node) -> bool {
+    node.maturity == Maturity::Provisional || node.value("maturity") == Some("unclassified")
 }
 
-/// The reason why a candidate does not reach the second gate.
-const UNPROVEN: &str = "nothing cites it yet, and it has not helped";
+/// Returns the day on which the node was written, if that day is over and the threshold has passed.
+fn old_enough(node: &Node, date: Date, threshold_hours: u64) -> Result<Date, &'static str> {
+    let from = node.date.ok_or("it has no date")?;
+    let harvested = node.value("harvested_at").and_then(super::node::day);
+    let from = harvested.map_or(from, |it| it.max(from));
+    let hours = i64::from((date - from).get_days()).saturating_mul(24);
+    let least = i64::try_from(threshold_hours).unwrap_or(i64::MAX).max(1);
+    if hours < least { Err("it is younger than the threshold") } else { Ok(from) }
+}
 
-/// Checks the second gate, from candidate to established.
-fn trial(node: &Node, date: Date) -> Result<(), &'static str> {
-    if node.harmful > node.helpful {
-        return Err("it misled more often than it helped");
+/// Checks the first gate, from provisional to candidate, and returns the proof.
+fn first_gate(
+    node: &Node,
+    record: &UseRecord,
+    uses: &Uses,
+    from: Date,
+) -> Result<String, &'static str> {
+    teaches(&format!("{}.\n{}", node.title, node.body())).map_err(|missing| missing.describe())?;
+    if record.has_failed() {
+        return Err("it misled at least as often as it helped");
+    }
+    match record.helped_after(from) {
+        0 => checked_commit(node, uses).ok_or("nothing has used it yet, and no commit confirms it"),
+        count => Ok(format!("used {count} times after {from}")),
+    }
+}
+
+/// Returns the commit that the node names and that changed a path which the node also names.
+fn checked_commit(node: &Node, uses: &Uses) -> Option<String> {
+    let body = node.body();
+    let named: Vec<&str> = paths(body).collect();
+    commits(&node.text).find_map(|commit| {
+        let changed = uses.commits.get(commit.get(..7)?)?;
+        let fits =
+            |path: &&str| changed.iter().any(|it| it == path || it.ends_with(&format!("/{path}")));
+        let path = named.iter().find(|path| fits(path))?;
+        Some(format!("commit {} changed {path}", &commit[..7]))
+    })
+}
+
+/// Checks the second gate, from candidate to established, and returns the proof.
+fn second_gate(node: &Node, record: &UseRecord, date: Date) -> Result<String, &'static str> {
+    if record.has_failed() {
+        return Err("it misled at least as often as it helped");
     }
     let since = node.value("promoted_at").and_then(super::node::day).or(node.date);
-    if since.is_some_and(|since| (date - since).get_days() < TRIAL_DAYS) {
+    let since = since.ok_or("it has no date")?;
+    if (date - since).get_days() < TRIAL_DAYS {
         return Err("it was promoted less than a week ago");
     }
-    Ok(())
+    match record.helped_after(since) {
+        count if count >= ESTABLISHED => Ok(format!("used {count} times after {since}")),
+        _ => Err("it was used less than twice since its promotion"),
+    }
 }

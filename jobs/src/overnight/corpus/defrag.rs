@@ -1,33 +1,31 @@
-//! Defragments a corpus: removes repetitions, sets stale nodes aside and reports oscillating files.
+//! Defragments a corpus: removes byte-equal repetitions, and finds the nodes that a person may
+//! want to retire.
 //!
-//! - *Dedup* removes a node whose bytes equal those of a better node, and marks a node with nearly
-//!   the same text as superseded.
-//! - *Prune* marks a node past its time to live as stale.
-//! - *Oscillation sweep* reports files that nights alternately add and remove.
-//!
-//! An oscillating file is never changed. A node stays unchanged if its front matter cannot be
-//! edited safely. Nothing is removed unless the same bytes exist under another name.
+//! Only a node whose bytes exist under another name is removed without asking. Nodes with nearly
+//! the same text, nodes past their time to live, nodes that misled their users and oscillating
+//! files become suggestions ([`Suggestion`]), about which a person decides.
 
 use std::collections::BTreeMap;
 
 use jiff::civil::Date;
-use runner_text::front_matter::edit;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::health::repeats;
+use super::node::stem_of;
 use super::oscillation::FileHistory;
+use super::uses::{UsedNode, Uses};
 use super::{Changes, Corpus, Node};
 
 /// The steps that a defragmentation runs, and its limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
-    /// Whether to set stale nodes aside.
+    /// Whether to suggest stale nodes and nodes that misled their users.
     pub prune: bool,
-    /// Whether to remove or supersede repetitions.
+    /// Whether to remove byte-equal repetitions and to suggest near ones.
     pub dedup: bool,
-    /// Whether to report files that nights alternately add and remove.
+    /// Whether to suggest files that nights alternately add and remove.
     pub oscillation_sweep: bool,
-    /// Maximum number of files that are changed in one step. The next iteration changes the rest.
+    /// Maximum number of files that are removed in one step. The next iteration removes the rest.
     pub most: usize,
 }
 
@@ -40,108 +38,125 @@ impl Default for Options {
 /// A node that repeats another node.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Repeat {
-    /// The node that is removed or superseded.
+    /// The node that is removed.
     pub path: String,
     /// The better node, which stays.
     pub of: String,
+}
+
+/// The reason why a node may be retired.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum RetireReason {
+    /// Another node has nearly the same text.
+    Duplicate,
+    /// The node is past its time to live, and nothing used it since.
+    Stale,
+    /// The node misled its users at least as often as it helped.
+    Failed,
+    /// Nights alternately add and remove the file.
+    Oscillating,
+}
+
+/// A node that a person may want to retire.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Suggestion {
+    pub path: String,
+    pub reason: RetireReason,
+    /// The better node, for a duplicate.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub of: Option<String>,
+    pub why: String,
 }
 
 /// The report of a defragmentation.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Defrag {
     pub schema_version: u32,
-    /// True if the changes were applied or are being applied.
+    /// True if the removals were applied or are being applied.
     pub applied: bool,
     /// Nodes that are removed because the same bytes exist under another name.
     pub removed: Vec<Repeat>,
-    /// Nodes that are superseded by a node with nearly the same text.
-    pub superseded: Vec<Repeat>,
-    /// Nodes that are marked as stale because they are past their time to live.
-    pub stale: Vec<String>,
-    /// Files that stay unchanged because nights alternately add and remove them.
-    pub oscillating: Vec<String>,
-    /// Nodes that stay unchanged because their front matter cannot be edited safely.
-    pub uneditable: Vec<String>,
-    /// Number of changes beyond the limit of one step.
+    /// Nodes that a person may want to retire.
+    pub suggested: Vec<Suggestion>,
+    /// Number of removals beyond the limit of one step.
     pub left_over: usize,
 }
 
-/// Finds repetitions, stale nodes and oscillating files, and returns the report and the changes.
-pub fn defrag(
-    corpus: &Corpus,
-    history: &FileHistory,
-    date: Date,
-    options: Options,
-) -> (Defrag, Changes) {
+/// Removes byte-equal repetitions, except oscillating files, and returns the report without
+/// suggestions and the changes.
+pub fn defrag(corpus: &Corpus, history: &FileHistory, options: Options) -> (Defrag, Changes) {
     let mut report = Defrag { schema_version: 1, ..Defrag::default() };
     let mut changes = Changes::new();
     let frozen = history.oscillating();
-    if options.oscillation_sweep {
-        let there = |path: &&&str| corpus.at(path).is_some();
-        report.oscillating = frozen.iter().filter(there).map(|it| (*it).to_owned()).collect();
-    }
-    if options.dedup {
-        let repeated = same_bytes(corpus);
-        for (path, of) in &repeated {
-            if frozen.contains(path.as_str()) {
-                continue;
-            }
-            if changes.len() >= options.most {
-                report.left_over += 1;
-                continue;
-            }
-            report.removed.push(Repeat { path: path.clone(), of: of.clone() });
-            changes.insert(path.clone(), None);
+    let repeated = if options.dedup { same_bytes(corpus) } else { BTreeMap::new() };
+    for (path, of) in repeated {
+        if frozen.contains(path.as_str()) {
+            continue;
         }
-        for (path, of) in repeats(corpus) {
-            if repeated.contains_key(&path)
-                || repeated.contains_key(&of)
-                || frozen.contains(path.as_str())
-            {
-                continue;
-            }
-            let (Some(node), Some(better)) = (corpus.at(&path), corpus.at(&of)) else {
-                continue;
-            };
-            // Readers of the superseded node can find the better node by its id.
-            let text = edit::set(&node.text, "superseded_by", &better.id);
-            if change(&mut changes, &mut report, node, text, options.most) {
-                report.superseded.push(Repeat { path, of });
-            }
+        if changes.len() >= options.most {
+            report.left_over += 1;
+            continue;
         }
-    }
-    if options.prune {
-        for node in corpus.active() {
-            let past = node.stale_after().is_some_and(|end| end < date);
-            if !past || changes.contains_key(&node.path) || frozen.contains(node.path.as_str()) {
-                continue;
-            }
-            let text = edit::set(&node.text, "status", "stale");
-            if change(&mut changes, &mut report, node, text, options.most) {
-                report.stale.push(node.path.clone());
-            }
-        }
+        changes.insert(path.clone(), None);
+        report.removed.push(Repeat { path, of });
     }
     (report, changes)
 }
 
-fn change(
-    changes: &mut Changes,
-    report: &mut Defrag,
-    node: &Node,
-    text: Option<String>,
-    most: usize,
-) -> bool {
-    let Some(text) = text else {
-        report.uneditable.push(node.path.clone());
-        return false;
+/// Finds the nodes that a person may want to retire, ordered by path.
+pub fn suggestions(
+    corpus: &Corpus,
+    uses: &Uses,
+    history: &FileHistory,
+    date: Date,
+    options: Options,
+) -> Vec<Suggestion> {
+    let mut found: BTreeMap<String, Suggestion> = BTreeMap::new();
+    let mut add = |path: &str, reason, of: Option<String>, why: String| {
+        let path = path.to_owned();
+        found.entry(path.clone()).or_insert(Suggestion { path, reason, of, why });
     };
-    if changes.len() >= most {
-        report.left_over += 1;
-        return false;
+    if options.prune {
+        let by_node = uses.by_node(corpus);
+        for (at, node) in corpus.nodes.iter().enumerate().filter(|(_, node)| node.is_active()) {
+            let record = by_node.get(&UsedNode::Known(at));
+            if let Some(record) = record.filter(|record| record.has_failed()) {
+                let why = format!(
+                    "it misled {} of its users and helped {}",
+                    record.failed.len(),
+                    record.helped.len()
+                );
+                add(&node.path, RetireReason::Failed, None, why);
+            }
+            let used = record.and_then(|record| record.helped.values().max()).copied();
+            if let Some(end) = node.stale_after(used).filter(|end| *end < date) {
+                let why = format!("its time to live ended on {end}, and nothing used it since");
+                add(&node.path, RetireReason::Stale, None, why);
+            }
+        }
     }
-    changes.insert(node.path.clone(), Some(text.into_bytes()));
-    true
+    if options.dedup {
+        for (path, of) in repeats(corpus) {
+            let why = format!("{of} has nearly the same text");
+            add(&path, RetireReason::Duplicate, Some(of), why);
+        }
+    }
+    if options.oscillation_sweep {
+        for path in history.oscillating() {
+            if corpus.at(path).is_some() {
+                let why = "nights alternately add and remove it".to_owned();
+                add(path, RetireReason::Oscillating, None, why);
+            }
+        }
+    }
+    found.into_values().collect()
+}
+
+/// Returns the names of the removed nodes, each with the name of the node that stays.
+pub fn merged(report: &Defrag) -> impl Iterator<Item = (String, String)> + '_ {
+    let names = |it: &Repeat| (stem_of(&it.path).to_owned(), stem_of(&it.of).to_owned());
+    report.removed.iter().map(names).filter(|(gone, kept)| gone != kept)
 }
 
 /// Maps each node to a better node of its kind with the same bytes.

@@ -17,6 +17,7 @@ use super::compile::slug;
 use super::index::{Index, IndexError};
 use super::node::{GENERATOR, is_own};
 use super::oscillation::FileHistory;
+use super::teaches::teaches;
 use super::work::{Claim, short_hash};
 use super::{Changes, Corpus};
 
@@ -79,6 +80,8 @@ pub struct Harvest {
     pub added: Vec<Harvested>,
     /// Number of learnings that were already known.
     pub known: usize,
+    /// Number of texts that name no cause or no act, and are therefore not learnings.
+    pub junk: usize,
     /// Number of new learnings beyond the limit of one harvest.
     pub left_over: usize,
     /// The sources that were not read, each with the reason.
@@ -151,6 +154,10 @@ pub fn harvest(
     let mut fresh: BTreeSet<String> = BTreeSet::new();
     let mut index = None;
     for one in found {
+        if teaches(&format!("{}.\n{}", one.title, one.text)).is_err() {
+            report.junk += 1;
+            continue;
+        }
         let path = format!("learnings/{}-{}-{}.md", one.date, slug(&one.title), &one.key[..6]);
         if keys.contains(one.key.as_str()) || !fresh.insert(one.key.clone()) {
             report.known += 1;
@@ -189,7 +196,7 @@ pub fn harvest(
             false => format!("related: [{}]\n", related.join(", ")),
         };
         let text = format!(
-            "---\ntype: learning\ndate: {}\ncategory: {}\nmaturity: provisional\nutility: 0.5\ngenerated_by: {GENERATOR}\n{}source_key: \"{}\"\n{related}---\n\n# {}\n\n{}\n",
+            "---\ntype: learning\ndate: {}\ncategory: {}\nmaturity: provisional\nutility: 0.5\ngenerated_by: {GENERATOR}\nharvested_at: {date}\n{}source_key: \"{}\"\n{related}---\n\n# {}\n\n{}\n",
             one.date,
             one.category,
             one.origin,

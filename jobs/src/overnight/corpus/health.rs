@@ -1,29 +1,28 @@
-//! Measures the fitness of a corpus: named metrics from 0 to 1, each with a minimum, and their
-//! composite.
+//! Measures the hygiene of a corpus, and reports it together with the fitness.
 //!
-//! A test checks that `docs/guide/corpus.md` contains the same definitions. A metric without
-//! anything to measure is absent and does not affect the composite. This module must never read a
-//! clock or anything outside the given corpus.
+//! Hygiene is a set of named metrics from 0 to 1, each with a minimum. It never affects the
+//! fitness. A test checks that `docs/guide/corpus.md` contains the same definitions. This module
+//! must never read a clock or anything outside the given corpus.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use jiff::civil::Date;
 use runner_text::near::{Doc, neighbours};
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 use super::bench::{Bench, bench};
+use super::fitness::{Fitness, MEASURES, fitness};
 use super::index::IndexError;
 use super::links::{Links, has_evidence};
-use super::{Corpus, CorpusProblem, Maturity, NodeKind, rounded};
+use super::uses::Uses;
+use super::{Corpus, CorpusProblem, NodeKind, rounded};
 
 /// Minimum similarity at which two nodes of one kind count as repetitions.
 pub const SAME: f64 = 0.8;
-/// The largest drop of a metric in one iteration that is not a regression.
-pub const MAX_DROP: f64 = 0.05;
 /// Maximum number of paths in a list of the report.
 const NAMED: usize = 50;
 
-/// The metrics, each with its name, its weight in the composite, its minimum and its definition.
+/// The metrics, each with its name, its weight in the hygiene, its minimum and its definition.
 pub const METRICS: [(&str, f64, f64, &str); 9] = [
     (
         "maturity",
@@ -71,13 +70,15 @@ pub const METRICS: [(&str, f64, f64, &str); 9] = [
     ),
 ];
 
-/// The values of the metrics and their composite.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Fitness {
-    /// The weighted mean of the metrics that have a value, or 0 for an empty corpus.
-    pub composite: f64,
-    /// The values by the names of the metrics.
-    pub metrics: BTreeMap<String, f64>,
+/// One measure of the fitness.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Measure {
+    pub name: &'static str,
+    /// The value, or `None` if no use is known.
+    pub value: Option<f64>,
+    /// The weight of the measure in the composite.
+    pub weight: f64,
+    pub definition: &'static str,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -85,12 +86,10 @@ pub struct Metric {
     pub name: &'static str,
     /// The value, or `None` if there is nothing to measure.
     pub value: Option<f64>,
-    /// The weight of the metric in the composite.
+    /// The weight of the metric in the hygiene.
     pub weight: f64,
     /// The minimum. A lower value is reported.
     pub floor: f64,
-    /// The largest drop in one iteration that is not a regression.
-    pub max_drop: f64,
     pub below_floor: bool,
     pub definition: &'static str,
 }
@@ -106,7 +105,14 @@ pub struct Health {
     pub inactive: usize,
     /// Number of work items that nobody has claimed.
     pub open_items: usize,
-    pub composite: f64,
+    /// The fitness, or `None` if no use of a node is known.
+    pub composite: Option<f64>,
+    /// The measures of the fitness.
+    pub fitness: Vec<Measure>,
+    /// Number of known uses of nodes.
+    pub uses: usize,
+    /// The weighted mean of the metrics, or 0 for an empty corpus.
+    pub hygiene: f64,
     pub metrics: Vec<Metric>,
     /// Number of nodes by maturity.
     pub maturity_mix: BTreeMap<&'static str, usize>,
@@ -124,16 +130,16 @@ pub struct Health {
 pub struct Measured {
     pub health: Health,
     pub bench: Bench,
-    /// The values of the metrics.
     pub fitness: Fitness,
 }
 
-/// Measures a corpus on a date.
+/// Measures the fitness, the hygiene and the retrieval of a corpus on a date.
 ///
 /// # Errors
 /// Returns an error if the index for the bench cannot be used.
-pub fn measure(corpus: &Corpus, date: Date) -> Result<Measured, IndexError> {
+pub fn measure(corpus: &Corpus, uses: &Uses, date: Date) -> Result<Measured, IndexError> {
     let bench = bench(corpus, date, None)?;
+    let fitness = fitness(corpus, uses)?;
     let links = Links::of(corpus);
     let active: Vec<(usize, &super::Node)> =
         corpus.nodes.iter().enumerate().filter(|(_, node)| node.is_active()).collect();
@@ -161,7 +167,7 @@ pub fn measure(corpus: &Corpus, date: Date) -> Result<Measured, IndexError> {
         } else {
             orphans.push(node.path.clone());
         }
-        if node.stale_after().is_some_and(|end| end < date) {
+        if node.stale_after(None).is_some_and(|end| end < date) {
             stale.push(node.path.clone());
         }
     }
@@ -189,7 +195,6 @@ pub fn measure(corpus: &Corpus, date: Date) -> Result<Measured, IndexError> {
                 value,
                 weight: *weight,
                 floor: *floor,
-                max_drop: MAX_DROP,
                 below_floor: value.is_some_and(|value| value < *floor),
                 definition,
             }
@@ -198,11 +203,13 @@ pub fn measure(corpus: &Corpus, date: Date) -> Result<Measured, IndexError> {
     let there = || metrics.iter().filter_map(|it| Some((it, it.value?)));
     let weights: f64 = there().map(|(it, _)| it.weight).sum();
     let sum: f64 = there().map(|(it, value)| it.weight * value).sum();
-    let composite = if weights > 0.0 { rounded(sum / weights) } else { 0.0 };
-    let fitness = Fitness {
-        composite,
-        metrics: there().map(|(it, value)| (it.name.to_owned(), value)).collect(),
-    };
+    let hygiene = if weights > 0.0 { rounded(sum / weights) } else { 0.0 };
+    let measures = MEASURES.iter().map(|(name, weight, definition)| Measure {
+        name,
+        value: fitness.metrics.get(*name).copied(),
+        weight: *weight,
+        definition,
+    });
     let inactive = corpus.nodes.len() - active.len();
     stale.truncate(NAMED);
     orphans.truncate(NAMED);
@@ -214,7 +221,10 @@ pub fn measure(corpus: &Corpus, date: Date) -> Result<Measured, IndexError> {
         nodes: kinds,
         inactive,
         open_items: corpus.work.items.iter().filter(|item| item.is_free()).count(),
-        composite,
+        composite: fitness.composite,
+        fitness: measures.collect(),
+        uses: uses.events.len(),
+        hygiene,
         metrics,
         maturity_mix: mix,
         duplicates,
@@ -248,22 +258,4 @@ pub fn repeats(corpus: &Corpus) -> BTreeMap<String, String> {
         }
     }
     repeated
-}
-
-/// Returns the metrics that fell by more than `max_drop`, each with its name and its drop.
-pub fn regressions(before: &Fitness, after: &Fitness, max_drop: f64) -> Vec<(String, f64)> {
-    let fell = |(name, was): (&String, &f64)| {
-        let now = after.metrics.get(name)?;
-        let drop = rounded(was - now);
-        (drop > max_drop).then(|| (name.clone(), drop))
-    };
-    before.metrics.iter().filter_map(fell).collect()
-}
-
-pub fn names() -> BTreeSet<&'static str> {
-    METRICS.iter().map(|(name, ..)| *name).collect()
-}
-
-pub fn weight_of(maturity: Maturity) -> f64 {
-    maturity.weight()
 }

@@ -76,27 +76,42 @@ impl<'a> Index<'a> {
         Ok(Self { db, nodes, date })
     }
 
+    /// Returns the nodes whose title and body match the question best, best first. Labels and
+    /// dates do not count.
+    ///
+    /// # Errors
+    /// Returns an [`IndexError`] if the search fails.
+    pub fn by_relevance(&self, question: &str, limit: usize) -> Result<Vec<&'a Node>, IndexError> {
+        let Some((_, query)) = query(question) else {
+            return Ok(Vec::new());
+        };
+        let mut ask = self.db.prepare_cached(
+            "SELECT rowid FROM nodes WHERE nodes MATCH ?1
+             ORDER BY bm25(nodes, ?2, ?3, 0.0), rowid LIMIT ?4",
+        )?;
+        let (title, body, _) = WEIGHTS;
+        let rows =
+            ask.query_map(params![query, title, body, limit as i64], |row| row.get::<_, i64>(0))?;
+        let nodes = rows
+            .filter_map(|row| row.map(|row| self.nodes.get(row as usize - 1).copied()).transpose());
+        Ok(nodes.collect::<Result<Vec<_>, _>>()?)
+    }
+
     /// Returns the nodes that answer the question best, best first.
     ///
     /// # Errors
     /// Returns an [`IndexError`] if the search fails.
     pub fn search(&self, question: &str, limit: usize) -> Result<Vec<Hit<'a>>, IndexError> {
-        let mut asked = terms(question);
-        asked.sort_unstable();
-        asked.dedup();
-        asked.truncate(QUERY);
-        if asked.is_empty() {
+        let Some((asked, query)) = query(question) else {
             return Ok(Vec::new());
-        }
-        // Terms consist of letters and digits. The quotes turn OR, NEAR and NOT into plain words.
-        let query: Vec<String> = asked.iter().map(|term| format!("\"{term}\"")).collect();
+        };
         let (title, body, subjects) = WEIGHTS;
         let mut ask = self.db.prepare_cached(
             "SELECT rowid, bm25(nodes, ?2, ?3, ?4) AS badness FROM nodes WHERE nodes MATCH ?1
              ORDER BY badness, rowid LIMIT ?5",
         )?;
         let found = ask
-            .query_map(params![query.join(" OR "), title, body, subjects, POOL as i64], |row| {
+            .query_map(params![query, title, body, subjects, POOL as i64], |row| {
                 Ok((row.get::<_, i64>(0)?, -row.get::<_, f64>(1)?))
             })?
             .collect::<Result<Vec<_>, _>>()?;
@@ -131,6 +146,18 @@ impl<'a> Index<'a> {
         }
         Ok(hits)
     }
+}
+
+/// Returns the terms of a question, and the query that matches any of them. Returns `None` if the
+/// question has no terms.
+fn query(question: &str) -> Option<(Vec<String>, String)> {
+    let mut asked = terms(question);
+    asked.sort_unstable();
+    asked.dedup();
+    asked.truncate(QUERY);
+    // Terms consist of letters and digits. The quotes turn OR, NEAR and NOT into plain words.
+    let query: Vec<String> = asked.iter().map(|term| format!("\"{term}\"")).collect();
+    (!query.is_empty()).then(|| (asked, query.join(" OR ")))
 }
 
 /// Returns a node's freshness on `date`. The freshness is 1 for a node written or cited that day,

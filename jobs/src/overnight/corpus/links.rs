@@ -52,16 +52,10 @@ impl Links {
         }
         links
     }
-
-    /// Reports whether a work item, or a node that runner did not write, cites the node.
-    pub fn is_cited(&self, corpus: &Corpus, at: usize) -> bool {
-        let by_others = self.cited_by[at].iter();
-        self.in_work[at] || by_others.into_iter().any(|it| !corpus.nodes[*it].generated)
-    }
 }
 
 /// Returns the words of a text that might name a node.
-fn names(text: &str) -> impl Iterator<Item = &str> {
+pub(super) fn names(text: &str) -> impl Iterator<Item = &str> {
     strip_marks(text).map(|word| {
         let name = word.rsplit('/').next().unwrap_or(word);
         let name = name.split('#').next().unwrap_or(name);

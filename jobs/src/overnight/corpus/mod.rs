@@ -14,6 +14,7 @@ pub mod brief;
 pub mod close_loop;
 pub mod compile;
 pub mod defrag;
+pub mod fitness;
 pub mod harvest;
 pub mod health;
 pub mod index;
@@ -21,6 +22,8 @@ pub mod links;
 pub mod node;
 pub mod oscillation;
 pub mod read;
+pub mod teaches;
+pub mod uses;
 pub mod work;
 
 use std::collections::BTreeMap;

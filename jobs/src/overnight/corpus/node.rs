@@ -199,14 +199,15 @@ impl Node {
     }
 
     /// Returns the last day before the node becomes stale, or `None` if the node never becomes
-    /// stale. A citation postpones that day.
-    pub fn stale_after(&self) -> Option<Date> {
-        let days = self.ttl_days.or(match self.maturity {
-            Maturity::Established => None,
-            Maturity::Candidate => Some(365),
-            Maturity::Unknown | Maturity::Provisional => Some(180),
-        })?;
-        let from = self.date.max(self.last_cited)?;
+    /// stale, as an unclassified node. A citation or a use on the day `used` postpones that day.
+    pub fn stale_after(&self, used: Option<Date>) -> Option<Date> {
+        let days = match (self.maturity, self.ttl_days) {
+            (Maturity::Unknown, _) | (Maturity::Established, None) => None,
+            (_, Some(days)) => Some(days),
+            (Maturity::Candidate, None) => Some(365),
+            (Maturity::Provisional, None) => Some(180),
+        }?;
+        let from = self.date.max(self.last_cited).max(used)?;
         let span = jiff::Span::new().try_days(days).ok()?;
         from.checked_add(span).ok()
     }

@@ -28,6 +28,10 @@ pub struct FileHistory {
     /// The events by file, newest last.
     #[serde(default)]
     pub acts: BTreeMap<String, Vec<FileEvent>>,
+    /// The names of removed nodes, each with the name of the node that had the same bytes. Uses of
+    /// the removed node count for that node.
+    #[serde(default)]
+    pub merged: BTreeMap<String, String>,
 }
 
 impl FileHistory {

@@ -8,6 +8,9 @@ use serde_json::Value;
 
 use runner_engine::digest::Digest;
 
+/// The value of `source_epic` in rows that runner writes.
+pub const OWN_EPIC: &str = "overnight";
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Claim {
     /// Nobody has claimed the item.
@@ -44,6 +47,12 @@ pub struct WorkItem {
     pub status: Option<String>,
     /// The items that must be done first.
     pub requires: Vec<String>,
+    /// The time at which the item was finished.
+    pub consumed_at: Option<String>,
+    /// The time at which work on the item last failed.
+    pub failed_at: Option<String>,
+    /// Number of times that work on the item failed.
+    pub failures: u64,
     /// The note that was left when the item was done.
     pub note: Option<String>,
     pub id: Option<String>,
@@ -150,6 +159,7 @@ fn item(line: usize, at: Option<usize>, own: &Object, row: &Object) -> Option<Wo
         _ => String::new(),
     };
     let kind = text("type").unwrap_or_else(|| "task".to_owned());
+    let failed_at = text("failed_at").or_else(|| row.text_of("failed_at"));
     Some(WorkItem {
         line,
         at,
@@ -171,6 +181,13 @@ fn item(line: usize, at: Option<usize>, own: &Object, row: &Object) -> Option<Wo
             }
             _ => Vec::new(),
         },
+        consumed_at: text("consumed_at").or_else(|| row.text_of("consumed_at")),
+        failures: match (own.get("failures").and_then(|it| it.as_u64()), &failed_at) {
+            (Some(count), _) => count,
+            (None, Some(_)) => 1,
+            (None, None) => 0,
+        },
+        failed_at,
         note: text("consumed_note").or_else(|| text("disposition")),
         id: text("id"),
         bead_id: text("bead_id"),

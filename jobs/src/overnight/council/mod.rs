@@ -108,6 +108,7 @@ impl Night<'_, '_> {
             for step in STEPS {
                 self.skip(step, "no councillor is configured (runners)");
             }
+            self.lane_does_nothing(self.spec.creative_lane);
             return Ok(CouncilResult::default());
         }
         let date = self.date.to_string();
@@ -135,6 +136,8 @@ impl Night<'_, '_> {
             ..CouncilRecord::default()
         };
         let (reports, wildcard) = self.passes(&packet, &bytes, &mut record)?;
+        let lane = record.passes.iter().any(|it| it.lane == WILDCARD);
+        self.lane_does_nothing(self.spec.creative_lane && !lane);
         let answered = reports.len();
         let mut unheard: Vec<NoReply> = Vec::new();
         for pass in record.passes.iter().filter(|it| it.said.is_none()) {
@@ -175,6 +178,15 @@ impl Night<'_, '_> {
             "wildcards": synthesis.as_ref().map(|it| &it.wildcards),
         }));
         Ok(CouncilResult { synthesis, wildcard, record: Some(record) })
+    }
+
+    /// Reports that the creative lane was requested although no councillor has a model.
+    fn lane_does_nothing(&mut self, requested: bool) {
+        if requested {
+            self.degrade(
+                "the creative lane did nothing: no councillor with a model could be asked",
+            );
+        }
     }
 
     /// Runs one pass of each councillor that can be asked. A pass that an earlier attempt of this

@@ -20,6 +20,9 @@ pub const KINDS: [&str; 6] = ["research", "implement", "validate", "repair", "pr
 pub const CONFIDENCES: [&str; 3] = ["low", "medium", "high"];
 /// Maximum number of lines in one list.
 const LINES: usize = 8;
+/// Maximum size of the packet in bytes. With the instructions, it fits the window of a small local
+/// model, which has 8,192 tokens.
+const WINDOW: usize = 20_000;
 /// Maximum length of a line in characters.
 const LONGEST: usize = 280;
 
@@ -31,8 +34,8 @@ pub struct CouncilPacket {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub goal: Option<String>,
     pub date: String,
-    /// The current fitness of the corpus.
-    pub fitness: f64,
+    /// The current fitness of the corpus, or `None` if no use of it is known.
+    pub fitness: Option<f64>,
     /// The change of the fitness during the night.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fitness_delta: Option<f64>,
@@ -97,7 +100,7 @@ impl CouncilPacket {
         let before = summary.iterations.first().and_then(|it| it.fitness_before.as_ref());
         let brief = summary.briefing.as_ref().and_then(|it| it["text"].as_str());
         let ended = summary.regression_reason.as_ref().or(summary.plateau_reason.as_ref());
-        Self {
+        let mut packet = Self {
             schema_version: 1,
             run_id: summary.run_id.clone(),
             goal: summary.goal.as_deref().map(line),
@@ -137,6 +140,27 @@ impl CouncilPacket {
                 confidence: CONFIDENCES.map(str::to_owned).to_vec(),
                 backs: candidates.iter().map(|it| it.id.clone()).collect(),
             },
+        };
+        packet.shrink(WINDOW);
+        packet
+    }
+
+    /// Drops evidence and then descriptions, from the last candidate to the first, until the packet
+    /// has at most `most` bytes.
+    fn shrink(&mut self, most: usize) {
+        for drops_text in [false, true] {
+            for at in (0..self.candidates.len()).rev() {
+                if pretty(self).len() <= most {
+                    return;
+                }
+                let candidate = &mut self.candidates[at];
+                candidate.evidence.clear();
+                candidate.target_files.clear();
+                if drops_text {
+                    candidate.description.clear();
+                    candidate.why_now.clear();
+                }
+            }
         }
     }
 

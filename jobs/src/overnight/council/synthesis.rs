@@ -81,10 +81,13 @@ pub struct Agreement {
     pub of: u64,
 }
 
-/// A position: a kind of work and the councillors who recommend it.
+/// A position: an act on a target, and the councillors who recommend it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Position {
     pub recommended_kind: String,
+    /// The candidate to begin with, or the text of the first action if it is none of them.
+    #[serde(default)]
+    pub target: String,
     /// The councillors who take the position, in their own words.
     pub voices: Vec<PositionVote>,
 }
@@ -181,9 +184,11 @@ fn sure(confidence: &str) -> usize {
 }
 
 fn positions(reports: &[&Report]) -> Vec<Position> {
-    let mut kinds: BTreeMap<&str, Vec<PositionVote>> = BTreeMap::new();
+    let mut acts: BTreeMap<(&str, &str), Vec<PositionVote>> = BTreeMap::new();
     for report in reports {
-        kinds.entry(&report.recommended_kind).or_default().push(PositionVote {
+        // Councillors agree only if they recommend the same act on the same target.
+        let target = report.backs.first().unwrap_or(&report.recommended_first_action);
+        acts.entry((&report.recommended_kind, target)).or_default().push(PositionVote {
             runner: report.runner.clone(),
             confidence: report.confidence.clone(),
             headline: report.headline.clone(),
@@ -191,61 +196,41 @@ fn positions(reports: &[&Report]) -> Vec<Position> {
             backs: report.backs.clone(),
         });
     }
-    let mut positions: Vec<Position> = kinds
+    let mut positions: Vec<Position> = acts
         .into_iter()
-        .map(|(kind, voices)| Position { recommended_kind: kind.to_owned(), voices })
+        .map(|((kind, target), voices)| Position {
+            recommended_kind: kind.to_owned(),
+            target: target.to_owned(),
+            voices,
+        })
         .collect();
     let weight = |it: &Position| it.voices.iter().map(|it| sure(&it.confidence) + 1).sum::<usize>();
     positions.sort_by(|a, b| {
         let by_weight = || weight(b).cmp(&weight(a));
-        let by_name = || a.recommended_kind.cmp(&b.recommended_kind);
+        let name = |it: &Position| (it.recommended_kind.clone(), it.target.clone());
+        let by_name = || name(a).cmp(&name(b));
         b.voices.len().cmp(&a.voices.len()).then_with(by_weight).then_with(by_name)
     });
     positions
 }
 
-/// Describes the disagreement: about the kind of work, about the first step, or about the
-/// confidence.
+/// Describes the disagreement about the act or its target, with the words of each councillor, or
+/// about the confidence.
 fn tension(positions: &[Position]) -> Option<String> {
-    let quote = |it: &PositionVote| clean(&it.recommended_first_action, QUOTE);
+    let quote = |kind: &str, it: &PositionVote| {
+        let words = clean(&it.recommended_first_action, QUOTE);
+        format!("{} would {kind} (“{words}”)", it.runner)
+    };
     if positions.len() > 1 {
-        let each: Vec<String> = positions
-            .iter()
-            .map(|it| {
-                let would = match it.voices.len() {
-                    1 => "would",
-                    _ => "would both",
-                };
-                let would = if it.voices.len() > 2 { "would all" } else { would };
-                format!(
-                    "{} {would} {} (“{}”)",
-                    names(it.voices.iter().map(|it| it.runner.as_str())),
-                    it.recommended_kind,
-                    quote(&it.voices[0])
-                )
-            })
-            .collect();
-        return Some(each.join("; "));
+        let each = positions.iter().map(|position| {
+            let voices = position.voices.iter();
+            let voices: Vec<String> =
+                voices.map(|it| quote(&position.recommended_kind, it)).collect();
+            voices.join(" and ")
+        });
+        return Some(each.collect::<Vec<_>>().join("; "));
     }
-    let voices = &positions[0].voices;
-    let kind = &positions[0].recommended_kind;
-    let first = |it: &PositionVote| it.backs.first().cloned();
-    let begun: BTreeSet<Option<String>> = voices.iter().map(first).collect();
-    if voices.len() > 1 && begun.len() > 1 {
-        let each: Vec<String> = begun
-            .iter()
-            .filter_map(|id| {
-                let those: Vec<&PositionVote> =
-                    voices.iter().filter(|it| first(it) == *id).collect();
-                let who = names(those.iter().map(|it| it.runner.as_str()));
-                Some(format!("{who} with “{}”", quote(those.first()?)))
-            })
-            .collect();
-        return Some(format!(
-            "all would {kind}, but begin at different points: {}",
-            each.join("; ")
-        ));
-    }
+    let Position { recommended_kind: kind, voices, .. } = &positions[0];
     let (mut low, mut high): (Vec<&str>, Vec<&str>) = (Vec::new(), Vec::new());
     for voice in voices {
         match sure(&voice.confidence) {

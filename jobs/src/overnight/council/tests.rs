@@ -131,7 +131,10 @@ fn majority_leads_and_other_positions_are_kept() {
     assert_eq!(reported.backed[0].voices, ["b", "c"]);
     assert_eq!(reported.risks[0].voices, ["a", "b", "c"]);
     let tension = reported.tension.clone().unwrap();
-    assert_eq!(tension, "b and c would both repair (“Mend it”); a would research (“Read more”)");
+    assert_eq!(
+        tension,
+        "b would repair (“Mend it”) and c would repair (“Mend that”); a would research (“Read more”)"
+    );
     assert_eq!(reported.unheard, unheard);
     // A wildcard is marked and never becomes the first action.
     assert_eq!(reported.wildcards.len(), 4);
@@ -141,16 +144,13 @@ fn majority_leads_and_other_positions_are_kept() {
 }
 
 #[test]
-fn tension_covers_starting_point_and_confidence() {
+fn tension_covers_target_and_confidence() {
     let of = |reports: &[Report]| synthesize("R", reports, None, &[]).unwrap().tension;
     let one = report("a", "repair", "Mend it", "high", &["dream-1"]);
     assert_eq!(of(std::slice::from_ref(&one)), None, "a single councillor has no opposition");
     let other = report("b", "repair", "Mend that", "high", &["dream-2"]);
     let reported = of(&[one.clone(), other]).unwrap();
-    assert!(
-        reported.starts_with("all would repair, but begin at different points: "),
-        "{reported}"
-    );
+    assert_eq!(reported, "a would repair (“Mend it”); b would repair (“Mend that”)");
     let unsure = report("b", "repair", "Mend it", "low", &["dream-1"]);
     let reported = of(&[one.clone(), unsure]).unwrap();
     assert!(reported.contains("a is sure of it and b is not"), "{reported}");
@@ -213,10 +213,11 @@ fn told_whole(reported: &Synthesis, reports: &[Report]) -> Result<(), TestCaseEr
     let voices: usize = reported.positions.iter().map(|it| it.voices.len()).sum();
     prop_assert_eq!(voices, reports.len());
     prop_assert_eq!(reported.agreement.of as usize, reports.len());
-    let kinds: std::collections::BTreeSet<_> =
-        reports.iter().map(|it| &it.recommended_kind).collect();
-    prop_assert_eq!(kinds.len(), reported.positions.len());
-    prop_assert!(kinds.len() == 1 || reported.tension.is_some());
+    let target = |it: &Report| it.backs.first().unwrap_or(&it.recommended_first_action).clone();
+    let acts: std::collections::BTreeSet<_> =
+        reports.iter().map(|it| (&it.recommended_kind, target(it))).collect();
+    prop_assert_eq!(acts.len(), reported.positions.len());
+    prop_assert!(acts.len() == 1 || reported.tension.is_some());
     prop_assert!(
         reported.positions.iter().all(|it| it.voices.len() <= reported.positions[0].voices.len())
     );

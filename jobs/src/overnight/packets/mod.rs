@@ -17,6 +17,7 @@ pub mod sync;
 use std::path::Path;
 
 use jiff::civil::Date;
+use runner_text::counted;
 use runner_text::terms::terms;
 use serde::{Deserialize, Serialize};
 
@@ -25,9 +26,10 @@ use super::corpus::health::Health;
 use super::corpus::index::Index;
 use super::corpus::links;
 use super::corpus::work::{WorkItem, dedup_key, short_hash};
-use super::corpus::{Corpus, FOLDER as CORPUS, NEXT_WORK, NodeKind};
+use super::corpus::{Corpus, FOLDER as CORPUS, NEXT_WORK, Node, NodeKind};
 use super::council::CouncilResult;
 use super::facts::Facts;
+use super::output::PACKETS;
 pub use super::packet::Packet;
 use crate::report::{code, one_line};
 use queue::Pinned;
@@ -36,6 +38,17 @@ use queue::Pinned;
 pub const MOST: usize = 10;
 /// Maximum number of lines of evidence, and of files, in one packet.
 const LINES: usize = 6;
+
+/// Score of a packet that contains every word of the goal. It exceeds two levels of severity.
+const GOAL: f64 = 25.0;
+/// Score that a packet loses for each failure, up to three.
+const FAILED: f64 = 6.0;
+/// Score that a packet of another repository loses.
+const FOREIGN: f64 = 16.0;
+/// Score that a packet loses if a commit has probably done its work.
+const PROBABLY_DONE: f64 = 25.0;
+/// Share of a finding's title that a work item contains if it covers the finding.
+const COVERS: f64 = 0.7;
 
 /// Minimum share of a title's words that a node contains to count as evidence.
 const SPEAKS: f64 = 0.5;
@@ -65,6 +78,8 @@ pub struct PacketSources<'a> {
     pub date: Date,
     /// The output folder, below the project.
     pub output: &'a str,
+    /// The folder of the run in which its artifacts stay, below the project.
+    pub kept: &'a str,
     /// The index of the corpus, if it could be built.
     pub index: Option<&'a Index<'a>>,
     /// The command with which a person begins. `{prompt}`, `{title}`, `{packet}` and `{id}` are
@@ -126,8 +141,8 @@ impl PacketSources<'_> {
             packet.bead_id =
                 packet.bead_id.take().or_else(|| known.and_then(|item| item.bead_id.clone()));
             let path = format!(
-                "{}/morning-packets/{:02}-{}-{}.json",
-                self.output,
+                "{}/{PACKETS}/{:02}-{}-{}.json",
+                self.kept,
                 packet.rank,
                 slug(&packet.title),
                 packet.id
@@ -166,21 +181,35 @@ impl PacketSources<'_> {
             bead_id: item.bead_id.clone(),
             dedup_key: item.dedup_key.clone(),
             description: item.description.clone(),
+            finder_evidence: item.evidence.clone(),
+            failures: item.failures,
+            requires: item.requires.clone(),
             ..Packet::default()
         };
         packet.id =
             item.id.clone().filter(|id| is_packet_id(id)).unwrap_or_else(|| id_of(&item.dedup_key));
         let score = self.ground(&mut packet, &words, vec![line]);
-        let from = item.source_epic.as_deref().unwrap_or("the work file");
-        packet.why_now =
-            format!("{} {} from {from}, not claimed yet", packet.severity, packet.kind);
-        let proposed = if item.status.as_deref() == Some("proposed") { 3.0 } else { 0.0 };
-        Candidate {
-            packet,
-            score: score - proposed,
-            timestamp: item.timestamp.clone(),
-            pinned: false,
-        }
+        self.date(&mut packet, &item.timestamp, &words);
+        let foreign = self.facts.is_foreign(item.target_repo.as_deref());
+        packet.why_now = why_now(&packet, item.source_epic.as_deref(), foreign);
+        let lower = [
+            (item.status.as_deref() == Some("proposed"), 3.0),
+            (item.failures > 0, FAILED * item.failures.min(3) as f64),
+            (foreign, FOREIGN),
+            (packet.probably_done.is_some(), PROBABLY_DONE),
+        ];
+        let lower: f64 = lower.iter().filter(|(is, _)| *is).map(|(_, by)| by).sum();
+        Candidate { packet, score: score - lower, timestamp: item.timestamp.clone(), pinned: false }
+    }
+
+    /// Adds the age of the work, and the commit that has probably done it.
+    fn date(&self, packet: &mut Packet, timestamp: &str, text: &str) {
+        let born = crate::overnight::corpus::node::day(timestamp);
+        packet.age_days = born.map(|day| i64::from((self.date - day).get_days()).max(0));
+        let born = born.and_then(|day| day.to_zoned(jiff::tz::TimeZone::UTC).ok());
+        let born = born.map(|born| born.timestamp());
+        let note = format!("# {}\n\n{text}", packet.title);
+        packet.probably_done = self.facts.done_since(&slug(&packet.title), &note, born);
     }
 
     fn of_pinned(&self, pinned: &Pinned) -> Candidate {
@@ -215,6 +244,7 @@ impl PacketSources<'_> {
         let open = self.corpus.active().filter(|node| {
             node.kind == NodeKind::Finding
                 && !node.generated
+                && !self.is_covered(node)
                 && node.value("severity").is_some_and(|it| weight(it) >= 3.0)
         });
         open.map(|node| {
@@ -229,20 +259,38 @@ impl PacketSources<'_> {
                 source: Some("finding".to_owned()),
                 queue_backed: Some(true),
                 dedup_key: key,
-                description: node.value("checklist_item").map_or_else(
-                    || runner_text::markdown::summary(node.body(), 240),
-                    str::to_owned,
-                ),
+                description: node
+                    .value("checklist_item")
+                    .map_or_else(|| node.body().trim().to_owned(), str::to_owned),
+                finder_evidence: node.value("evidence").unwrap_or_default().to_owned(),
                 ..Packet::default()
             };
             let words = format!("{}\n{}", node.title, node.body());
+            let born = node.date.map(|date| date.to_string()).unwrap_or_default();
+            self.date(&mut packet, &born, &words);
             let score = self.ground(&mut packet, &words, vec![format!("{CORPUS}/{}", node.path)]);
+            let packet_done = packet.probably_done.is_some();
             Candidate {
                 packet,
-                score: score - 2.0,
-                timestamp: node.date.map(|date| date.to_string()).unwrap_or_default(),
+                score: score - 2.0 - if packet_done { PROBABLY_DONE } else { 0.0 },
+                timestamp: born,
                 pinned: false,
             }
+        })
+    }
+
+    /// Reports whether a work item covers a finding: it names the finding, or contains most words of
+    /// its title.
+    fn is_covered(&self, node: &Node) -> bool {
+        let title = terms(&node.title);
+        self.corpus.work.items.iter().any(|item| {
+            let text = format!("{} {} {}", item.title, item.description, item.evidence);
+            if item.source.contains(&node.id) || text.contains(&node.id) {
+                return true;
+            }
+            let own = terms(&text);
+            let shared = title.iter().filter(|term| own.contains(term)).count();
+            !title.is_empty() && shared as f64 / title.len() as f64 >= COVERS
         })
     }
 
@@ -325,8 +373,24 @@ impl PacketSources<'_> {
         let own = terms(words);
         let shared = goal.iter().filter(|term| own.contains(term)).count();
         let fits = if goal.is_empty() { 0.0 } else { shared as f64 / goal.len() as f64 };
-        weight(&packet.severity) * 10.0 + fits * 12.0 + (found.min(3) as f64) * 2.0
+        weight(&packet.severity) * 10.0 + fits * GOAL + (found.min(3) as f64) * 2.0
     }
+}
+
+/// Describes why a packet is listed: its severity and origin, and what lowers its rank.
+fn why_now(packet: &Packet, epic: Option<&str>, foreign: bool) -> String {
+    let from = epic.unwrap_or("the work file");
+    let mut why = format!("{} {} from {from}, not claimed yet", packet.severity, packet.kind);
+    if packet.failures > 0 {
+        why.push_str(&format!("; it failed {}", counted(packet.failures, "time")));
+    }
+    if let Some(repo) = packet.target_repo.as_deref().filter(|_| foreign) {
+        why.push_str(&format!("; it belongs to the repository {repo}"));
+    }
+    if let Some(commit) = &packet.probably_done {
+        why.push_str(&format!("; probably done by commit {commit}"));
+    }
+    why
 }
 
 fn weight(severity: &str) -> f64 {
@@ -367,6 +431,22 @@ pub fn markdown(index: &PacketIndex) -> String {
             packet.confidence.as_deref().unwrap_or("low"),
             one_line(&packet.why_now)
         ));
+        for text in [&packet.description, &packet.finder_evidence] {
+            if !text.trim().is_empty() {
+                out.push_str(&format!("\n{}\n", one_line(text)));
+            }
+        }
+        let known = [
+            ("Age in days", packet.age_days.map(|days| days.to_string())),
+            ("Failures", Some(packet.failures).filter(|it| *it > 0).map(|it| it.to_string())),
+            ("Repository", packet.target_repo.clone()),
+            ("Requires", Some(packet.requires.join(", ")).filter(|it| !it.is_empty())),
+            ("Probably done by", packet.probably_done.clone()),
+        ];
+        for (name, value) in known.iter().filter_map(|(name, value)| Some((name, value.as_ref()?)))
+        {
+            out.push_str(&format!("\n{name}: {}\n", one_line(value)));
+        }
         for (name, lines) in [
             ("Evidence", &packet.evidence),
             ("Files", &packet.target_files),

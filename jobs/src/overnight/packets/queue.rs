@@ -1,19 +1,18 @@
 //! The pinned queue: a markdown list of the items that an operator wants first.
 //!
-//! A `-` or `*` bullet is an item. The lines that follow it, up to a blank line, are its
-//! description. The markers `[file: p]` and `[severity: high]` are parsed and removed, and other
-//! markers stay in the text. Headings and one-line comments are skipped. The parser must never
-//! derive an item from prose.
+//! A `-` or `*` bullet is an item. The lines that follow it, up to a blank line, a heading or the
+//! next bullet, are its description. The markers `[file: p]` and `[severity: high]` are parsed and
+//! removed. Other markers remain in the text. One-line comments and all other lines are skipped.
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Pinned {
-    /// The path of the queue's file below the project.
+    /// The path of the queue's file, relative to the project.
     pub path: String,
     /// The line number of the item in the file, from 1.
     pub line: usize,
-    /// The text of the bullet without markers.
+    /// The text of the bullet without the known markers.
     pub title: String,
-    /// The lines that follow the bullet.
+    /// The lines of the description, without the known markers.
     pub description: String,
     /// The files that the item's markers name.
     pub files: Vec<String>,

@@ -8,7 +8,7 @@ use runner_text::jsonl::keep::Object;
 use serde_json::{Value, json};
 
 use super::Packet;
-use crate::overnight::corpus::work::WorkFile;
+use crate::overnight::corpus::work::{OWN_EPIC, WorkFile};
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SyncResult {
@@ -71,7 +71,7 @@ pub fn sync(work: &mut WorkFile, packets: &[Packet], at: &str) -> SyncResult {
     }
     if !fresh.is_empty() {
         let mut row = Object::new([
-            ("source_epic", json!("overnight")),
+            ("source_epic", json!(OWN_EPIC)),
             ("timestamp", json!(at)),
             ("items", json!([])),
             ("consumed", json!(false)),

@@ -116,13 +116,14 @@ fn verdict(report: &NightReport) -> Verdict {
     let Some(not_run) = report.describe_not_run() else {
         return verdict_on(report, &rest);
     };
-    match rest.is_empty() {
-        true => Verdict::new(Tone::Bad, format!("{not_run}.")),
-        false => Verdict::new(
-            Tone::Bad,
-            format!("{not_run}. Of the others: {}", verdict_on(report, &rest).text),
-        ),
-    }
+    let others = verdict_on(report, &rest);
+    let others = match others.tone {
+        _ if rest.is_empty() => String::new(),
+        Tone::Calm => String::new(),
+        Tone::Good => " Everything else worked.".to_owned(),
+        Tone::Bad | Tone::Warn => format!(" Of the other jobs: {}", others.text),
+    };
+    Verdict::new(Tone::Bad, format!("{not_run}.{others}"))
 }
 
 /// Judges the runs with these tones.

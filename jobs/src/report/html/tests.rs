@@ -5,11 +5,14 @@
 use runner_engine::time::boot_time;
 
 use minijinja::context;
-use runner_engine::outcome::{Class, Outcome};
+use runner_engine::awake::{InhibitLevel, SleepInhibition};
+use runner_engine::outcome::{Class, Outcome, SkipReason};
 use scraper::{Html, Selector};
 
 use super::{STYLE, TEMPLATES, environment, render, style_digest};
-use crate::report::{NightReport, next_steps, refusals, sample_tests as sample};
+use crate::report::{
+    NightReport, NotRun, NotRunReason, next_steps, refusals, sample_tests as sample,
+};
 
 fn texts(page: &str, selector: &str) -> Vec<String> {
     let html = Html::parse_document(page);
@@ -82,6 +85,43 @@ fn a_bad_night_says_what_to_do_first() {
             "runner dream show 0000000000000001"
         ]
     );
+}
+
+#[test]
+fn jobs_that_did_not_run_come_first() {
+    let mut stopped = sample::run("tidy", "command");
+    stopped.outcome = Some(Outcome::skipped(SkipReason::Stopped, "stopped after 3 failures"));
+    stopped.started = None;
+    let mut report = sample::night(vec![sample::run("dream", "dream"), stopped]);
+    report.not_run = vec![NotRun {
+        job: "tidy".into(),
+        because: NotRunReason::Skipped(SkipReason::Stopped),
+        why: "stopped after 3 failures".into(),
+    }];
+    assert_eq!(report.headline(), "tidy (stopped) did not run; 1 succeeded, 1 skipped");
+    let (verdict, cards, moves) = reported(&page(report.clone()));
+    assert_eq!(verdict, "tidy (stopped) did not run. Everything else worked.");
+    assert_eq!(cards[0], "1 skipped 1 succeeded");
+    assert_eq!(moves, ["tidy did not run: stopped"]);
+    let json = serde_json::to_value(&report).unwrap();
+    assert_eq!(json["not_run"][0]["because"], "skipped");
+    assert_eq!(json["not_run"][0]["kind"], "stopped");
+    let read: NightReport = serde_json::from_value(json).unwrap();
+    assert_eq!(read, report);
+}
+
+#[test]
+fn missing_sleep_inhibition_is_a_headline_figure() {
+    let mut run = sample::run("dream", "dream");
+    run.awake = Some(SleepInhibition {
+        held: InhibitLevel::Nothing,
+        by: String::new(),
+        why: "no logind answers".into(),
+    });
+    let report = sample::night(vec![run, sample::run("tidy", "command")]);
+    assert_eq!(report.headline(), "2 succeeded; 1 not kept awake");
+    let (_, cards, _) = reported(&page(report));
+    assert_eq!(cards[0], "2 succeeded 1 not kept awake");
 }
 
 #[test]

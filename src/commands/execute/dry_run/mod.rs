@@ -96,7 +96,14 @@ impl<'h> DryRunStore<'h> {
     /// maximum. With [`Charge::Nothing`], the run is charged nothing and gets no plan.
     pub fn dry_run(&mut self, run: &RunId, charge: Charge) -> Result<DryRun, Failure> {
         let row = self.store.run(run)?;
-        let setting = ResolvedRun::of(self.home, &self.store, &row)?;
+        let setting = match ResolvedRun::of(self.home, &self.store, &row) {
+            Ok(setting) => setting,
+            Err(NotAdmitted::Hard(failure)) => return Err(failure),
+            Err(NotAdmitted::Before(outcome)) => {
+                self.store.decline(run, &outcome, self.now)?;
+                return Ok(DryRun::declined(row, outcome));
+            }
+        };
         let mut reported = DryRun {
             stands: DryRunOutcome::Declined(Outcome::Cancelled { why: String::new() }),
             backend: None,

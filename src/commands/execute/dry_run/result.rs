@@ -33,6 +33,25 @@ pub struct DryRun {
     pub notes: Vec<String>,
 }
 
+impl DryRun {
+    /// Creates the result for a run that is declined before its settings are resolved.
+    pub fn declined(row: RunRow, outcome: Outcome) -> Self {
+        Self {
+            row,
+            stands: DryRunOutcome::Declined(outcome),
+            backend: None,
+            backend_name: String::new(),
+            want: Budget::default(),
+            levels: Vec::new(),
+            writes: Vec::new(),
+            program: None,
+            plan: None,
+            redactor: Redactor::new(Vec::new()),
+            notes: Vec::new(),
+        }
+    }
+}
+
 /// The parts of the project that a program may write itself.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct WriteScope {

@@ -86,8 +86,9 @@ impl ResolvedRun<'_> {
         Ok(convened)
     }
 
-    /// Adds the maximum usage of the panel's backends to the reservations of the run. A backend
-    /// whose budget is not sufficient is left out.
+    /// Adds the budget levels of the panel's backends to the run's reservation. If only the panel
+    /// uses tokens and money, also requests the job's budget for both. Backends whose levels have
+    /// too little left become absent.
     pub fn hold_voices(
         &self,
         store: &Store,
@@ -165,7 +166,8 @@ impl Convened {
         &self.absent
     }
 
-    /// Moves each backend for which `why` returns a reason to the absent backends.
+    /// Makes each backend for which `why` returns a reason absent, with the class
+    /// [`Class::OverBudget`].
     fn leave(&mut self, mut why: impl FnMut(&Able) -> Option<String>) {
         let all = std::mem::take(&mut self.able);
         for one in all {

@@ -90,7 +90,7 @@ impl ResolvedRun<'_> {
             let config = self.home.user_config.parent().and_then(|it| fs::canonicalize(it).ok());
             sandbox.keep.extend(config);
             if !sandbox.off && reach::commits(works) {
-                sandbox.git = self.private_git(&git_folder)?;
+                sandbox.git = self.private_git(&git_folder)?.map(Box::new);
                 sandbox.keep.extend(sandbox.git.iter().flat_map(|git| git.links.clone()));
             }
         }

@@ -1,0 +1,174 @@
+//! Measures the fitness of a corpus by the known uses of its nodes.
+//!
+//! Labels, links and dates in a node do not affect the fitness; [`super::health`] reports them as
+//! hygiene. If no use of a node is known, the fitness is unknown, and only the floors apply. This
+//! module must never read a clock or anything outside the given corpus and its uses.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::{Deserialize, Serialize};
+
+use super::bench::QUESTIONS;
+use super::index::{Index, IndexError};
+use super::uses::{Resolver, UsedNode, Uses};
+use super::{Corpus, Maturity, rounded};
+
+/// The largest drop of a measure or floor in one iteration that is not a regression.
+pub const MAX_DROP: f64 = 0.05;
+/// Number of search results that are examined for each question.
+const DEPTH: usize = 10;
+/// Maximum number of questions that are asked, the newest first.
+const ASKED: usize = 200;
+/// Share of a question's words that an answer contains.
+const ANSWERS: f64 = 0.5;
+/// The part of an unused node that counts against the used nodes.
+const UNUSED: f64 = 0.25;
+
+/// The measures, each with its name, its weight in the composite and its definition.
+pub const MEASURES: [(&str, f64, &str); 5] = [
+    (
+        "found",
+        0.35,
+        "mean reciprocal rank of the nodes that sessions used, in a search for the task of the session",
+    ),
+    ("kept", 0.25, "share of the nodes that use has proven which are still active"),
+    (
+        "in_use",
+        0.15,
+        "proven active nodes, divided by these and a quarter of the other active nodes",
+    ),
+    ("finished", 0.15, "finished work items, divided by the finished and the failed items"),
+    (
+        "supported_claims",
+        0.10,
+        "share of proven nodes among the active nodes that are proven or claim to be candidate or established",
+    ),
+];
+
+/// The limits that apply even if no use is known.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Floors {
+    /// Number of active nodes with different texts.
+    pub active: usize,
+    /// Share of the fixed questions for which a node contains at least half of the words.
+    pub answered: f64,
+}
+
+/// The fitness of a corpus.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Fitness {
+    /// The weighted mean of the measures, or `None` if no use is known.
+    pub composite: Option<f64>,
+    /// The values by the names of the measures; empty if no use is known.
+    pub metrics: BTreeMap<String, f64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub floors: Option<Floors>,
+}
+
+/// Measures a corpus by its uses.
+///
+/// # Errors
+/// Returns an error if the index cannot be used.
+pub fn fitness(corpus: &Corpus, uses: &Uses) -> Result<Fitness, IndexError> {
+    let index = Index::build(corpus.active(), jiff::civil::Date::ZERO)?;
+    let floors = Some(floors(corpus, &index)?);
+    if uses.is_empty() {
+        return Ok(Fitness { floors, ..Fitness::default() });
+    }
+    let by_node = uses.by_node(corpus);
+    let is_active = |node: &UsedNode| match node {
+        UsedNode::Known(at) => corpus.nodes[*at].is_active(),
+        UsedNode::Missing(_) => false,
+    };
+    let proven: BTreeSet<&UsedNode> =
+        by_node.iter().filter(|(_, record)| record.is_proven()).map(|(node, _)| node).collect();
+    let kept = proven.iter().filter(|node| is_active(node)).count();
+    let active = corpus.active().count();
+    let claims = corpus.nodes.iter().enumerate().filter(|(at, node)| {
+        let claims = node.is_active() && node.maturity >= Maturity::Candidate;
+        claims && !proven.contains(&UsedNode::Known(*at))
+    });
+    let share = |part: usize, whole: f64| if whole > 0.0 { part as f64 / whole } else { 0.0 };
+    let values = [
+        found(corpus, uses, &index, &proven)?,
+        share(kept, proven.len() as f64),
+        share(kept, kept as f64 + UNUSED * (active - kept) as f64),
+        share(uses.consumed, (uses.consumed + uses.failed) as f64),
+        share(kept, (kept + claims.count()) as f64),
+    ];
+    let composite: f64 = MEASURES.iter().zip(values).map(|((_, weight, _), it)| weight * it).sum();
+    let metrics = MEASURES.iter().zip(values);
+    Ok(Fitness {
+        composite: Some(rounded(composite)),
+        metrics: metrics.map(|((name, ..), it)| ((*name).to_owned(), rounded(it))).collect(),
+        floors,
+    })
+}
+
+/// Returns the mean reciprocal rank of the proven nodes in searches for the questions of their
+/// uses. Nodes of the same question do not displace each other.
+fn found(
+    corpus: &Corpus,
+    uses: &Uses,
+    index: &Index<'_>,
+    proven: &BTreeSet<&UsedNode>,
+) -> Result<f64, IndexError> {
+    let resolver = Resolver::of(uses, corpus);
+    let mut asked: BTreeMap<(std::cmp::Reverse<jiff::civil::Date>, &str), BTreeSet<UsedNode>> =
+        BTreeMap::new();
+    for event in uses.events.iter().filter(|event| event.helped && !event.question.is_empty()) {
+        let node = resolver.node(&event.name);
+        if proven.contains(&node) {
+            let key = (std::cmp::Reverse(event.date), event.question.as_str());
+            asked.entry(key).or_default().insert(node);
+        }
+    }
+    let (mut sum, mut count) = (0.0, 0);
+    for ((_, question), wanted) in asked.iter().take(ASKED) {
+        let hits = index.by_relevance(question, DEPTH)?;
+        let wants = |path: &str| {
+            let at = corpus.nodes.binary_search_by(|node| node.path.as_str().cmp(path));
+            at.is_ok_and(|at| wanted.contains(&UsedNode::Known(at)))
+        };
+        let mut others = 0;
+        for node in hits {
+            match wants(&node.path) {
+                true => sum += 1.0 / f64::from(1 + others),
+                false => others += 1,
+            }
+        }
+        count += wanted.len();
+    }
+    Ok(if count > 0 { sum / count as f64 } else { 0.0 })
+}
+
+fn floors(corpus: &Corpus, index: &Index<'_>) -> Result<Floors, IndexError> {
+    let texts: BTreeSet<_> = corpus.active().map(|node| node.digest.to_string()).collect();
+    let mut answered = 0;
+    for (question, _) in QUESTIONS {
+        let best = index.search(question, 3)?;
+        answered += usize::from(best.iter().any(|hit| hit.covered >= ANSWERS));
+    }
+    let answered = rounded(answered as f64 / QUESTIONS.len() as f64);
+    Ok(Floors { active: texts.len(), answered })
+}
+
+/// Returns the measures and floors that fell by more than `max_drop`, each with its name and its
+/// drop. A measure that is absent now counts as 0.
+pub fn regressions(before: &Fitness, after: &Fitness, max_drop: f64) -> Vec<(String, f64)> {
+    let mut fell: Vec<(String, f64)> = before
+        .metrics
+        .iter()
+        .map(|(name, was)| {
+            let now = after.metrics.get(name).copied().unwrap_or(0.0);
+            (name.clone(), rounded(was - now))
+        })
+        .collect();
+    if let (Some(was), Some(now)) = (&before.floors, &after.floors) {
+        fell.push(("answered_questions".to_owned(), rounded(was.answered - now.answered)));
+        let lost = was.active.saturating_sub(now.active) as f64 / was.active.max(1) as f64;
+        fell.push(("active_nodes".to_owned(), rounded(lost)));
+    }
+    fell.retain(|(_, drop)| *drop > max_drop);
+    fell
+}

@@ -1,0 +1,186 @@
+//! Decides whether a text teaches something: it describes a situation, names a cause, and states
+//! what to do.
+//!
+//! The decision uses connectives and modal verbs of English and nothing about the subject. A text
+//! that only reports an event is not a learning.
+
+/// The reason why a text is not a learning.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Missing {
+    /// The text is too short to describe a situation.
+    Situation,
+    /// The text does not say why.
+    Cause,
+    /// The text does not say what to do.
+    Act,
+}
+
+impl Missing {
+    pub fn describe(self) -> &'static str {
+        match self {
+            Self::Situation => "its text is too short to describe a situation",
+            Self::Cause => "it names no cause",
+            Self::Act => "it does not say what to do",
+        }
+    }
+}
+
+/// Minimum number of words that describe a situation, a cause and an act.
+const WORDS: usize = 10;
+
+/// Words and phrases that introduce a cause or a consequence.
+const CAUSES: [&str; 34] = [
+    "because",
+    "since",
+    "due to",
+    "caused by",
+    "causes",
+    "cause is",
+    "caused",
+    "root cause",
+    "the reason",
+    "so that",
+    "otherwise",
+    "or else",
+    "without",
+    "leads to",
+    "led to",
+    "results in",
+    "resulted in",
+    "prevents",
+    "prevented",
+    "which means",
+    "means that",
+    "makes",
+    "made",
+    "breaks",
+    "fails when",
+    "fails if",
+    "fails because",
+    "depends on",
+    "requires",
+    "required",
+    "avoids",
+    "to avoid",
+    "why it matters",
+    "therefore",
+];
+
+/// Words that state an obligation or a recommendation anywhere in a sentence.
+const DUTIES: [&str; 17] = [
+    "must",
+    "should",
+    "always",
+    "never",
+    "instead of",
+    "prefer",
+    "avoid",
+    "do not",
+    "don't",
+    "needs to",
+    "need to",
+    "has to",
+    "have to",
+    "ensure",
+    "make sure",
+    "the fix",
+    "fixed by",
+];
+
+/// Verbs that state an act at the beginning of a sentence or after a comma.
+const ACTS: [&str; 43] = [
+    "add", "ask", "build", "call", "check", "clear", "commit", "compare", "copy", "create",
+    "declare", "define", "delete", "disable", "document", "enable", "export", "extract", "fix",
+    "guard", "import", "include", "install", "keep", "limit", "merge", "move", "pass", "pin",
+    "plan", "put", "quote", "read", "remove", "rename", "replace", "reset", "run", "set", "split",
+    "test", "use", "validate",
+];
+
+/// Checks whether a text describes a situation, names a cause and states an act.
+///
+/// # Errors
+/// Returns the first part that is missing.
+pub fn teaches(text: &str) -> Result<(), Missing> {
+    let plain: String = text
+        .chars()
+        .map(|c| if "*_`\"()[]".contains(c) { ' ' } else { c })
+        .flat_map(char::to_lowercase)
+        .collect();
+    if plain.split_whitespace().count() < WORDS {
+        return Err(Missing::Situation);
+    }
+    let line = format!(" {} ", words(&plain));
+    let has = |all: &[&str]| all.iter().any(|it| line.contains(&format!(" {it} ")));
+    if !has(&CAUSES) {
+        return Err(Missing::Cause);
+    }
+    let begins = |part: &str| {
+        let part = part.trim_start_matches(|c: char| !c.is_alphabetic());
+        let first = part.split(|c: char| !c.is_alphabetic()).next().unwrap_or_default();
+        ACTS.contains(&first)
+    };
+    let acts = plain.split(['.', ',', ';', ':', '\n', '!']).any(begins);
+    match acts || has(&DUTIES) {
+        true => Ok(()),
+        false => Err(Missing::Act),
+    }
+}
+
+/// Returns the first sentence of a text that names a cause, in one line.
+pub fn cause(text: &str) -> Option<String> {
+    let ends = |(at, c): &(usize, char)| {
+        let next = text[at + c.len_utf8()..].chars().next();
+        *c == '\n' || (".!?".contains(*c) && next.is_none_or(char::is_whitespace))
+    };
+    let mut from = 0;
+    let mut sentences = Vec::new();
+    for (at, c) in text.char_indices().filter(ends) {
+        sentences.push(&text[from..at + c.len_utf8()]);
+        from = at + c.len_utf8();
+    }
+    sentences.push(&text[from..]);
+    let named = |sentence: &&str| {
+        let line = format!(" {} ", words(&sentence.to_lowercase()));
+        let count = line.split_whitespace().count();
+        (5..=60).contains(&count) && CAUSES.iter().any(|it| line.contains(&format!(" {it} ")))
+    };
+    let found = sentences.into_iter().find(named)?;
+    Some(found.split_whitespace().collect::<Vec<_>>().join(" "))
+}
+
+/// Returns the words of a text, separated by single spaces and without punctuation.
+fn words(text: &str) -> String {
+    let kept = |c: char| if c.is_alphanumeric() || c == '\'' { c } else { ' ' };
+    let text: String = text.chars().map(kept).collect();
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reports_of_events_teach_nothing() {
+        for (text, missing) in [
+            ("Too short.", Some(Missing::Situation)),
+            (
+                "mise run lint failed. It said: exit status 1. The same call worked later in the session.",
+                Some(Missing::Cause),
+            ),
+            (
+                "The parser returned nil for the third time because the file was empty at that moment.",
+                Some(Missing::Act),
+            ),
+            (
+                "Retries without jitter make all clients come back at once, because they share a timer. Add a random delay.",
+                None,
+            ),
+            (
+                "A test that shares a port must bind to port 0, otherwise parallel runs collide.",
+                None,
+            ),
+        ] {
+            assert_eq!(teaches(text).err(), missing, "{text}");
+        }
+    }
+}

@@ -1,0 +1,247 @@
+//! Proposals to retire nodes of a corpus, about which a person decides.
+//!
+//! ```text
+//! a night suggests ──> open ──accept──> accepted ──undo──> open
+//!                       └─────reject──> rejected ──undo──> open
+//! ```
+//!
+//! The proposals are stored in `.agents/overnight/proposals.jsonl`, one in each line. An accepted
+//! proposal contains the bytes that the node had before, so that it can be undone. A decision about
+//! a text is never asked again until the text changes. This module must never change the corpus;
+//! [`accept`] and [`undo`] return the changes.
+
+use std::path::Path;
+
+use runner_engine::digest::Digest;
+use runner_engine::files::{DOCUMENT, beneath, read_in, write_atomic};
+use runner_text::front_matter::edit;
+use serde::{Deserialize, Serialize};
+
+use super::corpus::defrag::{RetireReason, Suggestion};
+use super::corpus::work::short_hash;
+use super::corpus::{Changes, Corpus};
+use super::lock::FOLDER;
+
+/// The name of the file, below the overnight folder.
+pub const FILE: &str = "proposals.jsonl";
+/// Maximum number of open proposals. Later nights propose the rest.
+const MOST: usize = 200;
+
+/// The decision about a proposal.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "status", rename_all = "lowercase")]
+pub enum Decision {
+    Open,
+    Accepted {
+        at: String,
+        /// The text of the node before it was retired.
+        before: String,
+    },
+    Rejected {
+        at: String,
+    },
+}
+
+/// A proposal to retire a node.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CorpusProposal {
+    pub id: String,
+    /// The path of the node below `.agents`.
+    pub path: String,
+    pub reason: RetireReason,
+    /// The better node, for a duplicate.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub of: Option<String>,
+    pub why: String,
+    /// The text of the node when it was proposed.
+    pub text: String,
+    /// The run that made the proposal.
+    pub run_id: String,
+    pub created_at: String,
+    #[serde(flatten)]
+    pub decision: Decision,
+}
+
+/// The reason why a decision was refused.
+#[derive(Debug, thiserror::Error)]
+pub enum ProposalError {
+    #[error("cannot read or write {FOLDER}/{FILE}: {0}")]
+    Io(#[from] std::io::Error),
+    #[error("line {0} of {FOLDER}/{FILE} is not a proposal: {1}")]
+    Damaged(usize, String),
+    #[error("there is no proposal {0:?}")]
+    Unknown(String),
+    #[error("proposal {0} was already decided")]
+    Decided(String),
+    #[error("proposal {0} has no decision that could be undone")]
+    NotDecided(String),
+    #[error("{0} has changed since the proposal was made")]
+    Changed(String),
+    #[error("the front matter of {0} cannot be edited safely")]
+    Uneditable(String),
+}
+
+/// The proposals of a corpus, in the order in which they were made.
+#[derive(Clone, Debug, Default)]
+pub struct Proposals(pub Vec<CorpusProposal>);
+
+impl Proposals {
+    /// Reads the proposals. A missing file contains none.
+    ///
+    /// # Errors
+    /// Returns an error if the file cannot be read or contains a line that is not a proposal.
+    pub fn read(root: &Path) -> Result<Self, ProposalError> {
+        let bytes = match read_in(root, Path::new(FOLDER).join(FILE), DOCUMENT) {
+            Ok(bytes) => bytes,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+                return Ok(Self::default());
+            }
+            Err(error) => return Err(error.into()),
+        };
+        let text = String::from_utf8_lossy(&bytes);
+        let lines = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
+        let parse = |(at, line): (usize, &str)| {
+            serde_json::from_str(line)
+                .map_err(|error| ProposalError::Damaged(at + 1, error.to_string()))
+        };
+        lines.map(parse).collect::<Result<_, _>>().map(Self)
+    }
+
+    /// Writes the proposals, completely or not at all.
+    ///
+    /// # Errors
+    /// Returns an error if the file cannot be written.
+    pub fn write(&self, root: &Path) -> Result<(), ProposalError> {
+        let mut text = String::new();
+        for one in &self.0 {
+            text.push_str(&serde_json::to_string(one).map_err(std::io::Error::from)?);
+            text.push('\n');
+        }
+        let path = beneath(root, &Path::new(FOLDER).join(FILE))?;
+        write_atomic(&path, text.as_bytes(), 0o644).map_err(|error| error.source)?;
+        Ok(())
+    }
+
+    /// Returns the open proposals.
+    pub fn open(&self) -> impl Iterator<Item = &CorpusProposal> {
+        self.0.iter().filter(|one| one.decision == Decision::Open)
+    }
+
+    /// Replaces the open proposals by those that follow from `suggestions`, and returns the number
+    /// of new ones. A rejected suggestion is left out as long as the node's text is the same.
+    pub fn update(
+        &mut self,
+        corpus: &Corpus,
+        suggestions: &[Suggestion],
+        (run_id, at): (&str, &str),
+    ) -> usize {
+        let mut fresh: Vec<CorpusProposal> = Vec::new();
+        let mut added = 0;
+        for one in suggestions {
+            let Some(node) = corpus.at(&one.path) else { continue };
+            let id = format!("retire-{}", short_hash(&format!("{} {}", one.path, node.digest)));
+            let known = self.0.iter().find(|it| it.id == id);
+            match known {
+                Some(known) if known.decision != Decision::Open => continue,
+                _ if fresh.len() >= MOST => continue,
+                Some(known) => fresh.push(known.clone()),
+                None => {
+                    added += 1;
+                    fresh.push(CorpusProposal {
+                        id,
+                        path: one.path.clone(),
+                        reason: one.reason,
+                        of: one.of.clone(),
+                        why: one.why.clone(),
+                        text: node.text.clone(),
+                        run_id: run_id.to_owned(),
+                        created_at: at.to_owned(),
+                        decision: Decision::Open,
+                    });
+                }
+            }
+        }
+        self.0.retain(|one| one.decision != Decision::Open);
+        self.0.extend(fresh);
+        added
+    }
+
+    fn position(&self, id: &str) -> Result<usize, ProposalError> {
+        let found = self.0.iter().position(|one| one.id == id);
+        found.ok_or_else(|| ProposalError::Unknown(id.to_owned()))
+    }
+
+    /// Accepts a proposal and returns the changes that retire its node.
+    ///
+    /// # Errors
+    /// Returns an error if the proposal does not exist or was decided, or if its node has changed or
+    /// cannot be edited.
+    pub fn accept(
+        &mut self,
+        corpus: &Corpus,
+        id: &str,
+        at: &str,
+    ) -> Result<Changes, ProposalError> {
+        let position = self.position(id)?;
+        let one = &mut self.0[position];
+        if one.decision != Decision::Open {
+            return Err(ProposalError::Decided(id.to_owned()));
+        }
+        let node = corpus.at(&one.path).filter(|node| node.text == one.text);
+        let node = node.ok_or_else(|| ProposalError::Changed(one.path.clone()))?;
+        let better = one.of.as_ref().and_then(|of| corpus.at(of));
+        let text = match (one.reason, better) {
+            (RetireReason::Duplicate, None) => {
+                let of = one.of.clone().unwrap_or_default();
+                return Err(ProposalError::Changed(of));
+            }
+            (RetireReason::Duplicate, Some(better)) => {
+                edit::set(&node.text, "superseded_by", &better.id)
+            }
+            _ => edit::set(&node.text, "status", "retired"),
+        };
+        let text = text.ok_or_else(|| ProposalError::Uneditable(one.path.clone()))?;
+        one.decision = Decision::Accepted { at: at.to_owned(), before: node.text.clone() };
+        let path = one.path.clone();
+        one.text.clone_from(&text);
+        Ok(Changes::from([(path, Some(text.into_bytes()))]))
+    }
+
+    /// Rejects a proposal.
+    ///
+    /// # Errors
+    /// Returns an error if the proposal does not exist or was decided.
+    pub fn reject(&mut self, id: &str, at: &str) -> Result<(), ProposalError> {
+        let position = self.position(id)?;
+        let one = &mut self.0[position];
+        if one.decision != Decision::Open {
+            return Err(ProposalError::Decided(id.to_owned()));
+        }
+        one.decision = Decision::Rejected { at: at.to_owned() };
+        Ok(())
+    }
+
+    /// Reopens a proposal, and returns the changes that restore its node if it was accepted.
+    ///
+    /// # Errors
+    /// Returns an error if the proposal does not exist or is open, or if its node has changed since.
+    pub fn undo(&mut self, corpus: &Corpus, id: &str) -> Result<Changes, ProposalError> {
+        let position = self.position(id)?;
+        let one = &mut self.0[position];
+        let changes = match &one.decision {
+            Decision::Open => return Err(ProposalError::NotDecided(id.to_owned())),
+            Decision::Rejected { .. } => Changes::new(),
+            Decision::Accepted { before, .. } => {
+                let now = corpus.at(&one.path).map(|node| node.digest);
+                if now != Some(Digest::of(one.text.as_bytes())) {
+                    return Err(ProposalError::Changed(one.path.clone()));
+                }
+                let before = before.clone();
+                one.text.clone_from(&before);
+                Changes::from([(one.path.clone(), Some(before.into_bytes()))])
+            }
+        };
+        one.decision = Decision::Open;
+        Ok(changes)
+    }
+}

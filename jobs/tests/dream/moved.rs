@@ -1,0 +1,146 @@
+//! Passes over unchanged ideas: new commits, a selection, and ideas that are asked about again.
+
+use std::sync::Arc;
+
+use runner_backends::{BackendError, Scripted, Step};
+use runner_engine::outcome::{Class, Outcome};
+use runner_jobs::Silent;
+use runner_jobs::dream::proposal::{Action, IdeaStatus};
+use serde_json::{Value, json};
+
+use crate::fixture::Fixture;
+use crate::{DONE, keep, of, project};
+
+#[test]
+fn new_commit_selects_an_unchanged_idea() {
+    let mut place = Fixture::new();
+    place.commit("chore: begin", &["README.md"]);
+    for (subject, path) in [
+        ("feat: colour the output", "src/term.rs"),
+        ("fix: off by one in the parser", "src/parse.rs"),
+        ("refactor: split the main module", "src/main.rs"),
+        ("test: cover the lexer", "src/lexer.rs"),
+        ("perf: read the cache once", "src/cache.rs"),
+    ] {
+        place.commit(subject, &[path]);
+    }
+    place.write("ideas/retry-policy.md", DONE);
+    place.write("ideas/coffee.md", "Coffee is better in the morning.\n");
+    place.pass();
+    assert_eq!(of(&place.proposals().1, "ideas/retry-policy.md").action, Action::Promote);
+    let skipped = Outcome::Skipped { why: "no delta (2 ideas unchanged)".into() };
+    assert_eq!(place.pass().outcome, skipped);
+
+    place.commit("docs: plan for calls that fail", &["docs/plan.md"]);
+    assert_eq!(place.pass().outcome, skipped, "a document decides nothing");
+    let done = place.commit("feat: retry policy with jitter", &["src/retry.rs"]);
+    let settled = place.pass();
+    assert_eq!(
+        (&settled.summary.facts["shown"], &settled.summary.facts["moved"]),
+        (&json!(1), &json!(1))
+    );
+    let (_, proposals) = place.proposals();
+    assert_eq!(proposals.len(), 1);
+    let found = of(&proposals, "ideas/retry-policy.md");
+    assert_eq!((found.status, found.action), (IdeaStatus::Implemented, Action::Archive));
+    assert!(found.evidence.contains(&done[..12]));
+    place.commit("fix: an endless loop in the lexer", &["src/lexer.rs"]);
+    assert_eq!(place.pass().outcome, skipped, "the same commit decides it");
+
+    // Without the record of the last pass, the idea is examined once more.
+    std::fs::remove_file(place.cache().join("dream-evidence.json")).unwrap();
+    assert_eq!(place.pass().summary.facts["shown"], 1);
+    let line = json!({"proposal_id": found.id, "decision": "rejected", "action": "archive", "at": "x",
+                      "targets_hash": found.targets_hash});
+    place.write("dreams/ledger.md", format!("- {line}\n"));
+    std::fs::remove_file(place.cache().join("dream-evidence.json")).unwrap();
+    assert_eq!(place.pass().outcome, skipped, "a person has decided");
+}
+
+#[test]
+fn work_older_than_an_idea_does_not_implement_it() {
+    let (mut place, _) = project();
+    place.pass();
+    // The pass did not see this idea, and the commit is older than the pass.
+    place.write("ideas/retry-again.md", DONE.replace("person", "human"));
+    place.pass();
+    assert_ne!(of(&place.proposals().1, "ideas/retry-again.md").action, Action::Archive);
+    let first = place.state("ideas/retry-policy.md")["first_seen"].clone();
+    assert_eq!(first, "2026-11-21T23:00:00Z");
+    assert!(place.state("ideas/retry-again.md")["first_seen"].as_str() > first.as_str());
+}
+
+#[test]
+fn unchanged_ideas_can_be_selected() {
+    let (mut place, _) = project();
+    place.pass();
+    place.spec.select = "all".to_owned();
+    assert_eq!(place.pass().summary.facts["shown"], 6);
+    place.spec.select = "./ideas/coffee.md".to_owned();
+    place.pass();
+    let (_, proposals) = place.proposals();
+    assert_eq!(proposals.iter().map(|it| &*it.targets[0]).collect::<Vec<_>>(), ["ideas/coffee.md"]);
+    place.spec.select = "ideas/nowhere.md".to_owned();
+    let settled = place.pass();
+    assert_eq!(settled.outcome.class(), Some(Class::Environment));
+    assert!(settled.outcome.why().unwrap().contains("there is no idea ideas/nowhere.md"));
+}
+
+fn all(but: &str) -> Vec<Value> {
+    let names =
+        ["coffee", "offline-maps", "report-page", "retry-policy", "scheduler-story", "sub/report"];
+    let paths = names.map(|name| format!("ideas/{name}.md"));
+    paths.iter().filter(|path| **path != but).map(|path| keep(path)).collect()
+}
+
+#[test]
+fn missing_ideas_are_asked_about_once_more_with_reasons() {
+    let (mut place, _) = project();
+    let mut first = all("ideas/coffee.md");
+    let mut bad = keep("ideas/coffee.md");
+    bad["status"] = json!("abandoned");
+    first.push(bad);
+    let steps = [Step::Answer(json!(first)), Step::Answer(json!([keep("ideas/coffee.md")]))];
+    let backend = Arc::new(Scripted::new("model", steps));
+    let settled = place.pass_with(backend.clone(), &mut Silent);
+    let asked = backend.asked();
+    assert_eq!(asked.len(), 2);
+    assert_eq!(asked[1].offer["sources"], json!(["ideas/coffee.md"]));
+    assert!(asked[1].sources.iter().any(|source| source.fenced.contains("abandoned")));
+    assert!(!asked[1].instructions.contains("abandoned"));
+    assert_eq!(place.proposals().1.len(), 6);
+    let why = "1 proposals were refused".to_owned();
+    assert_eq!(settled.outcome, Outcome::Degraded { why });
+}
+
+#[test]
+fn unreadable_replies_rotate_and_park_ideas() {
+    let (mut place, _) = project();
+    place.spec.max_ideas = 3;
+    let prose =
+        || Arc::new(Scripted::new("model", [Step::Text("no".into()), Step::Text("no".into())]));
+    let first = prose();
+    let settled = place.pass_with(first.clone(), &mut Silent);
+    assert_eq!(settled.outcome.class(), Some(Class::Malformed), "{settled:?}");
+    let second = prose();
+    place.pass_with(second.clone(), &mut Silent);
+    let sources = |backend: &Scripted| backend.asked()[0].offer["sources"].clone();
+    assert_ne!(sources(&first), sources(&second), "the others come first now");
+    for _ in 0..4 {
+        place.pass_with(prose(), &mut Silent);
+    }
+    let why = place.pass().outcome.why().unwrap().to_owned();
+    assert!(why.contains("set aside"), "{why}");
+}
+
+#[test]
+fn later_failure_keeps_earlier_answers() {
+    let (mut place, _) = project();
+    let gone = BackendError::Unavailable { why: "gone".into() };
+    let steps = [Step::Answer(json!(all("ideas/coffee.md"))), Step::Error(gone)];
+    let settled = place.pass_with(Arc::new(Scripted::new("model", steps)), &mut Silent);
+    let Outcome::Degraded { why } = &settled.outcome else { panic!("{settled:?}") };
+    assert_eq!(why, "1 ideas got no answer");
+    assert_eq!(place.proposals().1.len(), 5);
+    assert!(settled.summary.lines.iter().any(|line| line.starts_with("no second answer:")));
+}

@@ -1,0 +1,111 @@
+//! `runner corpus proposals`, `accept`, `reject` and `undo`: decisions about nodes to retire.
+
+use jiff::Timestamp;
+use runner_engine::outcome::Exit;
+use runner_jobs::overnight::corpus::defrag::Suggestion;
+use runner_jobs::overnight::corpus::{Changes, Corpus};
+use runner_jobs::overnight::proposals::{CorpusProposal, ProposalError, Proposals};
+use serde::Serialize;
+
+use super::CorpusFolder;
+use crate::ui::{Failure, Ui, View, safe, show};
+
+/// Number of lines of a node's text that the list shows.
+const LINES: usize = 8;
+
+#[derive(Serialize)]
+#[serde(transparent)]
+struct OpenProposals(Vec<CorpusProposal>);
+
+impl View for OpenProposals {
+    fn print(&self, _ui: Ui) {
+        let mut text = String::new();
+        for one in &self.0 {
+            text.push_str(&format!("{}  {}\n", one.id, safe::line(&one.path)));
+            text.push_str(&format!("  {}\n", safe::line(&one.why)));
+            for line in one.text.lines().filter(|line| !line.trim().is_empty()).take(LINES) {
+                text.push_str(&format!("  | {}\n", safe::line(line)));
+            }
+        }
+        match self.0.is_empty() {
+            true => text.push_str("no proposal is open\n"),
+            false => {
+                text.push_str("decide with: runner corpus accept ID, or runner corpus reject ID\n")
+            }
+        }
+        show::out(&text);
+    }
+}
+
+/// Lists the open proposals.
+pub fn list(folder: &CorpusFolder<'_>) -> Result<Exit, Failure> {
+    let all = Proposals::read(&folder.root).map_err(refused)?;
+    folder.cli.ui.show(&OpenProposals(all.open().cloned().collect()));
+    Ok(Exit::Done)
+}
+
+/// Retires the node of a proposal.
+pub fn accept(folder: &CorpusFolder<'_>, id: &str) -> Result<Exit, Failure> {
+    decide(folder, id, "accepted", |all, corpus, now| all.accept(corpus, id, &format!("{now:.0}")))
+}
+
+/// Rejects a proposal.
+pub fn reject(folder: &CorpusFolder<'_>, id: &str) -> Result<Exit, Failure> {
+    decide(folder, id, "rejected", |all, _, now| {
+        all.reject(id, &format!("{now:.0}")).map(|()| Changes::new())
+    })
+}
+
+/// Reopens a proposal and restores its node.
+pub fn undo(folder: &CorpusFolder<'_>, id: &str) -> Result<Exit, Failure> {
+    decide(folder, id, "open again", |all, corpus, _| all.undo(corpus, id))
+}
+
+/// Stores the proposals that follow from suggestions. The caller holds the lock.
+pub fn store(
+    folder: &CorpusFolder<'_>,
+    corpus: &Corpus,
+    suggestions: &[Suggestion],
+) -> Result<(), Failure> {
+    let at = format!("{:.0}", folder.cli.env.wall()?);
+    let mut all = Proposals::read(&folder.root).map_err(refused)?;
+    all.update(corpus, suggestions, ("by-hand", &at));
+    all.write(&folder.root).map_err(refused)
+}
+
+/// Makes a decision under the lock. The corpus changes before the decision is stored, so that a
+/// crash between them leaves an open proposal whose node has changed, and never a decision without
+/// its effect.
+fn decide(
+    folder: &CorpusFolder<'_>,
+    id: &str,
+    verb: &str,
+    decision: impl FnOnce(&mut Proposals, &Corpus, Timestamp) -> Result<Changes, ProposalError>,
+) -> Result<Exit, Failure> {
+    let now = folder.cli.env.wall()?;
+    let all = folder.change(|corpus| {
+        let mut all = Proposals::read(&folder.root).map_err(refused)?;
+        let changes = decision(&mut all, corpus, now).map_err(refused)?;
+        Ok((all, changes))
+    })?;
+    all.write(&folder.root).map_err(refused)?;
+    folder.cli.ui.info(&format!("{id} is {verb}"));
+    Ok(Exit::Done)
+}
+
+fn refused(error: ProposalError) -> Failure {
+    let what = error.to_string();
+    match error {
+        ProposalError::Io(_) => Failure::cannot_write(what),
+        ProposalError::Damaged(..) => {
+            Failure::data(what).hint("repair or remove the line, then run the command again")
+        }
+        ProposalError::Unknown(_) | ProposalError::NotDecided(_) => {
+            Failure::usage(what).hint("runner corpus proposals")
+        }
+        ProposalError::Decided(id) => Failure::usage(what).hint(format!("runner corpus undo {id}")),
+        ProposalError::Changed(_) | ProposalError::Uneditable(_) => {
+            Failure::later(what).hint("runner corpus defrag --apply")
+        }
+    }
+}
