@@ -39,6 +39,7 @@ pub struct RunsArgs {
 #[derive(Debug, clap::Subcommand)]
 enum RunsCommand {
     Show(details::ShowArgs),
+    #[command(after_help = "Example: runner runs logs 01KA5V7Q4B")]
     Logs(LogsArgs),
 }
 
