@@ -157,7 +157,7 @@ mod tests {
             limits: RequestLimits::default(),
             run_dir: None,
             work: None,
-            form: crate::ProgramAnswer::default(),
+            form: crate::AnswerForm::default(),
         };
         let all = text(&request);
         assert!(all.starts_with("Sort.\n\n<<<UNTRUSTED 1>>>"), "{all}");
