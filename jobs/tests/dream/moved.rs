@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use runner_backends::{BackendError, Scripted, Step};
-use runner_engine::outcome::{Class, Outcome};
+use runner_engine::outcome::{Class, Outcome, SkipReason};
 use runner_jobs::Silent;
 use runner_jobs::dream::proposal::{Action, IdeaStatus};
 use serde_json::{Value, json};
@@ -28,7 +28,7 @@ fn new_commit_selects_an_unchanged_idea() {
     place.write("ideas/coffee.md", "Coffee is better in the morning.\n");
     place.pass();
     assert_eq!(of(&place.proposals().1, "ideas/retry-policy.md").action, Action::Promote);
-    let skipped = Outcome::Skipped { why: "no delta (2 ideas unchanged)".into() };
+    let skipped = Outcome::skipped(SkipReason::Idle, "no delta (2 ideas unchanged)");
     assert_eq!(place.pass().outcome, skipped);
 
     place.commit("docs: plan for calls that fail", &["docs/plan.md"]);
