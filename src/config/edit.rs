@@ -216,7 +216,7 @@ fn put(table: &mut dyn TableLike, key: &str, new: Value) -> Result<(), &'static 
                 *known.decor_mut() = decor;
             }
         }
-        Some(_) => return Err("it is a table"),
+        Some(_) => return Err("this is a table"),
         None => {
             table.insert(key, Item::Value(new));
         }

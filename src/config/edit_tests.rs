@@ -169,7 +169,7 @@ fn unset_removes_only_its_setting() {
     let without = remove("jobs.a").unwrap();
     assert!(!without.contains("[jobs.a]") && without.contains("[jobs.dream]"), "{without}");
     let said = remove("jobs.a.program").unwrap_err().to_string();
-    assert!(said.contains("it has no program"), "{said}");
+    assert!(said.contains("has no program"), "{said}");
     // A misspelled setting can be removed.
     let text = "[night]\natt = \"25:00\"\nat = \"01:00\"\n";
     let fixed = change(text, &[SettingChange::Remove("night.att".to_owned())]).unwrap();

@@ -27,7 +27,7 @@ fn init_prints_a_summary_without_a_terminal() {
 fn a_job_is_added_run_and_found_by_name() {
     let fixture = Fixture::with("");
     let add = ["jobs", "add", "tidy", "--kind", "command"];
-    fixture.run(&add).ends(78).expect_text("it has no program").expect_text("KEY=VALUE");
+    fixture.run(&add).ends(78).expect_text("has no program").expect_text("KEY=VALUE");
     fixture.run(&[&add[..], &["program"]].concat()).ends(2).expect_text("KEY=VALUE");
     let script = "args=[\"-c\", \"echo one; echo two >&2; exit 3\"]";
     let settings = ["--trigger", "daily 03:00", "program=sh", script];

@@ -34,6 +34,7 @@ enum JobsCommand {
         job: String,
     },
     Add(add::AddArgs),
+    #[command(after_help = "Example: runner jobs run dream")]
     Run(run::RunArgs),
     /// Reset the failures of a job, so that its schedule starts it again
     ///
