@@ -182,6 +182,9 @@ fn values(key: &Key) -> (&'static str, Vec<&'static str>) {
             ("\"90d\"", with(&["\"90\"", "\"90h\"", "\"0d\"", "\"-9d\"", "\"9999d\"", "\"\""]))
         }
         Shape::AgeLimit => ("\"none\"", with(&["\"non\"", "\"0d\"", "\"90\"", "\"\""])),
+        Shape::Waits if last == "paths" => {
+            ("[\"~/x\"]", vec!["3", "\"~/x\"", "[3]", "[\"x\"]", "{}"])
+        }
         Shape::Waits => {
             ("[\"0s\", \"1m\"]", vec!["3", "\"1m\"", "[]", "[3]", "[\"1\"]", "[\"-1m\"]", "{}"])
         }
@@ -324,7 +327,7 @@ fn resolved(bytes: &[u8]) -> Result<Config, Failure> {
     let none = folder.path().join("none.toml");
     // Only the user's file may contain the daemon's table.
     let text = String::from_utf8_lossy(bytes);
-    let users = ["[daemon]", "[retention]", "[pools.", "[prices.", "\nheartbeat ="]
+    let users = ["[daemon]", "[retention]", "[trust]", "[pools.", "[prices.", "\nheartbeat ="]
         .into_iter()
         .any(|table| text.contains(table));
     load(&Stack {

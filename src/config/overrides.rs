@@ -354,7 +354,7 @@ mod tests {
             assert_eq!(given, [(key.to_owned(), name.to_owned())]);
         }
         for (name, text, why) in [
-            ("RUNNER_CONFIG__JOBS__A_B__TIMEOUT", "5m", "\"a-b\" or \"a_b\""),
+            ("RUNNER_CONFIG__JOBS__A_B__TIMEOUT", "5m", "\"a-b\" and \"a_b\""),
             ("RUNNER_CONFIG__JOBS__MYJOB__TIMEOUT", "5m", "did you mean \"My-Job\""),
             ("RUNNER_CONFIG__NIGHT__AT__X", "3", "schedule"),
             ("RUNNER_CONFIG__JOBS", "{ My-Job = { kind = \"dream\" } }", "schedule"),

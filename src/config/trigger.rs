@@ -135,7 +135,7 @@ mod tests {
             ("every", "did you mean \"every 15m\""),
             ("daily", "did you mean \"daily 02:30\""),
             ("@daily", "did you mean \"cron @daily\""),
-            ("every 500ms", "one second at least"),
+            ("every 500ms", "shorter than one second"),
             ("every day", "not a duration"),
             ("daily 2:30", "not a time of day"),
             ("cron 61 * * * *", "not a cron expression"),

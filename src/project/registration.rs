@@ -398,7 +398,7 @@ mod tests {
             (Registration::Copied { of: of() }, "runner init --new-id /p"),
             (Registration::Cloned { of: of() }, "runner init /p"),
             (Registration::Unsure { of: of(), why: why() }, "runner projects move /old /p"),
-            (Registration::Vanished, "runner projects move /p NEW-PLACE"),
+            (Registration::Vanished, "runner projects move /p NEW-PATH"),
             (Registration::Emptied, "git -C /p checkout runner.toml"),
             (Registration::Unreadable { why: why() }, "ls -ld /p"),
             (Registration::Overtaken, "runner projects forget 01KA5V7Q4B0000000000000000"),

@@ -569,8 +569,10 @@ fn a_timer_that_is_gone_and_a_clock_that_is_wrong() {
         expected: Morning { exit: 0, headline: "", status: &[], alerts: &[] },
     };
     let fixture = evening(&case);
-    at(&fixture, MORNING, &["status"]).ends(0).expect_text("NO TICKS: nothing has ticked since");
-    at(&fixture, MORNING, &["doctor"]).ends(1).expect_text("nothing has ticked since");
+    at(&fixture, MORNING, &["status"])
+        .ends(0)
+        .expect_text("NO TICKS: `runner tick` has not run since");
+    at(&fixture, MORNING, &["doctor"]).ends(1).expect_text("has not run since");
     let fixture = evening(&case);
     at(&fixture, "2036-01-01T00:00:00Z", &["tick"]);
     at(&fixture, NIGHT, &["tick"]).ends(1).expect_text("set back");

@@ -338,7 +338,7 @@ fn pools_and_prices_require_user_config() {
     for toml in ["[pools.max]\nunlimited = true\n", "[prices.x]\ninput_cost_per_token = 0\n"] {
         let before = fixture.read("runner.toml");
         fixture.configure(toml);
-        fixture.run(&["config", "check"]).ends(78).expect_text("the user's own");
+        fixture.run(&["config", "check"]).ends(78).expect_text("must be in your own config.toml");
         fixture.write("runner.toml", before);
     }
     fixture.run(&["config", "set", "pools.max.unlimited", "true"]).ends(78).expect_text("--user");

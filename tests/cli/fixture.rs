@@ -52,6 +52,8 @@ pub struct Fixture {
     folder: tempfile::TempDir,
     /// The user that runs the program, if not the test's own user.
     pub uid: Option<u32>,
+    /// The folder below [`Fixture::root`] that contains runner's state folder.
+    pub state_home: PathBuf,
 }
 
 impl Fixture {
@@ -62,7 +64,7 @@ impl Fixture {
 
     /// Creates the fixture in an existing folder.
     pub fn at(folder: tempfile::TempDir) -> Self {
-        let fixture = Self { folder, uid: None };
+        let fixture = Self { folder, uid: None, state_home: "state".into() };
         fs::create_dir_all(fixture.project()).unwrap();
         // Runner clears git's variables, so a file in the home folder sets the identity.
         fs::write(fixture.root().join(".gitconfig"), GIT_CONFIG).unwrap();
@@ -70,7 +72,10 @@ impl Fixture {
         // and tests would have to wait.
         let config = fixture.root().join("config/runner/config.toml");
         fs::create_dir_all(config.parent().unwrap()).unwrap();
-        fs::write(config, "[defaults]\nstagger = \"0s\"\n[notify]\nwindow = \"0s\"\n").unwrap();
+        // Tests edit runner.toml directly, also before a tick in the environment of a timer.
+        let text =
+            "[defaults]\nstagger = \"0s\"\n[notify]\nwindow = \"0s\"\n[trust]\npaths = [\"/\"]\n";
+        fs::write(config, text).unwrap();
         fixture.git(&["init", "--quiet", "--initial-branch=main"]);
         fixture.write("README.md", "# a project\n");
         fixture.git(&["add", "README.md"]);
@@ -106,7 +111,7 @@ impl Fixture {
     }
 
     pub fn state(&self) -> PathBuf {
-        self.root().join("state/runner")
+        self.root().join(&self.state_home).join("runner")
     }
 
     pub fn write(&self, below: &str, text: impl AsRef<[u8]>) {
@@ -128,7 +133,7 @@ impl Fixture {
             .env_clear()
             .env("PATH", std::env::var_os("PATH").unwrap())
             .env("HOME", self.root())
-            .env("XDG_STATE_HOME", self.root().join("state"))
+            .env("XDG_STATE_HOME", self.root().join(&self.state_home))
             .env("XDG_CONFIG_HOME", self.root().join("config"))
             .env("GIT_CONFIG_NOSYSTEM", "1")
             // Tests edit runner.toml directly.

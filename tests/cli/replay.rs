@@ -29,6 +29,22 @@ fn recording(fixture: &Fixture, run: &str) -> PathBuf {
     fixture.state().join(format!("recordings/{run}.jsonl"))
 }
 
+/// Runs the demo, and lets later commands use its state.
+fn demo(fixture: &mut Fixture, folder: &str) {
+    fixture.state_home = "state".into();
+    fixture.run(&["demo", &format!("../{folder}")]).ends(0);
+    let demos = fs::read_dir(fixture.root().join("state/runner-demo")).unwrap();
+    let marked = demos.map(|demo| demo.unwrap().path()).find(|demo| {
+        let files = fs::read_dir(demo).unwrap().map(|file| file.unwrap().path());
+        let root = fixture.root().join(folder);
+        files.filter(|file| file.is_file()).any(|file| {
+            fs::read_to_string(file)
+                .is_ok_and(|text| fs::canonicalize(&root).unwrap() == PathBuf::from(text))
+        })
+    });
+    fixture.state_home = marked.unwrap();
+}
+
 /// Returns the lines of a recording, each changed by `change`.
 fn changed(text: &str, change: impl Fn(&mut Value)) -> String {
     let lines = text.lines().map(|line| {
@@ -51,8 +67,8 @@ fn edited(fixture: &Fixture, run: &str, change: impl Fn(&mut Value)) -> String {
 
 #[test]
 fn demo_replay_is_identical_and_detects_drift() {
-    let fixture = Fixture::new();
-    fixture.run(&["demo", "../demo"]).ends(0);
+    let mut fixture = Fixture::new();
+    demo(&mut fixture, "demo");
     let demo = fixture.root().join("demo");
     let runs = runs(&fixture);
     let of = |kind: &str| runs.iter().filter(|(_, it)| it == kind).count();
@@ -185,8 +201,8 @@ fn drifts_at(said: &Value, artifact: &str) {
 
 #[test]
 fn export_is_private_and_not_overwritten() {
-    let fixture = Fixture::new();
-    fixture.run(&["demo", "../demo"]).ends(0);
+    let mut fixture = Fixture::new();
+    demo(&mut fixture, "demo");
     let dream = the(&fixture, "dream");
     let file = fixture.root().join("exported.jsonl");
     let exported = file.to_str().unwrap();
@@ -239,8 +255,8 @@ fn rem_and_daydream_replays_commit_nothing() {
 
 #[test]
 fn incomplete_recording_is_reported() {
-    let fixture = Fixture::new();
-    fixture.run(&["demo", "../demo"]).ends(0);
+    let mut fixture = Fixture::new();
+    demo(&mut fixture, "demo");
     let dream = the(&fixture, "dream");
     let path = recording(&fixture, &dream);
     assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
@@ -377,8 +393,8 @@ fn recording_serves_as_a_backend() {
 
 #[test]
 fn retention_setting_limits_recordings() {
-    let fixture = Fixture::new();
-    fixture.run(&["demo", "../demo"]).ends(0);
+    let mut fixture = Fixture::new();
+    demo(&mut fixture, "demo");
     let dream = the(&fixture, "dream");
     let old = recording(&fixture, "01ARZ3NDEKTSV4RRFFQ69G5FAV");
     fs::write(&old, "of 2016").unwrap();
@@ -393,10 +409,11 @@ fn retention_setting_limits_recordings() {
     let config = fixture.root().join("config/runner/config.toml");
     let text = fs::read_to_string(&config).unwrap();
     fs::write(&config, format!("{text}[retention]\nrecordings = \"none\"\n")).unwrap();
-    let before = fixture.tree("../state/runner/recordings");
-    fixture.run(&["demo", "../silent"]).ends(0);
-    let kept = fixture.tree("../state/runner/recordings");
-    assert_eq!(kept, before, "the second night was not recorded");
+    let first = fixture.state_home.clone();
+    demo(&mut fixture, "silent");
+    let recordings = fs::read_dir(fixture.state().join("recordings"));
+    assert_eq!(recordings.map_or(0, Iterator::count), 0, "the second night was recorded");
+    fixture.state_home = first;
     fixture.run(&["db", "prune"]).ends(0);
     assert!(!recording(&fixture, &dream).exists());
 }

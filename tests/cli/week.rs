@@ -220,7 +220,7 @@ fn channels_get_one_message_for_each_problem() {
     }
     // The first two days. Later days add only the missed time of the job that catches up nothing.
     let expected = [
-        "project: ten failed, and 2 other items",
+        "project: hourly failed, and 2 other items",
         "project: ten is no longer started",
         "project: hourly is well again",
         "project: five failed, and 4 other items",

@@ -388,5 +388,5 @@ fn git_folders_without_work_tree_are_refused() {
     let mut command = fixture.runner(&["run", "work", "--json"]);
     let output = crate::CommandOutput::of(command.current_dir(&bare).output().unwrap());
     assert_ne!(output.code, 0);
-    assert!(output.err.contains("no git repository"), "{output:?}");
+    assert!(output.err.contains("in a git repository"), "{output:?}");
 }

@@ -452,7 +452,8 @@ fn due(
         found.retain(|one| (&one.project, &one.channel) == (&served.0, &served.1));
         // A failure is listed before missed scheduled times, and a recovery is listed last.
         found.sort_by_key(|one| {
-            (one.what == <&str>::from(MessageKind::Recovered), one.kinds.first().copied())
+            let recovered = one.what == <&str>::from(MessageKind::Recovered);
+            (recovered, one.kinds.first().copied(), one.job.clone())
         });
     }
     Ok(found)

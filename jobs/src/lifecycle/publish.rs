@@ -181,9 +181,6 @@ mod tests {
         assert!(!root.join("hooked").exists());
         fs::write(root.join("rem/manifest.json"), "y").unwrap();
         let why = publish(&place, &Publish { push: true, ..wanted }).unwrap_err();
-        assert!(
-            why.starts_with("the entry is not pushed: the branch main is not configured"),
-            "{why}"
-        );
+        assert!(why.starts_with("the entry is not pushed: the branch main has no remote"), "{why}");
     }
 }

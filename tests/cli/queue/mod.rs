@@ -199,7 +199,7 @@ fn runs_after_cancelled_predecessor_are_skipped() {
         assert_eq!(row["why"], "the run before it ended as cancelled: manually");
     }
     let late = run(&fixture, &["enqueue", "count", "--after", &first]).ends(0);
-    assert!(late.out.contains("skipped: what it was to follow"), "{late:?}");
+    assert!(late.out.contains("skipped: the run before it ended as cancelled"), "{late:?}");
     assert!(ticked(&fixture).is_empty());
 }
 
