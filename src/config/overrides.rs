@@ -356,8 +356,8 @@ mod tests {
         for (name, text, why) in [
             ("RUNNER_CONFIG__JOBS__A_B__TIMEOUT", "5m", "\"a-b\" and \"a_b\""),
             ("RUNNER_CONFIG__JOBS__MYJOB__TIMEOUT", "5m", "did you mean \"My-Job\""),
-            ("RUNNER_CONFIG__NIGHT__AT__X", "3", "schedule"),
-            ("RUNNER_CONFIG__JOBS", "{ My-Job = { kind = \"dream\" } }", "schedule"),
+            ("RUNNER_CONFIG__NIGHT__AT__X", "3", "for all commands"),
+            ("RUNNER_CONFIG__JOBS", "{ My-Job = { kind = \"dream\" } }", "for all commands"),
             ("RUNNER_CONFIG__DAEMON__DRAIN", "3s", "the user's file"),
             ("RUNNER_CONFIG__", "3", "two underscores"),
             ("RUNNER_CONFIG", "3", "two underscores"),

@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
@@ -39,7 +39,7 @@ fn demo(fixture: &mut Fixture, folder: &str) {
         let root = fixture.root().join(folder);
         files.filter(|file| file.is_file()).any(|file| {
             fs::read_to_string(file)
-                .is_ok_and(|text| fs::canonicalize(&root).unwrap() == PathBuf::from(text))
+                .is_ok_and(|text| fs::canonicalize(&root).unwrap() == Path::new(&text))
         })
     });
     fixture.state_home = marked.unwrap();

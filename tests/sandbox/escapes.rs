@@ -10,6 +10,7 @@ use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::os::unix::net::{SocketAddr, UnixDatagram, UnixListener};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::{Mutex, PoisonError};
 
 use runner_engine::process::{Cancel, OutputVerdict, run};
 use runner_engine::sandbox::{ResourceLimits, Sandbox, SandboxMechanism};
@@ -41,6 +42,9 @@ struct Fixture {
     agent: PathBuf,
     tcp: std::net::TcpListener,
 }
+
+/// Held while a child runs that inherits a descriptor.
+static ALONE: Mutex<()> = Mutex::new(());
 
 impl Fixture {
     fn new() -> Self {
@@ -138,7 +142,9 @@ impl Fixture {
         ];
         spec.env.extend(values.map(|(name, value)| (name.to_owned(), value)));
         spec.limits.total = Some(std::time::Duration::from_secs(20));
-        // The next child inherits the descriptor.
+        // The next child inherits the descriptor. Children of other tests must not inherit it, because
+        // a script without a sandbox would change the file of this fixture through it.
+        let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
         fcntl_setfd(&self.open, FdFlags::empty()).unwrap();
         let ended = run(&spec, &Cancel::new().unwrap(), &mut |_, _| OutputVerdict::Continue);
         fcntl_setfd(&self.open, FdFlags::CLOEXEC).unwrap();
