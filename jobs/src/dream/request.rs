@@ -56,7 +56,7 @@ pub struct QuestionFacts<'a> {
     pub project: &'a str,
 }
 
-/// Restores the rule's full evidence if an answer repeats the shortened evidence from [`build`].
+/// Restores the rule's full evidence if an answer repeats the shortened evidence from a request.
 pub fn with_words(mut proposal: Proposal, verdict: &RuleVerdict, redactor: &Redactor) -> Proposal {
     let given = redactor.redact(&verdict.bare);
     if proposal.evidence == clean(&given, LONGEST) {

@@ -1,5 +1,7 @@
 //! Tests that the fitness follows use: manipulations lower it, and repairs do not.
 
+use std::io::Write as _;
+
 use jiff::civil::date;
 
 use super::corpus::fitness::{Fitness, fitness, regressions};
@@ -222,7 +224,7 @@ fn manipulations_lower_the_fitness() {
     let uses = history();
     let before = score(&whole(), &uses);
     let was = before.composite.unwrap();
-    println!("as written: {was} {:?}", before.metrics);
+    let _closed = writeln!(std::io::stderr(), "as written: {was} {:?}", before.metrics);
     let all = || (0..SUBJECTS.len()).map(node);
     let front = |text: &str, body: String| {
         let end = text.find("\n---\n# ").unwrap() + 5;
@@ -263,7 +265,8 @@ fn manipulations_lower_the_fitness() {
         ("200 copies of a used node", junk(|_| SUBJECTS[0].1.to_owned(), "provisional")),
     ] {
         let now = score(&corpus, &uses);
-        println!("{what}: {} {:?}", now.composite.unwrap(), now.metrics);
+        let _closed =
+            writeln!(std::io::stderr(), "{what}: {} {:?}", now.composite.unwrap(), now.metrics);
         assert!(now.composite.unwrap() < was, "{what}");
     }
     // The limits hold even if no use is known.
@@ -279,7 +282,8 @@ fn repairs_do_not_lower_the_fitness() {
     let uses = history();
     let at_least = |what: &str, before: &Corpus, after: &Corpus, uses: &Uses| {
         let (before, after) = (score(before, uses), score(after, uses));
-        println!("{what}: {:?} -> {:?}", before.composite, after.composite);
+        let _closed =
+            writeln!(std::io::stderr(), "{what}: {:?} -> {:?}", before.composite, after.composite);
         assert!(after.composite >= before.composite, "{what}: {before:?} {after:?}");
         assert_eq!(regressions(&before, &after, 0.05), [], "{what}");
     };

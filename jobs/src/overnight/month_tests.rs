@@ -3,6 +3,8 @@
 //! Sessions use the good nodes, and find that the bad ones mislead. The user finishes some packets,
 //! fails at others and ignores the rest.
 
+use std::io::Write as _;
+
 use jiff::civil::{Date, date};
 use jiff::{Timestamp, ToSpan as _};
 use serde_json::{Value, json};
@@ -150,7 +152,8 @@ fn a_month_keeps_the_good_and_sinks_the_failed() {
     let good = corpus.active().filter(|node| node.path.contains("good")).count();
     let promoted = corpus.active().filter(|node| node.maturity >= Maturity::Candidate).count();
     let morning = packets(&corpus, &uses, last);
-    println!(
+    let _closed = writeln!(
+        std::io::stderr(),
         "fitness {:?} -> {:?} {:?}; {good} of {GOOD} good nodes kept, {promoted} promoted; {} of {BAD} bad nodes retired; {} of 18 items finished, {} failed",
         first.composite,
         end.composite,
