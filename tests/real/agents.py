@@ -62,7 +62,7 @@ CASES = {
 # name, scenario with its query, exit code, outcome, class of the run and of the failmark, longest seconds
 IDEA = "ideas/shorter.md"
 FIT = {"targets": [IDEA], "status": "sidenote", "action": "keep", "evidence": "no commit names it", "commits": [],
-       "confidence": "low", "rationale": "a passing thought"}
+       "confidence": "low", "quote": "", "rationale": "a passing thought"}
 DREAMS = [
     ("good", "dream", {"json": {"answer": [FIT]}}, 0, "succeeded", None, 30),
     ("api error", "status-403", {}, 77, "failed", "auth", 15),

@@ -83,7 +83,7 @@ lock.write_text("999999 somebody\n")
 os.utime(lock, (0, 0))
 broken("an old lock")
 toml = ROOT / "runner.toml"
-os.environ["RUNNER_CONFIG__TRUST__PATHS"] = '["/"]'
+subprocess.run(["runner", "--quiet", "config", "set", "--user", "trust.paths", '["/"]'], check=True)
 good = toml.read_text()
 toml.write_text(good + '\n[backends.mine]\ntype = "command"\nprogram = "sh"\nenv = ["MY_KEY"]\n[jobs.ask]\nkind = "prompt"\nprompt = "x"\nto = "x.md"\nbackend = "mine"\n')
 broken("a key is missing at night", "--as-scheduler")
