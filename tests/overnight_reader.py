@@ -60,8 +60,8 @@ DREAMSCAPE = (dict(weather=str, visibility=str, council=str), dict(tension=str, 
 LONG_HAUL = (dict(enabled=bool, active=bool, trigger_reason=str, exit_reason=str, probe_count=int, zero_delta_probe_streak=int), {})
 PACKET = (
     dict(id=packet_id, rank=int, title=full, type=full, severity=full, why_now=full, evidence=TEXTS, target_files=TEXTS,
-         likely_tests=TEXTS, morning_command=full),
-    dict(confidence=LEVEL, source=str, source_epic=str, target_repo=str, queue_backed=bool, bead_id=full, artifact_path=full),
+         likely_tests=TEXTS, morning_command=full, description=str, failures=int),
+    dict(finder_evidence=full, age_days=int, requires=TEXTS, probably_done=full, confidence=LEVEL, source=str, source_epic=str, target_repo=str, queue_backed=bool, bead_id=full, artifact_path=full),
 )
 ITERATION = (
     dict(id=full, index=int, started_at=moment, finished_at=moment, duration=length,

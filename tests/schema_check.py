@@ -67,7 +67,8 @@ def taken_by_runner(text):
 def houses():
     """Yields situations and their status: empty, working, broken, missing and paused projects."""
     with tempfile.TemporaryDirectory() as folder:
-        home = {"HOME": folder, "PATH": os.environ["PATH"], "GIT_CONFIG_NOSYSTEM": "1"}
+        home = {"HOME": folder, "PATH": os.environ["PATH"], "GIT_CONFIG_NOSYSTEM": "1",
+                "RUNNER_CONFIG__TRUST__PATHS": '["/"]'}
         project = pathlib.Path(folder, "project")
 
         def run(*args, codes=(0,)):

