@@ -74,7 +74,7 @@ impl Fixture {
         fs::create_dir_all(config.parent().unwrap()).unwrap();
         // Tests edit runner.toml directly, also before a tick in the environment of a timer.
         let text =
-            "[defaults]\nstagger = \"0s\"\n[notify]\nwindow = \"0s\"\n[trust]\npaths = [\"/\"]\n";
+            "[trust]\npaths = [\"/\"]\n[defaults]\nstagger = \"0s\"\n[notify]\nwindow = \"0s\"\n";
         fs::write(config, text).unwrap();
         fixture.git(&["init", "--quiet", "--initial-branch=main"]);
         fixture.write("README.md", "# a project\n");
