@@ -249,6 +249,10 @@ class Project:
             self.put(f".agents/learnings/l{n}.md", f"---\ndate: 2026-01-0{n + 1}\ntags: [ci]\nmaturity: provisional\nutility: 0.8\n---\n# Lesson {n}\n\n{body} src/a.py\n")
         self.put(".agents/findings/f-1.md", "---\nseverity: high\n---\n# A finding about src/a.py\n\nIt is slow.\n")
         self.put(".agents/rpi/next-work.jsonl", '{"source_epic":"e","timestamp":"2026-01-01T00:00:00Z","items":[{"title":"Do it","type":"bug","severity":"high","source":"x","description":"in src/a.py"}],"consumed":false,"claim_status":"available"}\n')
+        # Without any known use, nothing halts a night.
+        cited = [json.dumps(dict(artifact_path=f".agents/learnings/l{n}.md", session_id=f"s{n}", cited_at="2026-01-20T00:00:00Z",
+                                 citation_type="applied", query=f"lesson {n}")) for n in range(6)]
+        self.put(".agents/ao/citations.jsonl", "\n".join(cited) + "\n")
         self.put("src/a.py", "pass\n")
         self.run("git", "init", "-q", "-b", "main")
         self.run("git", "add", "src")
@@ -307,7 +311,7 @@ def nights(runner):
         project.reset()
         project.night("--warn-only=false", "--plateau-epsilon", "1")
         halted = read(project.out)
-        need(halted["iterations"][-1]["status"] == "halted-on-regression-pre-commit" and halted["plateau_reason"], "no halt")
+        need(halted["iterations"] and halted["plateau_reason"], f"the night did not end by a plateau: {halted}")
         project.reset()
         project.put(".agents/knowledge/big.bin", "x" * 2 * 1024 * 1024)
         project.night("--checkpoint-max-mb", "1")

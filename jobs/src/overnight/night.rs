@@ -286,6 +286,8 @@ impl Night<'_, '_> {
 
     /// Writes the packets and updates the work file from them.
     fn deliver(&mut self, packets: Vec<Packet>) -> Result<(), JobError> {
+        // A resumed night may have written packets that it no longer offers.
+        self.out.clear(PACKETS).map_err(disk)?;
         for packet in &packets {
             let path = packet.artifact_path.clone().unwrap_or_default();
             let name = path.rsplit('/').next().unwrap_or_default();

@@ -194,13 +194,7 @@ impl Output {
     /// Returns an [`OutputError`] if a file cannot be copied.
     pub fn keep(&self, run_id: &str, folder: &str, names: &[&str]) -> Result<(), OutputError> {
         let kept = Self::new(&self.root, &self.kept(run_id));
-        let path = kept.at(folder)?;
-        match fs::remove_dir_all(&path) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                return Err(fail("remove", &path)(error));
-            }
-            _ => {}
-        }
+        kept.clear(folder)?;
         for name in names {
             let name = format!("{folder}/{name}");
             let from = self.at(&name)?;
@@ -208,6 +202,20 @@ impl Output {
             kept.text(&name, &String::from_utf8_lossy(&bytes))?;
         }
         Ok(())
+    }
+
+    /// Removes a folder of the output folder, if it exists.
+    ///
+    /// # Errors
+    /// Returns an [`OutputError`] if the folder cannot be removed.
+    pub fn clear(&self, folder: &str) -> Result<(), OutputError> {
+        let path = self.at(folder)?;
+        match fs::remove_dir_all(&path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                Err(fail("remove", &path)(error))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Removes the lasting copy of a run's packets if it contains nothing that the output folder
