@@ -4,7 +4,7 @@
 //! (no manifest) ──commit_manifest──> recorded ──commit_outcome──> settled
 //! ```
 //!
-//! The log is the database, a marker file (see [`super::marker`]), or one of the tests' logs. Each
+//! The log is the database, a marker file (see `marker.rs`), or one of the tests' logs. Each
 //! commit is atomic and durable, and checks the fence and the state first. A commit must never be
 //! split, retried with another fence, or cached.
 

@@ -1,6 +1,6 @@
 //! The private git directory of a child: the paths that it replaces, as plain data.
 //!
-//! [`crate::git::private`] creates it, and brings the child's commits into the project.
+//! `git::private` creates it, and brings the child's commits into the project.
 
 use std::io;
 use std::os::unix::ffi::OsStrExt as _;

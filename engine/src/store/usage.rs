@@ -12,7 +12,7 @@
 //! night, its project's day and the pool from which it spends. Each model request uses a part of
 //! that reservation. A request is charged its reserved maximum if its usage is not reported or
 //! exceeds [`MEASURE`]. A unit that neither the run nor a level limits is reserved at
-//! [`DEFAULT`](super::reserve::DEFAULT), so no amount is unlimited. Sums of amounts saturate and
+//! `DEFAULT` of `reserve.rs`, so no amount is unlimited. Sums of amounts saturate and
 //! cannot overflow a row.
 
 use jiff::{SignedDuration, Timestamp};

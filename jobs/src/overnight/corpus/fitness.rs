@@ -1,6 +1,6 @@
 //! Measures the fitness of a corpus by the known uses of its nodes.
 //!
-//! Labels, links and dates in a node do not affect the fitness; [`super::health`] reports them as
+//! Labels, links and dates in a node do not affect the fitness; `health.rs` reports them as
 //! hygiene. If no use of a node is known, the fitness is unknown, and only its limits apply. This
 //! module must never read a clock or anything outside the given corpus and its uses.
 
