@@ -14,10 +14,11 @@ use runner_text::json_extract::extract_array;
 use runner_text::redact::Redactor;
 use serde_json::Value;
 
+use super::classify::OFFERED_NEIGHBOURS;
 use super::classify::{ClassifiedIdea, ClassifiedIdeas};
 use super::excerpt::Excerpts;
 use super::proposal::{self, Action, Confidence, IdeaStatus, Offer, Proposal, Refused};
-use super::request::{self, OFFERED_NEIGHBOURS};
+use super::request;
 use super::rule;
 use crate::JobError;
 use crate::evidence::{ProjectEvidence, Reference, references};

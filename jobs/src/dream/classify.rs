@@ -11,13 +11,16 @@ use runner_engine::digest::Digest;
 use super::features::Features;
 use super::inventory::{Idea, Reader};
 use super::proposal::Offer;
-use super::request::{OFFERED_NEIGHBOURS, PER_NEIGHBOUR};
 use super::rule::{self, RuleVerdict};
 use super::walk::{Stat, WalkProblem};
 use crate::Progress;
 use crate::evidence::neighbours::{MOST, Note, neighbours};
 use crate::evidence::{Evidence, Neighbour, ProjectEvidence, places};
 
+/// Number of neighbours of an idea that are offered as destinations of a merge.
+pub const OFFERED_NEIGHBOURS: usize = 5;
+/// Maximum text of a neighbour that is shown, in bytes.
+pub const PER_NEIGHBOUR: usize = 1500;
 /// Maximum text of selected ideas that is in memory at once, in bytes.
 pub const TEXTS: usize = 64 * 1024 * 1024;
 /// Maximum number of other ideas that are read to look for duplicates.

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 
 use super::inventory::Idea;
 use super::quarantine::Quarantine;
+use super::spec::Selection;
 use super::state::DreamState;
 
 /// The selection of the ideas for a pass.
@@ -40,17 +41,6 @@ impl Delta {
             |at: &usize| state.triaged(&ideas[*at].path, &mut next) != Some(ideas[*at].digest);
         (0..ideas.len()).filter(|at| changed(at)).collect()
     }
-}
-
-/// The ideas that a pass considers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Selection<'a> {
-    /// The ideas that changed.
-    Changed,
-    /// All ideas, changed or not.
-    All,
-    /// One idea, even if it is unchanged or set aside.
-    Idea(&'a str),
 }
 
 /// Selects at most `max` of `ideas`, the least recently shown first. Ideas that were shown at the

@@ -60,13 +60,13 @@ use answer::{Checks, none_good, worded};
 use ask::Answers;
 use classify::ClassifiedIdeas;
 use decisions::Decisions;
-use delta::Selection;
 use excerpt::Excerpts;
 use inventory::{Idea, Reader};
 use pass_summary::{PassSummary, listed};
 use proposal::{Action, Offer, Proposal};
 use quarantine::Quarantine;
 use request::QuestionFacts;
+use spec::Selection;
 use state::{DreamState, IdeaUpdate, Triaged};
 use walk::WalkProblem;
 use world::{SeenEvidence, Unchanged};
@@ -258,13 +258,7 @@ fn ground<'a>(
         }
         return Err(JobError::Nothing(why));
     }
-    if !ctx.admitted.manual()
-        && let Some((until, names)) =
-            dirty::just_changed(&survey.ideas, &delta.selected, spec.quiet_minutes, ctx.clock.now())
-    {
-        let why = format!("{AT_WORK}: {}", named(&names));
-        return Err(JobError::Wait { until, why });
-    }
+    wait_for_writer(ctx, spec, &survey.ideas, &delta.selected)?;
     // A pass with nothing to do is not recorded, so that recording does not slow it down.
     if ctx.recording.records() {
         ctx.recording.note(SURVEY, "", json!(survey), None);
@@ -308,6 +302,26 @@ fn ground<'a>(
     reported.compared = judged.compared;
     let ideas = survey.ideas;
     Ok(PassEvidence { state, ideas, folder, reader, room, judged, parked, reported, seen })
+}
+
+/// Defers a scheduled pass while one of the selected ideas is being written.
+///
+/// # Errors
+/// Returns [`JobError::Wait`] if an idea changed within [`DreamSpec::quiet_minutes`].
+fn wait_for_writer(
+    ctx: &Context<'_>,
+    spec: &DreamSpec,
+    ideas: &[Idea],
+    selected: &[usize],
+) -> Result<(), JobError> {
+    if !ctx.admitted.manual()
+        && let Some((until, names)) =
+            dirty::just_changed(ideas, selected, spec.quiet_minutes, ctx.clock.now())
+    {
+        let why = format!("{AT_WORK}: {}", named(&names));
+        return Err(JobError::Wait { until, why });
+    }
+    Ok(())
 }
 
 /// Reads the state and lists the ideas.

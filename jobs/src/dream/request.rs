@@ -12,15 +12,13 @@ use runner_backends::{AnswerForm, Request};
 use runner_text::redact::Redactor;
 use serde_json::{Value, json};
 
-use super::classify::ClassifiedIdea;
+use super::classify::{ClassifiedIdea, OFFERED_NEIGHBOURS};
 use super::excerpt::Excerpts;
 use super::proposal::{Action, IdeaStatus, LONGEST, Offer, Proposal, clean};
 use super::rule::{self, RuleVerdict};
 use crate::evidence::{Candidate, CommitTiming, ProjectEvidence};
 use crate::frame::Frame;
 
-/// Number of neighbours of an idea that are offered as destinations of a merge.
-pub const OFFERED_NEIGHBOURS: usize = 5;
 /// Number of neighbours whose text is shown.
 const SHOWN_NEIGHBOURS: usize = 3;
 /// Minimum score of a neighbour that is shown.
@@ -35,8 +33,6 @@ const BODY: usize = 1200;
 const FILES: usize = 20;
 /// Maximum text of one idea, in bytes.
 const PER_IDEA: usize = 16 * 1024;
-/// Maximum text of a neighbour that is shown, in bytes.
-pub const PER_NEIGHBOUR: usize = 1500;
 /// Maximum number of hashes in an enum of the schema.
 const ENUM: usize = 250;
 /// Number of bytes of a token; fewer than in English text, so that the estimate is high.

@@ -6,7 +6,6 @@ use runner_text::values::{Size, read_folder};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::delta::Selection;
 use crate::JobError;
 
 /// The kinds of changes below the dream's paths that defer a pass (contracts/dream.md, rule 7).
@@ -19,6 +18,17 @@ pub enum Dirty {
     Tracked,
     /// Every change that `git status` lists defers a pass.
     Strict,
+}
+
+/// The ideas that a pass considers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Selection<'a> {
+    /// The ideas that changed.
+    Changed,
+    /// All ideas, changed or not.
+    All,
+    /// One idea, even if it is unchanged or set aside.
+    Idea(&'a str),
 }
 
 /// The settings of a dream job. All paths are relative to the project.

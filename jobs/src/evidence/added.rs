@@ -7,14 +7,11 @@
 
 use std::sync::mpsc::sync_channel;
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD_NO_PAD;
 use runner_engine::git::{Git, GitError};
 use runner_text::terms::terms;
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
+use super::commit::{AddedText, Commit};
 use super::documents::Documents;
-use super::history::Commit;
 use super::index::term_id;
 
 /// Maximum number of terms that are kept for one commit.
@@ -34,30 +31,6 @@ const FUNCTION_WORDS: [&str; 24] = [
     "a", "an", "and", "are", "as", "at", "be", "by", "can", "from", "has", "in", "is", "it",
     "must", "not", "of", "on", "should", "that", "the", "to", "when", "with",
 ];
-
-/// The terms of the lines that a commit added to files that are not documents.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct AddedText {
-    /// The hashes of the terms, sorted.
-    #[serde(serialize_with = "packed", deserialize_with = "unpacked")]
-    pub terms: Vec<u32>,
-    /// Whether all of the added lines were read and all of their terms were kept.
-    pub whole: bool,
-    /// Whether every file that the commit changed, apart from documents, gained only prose.
-    pub prose: bool,
-}
-
-fn packed<S: Serializer>(terms: &[u32], serializer: S) -> Result<S::Ok, S::Error> {
-    let bytes: Vec<u8> = terms.iter().flat_map(|term| term.to_le_bytes()).collect();
-    serializer.serialize_str(&STANDARD_NO_PAD.encode(bytes))
-}
-
-fn unpacked<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<u32>, D::Error> {
-    let text = String::deserialize(deserializer)?;
-    let bytes = STANDARD_NO_PAD.decode(text).map_err(serde::de::Error::custom)?;
-    let words = bytes.as_chunks::<4>().0.iter();
-    Ok(words.map(|word| u32::from_le_bytes(*word)).collect())
-}
 
 /// Reads the added lines of the commits that have none yet, the newest first, until about `files`
 /// changed files have been read. Git compares while the lines are read.

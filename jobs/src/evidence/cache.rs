@@ -16,8 +16,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use super::EvidenceError;
+use super::commit::Commit;
 use super::documents::Documents;
-use super::history::Commit;
 
 /// Changes with the format and with what is read from a commit.
 const FORMAT: u32 = 1;
@@ -174,7 +174,7 @@ pub(super) fn recalled(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::evidence::added::AddedText;
+    use crate::evidence::commit::AddedText;
 
     fn commit(hash: char) -> Commit {
         Commit {

@@ -11,8 +11,8 @@ use std::collections::{HashMap, HashSet};
 use runner_text::markdown;
 use runner_text::terms::terms;
 
+use super::commit::Commit;
 use super::criteria::{self, Criterion};
-use super::history::Commit;
 use super::index::{Index, Parts, term_id};
 use super::note_date::{self, CommitTiming};
 use super::overlap::{NamedPaths, Overlap, TouchedPaths};

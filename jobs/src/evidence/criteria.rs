@@ -8,7 +8,7 @@ use std::collections::HashSet;
 
 use runner_text::terms::terms;
 
-use super::history::Commit;
+use super::commit::Commit;
 use super::index::{Index, term_id};
 
 /// Maximum number of items that are compared.
@@ -100,7 +100,7 @@ pub fn compare(items: &[NoteItem], index: &Index, history: &[Commit], at: usize)
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::evidence::added::AddedText;
+    use crate::evidence::commit::AddedText;
     use crate::evidence::documents::Documents;
 
     const NOTE: &str = "# Retry\n\n- [ ] cap the wait at an hour\n- paint the zebra crossing white\n\

@@ -9,7 +9,7 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 
 use serde::{Deserialize, Serialize};
 
-use super::history::Commit;
+use super::commit::Commit;
 use super::places;
 
 /// Minimum number of files in a folder whose kind is learned.

@@ -10,9 +10,8 @@ use std::collections::{HashMap, HashSet};
 
 use runner_engine::git::{Git, GitError, Read};
 use runner_engine::process::Stdin;
-use serde::{Deserialize, Serialize};
 
-use super::added::AddedText;
+use super::commit::Commit;
 
 /// Limits on the part of a history that is kept. The newest commits are kept first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,35 +32,6 @@ pub struct HistoryLimits {
 impl Default for HistoryLimits {
     fn default() -> Self {
         Self { commits: 50_000, paths: 64, body: 2048, total: 40 * 1024 * 1024, files: 250_000 }
-    }
-}
-
-/// A commit of the history.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Commit {
-    /// The full hash of the commit.
-    pub hash: String,
-    /// The commit time in seconds since the epoch; 0 if the date is invalid.
-    pub at: i64,
-    /// The first line of the commit's message.
-    pub subject: String,
-    /// The rest of the message, trailers included, up to [`HistoryLimits::body`].
-    pub body: String,
-    /// The paths that the commit touched, up to [`HistoryLimits::paths`]; empty for a merge.
-    pub paths: Vec<String>,
-    /// Total number of paths that the commit touched.
-    pub touched: usize,
-    /// Indices into `paths` of the files that the commit created.
-    pub created: Vec<u32>,
-    /// The terms of the lines that the commit added; `None` if they were not read.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub added: Option<AddedText>,
-}
-
-impl Commit {
-    /// Returns the abbreviated hash: its first 12 digits.
-    pub fn short(&self) -> &str {
-        &self.hash[..self.hash.len().min(12)]
     }
 }
 

@@ -10,8 +10,8 @@ use std::collections::{HashMap, HashSet};
 
 use runner_text::terms::terms;
 
+use super::commit::Commit;
 use super::documents::Documents;
-use super::history::Commit;
 use super::places;
 
 /// Maximum number of terms in a query. More terms add no information and cost time.
@@ -248,7 +248,7 @@ impl Index {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::evidence::added::AddedText;
+    use crate::evidence::commit::AddedText;
 
     fn commit(subject: &str, paths: &[&str]) -> Commit {
         Commit {

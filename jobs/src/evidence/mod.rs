@@ -20,6 +20,7 @@
 pub mod added;
 pub mod cache;
 pub mod candidates;
+pub mod commit;
 pub mod criteria;
 pub mod documents;
 pub mod history;
@@ -38,7 +39,8 @@ use runner_engine::recording::InputRecording;
 use runner_text::counted;
 
 pub use candidates::{Candidate, NoteTerms};
-pub use history::{Commit, HistoryLimits};
+pub use commit::Commit;
+pub use history::HistoryLimits;
 pub use neighbours::Neighbour;
 pub use note_date::CommitTiming;
 pub use references::{CheckedReferences, Reference};

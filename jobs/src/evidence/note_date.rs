@@ -14,7 +14,7 @@
 use jiff::civil::Date;
 use jiff::tz::TimeZone;
 
-use super::history::Commit;
+use super::commit::Commit;
 use super::overlap::TouchedPaths;
 
 /// A tolerance of one day, in seconds, because a date has no hour and no time zone.

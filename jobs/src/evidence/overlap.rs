@@ -7,7 +7,7 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-use super::history::Commit;
+use super::commit::Commit;
 use super::places;
 
 /// Maximum number of places that one name may refer to. A name that matches more places is ignored.

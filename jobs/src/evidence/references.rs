@@ -162,7 +162,7 @@ fn looks_like_a_hash(piece: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::evidence::history::Commit;
+    use crate::evidence::commit::Commit;
 
     fn room() -> ProjectEvidence {
         let commit = Commit {

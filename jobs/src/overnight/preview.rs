@@ -97,15 +97,7 @@ pub fn preview(seen: &NightPreview<'_>) -> Result<Summary, JobError> {
         started_at: timestamp.clone(),
         finished_at: timestamp,
         duration: "0s".to_owned(),
-        runtime: Runtime {
-            keep_awake: spec.keep_awake,
-            keep_awake_mode: "none".to_owned(),
-            lock_path: format!("{FOLDER}/{RUN_LOCK}"),
-            log_path: format!("{}/{LOG}", spec.output_dir),
-            process_contract_doc: GUIDE.to_owned(),
-            report_contract_doc: GUIDE.to_owned(),
-            ..Runtime::default()
-        },
+        runtime: runtime(spec),
         metrics_health: serde_json::to_value(&before.health).ok(),
         retrieval_live: Some(json!({
             "precision_at_3": before.bench.precision_at_3, "mrr": before.bench.mrr,
@@ -147,6 +139,19 @@ pub fn preview(seen: &NightPreview<'_>) -> Result<Summary, JobError> {
     summary.next_action = summary.recommended[0].clone();
     summary.morning_packets = Some(packets);
     Ok(summary)
+}
+
+/// Returns the runtime section of a night that was only planned.
+fn runtime(spec: &OvernightSpec) -> Runtime {
+    Runtime {
+        keep_awake: spec.keep_awake,
+        keep_awake_mode: "none".to_owned(),
+        lock_path: format!("{FOLDER}/{RUN_LOCK}"),
+        log_path: format!("{}/{LOG}", spec.output_dir),
+        process_contract_doc: GUIDE.to_owned(),
+        report_contract_doc: GUIDE.to_owned(),
+        ..Runtime::default()
+    }
 }
 
 /// Formats a dry run's summary as lines for people.

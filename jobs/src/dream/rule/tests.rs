@@ -216,7 +216,7 @@ fn unmet_items_lower_the_confidence_and_are_named() {
     let mut commit = at(9, "feat: retry policy with jitter", &["src/net/retry.rs"]);
     let terms = runner_text::terms::terms(code);
     let terms = terms.iter().map(|term| crate::evidence::index::term_id(term)).collect();
-    commit.added = Some(crate::evidence::added::AddedText { terms, whole: true, prose: false });
+    commit.added = Some(crate::evidence::commit::AddedText { terms, whole: true, prose: false });
     let found = judged(&with_filler(vec![commit]), "ideas/retry-policy.md", text);
     assert_eq!(found.action, Action::Keep, "{found:?}");
     assert_eq!(found.unmet.len(), 3, "{found:?}");
