@@ -22,11 +22,13 @@
 
 pub mod ask;
 pub mod compact;
+mod diagnosis;
 pub mod events;
 pub mod handle;
 pub mod ingest;
 pub mod job;
 mod kind;
+mod learning;
 pub mod lint;
 pub mod queue;
 pub mod seed;

@@ -117,20 +117,27 @@ pub fn teaches(text: &str) -> Result<(), Missing> {
     if !has(&CAUSES) {
         return Err(Missing::Cause);
     }
-    let begins = |part: &str| {
-        let mut words = part.split(|c: char| !c.is_alphabetic()).filter(|word| !word.is_empty());
-        let first = words.find(|word| !FILLERS.contains(word));
-        first.is_some_and(|first| ACTS.contains(&first))
-    };
-    let acts = plain.split(['.', ',', ';', ':', '\n', '!']).any(begins);
-    match acts || has(&DUTIES) {
+    match states_act(&plain) {
         true => Ok(()),
         false => Err(Missing::Act),
     }
 }
 
-/// Returns the first sentence of a text that names a cause, in one line.
-pub fn cause(text: &str) -> Option<String> {
+/// Checks whether a text states an act or an obligation.
+pub fn states_act(text: &str) -> bool {
+    let text = text.to_lowercase();
+    let line = format!(" {} ", words(&text));
+    let begins = |part: &str| {
+        let mut words = part.split(|c: char| !c.is_alphabetic()).filter(|word| !word.is_empty());
+        let first = words.find(|word| !FILLERS.contains(word));
+        first.is_some_and(|first| ACTS.contains(&first))
+    };
+    text.split(['.', ',', ';', ':', '\n', '!']).any(begins)
+        || DUTIES.iter().any(|it| line.contains(&format!(" {it} ")))
+}
+
+/// Divides a text into sentences and lines.
+pub fn sentences(text: &str) -> Vec<&str> {
     let ends = |(at, c): &(usize, char)| {
         let next = text[at + c.len_utf8()..].chars().next();
         *c == '\n' || (".!?".contains(*c) && next.is_none_or(char::is_whitespace))
@@ -142,12 +149,17 @@ pub fn cause(text: &str) -> Option<String> {
         from = at + c.len_utf8();
     }
     sentences.push(&text[from..]);
+    sentences
+}
+
+/// Returns the first sentence of a text that names a cause, in one line.
+pub fn cause(text: &str) -> Option<String> {
     let named = |sentence: &&str| {
         let line = format!(" {} ", words(&sentence.to_lowercase()));
         let count = line.split_whitespace().count();
         (5..=60).contains(&count) && CAUSES.iter().any(|it| line.contains(&format!(" {it} ")))
     };
-    let found = sentences.into_iter().find(named)?;
+    let found = sentences(text).into_iter().find(named)?;
     Some(found.split_whitespace().collect::<Vec<_>>().join(" "))
 }
 

@@ -25,7 +25,7 @@ use super::corpus::compile::slug;
 use super::corpus::health::Health;
 use super::corpus::index::Index;
 use super::corpus::links;
-use super::corpus::work::{WorkItem, dedup_key, short_hash};
+use super::corpus::work::{Claim, WorkItem, dedup_key, short_hash};
 use super::corpus::{Corpus, FOLDER as CORPUS, NEXT_WORK, Node, NodeKind};
 use super::council::CouncilResult;
 use super::facts::Facts;
@@ -158,11 +158,13 @@ impl PacketSources<'_> {
         packets
     }
 
-    /// Reports whether the item is free and every required item is at least claimed.
+    /// Reports whether the item is free and every required item is finished.
     fn is_ready(&self, item: &WorkItem) -> bool {
         let done = |title: &String| {
             let mut all = self.corpus.work.items.iter();
-            !all.any(|it| it.is_free() && (it.title == *title || it.id.as_ref() == Some(title)))
+            !all.any(|it| {
+                it.claim != Claim::Consumed && (it.title == *title || it.id.as_ref() == Some(title))
+            })
         };
         item.is_free() && item.requires.iter().all(done)
     }

@@ -1,0 +1,360 @@
+//! Finds diagnoses in a session: a stated cause, the change that was made because of it, and whether
+//! a check passed afterwards.
+//!
+//! A session states many guesses. Hedged ones are not used, a later one replaces an earlier one, and
+//! nothing is kept without a change of files that the session described. A diagnosis is dropped if
+//! the person objects next. This module is pure and must never quote anything that the session did
+//! not contain.
+
+use runner_text::terms::terms;
+
+use super::lint::one_line;
+use super::seed::shortened;
+use crate::overnight::corpus::teaches::sentences;
+
+/// Maximum number of events between a diagnosis and the check that confirms it.
+const WINDOW: usize = 150;
+/// Minimum number of words of a stated cause.
+const CAUSE_WORDS: usize = 6;
+/// Minimum length of a term that an error and a cause have in common.
+const SHARED: usize = 4;
+/// Maximum number of changed files. A change of more files is not the consequence of one sentence.
+const FILES: usize = 4;
+/// Nouns of a statement about a cause.
+const NOUNS: [&str; 6] = ["issue", "problem", "bug", "reason", "cause", "root cause"];
+/// Words of a reply by which a person objects.
+const OBJECTS: [&str; 14] = [
+    "no",
+    "not",
+    "still",
+    "wrong",
+    "but",
+    "doesn't",
+    "didn't",
+    "isn't",
+    "error",
+    "fails",
+    "failed",
+    "interrupted",
+    "hmm",
+    "undefined",
+];
+/// Words of a statement that its author doubts.
+const DOUBTS: [&str; 9] =
+    ["likely", "probably", "perhaps", "maybe", "might", "i think", "could be", "seems", "possibly"];
+/// Words of a command that checks a change.
+const CHECKS: [&str; 16] = [
+    "test",
+    "tests",
+    "check",
+    "build",
+    "lint",
+    "vet",
+    "clippy",
+    "pytest",
+    "jest",
+    "vitest",
+    "tsc",
+    "mypy",
+    "ruff",
+    "eslint",
+    "typecheck",
+    "commit",
+];
+
+/// Words that may stand before the verb of a change.
+const LEADS: [&str; 20] = [
+    "let", "me", "i", "ll", "ve", "we", "need", "needs", "to", "should", "must", "will", "now",
+    "so", "the", "fix", "fixed", "is", "by", "solution",
+];
+/// Verbs of a change. Looking at something is none.
+const CHANGES: &[&str] = &[
+    "add",
+    "added",
+    "allow",
+    "call",
+    "change",
+    "changed",
+    "convert",
+    "converted",
+    "create",
+    "created",
+    "define",
+    "disable",
+    "disabled",
+    "drop",
+    "dropped",
+    "enable",
+    "enabled",
+    "exclude",
+    "extend",
+    "handle",
+    "ignore",
+    "include",
+    "make",
+    "move",
+    "moved",
+    "normalize",
+    "parse",
+    "pass",
+    "quote",
+    "remove",
+    "removed",
+    "rename",
+    "renamed",
+    "replace",
+    "replaced",
+    "set",
+    "skip",
+    "switch",
+    "switched",
+    "update",
+    "updated",
+    "use",
+    "wrap",
+    "wrapped",
+];
+/// Phrases of a change that only helps to look at something.
+const LOOKS: [&str; 7] =
+    ["figure out", "find out", "to see", "debug", "investigate", "understand", "summary"];
+/// Minimum number of words of an announced change.
+const ACT_WORDS: usize = 5;
+
+/// A diagnosis that a change of files followed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Diagnosis {
+    /// The lines of the statement and of the event that ended the change.
+    pub lines: (u64, u64),
+    /// The cause, in one line.
+    pub title: String,
+    /// The situation, the cause, the change and the check, with quotes.
+    pub body: String,
+}
+
+/// A diagnosis that waits for a change or a check.
+#[derive(Debug)]
+struct Open {
+    at: usize,
+    line: u64,
+    situation: String,
+    cause: String,
+    act: Option<String>,
+    files: Vec<String>,
+}
+
+/// Finds diagnoses in a sequence of events.
+#[derive(Debug, Default)]
+pub struct Diagnoses {
+    /// The last request of a person and the last error.
+    request: String,
+    error: String,
+    open: Option<Open>,
+    /// The position of the last event.
+    last: (usize, u64),
+}
+
+impl Diagnoses {
+    /// Notes the position of the next event: its number and its line.
+    pub fn at(&mut self, count: usize, line: u64) {
+        self.last = (count, line);
+    }
+
+    /// Reads a text from a person. Returns the open diagnosis unless the person objects.
+    pub fn prompted(&mut self, text: &str) -> Option<Diagnosis> {
+        let lower = text.to_lowercase();
+        let mut words = lower.split(|c: char| !c.is_alphanumeric() && c != '\'');
+        let objects = words.any(|word| OBJECTS.contains(&word));
+        let found = self.finish("No command checked it.").filter(|_| !objects);
+        self.open = None;
+        self.request = shortened(&one_line(text), 300);
+        self.error.clear();
+        found
+    }
+
+    /// Notes the error of a failed call.
+    pub fn failed(&mut self, error: &str) {
+        self.error = shortened(error, 300);
+    }
+
+    /// Reads an answer of the session.
+    pub fn answered(&mut self, text: &str) {
+        let sentences: Vec<String> = sentences(text).into_iter().map(plain).collect();
+        let found = sentences.iter().rposition(|sentence| stated(sentence).is_some());
+        let act =
+            sentences.iter().skip(found.map_or(0, |at| at + 1)).find(|it| is_act(it)).cloned();
+        match found.and_then(|at| stated(&sentences[at])) {
+            Some(cause) => {
+                let (at, line) = self.last;
+                let situation = self.situation(&cause);
+                self.open = Some(Open { at, line, situation, cause, act, files: Vec::new() });
+            }
+            None => {
+                if let Some(open) = self.open.as_mut().filter(|open| open.act.is_none()) {
+                    open.act = act;
+                }
+            }
+        }
+    }
+
+    /// Returns the last error if it has a term in common with the cause, else the last request.
+    fn situation(&self, cause: &str) -> String {
+        let own = terms(cause);
+        let error = terms(&self.error);
+        match error.iter().any(|term| term.len() >= SHARED && own.contains(term)) {
+            true => self.error.clone(),
+            false => self.request.clone(),
+        }
+    }
+
+    /// Notes that the session changed a file.
+    pub fn changed(&mut self, path: &str) {
+        if let Some(open) = &mut self.open
+            && !open.files.iter().any(|known| known == path)
+        {
+            open.files.push(path.to_owned());
+        }
+    }
+
+    /// Notes that a command succeeded, and returns the diagnosis that it confirms.
+    pub fn succeeded(&mut self, command: &str) -> Option<Diagnosis> {
+        if !is_check(command) {
+            return None;
+        }
+        self.finish(&format!("Afterwards `{}` succeeded.", shortened(&one_line(command), 120)))
+    }
+
+    /// Returns the open diagnosis at the end of the session.
+    pub fn ended(&mut self) -> Option<Diagnosis> {
+        self.finish("No command checked it.")
+    }
+
+    /// Returns the open diagnosis if a change followed that the session described.
+    fn finish(&mut self, check: &str) -> Option<Diagnosis> {
+        let ready = |open: &mut Open| !open.files.is_empty() && open.act.is_some();
+        let Open { at, line, situation, cause, act, files } = self.open.take_if(ready)?;
+        if self.last.0 - at > WINDOW || files.len() > FILES || situation.is_empty() {
+            return None;
+        }
+        let body = format!(
+            "The situation:\n\n> {situation}\n\nThe cause: {cause}\n\nWhat was done: {}\n\nChanged: {}. {check}\n",
+            act?,
+            files.join(", "),
+        );
+        Some(Diagnosis { lines: (line, self.last.1), title: shortened(&cause, 90), body })
+    }
+}
+
+/// Returns the cause that a sentence states without doubt, as a sentence of its own.
+fn stated(sentence: &str) -> Option<String> {
+    let lower = sentence.to_lowercase();
+    if sentence.contains('?') || DOUBTS.iter().any(|doubt| lower.contains(doubt)) {
+        return None;
+    }
+    let words: Vec<&str> = sentence.split_whitespace().collect();
+    // The statement begins after "the issue is that" or "root cause:".
+    let (head, rest) = match words.iter().take(6).position(|word| *word == "that") {
+        Some(at) => (words[..at].join(" ").to_lowercase(), &words[at + 1..]),
+        None => {
+            let at = words.iter().take(4).position(|word| word.ends_with(':'))?;
+            (words[..=at].join(" ").to_lowercase(), &words[at + 1..])
+        }
+    };
+    let head = head.trim_end_matches(':').trim_start_matches("the ");
+    let head = head.trim_start_matches("real ").trim_end_matches(" is").trim_end_matches(" was");
+    if !NOUNS.contains(&head) || !(CAUSE_WORDS..=60).contains(&rest.len()) {
+        return None;
+    }
+    let mut rest = rest.join(" ");
+    if let Some(first) = rest.get(..1) {
+        rest.replace_range(..1, &first.to_uppercase());
+    }
+    Some(rest)
+}
+
+/// Returns a sentence in one line, without marks of Markdown.
+fn plain(sentence: &str) -> String {
+    let marks = |c: char| c.is_whitespace() || "-*#>0123456789.".contains(c);
+    one_line(&sentence.trim_start_matches(marks).replace("**", ""))
+}
+
+/// Checks whether a sentence describes a change.
+fn is_act(sentence: &str) -> bool {
+    let lower = sentence.to_lowercase();
+    let mut words = lower.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty());
+    let count = words.clone().count();
+    let verb = words.find(|word| !LEADS.contains(word));
+    !LOOKS.iter().any(|it| lower.contains(it))
+        && (ACT_WORDS..=60).contains(&count)
+        && verb.is_some_and(|verb| CHANGES.contains(&verb))
+}
+
+/// Checks whether a command checks the state of the project.
+fn is_check(command: &str) -> bool {
+    let words = command.split(|c: char| !c.is_alphanumeric()).map(str::to_lowercase);
+    words.take(40).any(|word| CHECKS.contains(&word.as_str()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const CAUSE: &str = "**The issue is that** the cache file is opened before its folder exists.";
+    const ACT: &str = "I'll create the folder before the file is opened.";
+
+    /// Plays a session and returns the bodies that it yields: `p` prompt, `a` answer, `x` error,
+    /// `e` edited file, `c` successful command.
+    fn play(events: &[(char, &str)]) -> Vec<String> {
+        let mut diagnoses = Diagnoses::default();
+        let mut found = Vec::new();
+        for (at, (kind, text)) in events.iter().enumerate() {
+            diagnoses.at(at, at as u64 + 1);
+            match kind {
+                'p' => found.extend(diagnoses.prompted(text)),
+                'a' => diagnoses.answered(text),
+                'x' => diagnoses.failed(text),
+                'e' => diagnoses.changed(text),
+                _ => found.extend(diagnoses.succeeded(text)),
+            }
+        }
+        found.extend(diagnoses.ended());
+        found.into_iter().map(|one| one.body).collect()
+    }
+
+    #[test]
+    fn confirmed_cause_names_situation_change_and_check() {
+        let error = "open cache/a.bin: no such file";
+        let found = play(&[
+            ('p', "run the job"),
+            ('x', error),
+            ('a', &format!("{CAUSE} {ACT}")),
+            ('e', "src/a.rs"),
+            ('c', "cargo test --lib"),
+        ]);
+        assert_eq!(found.len(), 1);
+        for part in [error, "The cache file is opened", ACT, "src/a.rs", "cargo test"] {
+            assert!(found[0].contains(part), "{part}: {}", found[0]);
+        }
+    }
+
+    #[test]
+    fn nothing_is_learned_from_guesses_and_refused_changes() {
+        let told = format!("{CAUSE} {ACT}");
+        let doubted = told.replace("is opened", "is probably opened");
+        let unchanged = [('p', "run it"), ('a', told.as_str()), ('c', "cargo test")];
+        let undescribed = [('p', "run it"), ('a', CAUSE), ('e', "a.rs"), ('c', "cargo test")];
+        let guessed = [('p', "run it"), ('a', &doubted), ('e', "a.rs"), ('c', "cargo test")];
+        let looked = told.replace(ACT, "Let me add some output to figure out the order.");
+        let looked = [('p', "run it"), ('a', &looked), ('e', "a.rs"), ('c', "cargo test")];
+        let refused = [('p', "run it"), ('a', &told), ('e', "a.rs"), ('p', "it still crashes")];
+        for session in [&unchanged[..], &undescribed, &guessed, &looked, &refused] {
+            assert_eq!(play(session), Vec::<String>::new(), "{session:?}");
+        }
+    }
+
+    #[test]
+    fn person_who_goes_on_has_not_objected() {
+        let told = format!("{CAUSE} {ACT}");
+        let found = play(&[('p', "run it"), ('a', &told), ('e', "a.rs"), ('p', "thanks, commit")]);
+        assert!(found[0].contains("No command checked it."), "{found:?}");
+    }
+}
