@@ -18,7 +18,7 @@ use crate::ui::{Failure, Ui, View, show, when};
 /// Start nothing of a job, or of anything, for a while; live runs continue, and manual requests
 /// are still run
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Example: runner pause dream --until '2026-11-23 08:00'")]
+#[command(after_help = "Example: runner pause dream --until 08:00")]
 pub struct PauseArgs {
     /// The job's name in runner.toml
     #[arg(required_unless_present = "all")]
