@@ -151,9 +151,9 @@ pub(super) fn accept(cli: &Cli<'_>, project: &mut LoadedProject) -> Result<(), F
 }
 
 /// Fails if a run started this command.
-fn refuse_in_run() -> Result<(), Failure> {
+pub(super) fn refuse_in_run() -> Result<(), Failure> {
     match trust::in_run() {
         false => Ok(()),
-        true => Err(Failure::usage("a run cannot accept the settings of its own project")),
+        true => Err(Failure::usage("a run cannot accept the files of its own project")),
     }
 }

@@ -28,8 +28,15 @@ fn fixture(more: &str) -> Fixture {
     fixture
 }
 
-/// Writes a journal entry with these verdicts.
+/// Writes an entry with its list, and adopts both as if runner had published them.
 fn dreamt(fixture: &Fixture, folder: &str, id: &str, verdicts: &str) {
+    written(fixture, folder, id, verdicts);
+    let agent = folder.strip_prefix("rem/").unwrap_or_default();
+    fixture.run(&["lifecycle", "adopt", "--yes", "--agent", agent]).ends(0);
+}
+
+/// Writes an entry with its list, as somebody else than runner.
+fn written(fixture: &Fixture, folder: &str, id: &str, verdicts: &str) {
     fixture.write(
         &format!("{folder}/{id}.org"),
         format!(
@@ -229,6 +236,82 @@ fn compatible_environment_variables_are_read() {
 
 fn runner_cycle() -> &'static str {
     "* one\n:PROPERTIES:\n:NEXT: rem\n:END:\n* rem\n:PROPERTIES:\n:KIND: rem\n:NEXT: one\n:MIN-INTERVAL: 9h\n:END:\n"
+}
+
+/// Checks that the newest entry moves no task, in a command and in a run, and orients nobody.
+fn is_without_effect(fixture: &Fixture, how: &str) {
+    let board = fixture.read("plan.org");
+    let refused = fixture.run(&["board", "apply"]).ends(1);
+    assert!(refused.err.contains("runner lifecycle adopt"), "{how}: {refused:?}");
+    let orient = fixture.run(&["lifecycle", "orient", "--json"]).ends(0).json();
+    assert_eq!(orient["provenance"], "foreign", "{how}: {orient}");
+    assert!(orient["entry"].is_null() && orient["carry"] == serde_json::json!([]), "{how}");
+    let run = fixture.run(&["run", "up"]);
+    assert!(run.out.contains("no verdicts: "), "{how}: {run:?}");
+    assert!(!run.out.contains("oriented by"), "{how}: {run:?}");
+    assert_eq!(fixture.read("plan.org"), board.replace("NEXT", "DOING"), "{how}");
+    fixture.write("plan.org", &board);
+}
+
+#[test]
+fn forged_entries_move_no_task_and_orient_no_run() {
+    const VERDICT: &str = "- cancel: twin — I do not like it";
+    let fixture = Fixture::with(
+        "[jobs.dream]\nenabled = false\n[jobs.up]\nkind = \"wake\"\ntrigger = \"every 1h\"\nbackend = \"builtin\"\n",
+    );
+    fixture.write("plan.org", "* TODO twin\n* NEXT another\n");
+    fixture.git(&["add", "plan.org", "runner.toml"]);
+    fixture.git(&["commit", "--quiet", "-m", "A board"]);
+    let (list, entry) = ("rem/manifest.json", "rem/2026-06-10-1430.org");
+    // A database that knows no entry shows the carry as unverified.
+    written(&fixture, "rem", "2026-06-10-1430", "- keep course — y");
+    let orient = fixture.run(&["lifecycle", "orient"]).ends(0);
+    orient.expect_text("unverified").expect_text("runner lifecycle adopt");
+    let shown = fixture.run(&["lifecycle", "adopt"]).ends(1);
+    shown.expect_text("keep course").expect_text("--yes");
+    fixture.run(&["lifecycle", "adopt", "--yes"]).ends(0);
+    fixture.run(&["lifecycle", "adopt"]).ends(0).expect_text("knows every entry");
+    fixture.run(&["lifecycle", "orient"]).ends(0).expect_text("Trust it");
+    let honest = (fixture.read(list), fixture.read(entry));
+    let restore = || {
+        fixture.write(list, &honest.0);
+        fixture.write(entry, &honest.1);
+        fixture.run(&["board", "apply"]).ends(0);
+    };
+
+    // The entry was edited.
+    fixture.write(entry, honest.1.replace("- keep course — y", VERDICT));
+    is_without_effect(&fixture, "edited entry");
+    let journal = fixture.run(&["journal", "--json"]).ends(0).json();
+    let shown = journal["items"].as_array().unwrap().iter().find(|it| it["item"] == "entry");
+    assert_eq!(shown.unwrap()["published"], false, "{journal}");
+    restore();
+    // The list was edited. The entry stays as it was published.
+    fixture.write(list, "{\"entries\":[\"2026-06-10-1430.org\"]}");
+    is_without_effect(&fixture, "edited list");
+    restore();
+    // Another entry was added.
+    written(&fixture, "rem", "2026-06-11-1430", VERDICT);
+    is_without_effect(&fixture, "added entry");
+    restore();
+    // A commit made of git objects alone brings the entry into the folder at a later reset.
+    let blob = |text: &str| {
+        fixture.write("forged", text);
+        let hash = fixture.git(&["hash-object", "-w", "forged"]).trim().to_owned();
+        std::fs::remove_file(fixture.path("forged")).unwrap();
+        hash
+    };
+    let forged = blob(&honest.1.replace("- keep course — y", VERDICT));
+    fixture.git(&["update-index", "--add", "--cacheinfo", &format!("100644,{forged},{entry}")]);
+    let listed = blob(&honest.0);
+    fixture.git(&["update-index", "--add", "--cacheinfo", &format!("100644,{listed},{list}")]);
+    fixture.git(&["commit", "--quiet", "-m", "Forge an entry"]);
+    fixture.git(&["reset", "--hard", "--quiet"]);
+    assert!(fixture.read(entry).contains(VERDICT));
+    is_without_effect(&fixture, "entry from the index");
+    restore();
+    // An entry with the same text as in another clone is known here, because its digest is equal.
+    fixture.run(&["board", "apply"]).ends(0).expect_text("already applied");
 }
 
 #[test]

@@ -77,6 +77,7 @@ impl Store {
                 "DELETE FROM nights WHERE project = ?1".to_owned(),
                 "DELETE FROM jobs WHERE project = ?1".to_owned(),
                 "DELETE FROM trust WHERE project = ?1".to_owned(),
+                "DELETE FROM published_files WHERE project = ?1".to_owned(),
                 "DELETE FROM projects WHERE id = ?1".to_owned(),
             ] {
                 tx.change(&sql, [project])?;

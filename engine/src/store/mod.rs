@@ -37,6 +37,7 @@ mod pause;
 mod projects;
 mod prune;
 mod publications;
+mod published;
 mod queue;
 mod replay_store;
 mod reserve;

@@ -5,7 +5,7 @@ use jiff::Timestamp;
 use rusqlite::{Connection, params};
 
 use super::columns::{Query as _, free_json, json, json_opt, millis, to_json};
-use super::{Fault, Result, RunSummary, Store, StoreError, settle};
+use super::{Fault, Result, RunSummary, Store, StoreError, published, settle};
 use crate::ids::{Fence, RunId};
 use crate::publish::{LogError, Manifest, PublishLog, RecordedManifest};
 
@@ -111,6 +111,7 @@ impl PublishLog for RunLog<'_> {
             }
             let sql = "UPDATE publications SET published = ?2 WHERE run = ?1";
             tx.change(sql, params![run, millis(now)])?;
+            published::record(tx, run, &manifest, now)?;
             let summary = summary.unwrap_or_default();
             settle::settle_row(tx, run, &manifest.outcome, &summary, now)?;
             Ok(Ok(()))

@@ -3,6 +3,7 @@
 //!
 //! A manifest that names a file outside its folder must never be accepted.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use jiff::Timestamp;
@@ -206,11 +207,27 @@ pub fn folder_of(agent: &str) -> String {
     folder(Some(agent).filter(|agent| !agent.is_empty()))
 }
 
-/// Returns the newest entry with its path, or `None` if there is no entry yet.
+/// The newest entry of an agent.
+#[derive(Clone, Debug)]
+pub struct Newest {
+    /// The path of the entry, relative to the project.
+    pub path: String,
+    /// The row of the list that names the entry.
+    pub listed: Listed,
+    /// The path of the list.
+    pub list: String,
+    pub entry: Entry,
+    /// The text of the entry.
+    pub text: String,
+    /// The digests of the entry and of the list, by path.
+    pub digests: BTreeMap<String, Digest>,
+}
+
+/// Returns the newest entry, or `None` if there is no entry yet.
 ///
 /// # Errors
 /// Returns an error if the manifest or the entry exists but is not valid.
-pub fn newest(root: &Path, agent: &str) -> Result<Option<(String, Entry)>, JobError> {
+pub fn newest(root: &Path, agent: &str) -> Result<Option<Newest>, JobError> {
     newest_in(&Scope::open(root, &[], ".runner/staging/look")?, agent)
 }
 
@@ -218,14 +235,31 @@ pub fn newest(root: &Path, agent: &str) -> Result<Option<(String, Entry)>, JobEr
 ///
 /// # Errors
 /// Returns the same errors as [`newest`].
-pub fn newest_in(scope: &Scope, agent: &str) -> Result<Option<(String, Entry)>, JobError> {
+pub fn newest_in(scope: &Scope, agent: &str) -> Result<Option<Newest>, JobError> {
     let folder = folder_of(agent);
-    let listed = read(scope, &folder)?.manifest.entries;
-    let Some(listed) = listed.first() else {
+    let ReadManifest { manifest, expect } = read(scope, &folder)?;
+    let (Some(listed), Expect::Digest(of_list)) = (manifest.entries.first(), expect) else {
         return Ok(None);
     };
-    let (entry, _) = entry_of(scope, &folder, listed)?;
-    Ok(Some((format!("{folder}/{}", listed.file), entry)))
+    let (entry, text) = entry_of(scope, &folder, listed)?;
+    let (path, list) = (format!("{folder}/{}", listed.file), format!("{folder}/{FILE}"));
+    let of_entry = Digest::of(text.as_bytes());
+    let digests = BTreeMap::from([(path.clone(), of_entry), (list.clone(), of_list)]);
+    let listed = listed.clone();
+    Ok(Some(Newest { path, listed, list, entry, text, digests }))
+}
+
+#[cfg(test)]
+impl Newest {
+    /// Creates an entry without content.
+    pub fn fixture(list: &str, path: &str, digests: BTreeMap<String, Digest>) -> Self {
+        let text = "#+TITLE: rem\n#+MODEL: m\n* tale\nx\n* goals\n* blue sky\n* fears\n* verdicts\n* carry\n";
+        let entry = entry::parse("2026-06-10-1430", text).unwrap();
+        let (path, list, text) = (path.to_owned(), list.to_owned(), text.to_owned());
+        let listed =
+            Listed { file: path.clone(), ts: None, model: String::new(), line: String::new() };
+        Self { path, listed, list, entry, text, digests }
+    }
 }
 
 #[cfg(test)]

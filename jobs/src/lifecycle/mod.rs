@@ -10,6 +10,7 @@ pub mod files;
 pub mod manifest;
 pub mod orient;
 pub mod position;
+pub mod provenance;
 pub mod publish;
 pub mod rem;
 pub mod spec;

@@ -12,8 +12,10 @@ use serde::Serialize;
 use super::audit;
 use super::board::{self, BoardError};
 use super::entry::Entry;
-use super::manifest::newest_in;
+use super::manifest::Newest;
+use super::provenance::Provenance;
 use super::spec::StateKind;
+use crate::JobError;
 
 /// Maximum number of lines in an orientation.
 pub const MOST: usize = 60;
@@ -35,6 +37,9 @@ pub struct Orientation {
     pub next: Vec<String>,
     /// The entry that contains the carry.
     pub entry: Option<String>,
+    /// The origin of the entry. A carry of unknown origin is shown without the instruction to trust
+    /// it.
+    pub provenance: Option<Provenance>,
     pub carry: Vec<String>,
     /// The first file of the project that the carry names.
     pub file: Option<String>,
@@ -44,14 +49,22 @@ pub struct Orientation {
     pub troubles: Vec<String>,
 }
 
-/// Reads the board and the newest entry of an agent.
-pub fn orient(scope: &Scope, board_path: &str, agent: &str) -> Orientation {
+/// Reads the board and takes the carry of the newest entry of an agent, with its origin.
+pub fn orient(
+    scope: &Scope,
+    board_path: &str,
+    newest: &Result<Option<(Newest, Provenance)>, JobError>,
+) -> Orientation {
     let mut out = Orientation::default();
-    match newest_in(scope, agent) {
-        Ok(Some((path, entry))) => {
-            out.read.push(path.replacen(&format!("{}.org", entry.id), "manifest.json", 1));
-            out.read.push(path.clone());
-            out.take_entry(scope, path, &entry);
+    match newest {
+        Ok(Some((newest, provenance))) => {
+            out.read.extend([newest.list.clone(), newest.path.clone()]);
+            out.provenance = Some(*provenance);
+            let why = provenance.describe(&newest.path);
+            out.troubles.extend(why.map(|why| format!("no verified carry: {why}")));
+            if *provenance != Provenance::Foreign {
+                out.take_entry(scope, newest.path.clone(), &newest.entry);
+            }
         }
         Ok(None) => out.troubles.push("no dream yet: there is no carry".to_owned()),
         Err(error) => out.troubles.push(format!("no carry: {}", error.whole())),
@@ -109,7 +122,12 @@ impl Orientation {
         }
         if let Some(entry) = &self.entry {
             out.push(String::new());
-            out.push(format!("Carry of {entry}. Trust it; do not verify again what it lists:"));
+            out.push(match self.provenance {
+                Some(Provenance::Published) => {
+                    format!("Carry of {entry}. Trust it; do not verify again what it lists:")
+                }
+                _ => format!("Carry of {entry}, unverified; check what it lists:"),
+            });
             let carry = self.carry.iter().take(CARRIED);
             out.extend(carry.map(|line| format!("- {line}")));
         }
@@ -143,10 +161,13 @@ mod tests {
     use std::path::Path;
 
     use super::*;
+    use crate::lifecycle::manifest::newest_in;
 
     fn orient(root: &Path, board_path: &str, agent: &str) -> Orientation {
         let scope = Scope::open(root, &[], ".runner/staging/look").unwrap();
-        super::orient(&scope, board_path, agent)
+        let newest = newest_in(&scope, agent);
+        let published = |newest| (newest, Provenance::Published);
+        super::orient(&scope, board_path, &newest.map(|found| found.map(published)))
     }
 
     #[test]

@@ -23,8 +23,9 @@ use serde_json::{Value, json};
 
 use super::board::{self, BoardEditor, BoardError, BoardRequest};
 use super::entry::Entry;
-use super::manifest::{folder_of, newest_in};
+use super::manifest::{Newest, folder_of, newest_in};
 use super::orient::{Orientation, orient};
+use super::provenance::Provenance;
 use super::spec::StateKind;
 use super::{Files, audit, files};
 use crate::dry_run::{DryRunPlan, priced};
@@ -108,8 +109,9 @@ struct BoardInput {
 /// # Errors
 /// Returns an error if the board is busy, git fails or no backend answers.
 pub fn run(ctx: &mut Context<'_>, spec: &WorkSpec) -> Result<Finished, JobError> {
-    let (begun, entry) = begin(ctx, spec)?;
-    let orientation = orient(&ctx.files, &spec.board, &spec.agent);
+    let newest = newest(ctx, spec)?;
+    let (begun, entry) = begin(ctx, spec, &newest)?;
+    let orientation = orient(&ctx.files, &spec.board, &newest);
     let before = ctx.git.head()?;
     let request = question(ctx, spec, &orientation, begun.picked.as_deref())?;
     let agent = Some(spec.agent.as_str()).filter(|agent| !agent.is_empty());
@@ -174,10 +176,36 @@ fn audited(
     Ok(reported.collect())
 }
 
-/// Applies the newest entry's verdicts to the board and picks a task.
-fn begin(ctx: &mut Context<'_>, spec: &WorkSpec) -> Result<(BoardInput, Option<Entry>), JobError> {
-    let (entry, unread) = match newest_in(&ctx.files, &spec.agent) {
-        Ok(entry) => (entry.map(|(_, entry)| entry), None),
+/// The newest entry with its origin, or the reason why it could not be read.
+type NewestRead = Result<Option<(Newest, Provenance)>, JobError>;
+
+/// Reads the newest entry and looks up its origin.
+///
+/// # Errors
+/// Returns an error if the database cannot be read.
+fn newest(ctx: &Context<'_>, spec: &WorkSpec) -> Result<NewestRead, JobError> {
+    let newest = match newest_in(&ctx.files, &spec.agent) {
+        Ok(Some(newest)) => newest,
+        Ok(None) => return Ok(Ok(None)),
+        Err(error) => return Ok(Err(error)),
+    };
+    let provenance = Provenance::in_run(ctx, &newest)?;
+    Ok(Ok(Some((newest, provenance))))
+}
+
+/// Applies the newest entry's verdicts to the board, if runner published the entry, and picks a
+/// task.
+fn begin(
+    ctx: &mut Context<'_>,
+    spec: &WorkSpec,
+    newest: &NewestRead,
+) -> Result<(BoardInput, Option<Entry>), JobError> {
+    let (entry, unread) = match newest {
+        Ok(None) => (None, None),
+        Ok(Some((newest, provenance))) => match provenance.describe(&newest.path) {
+            None => (Some(newest.entry.clone()), None),
+            Some(why) => (None, Some(format!("no verdicts: {why}"))),
+        },
         Err(error) => (None, Some(format!("no verdicts: {}", error.whole()))),
     };
     // The board changes are a separate publication, so a replayed run receives the recorded result.
@@ -375,7 +403,7 @@ impl Kind for WorkSpec {
     }
 
     fn dry_run(&self, ctx: &mut Context<'_>) -> Result<DryRunPlan, JobError> {
-        let orientation = orient(&ctx.files, &self.board, &self.agent);
+        let orientation = orient(&ctx.files, &self.board, &newest(ctx, self)?);
         let request = question(ctx, self, &orientation, None)?;
         Ok(DryRunPlan {
             requests: vec![priced(&mut ctx.spender, request, 0)?],

@@ -3,7 +3,8 @@
 use runner_engine::outcome::Exit;
 use runner_engine::process_id::ProcessIdentity;
 use runner_jobs::lifecycle::board::{self, BoardChange, BoardEditor, BoardRequest, HistoryRecord};
-use runner_jobs::lifecycle::manifest::newest;
+use runner_jobs::lifecycle::manifest::{Newest, newest};
+use runner_jobs::lifecycle::provenance::Provenance;
 use serde::Serialize;
 
 use super::{BoardArg, failure, hand, path};
@@ -56,7 +57,12 @@ pub fn apply(cli: &Cli<'_>, here: &LoadedProject, which: &BoardArg) -> Result<Ex
             let text = "no dream has run yet, so there are no verdicts".to_owned();
             BoardEdit::new(BoardChange::default(), text)
         }
-        Some((path, entry)) => {
+        Some(newest) => {
+            let Newest { path, entry, .. } = newest;
+            if let Some(why) = provenance(cli, here, newest)?.describe(path) {
+                return Err(Failure::refused(format!("no verdict was applied: {why}"))
+                    .hint("runner lifecycle adopt"));
+            }
             let done = change(cli, here, which, &BoardRequest::Apply(entry))?;
             let text = match done.before.first() {
                 Some(before) => {
@@ -69,6 +75,18 @@ pub fn apply(cli: &Cli<'_>, here: &LoadedProject, which: &BoardArg) -> Result<Ex
     };
     cli.ui.show(&edit);
     Ok(Exit::Done)
+}
+
+/// Looks up the origin of an entry. Without a database, it is unknown.
+pub(in crate::commands) fn provenance(
+    cli: &Cli<'_>,
+    here: &LoadedProject,
+    newest: &Newest,
+) -> Result<Provenance, Failure> {
+    match cli.env.store_to_identify()? {
+        Some(store) => Ok(Provenance::of(&store, &here.id, newest)?),
+        None => Ok(Provenance::Unknown),
+    }
 }
 
 /// Picks, adds or finishes a task.

@@ -1,6 +1,6 @@
 //! `runner board`: shows a project's tasks and changes them.
 
-mod change;
+pub(super) mod change;
 mod history;
 mod tasks;
 

@@ -13,10 +13,12 @@ use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 
 use jiff::Timestamp;
+use runner_engine::digest::Digest;
 use runner_engine::git::Git;
+use runner_engine::ids::ProjectId;
 use runner_engine::outcome::Outcome;
 use runner_engine::scope::Scope;
-use runner_engine::store::RunRow;
+use runner_engine::store::{RunRow, Store};
 use runner_jobs::JobError;
 use runner_jobs::lifecycle::entry::Entry;
 use runner_jobs::lifecycle::{BOARD, Files, audit, daydream, manifest};
@@ -32,6 +34,8 @@ pub struct JournalSource<'a> {
     pub boards: &'a [(String, String)],
     pub git: &'a Git,
     pub runs: &'a [RunRow],
+    /// The database that knows the published entries, with the project's id there.
+    pub store: Option<(&'a Store, &'a ProjectId)>,
     pub now: Timestamp,
 }
 
@@ -103,11 +107,17 @@ impl JournalSource<'_> {
         } else {
             Boards::of(history.git, board)?
         };
+        let paths: Vec<String> =
+            list.entries.iter().map(|listed| format!("{folder}/{}", listed.file)).collect();
+        let published = match self.store {
+            Some((store, project)) => store.published_files(project, &paths)?,
+            None => BTreeMap::new(),
+        };
         let mut items = Vec::new();
         for listed in &list.entries {
             let at = listed.ts.unwrap_or(Timestamp::UNIX_EPOCH);
             let read = manifest::entry_of(scope, &folder, listed);
-            let Ok((entry, _)) = read else {
+            let Ok((entry, text)) = read else {
                 items.push(TimelineItem::Gap(Gap {
                     first: at,
                     last: at,
@@ -126,6 +136,7 @@ impl JournalSource<'_> {
                     .map(|it| format!("{} ({})", it.claim, it.why))
                     .collect(),
                 audited: audit.as_ref().map(|it| it.claims.len()),
+                published: published.get(&path) == Some(&Digest::of(text.as_bytes())),
                 commit: history.added.get(&path).cloned(),
                 verdicts: boards.judged(history.git, &entry, at),
                 ..shown(entry)
@@ -167,6 +178,7 @@ fn shown(entry: Entry) -> ShownEntry {
         carry: said.carry,
         failed_claims: Vec::new(),
         audited: None,
+        published: false,
         commit: None,
     }
 }

@@ -56,7 +56,7 @@ impl JournalArgs {
         let git = Git::new(&here.root, &env::child_environment(), &env::marker()?);
         let all = RunFilter { project: Some(here.id.clone()), ..RunFilter::default() };
         let store = cli.env.store_to_read()?;
-        let runs = store.map(|store| store.runs(&all)).transpose()?.unwrap_or_default();
+        let runs = store.as_ref().map(|store| store.runs(&all)).transpose()?.unwrap_or_default();
         let name = here.root.file_name().map(|it| it.to_string_lossy().into_owned());
         let boards = boards(&here);
         let source = JournalSource {
@@ -66,6 +66,7 @@ impl JournalArgs {
             boards: &boards,
             git: &git,
             runs: &runs,
+            store: store.as_ref().map(|store| (store, &here.id)),
             now: cli.env.wall()?,
         };
         let journal = source.journal().map_err(|error| Failure::environment(error.whole()))?;

@@ -57,6 +57,8 @@ pub struct ShownEntry {
     pub failed_claims: Vec<String>,
     /// The number of claims that an audit checked; `None` without an audit.
     pub audited: Option<usize>,
+    /// Whether runner published the entry as it is now, or a person adopted it.
+    pub published: bool,
     /// The commit that added the entry.
     pub commit: Option<Commit>,
 }

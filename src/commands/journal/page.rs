@@ -115,6 +115,7 @@ mod tests {
             carry: vec![evil.into()],
             failed_claims: vec![evil.into()],
             audited: Some(1),
+            published: true,
             commit: Some(commit.clone()),
         };
         let journal = Journal {

@@ -1,5 +1,6 @@
 //! `runner lifecycle`: shows an agent's cycle and position, and makes one step manually.
 
+mod adopt;
 mod check;
 mod goto;
 mod history;
@@ -36,6 +37,7 @@ enum LifecycleCommand {
     Goto(goto::GotoArgs),
     Orient(orient::OrientArgs),
     History(history::HistoryArgs),
+    Adopt(adopt::AdoptArgs),
 }
 
 /// Make one step now; a closed gate is skipped, as on the schedule
@@ -57,7 +59,7 @@ struct AgentArg {
 impl LifecycleArgs {
     pub fn run(&self, cli: &Cli<'_>) -> Result<Exit, Failure> {
         let here = LoadedProject::load(cli.env, cli.here)?;
-        dispatch!(&self.command, LifecycleCommand: Check Show Goto Orient History => run(cli, &here);
+        dispatch!(&self.command, LifecycleCommand: Check Show Goto Orient History Adopt => run(cli, &here);
             LifecycleCommand::Tick(args) => {
                 let (job, _) = named(&here, &args.agent.agent)?;
                 let how = ManualRun { deferral_is_normal: true, ..ManualRun::new(cli, Vec::new()) };

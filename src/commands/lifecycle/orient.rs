@@ -3,10 +3,12 @@
 use runner_engine::error_chain::whole;
 use runner_engine::outcome::Exit;
 use runner_engine::scope::Scope;
+use runner_jobs::lifecycle::manifest::newest_in;
 use runner_jobs::lifecycle::orient::{Orientation, orient};
 use runner_jobs::lifecycle::spec::StateKind;
 use serde::Serialize;
 
+use crate::commands::board::change::provenance;
 use crate::commands::board::{self, BoardArg};
 use crate::commands::{Cli, contract_words};
 use crate::project::LoadedProject;
@@ -44,7 +46,15 @@ impl OrientArgs {
     pub(super) fn run(&self, cli: &Cli<'_>, here: &LoadedProject) -> Result<Exit, Failure> {
         let scope = Scope::open(&here.root, &[], ".runner/staging/look")
             .map_err(|error| Failure::environment(whole(&error)))?;
-        let orientation = orient(&scope, &board::path(here, &self.which), &self.which.agent);
+        let newest = match newest_in(&scope, &self.which.agent) {
+            Ok(Some(newest)) => {
+                let provenance = provenance(cli, here, &newest)?;
+                Ok(Some((newest, provenance)))
+            }
+            Ok(None) => Ok(None),
+            Err(error) => Err(error),
+        };
+        let orientation = orient(&scope, &board::path(here, &self.which), &newest);
         cli.ui.show(&OrientationView { orientation, kind: self.kind });
         Ok(Exit::Done)
     }

@@ -16,6 +16,7 @@ use runner_text::org::{Board, BoardForm};
 
 use super::super::entry::Entry;
 use super::super::manifest::{self, Listed, ReadManifest};
+use super::super::provenance::Provenance;
 use super::super::{audit, audit::Audit};
 use super::RemSpec;
 use crate::steps::ToolStep;
@@ -88,20 +89,7 @@ pub fn gather(ctx: &Context<'_>, spec: &RemSpec) -> Result<Slice, JobError> {
     let mut reported = Vec::new();
     let folder = manifest::folder(spec.agent.as_deref());
     let listed = manifest::read(&ctx.files, &folder)?;
-    let previous = listed.manifest.entries.first().and_then(|newest| {
-        let read = manifest::entry_of(&ctx.files, &folder, newest);
-        let (entry, text) = read
-            .map_err(|error| {
-                reported.push(format!("the newest entry is not shown: {}", error.whole()))
-            })
-            .ok()?;
-        Some(Previous {
-            listed: newest.clone(),
-            text: beginning(&text, ENTRY),
-            audit: audit::read_record(&ctx.files, &folder, &entry.id),
-            entry,
-        })
-    });
+    let previous = previous(ctx, spec, &mut reported)?;
     let plan = plan(ctx, spec)?;
     let board = Board::read(plan.as_deref().unwrap_or_default(), BoardForm::of(&spec.board));
     let steps = ctx.last_steps(&spec.files.steps, spec.agent.as_deref(), STEPS)?;
@@ -118,6 +106,34 @@ pub fn gather(ctx: &Context<'_>, spec: &RemSpec) -> Result<Slice, JobError> {
         listed,
         reported,
     })
+}
+
+/// Reads the newest entry, unless it is not the one that runner published.
+fn previous(
+    ctx: &Context<'_>,
+    spec: &RemSpec,
+    reported: &mut Vec<String>,
+) -> Result<Option<Previous>, JobError> {
+    let mut hidden = |why: String| {
+        reported.push(format!("the newest entry is not shown: {why}"));
+        None
+    };
+    let newest = match manifest::newest_in(&ctx.files, spec.agent.as_deref().unwrap_or_default()) {
+        Ok(Some(newest)) => newest,
+        Ok(None) => return Ok(None),
+        Err(error) => return Ok(hidden(error.whole())),
+    };
+    let provenance = Provenance::in_run(ctx, &newest)?;
+    if let (Provenance::Foreign, Some(why)) = (provenance, provenance.describe(&newest.path)) {
+        return Ok(hidden(why));
+    }
+    let folder = manifest::folder(spec.agent.as_deref());
+    Ok(Some(Previous {
+        listed: newest.listed,
+        text: beginning(&newest.text, ENTRY),
+        audit: audit::read_record(&ctx.files, &folder, &newest.entry.id),
+        entry: newest.entry,
+    }))
 }
 
 fn plan(ctx: &Context<'_>, spec: &RemSpec) -> Result<Option<String>, JobError> {

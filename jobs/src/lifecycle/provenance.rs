@@ -1,0 +1,102 @@
+//! Decides whether an entry is the file that runner published.
+//!
+//! An entry moves tasks and tells the next run what to trust, so an agent that forges one controls
+//! the project. The sandbox keeps agents from writing entries, but a commit, a stash or a restored
+//! backup can still bring a forged file into the folder. The database knows the digest of each file
+//! that runner published. This module must never accept an entry because its text is well-formed.
+
+use std::collections::BTreeMap;
+
+use runner_engine::digest::Digest;
+use runner_engine::ids::ProjectId;
+use runner_engine::store::{Result as StoreResult, Store};
+use serde::{Deserialize, Serialize};
+
+use super::manifest::Newest;
+use crate::{Context, JobError};
+
+/// The origin of an entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Provenance {
+    /// Runner published the entry and its list, or a person adopted them.
+    Published,
+    /// The database knows no entry of this agent, as in another clone or after its loss.
+    Unknown,
+    /// The database knows entries of this agent, but not this entry or its list as they are now.
+    Foreign,
+}
+
+impl Provenance {
+    /// Looks up the origin of the newest entry of an agent.
+    ///
+    /// # Errors
+    /// Returns an error if the database cannot be read.
+    pub fn of(store: &Store, project: &ProjectId, newest: &Newest) -> StoreResult<Self> {
+        let paths: Vec<String> = newest.digests.keys().cloned().collect();
+        Ok(Self::compare(&store.published_files(project, &paths)?, newest))
+    }
+
+    /// Looks up the origin of the newest entry of an agent during a run.
+    ///
+    /// # Errors
+    /// Returns an error if the database cannot be read.
+    pub fn in_run(ctx: &Context<'_>, newest: &Newest) -> Result<Self, JobError> {
+        // A replay has another database.
+        ctx.recording.through("provenance", &newest.path, || {
+            let store = ctx.spender.store();
+            let project = store.run(ctx.admitted.run())?.project;
+            Ok(Self::of(store, &project, newest)?)
+        })
+    }
+
+    /// Compares an entry and its list with the published digests.
+    fn compare(published: &BTreeMap<String, Digest>, newest: &Newest) -> Self {
+        if !published.contains_key(&newest.list) {
+            Self::Unknown
+        } else if *published == newest.digests {
+            Self::Published
+        } else {
+            Self::Foreign
+        }
+    }
+
+    /// Describes why an entry has no effect, or returns `None` if it has.
+    pub fn describe(self, path: &str) -> Option<String> {
+        match self {
+            Self::Published => None,
+            Self::Unknown => Some(format!("the database does not know {path}; {ADOPT}")),
+            Self::Foreign => {
+                Some(format!("{path} or its list is not as runner published it; {ADOPT}"))
+            }
+        }
+    }
+}
+
+/// The command that makes an entry effective.
+const ADOPT: &str = "`runner lifecycle adopt` shows it and accepts it";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_published_pairs_of_list_and_entry_are_accepted() {
+        let digest = |text: &str| Digest::of(text.as_bytes());
+        let files = |list: &str, entry: &str| {
+            BTreeMap::from([("list".to_owned(), digest(list)), ("entry".to_owned(), digest(entry))])
+        };
+        let newest = Newest::fixture("list", "entry", files("a", "b"));
+        for (published, expected) in [
+            (files("a", "b"), Provenance::Published),
+            (BTreeMap::new(), Provenance::Unknown),
+            (files("a", "forged"), Provenance::Foreign),
+            (files("restored", "b"), Provenance::Foreign),
+            (BTreeMap::from([("list".to_owned(), digest("a"))]), Provenance::Foreign),
+            // An agent that can add an entry but not its list has no effect either.
+            (BTreeMap::from([("entry".to_owned(), digest("b"))]), Provenance::Unknown),
+        ] {
+            assert_eq!(Provenance::compare(&published, &newest), expected, "{published:?}");
+        }
+    }
+}

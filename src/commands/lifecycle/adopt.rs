@@ -1,0 +1,125 @@
+//! `runner lifecycle adopt`: records that a person accepts the entries of an agent as if runner had
+//! published them here. It must never adopt an entry without a person's consent.
+
+use std::collections::BTreeMap;
+
+use runner_engine::digest::Digest;
+use runner_engine::error_chain::whole;
+use runner_engine::outcome::Exit;
+use runner_engine::scope::{Expect, Scope};
+use runner_engine::store::Store;
+use runner_jobs::lifecycle::manifest::{self, ReadManifest};
+use serde::Serialize;
+
+use super::AgentArg;
+use crate::commands::{Cli, trust};
+use crate::project::LoadedProject;
+use crate::ui::{Failure, Ui, View, safe, show};
+
+/// Show the dreams' entries that the database does not know, and accept them
+///
+/// Runner acts only on entries that it published itself: a forged entry could move tasks and mislead
+/// the next run. In another clone, or after the loss of the database, runner knows none of them.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Example: runner lifecycle adopt")]
+pub(super) struct AdoptArgs {
+    #[command(flatten)]
+    agent: AgentArg,
+    /// Accept the entries without a question
+    #[arg(long)]
+    yes: bool,
+}
+
+/// The entries that the database does not know.
+#[derive(Debug, Serialize)]
+struct AdoptView {
+    /// Whether the database knows all listed entries now.
+    adopted: bool,
+    entries: Vec<StrangeEntry>,
+}
+
+/// An entry that the database does not know.
+#[derive(Debug, Serialize)]
+struct StrangeEntry {
+    path: String,
+    /// The first line of the tale.
+    tale: String,
+    verdicts: Vec<String>,
+    carry: Vec<String>,
+}
+
+impl View for AdoptView {
+    fn print(&self, ui: Ui) {
+        if self.entries.is_empty() && self.adopted {
+            return ui.info("the database knows every entry");
+        }
+        for entry in &self.entries {
+            show::out(&format!("{}: {}\n", safe::line(&entry.path), safe::line(&entry.tale)));
+            let lines = [("verdict", &entry.verdicts), ("carry", &entry.carry)];
+            for (word, line) in
+                lines.iter().flat_map(|(word, all)| all.iter().map(move |it| (word, it)))
+            {
+                show::out(&format!("    {word}: {}\n", safe::line(line)));
+            }
+        }
+    }
+}
+
+impl AdoptArgs {
+    pub(super) fn run(&self, cli: &Cli<'_>, here: &LoadedProject) -> Result<Exit, Failure> {
+        let scope = Scope::open(&here.root, &[], ".runner/staging/look")
+            .map_err(|error| Failure::environment(whole(&error)))?;
+        let mut store = cli.env.store()?;
+        here.register(&mut store, cli.env.wall()?)?;
+        let (mut view, strange) = find(&scope, &store, here, &self.agent.agent)?;
+        if view.adopted {
+            cli.ui.show(&view);
+            return Ok(Exit::Done);
+        }
+        trust::refuse_in_run()?;
+        cli.ui.show_part(&view);
+        view.adopted = self.yes || (cli.ui.may_ask() && cli.ui.confirm("Accept these entries?"));
+        if view.adopted {
+            store.adopt_files(&here.id, &strange, cli.env.wall()?)?;
+            cli.ui.info("the entries are accepted");
+        } else {
+            cli.ui.info("nothing was accepted; to accept: runner lifecycle adopt --yes");
+        }
+        if cli.ui.json {
+            cli.ui.show(&view);
+        }
+        Ok(if view.adopted { Exit::Done } else { Exit::Failed })
+    }
+}
+
+/// Finds the listed entries, and their list, that differ from what the database knows.
+fn find(
+    scope: &Scope,
+    store: &Store,
+    here: &LoadedProject,
+    agent: &str,
+) -> Result<(AdoptView, BTreeMap<String, Digest>), Failure> {
+    let folder = manifest::folder_of(agent);
+    let bad = |error: runner_jobs::JobError| Failure::data(safe::line(&error.whole()));
+    let ReadManifest { manifest, expect } = manifest::read(scope, &folder).map_err(bad)?;
+    let mut files = BTreeMap::new();
+    let mut entries = Vec::new();
+    for listed in &manifest.entries {
+        let path = format!("{folder}/{}", listed.file);
+        // An entry that is gone or malformed has no effect, so nobody can accept it.
+        let Ok((entry, text)) = manifest::entry_of(scope, &folder, listed) else { continue };
+        files.insert(path.clone(), Digest::of(text.as_bytes()));
+        let tale = entry.sections.tale.lines().next().unwrap_or_default().to_owned();
+        let verdicts = entry.sections.verdicts.iter();
+        let verdicts = verdicts.map(|it| format!("{}: {}", it.act.describe(), it.said)).collect();
+        entries.push(StrangeEntry { path, tale, verdicts, carry: entry.sections.carry });
+    }
+    if let Expect::Digest(list) = expect {
+        files.insert(format!("{folder}/{}", manifest::FILE), list);
+    }
+    let paths: Vec<String> = files.keys().cloned().collect();
+    let known = store.published_files(&here.id, &paths)?;
+    files.retain(|path, digest| known.get(path) != Some(digest));
+    entries.retain(|entry| files.contains_key(&entry.path));
+    Ok((AdoptView { adopted: files.is_empty(), entries }, files))
+}
