@@ -59,9 +59,9 @@ impl DeniedAccess {
             let host = at.and_then(|at| line[at..].split(|c: char| !is_of_host(c)).next());
             return Some(Self::Network(host.map(str::to_owned)));
         }
-        PATH.iter().find(|text| lower.contains(**text))?;
-        let trim = |word: &str| word.trim_matches(|c: char| "\"'`():,;".contains(c)).to_owned();
-        let named = line.split_whitespace().map(trim).find(|word| word.contains('/'));
+        let at = PATH.iter().find_map(|text| lower.find(*text))?;
+        // Most programs name the path directly before the message, after their own path.
+        let named = paths(&line[..at]).next_back().or_else(|| paths(&line[at..]).next());
         named.map(|path| Self::Path(path.chars().take(LONGEST).collect()))
     }
 
@@ -91,6 +91,13 @@ impl DeniedAccess {
         };
         format!("the sandbox of this job may deny {path}; {fix}")
     }
+}
+
+/// Returns the words of a text that contain a slash, without quotes and punctuation around them.
+fn paths(text: &str) -> impl DoubleEndedIterator<Item = &str> {
+    let words = text.split_whitespace();
+    let words = words.map(|word| word.trim_matches(|c: char| "\"'`():,;".contains(c)));
+    words.filter(|word| word.contains('/'))
 }
 
 /// Whether a job has the setting `writes`.
@@ -134,7 +141,7 @@ mod tests {
             assert_eq!(DeniedAccess::in_line(line, false), closed, "{line}");
             assert_eq!(DeniedAccess::in_line(line, true), open, "{line}");
         }
-        let failure = "Exit code 1\nbash: line 1: /var/x: Permission denied";
+        let failure = "Exit code 1\n/bin/bash: line 1: /var/x: Permission denied";
         assert_eq!(DeniedAccess::find_path(failure), path("/var/x"));
         let failure = "EROFS: read-only file system, open '/repo/.git/config'";
         assert_eq!(DeniedAccess::find_path(failure), path("/repo/.git/config"));

@@ -17,7 +17,7 @@ new_home() {
     export HOME=$outer/$1 PATH=$outer/bin:/usr/sbin:/usr/bin:/sbin:/bin TZ=UTC
     unset XDG_STATE_HOME XDG_CONFIG_HOME ANTHROPIC_API_KEY ANTHROPIC_BASE_URL OPENAI_API_KEY
     mkdir -p "$HOME/my-repository"
-    cd "$HOME/my-repository"
+    cd "$HOME/my-repository" || return
     git config --global user.name a
     git config --global user.email a@example.org
     git init --quiet --initial-branch=main
