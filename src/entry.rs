@@ -3,6 +3,7 @@
 //!
 //! Agent hooks use different exit codes, because the agent interprets them.
 
+use std::ffi::OsString;
 use std::process::ExitCode;
 
 use runner_engine::outcome::Exit;
@@ -15,8 +16,8 @@ pub fn run() -> ExitCode {
         let code = runner_engine::launch::launch(std::io::stdin());
         return ExitCode::from(u8::try_from(code).unwrap_or(u8::MAX));
     }
-    let hook = is_hook();
-    if hook {
+    let caller = HookCaller::of(std::env::args_os().skip(1));
+    if caller == Some(HookCaller::Guard) {
         // Only exit code 2 refuses the tool, so a panic must not end with another code.
         #[allow(
             clippy::exit,
@@ -38,23 +39,97 @@ pub fn run() -> ExitCode {
     };
     match code {
         Exit::Done => ExitCode::SUCCESS,
-        // The recorder runs after the tool and cannot refuse it. Exit code 1 only reports the
-        // failure.
-        _ if is_recorder() => ExitCode::from(Exit::Failed as u8),
-        _ if hook => ExitCode::from(Exit::Usage as u8),
-        code => ExitCode::from(code as u8),
+        code => ExitCode::from(match caller {
+            // The recorder runs after the tool and cannot refuse it. Exit code 1 only reports the
+            // failure.
+            Some(HookCaller::Recorder) => Exit::Failed,
+            Some(HookCaller::Guard) => Exit::Usage,
+            None => code,
+        } as u8),
     }
 }
 
-/// Returns whether this process is `runner hook`.
-fn is_recorder() -> bool {
-    let mut words = std::env::args_os().skip(1);
-    words.find(|word| !word.to_string_lossy().starts_with('-')).is_some_and(|word| word == "hook")
+/// The global flags whose value may be the next argument.
+const SHORT_VALUED: char = 'C';
+const LONG_VALUED: [&str; 2] = ["--dir", "--config"];
+
+/// The commands that an agent calls as its hooks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum HookCaller {
+    /// `runner guard hook`, which may refuse a tool.
+    Guard,
+    /// `runner hook`, which records the use of a tool.
+    Recorder,
 }
 
-/// Returns whether this process is `runner guard hook`.
-fn is_hook() -> bool {
-    let words: Vec<_> = std::env::args_os().skip(1).collect();
-    let guard = words.iter().position(|word| word == "guard");
-    guard.is_some_and(|at| words[at..].iter().any(|word| word == "hook"))
+impl HookCaller {
+    /// Finds the command in the arguments before they are parsed, because the exit code of an
+    /// argument that cannot be parsed depends on it too.
+    fn of(args: impl Iterator<Item = OsString>) -> Option<Self> {
+        let mut words = command_words(args);
+        match words.next()?.as_str() {
+            "hook" => Some(Self::Recorder),
+            "guard" => (words.next()? == "hook").then_some(Self::Guard),
+            _ => None,
+        }
+    }
+}
+
+/// Returns the arguments that are neither a flag nor the value of a global flag.
+fn command_words(args: impl Iterator<Item = OsString>) -> impl Iterator<Item = String> {
+    let mut is_value = false;
+    args.filter_map(move |arg| {
+        let arg = arg.to_string_lossy().into_owned();
+        if std::mem::take(&mut is_value) {
+            return None;
+        }
+        is_value = match arg.starts_with('-') && !arg.starts_with("--") {
+            // Several short flags may share a dash. The rest after the first `C` is its value.
+            true => arg.find(SHORT_VALUED) == Some(arg.len() - 1),
+            false => LONG_VALUED.contains(&arg.as_str()),
+        };
+        (!arg.starts_with('-')).then_some(arg)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hooks_are_found_behind_global_flags() {
+        use HookCaller::{Guard, Recorder};
+        for (line, caller) in [
+            ("guard hook", Some(Guard)),
+            ("-C guard guard hook", Some(Guard)),
+            ("-qvC hook guard --json hook --bogus", Some(Guard)),
+            ("--dir=x --config a=b guard -C x hook", Some(Guard)),
+            ("-C/tmp/C guard hook", Some(Guard)),
+            ("-C=DIR -q guard hook", Some(Guard)),
+            ("hook post-tool-use", Some(Recorder)),
+            ("-C dir hook post-tool-use", Some(Recorder)),
+            ("--config hook=1 hook", Some(Recorder)),
+            ("-C hook status", None),
+            ("--dir hook jobs", None),
+            ("guard check hook", None),
+            ("run guard --set hook", None),
+            ("enqueue hook", None),
+            ("-C", None),
+            ("", None),
+        ] {
+            let found = HookCaller::of(line.split_whitespace().map(Into::into));
+            assert_eq!(found, caller, "{line}");
+        }
+    }
+
+    #[test]
+    fn every_global_flag_with_a_value_is_known() {
+        let program = commands::args::program();
+        let valued = program.get_arguments().filter(|arg| arg.get_action().takes_values());
+        let (short, long): (Vec<_>, Vec<_>) =
+            valued.map(|arg| (arg.get_short(), arg.get_long())).unzip();
+        assert_eq!(short.into_iter().flatten().collect::<Vec<_>>(), [SHORT_VALUED]);
+        let long = long.into_iter().flatten().map(|name| format!("--{name}"));
+        assert_eq!(long.collect::<Vec<_>>(), LONG_VALUED);
+    }
 }

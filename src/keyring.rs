@@ -116,6 +116,6 @@ mod tests {
         assert!(locked.contains("no bus") && locked.contains("locked"), "{locked}");
         mock.set_error(Error::BadEncoding(b"k-456".to_vec()));
         let odd = ask().unwrap_err();
-        assert!(odd.contains("no text") && !odd.contains("456"), "{odd}");
+        assert!(odd.contains("is not text") && !odd.contains("456"), "{odd}");
     }
 }

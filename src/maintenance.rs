@@ -89,9 +89,7 @@ fn back_up(home: &Env, store: &mut Store, now: Timestamp) -> Result<(), Failure>
 fn prune(home: &Env, store: &mut Store, now: Timestamp) -> Result<(), Failure> {
     let retention = retention(home)?;
     let plan = plan(home, store, &retention, now)?;
-    carry_out(store, &plan)?;
-    store.forget_alerts(now.saturating_sub(retention.rows).unwrap_or(now))?;
-    Ok(())
+    carry_out(store, &plan)
 }
 
 /// Checks the whole database, and sets or removes the mark of a damaged database.

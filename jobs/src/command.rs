@@ -25,7 +25,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use crate::context::OUT_FOLDER;
-use crate::denied::DeniedAccess;
+use crate::denied::{DeniedAccess, PathSetting};
 use crate::dry_run::{DryRunPlan, PlannedChild};
 use crate::kind::{Asks, BadSetting, Kind, Targets, Works};
 use crate::output::Output;
@@ -250,8 +250,10 @@ fn judge(ctx: &Context<'_>, ended: &Ended, sandbox: &ChildSandbox) -> Result<(),
         status => {
             let words = if ended.stderr.is_empty() { &ended.stdout } else { &ended.stderr };
             let denied = DeniedAccess::find(&String::from_utf8_lossy(words), sandbox);
-            let denied =
-                denied.map_or_else(String::new, |denied| format!("; {}", denied.describe()));
+            let root = ctx.files.root();
+            let denied = denied.map_or_else(String::new, |denied| {
+                format!("; {}", denied.describe(root, PathSetting::Writes))
+            });
             let words = last_words(words) + &denied;
             let words = ctx.redactor.redact(&words).into_owned();
             let class = match status {

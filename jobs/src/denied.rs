@@ -4,7 +4,11 @@
 //! The kernel does not report what it denied, so the result is an explanation and never decides
 //! anything.
 
+use std::path::Path;
+
 use runner_engine::process::ChildSandbox;
+
+use crate::reserved::{NEVER, reserved};
 
 /// The messages of a program that cannot use the network. After some of them, a
 /// colon and the host follow.
@@ -21,6 +25,9 @@ const NETWORK: [&str; 8] = [
 
 /// The messages of a program that may not write a path.
 const PATH: [&str; 3] = ["permission denied", "read-only file system", "operation not permitted"];
+
+/// Maximum length of a path, in characters, because the text may be that of a model's tool.
+const LONGEST: usize = 200;
 
 /// An access that the sandbox probably denied.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -39,6 +46,11 @@ impl DeniedAccess {
         output.lines().find_map(|line| Self::in_line(line, network))
     }
 
+    /// Finds the first path in the failure of an agent's tool. An agent's network is open.
+    pub(crate) fn find_path(failure: &str) -> Option<Self> {
+        failure.lines().find_map(|line| Self::in_line(line, true))
+    }
+
     fn in_line(line: &str, network: bool) -> Option<Self> {
         let lower = line.to_ascii_lowercase();
         if !network && let Some(found) = NETWORK.iter().find(|text| lower.contains(**text)) {
@@ -47,28 +59,53 @@ impl DeniedAccess {
             let host = at.and_then(|at| line[at..].split(|c: char| !is_of_host(c)).next());
             return Some(Self::Network(host.map(str::to_owned)));
         }
-        PATH.iter().find(|text| lower.contains(**text))?;
-        let trim = |word: &str| word.trim_matches(|c: char| "\"'`():,;".contains(c)).to_owned();
-        let named = line.split_whitespace().map(trim).find(|word| word.contains('/'));
-        named.map(Self::Path)
+        let at = PATH.iter().find_map(|text| lower.find(*text))?;
+        // Most programs name the path directly before the message, after their own path.
+        let named = paths(&line[..at]).next_back().or_else(|| paths(&line[at..]).next());
+        named.map(|path| Self::Path(path.chars().take(LONGEST).collect()))
     }
 
-    /// Explains the access and names the job's setting that allows it.
-    pub(crate) fn describe(&self) -> String {
-        match self {
+    /// Explains the access and names the job's setting that allows it, for a job of the project at
+    /// `root`.
+    pub(crate) fn describe(&self, root: &Path, setting: PathSetting) -> String {
+        let path = match self {
             Self::Network(host) => {
                 let host = host.as_ref().map_or_else(String::new, |host| format!(" ({host})"));
-                format!(
+                return format!(
                     "the sandbox of this job closes the network{host}; `network = true` in the job's \
                      settings opens it"
-                )
+                );
             }
-            Self::Path(path) => format!(
-                "the sandbox of this job may deny {path}; `writes` in the job's settings lists what \
-                 it may write"
-            ),
-        }
+            Self::Path(path) => path,
+        };
+        let below = Path::new(path).strip_prefix(root).unwrap_or(Path::new(path));
+        let fix = match (reserved(&below.to_string_lossy(), &NEVER), setting) {
+            (Some(name), _) => format!("no setting lets a job write to {name}"),
+            (None, PathSetting::Writes) => {
+                "`writes` in the job's settings lists what it may write".to_owned()
+            }
+            (None, PathSetting::Missing) => {
+                "an agent of this kind of job only answers, and writes nothing in the project"
+                    .to_owned()
+            }
+        };
+        format!("the sandbox of this job may deny {path}; {fix}")
     }
+}
+
+/// Returns the words of a text that contain a slash, without quotes and punctuation around them.
+fn paths(text: &str) -> impl DoubleEndedIterator<Item = &str> {
+    let words = text.split_whitespace();
+    let words = words.map(|word| word.trim_matches(|c: char| "\"'`():,;".contains(c)));
+    words.filter(|word| word.contains('/'))
+}
+
+/// Whether a job has the setting `writes`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum PathSetting {
+    Writes,
+    /// Its agent only answers.
+    Missing,
 }
 
 fn is_of_host(c: char) -> bool {
@@ -104,8 +141,24 @@ mod tests {
             assert_eq!(DeniedAccess::in_line(line, false), closed, "{line}");
             assert_eq!(DeniedAccess::in_line(line, true), open, "{line}");
         }
-        let text = DeniedAccess::Network(Some("example.org".to_owned())).describe();
-        assert!(text.contains("(example.org)"), "{text}");
-        assert!(text.contains("`network = true`"), "{text}");
+        let failure = "Exit code 1\n/bin/bash: line 1: /var/x: Permission denied";
+        assert_eq!(DeniedAccess::find_path(failure), path("/var/x"));
+        let failure = "EROFS: read-only file system, open '/repo/.git/config'";
+        assert_eq!(DeniedAccess::find_path(failure), path("/repo/.git/config"));
+        assert_eq!(DeniedAccess::find_path("Could not resolve host: example.org"), None);
+        let says = |access: DeniedAccess, setting| access.describe(Path::new("/repo"), setting);
+        let denied = |path: &str| DeniedAccess::Path(path.to_owned());
+        let host = DeniedAccess::Network(Some("example.org".to_owned()));
+        let text = says(host, PathSetting::Writes);
+        assert!(text.contains("(example.org); `network = true`"), "{text}");
+        for (path, setting, expected) in [
+            ("docs/a.md", PathSetting::Writes, "`writes`"),
+            ("/etc/x", PathSetting::Missing, "only answers"),
+            ("rem/forged.org", PathSetting::Writes, "write to rem"),
+            ("/repo/.git/config", PathSetting::Writes, "write to .git"),
+        ] {
+            let text = says(denied(path), setting);
+            assert!(text.contains(path) && text.contains(expected), "{text}");
+        }
     }
 }

@@ -17,6 +17,7 @@ use runner_engine::scope::{FinishedScope, Scope};
 use runner_engine::store::{Admitted, RunSummary, Store, StoreError};
 use runner_text::redact::Redactor;
 
+use crate::denied::PathSetting;
 use crate::lifecycle::publish::{CommitTarget, publish};
 use crate::{Context, Finished, JobError, JobSpec};
 
@@ -59,9 +60,15 @@ pub fn execute(mut ctx: Context<'_>, spec: &JobSpec) -> Result<SettledRun, Execu
     let done = done.map(|finished| degraded(&mut ctx, finished));
     let now = ctx.clock.wall();
     let work = ctx.work.lines();
+    summary.facts = std::mem::take(&mut ctx.facts);
     let Context { admitted, files, spender, redactor, programs, publish: wanted, cancel, .. } = ctx;
     let clean = |line: String| redactor.redact(&line).into_owned();
-    let notes = spender.notes().into_iter().map(clean);
+    let setting = match spec.kind.works() {
+        Some(_) => PathSetting::Writes,
+        None => PathSetting::Missing,
+    };
+    let denied = spender.denied().map(|denied| denied.describe(files.root(), setting));
+    let notes = spender.notes().into_iter().chain(denied).map(clean);
     let (root, run_dir) = (files.root(), files.run_dir());
     let (scope, _until_settled) = files.into_scope();
     let outcome = match done {
@@ -168,7 +175,7 @@ fn take_words(finished: Finished, summary: &mut RunSummary, redactor: &Redactor)
     summary.headline = clean(&finished.headline);
     summary.lines = finished.lines.iter().map(|line| clean(line)).collect();
     summary.refused = finished.refused.iter().map(|what| clean(what)).collect();
-    summary.facts = finished.facts;
+    summary.facts.extend(finished.facts);
     match finished.degraded {
         None => Outcome::Succeeded,
         Some(why) => Outcome::Degraded { why: clean(&why) },

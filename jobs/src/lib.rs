@@ -24,6 +24,7 @@ mod json;
 pub mod kind;
 pub mod kinds;
 pub mod lifecycle;
+pub mod log_tail;
 pub mod manual_edit;
 pub mod output;
 pub mod overnight;

@@ -16,6 +16,7 @@ use runner_backends::{Event, Limit, Sink, Usage};
 use runner_engine::process::Cancel;
 use runner_engine::store::Amounts;
 
+use crate::denied::DeniedAccess;
 use crate::prices::Price;
 
 /// The reason why a request was stopped.
@@ -65,6 +66,8 @@ pub struct ObservedUsage {
     pub spoke: bool,
     /// The number of tool uses that failed, including those that the sandbox refused.
     pub failed_tools: u64,
+    /// The first path that a failed tool was denied.
+    pub(crate) denied: Option<DeniedAccess>,
     /// The reason why the request was stopped.
     pub breach: Option<LimitExceeded>,
     /// The provider's last statement about its limits.
@@ -139,6 +142,9 @@ impl Sink for UsageMeter<'_> {
             Event::ToolResult(result) => {
                 self.heard.spoke = true;
                 self.heard.failed_tools += u64::from(result.failed);
+                if let Some(error) = result.error.filter(|_| self.heard.denied.is_none()) {
+                    self.heard.denied = DeniedAccess::find_path(error);
+                }
             }
             Event::Limit(limit) => {
                 self.heard.limit = Some(limit);

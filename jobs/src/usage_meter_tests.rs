@@ -1,7 +1,7 @@
 //! Tests usage reports that are in order, out of order, repeated or invalid.
 
 use proptest::prelude::*;
-use runner_backends::{NullSink, VecSink};
+use runner_backends::{NullSink, ToolResult, VecSink};
 
 use super::*;
 
@@ -119,4 +119,19 @@ fn scaled(cases: u32) -> u32 {
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a small number")]
     let cases = (f64::from(cases) * scale) as u32;
     cases.max(256)
+}
+
+#[test]
+fn first_denied_path_of_a_tool_is_kept() {
+    let failed = |error| {
+        Event::ToolResult(ToolResult { failed: true, error: Some(error), ..ToolResult::default() })
+    };
+    let events = [
+        failed("Exit code 2: no rule"),
+        failed("Exit code 1\nbash: line 1: /etc/x: Permission denied"),
+        failed("EROFS: read-only file system, open '/etc/y'"),
+    ];
+    let (reported, _) = heard(reserved(1, 1), false, &events);
+    assert_eq!(reported.failed_tools, 3);
+    assert_eq!(reported.denied, Some(DeniedAccess::Path("/etc/x".to_owned())));
 }

@@ -17,7 +17,8 @@ use runner_jobs::report;
 
 use super::{Cli, init, night};
 use crate::commands::run::AwakeFlags;
-use crate::env;
+use crate::doctor;
+use crate::env::{self, Env};
 use crate::project::{FILE, trust};
 use crate::spawn::SpawnMode;
 use crate::ui::{Failure, Ui, show};
@@ -82,7 +83,7 @@ impl DemoArgs {
         let awake = AwakeFlags { no_keep_awake: true, ..AwakeFlags::default() };
         let exit = night::with_steps(cli.env, &root, &steps, hushed, awake)?;
         print_report(&root)?;
-        print_next_steps(&self.dir);
+        print_next_steps(&called(&home)?, &self.dir);
         Ok(exit)
     }
 
@@ -122,14 +123,23 @@ fn create(dir: &Path) -> Result<PathBuf, Failure> {
     fs::canonicalize(dir).map_err(|error| Failure::not_written(dir, error))
 }
 
-/// Prints the commands to try next.
-fn print_next_steps(dir: &Path) {
+/// Returns the word with which a shell starts this program: `runner` if that is in `PATH`, or else
+/// the program's path.
+fn called(home: &Env) -> Result<String, Failure> {
+    let program = home.program()?;
+    let path = env::setting("PATH").unwrap_or_default();
+    let is_named = env::find_program("runner", &path).is_some_and(|named| named == program);
+    Ok(if is_named { "runner".to_owned() } else { doctor::quote_path(&program) })
+}
+
+/// Prints the commands to try next, which start this program as a shell finds it.
+fn print_next_steps(runner: &str, dir: &Path) {
     let dir = dir.display();
     show::out(&format!(
         "\nDo this first:\n\n  \
-         runner -C {dir} dream review  # decide on the proposals, one key each\n  \
-         runner -C {dir} report --open  # read this report in a browser\n  \
-         cd ~/my-repository && runner init  # begin with your own notes\n\n\
+         {runner} -C {dir} dream review  # decide on the proposals, one key each\n  \
+         {runner} -C {dir} report --open  # read this report in a browser\n  \
+         cd ~/my-repository && {runner} init  # begin with your own notes\n\n\
          `rm -r {dir}` removes the sample project; your own database does not know it.\n"
     ));
 }

@@ -138,6 +138,9 @@ fn is_dry(command: &Command) -> bool {
         Command::Jobs(args) => args.is_dry(),
         Command::Dream(args) => args.is_dry(),
         Command::Overnight(args) => args.is_dry(),
+        Command::Db(args) => args.is_dry(),
+        Command::Corpus(args) => args.is_dry(),
+        Command::Curator(args) => args.is_dry(),
         _ => false,
     }
 }

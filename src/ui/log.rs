@@ -13,7 +13,7 @@ use runner_text::redact::Redacted;
 use tracing_subscriber::EnvFilter;
 
 /// The name of the log file in a run's folder.
-pub const FILE: &str = "log";
+pub const FILE: &str = runner_jobs::log_tail::LOG;
 
 /// Installs a global `tracing` subscriber that writes to the run's log.
 pub fn start(folder: &Path, verbose: u8, wanted: Option<&str>) -> io::Result<()> {

@@ -110,7 +110,7 @@ fn queue(fixture: &Fixture, id: &str) -> PathBuf {
 fn fixture(toml: &str) -> Fixture {
     let fixture = Fixture::with(&format!("[jobs.dream]\nenabled = false\n{toml}"));
     fixture.write("docs/index.md", "# Index\n\n[gone](gone.md)\n");
-    fixture.run(&["curator", "compact", "--dry-run"]).ends(0);
+    fixture.run(&["curator", "compact", "--apply"]).ends(0);
     fixture
 }
 
@@ -383,7 +383,7 @@ fn stopped_watch_requeues_its_current_job() {
     fixture.write("docs/index.md", "# Index\n\n[gone](gone.md)\n");
     let fifos = fixture.command("mkfifo", &["up.fifo", "go.fifo"]).status();
     assert!(fifos.unwrap().success());
-    fixture.run(&["curator", "compact", "--dry-run"]).ends(0);
+    fixture.run(&["curator", "compact", "--apply"]).ends(0);
     let id = drop_job(&fixture, 1, 0, 0);
     let mut watch = watcher(&fixture);
     assert_eq!(fs::read_to_string(fixture.path("up.fifo")).unwrap(), "up\n");
@@ -415,7 +415,7 @@ fn worker_skips_a_locked_job() {
     fixture.write("docs/index.md", "# Index\n\n[gone](gone.md)\n");
     let fifos = fixture.command("mkfifo", &["up.fifo", "go.fifo"]).status();
     assert!(fifos.unwrap().success());
-    fixture.run(&["curator", "compact", "--dry-run"]).ends(0);
+    fixture.run(&["curator", "compact", "--apply"]).ends(0);
     fixture.run(&["curator", "work", "--job", "tidy"]).ends(2).expect_text("of kind command");
     fixture.run(&["curator", "work", "--job", "no"]).ends(78);
     drop_job(&fixture, 1, 0, 0);

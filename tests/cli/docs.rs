@@ -1,25 +1,72 @@
 //! Runs the marked blocks of the documentation, and checks the manual pages and completions.
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use crate::fixture::{CommandOutput, Fixture, print_line, skip};
 
 /// The line before a block that this test runs.
 const MARK: &str = "<!-- run -->";
 
-fn marked(text: &str) -> Vec<String> {
+/// The sample note of `runner init` on a terminal.
+const NOTE: &str = "# Try runner for a week\n\nMaybe write each idea into its own file?\n";
+
+/// A `crontab` of the test's own home folder.
+const CRONTAB: &str = r#"#!/bin/sh
+case "$1" in
+-l) cat "$HOME/tab" 2>/dev/null || { echo "no crontab for me" >&2; exit 1; } ;;
+-r) rm "$HOME/tab" ;;
+*) cat "$1" > "$HOME/tab" ;;
+esac
+"#;
+
+/// Returns the marked blocks of a document, and whether its first block of any kind is one of them.
+fn marked(text: &str) -> (Vec<String>, bool) {
     let mut found = Vec::new();
-    let mut lines = text.lines().peekable();
+    let mut first_is_marked = None;
+    let mut lines = text.lines();
+    let mut before = "";
     while let Some(line) = lines.next() {
-        if line == MARK && lines.next_if(|next| next.starts_with("```sh")).is_some() {
-            let body: Vec<&str> = lines.by_ref().take_while(|line| *line != "```").collect();
-            found.push(body.join("\n"));
+        if line.starts_with("```") {
+            let body: Vec<&str> =
+                lines.by_ref().take_while(|line| !line.starts_with("```")).collect();
+            let is_marked = before == MARK && line == "```sh";
+            first_is_marked.get_or_insert(is_marked);
+            if is_marked {
+                found.push(body.join("\n"));
+            }
         }
+        before = line;
     }
-    found
+    (found, first_is_marked.unwrap_or(false))
+}
+
+/// Creates the repository `~/my-repository` of a person who has never used runner. No setting of
+/// the fixture applies, so changed settings must be accepted as by everybody.
+fn stranger(fixture: &Fixture, script: &str) -> CommandOutput {
+    let bin = fixture.root().join("bin");
+    fs::create_dir_all(&bin).unwrap();
+    for (name, text) in [
+        // These commands would build, install or change the host.
+        ("cargo", "#!/bin/sh\n[ \"$1\" = install ]\n"),
+        ("crontab", CRONTAB),
+        ("systemctl", "#!/bin/sh\nexit 1\n"),
+    ] {
+        fs::write(bin.join(name), text).unwrap();
+        fs::set_permissions(bin.join(name), fs::Permissions::from_mode(0o755)).unwrap();
+    }
+    if !bin.join("runner").exists() {
+        symlink(env!("CARGO_BIN_EXE_runner"), bin.join("runner")).unwrap();
+        fs::rename(fixture.project(), fixture.root().join("my-repository")).unwrap();
+    }
+    let path = format!("{}:{}", bin.display(), std::env::var("PATH").unwrap());
+    let mut shell = Command::new("sh");
+    shell.args(["-eu", "-c", script]).current_dir(fixture.root().join("my-repository"));
+    shell.env_clear().env("PATH", path).env("HOME", fixture.root()).env("USER", "me");
+    shell.env("TZ", "UTC").stdin(Stdio::null());
+    CommandOutput::of(shell.output().unwrap())
 }
 
 #[test]
@@ -31,28 +78,23 @@ fn marked_documentation_blocks_run() {
     documents.sort();
     let mut count = 0;
     for document in documents {
-        for block in marked(&fs::read_to_string(&document).unwrap()) {
-            let fixture = Fixture::with("[jobs.tidy]\nkind = \"command\"\nprogram = \"true\"\n");
-            fixture.write("ideas/note.md", "# Note\n\nMaybe a shorter name?\n");
-            // The home folder contains the project under the name that the documents use.
-            std::os::unix::fs::symlink(fixture.project(), fixture.root().join("my-repository"))
-                .unwrap();
-            let bin = fixture.root().join("bin");
-            fs::create_dir_all(&bin).unwrap();
-            std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_runner"), bin.join("runner")).unwrap();
-            // This test replaces the commands that build and install.
-            let cargo = bin.join("cargo");
-            fs::write(&cargo, "#!/bin/sh\n[ \"$1\" = install ]\n").unwrap();
-            fs::set_permissions(&cargo, fs::Permissions::from_mode(0o755)).unwrap();
-            fs::create_dir_all(fixture.root().join(".config/runner")).unwrap();
-            let path = format!("{}:{}", bin.display(), std::env::var("PATH").unwrap());
-            let mut shell = fixture.command("sh", &["-eu", "-c", &block]);
-            let said = CommandOutput::of(shell.env("PATH", path).output().unwrap());
-            assert_eq!(said.code, 0, "{}\n{block}\n{said:?}", document.display());
+        let name = document.display();
+        let (blocks, first_is_marked) = marked(&fs::read_to_string(&document).unwrap());
+        let is_readme = document.ends_with("README.md");
+        assert!(first_is_marked || is_readme, "{name} does not begin with an example that is run");
+        for block in blocks {
+            let fixture = Fixture::new();
+            if !is_readme {
+                stranger(&fixture, "runner init --yes").ends(0);
+                let note = fixture.root().join("my-repository/ideas/try-runner.md");
+                fs::write(note, NOTE).unwrap();
+            }
+            let said = stranger(&fixture, &block);
+            assert_eq!(said.code, 0, "{name}\n{block}\n{said:?}");
             count += 1;
         }
     }
-    assert!(count >= 6, "only {count} blocks were run");
+    assert!(count >= 24, "only {count} blocks were run");
     print_line(&format!("documentation: {count} blocks were run"));
 }
 
@@ -168,7 +210,7 @@ fn man_replaces_only_its_own_pages() {
     assert_eq!(fs::read(&page).unwrap(), b"mine");
     assert!(!folder.join("runner-man.1").exists(), "a refused run wrote a page");
     fs::remove_file(&page).unwrap();
-    std::os::unix::fs::symlink("/dev/null", &page).unwrap();
+    symlink("/dev/null", &page).unwrap();
     fixture.run(&["man", &into]).ends(73);
     fs::remove_file(&page).unwrap();
     fixture.run(&["man", &into]).ends(0);

@@ -114,6 +114,21 @@ fn dry_run_changes_nothing() {
     dry(&fixture, &["run", "dream", "--dry-run"]).ends(75).expect_text("work is in progress");
     fs::write(fixture.state().join("database.sqlite"), "not a database").unwrap();
     dry(&fixture, &["run", "dream", "--dry-run"]).ends(70).expect_text("damaged");
+    dry(&fixture, &["db", "prune", "--dry-run"]).ends(70).expect_text("damaged");
+}
+
+#[test]
+fn dry_runs_of_single_steps_change_nothing() {
+    let fixture = Fixture::with("");
+    fixture.write(".agents/learnings/one.md", "# One\n\nAlways run the linter.\n");
+    for args in [
+        &["db", "prune", "--dry-run"][..],
+        &["corpus", "harvest", "--dry-run"],
+        &["corpus", "close-loop", "--dry-run"],
+        &["curator", "compact", "--dry-run"],
+    ] {
+        dry(&fixture, args).ends(0);
+    }
 }
 
 #[test]

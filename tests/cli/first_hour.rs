@@ -101,6 +101,25 @@ fn a_denied_access_names_its_setting() {
 }
 
 #[test]
+fn page_and_run_show_the_end_of_the_output() {
+    let script = "echo first; echo 'curl: (6) Could not resolve host: example.org' >&2; exit 6";
+    let fixture = Fixture::with(&format!(
+        "[jobs.x]\nkind = \"command\"\nprogram = \"sh\"\nargs = [\"-c\", {script:?}]\n"
+    ));
+    fixture.run(&["night"]).ends(1);
+    let runs = fixture.run(&["runs", "--job", "x", "--json"]).json();
+    let run = runs[0]["id"].as_str().unwrap();
+    let folder = fixture.state().join("runs").join(run).display().to_string();
+    let page = fixture.run(&["report", "--html"]).ends(0).out.replace("&#x2f;", "/");
+    let shown = fixture.run(&["runs", "show", run]).ends(0).out;
+    for text in ["last lines of stdout", "first", "last lines of stderr", "network = true", &folder]
+    {
+        assert!(page.contains(text), "{text}: {page}");
+        assert!(shown.contains(text), "{text}: {shown}");
+    }
+}
+
+#[test]
 fn settings_are_edited_checked_and_accepted() {
     let fixture = Fixture::with("[jobs.tidy]\nkind = \"command\"\nprogram = \"true\"\n");
     // Other tests accept all settings through a variable.

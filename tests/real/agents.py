@@ -236,11 +236,13 @@ def sandboxed(root, kind, port):
     say(last["outcome"] == "succeeded", f"{kind} tool: {last}")
     say(sum(last["told"]["tools"].values()) == 1, f"{kind} tool: {last['told']}")
     inside = list((place.root / "state").rglob("inside"))
-    if last["containment"].startswith("sandbox full"):
+    if last["containment"].startswith(("full", "files-only")):
         say(len(inside) == 1, f"{kind} tool: nothing was written inside")
         say(not target.exists(), f"{kind} tool: wrote outside of its sandbox")
+        denied = f"may deny {target}"
+        say(any(denied in line for line in last["lines"]), f"{kind} tool: the denied path is not named: {last['lines']}")
     else:
-        skip("host", f"2 of {kind}: there is no sandbox ({last['containment']})")
+        skip("host", f"3 of {kind}: there is no sandbox ({last['containment']})")
     say(not place.left(), f"{kind} tool: left {place.left()}")
     print(f"{kind} tool: inside {bool(inside)}, outside {target.exists()}", flush=True)
 

@@ -38,6 +38,7 @@ install_readers() {
 
 cron_lane() {
     one "real cron" tests/real/cron.sh "$runner"
+    one "first hour with cron" tests/real/cron.sh "$runner" cron_hour.sh
     one "cron across clock changes" tests/real/cron_dst.sh "$runner"
 }
 systemd_lane() {
@@ -48,7 +49,7 @@ systemd_lane() {
 agents_lane() {
     one "agents" python3 tests/real/agents.py "$runner" "$agents"
     one "lifecycle" python3 tests/real/lifecycle.py "$runner" "$agents"
-    one "first hour" tests/real/first_hour.sh "$runner"
+    one "first hour" tests/real/first_hour.sh "$runner" "$agents"
     one "page in Chromium" python3 tests/real/page.py "$runner"
     one "curator's walk" tests/real/curator_walk.sh "$runner"
 }

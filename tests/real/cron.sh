@@ -1,16 +1,17 @@
 #!/usr/bin/env bash
 # Checks that Debian's cron starts the nights that `runner setup --apply` configures. In a mount namespace,
 # empty files and folders cover cron's spool, other tables and PID file, so the script does not touch the machine's own.
-# usage (root): tests/real/cron.sh RUNNER
+# usage (root): tests/real/cron.sh RUNNER [SCRIPT]   (SCRIPT beside this file, run while cron runs; default nights.sh)
 set -euo pipefail
 check="real cron"
 . "$(dirname "$0")/../skips.sh"
 [ "$(id -u)" = 0 ] || skip host "only root can cover the spool"
 need cron crontab unshare python3 git
 runner=$(realpath "$1")
-if [ "${2:-}" != inside ]; then
+script=${2:-nights.sh}
+if [ "${3:-}" != inside ]; then
     unshare --mount --pid --fork true 2>/dev/null || skip host "no namespaces here"
-    exec unshare --mount --pid --fork --kill-child --mount-proc "$0" "$runner" inside
+    exec unshare --mount --pid --fork --kill-child --mount-proc "$0" "$runner" "$script" inside
 fi
 mount --make-rprivate /
 mount -t tmpfs none /var/spool/cron
@@ -32,5 +33,5 @@ touch -d '1 minute ago' /var/spool/cron/crontabs /var/spool/cron/crontabs/root
 cron -f -L 0 &
 daemon=$!
 # Starts the nights in a process group inside the PID namespace.
-setsid --wait "$(dirname "$0")/nights.sh" "$runner" cron "$folder"
+setsid --wait "$(dirname "$0")/$script" "$runner" cron "$folder"
 kill "$daemon"

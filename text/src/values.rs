@@ -15,6 +15,9 @@ const DURATION: &str = concat!(
     r"milliseconds?|us|µs|ns),? ?)+"
 );
 
+/// The sizes that [`size`] parses, as far as a pattern can state it: it has no upper limit.
+const SIZE: &str = "^[0-9]+( *([kKmMgG][iI]?)?[bB])?$";
+
 /// The text format of a setting: its parser, its pattern in a schema, and an example.
 pub trait Grammar {
     /// The type of a parsed value.
@@ -152,7 +155,7 @@ impl JsonSchema for Size {
         json_schema!({
             "type": ["string", "integer"],
             "minimum": 0,
-            "pattern": "^[0-9]+ *([kKmMgG][iI]?)?[bB]?$",
+            "pattern": SIZE,
             "examples": ["512KB"],
         })
     }
@@ -192,10 +195,12 @@ fn no_duration(text: &str) -> String {
 /// Parses a size in bytes such as "512KB", "1MB" or "2GiB", with decimal and binary multiples.
 fn size(text: &str) -> Result<u64, String> {
     let wrong = || format!("{text:?} is not a size (like \"512KB\" or \"1MB\")");
-    let digits = text.trim().trim_end_matches(|c: char| c.is_ascii_alphabetic() || c == ' ');
-    let unit = text.trim()[digits.len()..].trim().to_ascii_lowercase();
+    let end = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let (digits, unit) = text.split_at(end);
+    let unit = unit.trim_start_matches(' ').to_ascii_lowercase();
     let factor: u64 = match unit.as_str() {
-        "" | "b" => 1,
+        "" if end == text.len() => 1,
+        "b" => 1,
         "kb" => 1_000,
         "mb" => 1_000_000,
         "gb" => 1_000_000_000,
@@ -252,6 +257,24 @@ mod tests {
         for bad in ["", "MB", "1XB", "-1MB", "99999999999GB"] {
             assert!(size(bad).is_err(), "{bad}");
         }
+    }
+
+    #[test]
+    fn size_pattern_and_parser_agree() {
+        let pattern = regex::Regex::new(SIZE).unwrap();
+        let mut read = 0;
+        for number in ["", "0", "5", "512", "+5", "-5", "5.5", " 5"] {
+            for space in ["", " ", "  ", "\t"] {
+                for unit in
+                    ["", "b", "B", "k", "kb", "KB", "Ki", "KiB", "mb", "MIB", "gB", "tb", "bb"]
+                {
+                    let text = format!("{number}{space}{unit}");
+                    assert_eq!(pattern.is_match(&text), size(&text).is_ok(), "{text:?}");
+                    read += usize::from(size(&text).is_ok());
+                }
+            }
+        }
+        assert!(read > 50, "{read} sizes");
     }
 
     #[test]

@@ -238,12 +238,6 @@ impl Store {
             Ok(ended)
         })
     }
-
-    /// Deletes alerts that ended before `before`, with their messages.
-    pub fn forget_alerts(&mut self, before: Timestamp) -> Result<usize> {
-        let sql = "DELETE FROM alerts WHERE ended IS NOT NULL AND ended < ?1";
-        self.write(|tx| tx.change(sql, [millis(before)]))
-    }
 }
 
 /// Selects alerts to list.

@@ -16,7 +16,7 @@ use super::retention::{
 use super::usage::{DAY, JOB, POOL_DAY, POOL_WEEK, WINDOW};
 use super::{Fault, Result, Store};
 use crate::failpoint;
-use crate::ids::{BadId, OccurrenceId, RunId};
+use crate::ids::{AlertId, BadId, OccurrenceId, RunId};
 
 /// Maximum number of occurrences or deferrals (`BATCH`) and of events (`EVENTS`) per transaction.
 /// These limits keep a transaction within a few milliseconds.
@@ -33,6 +33,7 @@ impl Store {
                 deferrals: deferrals(db)?,
                 nights: old_nights(db, limit)?,
                 events: events(db, limit)?,
+                alerts: old_alerts(db, limit)?,
                 budget_usage: old_usage(db)?,
                 files: Vec::new(),
             })
@@ -71,6 +72,19 @@ impl Store {
             self.write(|tx| {
                 for occurrence in some {
                     remove_occurrence(tx, occurrence, plan.limit)?;
+                }
+                Ok(())
+            })?;
+        }
+        for some in plan.rows.alerts.chunks(BATCH) {
+            failpoint::before("remove alerts");
+            self.write(|tx| {
+                for alert in some {
+                    // The messages of an alert are deleted with it.
+                    tx.change(
+                        "DELETE FROM alerts WHERE id = ?1 AND ended IS NOT NULL AND ended < ?2",
+                        params![alert, millis(plan.limit)],
+                    )?;
                 }
                 Ok(())
             })?;
@@ -195,6 +209,13 @@ fn old_nights(db: &Connection, limit: Timestamp) -> Result<Vec<OldNight>, Fault>
 fn events(db: &Connection, limit: Timestamp) -> Result<u64, Fault> {
     let sql = "SELECT count(*) FROM events INDEXED BY events_by_time WHERE at < ?1";
     db.value(sql, [millis(limit)]).map(|Count(count)| count)
+}
+
+/// Returns the alerts that ended before the limit.
+fn old_alerts(db: &Connection, limit: Timestamp) -> Result<Vec<AlertId>, Fault> {
+    let sql = "SELECT id FROM alerts INDEXED BY alerts_ended
+               WHERE ended IS NOT NULL AND ended < ?1 ORDER BY id";
+    db.values(sql, [millis(limit)])
 }
 
 /// Returns the usage and grants of days, weeks and windows. Keys with only grants are included. A

@@ -17,7 +17,7 @@ use jiff::{SignedDuration, Timestamp};
 use serde::Serialize;
 
 use super::NightId;
-use crate::ids::{OccurrenceId, RunId};
+use crate::ids::{AlertId, OccurrenceId, RunId};
 
 /// The retention periods.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -129,6 +129,8 @@ pub struct PruneFacts {
     pub nights: Vec<OldNight>,
     /// The number of events before the limit.
     pub events: u64,
+    /// The alerts that ended before the limit.
+    pub alerts: Vec<AlertId>,
     /// The budget usage of days, weeks and windows.
     pub budget_usage: Vec<OldUsage>,
     pub files: Vec<PrunableFile>,
@@ -147,6 +149,8 @@ pub struct OldRows {
     pub nights: Vec<i64>,
     /// The number of events before [`PrunePlan::limit`].
     pub events: u64,
+    /// Alerts that have ended, including their messages.
+    pub alerts: Vec<AlertId>,
     /// Budget usage of days, weeks and windows, including grants.
     pub budget_usage: Vec<UsageKey>,
 }
@@ -187,7 +191,7 @@ impl Retention {
     /// Decides which rows and files are deleted.
     pub fn plan(&self, facts: PruneFacts, now: Timestamp) -> PrunePlan {
         let mut kept: BTreeMap<Cow<'static, str>, u64> = BTreeMap::new();
-        let mut rows = OldRows { events: facts.events, ..OldRows::default() };
+        let mut rows = OldRows { events: facts.events, alerts: facts.alerts, ..OldRows::default() };
         for old in facts.occurrences {
             if let Some(why) = old.needed {
                 *kept.entry(why.into()).or_default() += 1;
@@ -276,6 +280,7 @@ impl PrunePlan {
             && rows.nights.is_empty()
             && rows.budget_usage.is_empty()
             && rows.events == 0
+            && rows.alerts.is_empty()
             && self.files.is_empty()
     }
 }

@@ -25,6 +25,7 @@ use runner_engine::scope::{Scope, ScopeError};
 use runner_engine::store::{Admitted, Store};
 use runner_engine::time::Clock;
 use runner_text::redact::Redactor;
+use serde_json::{Map, Value};
 
 use crate::clock::RunClock;
 use crate::lifecycle::publish::Publish;
@@ -75,6 +76,8 @@ pub struct Context<'a> {
     pub(crate) recording: InputRecording,
     /// The destination of the recording.
     pub(crate) recorder: Option<Recorder>,
+    /// Facts about the run that its summary contains even if the run fails.
+    pub(crate) facts: Map<String, Value>,
     /// The commit to make once everything is published.
     pub(crate) publish: Option<Publish>,
     /// The inhibitor that keeps the machine awake until the run is settled, if that was requested.
@@ -156,6 +159,7 @@ impl<'a> Context<'a> {
             redactor,
             recording,
             recorder,
+            facts: Map::new(),
             publish: None,
             keeper: parts.keeper,
         })

@@ -77,6 +77,9 @@ pub fn run(ctx: &mut Context<'_>, spec: &OvernightSpec) -> Result<Finished, JobE
     let opened =
         resume::open(&out, spec, ctx.admitted.run(), ctx.clock.now(), seconds).map_err(disk)?;
     out.make().map_err(disk)?;
+    // A failed night has a summary too, which the report finds by these facts.
+    let place = [("run_id", json!(opened.state.run_id)), ("output_dir", json!(out.below()))];
+    ctx.facts.extend(place.map(|(name, value)| (name.to_owned(), value)));
     // A resumed night has only its remaining time.
     let timeout = opened.left(ctx.clock.now()).min(ctx.clock.left());
     // The steps after the loop take as long in a resumed night as in a new night. Their reserve is
@@ -442,8 +445,6 @@ impl Night<'_, '_> {
             lines,
             refused,
             facts: [
-                ("run_id".to_owned(), json!(summary.run_id)),
-                ("output_dir".to_owned(), json!(summary.output_dir)),
                 ("iterations".to_owned(), json!(summary.iterations.len())),
                 ("composite".to_owned(), json!(composite)),
                 ("packets".to_owned(), json!(packets)),

@@ -10,10 +10,18 @@ use runner_engine::store::{
     StoreError, budget_seconds,
 };
 use runner_engine::tick::REPORT_JOB;
+use runner_text::redact::Redacted;
+
+use crate::log_tail::LogTail;
 
 use super::model::{NightReport, NotRun, NotRunReason, ORDER, SCHEMA};
 use super::run_line::RunLine;
 use super::{budget_usage, by_day, dreamscape, next_steps, pending, proposals, refusals};
+
+/// Maximum number of runs whose log and output a report contains.
+const WITH_FILES: usize = 50;
+/// Maximum number of characters of a model's reply in a report.
+const REPLY: usize = 2_000;
 
 /// Reads a night from the database, and adds details from the artifacts of its runs.
 ///
@@ -34,7 +42,23 @@ pub fn whole(
     report.waiting = pending::read(root, &report.runs);
     report.dreamscapes = dreamscape::read(root, &report.runs);
     report.first = next_steps::moves(&report);
+    if let Some(state) = store.path().parent() {
+        read_files(state, &mut report.runs);
+    }
     Ok(report)
+}
+
+/// Adds the end of the log and output to the runs that began, to those that did not succeed first.
+fn read_files(state: &Path, runs: &mut [RunLine]) {
+    let mut began: Vec<&mut RunLine> =
+        runs.iter_mut().filter(|run| run.started.is_some()).collect();
+    began.sort_by_key(|run| matches!(run.outcome, Some(Outcome::Succeeded)));
+    for line in began.into_iter().take(WITH_FILES) {
+        line.files = line.run.parse().ok().map(|run| LogTail::of(state, &run));
+        for reply in line.files.iter_mut().flat_map(|files| &mut files.replies) {
+            reply.text = Redacted::of(&reply.text).head(REPLY).into_string();
+        }
+    }
 }
 
 /// Reads a night from the database alone.
@@ -210,5 +234,6 @@ fn run_line(store: &Store, run: RunRow) -> Result<RunLine, StoreError> {
         refused: run.summary.refused,
         failed_tools: run.summary.failed_tools,
         awake: run.summary.awake,
+        files: None,
     })
 }

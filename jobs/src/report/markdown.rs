@@ -355,6 +355,7 @@ mod tests {
             refused: vec![],
             failed_tools: 0,
             awake: None,
+            files: None,
         }
     }
 

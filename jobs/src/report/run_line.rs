@@ -8,6 +8,8 @@ use runner_engine::store::Amounts;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use crate::log_tail::LogTail;
+
 /// One run in the report.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RunLine {
@@ -57,6 +59,10 @@ pub struct RunLine {
     /// The result of keeping the machine awake, if that was requested.
     #[serde(default)]
     pub awake: Option<SleepInhibition>,
+    /// The end of the run's log and output, and its models' replies. Set only in a
+    /// [`super::whole`] report, and only for the worst runs of a large night.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub files: Option<LogTail>,
 }
 
 impl RunLine {

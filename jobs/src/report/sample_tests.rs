@@ -14,6 +14,7 @@ use super::proposals::ReportedProposal;
 use super::refusals::{Refusal, RefusedBy};
 use super::{NightReport, RunLine};
 use crate::dream::proposal::{Action, Confidence, IdeaStatus};
+use crate::log_tail::{LogTail, ModelReply};
 
 /// Returns a run that succeeded.
 pub(crate) fn run(job: &str, kind: &str) -> RunLine {
@@ -44,6 +45,7 @@ pub(crate) fn run(job: &str, kind: &str) -> RunLine {
             by: "logind".into(),
             why: String::new(),
         }),
+        files: None,
     }
 }
 
@@ -117,6 +119,13 @@ pub(crate) fn full(text: &str) -> NightReport {
     good.backend = text.into();
     good.containment = text.into();
     good.unstated_calls = 1;
+    good.files = Some(LogTail {
+        folder: Some(text.into()),
+        log: vec![text.into()],
+        stdout: vec![text.into()],
+        stderr: vec![text.into()],
+        replies: vec![ModelReply { backend: text.into(), text: text.into() }],
+    });
     let mut report = night(vec![good, failed(text, Class::Guard, text)]);
     report.night = format!("2026-11-21{text}");
     report.project = text.into();

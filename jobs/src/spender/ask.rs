@@ -169,6 +169,7 @@ impl Spender<'_> {
         heard: ObservedUsage,
     ) -> Result<Result<Reply, AskError>, AskError> {
         self.failed_tools += heard.failed_tools;
+        self.denied = self.denied.take().or_else(|| heard.denied.clone());
         let charge = charge(&answer, &heard, open.want, open.price);
         let note = self.tools.redactor.redact(&charge.note).into_owned();
         let now = self.tools.clock.wall();

@@ -29,6 +29,7 @@ use runner_text::redact::Redactor;
 
 use crate::JobError;
 use crate::clock::RunClock;
+use crate::denied::DeniedAccess;
 use crate::prices::Prices;
 use crate::steps::StepsFile;
 use crate::usage_meter::LimitExceeded;
@@ -88,6 +89,7 @@ pub struct Spender<'a> {
     fell: Vec<String>,
     asked: bool,
     failed_tools: u64,
+    denied: Option<DeniedAccess>,
     /// The file that records the steps of a working agent. `None` for an agent that only answers.
     steps: Option<StepsFile>,
     /// The reason why no steps are recorded.
@@ -158,6 +160,7 @@ impl<'a> Spender<'a> {
             fell: Vec::new(),
             asked: false,
             failed_tools: 0,
+            denied: None,
             steps: None,
             unrecorded: None,
             exchanges: Vec::new(),
@@ -212,6 +215,11 @@ impl<'a> Spender<'a> {
     /// Returns the number of tool uses that failed.
     pub(crate) fn failed_tools(&self) -> u64 {
         self.failed_tools
+    }
+
+    /// Returns the first path that a failed tool of an agent was denied.
+    pub(crate) fn denied(&self) -> Option<&DeniedAccess> {
+        self.denied.as_ref()
     }
 
     /// Returns the backends in the chain that were not asked, each with the reason.

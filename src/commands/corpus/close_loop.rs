@@ -17,7 +17,7 @@ pub struct CloseLoopArgs {
     threshold: String,
     /// Show what would be promoted
     #[arg(long)]
-    dry_run: bool,
+    pub(super) dry_run: bool,
 }
 
 impl CloseLoopArgs {

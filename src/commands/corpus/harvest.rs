@@ -18,7 +18,7 @@ use crate::ui::{Failure, Ui, View, safe, show};
 pub struct HarvestArgs {
     /// Show what would be imported
     #[arg(long)]
-    dry_run: bool,
+    pub(super) dry_run: bool,
 }
 
 impl HarvestArgs {

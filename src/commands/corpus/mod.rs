@@ -78,6 +78,14 @@ enum CorpusCommand {
 }
 
 impl CorpusArgs {
+    pub fn is_dry(&self) -> bool {
+        match &self.command {
+            CorpusCommand::CloseLoop(args) => args.dry_run,
+            CorpusCommand::Harvest(args) => args.dry_run,
+            _ => false,
+        }
+    }
+
     pub fn run(&self, cli: &Cli<'_>) -> Result<Exit, Failure> {
         let folder = CorpusFolder { cli, root: find(cli.here)? };
         dispatch!(&self.command, CorpusCommand: Bench CloseLoop Defrag Brief Harvest => run(&folder);

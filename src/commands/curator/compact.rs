@@ -37,16 +37,24 @@ impl View for CompactionPlan {
 }
 
 impl CompactArgs {
+    pub(super) fn is_dry(&self) -> bool {
+        self.how.dry_run
+    }
+
     pub fn run(&self, cli: &Cli<'_>, project: &LoadedProject) -> Result<Exit, Failure> {
         let worker = worker(project)?;
         let broken = |error: io::Error| disk(&worker, &error);
-        worker.make().map_err(broken)?;
-        let _held = worker.lock().map_err(broken)?;
-        let keep = project.config.curator.keep;
-        let plan = plan(&worker, keep, cli.env.wall()?).map_err(broken)?;
-        if self.how.apply {
+        let (keep, now) = (project.config.curator.keep, cli.env.wall()?);
+        let plan = if self.how.apply {
+            worker.make().map_err(broken)?;
+            let _held = worker.lock().map_err(broken)?;
+            let plan = plan(&worker, keep, now).map_err(broken)?;
             apply(&worker, &plan, &mut || Ok(())).map_err(broken)?;
-        }
+            plan
+        } else {
+            // A dry run creates neither folders nor the lock file.
+            plan(&worker, keep, now).map_err(broken)?
+        };
         cli.ui.show(&plan);
         Ok(Exit::Done)
     }

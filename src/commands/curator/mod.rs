@@ -57,12 +57,20 @@ enum CuratorCommand {
 }
 
 impl CuratorArgs {
+    pub fn is_dry(&self) -> bool {
+        matches!(&self.command, CuratorCommand::Compact(compact) if compact.is_dry())
+    }
+
     pub fn run(&self, cli: &Cli<'_>) -> Result<Exit, Failure> {
         if let CuratorCommand::Status { schema: true, .. } = self.command {
             show::out(SCHEMA);
             return Ok(Exit::Done);
         }
-        let project = LoadedProject::load(cli.env, cli.here)?.trusted()?;
+        let project = match self.is_dry() {
+            true => LoadedProject::load_for_dry_run(cli.env, cli.here),
+            false => LoadedProject::load(cli.env, cli.here),
+        };
+        let project = project?.trusted()?;
         dispatch!(&self.command, CuratorCommand: Enqueue Work Compact Event Events Setup => run(cli, &project);
             CuratorCommand::Status { .. } => {
                 cli.ui.show(&model::gather(&project, cli.env.wall()?));

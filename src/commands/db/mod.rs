@@ -37,6 +37,10 @@ enum DbCommand {
 }
 
 impl DbArgs {
+    pub fn is_dry(&self) -> bool {
+        matches!(&self.command, DbCommand::Prune(prune) if prune.dry_run)
+    }
+
     pub fn run(&self, cli: &Cli<'_>) -> Result<Exit, Failure> {
         dispatch!(&self.command, DbCommand: Backup Restore Prune => run(cli);
             DbCommand::Path => {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use runner_engine::outcome::Exit;
-use runner_engine::store::{PruneFacts, PrunePlan};
+use runner_engine::store::PrunePlan;
 use serde::Serialize;
 
 use crate::commands::Cli;
@@ -16,7 +16,7 @@ use crate::ui::{Failure, Ui, View, show};
 pub struct PruneArgs {
     /// Show what would be removed, and remove nothing
     #[arg(long)]
-    dry_run: bool,
+    pub(super) dry_run: bool,
 }
 
 /// The removed data, or the data that would be removed.
@@ -41,11 +41,8 @@ impl PruneArgs {
         let now = cli.env.wall()?;
         let retention = maintenance::retention(cli.env)?;
         if self.dry_run {
-            // A dry run must not create or migrate a database.
-            let plan = match cli.env.store_to_read()? {
-                Some(store) => maintenance::plan(cli.env, &store, &retention, now)?,
-                None => retention.plan(PruneFacts::default(), now),
-            };
+            let store = cli.env.store_for_dry_run()?;
+            let plan = maintenance::plan(cli.env, &store, &retention, now)?;
             cli.ui.show(&Pruned { done: false, plan });
             return Ok(Exit::Done);
         }
@@ -73,6 +70,7 @@ fn describe_plan(plan: &PrunePlan) -> String {
     line(rows.nights.len() as u64, "nights");
     line(rows.budget_usage.len() as u64, "budgets of days, weeks and windows");
     line(rows.events, "events");
+    line(rows.alerts.len() as u64, "alerts that have ended, with their messages");
     let mut kinds: BTreeMap<String, u64> = BTreeMap::new();
     for file in &plan.files {
         *kinds.entry(format!("{:?}", file.kind).to_lowercase()).or_default() += 1;

@@ -53,6 +53,11 @@ pub(super) fn ask(
         let most = ask_until(ui, "How many model calls may a night make?", &calls, |text| {
             text.parse::<u32>().is_ok()
         });
+        // A run reserves its whole budget, so a night with fewer calls would refuse it.
+        let of_run = project.config.jobs.get("dream").and_then(|job| job.spec.budget.calls);
+        if most.parse().is_ok_and(|most: u64| of_run.is_some_and(|calls| most < calls)) {
+            set("jobs.dream.budget.calls".to_owned(), most.clone());
+        }
         if most != calls {
             set("night.budget.calls".to_owned(), most);
         }

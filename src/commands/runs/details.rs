@@ -6,11 +6,12 @@ use runner_engine::awake::SleepInhibition;
 use runner_engine::outcome::{Exit, Outcome};
 use runner_engine::store::{Event, RunRow, RunState};
 use runner_jobs::failmark;
+use runner_jobs::log_tail::LogTail;
 use runner_jobs::telemetry::Tally;
 use runner_text::counted;
 use serde::Serialize;
 
-use super::{RunRecord, open, spending::RunSpending, state_name, tail::LogTail, waits};
+use super::{RunRecord, open, spending::RunSpending, state_name, tail, waits};
 use crate::commands::Cli;
 use crate::ui::{Failure, Ui, View, show};
 
@@ -50,7 +51,7 @@ impl ShowArgs {
             run: RunRecord::of(&row),
             reported: Tally::of(&cli.env.run_folder(row.id.as_str())),
             spending: RunSpending::of(&store, &row)?,
-            files: LogTail::of(cli.env, &row.id),
+            files: LogTail::of(&cli.env.state, &row.id),
             events: store.events_of(&row.id)?,
             job_is_stopped: stopped(store.streak(row.job)?),
             now: cli.env.wall()?,
@@ -65,7 +66,9 @@ impl View for RunDetails {
         let mut rows = self.state();
         rows.extend(self.usage());
         let row = &self.row;
-        if !row.summary.headline.is_empty() {
+        // The headline of a run without a result repeats the reason of its outcome.
+        let why = row.outcome().and_then(Outcome::why);
+        if !row.summary.headline.is_empty() && why != Some(row.summary.headline.as_str()) {
             rows.push(show::row(["headline", &row.summary.headline]));
         }
         rows.extend(row.summary.lines.iter().map(|line| show::row(["", line])));
@@ -81,8 +84,8 @@ impl View for RunDetails {
             rows.push(show::row(["to do", &text]));
         }
         rows.extend(self.events.iter().map(|event| show::row([&event.kind, &event.detail])));
-        rows.extend(self.files.rows());
-        show::out(&(show::table(&rows) + &self.files.text(&row.id)));
+        rows.extend(self.files.folder.iter().map(|folder| show::row(["folder", folder])));
+        show::out(&(show::table(&rows) + &tail::text(&self.files, &row.id)));
     }
 }
 

@@ -7,11 +7,11 @@ use std::os::unix::fs::PermissionsExt as _;
 
 use super::kills::{States, is_ready, keep, reset};
 use super::{
-    JOB, LATEST, WORK, WORK_FILE, corpus, json, killed_after_one_iteration, night, run_ok, start,
-    summary_of, surroundings, tree, untouched,
+    JOB, LATEST, WORK, WORK_FILE, command, corpus, json, killed_after_one_iteration, night, run_ok,
+    start, summary_of, surroundings, tree, untouched,
 };
 use crate::bad_input::{Mounted, as_nobody};
-use crate::fixture::{Fixture, print_line};
+use crate::fixture::{CommandOutput, Fixture, print_line};
 
 #[test]
 fn invalid_nodes_are_reported_and_unchanged() {
@@ -150,6 +150,23 @@ fn read_only_folders_cause_no_damage() {
     let around = tree(&fixture);
     start(&fixture, &[]).ends(0);
     assert_eq!(tree(&fixture), around);
+}
+
+#[test]
+fn failed_night_names_its_output_folder() {
+    let mut fixture = night();
+    as_nobody(&mut fixture);
+    let learnings = fixture.path(".agents/learnings");
+    fs::set_permissions(&learnings, fs::Permissions::from_mode(0o555)).unwrap();
+    let args = ["overnight", "start", "--output-dir", ".agents/other"];
+    let said = CommandOutput::of(command(&fixture, &args).output().unwrap());
+    said.ends(78).expect_text("denied");
+    fs::set_permissions(&learnings, fs::Permissions::from_mode(0o755)).unwrap();
+    assert_eq!(json(&fixture, ".agents/other/summary.json")["status"], "failed");
+    // The report finds the summary of a failed run by these facts.
+    let named = "SELECT count(*) FROM runs WHERE summary ->> '$.facts.output_dir' = '.agents/other'
+                 AND summary ->> '$.facts.run_id' = id";
+    assert_eq!(fixture.count(named), 1);
 }
 
 #[test]

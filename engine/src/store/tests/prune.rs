@@ -17,7 +17,8 @@ fn days(count: i64) -> Timestamp {
     later(count * 24 * 60)
 }
 
-fn prune(fixture: &mut Fixture, at: Timestamp) -> crate::store::PrunePlan {
+/// Prunes what is older than [`retention`] keeps at this time, and returns the plan.
+pub(super) fn prune(fixture: &mut Fixture, at: Timestamp) -> crate::store::PrunePlan {
     let facts = fixture.store.old_rows(&retention(), at).unwrap();
     let plan = retention().plan(facts, at);
     fixture.store.prune_rows(&plan).unwrap();

@@ -110,6 +110,7 @@ const ELEMENTS: &[&str] = &[
     "small",
     "time",
     "code",
+    "pre",
     "ol",
     "ul",
     "li",

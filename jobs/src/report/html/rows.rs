@@ -6,9 +6,13 @@ use serde::Serialize;
 use super::Tone;
 use crate::dream::proposal::Confidence;
 use crate::failmark;
+use crate::log_tail::LogTail;
 use crate::report::model::NightReport;
 use crate::report::proposals::ReportedProposal;
 use crate::report::run_line::RunLine;
+
+/// Maximum number of replies of a run on the page.
+const REPLIES: usize = 3;
 
 /// The runs of one colour.
 #[derive(Serialize)]
@@ -29,6 +33,8 @@ struct RunView<'a> {
     class: Option<&'static str>,
     hint: Option<&'static str>,
     awake: Option<String>,
+    /// The ends of the run's files and the replies of its models, each with its title.
+    tails: Vec<(String, Vec<&'a str>)>,
 }
 
 /// Groups the runs of the night by colour.
@@ -60,8 +66,21 @@ impl<'a> RunView<'a> {
             class: class.map(Class::as_str),
             hint: outcome.map(failmark::hint),
             awake: line.awake.as_ref().map(ToString::to_string),
+            tails: line.files.as_ref().map(tails).unwrap_or_default(),
         }
     }
+}
+
+/// Returns the parts of a run's files that are not empty, each with its title.
+fn tails(files: &LogTail) -> Vec<(String, Vec<&str>)> {
+    let parts = [("log", &files.log), ("stdout", &files.stdout), ("stderr", &files.stderr)];
+    let ends = parts.into_iter().filter(|(_, lines)| !lines.is_empty()).map(|(name, lines)| {
+        (format!("last lines of {name}"), lines.iter().map(String::as_str).collect())
+    });
+    let replies = files.replies.iter();
+    let replies =
+        replies.map(|reply| (format!("reply of {}", reply.backend), reply.text.lines().collect()));
+    ends.chain(replies.take(REPLIES)).collect()
 }
 
 /// The proposals of the report, by whether they need a decision.

@@ -10,6 +10,7 @@ use runner_engine::outcome::{Class, Outcome, SkipReason};
 use scraper::{Html, Selector};
 
 use super::{STYLE, TEMPLATES, environment, render, style_digest};
+use crate::log_tail::{LogTail, ModelReply};
 use crate::report::{
     NightReport, NotRun, NotRunReason, next_steps, refusals, sample_tests as sample,
 };
@@ -256,6 +257,39 @@ fn every_value_of_a_template_is_escaped() {
             assert!(!text.contains(never), "{never} in {name}");
         }
     }
+}
+
+#[test]
+fn a_failed_run_shows_its_files_and_replies() {
+    let why = "exit 6; the sandbox closes the network (example.org); `network = true` opens it";
+    let mut failed = sample::failed("fetch", Class::Exit, why);
+    failed.files = Some(LogTail {
+        folder: Some("/state/runs/01KA5V7Q4B".into()),
+        log: vec!["the run begins".into(), "settled".into()],
+        stdout: vec![],
+        stderr: vec!["curl: (6) Could not resolve host: example.org".into()],
+        replies: vec![ModelReply { backend: "claude".into(), text: "[\n  no JSON".into() }],
+    });
+    let page = page(sample::night(vec![failed, sample::run("tidy", "command")]));
+    let html = Html::parse_document(&page);
+    let open = Selector::parse("details[open] pre").unwrap();
+    let tails: Vec<String> = html.select(&open).map(|it| it.text().collect()).collect();
+    // A browser ignores the line break after <pre>, and shows every other one.
+    assert_eq!(
+        tails,
+        [
+            "the run begins\nsettled\n",
+            "curl: (6) Could not resolve host: example.org\n",
+            "[\n  no JSON\n"
+        ]
+    );
+    let named = texts(&page, "details[open] .faint");
+    assert_eq!(named, ["last lines of log", "last lines of stderr", "reply of claude"]);
+    let body = texts(&page, "details[open]").concat();
+    for text in ["example.org", "`network = true`", "/state/runs/01KA5V7Q4B"] {
+        assert!(body.contains(text), "{text}: {body}");
+    }
+    assert!(texts(&page, "details:not([open]) pre").is_empty());
 }
 
 /// Prints how much was tried, past the output capture of the test harness.
