@@ -6,6 +6,7 @@ use runner_engine::files::{RECORD, read_host};
 use runner_engine::ids::RunId;
 use runner_jobs::output;
 use runner_jobs::recording::Recording;
+use runner_text::redact::Redacted;
 use serde::Serialize;
 
 use crate::env::Env;
@@ -72,9 +73,10 @@ impl LogTail {
         }
         for reply in &self.replies {
             text.push_str(&format!("\nreply of {}:\n", reply.backend));
-            let shown: String = reply.text.chars().take(REPLY).collect();
+            let whole = Redacted::of(&reply.text);
+            let shown = whole.clone().head(REPLY);
             text.extend(shown.lines().map(|line| format!("  {}\n", show::printable(line))));
-            if shown.len() < reply.text.len() {
+            if shown != whole {
                 text.push_str("  … (the whole reply: runner runs show --json)\n");
             }
         }
