@@ -69,9 +69,9 @@ fn no_sink_contains_a_secret() {
         [jobs.last]\nkind = \"command\"\ntrigger = \"manual\"\nprogram = \"sh\"\n\
         args = [\"-c\", \"cat $(cat which) >&2; exit 3\"]\nwrites = [\"out\"]\n\
         [jobs.tell]\nkind = \"prompt\"\ntrigger = \"manual\"\nprompt = \"Say what it is.\"\n\
-        sources = [\"spilled\"]\nto = \"out/told.md\"\nbackend = \"echo\"\n\
-        [backends.echo]\ntype = \"command\"\nprogram = \"perl\"\n\
-        args = [\"-MJSON::PP\", \"-0777\", \"-ne\", \"print JSON::PP->new->allow_nonref->encode($_)\"]\n";
+        sources = [\"spilled\"]\nto = \"out/reply.md\"\nbackend = \"echo\"\n\
+        [backends.echo]\ntype = \"command\"\nprogram = \"sh\"\n\
+        args = [\"-c\", \"tee request.json | perl -MJSON::PP -0777 -ne 'print JSON::PP->new->allow_nonref->encode($_)'\"]\n";
     let fixture = Fixture::with(toml);
     fixture.write("spilled", written(&samples));
     let mut shown = Vec::new();
@@ -121,7 +121,9 @@ fn no_sink_contains_a_secret() {
     files(&fixture.state(), &mut shown);
     files(&fixture.path(".runner"), &mut shown);
     files(&fixture.path("out"), &mut shown);
-    assert!(shown.iter().any(|(name, _)| name.ends_with("told.md")), "the prompt was not answered");
+    for file in ["reply.md", "request.json"] {
+        assert!(shown.iter().any(|(name, _)| name.ends_with(file)), "no {file}");
+    }
     assert!(shown.iter().any(|(_, text)| String::from_utf8_lossy(text).contains("[redacted:")));
     let mut leaks = Vec::new();
     for (name, bytes) in &shown {
