@@ -25,9 +25,6 @@ const IN_HOME: &[&str] = &[
     ".age",
     ".config/sops",
     ".config/age",
-    // Logins of agents. A backend's own agent can read its login.
-    ".claude/.credentials.json",
-    ".codex/auth.json",
     // Forges and package registries.
     ".config/gh",
     ".config/hub",
@@ -152,6 +149,9 @@ const IN_HOME: &[&str] = &[
     ".node_repl_history",
 ];
 
+/// Logins of agents. A backend's own agent can read and write its login.
+const LOGINS: [&str; 2] = [".claude/.credentials.json", ".codex/auth.json"];
+
 /// The folders from which private paths are determined.
 #[derive(Clone, Copy, Debug)]
 pub struct PrivateFolders<'a> {
@@ -177,7 +177,8 @@ impl PrivateFolders<'_> {
         sandbox.hide.extend(hidden);
     }
 
-    /// Returns the real paths of everything that exists. A link is not hidden, but its target is.
+    /// Returns the real paths of everything that exists. A link is not hidden, but its target is, except
+    /// for logins: an agent could replace its login by a link to a folder that other jobs need.
     fn all(&self) -> Vec<PathBuf> {
         let own = self.user_config.parent();
         let config = own.and_then(Path::parent);
@@ -187,6 +188,11 @@ impl PrivateFolders<'_> {
         });
         let paths = in_home.flatten().chain(own.map(Path::to_owned));
         let mut all: Vec<PathBuf> = paths.filter_map(|path| fs::canonicalize(path).ok()).collect();
+        let logins = LOGINS.iter().filter_map(|path| Some(self.home?.join(path)));
+        let logins = logins.filter(|path| fs::symlink_metadata(path).is_ok_and(|it| it.is_file()));
+        all.extend(logins.filter_map(|path| fs::canonicalize(path).ok()));
+        // A link to a folder above the home folder would hide everything.
+        all.retain(|path| !self.home.is_some_and(|home| home.starts_with(path)));
         all.sort();
         // A path below another one is hidden with it.
         all.dedup_by(|path, above| path.starts_with(&above));
@@ -207,6 +213,12 @@ mod tests {
         }
         fs::write(home.join(".aws/config"), "").unwrap();
         std::os::unix::fs::symlink(home.join("dots/ssh"), home.join(".ssh")).unwrap();
+        std::os::unix::fs::symlink("/", home.join(".kube")).unwrap();
+        for agent in [".claude", ".codex"] {
+            fs::create_dir(home.join(agent)).unwrap();
+        }
+        fs::write(home.join(".claude/.credentials.json"), "").unwrap();
+        std::os::unix::fs::symlink(home.join("code"), home.join(".codex/auth.json")).unwrap();
         let places = PrivateFolders {
             home: Some(&home),
             user_config: &home.join(".config/runner/config.toml"),
@@ -221,12 +233,13 @@ mod tests {
             };
             (names(&sandbox.hide), names(&sandbox.show))
         };
-        let all = [".aws", ".config/gh", ".config/runner", ".mozilla", "dots/ssh"];
+        let login = ".claude/.credentials.json";
+        let all = [".aws", login, ".config/gh", ".config/runner", ".mozilla", "dots/ssh"];
         assert_eq!(seen(&[]), (all.map(String::from).to_vec(), vec![]));
         let (hidden, shown) = seen(&["~/.aws/config", "~/.ssh", "~/code", "~/.none"]);
-        assert_eq!(hidden, [".aws", ".config/gh", ".config/runner", ".mozilla"]);
+        assert_eq!(hidden, [".aws", login, ".config/gh", ".config/runner", ".mozilla"]);
         assert_eq!(shown, [".aws/config"]);
         let whole = home.join(".config").display().to_string();
-        assert_eq!(seen(&[&whole]).0, [".aws", ".mozilla", "dots/ssh"]);
+        assert_eq!(seen(&[&whole]).0, [".aws", login, ".mozilla", "dots/ssh"]);
     }
 }

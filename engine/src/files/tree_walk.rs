@@ -8,12 +8,12 @@
 use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 
 use rustix::fs::{
-    AtFlags, CWD, Dir, FileType, Mode, OFlags, Stat, fstat, openat, statat, unlinkat,
+    AtFlags, CWD, Dir, FileType, Mode, OFlags, Stat, chmod, fstat, openat, statat, unlinkat,
 };
 use rustix::io::Errno;
 
@@ -23,7 +23,7 @@ const FOLDER: OFlags = OFlags::RDONLY
     .union(OFlags::CLOEXEC)
     .union(OFlags::NONBLOCK);
 
-/// What a walk does with what it finds.
+/// Handles the entries that a walk finds.
 pub trait TreeVisitor {
     /// Handles anything but a folder of the same file system.
     fn file(&mut self, folder: BorrowedFd<'_>, name: &OsStr, stat: &Stat) -> io::Result<()>;
@@ -31,6 +31,12 @@ pub trait TreeVisitor {
     /// Handles a folder before its content.
     fn enter(&mut self, _stat: &Stat) -> io::Result<()> {
         Ok(())
+    }
+
+    /// Returns whether the walk may make folders accessible to their owner, so that it can read and
+    /// change them. The processes that use the folders must have ended.
+    fn may_open(&self) -> bool {
+        false
     }
 
     /// Handles a folder after its content.
@@ -63,6 +69,9 @@ pub fn walk(root: &Path, visitor: &mut dyn TreeVisitor) -> io::Result<()> {
     let mut at = top.as_fd().try_clone_to_owned()?;
     while let Some(level) = levels.last_mut() {
         if let Some(name) = level.folders.pop() {
+            if visitor.may_open() {
+                make_accessible(&at, &name);
+            }
             let Ok(folder) = openat(&at, &name, FOLDER, Mode::empty()) else {
                 // Its content is not accessible, but an empty folder can be removed.
                 visitor.leave(at.as_fd(), &name)?;
@@ -88,6 +97,17 @@ pub fn walk(root: &Path, visitor: &mut dyn TreeVisitor) -> io::Result<()> {
         visitor.leave(at.as_fd(), &done.name)?;
     }
     Ok(())
+}
+
+/// Gives the owner of a folder all rights to it. If that fails, the folder stays as it is.
+fn make_accessible(at: &OwnedFd, name: &OsStr) {
+    let path = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let Ok(folder) = openat(at, name, path, Mode::empty()) else { return };
+    let Ok(mode) = fstat(&folder).map(|data| Mode::from_raw_mode(data.st_mode)) else { return };
+    if !mode.contains(Mode::RWXU) {
+        let path = format!("/proc/self/fd/{}", folder.as_raw_fd());
+        let _not_the_owner = chmod(path, mode | Mode::RWXU);
+    }
 }
 
 /// Handles the files of a folder, and returns the names of its folders.
@@ -133,7 +153,7 @@ fn down(top: &OwnedFd, levels: &mut Vec<Level>) -> io::Result<OwnedFd> {
     Ok(at)
 }
 
-/// Removes a folder and everything beneath it, regardless of its depth. A folder that is not readable
+/// Removes a folder and everything beneath it, regardless of its depth and its modes. A folder that is not readable
 /// is made readable first. If `path` is not a folder, it is removed as a file.
 ///
 /// # Errors
@@ -144,6 +164,11 @@ pub fn remove_tree(path: &Path) -> io::Result<()> {
         return fs::remove_file(path);
     }
     let mut removal = TreeRemoval::default();
+    if let (Some(above), Some(name)) = (path.parent(), path.file_name())
+        && let Ok(above) = openat(CWD, above, FOLDER, Mode::empty())
+    {
+        make_accessible(&above, name);
+    }
     walk(path, &mut removal)?;
     // The root's own error explains less than the error of what remains in it.
     fs::remove_dir(path).map_err(|error| removal.failed.unwrap_or(error))
@@ -169,6 +194,10 @@ impl TreeVisitor for TreeRemoval {
     fn file(&mut self, folder: BorrowedFd<'_>, name: &OsStr, _stat: &Stat) -> io::Result<()> {
         self.note(unlinkat(folder, name, AtFlags::empty()));
         Ok(())
+    }
+
+    fn may_open(&self) -> bool {
+        true
     }
 
     fn leave(&mut self, folder: BorrowedFd<'_>, name: &OsStr) -> io::Result<()> {
@@ -231,6 +260,22 @@ mod tests {
         remove_tree(&root).unwrap();
         assert!(!root.exists() && folder.path().exists());
         assert_eq!(remove_tree(&root).unwrap_err().kind(), io::ErrorKind::NotFound);
+    }
+
+    #[test]
+    fn folders_without_rights_are_removed() {
+        use std::os::unix::fs::PermissionsExt as _;
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().join("root");
+        fs::create_dir_all(root.join("a/b")).unwrap();
+        fs::write(root.join("a/b/f"), "").unwrap();
+        // The caches of some programs consist of folders that nobody may write.
+        for (path, mode) in [("a/b", 0o555), ("a", 0o000), ("", 0o500)] {
+            let mode = fs::Permissions::from_mode(mode);
+            fs::set_permissions(root.join(path), mode).unwrap();
+        }
+        remove_tree(&root).unwrap();
+        assert!(!root.exists());
     }
 
     #[test]

@@ -3,7 +3,7 @@
 //! A sample costs time in proportion to the number of processes, so samples never take more than a
 //! twentieth of the time. Between two samples a tree can exceed its limits; the report states the
 //! largest value that was seen. Memory is counted once for all processes that share it, as far as the
-//! kernel tells. Memory that no process maps is counted only if it belongs to an open anonymous file.
+//! kernel reports that. Memory that no process maps is counted only if it belongs to an open anonymous file.
 //!
 //! This module must never signal a process.
 

@@ -44,15 +44,19 @@ impl DiskQuota {
         if begun < self.next {
             return false;
         }
-        let over = self.is_over_now();
+        let over = self.exceeds(Child::Runs);
         let now = boot_time();
         self.next = now + EVERY.max(now.saturating_sub(begun) * SHARE);
         over
     }
 
-    /// Checks the folder and returns whether it exceeds the quota.
-    pub fn is_over_now(&self) -> bool {
-        let mut sum = DiskUsage { left: self.quota.bytes, linked: BTreeSet::new() };
+    /// Returns whether the folder exceeds the quota after the child and all its processes have ended.
+    pub fn is_over_at_end(&self) -> bool {
+        self.exceeds(Child::Ended)
+    }
+
+    fn exceeds(&self, child: Child) -> bool {
+        let mut sum = DiskUsage { left: self.quota.bytes, linked: BTreeSet::new(), child };
         let Ok(data) = fs::symlink_metadata(&self.quota.folder) else {
             return false;
         };
@@ -64,8 +68,17 @@ impl DiskQuota {
     }
 }
 
+/// Whether the child still runs. Folders that it made unreadable are counted only after its end,
+/// because they must be made readable first.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Child {
+    Runs,
+    Ended,
+}
+
 /// The part of a quota that is left.
 struct DiskUsage {
+    child: Child,
     left: u64,
     /// The files with several names that have been counted.
     linked: BTreeSet<u64>,
@@ -103,6 +116,10 @@ impl TreeVisitor for DiskUsage {
         let again = stat.st_nlink > 1 && !self.linked.insert(stat.st_ino);
         let blocks = if again { 0 } else { u64::try_from(stat.st_blocks).unwrap_or(0) };
         self.take(blocks)
+    }
+
+    fn may_open(&self) -> bool {
+        self.child == Child::Ended
     }
 
     fn enter(&mut self, stat: &Stat) -> io::Result<()> {

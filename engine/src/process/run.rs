@@ -96,7 +96,7 @@ pub fn run(
     session.watch(&mut owned, cancel, &mut alarm, on_output).map_err(io("watch it"))?;
     let Session { supervisor, kept: [stdout, stderr], launcher, room, .. } = session;
     let mut buried = owned.kill_rest();
-    let filled = room.is_some_and(|room| room.is_over_now());
+    let filled = room.is_some_and(|room| room.is_over_at_end());
     if let Some(launcher) = &launcher
         && launcher.said.status.is_none()
     {
