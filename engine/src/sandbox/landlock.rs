@@ -32,8 +32,6 @@ const OWN_DEVICES: [&str; 5] = ["/dev/shm", "/dev/pts", "/dev/ptmx", "/dev/tty",
 
 /// The first ABI that restricts signals and abstract sockets.
 pub const SCOPES: u32 = 6;
-/// The first ABI that restricts connections to sockets with a path.
-pub const SOCKETS: u32 = 9;
 
 /// The restrictions to enforce.
 #[derive(Clone, Copy, Debug)]

@@ -326,11 +326,6 @@ impl AppliedSandbox {
         if self.sandbox == SandboxLevel::Full && abi < landlock::SCOPES && self.network {
             gaps.push("it can connect to abstract sockets of the host");
         }
-        if self.sandbox == SandboxLevel::Full && abi < landlock::SOCKETS {
-            gaps.push(
-                "it can connect to a socket that another program creates in a readable folder while it runs",
-            );
-        }
         if self.tree == TreeControl::Subreaper {
             gaps.push(
                 "when runner and its launcher are killed together, a process that cleared its environment keeps running",
