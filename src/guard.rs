@@ -4,6 +4,7 @@
 //! guard.
 
 pub mod hook;
+pub mod private_paths;
 pub mod reach;
 pub mod shell;
 pub mod tools;

@@ -14,7 +14,7 @@ use jiff::Timestamp;
 use jiff::civil::Date;
 use runner_engine::error_chain::whole;
 use runner_engine::failpoint;
-use runner_engine::files::beneath;
+use runner_engine::files::{beneath, remove_tree};
 use runner_engine::ids::RunId;
 use runner_engine::store::{
     FileKind, LOG_CEILING, OldFile, PrunableFile, PrunePlan, Retention, Store, StoreError,
@@ -350,9 +350,7 @@ fn remove(file: &OldFile) -> io::Result<()> {
     let path = beneath(&file.root, &file.below)?;
     let done = match file.kind {
         FileKind::Backup | FileKind::Draft | FileKind::Recording => fs::remove_file(&path),
-        FileKind::Log | FileKind::Staging | FileKind::Report | FileKind::Undo => {
-            fs::remove_dir_all(&path)
-        }
+        FileKind::Log | FileKind::Staging | FileKind::Report | FileKind::Undo => remove_tree(&path),
     };
     if let (FileKind::Undo, Some(proposal)) = (file.kind, path.parent()) {
         // This removes the proposal's folder only if it is empty.

@@ -181,6 +181,11 @@ pub(crate) fn by_itself(
             why: format!("{program} wrote more data to its folder than its limit allows"),
             stderr_tail: secrets.tail(&ended.stderr, STDERR_TAIL),
         }),
+        Reason::Overuse(over) => Err(BackendError::Crash {
+            status: ended.status.to_string(),
+            why: format!("{program} was killed: {over}"),
+            stderr_tail: secrets.tail(&ended.stderr, STDERR_TAIL),
+        }),
         Reason::Exited => Ok(ended),
     }
 }

@@ -93,6 +93,14 @@ pub(crate) fn install(kind: &str) -> &'static str {
     }
 }
 
+/// Returns the name of the file in the state folder in which an agent of this kind keeps its login.
+pub(crate) fn login_file(kind: &str) -> &'static str {
+    match kind {
+        "claude" => ".credentials.json",
+        _ => "auth.json",
+    }
+}
+
 /// Describes the credentials with which an instance can log in.
 ///
 /// # Errors
@@ -105,11 +113,9 @@ pub(crate) fn plausible(plan: &AgentPlan) -> Result<String, BackendError> {
     if let Some(name) = keys.iter().copied().chain(own).find(set) {
         return Ok(format!("{name} is set"));
     }
-    let (file, good): (_, fn(&Value) -> bool) = match plan.kind {
-        "claude" => (".credentials.json", |login| text(&login["claudeAiOauth"]["accessToken"])),
-        _ => ("auth.json", |login| {
-            text(&login["OPENAI_API_KEY"]) || text(&login["tokens"]["access_token"])
-        }),
+    let good: fn(&Value) -> bool = match plan.kind {
+        "claude" => |login| text(&login["claudeAiOauth"]["accessToken"]),
+        _ => |login| text(&login["OPENAI_API_KEY"]) || text(&login["tokens"]["access_token"]),
     };
     let hint = match plan.kind {
         "claude" => {
@@ -121,7 +127,7 @@ pub(crate) fn plausible(plan: &AgentPlan) -> Result<String, BackendError> {
         let why = format!("HOME is not set, so no login can be found; {hint}");
         return Err(BackendError::NotLoggedIn { why });
     };
-    let path = state.join(file);
+    let path = state.join(login_file(plan.kind));
     let why = match read(&path) {
         Ok(bytes) => match serde_json::from_slice::<Value>(&bytes) {
             Ok(login) if good(&login) => return Ok(format!("login in {}", path.display())),

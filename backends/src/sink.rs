@@ -70,6 +70,16 @@ pub struct Limit {
     pub reached: bool,
     /// Whether current answers are billed in addition to the subscription.
     pub overage: bool,
+    /// The used part of the subscription's window in thousandths, if stated.
+    pub used: Option<u16>,
+}
+
+/// Converts the used part of a window, as a fraction of 1 or in percent, to thousandths. A number that
+/// cannot be either counts as not stated.
+pub(crate) fn thousandths(used: f64) -> Option<u16> {
+    let fraction = if used > 1.0 { used / 100.0 } else { used };
+    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "checked")]
+    (0.0..=1.0).contains(&fraction).then(|| (fraction * 1000.0).round() as u16)
 }
 
 /// Receives the events of a run, in order, from the task that awaits the run.

@@ -12,6 +12,9 @@ use std::process;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 mod reader;
+mod tree_walk;
+
+pub use tree_walk::{TreeVisitor, remove_tree, walk};
 
 pub use reader::{
     DOCUMENT, RECORD, Refused, SMALL, copy_host, create_new, open_host, open_in, open_named,

@@ -19,6 +19,7 @@ use runner_engine::publish::{RealFs, RelPath};
 use runner_engine::recording::{InputRecording, UnrecordedInput};
 use runner_engine::scope::Expect;
 use runner_text::counted;
+use runner_text::redact::{Redacted, Redactor};
 use runner_text::values::read_folders;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -243,6 +244,9 @@ fn judge(ctx: &Context<'_>, ended: &Ended, sandbox: &ChildSandbox) -> Result<(),
                 "it wrote more data to its folder than its limit allows and was terminated",
             ));
         }
+        Reason::Overuse(over) => {
+            return Err(JobError::failed(Class::Crash, format!("{over}; it was killed")));
+        }
         Reason::Exited => {}
     }
     match ended.status {
@@ -254,7 +258,7 @@ fn judge(ctx: &Context<'_>, ended: &Ended, sandbox: &ChildSandbox) -> Result<(),
             let denied = denied.map_or_else(String::new, |denied| {
                 format!("; {}", denied.describe(root, PathSetting::Writes))
             });
-            let words = last_words(words) + &denied;
+            let words = last_words(words, &ctx.redactor) + &denied;
             let words = ctx.redactor.redact(&words).into_owned();
             let class = match status {
                 ExitStatus::Exit(_) => Class::Exit,
@@ -265,16 +269,15 @@ fn judge(ctx: &Context<'_>, ended: &Ended, sandbox: &ChildSandbox) -> Result<(),
     }
 }
 
-/// Joins a program's output into one line and returns its last [`LAST_WORDS`] characters.
-fn last_words(bytes: &[u8]) -> String {
+/// Joins a program's output into one line and returns its last [`LAST_WORDS`] characters. Secrets are
+/// replaced before anything is joined or cut, because a part of a secret is not recognised.
+fn last_words(bytes: &[u8], redactor: &Redactor) -> String {
     let text = String::from_utf8_lossy(bytes);
-    let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let line = redactor.redact(&text).split_whitespace().collect::<Vec<_>>().join(" ");
     if line.is_empty() {
         return String::new();
     }
-    let skip = line.chars().count().saturating_sub(LAST_WORDS);
-    let cut = if skip > 0 { "…" } else { "" };
-    format!(": {cut}{}", line.chars().skip(skip).collect::<String>())
+    format!(": {}", Redacted::of(&line).tail(LAST_WORDS))
 }
 
 /// Reads an artifact through the folder's handle, without following links.

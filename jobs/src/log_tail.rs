@@ -67,7 +67,8 @@ impl LogTail {
 
 fn last_lines(path: &Path) -> Vec<String> {
     let Ok((bytes, is_whole)) = open_host(path).and_then(end_of) else { return Vec::new() };
-    let text = String::from_utf8_lossy(&bytes);
+    // A secret may extend over several lines, so the text is redacted before it is divided.
+    let text = Redacted::of(&String::from_utf8_lossy(&bytes));
     // The read may begin within a line.
     let lines: Vec<&str> = text.lines().skip(usize::from(!is_whole)).collect();
     let last = &lines[lines.len().saturating_sub(LINES)..];

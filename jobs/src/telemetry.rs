@@ -287,7 +287,7 @@ mod tests {
         }));
         first.event(usage(5));
         first.event(usage(7));
-        first.event(Event::Limit(Limit { until: None, reached: true, overage: false }));
+        first.event(Event::Limit(Limit { until: None, reached: true, overage: false, used: None }));
         first.ended(Some("key canary-123456 is bad"));
         Telemetry::new(folder.path(), "r/2", "codex", &redactor, now).ended(None);
         let mut third = Telemetry::new(folder.path(), "r/3", "codex", &redactor, now);

@@ -72,6 +72,8 @@ pub struct ObservedUsage {
     pub breach: Option<LimitExceeded>,
     /// The provider's last statement about its limits.
     pub limit: Option<Limit>,
+    /// The provider's statement about the window of which the largest part is used.
+    pub fullest: Option<Limit>,
     /// Whether the request was rejected or did not arrive, so that it is not billed.
     pub not_billed: bool,
 }
@@ -148,6 +150,9 @@ impl Sink for UsageMeter<'_> {
             }
             Event::Limit(limit) => {
                 self.heard.limit = Some(limit);
+                if limit.used > self.heard.fullest.and_then(|fullest| fullest.used) {
+                    self.heard.fullest = Some(limit);
+                }
                 if limit.overage && !self.overage {
                     self.stop(LimitExceeded::Overage);
                 } else if limit.reached {

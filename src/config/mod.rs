@@ -62,7 +62,7 @@ pub use inline::inline;
 pub use job::Job;
 pub use notify::Notify;
 pub use overrides::{OverrideScope, Overrides};
-pub use policy::SandboxSettings;
+pub use policy::{Network, SandboxSettings};
 pub use pools::Pool;
 pub use reader::did_you_mean;
 pub use reference::schema;

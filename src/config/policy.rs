@@ -10,7 +10,7 @@ use runner_engine::policy::{ConcurrencyGroup, DEFAULT_GROUP, Policy};
 
 use super::reader::Reader;
 use super::settings::{DefaultsTable, GroupTable, PolicyTable, SandboxTable};
-use super::values::{Switch, Text, Wait};
+use super::values::{NetworkValue, Switch, Text, Wait};
 
 /// The number of slots by job group.
 pub(super) type Groups = BTreeMap<String, u32>;
@@ -33,17 +33,40 @@ pub(super) struct Defaults {
 pub struct SandboxSettings {
     /// Whether the sandbox is off (`sandbox = "off"`).
     pub off: bool,
-    /// Whether children may use the network; `None` selects the default of the job's kind.
-    pub network: Option<bool>,
+    /// The part of the network that children may use; `None` selects the default of the job's kind.
+    pub network: Option<Network>,
+    /// Hidden paths that children may read: absolute, or `~/` and a path in the home folder.
+    pub reads: Vec<String>,
     /// Maximum size in bytes of a file that a child writes.
     pub max_file: u64,
     /// Maximum size in bytes of a run's folder while children run.
     pub max_folder: u64,
+    /// Maximum memory in bytes of a child's process tree; `None` selects a part of the machine's.
+    pub max_memory: Option<u64>,
+    /// Maximum number of processes and threads in a child's process tree.
+    pub max_processes: u32,
+}
+
+/// The part of the network that children may use.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Network {
+    Closed,
+    Open,
+    /// Only these hosts, as `host:port` in lower case.
+    Hosts(Vec<String>),
 }
 
 impl Default for SandboxSettings {
     fn default() -> Self {
-        Self { off: false, network: None, max_file: 1_000_000_000, max_folder: 4_000_000_000 }
+        Self {
+            off: false,
+            network: None,
+            reads: Vec::new(),
+            max_file: 1_000_000_000,
+            max_folder: 4_000_000_000,
+            max_memory: None,
+            max_processes: 4096,
+        }
     }
 }
 
@@ -112,6 +135,14 @@ fn lay<T>(under: &mut T, over: Option<T>) {
     }
 }
 
+fn network(value: &NetworkValue) -> Network {
+    match value {
+        NetworkValue::All(true) => Network::Open,
+        NetworkValue::All(false) => Network::Closed,
+        NetworkValue::Hosts(hosts) => Network::Hosts(hosts.iter().map(|it| it.0.clone()).collect()),
+    }
+}
+
 /// Converts a load limit to thousandths; 0 means no limit.
 #[allow(
     clippy::cast_possible_truncation,
@@ -127,8 +158,12 @@ impl SandboxSettings {
     /// Applies the settings of a table.
     pub(super) fn lay_over(&mut self, table: &SandboxTable) {
         lay(&mut self.off, table.sandbox.map(|switch| switch == Switch::Off));
-        self.network = table.network.or(self.network);
+        lay(&mut self.network, table.network.as_ref().map(|it| Some(network(it))));
+        let reads = table.reads.as_ref();
+        lay(&mut self.reads, reads.map(|reads| reads.iter().map(|it| it.0.clone()).collect()));
         lay(&mut self.max_file, table.max_file.map(|size| size.0));
         lay(&mut self.max_folder, table.max_folder.map(|size| size.0));
+        lay(&mut self.max_memory, table.max_memory.map(|size| Some(size.0)));
+        lay(&mut self.max_processes, table.max_processes);
     }
 }

@@ -25,6 +25,8 @@ pub struct Pool {
     pub zone: String,
     /// Whether answers that are billed beyond the subscription are accepted.
     pub overage: bool,
+    /// The part of the subscription's window that runs leave for other uses, in thousandths.
+    pub leave: u16,
     /// The budget of a civil day.
     pub day: Option<Budget>,
     /// The budget of an ISO week.
@@ -46,6 +48,7 @@ pub(super) fn pools(reader: &mut Reader<'_>) -> BTreeMap<String, Pool> {
         let pool = Pool {
             zone: table.zone.map_or_else(system_zone, |zone| zone.0),
             overage: table.overage,
+            leave: thousandths(table.leave),
             day: table.day.map(Into::into),
             week: table.week.map(Into::into),
             window: table.window.map(window),
@@ -58,6 +61,15 @@ pub(super) fn pools(reader: &mut Reader<'_>) -> BTreeMap<String, Pool> {
         pools.insert(name, pool);
     }
     pools
+}
+
+#[allow(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "the schema holds it between 0 and 0.99"
+)]
+fn thousandths(part: f64) -> u16 {
+    (part * 1000.0).round() as u16
 }
 
 /// Checks that the user has the pool that the setting `key` names.

@@ -22,8 +22,8 @@ use serde::{Deserialize, Serialize};
 use super::addresses::{MailAddress, Recipient, SecretName, Url};
 use super::trigger::TriggerText;
 use super::values::{
-    Age, Cap, Dollars, Hours, Id, OrNone, OrUnlimited, RowsAge, Size, Span, Switch, Target, Text,
-    TimeOfDay, Wait, Zone,
+    Age, Cap, Dollars, HostPath, Hours, Id, NetworkValue, OrNone, OrUnlimited, RowsAge, Size, Span,
+    Switch, Target, Text, TimeOfDay, Wait, Zone,
 };
 use runner_backends::registry::OwnPath;
 
@@ -268,12 +268,22 @@ pub struct PolicyTable {
 pub struct SandboxTable {
     /// Whether child processes run in the sandbox. Reports state when they do not.
     pub sandbox: Option<Switch>,
-    /// Whether child processes may use the network. Default: true for backends, false for commands.
-    pub network: Option<bool>,
+    /// Whether child processes may use the network, or the list of hosts that they may reach through
+    /// a proxy of runner, which needs bubblewrap. Default: true for backends, false for commands.
+    pub network: Option<NetworkValue>,
+    /// Paths that child processes may read although runner hides them by default, such as
+    /// "~/.aws/config".
+    pub reads: Option<Vec<Text<HostPath>>>,
     /// The maximum size of a file that a child process writes.
     pub max_file: Option<Size>,
     /// The maximum size of a run's folder. A child process that exceeds it is stopped.
     pub max_folder: Option<Size>,
+    /// The maximum memory of a child process and of all processes that it starts. Default: three
+    /// quarters of the machine's memory.
+    pub max_memory: Option<Size>,
+    /// The maximum number of processes and threads of a child process.
+    #[schemars(range(min = 1, max = 4_000_000))]
+    pub max_processes: Option<u32>,
     /// Whether the machine is kept awake during a run. Default: true for night jobs and dreams,
     /// false for others.
     pub keep_awake: Option<bool>,
@@ -380,6 +390,11 @@ pub struct PoolTable {
     /// is stopped.
     #[serde(default)]
     pub overage: bool,
+    /// The part of a subscription's window that jobs leave for your own use, such as 0.25. When a
+    /// provider states that less than this part is left, jobs wait until the window is reset.
+    #[serde(default)]
+    #[schemars(range(min = 0, max = 0.99))]
+    pub leave: f64,
     /// Whether the pool has no limit. A pool without limits must have this setting.
     #[serde(default)]
     pub unlimited: bool,

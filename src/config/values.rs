@@ -34,6 +34,10 @@ grammar! {
     Zone: String, "Europe/Berlin", "system|[A-Za-z][A-Za-z0-9_+/-]*", zone;
     /// A folder of the project that the curator may add files to.
     Target: String, "", "", target;
+    /// A path of the host: absolute, or in the home folder.
+    HostPath: String, "~/.aws", "(/|~/).*", host_path;
+    /// The name of a host, and its port if that is not 443.
+    HostName: String, "api.anthropic.com", r"[A-Za-z0-9._-]+(:[0-9]+)?", host_name;
     /// The id of a project.
     Id: ProjectId, "", "[0-9A-HJKMNP-TV-Za-hjkmnp-tv-z]{26}", id;
 }
@@ -118,6 +122,42 @@ impl Dollars {
 pub enum Switch {
     On,
     Off,
+}
+
+/// A setting that opens or closes the network, or lists the only hosts that may be reached.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(untagged)]
+#[schemars(inline)]
+pub enum NetworkValue {
+    All(bool),
+    Hosts(#[schemars(length(min = 1))] Vec<Text<HostName>>),
+}
+
+fn host_path(text: &str) -> Result<String, String> {
+    let below = text.strip_prefix("~/").or_else(|| text.strip_prefix('/'));
+    let plain = below.is_some_and(|below| {
+        below.split('/').all(|part| !matches!(part, "" | "." | "..")) && !below.contains('\0')
+    });
+    match plain {
+        true => Ok(text.to_owned()),
+        false => Err(format!("{text:?} is not a plain path that starts with / or ~/")),
+    }
+}
+
+/// Parses the name of a host, with the port 443 unless another one is stated.
+fn host_name(text: &str) -> Result<String, String> {
+    let wrong =
+        || format!("{text:?} is not a host (like \"api.anthropic.com\" or \"localhost:8080\")");
+    let (host, port) = text.split_once(':').unwrap_or((text, "443"));
+    let label = |label: &str| {
+        (1..=63).contains(&label.len())
+            && label.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_'))
+    };
+    let port: u16 = port.parse().map_err(|_| wrong())?;
+    match port != 0 && host.len() <= 253 && host.split('.').all(label) {
+        true => Ok(format!("{}:{port}", host.to_ascii_lowercase())),
+        false => Err(wrong()),
+    }
 }
 
 fn age(text: &str) -> Result<SignedDuration, String> {

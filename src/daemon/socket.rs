@@ -7,7 +7,8 @@
 //! ```
 //!
 //! Each client has its own task. Line length, read and write times, and the number of clients are
-//! limited, so a slow client never blocks the loop. This module must never write to the database or
+//! limited, so a slow client never blocks the loop. If there are too many clients, a new one takes the
+//! place of the client that has waited longest without a request. This module must never write to the database or
 //! make a decision.
 
 use std::fs;
@@ -25,7 +26,7 @@ use rustix::fs::{Mode, OFlags};
 use rustix::process::geteuid;
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::net::{UnixListener, UnixStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 use tokio::time::timeout;
 
 use super::machine::DaemonRequest;
@@ -93,8 +94,8 @@ impl Drop for Control {
 
 async fn accept(home: Env, listener: UnixListener, questions: mpsc::Sender<SocketRequest>) {
     let places = Arc::new(Semaphore::new(CLIENTS));
+    let crowded = Arc::new(Notify::new());
     loop {
-        let Ok(place) = Arc::clone(&places).acquire_owned().await else { return };
         let stream = match listener.accept().await {
             Ok((stream, _)) => stream,
             Err(error) => {
@@ -112,54 +113,77 @@ async fn accept(home: Env, listener: UnixListener, questions: mpsc::Sender<Socke
             );
             continue;
         }
-        let (home, questions) = (home.clone(), questions.clone());
+        let place = match Arc::clone(&places).try_acquire_owned() {
+            Ok(place) => place,
+            Err(_) => {
+                crowded.notify_one();
+                let Ok(place) = Arc::clone(&places).acquire_owned().await else { return };
+                place
+            }
+        };
+        let client = Client {
+            home: home.clone(),
+            questions: questions.clone(),
+            crowded: Arc::clone(&crowded),
+        };
         tokio::spawn(async move {
             // A client may disconnect at any time.
-            let _gone = talk(&home, stream, &questions, place).await;
+            let _gone = client.talk(stream, place).await;
         });
     }
 }
 
-async fn talk(
-    home: &Env,
-    stream: UnixStream,
-    questions: &mpsc::Sender<SocketRequest>,
-    place: OwnedSemaphorePermit,
-) -> io::Result<()> {
-    let mut stream = BufReader::new(stream);
-    loop {
-        let mut line = Vec::new();
-        let bound = LONGEST as u64 + 1;
-        let mut bounded = (&mut stream).take(bound);
-        if timeout(PATIENCE, bounded.read_until(b'\n', &mut line)).await?? == 0 {
-            return Ok(());
-        }
-        if line.len() > LONGEST {
-            let why = format!("a request is one line of at most {LONGEST} bytes");
-            // The rest of the stream belongs to this line, so no further request can be read.
-            return write(&mut stream, &Reply::error(why)).await;
-        }
-        let what = match serde_json::from_slice(&line) {
-            Err(error) => {
-                let why = format!("no such request: {error}");
-                write(&mut stream, &Reply::error(why)).await?;
-                continue;
+/// The state that one client's task needs.
+struct Client {
+    home: Env,
+    questions: mpsc::Sender<SocketRequest>,
+    /// Wakes the client that has waited longest for its next request, to make room for another one.
+    crowded: Arc<Notify>,
+}
+
+impl Client {
+    async fn talk(self, stream: UnixStream, place: OwnedSemaphorePermit) -> io::Result<()> {
+        let mut stream = BufReader::new(stream);
+        loop {
+            let mut line = Vec::new();
+            let bound = LONGEST as u64 + 1;
+            let mut bounded = (&mut stream).take(bound);
+            let read = timeout(PATIENCE, bounded.read_until(b'\n', &mut line));
+            let count = tokio::select! {
+                biased;
+                count = read => count??,
+                () = self.crowded.notified() => return Ok(()),
+            };
+            if count == 0 {
+                return Ok(());
             }
-            Ok(Request::Follow { run, from }) => {
-                return follow_apart(home.clone(), stream.into_inner(), run, from, place);
+            if line.len() > LONGEST {
+                let why = format!("a request is one line of at most {LONGEST} bytes");
+                // The rest of the stream belongs to this line, so no further request can be read.
+                return write(&mut stream, &Reply::error(why)).await;
             }
-            Ok(Request::Status {}) => DaemonRequest::Status,
-            Ok(Request::Tick {}) => DaemonRequest::Tick,
-            Ok(Request::Cancel { run }) => DaemonRequest::Cancel(run),
-        };
-        let (reply, answer) = oneshot::channel();
-        let asked = questions.send(SocketRequest { what, reply }).await;
-        let reply = match asked {
-            Ok(()) => answer.await.ok(),
-            Err(_) => None,
-        };
-        let reply = reply.unwrap_or_else(|| Reply::error("the daemon has ended"));
-        write(&mut stream, &reply).await?;
+            let what = match serde_json::from_slice(&line) {
+                Err(error) => {
+                    let why = format!("no such request: {error}");
+                    write(&mut stream, &Reply::error(why)).await?;
+                    continue;
+                }
+                Ok(Request::Follow { run, from }) => {
+                    return follow_apart(self.home, stream.into_inner(), run, from, place);
+                }
+                Ok(Request::Status {}) => DaemonRequest::Status,
+                Ok(Request::Tick {}) => DaemonRequest::Tick,
+                Ok(Request::Cancel { run }) => DaemonRequest::Cancel(run),
+            };
+            let (reply, answer) = oneshot::channel();
+            let asked = self.questions.send(SocketRequest { what, reply }).await;
+            let reply = match asked {
+                Ok(()) => answer.await.ok(),
+                Err(_) => None,
+            };
+            let reply = reply.unwrap_or_else(|| Reply::error("the daemon has ended"));
+            write(&mut stream, &reply).await?;
+        }
     }
 }
 

@@ -169,7 +169,15 @@ fn private_socket_rejects_invalid_requests() {
     line.clear();
     let _reset = replies.read_line(&mut line);
     // The daemon is not blocked by clients that send nothing or that do not read.
-    let silent: Vec<_> = (0..8).map(|_| daemon.connect()).collect();
+    // There are more of them than the daemon serves at a time.
+    let slow = |number: usize| {
+        let mut client = daemon.connect();
+        if number % 2 == 0 {
+            client.write_all(b"{\"ask\":").unwrap();
+        }
+        client
+    };
+    let silent: Vec<_> = (0..80).map(slow).collect();
     let mut deaf = daemon.connect();
     for _ in 0..100 {
         deaf.write_all(b"{\"ask\":\"status\"}\n").unwrap();

@@ -59,6 +59,7 @@ mod sandbox;
 mod schedule;
 mod served;
 mod setup;
+mod sinks;
 mod snapshots;
 mod status;
 mod surroundings;

@@ -286,3 +286,58 @@ fn guard_commands_report_scopes_and_leaks() {
         fixture.run(&["guard", "leak", "--json", "dreams/state.json", "README.md"]).ends(1).json();
     assert_eq!((&json[0]["allowed"], &json[1]["allowed"]), (&true.into(), &false.into()));
 }
+
+/// Returns a fixture whose job prints the files of runner's configuration and of other programs.
+fn curious(more: &str) -> Fixture {
+    let fixture = Fixture::with(&format!(
+        "[jobs.tidy]\nkind = \"command\"\ntrigger = \"manual\"\nprogram = \"sh\"\n\
+         args = [\"-c\", \"cat $HOME/config/runner/* $HOME/.aws/config $HOME/.netrc $HOME/free; true\"]\n{more}"
+    ));
+    let home = fixture.root();
+    fs::create_dir_all(home.join(".aws")).unwrap();
+    for (path, text) in [
+        ("config/runner/credentials.env", "KEY=of-runner\n"),
+        (".aws/config", "of-aws\n"),
+        (".netrc", "of-netrc\n"),
+        ("free", "of-nobody\n"),
+    ] {
+        fs::write(home.join(path), text).unwrap();
+    }
+    fixture
+}
+
+#[test]
+fn children_read_private_paths_only_by_name() {
+    for (more, seen) in [
+        ("", &[false, false, false][..]),
+        ("reads = [\"~/.aws/config\"]\n", &[false, true, false]),
+        ("reads = [\"~/.aws\", \"~/.netrc\"]\n", &[false, true, true]),
+        ("sandbox = \"off\"\n", &[true, true, true]),
+    ] {
+        let fixture = curious(more);
+        fixture.run(&["run", "tidy"]).ends(0);
+        let logs = fixture.run(&["logs", "tidy"]).ends(0).out;
+        let found = ["of-runner", "of-aws", "of-netrc"].map(|text| logs.contains(text));
+        assert_eq!(found, seen, "{more}: {logs}");
+        assert!(logs.contains("of-nobody"), "{more}: {logs}");
+    }
+    for bad in ["../x", ".aws", "~/../x", "~", "/a//b"] {
+        let fixture = curious(&format!("reads = [{bad:?}]\n"));
+        fixture.run(&["run", "tidy"]).ends(78).expect_text("reads");
+    }
+}
+
+#[test]
+fn list_of_hosts_needs_the_full_sandbox() {
+    let hosts = "network = [\"api.example.org\"]\n";
+    let landlock = curious(hosts);
+    let said = landlock.runner(&["run", "tidy"]).env("RUNNER_TEST_SANDBOX", "landlock").output();
+    let said = CommandOutput::of(said.unwrap());
+    said.ends(78).expect_text("lists the hosts").expect_text("bubblewrap");
+    let off = curious(&format!("{hosts}sandbox = \"off\"\n"));
+    off.run(&["run", "tidy"]).ends(78).expect_text("sandbox is off");
+    for bad in ["https://a", "a b", "a:0", "a:70000", "", "a..b", "-".repeat(64).as_str()] {
+        let fixture = curious(&format!("network = [{bad:?}]\n"));
+        fixture.run(&["run", "tidy"]).ends(78).expect_text("network");
+    }
+}

@@ -11,6 +11,8 @@
 mod attempts;
 mod escapes;
 mod launch;
+mod reach;
+mod resources;
 
 use std::collections::BTreeMap;
 use std::fs::OpenOptions;

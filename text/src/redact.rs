@@ -9,12 +9,16 @@
 //! than regular expressions.
 
 mod assigned;
+mod encoded;
 mod pem;
+#[cfg(any(test, feature = "samples"))]
+pub mod samples;
 mod shapes;
 mod sink;
 mod stream;
 mod table;
 
+use encoded::{PercentDecoded, encoded};
 pub use sink::{Redacted, learn};
 pub use stream::StreamRedactor;
 
@@ -56,8 +60,8 @@ struct Span {
 
 impl Redactor {
     /// Creates a redactor that finds these secrets in addition to the known formats. Their
-    /// JSON-escaped and percent-encoded forms are found too. Each line of a multi-line secret is a
-    /// separate secret.
+    /// JSON-escaped, percent-encoded, Base64 and hexadecimal forms are found too. Each line of a
+    /// multi-line secret is a separate secret.
     pub fn new(secrets: Vec<String>) -> Self {
         let mut all: Vec<String> = Vec::new();
         for secret in &secrets {
@@ -65,7 +69,10 @@ impl Redactor {
                 let json = serde_json::Value::from(line).to_string();
                 let json = json[1..json.len() - 1].to_owned();
                 all.extend([line.to_owned(), json, percent_encoded(line)]);
+                all.extend(encoded(line));
             }
+            // An encoder also sees the ends of the lines.
+            all.extend(encoded(secret));
         }
         all.retain(|secret| secret.len() >= SHORTEST);
         all.sort_unstable();
@@ -137,7 +144,29 @@ impl Redactor {
         Some((cut, spans))
     }
 
+    /// Finds the secrets in a line, also those that are recognised only after percent-decoding.
     fn spans(&self, state: &mut RedactState, text: &str, from: usize, to: usize) -> Vec<Span> {
+        let mut spans = self.written_spans(state, text, from, to);
+        if let Some(line) = PercentDecoded::of(&text[from..to]) {
+            let mut apart = RedactState::default();
+            let found = self.written_spans(&mut apart, &line.text, 0, line.text.len());
+            spans.extend(found.into_iter().map(|span| Span {
+                context: from + line.origin[span.context],
+                start: from + line.origin[span.start],
+                end: from + line.origin[span.end],
+                ..span
+            }));
+        }
+        spans
+    }
+
+    fn written_spans(
+        &self,
+        state: &mut RedactState,
+        text: &str,
+        from: usize,
+        to: usize,
+    ) -> Vec<Span> {
         let mut spans = Vec::new();
         let from = pem::scan(&mut state.in_key, text, from, to, &mut spans);
         shapes::scan(text, from, to, &mut spans);

@@ -112,13 +112,18 @@ impl AgentPlan {
         }
     }
 
-    /// Returns the sandbox with write access to the agent's state folder and with network access.
+    /// Returns the sandbox with write access to the agent's state folder and with access to the
+    /// network, or to those hosts that the job lists.
     pub fn sandbox(&self) -> Option<SandboxedStart> {
         let mut sandbox_start = self.sandbox_start.clone()?;
         // The sandbox accepts no path that contains a symbolic link.
         let real = self.state.as_ref().map(|path| path.canonicalize().unwrap_or(path.clone()));
-        sandbox_start.sandbox = sandbox_start.sandbox.and_write(real);
-        sandbox_start.sandbox.network = true;
+        let sandbox = &mut sandbox_start.sandbox;
+        // The login is hidden from all other children.
+        let login = real.as_ref().map(|state| state.join(credentials::login_file(self.kind)));
+        sandbox.hide.retain(|path| Some(path) != login.as_ref());
+        sandbox.write.extend(real);
+        sandbox.network = sandbox.hosts.is_empty();
         Some(sandbox_start)
     }
 

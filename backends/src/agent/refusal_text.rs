@@ -187,8 +187,12 @@ mod tests {
     #[test]
     fn reported_limit_end_takes_precedence() {
         let here = LocalClock { now: "2026-11-22T05:00:00Z".parse().unwrap(), zone: TimeZone::UTC };
-        let reported =
-            Limit { until: "2026-11-22T09:00:00Z".parse().ok(), reached: true, overage: false };
+        let reported = Limit {
+            until: "2026-11-22T09:00:00Z".parse().ok(),
+            reached: true,
+            overage: false,
+            used: None,
+        };
         let until = |limit, text| {
             let said = ProgramError { status: Some(429), text, limit, ..ProgramError::default() };
             match meaning(said, &here, String::new()) {

@@ -256,7 +256,11 @@ impl Exchange<'_> {
         let until = limits::until(headers, self.plan.here().now);
         if until.is_some() {
             // This request is answered even though the provider reports a limit.
-            sink.event(Event::Limit(Limit { until, reached: false, overage: false }));
+            sink.event(Event::Limit(Limit { until, reached: false, overage: false, used: None }));
+        }
+        if let Some((used, until)) = limits::used(headers, self.plan.here().now) {
+            let used = Some(used);
+            sink.event(Event::Limit(Limit { until, reached: false, overage: false, used }));
         }
     }
 

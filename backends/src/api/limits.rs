@@ -9,6 +9,8 @@ use jiff::fmt::rfc2822::DateTimeParser;
 use jiff::{SignedDuration, Timestamp};
 use reqwest::header::HeaderMap;
 
+use crate::sink::thousandths;
+
 const PARSER: DateTimeParser = DateTimeParser::new().relaxed_weekday(true);
 
 /// Returns the time at which the provider will answer again, if the headers state a time after
@@ -19,6 +21,19 @@ pub(crate) fn until(headers: &HeaderMap, now: Timestamp) -> Option<Timestamp> {
         .and_then(|it| after(now, it.parse::<f64>().ok()? / 1_000.0))
         .or_else(|| date_or_seconds(text("retry-after")?, now));
     reported.or_else(|| exhausted(headers, now)).filter(|at| *at > now)
+}
+
+/// Returns the used part of the fullest window of a subscription, in thousandths, and the time at which
+/// that window is reset.
+pub(crate) fn used(headers: &HeaderMap, now: Timestamp) -> Option<(u16, Option<Timestamp>)> {
+    let text = |name: &str| headers.get(name)?.to_str().ok().map(str::trim);
+    let windows = headers.keys().filter_map(|name| {
+        let window = name.as_str().strip_suffix("-utilization")?;
+        window.starts_with("anthropic-ratelimit-unified").then_some(())?;
+        let used = thousandths(text(name.as_str())?.parse().ok()?)?;
+        Some((used, text(&format!("{window}-reset")).and_then(|it| parse_time(it, now))))
+    });
+    windows.max_by_key(|(used, _)| *used)
 }
 
 fn date_or_seconds(text: &str, now: Timestamp) -> Option<Timestamp> {
@@ -111,6 +126,33 @@ mod tests {
             .collect();
         let now = "2026-11-22T05:00:00Z".parse().unwrap();
         until(&headers, now).map(|at| at.to_string())
+    }
+
+    #[test]
+    fn fullest_window_is_found() {
+        let now = "2026-11-22T05:00:00Z".parse().unwrap();
+        let of = |headers: &[(&'static str, &'static str)]| {
+            let headers: HeaderMap = (headers.iter())
+                .map(|(name, value)| {
+                    (HeaderName::from_static(name), HeaderValue::from_static(value))
+                })
+                .collect();
+            used(&headers, now).map(|(used, until)| (used, until.map(|at| at.as_second())))
+        };
+        let five = ("anthropic-ratelimit-unified-5h-utilization", "0.42");
+        assert_eq!(of(&[five]), Some((420, None)));
+        assert_eq!(
+            of(&[
+                five,
+                ("anthropic-ratelimit-unified-7d-utilization", "0.81"),
+                ("anthropic-ratelimit-unified-7d-reset", "1795400000"),
+            ]),
+            Some((810, Some(1_795_400_000)))
+        );
+        for absurd in ["-1", "1e9", "NaN", "", "101"] {
+            assert_eq!(of(&[(five.0, absurd)]), None, "{absurd}");
+        }
+        assert_eq!(of(&[("anthropic-ratelimit-tokens-remaining", "5")]), None);
     }
 
     #[test]

@@ -44,7 +44,8 @@ pub(crate) fn of_status(
     };
     let here = plan.here();
     let until = limits::until(headers, here.now);
-    let limit = until.map(|until| Limit { until: Some(until), reached: true, overage: false });
+    let limit =
+        until.map(|until| Limit { until: Some(until), reached: true, overage: false, used: None });
     let said = ProgramError { status: Some(status), code: &code, text: &text, limit };
     meaning(plan, said, secrets)
 }

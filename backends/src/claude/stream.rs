@@ -16,7 +16,7 @@ use serde_json::Value;
 use crate::agent::events::AgentEvents;
 use crate::api::is_not_billed;
 use crate::request::Usage;
-use crate::sink::{Limit, OwnedEvent, OwnedTarget};
+use crate::sink::{Limit, OwnedEvent, OwnedTarget, thousandths};
 
 /// Maximum number of messages in the running total. Further messages are not counted.
 const MOST_MESSAGES: usize = 10_000;
@@ -102,6 +102,7 @@ impl Transcript {
             until: seconds.and_then(|at| Timestamp::from_second(at).ok()),
             reached: info["status"] == "rejected" && !overage,
             overage,
+            used: info["utilization"].as_f64().and_then(thousandths),
         };
         self.limit = Some(limit);
         tell(OwnedEvent::Limit(limit));
@@ -150,47 +151,74 @@ fn exit_code(error: &str) -> Option<i64> {
     code.split_whitespace().next()?.parse().ok()
 }
 
-/// Reads a message's usage, in the API's field names.
+/// The largest plausible number of tokens of a session. A larger number counts as an error.
+const MOST_TOKENS: u64 = 10_000_000_000;
+/// The largest plausible cost of a session in dollars.
+const MOST_DOLLARS: f64 = 1e6;
+
+/// Returns a number of tokens, which is 0 if it is not stated. Returns `None` if it is negative, not
+/// an integer, or too large.
+fn figure(value: &Value) -> Option<u64> {
+    match value {
+        Value::Null => Some(0),
+        value => value.as_u64().filter(|figure| *figure <= MOST_TOKENS),
+    }
+}
+
+/// Returns a cost in millionths of a dollar, or `None` if it is not stated, negative or too large.
+fn cost(value: &Value) -> Option<u64> {
+    value.as_f64().filter(|dollars| (0.0..=MOST_DOLLARS).contains(dollars)).map(micros)
+}
+
+/// Reads a message's usage, in the API's field names. Returns `None` if it states no input and output
+/// tokens, or an impossible number.
 fn one(usage: &Value) -> Option<Usage> {
-    let count = |key: &str| usage[key].as_u64().unwrap_or(0);
-    usage.as_object()?;
-    let cached = count("cache_read_input_tokens");
+    let count = |key: &str| figure(&usage[key]);
+    if usage["input_tokens"].is_null() && usage["output_tokens"].is_null() {
+        return None;
+    }
+    let cached = count("cache_read_input_tokens")?;
     Some(Usage {
-        input_tokens: count("input_tokens")
-            .saturating_add(count("cache_creation_input_tokens"))
+        input_tokens: count("input_tokens")?
+            .saturating_add(count("cache_creation_input_tokens")?)
             .saturating_add(cached),
-        output_tokens: count("output_tokens"),
+        output_tokens: count("output_tokens")?,
         cached_input_tokens: cached,
         cost_micros: None,
     })
 }
 
-/// Returns the total usage in a `result` event, or `None` if no usage is stated. If the program
+/// Returns the total usage in a `result` event, or `None` if no usage is stated or a stated number is
+/// impossible. If the program
 /// used subagents, the event's `usage` covers only the last part, so the sum over all models is
 /// preferred.
 pub(crate) fn total(result: &Value) -> Option<Usage> {
     let models = result["modelUsage"].as_object().filter(|it| !it.is_empty());
-    let cost = result["total_cost_usd"].as_f64().map(micros);
+    let total = &result["total_cost_usd"];
+    let whole = cost(total);
+    if whole.is_none() && !total.is_null() {
+        return None;
+    }
     let Some(models) = models else {
-        return Some(Usage { cost_micros: cost, ..one(&result["usage"])? });
+        return Some(Usage { cost_micros: whole, ..one(&result["usage"])? });
     };
     let each = models.values().map(|model| {
-        let count = |key: &str| model[key].as_u64().unwrap_or(0);
-        let cached = count("cacheReadInputTokens");
-        Usage {
-            input_tokens: count("inputTokens")
-                .saturating_add(count("cacheCreationInputTokens"))
+        let count = |key: &str| figure(&model[key]);
+        let cached = count("cacheReadInputTokens")?;
+        Some(Usage {
+            input_tokens: count("inputTokens")?
+                .saturating_add(count("cacheCreationInputTokens")?)
                 .saturating_add(cached),
-            output_tokens: count("outputTokens"),
+            output_tokens: count("outputTokens")?,
             cached_input_tokens: cached,
-            cost_micros: model["costUSD"].as_f64().map(micros),
-        }
+            cost_micros: cost(&model["costUSD"]),
+        })
     });
-    let sum = sum(each);
+    let sum = sum(each.collect::<Option<Vec<_>>>()?.into_iter());
     // If any model's cost is missing, only the total cost can include it.
-    let stated = models.values().all(|model| model["costUSD"].is_number());
+    let stated = models.values().all(|model| cost(&model["costUSD"]).is_some());
     let of_models = sum.cost_micros.filter(|_| stated);
-    Some(Usage { cost_micros: of_models.max(cost), ..sum })
+    Some(Usage { cost_micros: of_models.max(whole), ..sum })
 }
 
 /// Returns whether the sum in a `result` event includes everything that is billed. The program
@@ -226,10 +254,10 @@ fn sum(all: impl Iterator<Item = Usage>) -> Usage {
 #[allow(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
-    reason = "clamped to the valid range; a negative price counts as zero"
+    reason = "the caller checks the range"
 )]
 fn micros(dollars: f64) -> u64 {
-    (dollars * 1e6).round().clamp(0.0, 1e15) as u64
+    (dollars * 1e6).round() as u64
 }
 
 #[cfg(test)]
@@ -333,7 +361,7 @@ null
                 exit_code: None,
                 error: Some("denied".into()),
             },
-            OwnedEvent::Limit(Limit { until: None, reached: false, overage: false }),
+            OwnedEvent::Limit(Limit { until: None, reached: false, overage: false, used: None }),
             OwnedEvent::Total(Usage { input_tokens: 1, ..Usage::default() }),
         ];
         assert_eq!(events, expected);
@@ -377,7 +405,31 @@ null
         assert_eq!(total(&serde_json::json!({})), None);
         let bare = total(&serde_json::json!({"usage": {"input_tokens": 3}})).unwrap();
         assert_eq!((bare.input_tokens, bare.cost_micros), (3, None));
-        let odd = serde_json::json!({"usage": {}, "total_cost_usd": -1e300});
-        assert_eq!(total(&odd).unwrap().cost_micros, Some(0));
+    }
+
+    #[test]
+    fn impossible_usage_counts_as_unknown() {
+        let good = serde_json::json!({"input_tokens": 3, "output_tokens": 5});
+        for value in ["-1", "0.5", "1e300", "18446744073709551615", "10000000001", "\"7\"", "[]"] {
+            let value: Value = serde_json::from_str(value).unwrap();
+            for key in ["input_tokens", "output_tokens", "cache_read_input_tokens"] {
+                let mut usage = good.clone();
+                usage[key] = value.clone();
+                assert_eq!(total(&serde_json::json!({ "usage": usage })), None, "{key} {value}");
+            }
+            let models = serde_json::json!({"a": {"inputTokens": 1, "outputTokens": value}});
+            assert_eq!(total(&serde_json::json!({ "modelUsage": models })), None, "{value}");
+        }
+        for value in ["-1e300", "-0.01", "1e300", "\"free\"", "{}"] {
+            let value: Value = serde_json::from_str(value).unwrap();
+            let event = serde_json::json!({"usage": good, "total_cost_usd": value});
+            assert_eq!(total(&event), None, "{value}");
+        }
+        assert_eq!(total(&serde_json::json!({"usage": {}, "total_cost_usd": 0.1})), None);
+        assert_eq!(one(&serde_json::json!({})), None);
+        assert_eq!(
+            one(&serde_json::json!({"output_tokens": 0})).map(|it| it.output_tokens),
+            Some(0)
+        );
     }
 }

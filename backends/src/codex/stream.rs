@@ -156,10 +156,15 @@ fn error_sentence(message: &Value) -> String {
 
 fn usage(usage: &Value) -> Option<Usage> {
     usage.as_object()?;
-    let count = |key: &str| usage[key].as_u64();
+    // A larger number, like a negative or fractional one, counts as an error.
+    const MOST: u64 = 10_000_000_000;
+    let count = |key: &str| usage[key].as_u64().filter(|figure| *figure <= MOST);
     let input = count("input_tokens")?;
     let output = count("output_tokens")?;
-    let cached = count("cached_input_tokens").unwrap_or(0);
+    let cached = match usage["cached_input_tokens"].is_null() {
+        true => 0,
+        false => count("cached_input_tokens")?,
+    };
     Some(Usage {
         input_tokens: input,
         output_tokens: output,

@@ -216,7 +216,7 @@ const EXECUTABLE: u32 = 0o100;
 
 /// An entry in the index.
 #[derive(Debug, PartialEq, Eq)]
-struct Entry {
+pub(super) struct Entry {
     path: PathBuf,
     mode: u32,
     object: String,
@@ -348,7 +348,7 @@ fn modified(stat: &Metadata) -> (i64, i64) {
 /// the path and a NUL, followed by five lines of stat data. Git does not guarantee the format of
 /// these lines. If they have another format, the stat data is unknown, and the file is compared by
 /// its bytes.
-fn entries(listing: &[u8]) -> Vec<Entry> {
+pub(super) fn entries(listing: &[u8]) -> Vec<Entry> {
     let mut all = Vec::new();
     let mut rest = listing;
     while let Some(end) = rest.iter().position(|byte| *byte == 0) {

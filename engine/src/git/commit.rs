@@ -210,7 +210,7 @@ fn refuse_links(folder: &Path) -> Result<(), GitError> {
 const FOLDER: &str = "40000";
 const FILE: &str = "100644";
 
-struct TreeEntry {
+pub(super) struct TreeEntry {
     mode: String,
     name: Vec<u8>,
     object: String,
@@ -230,7 +230,7 @@ impl TreeEntry {
 
 /// Parses a tree object, which repeats `MODE NAME`, a NUL and the `length` bytes of the object
 /// name. Returns `None` if any part has another format.
-fn tree_entries(mut tree: &[u8], length: usize) -> Option<Vec<TreeEntry>> {
+pub(super) fn tree_entries(mut tree: &[u8], length: usize) -> Option<Vec<TreeEntry>> {
     let mut all = Vec::new();
     while let Some(end) = tree.iter().position(|byte| *byte == 0) {
         let (head, rest) = (&tree[..end], &tree[end + 1..]);

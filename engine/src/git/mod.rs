@@ -19,6 +19,8 @@
 
 pub mod changes;
 pub mod commit;
+#[cfg(feature = "fault-injection")]
+pub mod fuzzed;
 pub mod private;
 pub mod push;
 

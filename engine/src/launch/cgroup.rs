@@ -2,7 +2,8 @@
 //!
 //! The group is created beneath the launcher's own group in the version 2 tree, wherever that tree
 //! is mounted (also beside a version 1 tree). It is named `runner-<marker>`, so that recovery can
-//! find it by run. It only groups processes and uses no controllers. If no group can be created,
+//! find it by run. If the controllers for memory and processes are delegated to it, the kernel enforces
+//! the limits of the run in it; otherwise it only groups processes. If no group can be created,
 //! the launcher is only a subreaper for the child's processes, and the applied sandbox reports
 //! that.
 //!
@@ -50,6 +51,29 @@ impl ControlGroup {
         let _ = group.leave();
         group.remove();
         None
+    }
+
+    /// Sets the limits of the group where its controllers are delegated, and returns whether the kernel
+    /// enforces the limits on memory and on processes.
+    pub fn limit(&self, memory: Option<u64>, processes: u64) -> (bool, bool) {
+        let set = |file: &str, value: u64| {
+            let path = self.own.join(file);
+            path.exists() && fs::write(path, value.to_string()).is_ok()
+        };
+        let memory = memory.is_some_and(|bytes| {
+            // Without a limit on swap, the group would use the machine's swap instead.
+            let swap = self.own.join("memory.swap.max");
+            let no_swap = !swap.exists() || fs::write(swap, "0").is_ok();
+            no_swap && set("memory.max", bytes) && set("memory.oom.group", 1)
+        });
+        (memory, set("pids.max", processes))
+    }
+
+    /// Returns whether the kernel has killed the group because it used too much memory.
+    pub fn ran_out_of_memory(&self) -> bool {
+        let events = read_text_proc(self.own.join("memory.events")).unwrap_or_default();
+        let kills = events.lines().find_map(|line| line.strip_prefix("oom_kill "));
+        kills.is_some_and(|count| count.trim() != "0")
     }
 
     /// Calls `start` from inside the group, so that every process that it starts is in the group

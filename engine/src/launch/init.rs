@@ -9,6 +9,7 @@
 //!                                         orders: signal   CHLD: reap  ──> ended
 //! ```
 
+use std::net::{Ipv4Addr, TcpListener};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::process::CommandExt as _;
 use std::process::{Child, Command, Stdio};
@@ -28,8 +29,13 @@ use super::signals::Signals;
 use crate::process::{ExitStatus, MARKER_VARIABLE, tree, wait};
 use crate::sandbox::resolve::{ResolvedSandbox, unchanged};
 use crate::sandbox::{
-    AppliedSandbox, SandboxError, SandboxLevel, SandboxMechanism, TreeControl, landlock, syscalls,
+    AppliedSandbox, LimitControl, SandboxError, SandboxLevel, SandboxMechanism, TreeControl,
+    landlock, syscalls,
 };
+
+/// The variables that name the proxy to a program.
+const PROXY_VARIABLES: [&str; 6] =
+    ["HTTPS_PROXY", "https_proxy", "HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"];
 
 /// The standard input, output and error of the program.
 pub(super) type Streams = [OwnedFd; 3];
@@ -59,7 +65,15 @@ pub(super) fn attend(channel: &Channel, plan: &LaunchPlan, streams: Vec<OwnedFd>
             place.path.display()
         )));
     }
-    let (child, made_of) = match start(plan, &inside.real, SandboxLevel::Full, &streams) {
+    let proxy = match plan.sandbox.hosts.as_slice() {
+        [] => None,
+        _ => match TcpListener::bind((Ipv4Addr::LOCALHOST, 0)) {
+            Ok(listener) => Some(listener),
+            Err(error) => return refuse(LaunchRefusal::at("make a socket for the proxy", error)),
+        },
+    };
+    let port = proxy.as_ref().and_then(|it| it.local_addr().ok()).map(|address| address.port());
+    let (child, made_of) = match start(plan, &inside.real, SandboxLevel::Full, &streams, port) {
         Ok(started) => started,
         Err(refusal) => return refuse(refusal),
     };
@@ -69,15 +83,26 @@ pub(super) fn attend(channel: &Channel, plan: &LaunchPlan, streams: Vec<OwnedFd>
         sandbox: SandboxLevel::Full,
         made_of,
         network: plan.sandbox.network,
+        hosts: plan.sandbox.hosts.clone(),
+        requested: Vec::new(),
+        limits: LimitControl::Sampled,
     };
     let main = child.id();
-    if channel.send(&LaunchReport::Started(started), &[]).is_err() {
+    let with: Vec<_> = proxy.iter().map(AsFd::as_fd).collect();
+    if channel.send(&LaunchReport::Started(started), &with).is_err() {
         return super::BROKEN;
     }
+    drop(proxy);
     loop {
         if let Some(status) = reap(main) {
             let others = tree::others_alive();
-            let ended = LaunchReport::Ended { status, killed: others, survivors: 0 };
+            let ended = LaunchReport::Ended {
+                status,
+                killed: others,
+                survivors: 0,
+                requested: Vec::new(),
+                over: None,
+            };
             let _ = channel.send(&ended, &[]);
             return code(status);
         }
@@ -97,13 +122,14 @@ pub(super) fn attend(channel: &Channel, plan: &LaunchPlan, streams: Vec<OwnedFd>
 }
 
 /// Starts the program under the parts of a sandbox of this level that apply to a thread: Landlock and
-/// seccomp, or nothing. Returns the child and the names of the sandbox
-/// mechanisms.
+/// seccomp, or nothing. `proxy` is the port of the proxy through which the program reaches its hosts.
+/// Returns the child and the names of the sandbox mechanisms.
 pub(super) fn start(
     plan: &LaunchPlan,
     real: &ResolvedSandbox,
     level: SandboxLevel,
     streams: &Streams,
+    proxy: Option<u16>,
 ) -> Result<(Child, Vec<String>), LaunchRefusal> {
     let copy = |at: usize| -> Result<Stdio, LaunchRefusal> {
         let copy = streams[at].as_fd().try_clone_to_owned();
@@ -122,6 +148,11 @@ pub(super) fn start(
         .process_group(0);
     if let Some(temp) = &plan.sandbox.temp {
         command.env("TMPDIR", temp);
+    }
+    if let Some(port) = proxy {
+        let address = format!("http://127.0.0.1:{port}");
+        command.envs(PROXY_VARIABLES.map(|name| (name, address.as_str())));
+        command.envs(["NO_PROXY", "no_proxy"].map(|name| (name, "localhost,127.0.0.1,::1")));
     }
     let work = || {
         let made_of = match level {
@@ -150,7 +181,7 @@ fn restrict(
     let mut made_of = Vec::new();
     let usable = plan.sandbox.means != SandboxMechanism::Bubblewrap && landlock::is_there();
     if usable {
-        let wanted = landlock::LandlockRules { real, network: plan.sandbox.network, held };
+        let wanted = landlock::LandlockRules { real, network: plan.sandbox.has_sockets(), held };
         made_of.push(format!("landlock {}", landlock::restrict(&wanted)?));
     } else if !held {
         return Err(SandboxError::Nothing {
@@ -164,7 +195,7 @@ fn restrict(
     set_capabilities(None, none)
         .map_err(|error| LaunchRefusal::at("give up capabilities", error))?;
     syscalls::refuse(syscalls::SyscallRules {
-        network: plan.sandbox.network,
+        network: plan.sandbox.has_sockets(),
         sockets: held,
         processes: true,
     })?;

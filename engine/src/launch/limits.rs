@@ -19,9 +19,6 @@ pub(super) fn set(caps: &ResourceLimits) -> io::Result<()> {
     at_most(Resource::Core, 0)?;
     at_most(Resource::Fsize, caps.file_bytes)?;
     at_most(Resource::Nofile, caps.open_files)?;
-    if let Some(processes) = caps.processes {
-        at_most(Resource::Nproc, processes)?;
-    }
     // If this write is not permitted, the score stays unchanged.
     let _ = fs::write("/proc/self/oom_score_adj", OOM_SCORE);
     Ok(())

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::process::ExitStatus;
 use crate::sandbox::resolve::ResolvedSandbox;
-use crate::sandbox::{AppliedSandbox, Sandbox, SandboxError};
+use crate::sandbox::{AppliedSandbox, Overuse, RequestedHost, Sandbox, SandboxError};
 
 /// The program to start and its sandbox. This is the first message, and it carries the program's
 /// standard streams.
@@ -47,6 +47,10 @@ pub(crate) enum LaunchReport {
         killed: usize,
         /// The number of processes that could not be killed.
         survivors: usize,
+        /// The hosts for which the program asked.
+        requested: Vec<RequestedHost>,
+        /// The resource whose limit ended the program.
+        over: Option<Overuse>,
     },
 }
 

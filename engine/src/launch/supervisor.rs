@@ -11,6 +11,7 @@
 //! on this host, it is treated as not installed. Any other failure of bubblewrap is an error, so
 //! that an attacker cannot weaken the sandbox by making bubblewrap fail.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::io::{self, Read as _};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -27,7 +28,9 @@ use super::cgroup::ControlGroup;
 use super::channel::Channel;
 use super::init::{self, Streams, code, reap, signal_group};
 use super::limits;
+use super::monitor::TreeMonitor;
 use super::plan::{LaunchOrder, LaunchPlan, LaunchRefusal, LaunchReport, ResolvedPaths};
+use super::proxy::Proxy;
 use super::signals::Signals;
 use super::view;
 use crate::files::open_host;
@@ -36,9 +39,12 @@ use crate::sandbox::placeholders::{Placeholders, create};
 use crate::sandbox::private_git::Cover;
 use crate::sandbox::resolve::{ResolvedSandbox, resolve};
 use crate::sandbox::{
-    AppliedSandbox, SandboxLevel, SandboxMechanism, TreeControl, bwrap, landlock, probe,
+    AppliedSandbox, LimitControl, Overuse, SandboxLevel, SandboxMechanism, TreeControl, bwrap,
+    landlock, probe, sockets,
 };
 
+/// Maximum number of starts of bubblewrap while sockets of other programs vanish.
+const STARTS: u32 = 5;
 /// Maximum number of bytes of bubblewrap's output in an error message.
 const LONGEST: u64 = 1000;
 
@@ -58,6 +64,8 @@ pub(super) fn attend(channel: &Channel, plan: &LaunchPlan, streams: Vec<OwnedFd>
                 status,
                 killed: killed + swept.count,
                 survivors: swept.survivors,
+                requested: supervisor.proxy.as_ref().map(Proxy::requested).unwrap_or_default(),
+                over: supervisor.over,
             };
             let _ = channel.send(&ended, &[]);
             code(status)
@@ -84,6 +92,13 @@ struct LaunchSupervisor<'a> {
     /// The channel to the first process inside the mount view, and the pipe with bubblewrap's
     /// messages.
     inner: Option<(Channel, io::PipeReader)>,
+    /// The proxy of a program that may reach only some hosts.
+    proxy: Option<Proxy>,
+    monitor: TreeMonitor,
+    /// The limit on memory, in bytes.
+    memory: u64,
+    limits: LimitControl,
+    over: Option<Overuse>,
 }
 
 impl<'a> LaunchSupervisor<'a> {
@@ -109,6 +124,11 @@ impl<'a> LaunchSupervisor<'a> {
             .ok_or_else(|| LaunchRefusal::Other("no standard input was received".to_owned()))?;
         let streams = [input, own(io::stdout().as_fd())?, own(io::stderr().as_fd())?];
         let group = ControlGroup::make(&plan.marker);
+        let mut monitor = TreeMonitor::new(&plan.sandbox.caps);
+        let set = |group: &ControlGroup| group.limit(monitor.memory(), plan.sandbox.caps.processes);
+        let memory = monitor.memory().unwrap_or(u64::MAX);
+        let enforced = group.as_ref().map_or((false, false), set);
+        monitor.leave(enforced);
         if let Some(temp) = &plan.sandbox.temp {
             fs::create_dir_all(temp)
                 .map_err(|error| LaunchRefusal::at(&format!("make {}", temp.display()), error))?;
@@ -124,6 +144,15 @@ impl<'a> LaunchSupervisor<'a> {
             blockers: None,
             main: 0,
             inner: None,
+            proxy: None,
+            monitor,
+            memory,
+            limits: if enforced == (true, true) {
+                LimitControl::Cgroup
+            } else {
+                LimitControl::Sampled
+            },
+            over: None,
         })
     }
 
@@ -141,13 +170,25 @@ impl<'a> LaunchSupervisor<'a> {
             self.covers = covers;
             self.real = real;
             self.blockers = Some(held);
-            match self.start_bubblewrap(&bwrap)? {
-                StartResult::Started => return Ok(()),
-                StartResult::Failed(why) => {
-                    if probe::probe(&bwrap).is_ok() || !landlock::is_there() {
-                        return Err(LaunchRefusal::Sandbox(format!("bubblewrap: {why}")));
-                    }
+            if let Some(temp) = &plan.sandbox.temp {
+                let shared = bwrap::shared_memory(temp);
+                fs::create_dir_all(&shared).map_err(|error| {
+                    LaunchRefusal::at(&format!("make {}", shared.display()), error)
+                })?;
+            }
+            for turn in 1.. {
+                let sockets = sockets::bound();
+                let StartResult::Failed(why) = self.start_bubblewrap(&bwrap, &sockets)? else {
+                    return Ok(());
+                };
+                // A socket that no longer exists cannot be covered.
+                if turn < STARTS && !sockets.is_subset(&sockets::bound()) {
+                    continue;
                 }
+                if probe::probe(&bwrap).is_ok() || !landlock::is_there() {
+                    return Err(LaunchRefusal::Sandbox(format!("bubblewrap: {why}")));
+                }
+                break;
             }
             self.blockers = None;
         }
@@ -155,6 +196,12 @@ impl<'a> LaunchSupervisor<'a> {
     }
 
     fn start_directly(&mut self) -> Result<(), LaunchRefusal> {
+        if !self.plan.sandbox.hosts.is_empty() {
+            return Err(LaunchRefusal::Sandbox(
+                "a list of hosts in `network` needs bubblewrap, which does not work here"
+                    .to_owned(),
+            ));
+        }
         if !self.plan.sandbox.off {
             self.real = resolve(&self.plan.sandbox)?;
             let covered = match &self.plan.sandbox.git {
@@ -167,7 +214,8 @@ impl<'a> LaunchSupervisor<'a> {
         let (plan, real) = (self.plan, &self.real);
         let off = plan.sandbox.off;
         let level = if off { SandboxLevel::Off } else { SandboxLevel::FilesOnly };
-        let (child, made_of) = self.in_group(|| init::start(plan, real, level, &streams))??;
+        let (child, made_of) =
+            self.in_group(|| init::start(plan, real, level, &streams, None))??;
         drop(streams);
         self.main = child.id();
         let containment = AppliedSandbox {
@@ -175,6 +223,9 @@ impl<'a> LaunchSupervisor<'a> {
             sandbox: level,
             made_of,
             network: off || plan.sandbox.network,
+            hosts: Vec::new(),
+            requested: Vec::new(),
+            limits: self.limits,
         };
         self.tell_started(containment);
         Ok(())
@@ -186,7 +237,11 @@ impl<'a> LaunchSupervisor<'a> {
             .map_err(|error| LaunchRefusal::at("write the path of the project's objects", error))
     }
 
-    fn start_bubblewrap(&mut self, bwrap: &Path) -> Result<StartResult, LaunchRefusal> {
+    fn start_bubblewrap(
+        &mut self,
+        bwrap: &Path,
+        sockets: &BTreeSet<PathBuf>,
+    ) -> Result<StartResult, LaunchRefusal> {
         let at = |what: &'static str| move |error: io::Error| LaunchRefusal::at(what, error);
         let plan = self.plan;
         let visible = self.visible();
@@ -195,6 +250,7 @@ impl<'a> LaunchSupervisor<'a> {
             covers: &self.covers,
             temp: plan.sandbox.temp.as_deref(),
             visible: &visible,
+            sockets,
             network: plan.sandbox.network,
         };
         let (ours, theirs) = Channel::pair().map_err(at("make a socket"))?;
@@ -235,16 +291,21 @@ impl<'a> LaunchSupervisor<'a> {
             Err(_) => None,
         };
         match report {
-            Some(LaunchReport::Started(mut containment)) => {
+            Some((LaunchReport::Started(mut containment), with)) => {
                 self.streams = None;
+                if let Some(listener) = with.into_iter().next() {
+                    let served = Proxy::serve(listener, &plan.sandbox.hosts);
+                    self.proxy = Some(served.map_err(at("start the proxy"))?);
+                }
+                containment.limits = self.limits;
                 containment.tree = self.tree(TreeControl::Namespace);
                 containment.made_of.insert(0, "bubblewrap".to_owned());
                 self.tell_started(containment);
                 self.inner = Some((ours, said));
                 Ok(StartResult::Started)
             }
-            Some(LaunchReport::Refused(refusal)) => Err(refusal),
-            Some(LaunchReport::Ended { .. }) | None => {
+            Some((LaunchReport::Refused(refusal), _)) => Err(refusal),
+            Some((LaunchReport::Ended { .. }, _)) | None => {
                 // The tree is killed first, so that bubblewrap's output ends.
                 tree::kill_descendants();
                 reap(self.main);
@@ -258,17 +319,16 @@ impl<'a> LaunchSupervisor<'a> {
 
     /// Waits for the first report of the first process inside the mount view, while the run is
     /// alive.
-    fn first_report(&self, inner: &Channel) -> Result<Option<LaunchReport>, LaunchRefusal> {
+    fn first_report(
+        &self,
+        inner: &Channel,
+    ) -> Result<Option<(LaunchReport, Vec<OwnedFd>)>, LaunchRefusal> {
         loop {
             let mut fds =
                 [PollFd::new(inner, PollFlags::IN), PollFd::new(self.channel, PollFlags::IN)];
             wait::poll_within(&mut fds, None);
             if !fds[0].revents().is_empty() {
-                return Ok(inner
-                    .receive::<LaunchReport>()
-                    .ok()
-                    .flatten()
-                    .map(|(report, _)| report));
+                return Ok(inner.receive::<LaunchReport>().ok().flatten());
             }
             if !fds[1].revents().is_empty() {
                 return Err(LaunchRefusal::Other(
@@ -284,6 +344,10 @@ impl<'a> LaunchSupervisor<'a> {
         let mut inner_end = None;
         loop {
             if let Some(status) = reap(self.main) {
+                if self.group.as_ref().is_some_and(ControlGroup::ran_out_of_memory) {
+                    let limit = self.memory;
+                    self.over = Some(Overuse::Memory { limit, seen: limit });
+                }
                 let Some((inner, _)) = &self.inner else {
                     return Ok((status, 0));
                 };
@@ -300,9 +364,13 @@ impl<'a> LaunchSupervisor<'a> {
                 PollFd::new(self.channel, PollFlags::IN),
                 PollFd::new(&self.signals, PollFlags::IN),
             ];
-            wait::poll_within(&mut fds, None);
+            wait::poll_within(&mut fds, self.monitor.wait());
             let reported = !fds[0].revents().is_empty();
             drop(fds);
+            if let Some(over) = self.monitor.sample() {
+                self.over = Some(over);
+                return Ok((ExitStatus::Signal(rustix::process::Signal::KILL.as_raw()), 0));
+            }
             for signal in self.signals.take() {
                 if signal != SIGCHLD {
                     self.pass_on(signal);

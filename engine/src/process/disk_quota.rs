@@ -1,16 +1,24 @@
-//! Checks periodically whether a child exceeds its folder's quota, because the kernel has no quotas
-//! for folders.
+//! Checks periodically, and after the child has ended, whether a child exceeds its folder's quota,
+//! because the kernel has no quotas for folders.
 //!
 //! A larger folder is checked less often, so that checks never take more than a twentieth of the
 //! time. Between two checks, a child can exceed the quota by the amount that it writes in that
-//! time, but no single file can exceed the limit on file size. A check must never follow a link or
-//! leave the file system.
+//! time, but no single file can exceed the limit on file size. Files that a process of the child holds
+//! open count even if they have no name any more. A check must never follow a link or leave the file
+//! system.
 
+use std::collections::BTreeSet;
+use std::ffi::OsStr;
 use std::fs;
+use std::io;
+use std::os::fd::BorrowedFd;
 use std::os::unix::fs::MetadataExt as _;
-use std::path::Path;
 use std::time::Duration;
 
+use rustix::fs::Stat;
+
+use super::tree;
+use crate::files::{TreeVisitor, walk};
 use crate::sandbox::FolderQuota;
 use crate::time::boot_time;
 
@@ -36,40 +44,97 @@ impl DiskQuota {
         if begun < self.next {
             return false;
         }
-        let mut left = self.quota.bytes;
-        let device = fs::symlink_metadata(&self.quota.folder).map(|data| data.dev());
-        let fits = device.map_or(true, |device| take(&self.quota.folder, device, &mut left));
+        let over = self.exceeds(Child::Runs);
         let now = boot_time();
         self.next = now + EVERY.max(now.saturating_sub(begun) * SHARE);
-        !fits
+        over
+    }
+
+    /// Returns whether the folder exceeds the quota after the child and all its processes have ended.
+    pub fn is_over_at_end(&self) -> bool {
+        self.exceeds(Child::Ended)
+    }
+
+    fn exceeds(&self, child: Child) -> bool {
+        let mut sum = DiskUsage { left: self.quota.bytes, linked: BTreeSet::new(), child };
+        let Ok(data) = fs::symlink_metadata(&self.quota.folder) else {
+            return false;
+        };
+        // A folder that cannot be read is checked again later.
+        let exceeded = |done: io::Result<()>| {
+            done.is_err_and(|error| error.kind() == io::ErrorKind::QuotaExceeded)
+        };
+        exceeded(walk(&self.quota.folder, &mut sum)) || exceeded(sum.take_unnamed(data.dev()))
     }
 }
 
-/// Subtracts the size of everything beneath `folder` from `left`. Returns false if `left` was too
-/// small.
-fn take(folder: &Path, device: u64, left: &mut u64) -> bool {
-    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
-        let Ok(data) = entry.metadata() else {
-            continue;
-        };
-        if data.dev() != device {
-            continue;
-        }
-        // Only allocated blocks are counted, so the holes of a sparse file are free.
-        let Some(rest) = left.checked_sub(data.blocks() * 512) else {
-            return false;
-        };
-        *left = rest;
-        if data.is_dir() && !take(&entry.path(), device, left) {
-            return false;
-        }
+/// Whether the child still runs. Folders that it made unreadable are counted only after its end,
+/// because they must be made readable first.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Child {
+    Runs,
+    Ended,
+}
+
+/// The part of a quota that is left.
+struct DiskUsage {
+    child: Child,
+    left: u64,
+    /// The files with several names that have been counted.
+    linked: BTreeSet<u64>,
+}
+
+impl DiskUsage {
+    /// Subtracts allocated blocks, so the holes of a sparse file are free.
+    fn take(&mut self, blocks: u64) -> io::Result<()> {
+        let left = self.left.checked_sub(blocks * 512);
+        self.left = left.ok_or(io::ErrorKind::QuotaExceeded)?;
+        Ok(())
     }
-    true
+
+    /// Subtracts the files on this device that have no name and that a descendant of this process has
+    /// open or has mapped.
+    fn take_unnamed(&mut self, device: u64) -> io::Result<()> {
+        for pid in tree::descendants_alive() {
+            for kind in ["fd", "map_files"] {
+                let files = fs::read_dir(format!("/proc/{pid}/{kind}"));
+                for file in files.into_iter().flatten().flatten() {
+                    let Ok(data) = fs::metadata(file.path()) else { continue };
+                    let unnamed = data.is_file() && data.nlink() == 0 && data.dev() == device;
+                    if unnamed && self.linked.insert(data.ino()) {
+                        self.take(data.blocks())?;
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+impl TreeVisitor for DiskUsage {
+    fn file(&mut self, _: BorrowedFd<'_>, _: &OsStr, stat: &Stat) -> io::Result<()> {
+        let again = stat.st_nlink > 1 && !self.linked.insert(stat.st_ino);
+        let blocks = if again { 0 } else { u64::try_from(stat.st_blocks).unwrap_or(0) };
+        self.take(blocks)
+    }
+
+    fn may_open(&self) -> bool {
+        self.child == Child::Ended
+    }
+
+    fn enter(&mut self, stat: &Stat) -> io::Result<()> {
+        self.take(u64::try_from(stat.st_blocks).unwrap_or(0))
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn over(folder: &std::path::Path, bytes: u64) -> bool {
+        let quota = FolderQuota { folder: folder.to_owned(), bytes };
+        DiskQuota { quota, next: Duration::ZERO }.is_over()
+    }
 
     #[test]
     fn quota_counts_files_but_not_link_targets() {
@@ -77,10 +142,11 @@ mod tests {
         fs::create_dir(folder.path().join("a")).unwrap();
         fs::write(folder.path().join("a/b"), vec![1; 100_000]).unwrap();
         std::os::unix::fs::symlink("/", folder.path().join("a/link")).unwrap();
-        let over = |bytes| {
-            let quota = FolderQuota { folder: folder.path().to_owned(), bytes };
-            DiskQuota { quota, next: Duration::ZERO }.is_over()
-        };
-        assert!(over(50_000) && !over(1_000_000));
+        assert!(over(folder.path(), 50_000) && !over(folder.path(), 1_000_000));
+        // A second name of the same file takes no space.
+        for name in 0..20 {
+            fs::hard_link(folder.path().join("a/b"), folder.path().join(name.to_string())).unwrap();
+        }
+        assert!(!over(folder.path(), 1_000_000));
     }
 }

@@ -29,7 +29,7 @@ use super::wait::{Alarm, poll_within};
 use crate::files::open_null;
 use crate::launch::{Channel, LaunchPlan, LaunchRefusal, LaunchReport, clear_marked};
 use crate::sandbox::placeholders::clear_abandoned;
-use crate::sandbox::{AppliedSandbox, SandboxedStart, inert};
+use crate::sandbox::{AppliedSandbox, Overuse, RequestedHost, SandboxedStart, inert};
 use crate::time::boot_time;
 
 const CHUNK: usize = 64 * 1024;
@@ -94,8 +94,9 @@ pub fn run(
     }
     let mut session = Session::new(spec, &mut owned, launcher, started).map_err(io("watch it"))?;
     session.watch(&mut owned, cancel, &mut alarm, on_output).map_err(io("watch it"))?;
-    let Session { supervisor, kept: [stdout, stderr], launcher, .. } = session;
+    let Session { supervisor, kept: [stdout, stderr], launcher, room, .. } = session;
     let mut buried = owned.kill_rest();
+    let filled = room.is_some_and(|room| room.is_over_at_end());
     if let Some(launcher) = &launcher
         && launcher.said.status.is_none()
     {
@@ -105,7 +106,10 @@ pub fn run(
             clear_abandoned(folder);
         }
     }
-    let said = launcher.map(|launcher| launcher.said).unwrap_or_default();
+    let mut said = launcher.map(|launcher| launcher.said).unwrap_or_default();
+    if let Some(containment) = &mut said.containment {
+        containment.requested = std::mem::take(&mut said.requested);
+    }
     if let Some(refusal) = said.refused {
         return Err(refused(program, refusal));
     }
@@ -124,7 +128,12 @@ pub fn run(
         containment: said.containment,
         // KILL was sent. If it did not take effect, `survivors` is not 0.
         status: supervisor.status().unwrap_or(ExitStatus::Signal(Signal::KILL.as_raw())),
-        reason: supervisor.reason(),
+        reason: match (supervisor.reason(), said.over) {
+            (Reason::Exited, Some(over)) => Reason::Overuse(over),
+            // The child wrote too much after the last check.
+            (Reason::Exited, None) if filled => Reason::Quota,
+            (reason, _) => reason,
+        },
         stdout,
         stderr,
         stdout_truncated: supervisor.truncated(Stream::Stdout),
@@ -175,6 +184,8 @@ struct LauncherMessage {
     status: Option<ExitStatus>,
     killed: usize,
     survivors: usize,
+    requested: Vec<RequestedHost>,
+    over: Option<Overuse>,
 }
 
 impl Launcher {
@@ -238,10 +249,12 @@ impl Launcher {
             match report {
                 LaunchReport::Started(containment) => self.said.containment = Some(containment),
                 LaunchReport::Refused(refusal) => self.said.refused = Some(refusal),
-                LaunchReport::Ended { status, killed, survivors } => {
+                LaunchReport::Ended { status, killed, survivors, requested, over } => {
                     self.said.status = Some(status);
                     self.said.killed = killed;
                     self.said.survivors = survivors;
+                    self.said.requested = requested;
+                    self.said.over = over;
                 }
             }
         }

@@ -19,6 +19,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::spec::Limits;
+use crate::sandbox::Overuse;
 
 /// One of a child's output streams.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -55,6 +56,8 @@ pub enum Reason {
     },
     /// The child exceeded its folder's disk quota.
     Quota,
+    /// The child's process tree exceeded a limit that the launcher enforces.
+    Overuse(Overuse),
     Cancelled,
 }
 

@@ -8,14 +8,14 @@
 //!
 //! This module must never start a process, and never name a path that has not been checked.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use super::private_git::Cover;
-use super::resolve::{ResolvedSandbox, on_the_way};
+use super::resolve::{ResolvedPath, ResolvedSandbox, on_the_way, within_any};
 
 /// The paths where [`find`] looks for bubblewrap. `PATH` is never searched, because another user
 /// may have set it.
@@ -45,8 +45,34 @@ pub struct MountView<'a> {
     /// Paths that must be readable even if they are in a private folder: the program, its working
     /// directory and its home.
     pub visible: &'a [PathBuf],
+    /// The sockets of other programs, which are covered where they would be visible.
+    pub sockets: &'a BTreeSet<PathBuf>,
     /// Whether the child may use the host's network.
     pub network: bool,
+}
+
+/// Returns the folder that becomes the child's `/dev/shm`. It is beside the child's folder for temporary
+/// files, so that the disk quota of the run's folder includes it and no child can replace it.
+pub fn shared_memory(temp: &Path) -> PathBuf {
+    temp.with_file_name("shm")
+}
+
+impl MountView<'_> {
+    /// Returns whether a path of the host is at its place in the view: it is not in a folder that is
+    /// hidden, private or replaced.
+    fn shows(&self, path: &Path) -> bool {
+        let within = |places: &[ResolvedPath]| within_any(path, places);
+        let private = ["/dev", "/proc"].iter().chain(&PRIVATE);
+        if private.into_iter().any(|folder| path.starts_with(folder)) {
+            let visible = self.visible.iter().filter(|path| !is_private(path));
+            let visible = visible.into_iter().any(|visible| path.starts_with(visible));
+            return (visible || within(&self.real.write) || within(&self.real.show))
+                && !self.covers.iter().any(|cover| path.starts_with(&cover.to));
+        }
+        let hidden =
+            within(&self.real.hide) && !within(&self.real.show) && !within(&self.real.write);
+        !hidden && !self.covers.iter().any(|cover| path.starts_with(&cover.to))
+    }
 }
 
 /// Returns the options that precede `--`.
@@ -58,6 +84,9 @@ pub fn options(view: &MountView<'_>) -> Vec<OsString> {
         line.add(["--unshare-net"]);
     }
     line.add(["--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc"]);
+    if let Some(temp) = view.temp {
+        line.mount("--bind", &shared_memory(temp), Path::new("/dev/shm"));
+    }
     for folder in PRIVATE {
         if is_folder(Path::new(folder)) {
             match view.temp.filter(|_| folder == "/tmp") {
@@ -78,6 +107,9 @@ pub fn options(view: &MountView<'_>) -> Vec<OsString> {
         let hidden = if place.folder { Mount::Empty } else { Mount::Null };
         mounts.insert(&place.path, hidden);
     }
+    for place in &view.real.show {
+        mounts.insert(&place.path, Mount::ReadOnly);
+    }
     for place in &view.real.write {
         mounts.insert(&place.path, Mount::Writable);
     }
@@ -93,6 +125,11 @@ pub fn options(view: &MountView<'_>) -> Vec<OsString> {
     for cover in view.covers {
         mounts.insert(&cover.to, Mount::Other(cover));
     }
+    for socket in view.sockets.iter().filter(|path| view.shows(path)) {
+        mounts.insert(socket, Mount::Null);
+    }
+    let emptied = mounts.iter().filter(|(_, mount)| matches!(mount, Mount::Empty));
+    let emptied: Vec<&Path> = emptied.map(|(path, _)| *path).collect();
     for (path, mount) in mounts {
         match mount {
             Mount::Other(Cover { from, writable: true, .. }) => line.mount("--bind", from, path),
@@ -103,8 +140,11 @@ pub fn options(view: &MountView<'_>) -> Vec<OsString> {
             Mount::ReadOnly => line.mount("--ro-bind", path, path),
         }
     }
-    // All mounts below `/run` exist now. A read-only `/run` accepts no new names either.
+    // All mounts below these folders in memory exist now. Read-only, they accept no data.
     line.add(["--remount-ro", "/run"]);
+    for path in emptied {
+        line.path("--remount-ro", path);
+    }
     // `/proc/sys` and `sysrq-trigger` belong to root, which can write them without any capability.
     line.add(["--remount-ro", "/proc"]);
     line.add(["--chdir", "/"]);
@@ -153,8 +193,6 @@ fn resolver() -> Option<PathBuf> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sandbox::resolve::ResolvedPath;
-
     #[test]
     fn protected_paths_are_mounted_last() {
         let place =
@@ -164,6 +202,7 @@ mod tests {
             keep: vec![place("/tree/docs/plan.md")],
             missing: vec!["/tree/.claude".into()],
             hide: vec![place("/home/me/.local/state/runner")],
+            show: vec![place("/home/me/.local/state/runner/shown")],
         };
         let view = MountView {
             real: &real,
@@ -174,6 +213,16 @@ mod tests {
             }],
             temp: Some(Path::new("/private")),
             visible: &["/tmp/x/program".into(), "/usr/bin".into()],
+            sockets: &[
+                "/tree/agent.sock",
+                "/tmp/other.sock",
+                "/tmp/x/program/sock",
+                "/home/me/.local/state/runner/sock",
+                "/tree/.git/fsmonitor",
+                "/home/me/docker.sock",
+            ]
+            .map(PathBuf::from)
+            .into(),
             network: false,
         };
         let line: Vec<String> =
@@ -182,16 +231,25 @@ mod tests {
         let at = |part: &str| line.find(part).unwrap_or_else(|| panic!("no {part} in {line}"));
         let order = [
             "--ro-bind / /",
+            "--bind /shm /dev/shm",
             "--bind /private /tmp",
             "--ro-bind /tmp/x/program /tmp/x/program",
             "--tmpfs /home/me/.local/state/runner",
+            "--ro-bind /home/me/.local/state/runner/shown",
             "--bind /tree /tree",
             "--ro-bind /tree/.claude /tree/.claude",
             "--bind /private/git /tree/.git",
             "--bind /tree/docs /tree/docs",
             "--ro-bind /tree/docs/plan.md /tree/docs/plan.md",
+            "--remount-ro /home/me/.local/state/runner",
         ];
         assert!(order.windows(2).all(|pair| at(pair[0]) < at(pair[1])), "{line}");
+        let covered = ["/tree/agent.sock", "/tmp/x/program/sock", "/home/me/docker.sock"];
+        assert!(
+            covered.iter().all(|it| line.contains(&format!("--ro-bind /dev/null {it}"))),
+            "{line}"
+        );
+        assert_eq!(line.matches("--ro-bind /dev/null").count(), covered.len(), "{line}");
         assert!(line.contains("--unshare-net") && !line.contains("/usr/bin /usr/bin"));
     }
 }

@@ -30,6 +30,9 @@ const DEVICES: [&str; 5] = ["/dev/null", "/dev/zero", "/dev/full", "/dev/random"
 /// Further devices for a child that has a private `/dev`.
 const OWN_DEVICES: [&str; 5] = ["/dev/shm", "/dev/pts", "/dev/ptmx", "/dev/tty", "/dev/mqueue"];
 
+/// The first ABI that restricts signals and abstract sockets.
+pub const SCOPES: u32 = 6;
+
 /// The restrictions to enforce.
 #[derive(Clone, Copy, Debug)]
 pub struct LandlockRules<'a> {
@@ -178,6 +181,7 @@ fn rules(wanted: &LandlockRules<'_>, abi: ABI) -> Vec<(PathBuf, BitFlags<AccessF
         for path in around(Path::new("/"), &hidden) {
             rules.push((path, read));
         }
+        rules.extend(real.show.iter().map(|place| (place.path.clone(), read)));
     }
     let devices: &[&[&str]] = if wanted.held { &[&DEVICES, &OWN_DEVICES] } else { &[&DEVICES] };
     for device in devices.iter().copied().flatten() {
@@ -189,15 +193,24 @@ fn rules(wanted: &LandlockRules<'_>, abi: ABI) -> Vec<(PathBuf, BitFlags<AccessF
             .iter()
             .map(|keep| keep.path.as_path())
             .chain(real.missing.iter().map(PathBuf::as_path))
-            .filter(|path| path.starts_with(&place.path))
+            .chain(real.hide.iter().map(|hidden| hidden.path.as_path()))
+            .filter(|path| path.starts_with(&place.path) && *path != place.path)
             .collect();
         if wanted.held || protected.is_empty() {
             rules.push((place.path.clone(), write | read));
             continue;
         }
         // No entry can be added to or removed from the folder itself. Its current entries can be
-        // read and, except for the kept paths, written.
-        rules.push((place.path.clone(), read));
+        // read and, except for the kept paths, written. A hidden path cannot be read either.
+        let hidden = real.hide.iter().map(|hidden| hidden.path.as_path());
+        let hidden: Vec<&Path> = hidden.filter(|path| protected.contains(path)).collect();
+        rules.push((
+            place.path.clone(),
+            if hidden.is_empty() { read } else { AccessFs::ReadDir.into() },
+        ));
+        for path in around(&place.path, &hidden) {
+            rules.push((path, read));
+        }
         for path in around(&place.path, &protected) {
             rules.push((path, write | read));
         }

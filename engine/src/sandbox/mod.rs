@@ -29,6 +29,7 @@ pub mod placeholders;
 pub mod private_git;
 pub mod probe;
 pub mod resolve;
+pub mod sockets;
 pub mod syscalls;
 
 use std::ffi::OsString;
@@ -69,8 +70,13 @@ pub struct Sandbox {
     /// Paths that must stay hidden from the child: it can neither read nor write them nor connect
     /// to them. Paths beneath them that `write` names are excepted.
     pub hide: Vec<PathBuf>,
+    /// Paths beneath `hide` that the child may read nevertheless. They stay read-only.
+    pub show: Vec<PathBuf>,
     /// Whether the child may use the network.
     pub network: bool,
+    /// The only hosts that the child may reach while `network` is false, as `host:port` in lower case.
+    /// It reaches them through a proxy of the launcher, which needs a mount view.
+    pub hosts: Vec<String>,
     /// A private folder for temporary files, which is created if it does not exist. It becomes the
     /// child's `TMPDIR`, and also its `/tmp` if the child has its own mount view.
     pub temp: Option<PathBuf>,
@@ -103,14 +109,49 @@ pub struct ResourceLimits {
     /// Maximum number of open descriptors of each of the child's processes. Default: 4096, or the
     /// host's own limit.
     pub open_files: u64,
-    /// Maximum number of processes of the child's user, or `None` for no limit. The limit does not
-    /// apply to root.
-    pub processes: Option<u64>,
+    /// Maximum memory of the child's process tree, in bytes. Default: three quarters of the machine's
+    /// memory.
+    pub memory: Option<u64>,
+    /// Maximum number of processes and threads in the child's process tree. Default: 4096.
+    pub processes: u64,
+}
+
+/// The resource of which a process tree used more than its limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Overuse {
+    /// Memory, in bytes.
+    Memory {
+        limit: u64,
+        /// The use that was seen.
+        seen: u64,
+    },
+    /// Processes and threads.
+    Processes {
+        limit: u64,
+        /// The number that was seen.
+        seen: u64,
+    },
+}
+
+impl fmt::Display for Overuse {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Memory { limit, seen } => write!(
+                f,
+                "it used {} MB of memory; max_memory allows {} MB",
+                seen / 1_000_000,
+                limit / 1_000_000
+            ),
+            Self::Processes { limit, seen } => {
+                write!(f, "it had {seen} processes and threads; max_processes allows {limit}")
+            }
+        }
+    }
 }
 
 impl Default for ResourceLimits {
     fn default() -> Self {
-        Self { file_bytes: 1 << 30, open_files: 4096, processes: None }
+        Self { file_bytes: 1 << 30, open_files: 4096, memory: None, processes: 4096 }
     }
 }
 
@@ -148,11 +189,10 @@ impl Sandbox {
         all.filter(|path| !own.iter().any(|own| path.starts_with(own))).cloned().collect()
     }
 
-    /// Returns this sandbox with additional writable paths, such as a program's state folders.
-    #[must_use]
-    pub fn and_write(mut self, places: impl IntoIterator<Item = PathBuf>) -> Self {
-        self.write.extend(places);
-        self
+    /// Returns whether the child may create internet sockets. A child with a list of hosts has a
+    /// network of its own, in which only the proxy leads out.
+    pub fn has_sockets(&self) -> bool {
+        self.network || !self.hosts.is_empty()
     }
 }
 
@@ -168,6 +208,19 @@ pub enum TreeControl {
     Namespace,
     /// A process whose parent dies is reparented to the launcher, which kills it.
     Subreaper,
+}
+
+/// The mechanism that enforces the limits on memory and processes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+#[derive(strum::Display)]
+#[strum(serialize_all = "kebab-case")]
+pub enum LimitControl {
+    /// The kernel enforces them for the child's control group.
+    Cgroup,
+    /// The launcher samples the process tree, and kills it. Between two samples the tree can exceed a
+    /// limit.
+    Sampled,
 }
 
 /// The extent of the sandbox's protection, the strongest first.
@@ -235,6 +288,23 @@ pub struct AppliedSandbox {
     /// The mechanisms of the sandbox, with their versions: `landlock 7`, `bubblewrap`, `seccomp`.
     pub made_of: Vec<String>,
     pub network: bool,
+    /// The only hosts that the child could reach while `network` is false, as `host:port`.
+    pub hosts: Vec<String>,
+    /// The hosts for which the child asked, once it has ended.
+    pub requested: Vec<RequestedHost>,
+    /// The mechanism that enforces the limits on memory and processes.
+    pub limits: LimitControl,
+}
+
+/// A host for which a child asked the launcher's proxy.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RequestedHost {
+    /// The host and port as `host:port`.
+    pub host: String,
+    /// Whether the job lists the host.
+    pub allowed: bool,
+    /// The number of requests.
+    pub count: u64,
 }
 
 impl AppliedSandbox {
@@ -251,8 +321,9 @@ impl AppliedSandbox {
             ]),
             SandboxLevel::Full => {}
         }
-        let landlock = self.made_of.iter().any(|part| part.starts_with("landlock"));
-        if self.sandbox == SandboxLevel::Full && !landlock && self.network {
+        let landlock = self.made_of.iter().find_map(|part| part.strip_prefix("landlock "));
+        let abi = landlock.and_then(|abi| abi.parse::<u32>().ok()).unwrap_or(0);
+        if self.sandbox == SandboxLevel::Full && abi < landlock::SCOPES && self.network {
             gaps.push("it can connect to abstract sockets of the host");
         }
         if self.tree == TreeControl::Subreaper {
@@ -264,14 +335,41 @@ impl AppliedSandbox {
     }
 }
 
+impl AppliedSandbox {
+    fn describe_requested(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (allowed, what) in [(true, "requested"), (false, "refused")] {
+            let hosts = self.requested.iter().filter(|it| it.allowed == allowed);
+            let hosts = hosts.map(|it| format!("{} {}×", without_port(&it.host), it.count));
+            let hosts: Vec<String> = hosts.collect();
+            if !hosts.is_empty() {
+                write!(f, "; {what} {}", hosts.join(", "))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Returns a host without the port that is the default.
+fn without_port(host: &str) -> &str {
+    host.strip_suffix(":443").unwrap_or(host)
+}
+
 impl fmt::Display for AppliedSandbox {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.sandbox)?;
         if !self.made_of.is_empty() {
             write!(f, " ({})", self.made_of.join(", "))?;
         }
-        let network = if self.network { "open" } else { "closed" };
-        write!(f, ", network {network}, tree {}", self.tree)
+        match (self.network, self.hosts.as_slice()) {
+            (true, _) => f.write_str(", network open")?,
+            (false, []) => f.write_str(", network closed")?,
+            (false, hosts) => {
+                let hosts: Vec<&str> = hosts.iter().map(|host| without_port(host)).collect();
+                write!(f, ", network only {}", hosts.join(" "))?;
+                self.describe_requested(f)?;
+            }
+        }
+        write!(f, ", tree {}, limits {}", self.tree, self.limits)
     }
 }
 

@@ -34,6 +34,8 @@ pub struct ResolvedSandbox {
     pub missing: Vec<PathBuf>,
     /// Paths that must stay hidden from the child.
     pub hide: Vec<ResolvedPath>,
+    /// Paths beneath `hide` that the child may read.
+    pub show: Vec<ResolvedPath>,
 }
 
 /// Resolves every path of the sandbox.
@@ -51,6 +53,9 @@ pub fn resolve(sandbox: &Sandbox) -> Result<ResolvedSandbox, SandboxError> {
     for path in &sandbox.hide {
         real.hide.extend(resolve_path(path)?);
     }
+    for path in &sandbox.show {
+        real.show.extend(resolve_path(path)?);
+    }
     let mut missing = BTreeSet::new();
     for path in &sandbox.keep {
         match resolve_path(path)? {
@@ -60,10 +65,13 @@ pub fn resolve(sandbox: &Sandbox) -> Result<ResolvedSandbox, SandboxError> {
             }
         }
     }
-    // A path outside every writable folder needs no protection.
-    real.keep.retain(|place| within_any(&place.path, &real.write));
+    // A path outside every writable folder needs no protection, nor does a hidden one.
+    real.keep.retain(|place| {
+        let hidden = within_any(&place.path, &real.hide) && !within_any(&place.path, &real.show);
+        within_any(&place.path, &real.write) && !hidden
+    });
     real.missing = missing.into_iter().filter(|path| within_any(path, &real.write)).collect();
-    for places in [&mut real.write, &mut real.keep, &mut real.hide] {
+    for places in [&mut real.write, &mut real.keep, &mut real.hide, &mut real.show] {
         places.sort();
         places.dedup();
     }

@@ -5,8 +5,9 @@
 //! following: inspecting and controlling other processes; new namespaces and mounts, because an
 //! unprivileged user namespace would restore the right to mount; loading code into the kernel;
 //! handles and rings that bypass checks (`open_by_handle_at`, `io_uring`); feeding input to a
-//! terminal; changing the machine's clock and power state; the kernel's keyring; and sockets of any
-//! but the common families. If no mount view hides sockets with a path, the filter refuses all of
+//! terminal; changing the machine's clock and power state; the kernel's keyring; setting the setuid
+//! bit of a file, through which another user could act as this one; and sockets of any but the common
+//! families. If no mount view hides sockets with a path, the filter refuses all of
 //! these sockets except socket pairs.
 //!
 //! A call of another architecture kills the caller. Every other refused call returns an error, so
@@ -93,7 +94,34 @@ const ABSENT: &[i64] = &[
     // The flags of `clone3` are in memory, which a filter cannot read; those of `clone` are in a
     // register.
     libc::SYS_clone3,
+    // The mode of `openat2` is in memory too.
+    libc::SYS_openat2,
 ];
+
+/// Calls that set a file's mode, with the number of the argument that contains the mode. The calls of
+/// the second table set it only if they create a file.
+const MODES: &[(i64, u8)] = &[
+    #[cfg(target_arch = "x86_64")]
+    (libc::SYS_chmod, 1),
+    #[cfg(target_arch = "x86_64")]
+    (libc::SYS_creat, 1),
+    #[cfg(target_arch = "x86_64")]
+    (libc::SYS_mknod, 1),
+    (libc::SYS_fchmod, 1),
+    (libc::SYS_fchmodat, 2),
+    (FCHMODAT2, 2),
+    (libc::SYS_mknodat, 2),
+];
+const OPENS: &[(i64, u8)] = &[
+    #[cfg(target_arch = "x86_64")]
+    (libc::SYS_open, 1),
+    (libc::SYS_openat, 2),
+];
+/// The number of `fchmodat2`, which is the same on every architecture.
+const FCHMODAT2: i64 = 452;
+const SETUID: u64 = 0o4000;
+/// `O_CREAT`, and the part of `O_TMPFILE` that is not `O_DIRECTORY`.
+const CREATES: [u64; 2] = [0o100, 0o20_000_000];
 
 /// All `CLONE_NEW*` flags.
 const NAMESPACES: [u64; 8] = [
@@ -147,6 +175,17 @@ fn programs(wanted: SyscallRules) -> Result<Vec<BpfProgram>, seccompiler::Error>
     refused.insert(libc::SYS_clone, clones);
     let requests = TERMINAL.iter().map(|request| when(1, SeccompCmpOp::Eq, *request));
     refused.insert(libc::SYS_ioctl, requests.collect::<Result<_, _>>()?);
+    let set = |mode| condition(mode, SeccompCmpOp::MaskedEq(SETUID), SETUID);
+    for (call, mode) in MODES {
+        refused.insert(*call, vec![SeccompRule::new(vec![set(*mode)?])?]);
+    }
+    for (call, flags) in OPENS {
+        let creates = CREATES.iter().map(|flag| {
+            let creates = condition(*flags, SeccompCmpOp::MaskedEq(*flag), *flag)?;
+            Ok::<_, seccompiler::Error>(SeccompRule::new(vec![creates, set(flags + 1)?])?)
+        });
+        refused.insert(*call, creates.collect::<Result<_, _>>()?);
+    }
     let absent = ABSENT.iter().map(|call| (*call, Vec::new())).collect();
     let mut all = vec![
         compile(refused, libc::EPERM)?,

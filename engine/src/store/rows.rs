@@ -71,6 +71,7 @@ pub(super) fn insert(
     new: &NewOccurrence,
     now: Timestamp,
 ) -> Result<Result<OccurrenceId, OccurrenceId>, Fault> {
+    release_key(tx, new)?;
     let known = "SELECT id FROM occurrences WHERE job = ?1 AND key = ?2";
     if let Some(known) = tx.first(known, params![new.job, new.key], |row| row.get(0))? {
         return Ok(Err(known));
@@ -85,6 +86,19 @@ pub(super) fn insert(
         params![id, new.job, new.key, due, recorded, new.night, new.origin, settings, new.priority],
     )?;
     Ok(Ok(id))
+}
+
+/// Releases a person's key whose occurrence has ended although none of its runs was admitted, for
+/// example because the lock was held. The occurrence keeps its history under another key.
+fn release_key(tx: &Transaction<'_>, new: &NewOccurrence) -> Result<(), Fault> {
+    tx.change(
+        "UPDATE occurrences SET key = 'not admitted ' || id
+         WHERE job = ?1 AND key = ?2 AND ?3 IN ('manual', 'queue') AND outcome IS NOT NULL
+           AND NOT EXISTS (SELECT 1 FROM runs
+                           WHERE occurrence = occurrences.id AND started IS NOT NULL)",
+        params![new.job, new.key, new.origin],
+    )?;
+    Ok(())
 }
 
 /// Adds and queues an occurrence. Returns `None` if it has already been recorded.

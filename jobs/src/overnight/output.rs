@@ -210,7 +210,7 @@ impl Output {
     /// Returns an [`OutputError`] if the folder cannot be removed.
     pub fn clear(&self, folder: &str) -> Result<(), OutputError> {
         let path = self.at(folder)?;
-        match fs::remove_dir_all(&path) {
+        match runner_engine::files::remove_tree(&path) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
                 Err(fail("remove", &path)(error))
             }

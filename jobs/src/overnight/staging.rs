@@ -149,7 +149,7 @@ pub fn discard_all(root: &Path) -> Result<(), StageError> {
     let below = Path::new(FOLDER).join("staging");
     let path = runner_engine::files::beneath(root, &below).map_err(fail("remove", &below))?;
     failpoint::reach();
-    match fs::remove_dir_all(&path) {
+    match runner_engine::files::remove_tree(&path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(fail("remove", &path)(error)),
         _ => Ok(()),
     }

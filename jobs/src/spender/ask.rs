@@ -285,6 +285,9 @@ impl Spender<'_> {
                         self.store.clear_limit(&spending.pool, asked, now)?;
                     }
                 }
+                if let Some((until, why)) = spending.left(heard.fullest) {
+                    self.note_limit(spending, until, &why)?;
+                }
                 Ok(reply)
             }
             (Err(_), Some(breach)) => Err(AskError::Breach(breach)),

@@ -20,7 +20,7 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use runner_backends::replay::{Exchange, ReplayQuestion};
-use runner_backends::{Backend, BackendError, Chain, Description, Reply, Request};
+use runner_backends::{Backend, BackendError, Chain, Description, Limit, Reply, Request};
 use runner_engine::admission::Shortfall;
 use runner_engine::process::Cancel;
 use runner_engine::recording::{InputRecording, UnrecordedInput};
@@ -46,8 +46,25 @@ pub struct Spending {
     pub pool: String,
     /// Whether requests may be billed beyond a subscription.
     pub overage: bool,
+    /// The part of the subscription's window that is left for other uses, in thousandths.
+    pub leave: u16,
     /// Prices of tokens, for backends that do not state a cost.
     pub prices: Prices,
+}
+
+impl Spending {
+    /// Returns the end of a subscription's window of which runs may use no more, and the reason.
+    fn left(&self, fullest: Option<Limit>) -> Option<(Option<Timestamp>, String)> {
+        let limit = fullest?;
+        let used = limit.used.filter(|used| *used >= 1000_u16.saturating_sub(self.leave))?;
+        let percent = |thousandths: u16| f64::from(thousandths) / 10.0;
+        let why = format!(
+            "{} % of the subscription's window is used, and the pool leaves {} %",
+            percent(used),
+            percent(self.leave)
+        );
+        (self.leave > 0).then_some((limit.until, why))
+    }
 }
 
 /// A backend with its payment settings.

@@ -298,7 +298,8 @@ fn answer_does_not_clear_newer_limit() {
 fn overage_stops_and_limits_the_pool() {
     let mut place = place();
     let reset = at(5);
-    let overage = Event::Limit(Limit { until: Some(reset), reached: false, overage: true });
+    let overage =
+        Event::Limit(Limit { until: Some(reset), reached: false, overage: true, used: None });
     let answer = End::Answers(Some(usage(5, Some(5))));
     for end in [End::Waits, answer.clone()] {
         let (settled, _) = pass(&mut place, &[overage], end);
@@ -312,6 +313,32 @@ fn overage_stops_and_limits_the_pool() {
     let (settled, _) = pass(&mut place, &[overage], answer);
     assert!(settled.outcome.published(), "{settled:?}");
     assert_eq!(place.store.limit("max", at(2)).unwrap(), None, "permitted overage sets no limit");
+}
+
+#[test]
+fn pool_leaves_a_part_of_the_window() {
+    let window = |used| {
+        Event::Limit(Limit { until: Some(at(5)), reached: false, overage: false, used: Some(used) })
+    };
+    let answer = || End::Answers(Some(usage(5, Some(5))));
+    for (leave, used, waits) in
+        [(250, 740, false), (250, 750, true), (250, 1000, true), (0, 1000, false)]
+    {
+        let mut place = place();
+        place.spending.leave = leave;
+        // The window that is used less does not replace the fuller one.
+        let (settled, _) = pass(&mut place, &[window(used), window(10)], answer());
+        assert!(settled.outcome.published(), "a paid answer is kept: {settled:?}");
+        let limit = place.store.limit("max", at(2)).unwrap();
+        assert_eq!(
+            limit.as_ref().map(|limit| limit.until),
+            waits.then_some(at(5)),
+            "{leave} {used}"
+        );
+        if let Some(limit) = limit {
+            assert!(limit.why.contains("the pool leaves 25 %"), "{}", limit.why);
+        }
+    }
 }
 
 #[test]
@@ -340,7 +367,8 @@ fn rate_limited_run_is_deferred_and_charged() {
         "{waits:?}"
     );
     // A reported limit ends the wait for an answer if nothing else arrives.
-    let reached = Event::Limit(Limit { until: Some(at(20)), reached: true, overage: false });
+    let reached =
+        Event::Limit(Limit { until: Some(at(20)), reached: true, overage: false, used: None });
     let (settled, _) = pass(&mut place, &[reached], End::Waits);
     assert!(matches!(settled.outcome, Outcome::Deferred { .. }), "{settled:?}");
     let (settled, _) = pass(&mut place, &[], End::Answers(Some(usage(1, Some(1)))));

@@ -21,6 +21,7 @@ use serde_json::{Value, json};
 use super::slots_folder;
 use crate::commands::Cli;
 use crate::env::{self, Env};
+use crate::guard::private_paths::PrivateFolders;
 use crate::keyring;
 use crate::project::LoadedProject;
 use crate::ui::{Failure, Ui, View, show};
@@ -175,7 +176,7 @@ fn sandbox(
         fs::canonicalize(path).map_err(|error| Failure::not_made(path, error))
     };
     let state = real(&home.state)?;
-    let sandbox = Sandbox {
+    let mut sandbox = Sandbox {
         write: vec![real(child)?],
         hide: vec![state.clone()],
         network: true,
@@ -183,6 +184,9 @@ fn sandbox(
         blockers: Some(state.join(FOLDER)),
         ..Sandbox::default()
     };
+    let environment = env::child_environment();
+    let person = environment.get("HOME").map(std::path::Path::new);
+    PrivateFolders { home: person, user_config: &home.user_config }.hide(&mut sandbox, &[]);
     Ok(SandboxedStart { launcher: env::executable()?, sandbox })
 }
 

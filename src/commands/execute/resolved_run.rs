@@ -200,13 +200,11 @@ impl<'a> ResolvedRun<'a> {
     /// Returns the pool and the prices for requests to a backend.
     fn spending(&self, backend: &str) -> Spending {
         let config = &self.here.config;
+        let pool = config.pool_of.get(backend).and_then(|pool| config.pools.get(pool));
         Spending {
             pool: budget::pool(&self.here, backend),
-            overage: config
-                .pool_of
-                .get(backend)
-                .and_then(|pool| config.pools.get(pool))
-                .is_some_and(|pool| pool.overage),
+            overage: pool.is_some_and(|pool| pool.overage),
+            leave: pool.map_or(0, |pool| pool.leave),
             prices: match price_file::over(&self.home.config_folder(), config) {
                 Ok(listed) => listed.prices,
                 Err(error) => {

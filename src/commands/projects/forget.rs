@@ -1,8 +1,8 @@
 //! `runner projects forget`: shows the records of a project that would be removed, or removes them.
 
-use std::fs;
 use std::path::PathBuf;
 
+use runner_engine::files::remove_tree;
 use runner_engine::ids::ProjectId;
 use runner_engine::outcome::Exit;
 use serde::Serialize;
@@ -94,7 +94,7 @@ impl ForgetArgs {
         if self.yes {
             home.store()?.forget(&plan)?;
             for path in &folders {
-                if let Err(error) = fs::remove_dir_all(path) {
+                if let Err(error) = remove_tree(path) {
                     show::complain(&format!("cannot remove {}: {error}", path.display()));
                 }
             }

@@ -22,7 +22,7 @@
 mod advance;
 mod import;
 mod prepare;
-mod refs;
+pub(super) mod refs;
 
 use std::ffi::OsStr;
 use std::fs;

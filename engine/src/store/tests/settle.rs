@@ -63,6 +63,26 @@ fn a_run_is_settled_once() {
 }
 
 #[test]
+fn only_admitted_runs_spend_a_key() {
+    const KEY: &str = "key monday";
+    let mut fixture = fixture();
+    let held = Outcome::Skipped { reason: SkipReason::Busy, why: "the lock is held".into() };
+    let mut refused = Vec::new();
+    for _ in 0..9 {
+        let run = fixture.requested("dream", KEY);
+        fixture.end(&run, &held, now());
+        refused.push(run);
+    }
+    let admitted = fixture.admitted(KEY);
+    let occurrence = fixture.row(admitted.run()).occurrence;
+    assert_eq!(fixture.request("dream", KEY), Recorded::Known(occurrence.clone()));
+    fixture.end(admitted.run(), &Outcome::Succeeded, later(1));
+    assert_eq!(fixture.request("dream", KEY), Recorded::Known(occurrence));
+    assert!(refused.iter().all(|run| fixture.outcome(run).as_ref() == Some(&held)));
+    fixture.check();
+}
+
+#[test]
 fn deferral_keeps_keyed_occurrence_open() {
     let mut fixture = fixture();
     let run = fixture.requested("dream", "key a");

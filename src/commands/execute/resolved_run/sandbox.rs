@@ -13,19 +13,20 @@
 //! one child could change what the next child may write.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use runner_engine::git::Git;
 use runner_engine::sandbox::placeholders::FOLDER;
 use runner_engine::sandbox::private_git::PrivateGit;
 use runner_engine::sandbox::{
-    FolderQuota, ResourceLimits, Sandbox, SandboxMechanism, SandboxedStart,
+    FolderQuota, ResourceLimits, Sandbox, SandboxLevel, SandboxMechanism, SandboxedStart, available,
 };
 use runner_jobs::context::{CHILD_FOLDER, OUT_FOLDER};
 
 use super::{Purpose, ResolvedRun};
-use crate::config::SandboxSettings;
+use crate::config::{Network, SandboxSettings};
 use crate::env;
+use crate::guard::private_paths::PrivateFolders;
 use crate::guard::reach;
 use crate::ui::Failure;
 
@@ -33,9 +34,6 @@ use crate::ui::Failure;
 pub(super) const TEMP_FOLDER: &str = "tmp";
 /// The name of the private git directory in a run's folder.
 const GIT_FOLDER: &str = "git";
-/// Paths in a home directory that contain sockets of other programs.
-const SOCKETS: [&str; 4] =
-    [".ssh/agent", ".docker/run", ".docker/desktop", ".gnupg/S.gpg-agent.ssh"];
 
 impl ResolvedRun<'_> {
     /// Returns the sandbox of this run's children. For a real run, this also creates the folders
@@ -58,23 +56,36 @@ impl ResolvedRun<'_> {
         let run_dir = real(&self.run_dir)?;
         let state = real(&self.home.state)?;
         let git_folder = run_dir.join(GIT_FOLDER);
+        let reads = sandbox.reads;
+        let (network, hosts) = match sandbox.network {
+            None => (program.is_none(), Vec::new()),
+            Some(Network::Open) => (true, Vec::new()),
+            Some(Network::Closed) => (false, Vec::new()),
+            Some(Network::Hosts(hosts)) => (false, hosts),
+        };
         let mut sandbox = Sandbox {
             off: sandbox.off,
             write: vec![run_dir.join(own)],
             hide: vec![state.clone()],
-            network: sandbox.network.unwrap_or(program.is_none()),
+            network,
+            hosts,
             temp: Some(run_dir.join(TEMP_FOLDER)),
             blockers: Some(state.join(FOLDER)),
-            caps: ResourceLimits { file_bytes: sandbox.max_file, ..ResourceLimits::default() },
+            caps: ResourceLimits {
+                file_bytes: sandbox.max_file,
+                memory: sandbox.max_memory,
+                processes: sandbox.max_processes.into(),
+                ..ResourceLimits::default()
+            },
             quota: Some(FolderQuota { folder: run_dir, bytes: sandbox.max_folder }),
             means: SandboxMechanism::chosen(env::setting),
             ..Sandbox::default()
         };
-        if let Some(home) = self.environment.get("HOME").map(PathBuf::from)
-            && let Ok(home) = fs::canonicalize(home)
-        {
-            sandbox.hide.extend(SOCKETS.map(|socket| home.join(socket)));
+        if !sandbox.hosts.is_empty() && purpose == Purpose::Run {
+            self.check_proxy(&sandbox)?;
         }
+        let home = self.environment.get("HOME").map(Path::new);
+        PrivateFolders { home, user_config: &self.home.user_config }.hide(&mut sandbox, &reads);
         for folder in self.spec.kind.shared_folders() {
             let folder = self.here.root.join(folder);
             if fs::symlink_metadata(&folder).is_ok_and(|data| data.is_dir()) {
@@ -95,6 +106,25 @@ impl ResolvedRun<'_> {
             }
         }
         Ok(SandboxedStart { launcher: env::executable()?, sandbox })
+    }
+
+    /// Checks that this host can restrict the network to a list of hosts.
+    fn check_proxy(&self, sandbox: &Sandbox) -> Result<(), Failure> {
+        let bubblewrap = sandbox.means != SandboxMechanism::Landlock
+            && available().level == Some(SandboxLevel::Full);
+        if bubblewrap && !sandbox.off {
+            return Ok(());
+        }
+        let name = &self.row.job_name;
+        let (why, hint) = match sandbox.off {
+            true => ("the sandbox is off", format!("runner config set jobs.{name}.sandbox on")),
+            false => (
+                "that needs bubblewrap, which this machine does not have or cannot use",
+                "apt-get install bubblewrap".to_owned(),
+            ),
+        };
+        let what = format!("job {name:?} lists the hosts of its `network`, but {why}");
+        Err(Failure::configuration(what).hint(hint))
     }
 
     /// Finds the git directory of which the children get a private copy.

@@ -1,0 +1,14 @@
+//! Fuzzes streams of JSON lines: every line is counted exactly once, however long it is.
+#![no_main]
+
+use runner_text::jsonl::Jsonl;
+
+libfuzzer_sys::fuzz_target!(|input: (u8, &[u8])| {
+    let (cap, bytes) = input;
+    let mut lines = Jsonl::<_, serde_json::Value>::new(bytes, usize::from(cap).max(1));
+    let count = lines.by_ref().filter(Result::is_ok).count() as u64;
+    let counts = lines.counts();
+    assert!(counts.parsed <= count);
+    assert!(counts.parsed + counts.bad <= bytes.split(|byte| *byte == b'\n').count() as u64);
+    assert_eq!(lines.offset(), bytes.len() as u64);
+});
