@@ -148,6 +148,32 @@ fn persons_work_during_the_run_is_kept() {
 }
 
 #[test]
+fn commits_arrive_while_another_branch_is_checked_out() {
+    for level in levels() {
+        let fixture = project(
+            "echo agent >> src/a.txt; git commit -q -am Agent; echo up > src/up; cat src/go",
+        );
+        for name in ["src/up", "src/go"] {
+            assert!(fixture.command("mkfifo", &[name]).status().unwrap().success());
+        }
+        std::thread::scope(|scope| {
+            let running = scope.spawn(|| run(&fixture, level));
+            assert_eq!(fixture.read("src/up"), "up\n");
+            fixture.git(&["checkout", "--quiet", "-b", "side"]);
+            fixture.write("src/b.txt", "person\n");
+            fixture.git(&["commit", "--quiet", "-m", "Person", "src/b.txt"]);
+            fs::write(fixture.path("src/go"), "go\n").unwrap();
+            running.join().unwrap().ends(0);
+        });
+        assert_eq!(subjects(&fixture, "main")[..2], ["Agent", "Configure"], "{level:?}");
+        assert_eq!(subjects(&fixture, "side")[..2], ["Person", "Configure"], "{level:?}");
+        // The index belongs to the branch of the person.
+        assert_eq!(fixture.git(&["diff", "--cached", "--name-only"]), "", "{level:?}");
+        assert_eq!(kept(&fixture), Vec::<String>::new());
+    }
+}
+
+#[test]
 fn staged_changes_of_a_person_are_kept() {
     let fixture = project(
         "echo agent >> src/a.txt; echo agent >> src/b.txt; git commit -q -m Agent src/a.txt src/b.txt
