@@ -137,6 +137,20 @@ fn foreign_settings_and_prompts_wait() {
 }
 
 #[test]
+fn followers_without_a_table_wait_with_other_jobs() {
+    let fixture = accepted();
+    let own = "[jobs.own]\nkind = \"rem\"\nagent = \"night\"\ntrigger = \"manual\"\n";
+    fixture.configure(&format!("[jobs.up]\nkind = \"wake\"\ntrigger = \"manual\"\n{own}"));
+    run(&fixture, &["trust", "--yes"]).ends(0).expect_text("up-rem");
+    // The settings of the job that follows `up` come from other tables, those of `own` do not.
+    let text = fixture.read("runner.toml");
+    fixture.write("runner.toml", text.replace("every 10m", "every 9m"));
+    let jobs = run(&fixture, &["trust", "--json"]).ends(1).json()["jobs"].to_string();
+    assert!(jobs.contains("tidy") && jobs.contains("up-rem"), "{jobs}");
+    assert!(!jobs.contains("own"), "{jobs}");
+}
+
+#[test]
 fn commands_of_the_user_keep_acceptance() {
     let fixture = accepted();
     run(&fixture, &["config", "set", "jobs.tidy.timeout", "5m"]).ends(0);
