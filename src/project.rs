@@ -193,12 +193,13 @@ impl LoadedProject {
             true => self.stamp.clone(),
             false => untrusted(&self.stamp),
         };
-        if known.is_none_or(|known| known.config_stamp != stamp) {
-            let kept = match self.trust.holds() {
-                true => None,
-                false => store.projections(Some(&self.id))?.remove(&self.id),
-            };
-            let projection = kept.unwrap_or_else(|| Projection::of(&self.config).text());
+        let stored = store.projections(Some(&self.id))?.remove(&self.id);
+        let current = Projection::of(self).text();
+        // The projection also changes with the files that the settings name.
+        let outdated = self.trust.holds() && stored.as_ref() != Some(&current);
+        if outdated || known.is_none_or(|known| known.config_stamp != stamp) {
+            let kept = stored.filter(|_| !self.trust.holds());
+            let projection = kept.unwrap_or(current);
             let jobs = self.accepted_rows(store)?;
             store.project_jobs(&self.id, &stamp, &projection, &jobs, now)?;
         }

@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
 # Runs all tests at full scale (1,000 simulated years, 1,000 killed nights, all sandbox attempts), then each
-# fuzz target for a minute and mutations of recent changes.
+# fuzz target for a minute, mutations of recent changes, and a sample of mutations of the code that limits jobs.
 # usage: tests/soak.sh
 #   RUNNER_TEST_SCALE    scale of the tests and the fuzzing time (default: 1)
 #   RUNNER_MUTANTS_BASE  mutates the changes since this commit (default: HEAD~10)
+#   RUNNER_MUTANTS_SHARD the sample of the other mutations (default: 0/15, about 100 of them)
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . tests/steps.sh
@@ -21,11 +22,36 @@ else
     echo "skipped: fuzzing needs a nightly toolchain and cargo-fuzz"
 fi
 
+# Mutates a sample of the code of guards, admission, publications and budgets. Fails if less than 95 % of the
+# mutations are detected.
+limits_mutated() {
+    local code=0 counts=$STEPS/limits/mutants.out/outcomes.json
+    cargo mutants --output "$STEPS/limits" --sharding round-robin --shard "${RUNNER_MUTANTS_SHARD:-0/15}" \
+        --test-workspace=true \
+        -f 'src/guard/**' -f src/project/trust.rs -f src/budget.rs -f jobs/src/reserved.rs -f engine/src/work.rs \
+        -f engine/src/launch/view.rs -f 'engine/src/git/private/**' -f 'engine/src/sandbox/**' \
+        -f engine/src/admission.rs -f 'engine/src/policy/**' -f 'engine/src/publish/**' \
+        -f 'engine/src/store/{admit,reserve,usage,grants,limits}.rs' \
+        -f jobs/src/spender/ask.rs -f jobs/src/request_usage.rs -f jobs/src/usage_meter.rs \
+        -- --locked || code=$?
+    # 2: some were not detected; 3: some made a test hang.
+    [[ $code = [023] ]] || return "$code"
+    python3 - "$counts" << 'END'
+import json
+import sys
+counts = json.load(open(sys.argv[1]))
+found, missed = counts["caught"] + counts["timeout"], counts["missed"]
+print(f"mutations: {found} of {found + missed} detected")
+sys.exit(found * 100 < (found + missed) * 95)
+END
+}
+
 if cargo mutants --version > /dev/null 2>&1; then
     git diff "${RUNNER_MUTANTS_BASE:-HEAD~10}" -- '*.rs' > "$STEPS/changes.diff"
     # Short tests are sufficient to detect a mutant.
     RUNNER_TEST_SCALE=0.01 step "mutations of recent changes" cargo mutants --in-diff "$STEPS/changes.diff" \
         --output "$STEPS" -- --locked --workspace
+    RUNNER_TEST_SCALE=0.01 step "mutations of the code that limits jobs" limits_mutated
 else
     echo "skipped: mutations need cargo-mutants"
 fi

@@ -10,11 +10,11 @@ use runner_jobs::dream::leak;
 use serde::Serialize;
 
 use super::Cli;
-use crate::env;
 use crate::guard::hook::{self, WriteBounds};
 use crate::guard::reach::{commits, of_job};
+use crate::project::{self, LoadedProject, trust};
 use crate::ui::{Failure, Ui, View, show};
-use crate::{config, project};
+use crate::{config, env};
 
 /// Check whether something may be written, as the hook of an agent or for given paths
 #[derive(Debug, clap::Args)]
@@ -128,10 +128,17 @@ impl HookArgs {
 }
 
 fn bounds_of(cli: &Cli<'_>, job: &str) -> Result<WriteBounds, Failure> {
-    // Inside the sandbox, no database is available to identify the project. The project's id is not
-    // needed here.
     let root = project::find(cli.here)?;
-    let config = config::load(&cli.env.stack(Some(&root.join(project::FILE))))?;
+    let config = match trust::in_run() {
+        // Inside the sandbox, no database is available. The run was admitted with accepted settings,
+        // and it fails if these files have changed at its end.
+        true => config::load(&cli.env.stack(Some(&root.join(project::FILE))))?,
+        false => {
+            let here = LoadedProject::load(cli.env, &root)?;
+            here.check_trusted(job)?;
+            here.config
+        }
+    };
     let spec = &config.job(job)?.spec;
     let (write, keep) = of_job(&root, spec, &config);
     let commits = spec.kind.works().is_some_and(commits).then_some(root);

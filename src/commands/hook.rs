@@ -1,7 +1,8 @@
 //! `runner hook post-tool-use`: records a session's tool use as a row in `_steps.jsonl`.
 //!
-//! The hook runs after every tool use, so it opens no database, does not call git and starts no
-//! runtime. It must never end with exit code 2, which would show its output to the model. It must
+//! The hook runs after every tool use, so it does not call git and starts no runtime. It reads the
+//! database only to learn whether a person has accepted the project's settings, because these name
+//! the file. It must never end with exit code 2, which would show its output to the model. It must
 //! never write anything except the row.
 
 use std::io::{self, Read as _};
@@ -14,9 +15,8 @@ use runner_text::redact::Redactor;
 use serde::Deserialize;
 
 use super::Cli;
-use crate::config;
 use crate::env;
-use crate::project;
+use crate::project::{self, LoadedProject};
 use crate::ui::Failure;
 
 /// Maximum size of a payload in bytes. The payload contains the tool's whole output.
@@ -81,7 +81,7 @@ fn post_tool_use(cli: &Cli<'_>, agent: Option<&str>) -> Result<Exit, Failure> {
         .map_err(|error| Failure::data(format!("the payload: {error}")))?;
     let folder = at.cwd.unwrap_or_else(|| cli.here.to_owned());
     let Ok(root) = project::find(&folder) else { return Ok(Exit::Done) };
-    let config = config::load(&cli.env.stack(Some(&root.join(project::FILE))))?;
+    let config = LoadedProject::load(cli.env, &root)?.trusted_outside_jobs()?.config;
     let redactor = Redactor::new(Vec::new());
     let step = steps::of_hook(&payload, &root, &redactor)
         .map_err(|why| Failure::data(why).hint("runner hook post-tool-use --help"))?;

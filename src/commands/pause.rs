@@ -73,7 +73,11 @@ impl PauseArgs {
         let job = self.job.as_deref();
         let (id, zone) = match job {
             Some(job) => {
-                let row = of_job(cli, &mut store, job)?;
+                let (row, project) = of_job(cli, &mut store, job)?;
+                // A removed job keeps its schedule until a person accepts its removal.
+                if let Some(project) = project.filter(|it| !it.trust.jobs.contains(job)) {
+                    project.config.job(job)?;
+                }
                 (Some(row.id), row.schedule.zone)
             }
             None => (None, TimeZone::system().iana_name().unwrap_or("UTC").to_owned()),
@@ -119,7 +123,8 @@ impl ResumeArgs {
         let now = cli.env.wall()?;
         let mut store = cli.env.store()?;
         let id = match &self.job {
-            Some(job) => Some(of_job(cli, &mut store, job)?.id),
+            // The pause of a removed job can be ended too.
+            Some(job) => Some(of_job(cli, &mut store, job)?.0.id),
             None => None,
         };
         let ended = store.resume(id, now)?;
@@ -157,23 +162,24 @@ pub fn until_words(end: Timestamp, job: Option<&str>) -> String {
     )
 }
 
-/// Returns the job's row, updated from the project's files. If the files cannot be read, returns
-/// the stored row, so that the job can still be paused.
-fn of_job(cli: &Cli<'_>, store: &mut Store, job: &str) -> Result<JobRow, Failure> {
+/// Returns the job's row, updated from the project's files, and the project. If the files cannot be
+/// read, returns the stored row, so that the job can still be paused. The configuration need not
+/// name the job any more.
+fn of_job(
+    cli: &Cli<'_>,
+    store: &mut Store,
+    job: &str,
+) -> Result<(JobRow, Option<LoadedProject>), Failure> {
     let fresh = LoadedProject::load(cli.env, cli.here).and_then(|project| {
         project.register(store, cli.env.wall()?)?;
         Ok(project)
     });
-    let id = match fresh {
-        Ok(project) => {
-            project.config.job(job)?;
-            project.id
-        }
+    match fresh {
+        Ok(project) => Ok((project::job_of(store, &project.id, job)?, Some(project))),
         Err(failure) => {
             let Ok(kept) = project::kept(cli.env, store, cli.here) else { return Err(failure) };
             show::complain(&failure.to_string());
-            kept.row.id
+            Ok((project::job_of(store, &kept.row.id, job)?, None))
         }
-    };
-    project::job_of(store, &id, job)
+    }
 }

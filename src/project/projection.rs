@@ -18,7 +18,7 @@ use runner_jobs::report::proposals::DreamJobs;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
-use crate::config::Config;
+use super::LoadedProject;
 
 /// The values that the database keeps of a project's configuration.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -39,6 +39,10 @@ pub struct Projection {
     /// Settings of the dream jobs, by job; absent in a projection that an earlier build wrote.
     #[serde(default)]
     pub dreams: DreamJobs,
+    /// The `stat` data of the files with instructions for the jobs, by path below the project, when a
+    /// person had last accepted them; absent in a projection that an earlier build wrote.
+    #[serde(default)]
+    instructions: BTreeMap<String, String>,
     /// Folders of failmarks, relative to the project. Most projects have none of them.
     folders: Vec<PathBuf>,
     /// Path of each job's failmark, relative to the project, in the order of the jobs' names. The
@@ -47,7 +51,8 @@ pub struct Projection {
 }
 
 impl Projection {
-    pub fn of(config: &Config) -> Self {
+    pub fn of(project: &LoadedProject) -> Self {
+        let config = &project.config;
         let jobs = || config.jobs.iter();
         let marks: Vec<PathBuf> = jobs().map(|(_, job)| failmark::path(&job.spec)).collect();
         let mut folders: Vec<PathBuf> = marks.iter().map(|mark| folder(mark).into()).collect();
@@ -71,6 +76,7 @@ impl Projection {
                     Some((name.clone(), job.spec.kind.of::<DreamSpec>()?.clone()))
                 })
                 .collect(),
+            instructions: project.trust.instructions.clone(),
             folders,
             marks: serde_json::value::to_raw_value(&marks).expect("paths of jobs are UTF-8"),
         }
@@ -89,6 +95,11 @@ impl Projection {
 
     pub fn zone_of(&self, job: &str) -> &str {
         self.zones.get(job).unwrap_or(&self.zone)
+    }
+
+    /// Returns whether the files with instructions are still the ones that were read.
+    pub fn is_current(&self, root: &Path) -> bool {
+        self.instructions.iter().all(|(path, known)| super::stat(&root.join(path)) == *known)
     }
 
     /// Returns the failmarks that exist.

@@ -40,6 +40,9 @@ pub struct Trust {
     outside_jobs: bool,
     /// The current files. Their texts are those that were compared.
     pub now: TrustRecord,
+    /// The `stat` data of the files with instructions, by path below the project, from before they
+    /// were read. A file that does not exist has an entry too.
+    pub instructions: BTreeMap<String, String>,
 }
 
 /// A file that differs from the one that a person last accepted.
@@ -55,13 +58,17 @@ pub struct FileChange {
 
 impl Trust {
     /// Returns the state of files that count as accepted.
-    fn accepted(now: TrustRecord) -> Self {
+    fn accepted(now: TrustRecord, instructions: BTreeMap<String, String>) -> Self {
         let (changes, jobs) = (Vec::new(), BTreeSet::new());
-        Self { known: true, changes, jobs, outside_jobs: false, now }
+        Self { known: true, changes, jobs, outside_jobs: false, now, instructions }
     }
 
     /// Compares the project's current files with the last accepted ones.
-    fn of(now: TrustRecord, accepted: Option<TrustRecord>) -> Self {
+    fn of(
+        now: TrustRecord,
+        instructions: BTreeMap<String, String>,
+        accepted: Option<TrustRecord>,
+    ) -> Self {
         let known = accepted.is_some();
         let accepted = accepted.unwrap_or_else(|| TrustRecord {
             at: now.at,
@@ -73,7 +80,7 @@ impl Trust {
         let different_files = different(&now.files, &accepted.files);
         // Settings of the user and of another build of runner need no acceptance.
         if known && different_files.is_empty() {
-            return Self::accepted(now);
+            return Self::accepted(now, instructions);
         }
         let change = |path: String| FileChange {
             old: accepted.texts.get(&path).cloned(),
@@ -86,6 +93,7 @@ impl Trust {
             jobs: different(&now.jobs, &accepted.jobs),
             outside_jobs: now.common != accepted.common,
             now,
+            instructions,
         }
     }
 
@@ -132,15 +140,15 @@ pub(super) fn inspect(
 ) -> Result<Trust, Failure> {
     let folders = config.trusted.iter().map(|path| home.expanded(path));
     let folders: Vec<PathBuf> = folders.collect::<Result<_, _>>()?;
-    let now = current(root, config, home.wall()?);
+    let (now, instructions) = current(root, config, home.wall()?);
     if !in_run() && folders.iter().any(|folder| is_below(root, folder)) {
-        return Ok(Trust::accepted(now));
+        return Ok(Trust::accepted(now, instructions));
     }
     let accepted = match store {
         Some(store) => store.trust(id)?,
         None => None,
     };
-    Ok(Trust::of(now, accepted))
+    Ok(Trust::of(now, instructions, accepted))
 }
 
 /// Reports whether a run started this process.
@@ -155,7 +163,13 @@ fn is_below(root: &Path, folder: &Path) -> bool {
 /// Returns the current state of the files that control the project's jobs. A job is affected by its
 /// own table, by everything outside of the tables of jobs, and by its files with instructions. A
 /// job that takes settings from other jobs is affected by the tables and files of all jobs.
-fn current(root: &Path, config: &Config, at: jiff::Timestamp) -> TrustRecord {
+///
+/// Also returns the `stat` data of the files with instructions.
+fn current(
+    root: &Path,
+    config: &Config,
+    at: jiff::Timestamp,
+) -> (TrustRecord, BTreeMap<String, String>) {
     let mut texts: BTreeMap<String, String> = config.texts.clone();
     let mut common = Map::new();
     let mut tables = Map::new();
@@ -170,9 +184,12 @@ fn current(root: &Path, config: &Config, at: jiff::Timestamp) -> TrustRecord {
     }
     let common = digest(&Value::Object(common));
     let mut files = BTreeMap::new();
+    let mut stats = BTreeMap::new();
     for (name, job) in &config.jobs {
         let paths = instructions(root, &job.spec);
         for path in &paths {
+            // A change after this line makes the project's overview read the file again.
+            stats.insert(path.clone(), super::stat(&root.join(path)));
             let bytes = read_in(root, path, DOCUMENT).ok();
             let text = bytes.map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
             texts.extend(text.map(|text| (path.clone(), text)));
@@ -194,7 +211,7 @@ fn current(root: &Path, config: &Config, at: jiff::Timestamp) -> TrustRecord {
     };
     let jobs = config.jobs.iter().map(|(name, job)| (name.clone(), of_job(name, job))).collect();
     let digests = texts.iter().map(|(path, text)| (path.clone(), Digest::of(text.as_bytes())));
-    TrustRecord { at, files: digests.collect(), jobs, common, texts }
+    (TrustRecord { at, files: digests.collect(), jobs, common, texts }, stats)
 }
 
 /// Returns the digest of a value. The keys of its tables are sorted.
@@ -236,6 +253,20 @@ impl LoadedProject {
         self.trust.jobs.contains(job).then(|| format!("{reason} (runner trust)"))
     }
 
+    /// Checks that a person has accepted all settings that affect a job. The job need not exist any
+    /// more.
+    ///
+    /// # Errors
+    /// Returns the reason, with the command that shows the changes.
+    pub fn check_trusted(&self, job: &str) -> Result<(), Failure> {
+        match self.trust.reason() {
+            Some(reason) if self.trust.jobs.contains(job) => {
+                Err(Failure::configuration(format!("job {job:?}: {reason}")).hint("runner trust"))
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// Returns the project if a person has accepted all settings that affect a job.
     ///
     /// # Errors
@@ -265,7 +296,8 @@ impl LoadedProject {
     /// Records that a person accepts the files that were compared.
     pub fn accept(&mut self, store: &mut Store) -> Result<(), Failure> {
         store.set_trust(&self.id, &self.trust.now)?;
-        self.trust = Trust::accepted(self.trust.now.clone());
+        let (now, instructions) = (self.trust.now.clone(), self.trust.instructions.clone());
+        self.trust = Trust::accepted(now, instructions);
         Ok(())
     }
 
@@ -353,7 +385,7 @@ mod tests {
     fn changes_affect_jobs_with_other_digests() {
         let before = record(&[("runner.toml", "a"), ("gone", "x")], &[("one", "1"), ("two", "2")]);
         let now = record(&[("runner.toml", "b"), ("new", "y")], &[("one", "1"), ("two", "3")]);
-        let trust = Trust::of(now, Some(before.clone()));
+        let trust = Trust::of(now, BTreeMap::new(), Some(before.clone()));
         let change = |path: &str, old: Option<&str>, new: Option<&str>| FileChange {
             path: path.to_owned(),
             old: old.map(str::to_owned),
@@ -367,23 +399,25 @@ mod tests {
         assert_eq!(trust.changes, expected);
         assert_eq!(trust.jobs, BTreeSet::from(["two".to_owned()]));
         assert!(trust.reason().unwrap().contains("gone"), "{trust:?}");
-        assert!(Trust::of(before.clone(), Some(before.clone())).holds());
+        let same = Trust::of(before.clone(), BTreeMap::new(), Some(before.clone()));
+        assert!(same.holds());
         let removed = record(&[("runner.toml", "b")], &[("one", "1")]);
-        assert!(Trust::of(removed, Some(before)).jobs.contains("two"));
+        assert!(Trust::of(removed, BTreeMap::new(), Some(before)).jobs.contains("two"));
     }
 
     #[test]
     fn a_comment_affects_no_job() {
         let before = record(&[("runner.toml", "a")], &[("one", "1")]);
         let now = record(&[("runner.toml", "a # comment")], &[("one", "1")]);
-        let trust = Trust::of(now, Some(before));
+        let trust = Trust::of(now, BTreeMap::new(), Some(before));
         assert!(trust.holds() && trust.reason().is_none());
         assert_eq!(trust.changes.len(), 1);
     }
 
     #[test]
     fn files_that_nobody_accepted_affect_every_job() {
-        let trust = Trust::of(record(&[("runner.toml", "a")], &[("one", "1")]), None);
+        let now = record(&[("runner.toml", "a")], &[("one", "1")]);
+        let trust = Trust::of(now, BTreeMap::new(), None);
         assert!(!trust.holds() && !trust.known);
     }
 }

@@ -161,6 +161,8 @@ impl From<StoreError> for Failure {
             }
             StoreError::InUse { .. } => Self::new(Exit::TryLater, what)
                 .hint("end the older runner (or wait for its runs), then run the command again"),
+            StoreError::Unsteady { .. } => Self::new(Exit::TryLater, what)
+                .hint("runner status   (wait until fewer runs start and end, then try again)"),
             StoreError::CannotWrite { path, .. } => Self::new(Exit::CannotWrite, what).hint(format!(
                 "df -h {0}; ls -l {1}*   (free some space there, or chmod u+rw the listed files)",
                 path.parent().unwrap_or(path).display(),

@@ -58,7 +58,7 @@ fn fixture() -> Fixture {
 }
 
 /// Command lines that only read, or that write inside the permitted paths.
-const GOOD_LINES: [&str; 26] = [
+const GOOD_LINES: [&str; 28] = [
     "ls -la / 2>/dev/null",
     "cat < /etc/passwd | sort | head -3",
     "echo x > a 2>&1",
@@ -85,10 +85,12 @@ const GOOD_LINES: [&str; 26] = [
     "echo \"it is $(date)\"",
     "python3 script.py",
     "chmod +x src/a.rs",
+    "true # > /etc/y",
+    "cd src; cd a; cd b; touch x",
 ];
 
 /// Command lines that write outside the job's scope, or for which that cannot be determined.
-const BAD_LINES: [&str; 84] = [
+const BAD_LINES: [&str; 86] = [
     "echo x > /etc/cron.d/y",
     "echo x >>../y",
     "echo x >| /etc/y",
@@ -173,6 +175,8 @@ const BAD_LINES: [&str; 84] = [
     "echo 'rm /x' | sh -s",
     "sh <<EOF\nrm /x\nEOF",
     "echo 'not closed",
+    "echo a#b > /etc/y",
+    "cd src; cd a; cd b; cd c; touch x",
 ];
 
 #[test]
@@ -221,6 +225,7 @@ fn every_payload_gets_the_expected_decision() {
         ("Write", json!({"file_path": " /etc/x"}), false),
         ("Write", json!({"file_path": "\u{feff}/etc/x\u{a0}"}), false),
         ("Write", json!({"file_path": "a\u{0}b"}), false),
+        ("Write", json!({"file_path": "a".repeat(300)}), false),
         ("Write", json!({"file_path": ""}), false),
         ("Write", json!({"file_path": ["a"]}), false),
         ("Write", json!({"content": "x"}), false),
@@ -237,6 +242,7 @@ fn every_payload_gets_the_expected_decision() {
         ("Bash", json!({"command": format!("true {}", "x ".repeat(200_000))}), false),
         ("PowerShell", json!({"command": "Remove-Item /x"}), false),
         ("mcp__files__write_file", json!({"path": "/etc/x", "content": "x"}), false),
+        ("mcp__files__write_file", json!({"path": true, "file": "src/x"}), false),
         ("mcp__files__read", json!({"uri": format!("file://{root}/src/a.rs")}), true),
         ("mcp__files__write", json!({"uri": "file:///etc/x"}), false),
         ("mcp__files__write", json!({"uri": "file:/etc/x"}), false),

@@ -1,6 +1,8 @@
 //! Tests legitimate work: commits, branches, stashes, rebases, hooks and submodules.
 
+use std::ffi::OsStr;
 use std::fs;
+use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::PermissionsExt as _;
 use std::process::Command;
 
@@ -45,6 +47,24 @@ fn commit_arrives_in_the_repository() {
 }
 
 #[test]
+fn names_need_not_be_text() {
+    for level in levels() {
+        let fixture = project(
+            r"name=$(printf 'src/\377.txt'); echo new > $name; git add $name
+              old=$(printf 'src/\376.txt'); echo more >> $old; git commit -q -m Names $name $old",
+        );
+        let old = fixture.path("src").join(OsStr::from_bytes(b"\xfe.txt"));
+        fs::write(&old, "old\n").unwrap();
+        fixture.git(&["add", "src"]);
+        fixture.git(&["commit", "--quiet", "-m", "Old"]);
+        run(&fixture, level).ends(0);
+        assert_eq!(subjects(&fixture, "main")[0], "Names");
+        assert_eq!(fixture.git(&["status", "--porcelain"]), "", "{level:?}");
+        assert_eq!(fs::read_to_string(old).unwrap(), "old\nmore\n");
+    }
+}
+
+#[test]
 fn branches_stashes_and_rebases_are_kept() {
     for level in levels() {
         let fixture = project(
@@ -75,6 +95,23 @@ fn branches_stashes_and_rebases_are_kept() {
 }
 
 #[test]
+fn commits_of_the_person_are_not_removed() {
+    for level in levels() {
+        for script in ["git reset -q --hard HEAD~1", "git commit -q --amend -m Amended"] {
+            let fixture = project(script);
+            fixture.write("src/a.txt", "person\n");
+            fixture.git(&["commit", "--quiet", "-am", "Person"]);
+            let before = fixture.git(&["rev-parse", "HEAD"]);
+            let output = run(&fixture, level).ends(0);
+            assert_eq!(output.json()["outcome"], "degraded", "{level:?} {output:?}");
+            assert!(output.out.contains("refs/heads/main would lose commits"), "{output:?}");
+            assert_eq!(fixture.git(&["rev-parse", "HEAD"]), before);
+            assert_eq!(kept(&fixture), ["heads/main"], "{level:?}");
+        }
+    }
+}
+
+#[test]
 fn persons_work_during_the_run_is_kept() {
     for level in levels() {
         // The script waits for the person, who commits on the same branch.
@@ -84,6 +121,9 @@ fn persons_work_during_the_run_is_kept() {
         for name in ["src/up", "src/go"] {
             assert!(fixture.command("mkfifo", &[name]).status().unwrap().success());
         }
+        // The commits before the run may have changed a protected path.
+        fixture.configure("# later");
+        fixture.git(&["commit", "--quiet", "-m", "Later", "runner.toml"]);
         std::thread::scope(|scope| {
             let running = scope.spawn(|| run(&fixture, level));
             assert_eq!(fixture.read("src/up"), "up\n");
@@ -104,6 +144,32 @@ fn persons_work_during_the_run_is_kept() {
         fixture.git(&["checkout", "--quiet", "--", "src/a.txt"]);
         fixture.git(&["merge", "--quiet", "-m", "Merge", &name]);
         assert_eq!(fixture.read("src/a.txt"), "a\nagent\n");
+    }
+}
+
+#[test]
+fn commits_arrive_while_another_branch_is_checked_out() {
+    for level in levels() {
+        let fixture = project(
+            "echo agent >> src/a.txt; git commit -q -am Agent; echo up > src/up; cat src/go",
+        );
+        for name in ["src/up", "src/go"] {
+            assert!(fixture.command("mkfifo", &[name]).status().unwrap().success());
+        }
+        std::thread::scope(|scope| {
+            let running = scope.spawn(|| run(&fixture, level));
+            assert_eq!(fixture.read("src/up"), "up\n");
+            fixture.git(&["checkout", "--quiet", "-b", "side"]);
+            fixture.write("src/b.txt", "person\n");
+            fixture.git(&["commit", "--quiet", "-m", "Person", "src/b.txt"]);
+            fs::write(fixture.path("src/go"), "go\n").unwrap();
+            running.join().unwrap().ends(0);
+        });
+        assert_eq!(subjects(&fixture, "main")[..2], ["Agent", "Configure"], "{level:?}");
+        assert_eq!(subjects(&fixture, "side")[..2], ["Person", "Configure"], "{level:?}");
+        // The index belongs to the branch of the person.
+        assert_eq!(fixture.git(&["diff", "--cached", "--name-only"]), "", "{level:?}");
+        assert_eq!(kept(&fixture), Vec::<String>::new());
     }
 }
 

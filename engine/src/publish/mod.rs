@@ -127,18 +127,18 @@ pub enum Recovery {
 /// the outcome and removes the staging folder. The caller must hold the job's lock.
 ///
 /// # Errors
-/// An error before the manifest is recorded leaves the live tree unchanged. Unless the manifest is
-/// invalid, the staging folder is then removed. After a later error, the next [`recover`] continues
-/// from the state on disk.
+/// An error before the manifest is recorded leaves the live tree unchanged and removes the staging
+/// folder. After a later error, the next [`recover`] continues from the state on disk.
 pub fn publish(
     fs: &impl PublishFs,
     log: &mut impl PublishLog,
     manifest: &Manifest,
 ) -> Result<Published, PublishError> {
     let Manifest { run, fence, staging, .. } = manifest;
-    manifest.check()?;
-    let recorded =
-        check_all(fs, manifest).and_then(|()| Ok(log.commit_manifest(run, *fence, manifest)?));
+    let checked = manifest.check().map_err(PublishError::from);
+    let recorded = checked
+        .and_then(|()| check_all(fs, manifest))
+        .and_then(|()| Ok(log.commit_manifest(run, *fence, manifest)?));
     if let Err(error) = recorded {
         // A log that returned an error may still have recorded the manifest.
         if matches!(log.manifest(run), Ok(None)) {

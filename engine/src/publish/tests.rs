@@ -133,6 +133,24 @@ fn stale_fence_publishes_nothing() {
 }
 
 #[test]
+fn invalid_manifest_publishes_nothing() {
+    let mut disk = Disk::new(&[("d/old", "1")]);
+    let mut manifest = disk.draft(&[("d/old", Some("2")), ("d/new", Some("n"))]);
+    manifest.entries[1].target = rel("d/old");
+    let error = publish(&disk.fs, &mut disk.log, &manifest).unwrap_err();
+    assert!(matches!(error, PublishError::Manifest(_)), "{error}");
+    assert_eq!(disk.text("d/old").as_deref(), Some("1"));
+    assert!(!disk.at(STAGING).exists());
+    // The recorded manifest of another process of the same run still needs the folder.
+    let mut manifest = disk.draft(&[("d/old", Some("2"))]);
+    disk.log.commit_manifest(&run(), Fence(1), &manifest).unwrap();
+    manifest.entries[0].after = manifest.entries[0].before;
+    publish(&disk.fs, &mut disk.log, &manifest).unwrap_err();
+    assert_eq!(disk.recover().unwrap(), Recovery::RolledForward(Outcome::Succeeded));
+    assert_eq!(disk.text("d/old").as_deref(), Some("2"));
+}
+
+#[test]
 fn conflict_persists_until_target_is_restored() {
     let mut disk = Disk::new(&[("d/a", "1"), ("d/b", "1")]);
     let manifest = disk.draft(&[("d/a", Some("2")), ("d/b", Some("2"))]);

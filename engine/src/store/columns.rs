@@ -173,12 +173,14 @@ impl ToSql for FreeText {
     }
 }
 
-/// A column with a count or an amount. A negative value is read as 0.
+/// A column with a count or an amount. A negative value is an error: read as 0, it would free budget
+/// that is used.
 pub(super) struct Count(pub u64);
 
 impl FromSql for Count {
     fn column_result(value: ValueRef<'_>) -> FromSqlResult<Self> {
-        Ok(Self(value.as_i64()?.max(0).cast_unsigned()))
+        let value = value.as_i64()?;
+        u64::try_from(value).map(Self).map_err(|_| FromSqlError::OutOfRange(value))
     }
 }
 
@@ -236,3 +238,23 @@ macro_rules! names {
     )*};
 }
 names!(AlertKind MessageState Origin);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn negative_counts_are_refused() {
+        let db = Connection::open_in_memory().unwrap();
+        db.execute_batch("CREATE TABLE uses (id INTEGER, calls INTEGER)").unwrap();
+        let calls = |amount: i64| {
+            db.execute("INSERT INTO uses VALUES (7, ?1)", [amount]).unwrap();
+            let sql = "SELECT id, calls FROM uses ORDER BY rowid DESC LIMIT 1";
+            db.first(sql, [], |row| row.get(1).map(|Count(calls)| calls))
+        };
+        assert_eq!(calls(0).ok(), Some(Some(0)));
+        assert_eq!(calls(i64::MAX).ok(), Some(Some(i64::MAX.cast_unsigned())));
+        let Err(Fault::Nonsense(why)) = calls(-1) else { panic!("a negative count is read") };
+        assert_eq!(why, "uses.calls in the row whose uses.id is 7: -1 is out of range");
+    }
+}

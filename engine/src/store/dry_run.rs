@@ -28,28 +28,36 @@ impl Store {
     /// current format. The copy is empty if no database exists yet.
     ///
     /// # Errors
-    /// Returns the errors of [`Store::read`], except [`StoreError::Missing`].
+    /// Returns the errors of [`Store::read`], except [`StoreError::Missing`], and
+    /// [`StoreError::Unsteady`] if the file changed during each attempt to copy it.
     pub fn dry_run_copy(path: &Path) -> Result<Self> {
         // An interrupted restore is about to replace the file.
         if restore::is_half_done(path) {
             return Err(StoreError::HalfRestored { path: path.to_owned() });
         }
-        for turn in 1.. {
-            let Some(before) = stamp(path) else {
-                return Self::in_memory();
-            };
-            let found = SideFiles::of(path);
-            let copied = copy(path, found);
-            // A copy that requires unchanged files is repeated if they have changed, except after
-            // the last attempt.
-            let undisturbed = found == SideFiles::Both
-                || (stamp(path) == Some(before) && SideFiles::of(path) == found);
-            if undisturbed || turn == TRIES {
-                return copied;
-            }
-        }
-        unreachable!("the loop ends with a result")
+        undisturbed(path, copy)
     }
+}
+
+/// Copies the database with `copy`. A copy during which the files have changed may be torn, so it is
+/// discarded and made again.
+fn undisturbed(
+    path: &Path,
+    mut copy: impl FnMut(&Path, SideFiles) -> Result<Store>,
+) -> Result<Store> {
+    for _ in 0..TRIES {
+        let Some(before) = stamp(path) else {
+            return Store::in_memory();
+        };
+        let found = SideFiles::of(path);
+        let copied = copy(path, found);
+        // With both files, SQLite's own locks keep the copy consistent.
+        if found == SideFiles::Both || (stamp(path) == Some(before) && SideFiles::of(path) == found)
+        {
+            return copied;
+        }
+    }
+    Err(StoreError::Unsteady { path: path.to_owned() })
 }
 
 /// The files beside the database. They determine how the database can be read without creating
@@ -239,6 +247,39 @@ mod tests {
         // Other processes can still open the database.
         let real = Store::open(&path).unwrap();
         assert_eq!(real.projects().unwrap().len(), 1);
+    }
+
+    #[test]
+    fn copies_of_changing_files_are_discarded() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("database.sqlite");
+        let now = Timestamp::UNIX_EPOCH;
+        Store::open(&path).unwrap().register(&project(now), now).unwrap();
+        // Another process writes to the closed database while it is copied.
+        let attempts = |disturbed: u32| {
+            let mut count = 0;
+            let done = undisturbed(&path, |path, found| {
+                assert_eq!(found, SideFiles::Nothing);
+                let copied = copy(path, found);
+                count += 1;
+                if count <= disturbed {
+                    let file = fs::File::options().append(true).open(path).unwrap();
+                    let later = file.metadata().unwrap().modified().unwrap()
+                        + std::time::Duration::from_secs(1);
+                    file.set_modified(later).unwrap();
+                }
+                copied
+            });
+            (count, done)
+        };
+        for disturbed in [0, 1, TRIES - 1] {
+            let (count, done) = attempts(disturbed);
+            assert_eq!(count, disturbed + 1);
+            assert_eq!(done.unwrap().projects().unwrap().len(), 1);
+        }
+        let (count, done) = attempts(TRIES);
+        assert_eq!(count, TRIES);
+        assert!(matches!(done, Err(StoreError::Unsteady { .. })));
     }
 
     #[test]

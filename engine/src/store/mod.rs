@@ -151,6 +151,9 @@ pub enum StoreError {
     /// The database needs a migration, but another process uses it.
     #[error("the database {path} needs a new format while another runner has it open")]
     InUse { path: PathBuf },
+    /// The database changed during each attempt to copy it for a dry run.
+    #[error("the database {path} changed during each attempt to copy it")]
+    Unsteady { path: PathBuf },
     /// The commit's run has been taken over.
     #[error("run {run} was taken over: its fence {fence} is outdated")]
     StaleFence {

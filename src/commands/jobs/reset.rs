@@ -49,6 +49,10 @@ impl View for Resets {
 
 /// Removes the failure marker, resets the failures and ends the alerts of one job, or of all jobs
 /// of the project.
+///
+/// # Errors
+/// Returns an error and changes nothing if a person has not accepted the settings of one of the
+/// jobs, because these name the file of the failure marker.
 pub(super) fn reset(
     home: &Env,
     here: &LoadedProject,
@@ -56,12 +60,13 @@ pub(super) fn reset(
 ) -> Result<Resets, Failure> {
     let now = home.wall()?;
     let names: Vec<&str> = match job {
-        Some(job) => {
-            here.config.job(job)?;
-            vec![job]
-        }
+        Some(job) => vec![job],
         None => here.config.jobs.keys().map(String::as_str).collect(),
     };
+    for name in &names {
+        here.check_trusted(name)?;
+        here.config.job(name)?;
+    }
     let mut store = home.store()?;
     here.register(&mut store, now)?;
     let mut done = Vec::new();

@@ -52,7 +52,7 @@ impl Files {
             None => {
                 let read = LoadedProject::at(home, Some(store), &known.path).and_then(|here| {
                     here.check(store)?;
-                    Ok(Projection::of(&here.trusted()?.config))
+                    Ok(Projection::of(&here.trusted()?))
                 });
                 let standing = match stands {
                     registration::Registration::Replaced => "replaced",

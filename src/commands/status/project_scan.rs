@@ -52,7 +52,8 @@ impl ScanInput<'_> {
         let known = &self.shown[at];
         let kept = self.kept.get(&known.id);
         let kept = kept.and_then(|text| Projection::read(text));
-        let fresh = kept.is_some() && known.config_stamp == self.stamps.of_project(&known.path);
+        let fresh = known.config_stamp == self.stamps.of_project(&known.path)
+            && kept.as_ref().is_some_and(|kept| kept.is_current(&known.path));
         let (marks, proposals) = match (&kept, fresh) {
             (Some(kept), true) => (kept.marks(&known.path), waiting(&known.path, &kept.dreams)),
             _ => (Vec::new(), WaitingProposals::default()),

@@ -10,8 +10,10 @@
 //! file of the run, by which a repeated import recognises a lock that an interrupted one left.
 
 use std::collections::HashMap;
+use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io::{self, Write as _};
+use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -56,8 +58,9 @@ impl Git {
             let current = self.value(name)?;
             let here = self.is_checked_out(start)?;
             if let Some(current) = &current
-                && self.leads_to(new, current)?
+                && Some(current.as_str()) != old
                 && current != new
+                && self.leads_to(new, current)?
             {
                 // An import that was interrupted has moved it, and others have continued.
                 return Ok(Ok(Vec::new()));
@@ -145,15 +148,15 @@ impl Git {
         let listing = own.ask(Read::LsFiles, &["--stage", "--full-name", "-z"])?;
         let entries = entries(&listing);
         let mut left = Vec::new();
-        let mut text = String::new();
+        let mut text = Vec::new();
         for PathChange { path, old, new } in changes {
-            let entry = entries.get(path.as_str());
+            let entry = entries.get(path);
             let entry = entry.map(|(mode, object)| (*mode, object.clone()));
             if entry == *new {
                 continue;
             }
             if entry != *old {
-                left.push(format!("{path} stays as you staged it"));
+                left.push(format!("{} stays as you staged it", path.display()));
                 continue;
             }
             // Mode 0 removes the entry.
@@ -161,36 +164,39 @@ impl Git {
                 (Some((mode, object)), _) => (*mode, object.clone()),
                 (None, old) => (0, "0".repeat(old.as_ref().map_or(40, |(_, it)| it.len()))),
             };
-            text.push_str(&format!("{mode:o} {object}\t{path}\0"));
+            text.extend_from_slice(format!("{mode:o} {object}\t").as_bytes());
+            text.extend_from_slice(path.as_os_str().as_bytes());
+            text.push(0);
         }
         let args = ["update-index", "-z", "--index-info"];
         let folder = lock.copy.parent().unwrap_or(&lock.copy).to_owned();
         let rights = Inert { write: vec![folder] };
-        let answer = own.started(&args, Stdin::Bytes(text.into_bytes()), rights)?;
+        let answer = own.started(&args, Stdin::Bytes(text), rights)?;
         own.successful(&args[..1], answer)?;
         lock.fill().map_err(failed)?;
         Ok(left)
     }
 
     /// Returns the object name of a file in the work tree, as git would store its bytes.
-    pub(super) fn blob_of(&self, path: &str, length: usize) -> Option<String> {
+    pub(super) fn blob_of(&self, path: &Path, length: usize) -> Option<String> {
         let bytes = crate::files::read_in(&self.root, path, crate::files::DOCUMENT).ok()?;
         crate::git::changes::hash(length, &mut bytes.as_slice()).ok()
     }
 }
 
 /// Parses `ls-files --stage -z`. A path with a conflict has an entry that equals no commit's.
-fn entries(listing: &[u8]) -> HashMap<String, (u32, String)> {
+fn entries(listing: &[u8]) -> HashMap<PathBuf, (u32, String)> {
     let mut all = HashMap::new();
     for entry in listing.split(|byte| *byte == 0) {
-        let entry = String::from_utf8_lossy(entry);
-        let Some((facts, path)) = entry.split_once('\t') else { continue };
+        let Some(tab) = entry.iter().position(|byte| *byte == b'\t') else { continue };
+        let path = PathBuf::from(OsStr::from_bytes(&entry[tab + 1..]));
+        let facts = String::from_utf8_lossy(&entry[..tab]);
         let mut facts = facts.split(' ');
         let mode = facts.next().and_then(|mode| u32::from_str_radix(mode, 8).ok());
         let object = facts.next().unwrap_or_default().to_owned();
         let conflict = facts.next() != Some("0");
         let mode = mode.filter(|_| !conflict).unwrap_or_default();
-        all.insert(path.to_owned(), (mode, object));
+        all.insert(path, (mode, object));
     }
     all
 }

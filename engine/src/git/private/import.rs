@@ -9,8 +9,10 @@
 //! Every step can be repeated, so an import that was interrupted is completed by calling it again.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsStr;
 use std::fs;
 use std::io;
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
@@ -96,7 +98,7 @@ struct Changed {
 /// A path that differs between two commits.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct PathChange {
-    pub path: String,
+    pub path: PathBuf,
     /// Mode and object before and after; `None` if the path does not exist.
     pub old: Option<(u32, String)>,
     pub new: Option<(u32, String)>,
@@ -130,7 +132,7 @@ impl Source<'_> {
             self.keep(git, rules, other, done)?;
         }
         if let Some(target) = target {
-            self.advance(git, rules, &target, (&kept, done))?;
+            self.advance(git, rules, &target, done)?;
         }
         Ok(())
     }
@@ -264,14 +266,14 @@ impl Source<'_> {
         git: &Git,
         rules: &ImportRules<'_>,
         target: &Changed,
-        (kept, done): (&BTreeMap<String, String>, &mut Imported),
+        done: &mut Imported,
     ) -> Result<(), GitError> {
         let new = &target.object;
         let old = match &self.start.head {
             Head::Branch(name) => self.start.refs.get(name).cloned(),
             Head::Detached(object) => Some(object.clone()),
         };
-        let commits = self.new_commits(git, new, kept)?;
+        let commits = self.new_commits(git, new, old.as_deref())?;
         let refused = self.refused(git, (old.as_deref(), new), &commits, rules)?;
         let why = match refused {
             Some(why) => {
@@ -302,18 +304,17 @@ impl Source<'_> {
         Ok(())
     }
 
-    /// Returns the commits that no reference of the project reaches, the newest first.
-    fn new_commits(
-        &self,
-        git: &Git,
-        new: &str,
-        kept: &BTreeMap<String, String>,
-    ) -> Result<Vec<u8>, GitError> {
+    /// Returns the commits that no reference of the project reached at the start, the newest first.
+    fn new_commits(&self, git: &Git, new: &str, old: Option<&str>) -> Result<Vec<u8>, GitError> {
+        // The present references do not count: an interrupted import may have moved them already,
+        // and a person may have moved them away from the start.
+        let mut known: BTreeSet<&str> = self.start.refs.values().map(String::as_str).collect();
+        known.extend(old);
         let mut input = format!("{new}\n");
-        // A value that an interrupted import has already kept or moved is still new.
-        let known = kept.iter().filter(|(name, object)| self.start.refs.get(*name) == Some(object));
-        input.extend(known.map(|(_, object)| format!("^{object}\n")));
-        git.ask_with(Read::RevList, &["--stdin"], Stdin::Bytes(input.into_bytes()))
+        input.extend(known.into_iter().map(|object| format!("^{object}\n")));
+        // A person may have removed a branch and its objects. Git has checked `new` before.
+        let args = ["--ignore-missing", "--stdin"];
+        git.ask_with(Read::RevList, &args, Stdin::Bytes(input.into_bytes()))
     }
 
     /// Returns the reason why the run must not make these commits, with the first of them.
@@ -325,9 +326,9 @@ impl Source<'_> {
         rules: &ImportRules<'_>,
     ) -> Result<Option<String>, GitError> {
         let refuse = |change: &PathChange| {
-            let mut parts = change.path.split('/');
-            if parts.any(|part| part.eq_ignore_ascii_case(".git")) {
-                return Some(format!("{}: git would use it as a repository", change.path));
+            let shown = change.path.display();
+            if change.path.iter().any(|part| part.eq_ignore_ascii_case(".git")) {
+                return Some(format!("{shown}: git would use it as a repository"));
             }
             let path = self.one.top.join(&change.path);
             let why = (rules.refuse)(&path)?;
@@ -336,7 +337,7 @@ impl Source<'_> {
                 matches!(mode, 0o100_644 | 0o100_755)
                     && git.blob_of(&change.path, object.len()).is_some_and(|it| it == *object)
             });
-            (!current).then(|| format!("{}: {why}", change.path))
+            (!current).then(|| format!("{shown}: {why}"))
         };
         let out = git.diffs(commits.to_vec(), &["-c", "--raw", "-z", "--full-index"])?;
         for (commit, change) in changes(&out) {
@@ -407,7 +408,8 @@ fn changes(out: &[u8]) -> Vec<(String, PathChange)> {
             let mode = u32::from_str_radix(facts.get(at)?, 8).ok().filter(|mode| *mode != 0)?;
             Some((mode, (*facts.get(at + colons + 1)?).to_owned()))
         };
-        let path = String::from_utf8_lossy(path).into_owned();
+        // A name need not be UTF-8.
+        let path = PathBuf::from(OsStr::from_bytes(path));
         all.push((commit.clone(), PathChange { path, old: side(0), new: side(colons) }));
     }
     all
@@ -452,7 +454,8 @@ mod tests {
         let found = changes(text.as_bytes());
         let commits: Vec<&str> = found.iter().map(|(commit, _)| commit.as_str()).collect();
         assert_eq!(commits, [&a, &a, &b]);
-        let paths: Vec<&str> = found.iter().map(|(_, change)| change.path.as_str()).collect();
+        let paths = found.iter().map(|(_, change)| change.path.to_str().unwrap());
+        let paths: Vec<&str> = paths.collect();
         assert_eq!(paths, ["x/y", ":odd", "z"]);
         assert_eq!(found[0].1.new, Some((0o100_755, b.clone())));
         assert_eq!(found[1].1.old, None);
