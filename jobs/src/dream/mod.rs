@@ -281,7 +281,7 @@ fn ground<'a>(
         moved: delta.moved,
         ..PassSummary::default()
     };
-    reported.privacy = review::describe_privacy(&ctx.git, spec)?;
+    reported.privacy = review::Privacy::of(&ctx.git, spec)?.to_string();
     let room = match room {
         Some(room) => room,
         None => evidence(ctx, spec)?,
