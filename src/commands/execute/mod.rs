@@ -98,7 +98,7 @@ impl ExecuteArgs {
 }
 
 /// Records the outcome of a run whose settings cannot be used. After several deferrals for the same
-/// reason, people are notified.
+/// reason, people are notified, unless a person started the run and sees the reason.
 fn put_off(
     store: &mut Store,
     row: &RunRow,
@@ -107,6 +107,7 @@ fn put_off(
 ) -> Result<Exit, Failure> {
     store.decline(&row.id, outcome, home.wall()?)?;
     if let Outcome::Deferred { why, .. } = outcome
+        && !row.manual()
         && store.deferrals_in_a_row(row.job, why)? >= DEFERRALS
     {
         store.note_blocked(&row.id)?;
