@@ -183,12 +183,11 @@ pub(super) fn run(cli: &Cli<'_>, here: &LoadedProject, name: &str) -> Result<Exi
     Ok(outcome.exit(false))
 }
 
+/// The request of a test, and the backend or the reason why it cannot be used.
+type PreparedTest = (Request, Result<Arc<dyn Backend>, BackendError>);
+
 /// Creates the folders of a test in `folder`, its request, and the backend in its sandbox.
-fn prepared(
-    home: &Env,
-    spec: &BackendSpec,
-    folder: &Path,
-) -> Result<(Request, Result<Arc<dyn Backend>, BackendError>), Failure> {
+fn prepared(home: &Env, spec: &BackendSpec, folder: &Path) -> Result<PreparedTest, Failure> {
     let (child, temp) = (folder.join("child"), folder.join("tmp"));
     for folder in [&child, &temp] {
         fs::create_dir_all(folder).map_err(|error| Failure::not_made(folder, error))?;
