@@ -8,9 +8,11 @@ use jiff::{Timestamp, ToSpan as _, Zoned};
 use runner_engine::store::{
     Amounts, Budget, BudgetLevel, DAY, JOB, NIGHT, Night, POOL_DAY, POOL_WEEK, WINDOW,
 };
+use runner_jobs::Spending;
 use runner_text::counted;
 
-use crate::config::Pool;
+use crate::config::{Pool, price_file};
+use crate::env::Env;
 use crate::project::LoadedProject;
 
 #[derive(Clone, Debug)]
@@ -139,6 +141,26 @@ pub fn pool(here: &LoadedProject, backend: &str) -> String {
     match here.config.pool_of.get(backend) {
         Some(pool) => pool.clone(),
         None => format!("{} {backend}", here.id),
+    }
+}
+
+/// Returns the pool and the prices for requests to a backend.
+pub fn spending(home: &Env, here: &LoadedProject, backend: &str) -> Spending {
+    let config = &here.config;
+    let pool_of_it = config.pool_of.get(backend).and_then(|pool| config.pools.get(pool));
+    Spending {
+        pool: pool(here, backend),
+        overage: pool_of_it.is_some_and(|pool| pool.overage),
+        leave: pool_of_it.map_or(0, |pool| pool.leave),
+        prices: match price_file::over(&home.config_folder(), config) {
+            Ok(listed) => listed.prices,
+            Err(error) => {
+                // The configured prices still apply. A model that only the file lists is charged
+                // the reserved amount.
+                tracing::warn!(%error, "continuing without the price file");
+                config.prices.clone()
+            }
+        },
     }
 }
 

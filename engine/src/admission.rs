@@ -37,7 +37,8 @@ pub const LOAD_WAIT: SignedDuration = SignedDuration::from_mins(5);
 
 /// Prefix of the deferral reason for a run that waits because a person is working in the project.
 pub const AT_WORK: &str = "work is in progress";
-/// Number of consecutive deferrals for this reason after which people are notified.
+/// Number of consecutive deferrals after which people are notified: by the failure marker if work is
+/// in progress, and by an alert if the project's settings cannot be used.
 pub const DEFERRALS: u32 = 3;
 
 /// The facts on which the decision depends.

@@ -59,7 +59,7 @@ pub enum AlertKind {
     Failure,
     /// Clocks no longer start the job after several failures in a row.
     Breaker,
-    /// A scheduled time passed and nothing ran.
+    /// A scheduled time passed and nothing ran, or a due run is put off until a person acts.
     Missed,
     /// A job with a clock has not succeeded within the configured time.
     Stale,
@@ -135,7 +135,13 @@ pub enum News {
     /// An occurrence succeeded.
     Placed,
     /// Scheduled times passed without a run.
-    Missed,
+    Missed {
+        /// Whether the circuit breaker is open, so that the schedule would not have started the job
+        /// anyway. The alert about the breaker already reports that.
+        stopped: bool,
+    },
+    /// A due run was put off several times in a row for a reason that a person must fix.
+    Blocked,
     /// The job has not succeeded for too long.
     Stale,
 }
@@ -191,7 +197,8 @@ pub fn decide(
         News::Failed { manual: true, .. } => &[],
         News::Failed { stopped: true, .. } => &[AlertKind::Failure, AlertKind::Breaker],
         News::Failed { .. } => &[AlertKind::Failure],
-        News::Missed => &[AlertKind::Missed],
+        News::Missed { stopped: true } => &[],
+        News::Missed { stopped: false } | News::Blocked => &[AlertKind::Missed],
         News::Stale => &[AlertKind::Stale],
     };
     let mut acts = Vec::new();
@@ -203,9 +210,9 @@ pub fn decide(
             Some(one) => {
                 // A wrong clock may have written a time in the future.
                 let long_ago = now.duration_since(one.reported).abs().as_secs() >= rules.repeat;
-                // The check for stale jobs runs every hour, so a repeated result is not a new
-                // event.
-                if kind != AlertKind::Stale || long_ago {
+                // The check for stale jobs runs every hour, and a blocked run is put off every few
+                // minutes, so a repeated result is not a new event.
+                if !matches!(news, News::Stale | News::Blocked) || long_ago {
                     let tell = wanted && long_ago && !one.silenced;
                     acts.push(AlertAction::Count { kind, tell });
                 }

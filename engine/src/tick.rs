@@ -102,14 +102,11 @@ pub fn tick(store: &mut Store, driver: &Driver<'_>, now: ClockReading) -> Result
 /// Time without a tick up to which a timer is taken to be running.
 const TICKING: SignedDuration = SignedDuration::from_hours(1);
 
-/// Returns the reason why scheduled times between two ticks were missed.
-fn why_missed(last_tick: Option<Timestamp>, now: Timestamp) -> Option<String> {
+/// Returns the time since the previous tick in whole seconds, if ticks are being made.
+fn since_tick(last_tick: Option<Timestamp>, now: Timestamp) -> Option<SignedDuration> {
     let since = now.duration_since(last_tick?);
     let ticking = !since.is_negative() && since <= TICKING;
-    let since = SignedDuration::from_secs(since.as_secs());
-    ticking.then(|| {
-        format!("the previous tick was {since:#} earlier, and the job is due more often than that")
-    })
+    ticking.then(|| SignedDuration::from_secs(since.as_secs()))
 }
 
 /// Records the scheduled times that are due, for all jobs or only for one. `last_tick` is the time
@@ -155,7 +152,7 @@ pub fn record_due(
         let date = due.fire.last();
         let date = date.map(|&fire| civil_date(fire, &job.schedule.zone));
         let reasons =
-            MissedReasons { paused: paused.as_ref(), between_ticks: why_missed(last_tick, now) };
+            MissedReasons { paused: paused.as_ref(), since_tick: since_tick(last_tick, now) };
         store.enter_due(due_job, &due, reasons, date.as_deref(), now)?;
     }
     Ok(!due_jobs.is_empty())

@@ -14,11 +14,10 @@ use std::fs;
 use std::path::Path;
 use std::time::Instant;
 
-use runner_jobs::dream::DreamSpec;
-use runner_jobs::dream::delta::{self, Selection};
 use runner_jobs::dream::inventory::take_inventory;
 use runner_jobs::dream::quarantine::Quarantine;
 use runner_jobs::dream::state::{DreamState, IdeaUpdate, Triaged};
+use runner_jobs::dream::{DreamSpec, Selection, delta};
 
 type Done = Result<(), Box<dyn Error>>;
 

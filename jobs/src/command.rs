@@ -212,7 +212,7 @@ fn not_started(error: SpawnError) -> JobError {
 }
 
 fn judge(ctx: &Context<'_>, ended: &Ended, sandbox: &ChildSandbox) -> Result<(), JobError> {
-    let took = ended.took().as_secs();
+    let took = format!("{:.1}", ended.took().as_secs_f64());
     match &ended.reason {
         Reason::Cancelled => {
             return Err(JobError::Cancelled {

@@ -9,6 +9,7 @@
     allow(clippy::disallowed_methods, reason = "tests read what they made themselves")
 )]
 
+pub mod backend_test;
 pub mod clock;
 pub mod command;
 pub mod context;

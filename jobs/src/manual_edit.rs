@@ -23,7 +23,8 @@ use runner_engine::publish::{LogError, PublishError, PublishLog as _};
 use runner_engine::recover::{Driver, recover_stale, sweep};
 use runner_engine::scope::{FinishedScope, Scope, ScopeError};
 use runner_engine::store::{
-    Admission, Admitted, Budget, Enter, NewOccurrence, Recorded, RunSummary, Store, StoreError,
+    Admission, Admitted, Budget, BudgetLevel, Enter, NewOccurrence, Recorded, RunSummary, Store,
+    StoreError,
 };
 use runner_engine::time::Clock;
 use runner_text::redact::Redactor;
@@ -94,6 +95,19 @@ pub struct EditActor<'h> {
 /// A job's lock, held from the first read to the end of the manual edit.
 pub struct HeldJobLock(JobLock);
 
+/// A request for the admission of a run that a person started, of a job that no file declares.
+pub(crate) struct AdmissionRequest<'a> {
+    pub(crate) job: &'a str,
+    /// The folder below which the run stages its files.
+    pub(crate) staging: &'a str,
+    /// The run's own budget.
+    pub(crate) want: Budget,
+    /// The budget levels from which the run spends.
+    pub(crate) levels: &'a [BudgetLevel],
+    /// Time after which recovery considers the run hung.
+    pub(crate) total: Duration,
+}
+
 pub struct ManualEdit<'a> {
     pub job: &'a str,
     /// Path prefixes below which the edit may write.
@@ -150,6 +164,45 @@ impl EditActor<'_> {
         }
     }
 
+    /// Records a run of a job that no file declares, and requests its admission. Also returns the
+    /// run's staging folder, which is not created.
+    pub(crate) fn admit(
+        &mut self,
+        held: &mut HeldJobLock,
+        wanted: &AdmissionRequest<'_>,
+    ) -> Result<(Admission, String), ManualEditError> {
+        let reading =
+            self.clock.read().map_err(|error| ManualEditError::Disk(error.to_string()))?;
+        let now = reading.wall;
+        let job = self.store.manual_job(self.project, wanted.job, KIND, now)?;
+        let new = NewOccurrence::manual(job, OccurrenceId::new(now).to_string(), now);
+        let Recorded::New(run) = self.store.enter(&new, self.me, now)? else {
+            return Err(ManualEditError::Disk(
+                "the new occurrence is already in the database".to_owned(),
+            ));
+        };
+        let holder = LockHolder { owner: self.me.clone(), run: run.clone(), since: now };
+        held.0.sign(&holder).map_err(|error| {
+            ManualEditError::Disk(format!("cannot write the lock file: {error}"))
+        })?;
+        let staging = format!("{}/{run}", wanted.staging);
+        let admission = self.store.admit(&Enter {
+            run: &run,
+            owner: self.me,
+            facts: &AdmissionFacts {
+                manual: true,
+                free_bytes: self.free_bytes,
+                ..AdmissionFacts::default()
+            },
+            want: wanted.want,
+            levels: wanted.levels,
+            total: wanted.total,
+            staging: &staging,
+            now: reading,
+        })?;
+        Ok((admission, staging))
+    }
+
     /// Publishes the changes that `stage` stages.
     ///
     /// # Errors
@@ -161,29 +214,9 @@ impl EditActor<'_> {
         act: &ManualEdit<'_>,
         stage: &mut dyn FnMut(&mut Scope, &RunId, Timestamp) -> Result<(), ManualEditError>,
     ) -> Result<RunId, ManualEditError> {
-        let reading =
-            self.clock.read().map_err(|error| ManualEditError::Disk(error.to_string()))?;
-        let now = reading.wall;
-        let job = self.store.manual_job(self.project, act.job, KIND, now)?;
-        let new = NewOccurrence::manual(job, OccurrenceId::new(now).to_string(), now);
-        let Recorded::New(run) = self.store.enter(&new, self.me, now)? else {
-            return Err(ManualEditError::Disk(
-                "the new occurrence is already in the database".to_owned(),
-            ));
-        };
-        let holder = LockHolder { owner: self.me.clone(), run: run.clone(), since: now };
-        held.0.sign(&holder).map_err(|error| {
-            ManualEditError::Disk(format!("cannot write the lock file: {error}"))
-        })?;
-        let staging = format!("{}/{run}", act.staging);
-        let entered = self.store.admit(&Enter {
-            run: &run,
-            owner: self.me,
-            facts: &AdmissionFacts {
-                manual: true,
-                free_bytes: self.free_bytes,
-                ..AdmissionFacts::default()
-            },
+        let wanted = AdmissionRequest {
+            job: act.job,
+            staging: act.staging,
             want: Budget {
                 calls: Some(0),
                 tokens: Some(0),
@@ -193,15 +226,14 @@ impl EditActor<'_> {
             },
             levels: &[],
             total: TOTAL,
-            staging: &staging,
-            now: reading,
-        })?;
-        let admitted = match entered {
-            Admission::Admitted(admitted) => admitted,
-            Admission::Declined(outcome) => {
+        };
+        let (admitted, staging) = match self.admit(held, &wanted)? {
+            (Admission::Admitted(admitted), staging) => (admitted, staging),
+            (Admission::Declined(outcome), _) => {
                 return Err(ManualEditError::Disk(outcome.why().unwrap_or_default().to_owned()));
             }
         };
+        let (run, now) = (admitted.run().clone(), admitted.started());
         let redactor = Redactor::new(Vec::new());
         let clean = |line: &String| redactor.redact(line).into_owned();
         let mut summary = RunSummary {

@@ -14,7 +14,7 @@ fn usage(input_tokens: u64, output_tokens: u64, cost_micros: Option<u64>) -> Usa
 }
 
 fn limit(reached: bool, overage: bool) -> Event<'static> {
-    Event::Limit(Limit { until: None, reached, overage })
+    Event::Limit(Limit { until: None, reached, overage, used: None })
 }
 
 /// Returns the usage observed from these events, and the token that shows whether the request was

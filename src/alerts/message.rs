@@ -14,13 +14,12 @@ use runner_engine::store::{AlertRow, Delivery};
 use runner_text::redact::Redacted;
 use serde::Serialize;
 
-use crate::ui::show;
+use super::text::{self, OpenItem};
 
 /// Maximum number of steps of a template, which is more than any template of a message needs.
 const FUEL: u64 = 50_000;
-/// Maximum lengths of a subject, of a reason and of a text, in characters.
+/// Maximum lengths of a subject and of a text, in characters.
 const SUBJECT: usize = 200;
-const WHY: usize = 2_000;
 const TEXT: usize = 8_000;
 
 /// The message templates of a project; `None` where the project has no template.
@@ -51,7 +50,7 @@ struct Fields {
     hint: String,
     /// The other news that the message reports.
     more: Vec<NewsItem>,
-    /// The other open alerts of the project, of which the message reports no news.
+    /// The other open alerts of the project, of which the message reports no news, oldest first.
     open: Vec<OpenItem>,
 }
 
@@ -66,15 +65,6 @@ struct NewsItem {
     count: u32,
     since: Timestamp,
     why: String,
-}
-
-/// An alert that is still open.
-#[derive(Clone, Debug, Serialize)]
-struct OpenItem {
-    alert: String,
-    kind: &'static str,
-    job: String,
-    since: Timestamp,
 }
 
 /// A message to be sent.
@@ -102,7 +92,7 @@ impl Message {
             let mut all = std::iter::once(delivery).chain(&delivery.more);
             all.any(|one| one.job == alert.job_name)
         };
-        let open = open.iter().filter(|alert| alert.silenced.is_none() && !reported(alert));
+        let open = open.iter().rev().filter(|alert| alert.silenced.is_none() && !reported(alert));
         let first = delivery.kinds.first().copied().unwrap_or(AlertKind::Failure);
         let fields = Fields {
             schema_version: 1,
@@ -119,8 +109,8 @@ impl Message {
             count: delivery.count,
             since: delivery.raised,
             at: delivery.made,
-            why: clean(&delivery.why, WHY),
-            hint: hint(&delivery.what, first, delivery),
+            why: text::reason(&delivery.why),
+            hint: text::hint(delivery),
             more: delivery
                 .more
                 .iter()
@@ -132,19 +122,22 @@ impl Message {
                     run: one.run.as_ref().map(ToString::to_string),
                     count: one.count,
                     since: one.raised,
-                    why: clean(&one.why, WHY),
+                    why: text::reason(&one.why),
                 })
                 .collect(),
             open: open
                 .map(|alert| OpenItem {
                     alert: alert.id.to_string(),
-                    kind: alert.kind.as_str(),
+                    kind: alert.kind,
                     job: alert.job_name.clone(),
                     since: alert.raised,
                 })
                 .collect(),
         };
-        Self::with(fields, root, templates, |fields| plain(fields, delivery))
+        Self::with(fields, root, templates, |fields| {
+            let place = format!("{} on {}", fields.path, fields.host);
+            text::plain(&fields.project, delivery, &fields.open, &place)
+        })
     }
 
     /// Makes a message that only tests a channel.
@@ -272,83 +265,6 @@ fn render(template: &str, context: &Context<'_>) -> Result<String, String> {
 
 fn names(delivery: &Delivery) -> Vec<String> {
     delivery.kinds.iter().map(|kind| kind.as_str().to_owned()).collect()
-}
-
-/// Describes one item of news in a few words, such as "tidy failed".
-fn summary(delivery: &Delivery) -> String {
-    let Delivery { job, count, .. } = delivery;
-    let reported = problems(&delivery.kinds);
-    match delivery.what.as_str() {
-        "recovered" => format!("{job} is well again"),
-        "repeated" => format!("{job} {reported} (still: {count} times)"),
-        _ => format!("{job} {reported}"),
-    }
-}
-
-fn problems(kinds: &[AlertKind]) -> String {
-    let described: Vec<&str> = kinds
-        .iter()
-        .map(|kind| match kind {
-            AlertKind::Failure => "failed",
-            AlertKind::Breaker => "is no longer started",
-            AlertKind::Missed => "was missed",
-            AlertKind::Stale => "has not succeeded for too long",
-        })
-        .collect();
-    described.join(" and ")
-}
-
-fn plain(fields: &Fields, delivery: &Delivery) -> (String, String) {
-    let project = &fields.project;
-    let subject = match delivery.more.len() {
-        0 => format!("{project}: {}", summary(delivery)),
-        more => {
-            let more = show::count(more as u64, "other item");
-            format!("{project}: {}, and {more}", summary(delivery))
-        }
-    };
-    let mut text = news(delivery, &fields.hint);
-    for other in &delivery.more {
-        let first = other.kinds.first().copied().unwrap_or(AlertKind::Failure);
-        let hint = hint(&other.what, first, other);
-        text.push_str(&format!("\n{}\n{}", summary(other), news(other, &hint)));
-    }
-    for open in &fields.open {
-        let since = show::format_time(open.since);
-        text.push_str(&format!("\nstill open: {} of {}, since {since}\n", open.kind, open.job));
-    }
-    text.push_str(&format!("{} on {}\n", fields.path, fields.host));
-    (subject, text)
-}
-
-/// Describes one item of news: the reason, its time and the command that shows more.
-fn news(delivery: &Delivery, hint: &str) -> String {
-    let mut text = match delivery.what.as_str() {
-        "recovered" => format!("It {}; now it has succeeded.\n", problems(&delivery.kinds)),
-        _ => format!("{}\n", clean(&delivery.why, WHY)),
-    };
-    text.push_str(&format!("since {}", show::format_time(delivery.raised)));
-    if delivery.count > 1 {
-        text.push_str(&format!(", {} times", delivery.count));
-    }
-    text.push('\n');
-    if !hint.is_empty() {
-        text.push_str(&format!("{hint}\n"));
-    }
-    text
-}
-
-fn hint(what: &str, kind: AlertKind, delivery: &Delivery) -> String {
-    let job = &delivery.job;
-    if what == "recovered" {
-        return String::new();
-    }
-    match (kind, &delivery.run) {
-        (AlertKind::Failure, Some(run)) => format!("runner runs show {run}"),
-        (AlertKind::Failure | AlertKind::Stale, _) => format!("runner runs --job {job}"),
-        (AlertKind::Breaker, _) => format!("runner jobs reset {job}, when it is fixed"),
-        (AlertKind::Missed, _) => "runner doctor".to_owned(),
-    }
 }
 
 fn name(root: &Path) -> String {

@@ -17,6 +17,7 @@ mod heartbeat;
 mod mail;
 pub mod message;
 mod programs;
+mod text;
 mod webhook;
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -446,3 +446,43 @@ fn heartbeat_follows_successful_ticks_once_a_minute() {
     fs::write(&project, own).unwrap();
     fixture.run(&["config", "check"]).ends(78).expect_text("your own config.toml");
 }
+
+#[test]
+fn alerts_are_listed_while_settings_are_broken() {
+    let fixture = fixture("");
+    fail(&fixture);
+    run(&fixture, &["tick"]);
+    fixture.configure("[broken\n");
+    let listed = run(&fixture, &["alerts"]).ends(0).expect_text("unclosed table");
+    assert!(listed.out.contains("bad") && listed.out.contains("failure"), "{listed:?}");
+    run(&fixture, &["alerts", "ack", "bad"]).ends(0).expect_text("bad (failure): silenced");
+}
+
+#[test]
+fn settings_that_stay_broken_raise_an_alert() {
+    let fixture = Fixture::with(&FAILS.replace("manual", "every 1h"));
+    fixture.write("ok", "");
+    let clock = fixture.root().join("clock");
+    let tick = |time: &str| {
+        fs::write(&clock, time).unwrap();
+        let mut tick = command(&fixture, &["tick"]);
+        crate::fixture::CommandOutput::of(tick.env("RUNNER_TEST_CLOCK", &clock).output().unwrap())
+    };
+    let kinds = || fixture.count("SELECT count(*) FROM alerts WHERE ended IS NULL");
+    tick("2026-11-23T10:00:00Z");
+    let text = fixture.read("runner.toml");
+    fixture.configure("[broken\n");
+    tick("2026-11-23T11:00:00Z");
+    tick("2026-11-23T11:15:00Z");
+    // Somebody may be editing the file.
+    assert_eq!(kinds(), 0);
+    tick("2026-11-23T11:30:00Z");
+    tick("2026-11-23T11:45:00Z");
+    assert_eq!(kinds(), 1);
+    let why = "SELECT count(*) FROM alerts WHERE kind = 'missed' AND count = 1
+               AND why LIKE 'it waits: %unclosed table%'";
+    assert_eq!(fixture.count(why), 1);
+    fixture.write("runner.toml", text);
+    tick("2026-11-23T12:00:00Z").ends(0);
+    assert_eq!(kinds(), 0);
+}

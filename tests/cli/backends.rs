@@ -190,9 +190,22 @@ fn test_asks_one_small_question() {
     assert_eq!(said["usage"]["output_tokens"], 3, "{said}");
     assert!(said["request"]["schema"].is_object(), "{said}");
     let shown = fixture.run(&["backends", "test", "mine"]).ends(0).out;
-    for text in ["reply", "9 tokens in, 3 out, $0.050000", "1000 tokens, 120 s, one call"] {
-        assert!(shown.contains(text), "{shown}");
+    let texts = [
+        "reply",
+        "9 tokens in, 3 out, $0.050000",
+        "1000 tokens, 120 s, one call",
+        "1 call, 12 tokens, $0.05; to day ",
+        "([day.budget])",
+    ];
+    for text in texts {
+        assert!(shown.contains(text), "{text}: {shown}");
     }
+    // Both tests count in the project's day, and as runs.
+    let sql = "SELECT calls * 1000000 + tokens FROM budget_usage WHERE level = 'day'";
+    assert_eq!(fixture.count(sql), 2_000_024);
+    assert_eq!(fixture.count("SELECT count(*) FROM reservations WHERE open"), 0);
+    assert_eq!(said["charged"]["micros"], 50_000, "{said}");
+    fixture.run(&["runs", "show", said["run"].as_str().unwrap()]).ends(0);
     let runs = fixture.state().join("runs");
     assert_eq!(fs::read_dir(runs).map_or(0, Iterator::count), 0, "the folder is removed");
     fixture.run(&["backends", "test", "builtin"]).ends(0).expect_text("{\"letters\":6}");
@@ -206,4 +219,20 @@ fn test_reports_why_there_is_no_reply() {
     let said = fixture.run(&["backends", "test", "mine"]).ends(77);
     assert!(said.out.contains("auth: not authorised: Invalid API key"), "{said:?}");
     keeps_its_key(&fixture);
+    // A test never counts as a failure of a job that a schedule starts.
+    for _ in 0..3 {
+        fixture.run(&["backends", "test", "mine"]).ends(77);
+    }
+    fixture.run(&["tick"]).ends(0);
+    assert_eq!(fixture.count("SELECT count(*) FROM alerts"), 0);
+}
+
+#[test]
+fn test_needs_budget() {
+    let fixture = fixture("Good", "[day.budget]\ncalls = 1\n");
+    fixture.run(&["backends", "test", "mine"]).ends(0);
+    let refused = fixture.run(&["backends", "test", "mine"]).ends(1);
+    assert!(refused.err.contains("[day.budget]) has 0 calls left"), "{refused:?}");
+    assert!(refused.err.contains("fix: runner budget"), "{refused:?}");
+    assert_eq!(fixture.count("SELECT count(*) FROM requests"), 1);
 }

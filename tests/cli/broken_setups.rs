@@ -5,9 +5,15 @@
 //! others, so that a change of behaviour is visible as a whole.
 
 use std::fs;
+use std::io::Write as _;
 use std::os::unix::fs::PermissionsExt as _;
+use std::process::{Command, Stdio};
+use std::time::Duration;
 
-use crate::fixture::{CommandOutput, Fixture};
+use jiff::{SignedDuration, Timestamp};
+
+use crate::bad_input::Mounted;
+use crate::fixture::{CommandOutput, Fixture, ended_within, skip};
 use crate::http::Server;
 use crate::http::behaviours::Behaviour as B;
 use crate::http::dialect::Dialect;
@@ -24,7 +30,7 @@ struct Morning {
     headline: &'static str,
     /// Texts that the status contains.
     status: &'static [&'static str],
-    /// The kinds of the open alerts, in their order.
+    /// The kinds of the open alerts, in alphabetical order.
     alerts: &'static [&'static str],
 }
 
@@ -37,14 +43,22 @@ struct Case {
 }
 
 fn at(fixture: &Fixture, clock: &str, args: &[&str]) -> CommandOutput {
+    CommandOutput::of(command(fixture, clock, args).output().unwrap())
+}
+
+fn command(fixture: &Fixture, clock: &str, args: &[&str]) -> Command {
     let path = fixture.root().join("clock");
     fs::write(&path, clock).unwrap();
-    CommandOutput::of(fixture.runner(args).env("RUNNER_TEST_CLOCK", &path).output().unwrap())
+    let mut command = fixture.runner(args);
+    command.env("RUNNER_TEST_CLOCK", &path);
+    if fixture.root().join("trusts-nothing").exists() {
+        command.env_remove("RUNNER_CONFIG__TRUST__PATHS");
+    }
+    command
 }
 
 /// Creates the project in the evening.
-fn evening(case: &Case) -> Fixture {
-    let fixture = Fixture::new();
+fn evening(case: &Case, fixture: Fixture) -> Fixture {
     at(&fixture, EVENING, &["init"]).ends(0);
     fixture.configure(&case.toml);
     fixture.write("ideas/note.md", "Maybe use a shorter name?\n");
@@ -54,10 +68,26 @@ fn evening(case: &Case) -> Fixture {
     fixture
 }
 
+/// Ticks at the time of the night. If the tick waits for another attempt, the clock is advanced.
+fn night(fixture: &Fixture) -> CommandOutput {
+    let mut tick = command(fixture, NIGHT, &["tick"]);
+    let tick = tick.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut now: Timestamp = NIGHT.parse().unwrap();
+    while !ended_within(tick.id(), Duration::from_secs(5)) {
+        now = now.saturating_add(SignedDuration::from_mins(1)).unwrap();
+        fs::write(fixture.root().join("clock"), now.to_string()).unwrap();
+    }
+    CommandOutput::of(tick.wait_with_output().unwrap())
+}
+
 /// Returns the differences between what was expected and what a person sees.
 fn differences(case: &Case) -> Vec<String> {
-    let fixture = evening(case);
-    let tick = at(&fixture, NIGHT, &["tick"]);
+    differences_in(case, Fixture::new())
+}
+
+fn differences_in(case: &Case, fixture: Fixture) -> Vec<String> {
+    let fixture = evening(case, fixture);
+    let tick = night(&fixture);
     let mut found = Vec::new();
     let expected = &case.expected;
     if tick.code != expected.exit {
@@ -75,7 +105,8 @@ fn differences(case: &Case) -> Vec<String> {
         }
     }
     let store = fixture.store();
-    let mut rows = store.prepare("SELECT kind FROM alerts WHERE ended IS NULL ORDER BY 1").unwrap();
+    let mut rows =
+        store.prepare("SELECT DISTINCT kind FROM alerts WHERE ended IS NULL ORDER BY 1").unwrap();
     let kinds = rows.query_map([], |row| row.get::<_, String>(0)).unwrap();
     let kinds: Vec<String> = kinds.map(Result::unwrap).collect();
     if kinds != expected.alerts {
@@ -439,6 +470,24 @@ fn projects_in_a_bad_state() {
             &[],
         ),
         case(
+            "a change that nobody accepted",
+            dream,
+            |fixture| {
+                // The user trusts no folder, and a job's settings come with a pull.
+                fs::write(fixture.root().join("trusts-nothing"), "").unwrap();
+                fs::write(
+                    fixture.root().join("config/runner/config.toml"),
+                    "[defaults]\nstagger = \"0s\"\n[notify]\nwindow = \"0s\"\n",
+                )
+                .unwrap();
+                fixture.configure("[jobs.dream.budget]\ncalls = 99\n");
+            },
+            78,
+            "dream (still waiting) did not run",
+            &["TROUBLE", "runner.toml has not been accepted yet", "fix: runner trust"],
+            &[],
+        ),
+        case(
             "a file in place of the reports",
             dream,
             |fixture| fixture.write(".runner/reports", "x"),
@@ -561,6 +610,32 @@ fn schedules_that_start_nothing() {
 }
 
 #[test]
+fn a_disk_that_is_full() {
+    let folder = tempfile::tempdir().unwrap();
+    let Some(_disk) = Mounted::at(&folder.path().join("project"), "16m") else {
+        skip("mount", "1: no small file system can be mounted here");
+        return;
+    };
+    let case = Case {
+        name: "a full disk",
+        toml: "[jobs.dream]\nretries = 0\n".to_owned(),
+        prepare: |fixture| {
+            let mut file = fs::File::create(fixture.path("fill")).unwrap();
+            while file.write_all(&[0; 4096]).is_ok() {}
+        },
+        expected: Morning {
+            exit: 78,
+            headline: "dream (environment) did not run; 1 failed",
+            status: &["FAILED", "No space left on device"],
+            // The report of the night cannot be written either.
+            alerts: FAILED,
+        },
+    };
+    let all = differences_in(&case, Fixture::at(folder));
+    assert!(all.is_empty(), "{}", all.join("\n"));
+}
+
+#[test]
 fn a_timer_that_is_gone_and_a_clock_that_is_wrong() {
     let case = Case {
         name: "",
@@ -568,12 +643,12 @@ fn a_timer_that_is_gone_and_a_clock_that_is_wrong() {
         prepare: nothing,
         expected: Morning { exit: 0, headline: "", status: &[], alerts: &[] },
     };
-    let fixture = evening(&case);
+    let fixture = evening(&case, Fixture::new());
     at(&fixture, MORNING, &["status"])
         .ends(0)
         .expect_text("NO TICKS: `runner tick` has not run since");
     at(&fixture, MORNING, &["doctor"]).ends(1).expect_text("has not run since");
-    let fixture = evening(&case);
+    let fixture = evening(&case, Fixture::new());
     at(&fixture, "2036-01-01T00:00:00Z", &["tick"]);
     at(&fixture, NIGHT, &["tick"]).ends(1).expect_text("set back");
     at(&fixture, NIGHT, &["status"]).ends(0).expect_text("next due");

@@ -2,6 +2,7 @@
 //! files that git tracks, ignores, or neither.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
 
 use crate::fixture::{CommandOutput, Fixture};
 
@@ -22,6 +23,17 @@ const ACTIONS: [&str; 5] = ["archive", "merge", "promote", "mark-blog", "keep"];
 /// id of the proposal for `ideas/a.md`.
 fn proposed(ideas: Layout, specs: Layout) -> (Fixture, String) {
     let fixture = Fixture::with("[jobs.dream]\nquiet_minutes = 0\n");
+    prepare(&fixture, ideas, specs);
+    fixture.run(&["dream", "run"]).ends(0);
+    let listed = fixture.run(&["dream", "list", "--json"]).ends(0).json();
+    let listed = listed.as_array().unwrap();
+    let own = listed.iter().find(|it| it["targets"][0] == "ideas/a.md").unwrap();
+    let id = own["id"].as_str().unwrap().to_owned();
+    (fixture, id)
+}
+
+/// Writes two ideas and a spec in this layout.
+fn prepare(fixture: &Fixture, ideas: Layout, specs: Layout) {
     fixture.write("ideas/a.md", "# Offline maps\n\nKeep the tiles of a region on the phone.\n");
     fixture.write("ideas/b.md", "# Tile cache\n\nLimit the size of the cache.\n");
     fixture.write("specs/old.md", "# Old\n");
@@ -41,11 +53,6 @@ fn proposed(ideas: Layout, specs: Layout) -> (Fixture, String) {
     if ideas == Tracked || specs == Tracked {
         fixture.git(&["commit", "--quiet", "-m", "Keep notes"]);
     }
-    fixture.run(&["dream", "run"]).ends(0);
-    let listed = fixture.run(&["dream", "list", "--json"]).ends(0).json();
-    let listed = listed.as_array().unwrap();
-    let own = listed.iter().find(|it| it["targets"][0] == "ideas/a.md").unwrap();
-    (fixture, own["id"].as_str().unwrap().to_owned())
 }
 
 fn amend(fixture: &Fixture, id: &str, action: &str, publish: bool) -> CommandOutput {
@@ -121,6 +128,106 @@ fn own_edits_do_not_defer_a_pass_but_later_ones_do() {
     let text = fixture.read("ideas/a.md");
     fixture.write("ideas/a.md", format!("{text}and more\n"));
     fixture.run(&["dream", "run"]).ends(0).expect_text("deferred").expect_text("ideas/a.md");
+}
+
+/// A program that answers every request with these proposals.
+const PROPOSES: &str = r#"#!/bin/sh
+cat > /dev/null
+echo '[
+{"id": "x", "targets": ["ideas/a.md"], "status": "meritorious", "action": "promote",
+ "evidence": "it is worth building", "confidence": "high", "rationale": "r"},
+{"id": "y", "targets": ["ideas/b.md"], "status": "blog-candidate", "action": "mark-blog",
+ "evidence": "it reads well", "confidence": "high", "rationale": "r"}]'
+"#;
+
+#[test]
+fn proposed_actions_are_accepted_and_undone_in_every_layout() {
+    for ideas in ALL {
+        for specs in ALL {
+            let fixture = Fixture::with(
+                "[jobs.dream]\nquiet_minutes = 0\nbackend = \"mine\"\n\
+                 [backends.mine]\ntype = \"command\"\nprogram = \"propose\"\n",
+            );
+            prepare(&fixture, ideas, specs);
+            let program = fixture.root().join("propose");
+            fs::write(&program, PROPOSES).unwrap();
+            fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+            fixture.run(&[
+                "config",
+                "set",
+                "backends.mine.program",
+                &program.display().to_string(),
+            ]);
+            let pass = fixture.run(&["dream", "run"]).ends(0);
+            // The pass reports who can see the notes.
+            assert!(pass.out.contains(privacy(ideas)), "{ideas:?}: {pass:?}");
+            let before = state(&fixture);
+            let listed = fixture.run(&["dream", "list", "--json"]).ends(0).json();
+            for (target, action) in [("ideas/a.md", "promote"), ("ideas/b.md", "mark-blog")] {
+                let case = format!("ideas {ideas:?}, specs {specs:?}, {action}");
+                let mut all = listed.as_array().unwrap().iter();
+                let item = all.find(|it| it["targets"][0] == target).unwrap();
+                assert_eq!(item["action"], action, "{case}");
+                let id = item["id"].as_str().unwrap();
+                let exposes = action == "promote" && ideas == Ignored && specs != Ignored;
+                if exposes {
+                    let refused = fixture.run(&["dream", "accept", id]).ends(1);
+                    assert!(refused.err.contains("accept"), "{case}: {refused:?}");
+                }
+                let publish: &[&str] = if exposes { &["--publish"] } else { &[] };
+                let accepted = fixture.run(&[&["dream", "accept", id], publish].concat());
+                assert_eq!(accepted.code, 0, "{case}: {accepted:?}");
+                assert_ne!(state(&fixture), before, "{case}");
+                // The person commits the change before undoing it.
+                let tracked = ideas == Tracked || specs == Tracked;
+                if tracked {
+                    fixture.git(&["add", "--update"]);
+                    fixture.git(&["commit", "--quiet", "--allow-empty", "-m", "Accept it"]);
+                }
+                fixture.run(&["dream", "undo", id]).ends(0);
+                assert_eq!(state(&fixture).0, before.0, "{case}");
+                if tracked {
+                    fixture.git(&["add", "--update"]);
+                    fixture.git(&["commit", "--quiet", "--allow-empty", "-m", "Undo it"]);
+                }
+            }
+        }
+    }
+}
+
+/// Returns the statement about the privacy of notes in this layout.
+fn privacy(ideas: Layout) -> &'static str {
+    match ideas {
+        Tracked => "the notes in ideas/ are not private (git tracks files in the folder)",
+        Ignored => "the notes in ideas/ are private (git ignores the folder)",
+        Untracked => "the notes in ideas/ are not private (git does not ignore the folder)",
+    }
+}
+
+#[test]
+fn init_reports_the_privacy_of_every_layout() {
+    for ideas in ALL {
+        let (fixture, _) = proposed(ideas, Untracked);
+        let reported = fixture.run(&["init"]).ends(0).err;
+        assert!(reported.contains(privacy(ideas)), "{ideas:?}: {reported}");
+        let hint = match ideas {
+            Tracked => Some("git rm -r --cached ideas/"),
+            Ignored => None,
+            Untracked => Some("runner init --private-notes makes git ignore ideas/"),
+        };
+        assert_eq!(hint.is_some(), reported.contains("--private-notes"), "{ideas:?}: {reported}");
+        assert!(hint.is_none_or(|hint| reported.contains(hint)), "{ideas:?}: {reported}");
+        let json = fixture.run(&["init", "--json"]).ends(0).json();
+        assert!(json["privacy"][0].as_str().unwrap().starts_with(privacy(ideas)), "{json}");
+    }
+    // A folder with another name is ignored as well.
+    let fixture = Fixture::with("[jobs.dream]\nideas = \"notes\"\n");
+    fixture.write("notes/a.md", "# A\n");
+    fixture
+        .run(&["init", "--private-notes"])
+        .ends(0)
+        .expect_text("the notes in notes/ are private");
+    assert!(fixture.git(&["status", "--porcelain", "notes"]).is_empty());
 }
 
 #[test]

@@ -478,6 +478,7 @@ fn daemon_replaces_the_timer_and_is_replaced() {
     assert_eq!(there(), ["runner-tick.service", "runner-tick.timer"]);
     host.run(&["setup", "--service", "--apply"]).ends(0);
     host.run(&["setup", "--remove"]).ends(0);
+    assert!(!host.fixture.state().join("setup.json").exists());
     assert_eq!(host.all(), changed);
     assert_ne!(before, changed);
 }

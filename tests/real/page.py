@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Opens the night's page in a real browser: the page must send no request and run no script.
+"""Opens pages in a real browser: they must send no request, run no script, fit every width and be readable.
 
     page.py RUNNER [FOLDER_FOR_PICTURES]
 
@@ -21,6 +21,8 @@ import threading
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+import page_layout as layout  # noqa: E402
 from skips import skip  # noqa: E402
 
 RUNNER = Path(sys.argv[1]).resolve()
@@ -201,6 +203,47 @@ def night(scratch):
     return page, run(RUNNER, "report", "--md")
 
 
+def pages(scratch):
+    """Yields ordinary pages: the night and the journal of the demo, a night that failed, and a night without work."""
+
+    def kept(name, text):
+        page = scratch / f"{name}.html"
+        page.write_text(text)
+        return page
+
+    project, run = begun(scratch, "around")
+    run(RUNNER, "demo", "../demo")
+    yield kept("demo", run(RUNNER, "-C", "../demo", "report", "--html"))
+    run(RUNNER, "-C", "../demo", "journal", "export", "../rem")
+    yield (scratch / "rem/index.html").rename(scratch / "journal.html")
+    project, run = begun(scratch, "failed")
+    (project / "runner.toml").open("a", encoding="utf-8").write(
+        '\n[backends.mine]\ntype = "claude"\nprogram = "an-agent-that-nobody-installed-on-this-machine"\n'
+        '[jobs.dream]\nbackend = "mine"\n[jobs.ask]\nkind = "prompt"\nprompt = "?"\nto = "notes/a.md"\nbackend = "mine"\n'
+        '[jobs.tests]\nkind = "command"\nprogram = "sh"\nargs = ["-c", "echo x > ../outside"]\nretries = 0\n'
+        '[jobs.slow]\nkind = "command"\nprogram = "sleep"\nargs = ["60"]\ntimeout = "1s"\nretries = 0\n'
+        '[jobs.after-a-job-with-a-long-name]\nkind = "command"\nprogram = "true"\ntrigger = "after tests"\n'
+    )
+    (project / "ideas/a.md").write_text("# A\n\nMaybe a shorter name?\n")
+    run(RUNNER, "night", "--quiet", codes=(1, 69))
+    yield kept("failed", run(RUNNER, "report", "--html"))
+    project, run = begun(scratch, "overnight")
+    with open(project / "runner.toml", "a", encoding="utf-8") as config:
+        config.write('\n[jobs.dream]\nenabled = false\n[jobs.long]\nkind = "overnight"\n')
+    learnings = project / ".agents/learnings"
+    learnings.mkdir(parents=True)
+    for number in range(6):
+        words = " ".join(f"lesson{number}word{at}" for at in range(60))
+        (learnings / f"2026-10-0{number + 1}-lesson.md").write_text(
+            f"---\ndate: 2026-10-0{number + 1}\nmaturity: provisional\nutility: 0.6\ntags: [ci]\n---\n# Lesson {number}\n\n{words}\n"
+        )
+    run(RUNNER, "night", "--quiet", codes=(0, 1))
+    yield kept("overnight", run(RUNNER, "report", "--html"))
+    project, run = begun(scratch, "quiet")
+    run(RUNNER, "night", "--quiet")
+    yield kept("quiet", run(RUNNER, "report", "--html"))
+
+
 with tempfile.TemporaryDirectory(prefix="runner-page-") as folder:
     scratch = Path(folder)
     # The control does not escape the payloads, and omits those that would leave the page.
@@ -234,15 +277,5 @@ with tempfile.TemporaryDirectory(prefix="runner-page-") as folder:
     print(f"page of {runs} runs and {waiting} proposals: {len(text)} bytes, open after {took} ms, {high} px high at 1280")
     assert took < 1000, "it takes more than a second to open"
 
-    if PICTURES:
-        PICTURES.mkdir(parents=True, exist_ok=True)
-        for width in (390, 820, 1440):
-            frame = scratch / "frame.html"
-            frame.write_text(
-                f"<body style='margin:0'><iframe src='{page.as_uri()}' style='border:0;width:{width}px;height:2400px'>"
-            )
-            for dark in (0, 1):
-                chromium(
-                    scratch, f"--window-size={max(width, 500)},2400", f"--blink-settings=preferredColorScheme={1 - dark}",
-                    f"--screenshot={PICTURES}/{width}-{'dark' if dark else 'light'}.png", frame.as_uri(),
-                )
+    for page in [page, big, *pages(scratch)]:
+        print(layout.check(chromium, scratch, page, PICTURES))

@@ -124,6 +124,15 @@ impl Store {
         })
     }
 
+    /// Records that a run was put off for a reason that a person must fix, after it was already put
+    /// off several times in a row. The run's occurrence is still open.
+    pub fn note_blocked(&mut self, run: &RunId) -> Result<()> {
+        let sql = "INSERT INTO news (occurrence, run)
+                   SELECT occurrence, id FROM runs r WHERE id = ?1 AND NOT EXISTS
+                     (SELECT 1 FROM news WHERE occurrence = r.occurrence)";
+        self.write(|tx| tx.change(sql, [run]).map(drop))
+    }
+
     /// Raises alerts for scheduled jobs that have not succeeded within the time that their
     /// project's rules allow. Watching starts when a call finds the job enabled and not paused. A
     /// job that was disabled for a year is therefore not stale when it is enabled.
@@ -157,8 +166,7 @@ impl Store {
                 if rules.stale_after(&name).is_none_or(|limit| now.duration_since(since) <= limit) {
                     continue;
                 }
-                let since_text = since.strftime("%Y-%m-%d %H:%M UTC");
-                let why = format!("it has not succeeded since {since_text}");
+                let why = format!("it has not succeeded since {}", minute(since));
                 let event = AlertEvent { job, run: None, why };
                 for act in decide(&open(tx, job)?, News::Stale, rules, now) {
                     carry_out(tx, act, &event, rules, now)?;
@@ -255,13 +263,17 @@ struct NewsItem {
     job: JobId,
     run: Option<RunId>,
     manual: bool,
+    /// Whether the job's schedule may start it. The jobs of manual edits have none.
+    enabled: bool,
     outcome: Outcome,
 }
 
 fn items(db: &Connection, project: &ProjectId) -> Result<Vec<NewsItem>, Fault> {
     db.all(
-        "SELECT n.id, o.job, n.run, o.origin = 'manual' AND o.night IS NULL, o.outcome
+        "SELECT n.id, o.job, n.run, o.origin = 'manual' AND o.night IS NULL, j.enabled,
+           coalesce(o.outcome, iif(r.outcome ->> 'outcome' = 'deferred', r.outcome, NULL))
          FROM news n JOIN occurrences o ON o.id = n.occurrence JOIN jobs j ON j.id = o.job
+           LEFT JOIN runs r ON r.id = n.run
          WHERE j.project = ?1 ORDER BY n.id",
         [project],
         |row| {
@@ -272,10 +284,16 @@ fn items(db: &Connection, project: &ProjectId) -> Result<Vec<NewsItem>, Fault> {
                 job: row.get(1)?,
                 run: row.get(2)?,
                 manual: row.get(3)?,
-                outcome: json_opt(row, 4)?.unwrap_or(reopened),
+                enabled: row.get(4)?,
+                outcome: json_opt(row, 5)?.unwrap_or(reopened),
             })
         },
     )
+}
+
+/// Formats a time for people.
+fn minute(at: Timestamp) -> String {
+    at.strftime("%Y-%m-%d %H:%M UTC").to_string()
 }
 
 /// The event for which an alert is raised or counted.
@@ -291,12 +309,13 @@ fn digest(
     rules: &AlertRules,
     now: Timestamp,
 ) -> Result<(), Fault> {
+    let stopped = item.enabled && stopped(breaker::streak(tx, item.job)?);
     let news = match &item.outcome {
         outcome if outcome.published() => News::Placed,
-        Outcome::Missed { .. } => News::Missed,
-        outcome if failed(outcome) => {
-            News::Failed { manual: item.manual, stopped: stopped(breaker::streak(tx, item.job)?) }
-        }
+        Outcome::Missed { .. } => News::Missed { stopped },
+        outcome if failed(outcome) => News::Failed { manual: item.manual, stopped },
+        // The schedule would not start a stopped job, and the alert about the breaker reports that.
+        Outcome::Deferred { .. } if !stopped => News::Blocked,
         _ => return Ok(()),
     };
     let reported = AlertEvent {
@@ -304,9 +323,10 @@ fn digest(
         run: item.run.clone(),
         why: match &item.outcome {
             Outcome::Missed { first, last, count, why } if *count > 1 => {
-                format!("{count} times from {first} to {last}: {why}")
+                format!("{count} times from {} to {}: {why}", minute(*first), minute(*last))
             }
-            Outcome::Missed { first, why, .. } => format!("{first}: {why}"),
+            Outcome::Missed { first, why, .. } => format!("due {}: {why}", minute(*first)),
+            Outcome::Deferred { why, .. } => format!("it waits: {why}"),
             outcome => outcome.to_string(),
         },
     };

@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use rusqlite::params;
 
 use super::columns::{Query as _, free_json, json_opt, millis};
-use super::occurrences::MissedRow;
+use super::occurrences::{MissedCause, MissedRow};
 use super::projects::{GONE, why_gone};
 use super::{DueJob, Result, Store, jobs, occurrences};
 use crate::ids::{OccurrenceId, ProjectId};
@@ -58,7 +58,8 @@ impl Store {
                 )?;
                 return Ok(true);
             }
-            let row = MissedRow { job: due_job.job.id, night: None, why, stretch };
+            let cause = MissedCause::Problem(why);
+            let row = MissedRow { job: due_job.job.id, night: None, cause, stretch };
             occurrences::missed(tx, &row, now)?;
             Ok(true)
         })

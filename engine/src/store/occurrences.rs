@@ -6,6 +6,8 @@
 //! queue (enqueue) ────────> queued
 //! ```
 
+use std::fmt;
+
 use jiff::{SignedDuration, Timestamp};
 use rusqlite::{Connection, Row, Transaction, params};
 
@@ -47,8 +49,8 @@ pub struct OccurrenceRow {
 pub struct MissedReasons<'a> {
     /// The scheduled times that passed during a pause.
     pub paused: Option<&'a Missed>,
-    /// The reason for other scheduled times, if ticks were made. Without it, nothing was running.
-    pub between_ticks: Option<String>,
+    /// The time since the previous tick, if ticks are being made. Without it, nothing was running.
+    pub since_tick: Option<SignedDuration>,
 }
 
 impl Store {
@@ -117,13 +119,16 @@ impl Store {
                 _ => None,
             };
             if let Some(paused) = reasons.paused {
-                let row = MissedRow { job: job.id, night: None, why: PAUSED, stretch: paused };
-                missed(tx, &row, now)?;
+                let cause = MissedCause::Paused;
+                missed(tx, &MissedRow { job: job.id, night: None, cause, stretch: paused }, now)?;
             }
             if let Some(lost) = &due.missed {
-                let why = reasons.between_ticks.as_deref();
-                let why = why.unwrap_or("nothing was running to start it");
-                missed(tx, &MissedRow { job: job.id, night, why, stretch: lost }, now)?;
+                let cause = match reasons.since_tick {
+                    None => MissedCause::Problem(NOTHING_RAN),
+                    Some(since) if due.fire.is_empty() => MissedCause::Late(since),
+                    Some(since) => MissedCause::Frequent(since),
+                };
+                missed(tx, &MissedRow { job: job.id, night, cause, stretch: lost }, now)?;
             }
             // Scheduled times that are found together also wait together. Otherwise, a late
             // scheduled time could start after a newer one.
@@ -205,14 +210,54 @@ fn enter(
     }
 }
 
-/// The reason for scheduled times that were missed during a pause.
-const PAUSED: &str = "paused";
+/// The reason for scheduled times that passed while no ticks were made.
+const NOTHING_RAN: &str = "nothing was running to start it";
+
+/// The cause of missed scheduled times.
+#[derive(Clone, Copy)]
+pub(super) enum MissedCause<'a> {
+    /// The job was paused, so it was not supposed to run.
+    Paused,
+    /// The job is due several times between two ticks, and now it runs for the last of them. The
+    /// time since the previous tick is given.
+    Frequent(SignedDuration),
+    /// Ticks are made, but none came early enough for a job that catches up no scheduled time. The
+    /// time since the previous tick is given.
+    Late(SignedDuration),
+    /// Something that a person must fix.
+    Problem(&'a str),
+}
+
+impl MissedCause<'_> {
+    /// Reports whether people are notified. A job that is due more often than ticks are made runs,
+    /// so `config check`, `setup` and the doctor report that, and not every tick.
+    fn is_news(self) -> bool {
+        matches!(self, Self::Late(_) | Self::Problem(_))
+    }
+}
+
+impl fmt::Display for MissedCause<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Paused => f.write_str("paused"),
+            Self::Frequent(since) => write!(
+                f,
+                "the previous tick was {since:#} earlier, and the job is due more often than that"
+            ),
+            Self::Late(since) => write!(
+                f,
+                "the previous tick was {since:#} earlier, and the job catches up no scheduled time"
+            ),
+            Self::Problem(why) => f.write_str(why),
+        }
+    }
+}
 
 /// Scheduled times of a job that were missed for the same reason.
 pub(super) struct MissedRow<'a> {
     pub job: JobId,
     pub night: Option<NightId>,
-    pub why: &'a str,
+    pub cause: MissedCause<'a>,
     pub stretch: &'a Missed,
 }
 
@@ -222,12 +267,12 @@ pub(super) fn missed(
     row: &MissedRow<'_>,
     now: Timestamp,
 ) -> Result<(), Fault> {
-    let MissedRow { job, night, why, stretch } = *row;
+    let MissedRow { job, night, cause, stretch } = *row;
     let outcome = Outcome::Missed {
         first: stretch.first,
         last: stretch.last,
         count: stretch.count,
-        why: why.to_owned(),
+        why: cause.to_string(),
     };
     let id = OccurrenceId::new(now);
     // After the clock is set back, the same scheduled times may be missed again.
@@ -237,8 +282,7 @@ pub(super) fn missed(
          VALUES (?1, ?2, ?3, ?4, ?5, ?6, 'clock', ?7, ?5)",
         params![id, job, key, millis(stretch.first), millis(now), night, free_json(&outcome)],
     )?;
-    // A paused job was not supposed to run, so these scheduled times raise no alert.
-    if why != PAUSED {
+    if cause.is_news() {
         alerts::note(tx, &id, None, &outcome)?;
     }
     Ok(())

@@ -26,7 +26,7 @@ use super::backup::{BackupCopy, inspect_copy};
 use super::columns::{Query as _, json, millis, time};
 use super::database_file::{beside, full_check, lock_file, make_private, remove, sync_folder_of};
 use super::maintenance::{self, Task};
-use super::occurrences::MissedRow;
+use super::occurrences::{MissedCause, MissedRow};
 use super::restore_loss::{RestoreLoss, since};
 use super::{
     Event, Fault, JobId, NewOccurrence, NightId, Origin, Result, StoreError, cannot_write, events,
@@ -257,7 +257,8 @@ fn pass_over(tx: &Transaction<'_>, why: &str, now: Timestamp) -> Result<u64, Fau
         };
         if let Some(missed) = missed {
             count += missed.count;
-            let row = MissedRow { job, night: None, why, stretch: &missed };
+            let row =
+                MissedRow { job, night: None, cause: MissedCause::Problem(why), stretch: &missed };
             occurrences::missed(tx, &row, now)?;
         }
         tx.change(

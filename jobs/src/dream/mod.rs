@@ -54,7 +54,7 @@ use crate::evidence::{EvidenceSource, HistoryLimits, ProjectEvidence};
 use crate::json::pretty;
 use crate::{Context, Finished, JobError, RunFiles};
 pub use dirty::dirty;
-pub use spec::{ALL, Dirty, DreamSpec};
+pub use spec::{ALL, Dirty, DreamSpec, Selection};
 
 use answer::{Checks, none_good, worded};
 use ask::Answers;
@@ -66,7 +66,6 @@ use pass_summary::{PassSummary, listed};
 use proposal::{Action, Offer, Proposal};
 use quarantine::Quarantine;
 use request::QuestionFacts;
-use spec::Selection;
 use state::{DreamState, IdeaUpdate, Triaged};
 use walk::WalkProblem;
 use world::{SeenEvidence, Unchanged};
@@ -275,7 +274,7 @@ fn ground<'a>(
         moved: delta.moved,
         ..PassSummary::default()
     };
-    reported.privacy = review::describe_privacy(&ctx.git, spec)?;
+    reported.privacy = review::Privacy::of(&ctx.git, spec)?.to_string();
     let room = match room {
         Some(room) => room,
         None => evidence(ctx, spec)?,

@@ -117,6 +117,14 @@ impl Spender<'_> {
         }
     }
 
+    /// Asks the backend once, without a retry or a fallback.
+    ///
+    /// # Errors
+    /// Returns the [`AskError`] of the request.
+    pub(crate) fn ask_once(&mut self, request: &Request) -> Result<Reply, AskError> {
+        self.ask_one(request, 0)?.0
+    }
+
     /// Reserves a request, asks the backend and settles the request. Also returns whether the
     /// backend refused without charge.
     ///

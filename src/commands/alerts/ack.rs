@@ -7,7 +7,6 @@ use serde::Serialize;
 use super::list::Alert;
 use crate::commands::Cli;
 use crate::env;
-use crate::project::LoadedProject;
 use crate::ui::{Failure, Ui, View};
 
 /// The silenced alerts, without their messages.
@@ -38,9 +37,9 @@ pub fn ack(cli: &Cli<'_>, wanted: &str) -> Result<Exit, Failure> {
     let who = env::person();
     let now = cli.env.wall()?;
     // A job's name identifies a job only within its project.
-    let of_job = match LoadedProject::load(cli.env, cli.here) {
-        Ok(here) if here.config.jobs.contains_key(wanted) => store
-            .alerts(Some(&here.id), AlertSelection::Open)?
+    let of_job = match super::project(cli, &store) {
+        Ok(project) if store.jobs(&project)?.iter().any(|job| job.name == wanted) => store
+            .alerts(Some(&project), AlertSelection::Open)?
             .into_iter()
             .filter(|alert| alert.job_name == wanted)
             .collect(),

@@ -192,16 +192,21 @@ impl ListArgs {
     /// Lists the alerts of one project, or of all projects.
     pub fn run(&self, cli: &Cli<'_>) -> Result<Exit, Failure> {
         let selection = if self.over { AlertSelection::All } else { AlertSelection::Open };
-        let project = match self.all {
-            true => None,
-            false => Some(LoadedProject::load(cli.env, cli.here)?.id),
-        };
         let mut found = Vec::new();
-        if let Some(store) = cli.env.store_to_read()? {
-            for alert in store.alerts(project.as_ref(), selection)? {
-                let messages = store.messages_of(&alert.id)?;
-                found.push(Alert::new(alert, messages));
+        match cli.env.store_to_read()? {
+            Some(store) => {
+                let project = match self.all {
+                    true => None,
+                    false => Some(super::project(cli, &store)?),
+                };
+                for alert in store.alerts(project.as_ref(), selection)? {
+                    let messages = store.messages_of(&alert.id)?;
+                    found.push(Alert::new(alert, messages));
+                }
             }
+            // Nothing has run yet, so only the folder is checked.
+            None if !self.all => drop(LoadedProject::load(cli.env, cli.here)?),
+            None => {}
         }
         cli.ui.show(&Alerts(found));
         Ok(Exit::Done)

@@ -5,12 +5,14 @@ mod ack;
 mod list;
 mod test;
 
+use runner_engine::ids::ProjectId;
 use runner_engine::outcome::Exit;
 use runner_engine::store::{AlertRow, AlertSelection, Store};
 
 use super::Cli;
 use crate::alerts::deliver;
-use crate::ui::Failure;
+use crate::project;
+use crate::ui::{Failure, show};
 use list::ListArgs;
 
 /// List the alerts that were sent and whether they arrived; try a channel, silence one alert
@@ -76,6 +78,16 @@ impl DeliverArgs {
     pub fn run(&self, cli: &Cli<'_>) -> Result<Exit, Failure> {
         deliver::run(cli.env, self.beat)
     }
+}
+
+/// Returns the project whose alerts a command is about. The project's files may be invalid, because
+/// the alerts are in the database.
+fn project(cli: &Cli<'_>, store: &Store) -> Result<ProjectId, Failure> {
+    let kept = project::kept(cli.env, store, cli.here)?;
+    if let Some(trouble) = &kept.trouble {
+        show::complain(&trouble.to_string());
+    }
+    Ok(kept.row.id)
 }
 
 /// Returns the alert whose id begins with `wanted`, or an error if there is not exactly one.

@@ -45,7 +45,8 @@ enum BackendsCommand {
     /// Ask a backend one small question; show the request, the reply, the usage and the time
     ///
     /// The call is real and may cost money: at most 1000 tokens of answer within two minutes. It is
-    /// made in the sandbox of a job that only asks, and counts for no budget.
+    /// made in the sandbox of a job that only asks. It reserves 100000 tokens and $0.50, and the
+    /// reported usage counts in the budgets of the project's day and of the backend's pool.
     #[command(after_help = "Example: runner backends test claude-haiku")]
     Test {
         /// The backend's name in runner.toml

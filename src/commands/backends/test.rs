@@ -1,25 +1,30 @@
 //! `runner backends test NAME`: asks a backend one small question, and shows the request, the reply,
-//! the usage and the time.
+//! the usage and the time. The question is a run of its own, which counts in the project's budgets.
 
 use std::fs;
-use std::time::Duration;
+use std::path::Path;
+use std::sync::Arc;
 
 use jiff::Timestamp;
 use runner_backends::{
-    AnswerForm, BackendError, NullSink, Reply, Request, RequestLimits, Surroundings, build,
+    AnswerForm, Backend, BackendError, BackendSpec, Request, RequestLimits, Surroundings, build,
 };
 use runner_engine::error_chain::plain;
-use runner_engine::ids::RunId;
-use runner_engine::outcome::{Exit, Outcome};
-use runner_engine::process::Cancel;
+use runner_engine::outcome::{Class, Exit};
+use runner_engine::process_id::ProcessIdentity;
 use runner_engine::sandbox::placeholders::FOLDER;
 use runner_engine::sandbox::{Sandbox, SandboxedStart};
+use runner_engine::store::Amounts;
+use runner_jobs::backend_test::{AdmittedTest, JOB, SettledTest, TOTAL};
+use runner_jobs::{JobError, PaidBackend};
 use runner_text::redact::Redacted;
 use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::slots_folder;
+use crate::budget;
 use crate::commands::Cli;
+use crate::commands::board::{act_failure, hand};
 use crate::env::{self, Env};
 use crate::guard::private_paths::PrivateFolders;
 use crate::keyring;
@@ -30,8 +35,6 @@ use crate::ui::{Failure, Ui, View, show};
 const QUESTION: &str = "Count the letters of the word \"runner\".";
 /// Maximum length of the answer in tokens.
 const TOKENS: u64 = 1_000;
-/// Maximum time for the answer.
-const TOTAL: Duration = Duration::from_secs(120);
 
 /// The request of a test, with its reply or its error.
 #[derive(Debug, Serialize)]
@@ -50,6 +53,14 @@ struct BackendTest<'a> {
     class: Option<&'static str>,
     error: Option<String>,
     seconds: f64,
+    /// The test's run.
+    run: String,
+    /// The names of the budgets in which the test counts.
+    budgets: Vec<String>,
+    /// The amounts that were charged to each budget, besides the time.
+    charged: Amounts,
+    /// Whether the backend did not report its usage, so that the reserved amounts were charged.
+    charged_as_reserved: bool,
 }
 
 impl View for BackendTest<'_> {
@@ -75,6 +86,7 @@ impl View for BackendTest<'_> {
         }
         rows.push(show::row(["usage", &self.describe_usage()]));
         rows.push(show::row(["time", &format!("{:.1} s", self.seconds)]));
+        rows.push(show::row(["charged", &self.describe_charge()]));
         rows.extend(self.notes.iter().map(|note| show::row(["note", note])));
         show::out(&show::table(&rows));
     }
@@ -88,20 +100,99 @@ impl BackendTest<'_> {
         });
         format!("{} tokens in, {} out{cost}", usage.input_tokens, usage.output_tokens)
     }
+
+    fn describe_charge(&self) -> String {
+        let reserved = match self.charged_as_reserved {
+            true => ", as reserved, because the usage was not reported",
+            false => "",
+        };
+        let amounts = budget::format_amounts(self.charged);
+        format!("{amounts}{reserved}; to {}", self.budgets.join(", "))
+    }
 }
 
-/// Asks the backend `name`. The call is real; no budget counts it.
+/// Asks the backend `name`. The call is real and counts in the budgets of the project and of the
+/// backend's pool.
 pub(super) fn run(cli: &Cli<'_>, here: &LoadedProject, name: &str) -> Result<Exit, Failure> {
     let spec = super::configured(here, name)?;
     let home = cli.env;
     let began = home.wall()?;
-    let id = RunId::new(began);
-    let folder = home.run_folder(id.as_str());
+    let me = ProcessIdentity::me();
+    let mut store = home.store()?;
+    here.register(&mut store, began)?;
+    let levels: Vec<_> = budget::of_run(here, JOB, name, None, began)
+        .into_iter()
+        .map(|account| account.level)
+        .collect();
+    let mut actor = hand(home, here, &me, &mut store)?;
+    let admitted = AdmittedTest::admit(&mut actor, &levels, &spec.kind);
+    let test = match admitted.map_err(act_failure)? {
+        Ok(test) => test,
+        Err(outcome) => {
+            let why = outcome.why().unwrap_or_default().to_owned();
+            return Err(match outcome.class() {
+                Some(Class::OverBudget) => Failure::refused(why).hint("runner budget"),
+                _ => Failure::environment(why),
+            });
+        }
+    };
+    let folder = home.run_folder(test.run().as_str());
+    let (request, model, containment, asked) = match prepared(home, spec, &folder) {
+        Ok((request, Ok(backend))) => {
+            let request = Request { id: format!("{}/1", test.run()), ..request };
+            let described = backend.describe();
+            let spending = budget::spending(home, here, name);
+            let paid = PaidBackend { backend, spending };
+            let asked = test.ask(&mut actor, paid, &folder, &request);
+            (request, described.model, described.containment, asked)
+        }
+        Ok((request, Err(error))) => (request, None, String::new(), Err(error.into())),
+        Err(failure) => {
+            let error = BackendError::Unavailable { why: failure.to_string() };
+            test.settle(&mut actor, Some(error.into())).map_err(act_failure)?;
+            return Err(failure);
+        }
+    };
+    let shown = |text: &str| Redacted::of(&plain(text)).head(2_000).into_string();
+    let run = test.run().to_string();
+    let (reply, failed) = match asked {
+        Ok(reply) => (Some(reply), None),
+        Err(error) => (None, Some(JobError::from(error))),
+    };
+    let error = failed.as_ref().map(|error| shown(&error.to_string()));
+    let SettledTest { outcome, charged, reported } =
+        test.settle(&mut actor, failed).map_err(act_failure)?;
+    let _not_needed_any_more = fs::remove_dir_all(&folder);
+    cli.ui.show(&BackendTest {
+        name,
+        kind: &spec.kind,
+        model: model.or(spec.model.clone()),
+        containment,
+        text: reply.as_ref().map(|reply| shown(&reply.text)),
+        usage: reply.as_ref().and_then(|reply| reply.usage),
+        notes: reply.as_ref().map(|reply| reply.notes.clone()).unwrap_or_default(),
+        reply: reply.and_then(|reply| reply.value),
+        class: outcome.class().map(Class::as_str),
+        error,
+        request,
+        seconds: seconds(began, home.wall()?),
+        run,
+        budgets: levels.into_iter().map(|level| level.label).collect(),
+        charged,
+        charged_as_reserved: !reported,
+    });
+    Ok(outcome.exit(false))
+}
+
+/// The request of a test, and the backend or the reason why it cannot be used.
+type PreparedTest = (Request, Result<Arc<dyn Backend>, BackendError>);
+
+/// Creates the folders of a test in `folder`, its request, and the backend in its sandbox.
+fn prepared(home: &Env, spec: &BackendSpec, folder: &Path) -> Result<PreparedTest, Failure> {
     let (child, temp) = (folder.join("child"), folder.join("tmp"));
     for folder in [&child, &temp] {
         fs::create_dir_all(folder).map_err(|error| Failure::not_made(folder, error))?;
     }
-    let request = request(&id, &child);
     let sandbox = sandbox(home, &child, &temp)?;
     let mut variables = env::child_environment();
     variables.extend(keyring::resolve_secrets(spec));
@@ -112,35 +203,10 @@ pub(super) fn run(cli: &Cli<'_>, here: &LoadedProject, name: &str) -> Result<Exi
         slots: Some(&slots),
         clock: &home.clock,
     };
-    let (described, asked) = match build(spec, &around) {
-        Ok(backend) => {
-            let asked = ask(&*backend, &request);
-            (Some(backend.describe()), asked)
-        }
-        Err(error) => (None, Err(error)),
-    };
-    let _not_needed_any_more = fs::remove_dir_all(&folder);
-    let shown = |text: &str| Redacted::of(&plain(text)).head(2_000).into_string();
-    let failed = asked.as_ref().err().map(BackendError::class);
-    let test = BackendTest {
-        name,
-        kind: &spec.kind,
-        model: described.as_ref().and_then(|it| it.model.clone()).or(spec.model.clone()),
-        containment: described.map(|it| it.containment).unwrap_or_default(),
-        reply: asked.as_ref().ok().and_then(|reply| reply.value.clone()),
-        text: asked.as_ref().ok().map(|reply| shown(&reply.text)),
-        usage: asked.as_ref().ok().and_then(|reply| reply.usage),
-        notes: asked.as_ref().map_or_else(|_| Vec::new(), |reply| reply.notes.clone()),
-        class: failed.map(runner_engine::outcome::Class::as_str),
-        error: asked.as_ref().err().map(|error| shown(&error.to_string())),
-        request,
-        seconds: seconds(began, home.wall()?),
-    };
-    cli.ui.show(&test);
-    Ok(failed.map_or(Exit::Done, |class| Outcome::Failed { class, why: String::new() }.exit(true)))
+    Ok((request(&child), build(spec, &around)))
 }
 
-fn request(id: &RunId, child: &std::path::Path) -> Request {
+fn request(child: &Path) -> Request {
     let schema = json!({
         "type": "object",
         "properties": { "letters": { "type": "integer" } },
@@ -148,7 +214,7 @@ fn request(id: &RunId, child: &std::path::Path) -> Request {
         "additionalProperties": false,
     });
     Request {
-        id: format!("{id}/1"),
+        id: String::new(),
         purpose: "test".to_owned(),
         instructions: QUESTION.into(),
         sources: Vec::new(),
@@ -167,14 +233,8 @@ fn request(id: &RunId, child: &std::path::Path) -> Request {
 }
 
 /// Returns the sandbox of a job that only asks: it may write its own folder, and use the network.
-fn sandbox(
-    home: &Env,
-    child: &std::path::Path,
-    temp: &std::path::Path,
-) -> Result<SandboxedStart, Failure> {
-    let real = |path: &std::path::Path| {
-        fs::canonicalize(path).map_err(|error| Failure::not_made(path, error))
-    };
+fn sandbox(home: &Env, child: &Path, temp: &Path) -> Result<SandboxedStart, Failure> {
+    let real = |path: &Path| fs::canonicalize(path).map_err(|error| Failure::not_made(path, error));
     let state = real(&home.state)?;
     let mut sandbox = Sandbox {
         write: vec![real(child)?],
@@ -188,19 +248,6 @@ fn sandbox(
     let person = environment.get("HOME").map(std::path::Path::new);
     PrivateFolders { home: person, user_config: &home.user_config }.hide(&mut sandbox, &[]);
     Ok(SandboxedStart { launcher: env::executable()?, sandbox })
-}
-
-fn ask(backend: &dyn runner_backends::Backend, request: &Request) -> Result<Reply, BackendError> {
-    backend.preflight()?;
-    let unavailable = |what: &str, error: &std::io::Error| BackendError::Unavailable {
-        why: format!("cannot create {what}: {error}"),
-    };
-    let cancel = Cancel::new().map_err(|error| unavailable("a cancel token", &error))?;
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .map_err(|error| unavailable("a runtime", &error))?;
-    runtime.block_on(backend.run(request, &mut NullSink, &cancel))
 }
 
 fn seconds(began: Timestamp, ended: Timestamp) -> f64 {

@@ -16,16 +16,17 @@ mod locks;
 mod resolved_run;
 
 use jiff::SignedDuration;
+use runner_engine::admission::DEFERRALS;
 use runner_engine::failpoint;
 use runner_engine::ids::RunId;
 use runner_engine::locks::LockHolder;
 use runner_engine::outcome::{Class, Exit, Outcome, SkipReason};
 use runner_engine::process_id::ProcessIdentity;
 use runner_engine::recover::sweep;
-use runner_engine::store::{RunState, Store};
+use runner_engine::store::{RunRow, RunState, Store};
 
 use super::Cli;
-use crate::env;
+use crate::env::{self, Env};
 use crate::spawn;
 use crate::ui::{Failure, log};
 use admitted::locked;
@@ -75,10 +76,7 @@ impl ExecuteArgs {
         }
         let setting = match ResolvedRun::of(home, &store, &row) {
             Ok(setting) => setting,
-            Err(NotAdmitted::Before(outcome)) => {
-                store.decline(&id, &outcome, home.wall()?)?;
-                return Ok(outcome.exit(true));
-            }
+            Err(NotAdmitted::Before(outcome)) => return put_off(&mut store, &row, &outcome, home),
             Err(NotAdmitted::Hard(failure)) => {
                 let why = failure.to_string();
                 // Somebody may be editing the configuration, so only a manual run fails.
@@ -90,14 +88,31 @@ impl ExecuteArgs {
                     let until = until.unwrap_or(row.requested);
                     Outcome::Deferred { until, why }
                 };
-                store.decline(&id, &outcome, home.wall()?)?;
-                return Ok(outcome.exit(true));
+                return put_off(&mut store, &row, &outcome, home);
             }
         };
         let outcome = attempt(cli, &mut store, &setting)?;
         tracing::info!(outcome = outcome.to_string(), "settled");
         Ok(outcome.exit(true))
     }
+}
+
+/// Records the outcome of a run whose settings cannot be used. After several deferrals for the same
+/// reason, people are notified, unless a person started the run and sees the reason.
+fn put_off(
+    store: &mut Store,
+    row: &RunRow,
+    outcome: &Outcome,
+    home: &Env,
+) -> Result<Exit, Failure> {
+    store.decline(&row.id, outcome, home.wall()?)?;
+    if let Outcome::Deferred { why, .. } = outcome
+        && !row.manual()
+        && store.deferrals_in_a_row(row.job, why)? >= DEFERRALS
+    {
+        store.note_blocked(&row.id)?;
+    }
+    Ok(outcome.exit(true))
 }
 
 /// Makes one attempt, from opening the log to the cleanup.

@@ -22,14 +22,13 @@ use runner_jobs::execute::redacted;
 use runner_jobs::kind::{Asks, Targets};
 use runner_jobs::recording::Recorder;
 use runner_jobs::{
-    ContextParts, Folders, JobSpec, PaidBackend, Progress, RunBackends, RunMode, Spending, kinds,
+    ContextParts, Folders, JobSpec, PaidBackend, Progress, RunBackends, RunMode, kinds,
 };
 use runner_text::redact::{self, Redactor};
 
 use super::NotAdmitted;
 use crate::budget;
 use crate::config;
-use crate::config::price_file;
 use crate::cycles;
 use crate::env::{self, Env};
 use crate::guard::reach;
@@ -194,27 +193,8 @@ impl<'a> ResolvedRun<'a> {
     }
 
     fn paid_backend(&self, backend: Arc<dyn Backend>) -> PaidBackend {
-        PaidBackend { spending: self.spending(backend.name()), backend }
-    }
-
-    /// Returns the pool and the prices for requests to a backend.
-    fn spending(&self, backend: &str) -> Spending {
-        let config = &self.here.config;
-        let pool = config.pool_of.get(backend).and_then(|pool| config.pools.get(pool));
-        Spending {
-            pool: budget::pool(&self.here, backend),
-            overage: pool.is_some_and(|pool| pool.overage),
-            leave: pool.map_or(0, |pool| pool.leave),
-            prices: match price_file::over(&self.home.config_folder(), config) {
-                Ok(listed) => listed.prices,
-                Err(error) => {
-                    // The configured prices still apply. A model that only the file lists is
-                    // charged the reserved amount.
-                    tracing::warn!(%error, "continuing without the price file");
-                    config.prices.clone()
-                }
-            },
-        }
+        let spending = budget::spending(self.home, &self.here, backend.name());
+        PaidBackend { spending, backend }
     }
 
     /// Returns the run's maximum usage. A unit that the job's kind or the backend cannot use is 0.

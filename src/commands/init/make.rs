@@ -9,6 +9,7 @@ use runner_engine::files::{DOCUMENT, read_no_link, write_atomic};
 use runner_engine::git::{Git, GitError};
 use runner_engine::ids::ProjectId;
 use runner_engine::store::Store;
+use runner_jobs::dream::DreamSpec;
 use rustix::fs::{Access, access};
 
 use crate::config;
@@ -30,7 +31,7 @@ pub enum IdChoice {
     New,
 }
 
-/// Whether git is made to ignore the ideas folder.
+/// Whether git is made to ignore the ideas folders.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Notes {
     /// As the repository's own rules say.
@@ -97,7 +98,8 @@ pub fn make(
     }
     let mut ignored = Vec::new();
     if notes == Notes::Private {
-        ignored.push("/ideas/".to_owned());
+        let specs = config.jobs.values().filter_map(|job| job.spec.kind.of::<DreamSpec>());
+        ignored.extend(specs.map(|spec| format!("/{}/", spec.ideas)));
     }
     for (folder, ignore) in FOLDERS {
         let path = root.join(folder);

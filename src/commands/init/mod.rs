@@ -12,7 +12,7 @@ use runner_engine::error_chain::whole;
 use runner_engine::git::Git;
 use runner_engine::outcome::Exit;
 use runner_jobs::dream::DreamSpec;
-use runner_jobs::dream::review::describe_privacy;
+use runner_jobs::dream::review::Privacy;
 
 pub use make::{IdChoice, Notes, make};
 
@@ -78,12 +78,10 @@ impl InitArgs {
     }
 }
 
-/// Describes who can see the notes of each dream job.
-fn privacy(project: &LoadedProject) -> Result<Vec<String>, Failure> {
+/// Finds out who can see the notes of each dream job.
+fn privacy(project: &LoadedProject) -> Result<Vec<Privacy>, Failure> {
     let git = Git::new(&project.root, &env::child_environment(), &env::marker()?);
     let specs = project.config.jobs.values().filter_map(|job| job.spec.kind.of::<DreamSpec>());
-    let describe = |spec: &DreamSpec| {
-        describe_privacy(&git, spec).map_err(|error| Failure::environment(whole(&error)))
-    };
-    specs.map(describe).collect()
+    let of = |spec| Privacy::of(&git, spec).map_err(|error| Failure::environment(whole(&error)));
+    specs.map(of).collect()
 }

@@ -3,6 +3,7 @@
 
 use std::fs;
 
+use runner_jobs::dream::review::Privacy;
 use runner_jobs::kind::Asks;
 use serde::Serialize;
 
@@ -24,6 +25,7 @@ pub(super) struct InitSummary {
     night: String,
     timer: Option<&'static str>,
     notes: usize,
+    /// Whether the notes of each dream job are private, and how to make them private.
     privacy: Vec<String>,
     /// Whether a person has accepted the settings, without which no job runs.
     accepted: bool,
@@ -57,7 +59,7 @@ impl InitSummary {
         project: &LoadedProject,
         written: Vec<String>,
         found: Vec<DetectedBackend>,
-        privacy: Vec<String>,
+        privacy: Vec<Privacy>,
     ) -> Result<Self, Failure> {
         let config = &project.config;
         let asking = config.jobs.values().filter(|job| job.spec.kind.asks() != Asks::Never);
@@ -75,7 +77,11 @@ impl InitSummary {
             notes: notes
                 .filter(|entry| entry.path().extension().is_some_and(|it| it == "md"))
                 .count(),
-            privacy,
+            privacy: privacy
+                .iter()
+                .flat_map(|it| [Some(it.to_string()), it.hint()])
+                .flatten()
+                .collect(),
             accepted: project.trust.holds(),
             next: NEXT.into(),
         })
@@ -138,9 +144,6 @@ impl View for InitSummary {
         rows.push(show::row(["  notes", &notes]));
         for line in &self.privacy {
             rows.push(show::row(["", line]));
-        }
-        if self.privacy.iter().any(|line| !line.is_empty()) {
-            rows.push(show::row(["", "runner init --private-notes makes git ignore ideas/"]));
         }
         ui.info(show::table(&rows).trim_end());
         ui.info("next:");

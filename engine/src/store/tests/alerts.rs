@@ -14,7 +14,7 @@ use crate::alerts::{AlertKind, AlertRules};
 enum Entry {
     Failed { manual: bool, stopped: bool },
     Placed,
-    Missed,
+    Missed { stopped: bool },
     Stale,
     Silence(AlertKind),
     Ack,
@@ -43,7 +43,8 @@ fn episodes(history: &[(i64, Entry)], rules: &AlertRules) -> Vec<Episode> {
             let happens = match (kind, entry) {
                 (AlertKind::Failure, Entry::Failed { manual, .. }) => !manual,
                 (AlertKind::Breaker, Entry::Failed { stopped, .. }) => stopped,
-                (AlertKind::Missed, Entry::Missed) | (AlertKind::Stale, Entry::Stale) => true,
+                (AlertKind::Missed, Entry::Missed { stopped }) => !stopped,
+                (AlertKind::Stale, Entry::Stale) => true,
                 _ => false,
             };
             if happens && open.is_none() && rules.on.contains(&kind) {
@@ -261,7 +262,9 @@ fn alerts_match_the_model() {
                             .enter_due(due_job, &found, MissedReasons::default(), None, at)
                             .unwrap();
                         if missed {
-                            history.push((minute, Entry::Missed));
+                            let streak = fixture.store.streak(job.id).unwrap();
+                            let stopped = crate::admission::stopped(streak);
+                            history.push((minute, Entry::Missed { stopped }));
                         }
                     }
                     fixture.digest(&rules, at);

@@ -7,6 +7,7 @@
 //! only with the person's consent.
 
 use std::collections::BTreeSet;
+use std::fmt;
 
 use runner_engine::git::changes::literal;
 use runner_engine::git::{Git, GitError, Read};
@@ -121,25 +122,78 @@ fn names(answer: &[u8]) -> Vec<String> {
         .collect()
 }
 
-/// Describes whether the ideas are private, and what follows for accepting a proposal.
-///
-/// # Errors
-/// Returns an error if git fails.
-pub fn describe_privacy(git: &Git, spec: &DreamSpec) -> Result<String, GitError> {
-    let ideas = &spec.ideas;
-    let folder = format!("{ideas}/");
-    let ignored = git.ask_if_any(Read::CheckIgnore, &["-q", "--", &folder], Stdin::Null)?.is_some();
-    let because = match (spec.private, ignored) {
-        (Some(_), _) => "the setting `private`",
-        (None, true) => "git ignores the folder",
-        (None, false) => "git does not ignore the folder",
-    };
-    Ok(match spec.private.unwrap_or(ignored) {
-        true => format!(
-            "the notes in {folder} are private ({because}): accepting one that moves to a path that git does not ignore needs --publish"
-        ),
-        false => format!(
-            "the notes in {folder} are not private ({because}): accepting a proposal edits the work tree, and stages and commits nothing"
-        ),
-    })
+/// Whether the ideas of a dream job are private. `Display` also describes what follows for accepting
+/// a proposal.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Privacy {
+    /// The folder of the ideas, with a slash at the end.
+    folder: String,
+    private: bool,
+    reason: PrivacyReason,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum PrivacyReason {
+    /// The job has the setting `private`.
+    Setting,
+    Ignored,
+    Tracked,
+    NotIgnored,
+}
+
+impl Privacy {
+    /// Asks git about the ideas folder of a dream job.
+    ///
+    /// # Errors
+    /// Returns an error if git fails.
+    pub fn of(git: &Git, spec: &DreamSpec) -> Result<Self, GitError> {
+        let folder = format!("{}/", spec.ideas);
+        let ignored =
+            git.ask_if_any(Read::CheckIgnore, &["-q", "--", &folder], Stdin::Null)?.is_some();
+        let reason = match (spec.private, ignored) {
+            (Some(_), _) => PrivacyReason::Setting,
+            (None, true) => PrivacyReason::Ignored,
+            (None, false) => match git.ask(Read::LsFiles, &["-z", "--", &literal(&folder)])? {
+                none if none.is_empty() => PrivacyReason::NotIgnored,
+                _ => PrivacyReason::Tracked,
+            },
+        };
+        Ok(Self { folder, private: spec.private.unwrap_or(ignored), reason })
+    }
+
+    /// Describes how to make the ideas private, unless they are or a setting decides.
+    pub fn hint(&self) -> Option<String> {
+        let folder = &self.folder;
+        match self.reason {
+            PrivacyReason::Setting | PrivacyReason::Ignored => None,
+            PrivacyReason::Tracked => Some(format!(
+                "to make them private: git rm -r --cached {folder}, commit, then runner init --private-notes"
+            )),
+            PrivacyReason::NotIgnored => {
+                Some(format!("runner init --private-notes makes git ignore {folder}"))
+            }
+        }
+    }
+}
+
+impl fmt::Display for Privacy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let folder = &self.folder;
+        let because = match self.reason {
+            PrivacyReason::Setting => "the setting `private`",
+            PrivacyReason::Ignored => "git ignores the folder",
+            PrivacyReason::Tracked => "git tracks files in the folder",
+            PrivacyReason::NotIgnored => "git does not ignore the folder",
+        };
+        match self.private {
+            true => write!(
+                f,
+                "the notes in {folder} are private ({because}): accepting one that moves to a path that git does not ignore needs --publish"
+            ),
+            false => write!(
+                f,
+                "the notes in {folder} are not private ({because}): accepting a proposal edits the work tree, and stages and commits nothing"
+            ),
+        }
+    }
 }

@@ -53,7 +53,7 @@ pub use decide::{
     AppliedDecision, Consent, Decider, DecisionInput, DecisionRequest, IfChanged, IfExposed,
     ReviewError,
 };
-pub use guard::describe_privacy;
+pub use guard::Privacy;
 pub use likes::{LikeDecisions, PastDecisions};
 pub use plan::{ActionPlan, FileChange, LineKind, MARKER, PreviewLine, Source, plan};
 pub use proposals::{ProposalItem, Proposals, ProposalsError, Stale};

@@ -121,9 +121,16 @@ fn verdict(report: &NightReport) -> Verdict {
         _ if rest.is_empty() => String::new(),
         Tone::Calm => String::new(),
         Tone::Good => " Everything else worked.".to_owned(),
-        Tone::Bad | Tone::Warn => format!(" Of the other jobs: {}", others.text),
+        _ if rest.iter().all(|tone| *tone == Tone::Bad) => " Everything else failed.".to_owned(),
+        Tone::Bad | Tone::Warn => format!(" The other jobs: {}", lowercase_first(&others.text)),
     };
     Verdict::new(Tone::Bad, format!("{not_run}.{others}"))
+}
+
+/// Returns a sentence with a lowercase first letter.
+fn lowercase_first(text: &str) -> String {
+    let mut letters = text.chars();
+    letters.next().map_or_else(String::new, |first| first.to_lowercase().chain(letters).collect())
 }
 
 /// Judges the runs with these tones.

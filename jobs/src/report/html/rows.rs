@@ -62,7 +62,8 @@ impl<'a> RunView<'a> {
             state: line.as_str(),
             tone: Tone::of(line),
             message: line.message(),
-            why: outcome.and_then(Outcome::why),
+            // The message of a run without a headline is already the reason.
+            why: outcome.and_then(Outcome::why).filter(|why| *why != line.message()),
             class: class.map(Class::as_str),
             hint: outcome.map(failmark::hint),
             awake: line.awake.as_ref().map(ToString::to_string),

@@ -50,6 +50,8 @@ pub struct Detail {
     pub id: String,
     /// The lines of the idea's text, which are safe to print.
     pub text: Vec<String>,
+    /// The person's recent decisions on proposals like this one.
+    pub like: Option<String>,
     /// The effect of accepting the proposal with its preview, or the reason for a refusal.
     pub plan: Result<(String, Vec<PreviewLine>), String>,
 }

@@ -7,8 +7,8 @@ mod view;
 
 use runner_engine::outcome::Exit;
 use runner_jobs::dream::review::{
-    Consent, Decider, DecisionInput, DecisionRequest, IfChanged, IfExposed, ProposalItem,
-    ReviewError,
+    Consent, Decider, DecisionInput, DecisionRequest, IfChanged, IfExposed, PastDecisions,
+    ProposalItem, ReviewError,
 };
 
 use super::DreamJobArg;
@@ -39,7 +39,9 @@ impl ReviewArgs {
                 .hint("runner dream list --json, then runner dream accept|reject|amend|skip ID"));
         }
         let context = ReviewContext::open(cli, &self.which)?;
-        let mut review = Review::new(context.proposals()?.items, self.filter.clone());
+        let proposals = context.proposals()?;
+        let mut past = context.past(&proposals)?;
+        let mut review = Review::new(proposals.items, self.filter.clone());
         if review.counts().0 == 0 {
             show::out("no undecided proposals; `runner dream run` looks for more\n");
             return Ok(Exit::Done);
@@ -52,7 +54,7 @@ impl ReviewArgs {
             let mut screen = Screen::open(env::setting("NO_COLOR").is_none()).map_err(cannot)?;
             loop {
                 if let Some(item) = review.wants_detail() {
-                    let detail = detail(&context.decider(&mut tools), item);
+                    let detail = detail(&context.decider(&mut tools), item, &past);
                     review.detail = Some(detail);
                 }
                 let (width, height) = screen.size();
@@ -69,7 +71,9 @@ impl ReviewArgs {
                     Some(effect) => {
                         let news = carry_out(&context, &mut tools, effect)?;
                         // Other processes may have made decisions, or a pass may have added proposals.
-                        review.reload(context.read()?.items);
+                        let proposals = context.read()?;
+                        past = context.past(&proposals)?;
+                        review.reload(proposals.items);
                         review.handle_result(news);
                     }
                 }
@@ -139,8 +143,9 @@ fn carry_out(
     }
 }
 
-/// Loads the idea's text and the effect of accepting the proposal.
-fn detail(decider: &Decider<'_>, item: &ProposalItem) -> Detail {
+/// Loads the idea's text, the effect of accepting the proposal, and earlier decisions on proposals
+/// like it.
+fn detail(decider: &Decider<'_>, item: &ProposalItem, past: &PastDecisions) -> Detail {
     let text = match decider.text(&item.proposal.targets[0]) {
         Ok(bytes) => safe::lines(&bytes),
         Err(error) => vec![safe::line(&error.to_string())],
@@ -149,6 +154,7 @@ fn detail(decider: &Decider<'_>, item: &ProposalItem) -> Detail {
     Detail {
         id: item.proposal.id.clone(),
         text,
+        like: past.like(&item.proposal).describe(),
         plan: plan.map(|plan| (plan.says, plan.preview)).map_err(|error| error.to_string()),
     }
 }

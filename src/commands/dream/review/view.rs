@@ -206,6 +206,9 @@ fn card(review: &Review, width: usize) -> Vec<Row> {
     let Some(detail) = review.detail.as_ref().filter(|detail| detail.id == it.id) else {
         return rows;
     };
+    if let Some(like) = &detail.like {
+        rows.extend(wrapped(CellStyle::Faint, like, width));
+    }
     rows.push(Vec::new());
     match &detail.plan {
         Err(why) => rows.extend(wrapped(

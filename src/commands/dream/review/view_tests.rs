@@ -19,6 +19,7 @@ fn opened() -> Review {
     review.detail = Some(Detail {
         id: "a1".into(),
         text: (0..40).map(|n| format!("line {n} of the idea")).collect(),
+        like: Some("you rejected 3 of 4 proposals like this in 90 days".into()),
         plan: Ok((
             "ideas/a.md moves to ideas/done/a.md".into(),
             vec![PreviewLine {
@@ -39,6 +40,7 @@ fn a_card_says_what_is_proposed_and_what_it_would_do() {
     assert_eq!(seen[0].trim_end(), " 1 of 3");
     assert_eq!(seen[1], "archive ideas/a.md");
     assert!(seen.iter().any(|row| row == "evidence of a1"));
+    assert!(seen.iter().any(|row| row.starts_with("you rejected 3 of 4")), "{seen:?}");
     assert!(seen.iter().any(|row| row == "accept: ideas/a.md moves to ideas/done/a.md"));
     assert!(seen.iter().any(|row| row == "+ a \\u{1b}[31mnew\\u{202e} line"), "{seen:?}");
     assert!(seen[23].starts_with(" a r m s") || seen[23].contains("a accept"), "{}", seen[23]);

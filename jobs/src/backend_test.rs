@@ -1,0 +1,151 @@
+//! Tests a backend with one question, as a run that a person requests.
+//!
+//! ```text
+//! lock of the tests ──> enter ──> admit ──> (caller builds the backend) ──> ask ──> settle
+//! ```
+//!
+//! A test is a run of a job that no file declares. Its usage counts in the budgets that limit any
+//! run of the project with this backend. This module must never ask more than one question, and
+//! never leave an admitted run unsettled unless the process dies.
+
+use std::path::Path;
+use std::time::Duration;
+
+use runner_backends::{Chain, Reply, Request};
+use runner_engine::ids::RunId;
+use runner_engine::outcome::{Class, Outcome};
+use runner_engine::process::Cancel;
+use runner_engine::recording::InputRecording;
+use runner_engine::recover::sweep;
+use runner_engine::store::{Admission, Admitted, Amounts, Budget, BudgetLevel, RunSummary};
+use runner_text::redact::Redactor;
+
+use crate::clock::RunClock;
+use crate::manual_edit::{AdmissionRequest, EditActor, HeldJobLock, ManualEditError, STAGING};
+use crate::spender::SpenderTools;
+use crate::{AskError, JobError, PaidBackend, Panel, RunBackends, Spender};
+
+/// The name of the job of all tests.
+pub const JOB: &str = "backend-test";
+/// Maximum time of a test.
+pub const TOTAL: Duration = Duration::from_secs(120);
+/// Tokens that a test reserves. Agents begin every request with a long text of their own.
+const TOKENS: u64 = 100_000;
+/// Millionths of a dollar that a test reserves.
+const MICROS: u64 = 500_000;
+
+/// A test that was admitted and is not settled yet.
+pub struct AdmittedTest {
+    admitted: Admitted,
+    /// Held until the test is settled.
+    _lock: HeldJobLock,
+}
+
+/// A settled test.
+pub struct SettledTest {
+    pub outcome: Outcome,
+    /// The usage that was charged to the budgets.
+    pub charged: Amounts,
+    /// Whether the backend reported its usage. Otherwise, the reservation was charged.
+    pub reported: bool,
+}
+
+impl AdmittedTest {
+    /// Reserves the budget of a test of a backend of this kind. Returns the outcome as the inner
+    /// error if the budget does not suffice.
+    ///
+    /// # Errors
+    /// Returns [`ManualEditError::Busy`] while another test of the project is in progress.
+    pub fn admit(
+        actor: &mut EditActor<'_>,
+        levels: &[BudgetLevel],
+        kind: &str,
+    ) -> Result<Result<Self, Outcome>, ManualEditError> {
+        let mut lock = actor.lock(JOB)?;
+        let (tokens, micros) = if kind == "builtin" { (0, 0) } else { (TOKENS, MICROS) };
+        let want = Budget {
+            calls: Some(1),
+            tokens: Some(tokens),
+            micros: Some(micros),
+            seconds: Some(TOTAL.as_secs()),
+            ideas: Some(0),
+        };
+        let wanted = AdmissionRequest { job: JOB, staging: STAGING, want, levels, total: TOTAL };
+        Ok(match actor.admit(&mut lock, &wanted)? {
+            (Admission::Admitted(admitted), _) => Ok(Self { admitted, _lock: lock }),
+            (Admission::Declined(outcome), _) => Err(outcome),
+        })
+    }
+
+    /// Returns the id of the test's run.
+    pub fn run(&self) -> &RunId {
+        self.admitted.run()
+    }
+
+    /// Asks the question, without a retry or a fallback. `run_dir` is the folder for the telemetry.
+    ///
+    /// # Errors
+    /// Returns the [`AskError`].
+    pub fn ask(
+        &self,
+        actor: &mut EditActor<'_>,
+        paid: PaidBackend,
+        run_dir: &Path,
+        request: &Request,
+    ) -> Result<Reply, AskError> {
+        paid.backend.preflight()?;
+        let cancel = Cancel::new().map_err(|error| {
+            let why = format!("cannot create a cancel token: {error}");
+            runner_backends::BackendError::Unavailable { why }
+        })?;
+        let backends = RunBackends {
+            first: paid,
+            fallbacks: Chain::new([]),
+            passed: Vec::new(),
+            panel: Panel::default(),
+        };
+        let tools = SpenderTools {
+            clock: RunClock::new(actor.clock, &self.admitted),
+            cancel,
+            run_dir,
+            redactor: Redactor::new(Vec::new()),
+            recording: InputRecording::off(),
+        };
+        let mut spender = Spender::new(&self.admitted, actor.store, backends, tools);
+        spender.ask_once(request)
+    }
+
+    /// Settles the test.
+    ///
+    /// # Errors
+    /// Returns an error if the database cannot be used.
+    pub fn settle(
+        self,
+        actor: &mut EditActor<'_>,
+        failed: Option<JobError>,
+    ) -> Result<SettledTest, ManualEditError> {
+        let now = actor.clock.read().map_err(|error| ManualEditError::Disk(error.to_string()))?;
+        let outcome = match failed.map(|error| error.outcome(now.wall)) {
+            None => Outcome::Succeeded,
+            // The person waits for the answer, so a test is never put off.
+            Some(Outcome::Deferred { why, .. }) => {
+                Outcome::Failed { class: Class::RateLimited, why }
+            }
+            Some(outcome) => outcome,
+        };
+        let redactor = Redactor::new(Vec::new());
+        let outcome = outcome.map_why(|why| redactor.redact(why).into_owned());
+        let headline = match outcome.why() {
+            None => "the backend answered a test question".to_owned(),
+            Some(why) => why.to_owned(),
+        };
+        let (run, fence) = (self.admitted.run(), Some(self.admitted.fence()));
+        let charged = actor.store.spent_by(run)?;
+        let reported = actor.store.unstated_calls(run)? == 0;
+        let summary = RunSummary { headline, ..RunSummary::default() };
+        actor.store.settle(run, fence, &outcome, &summary, now.wall)?;
+        let row = actor.store.run(run)?;
+        sweep(actor.store, &row, now.wall)?;
+        Ok(SettledTest { outcome, charged, reported })
+    }
+}
