@@ -184,3 +184,88 @@ impl Change<'_> {
         Ok(added)
     }
 }
+
+impl Export {
+    /// Reads the nodes, edges and tags of a database that another program made, without changing it.
+    /// Missing columns get their usual values, and unknown types become facts and `RELATES_TO`.
+    ///
+    /// # Errors
+    /// Returns an error if the file is no database with a table of nodes.
+    pub fn of_store(path: &std::path::Path) -> Result<Self> {
+        use rusqlite::OpenFlags;
+        let wrong = |error| MemoryError::of(path, error);
+        // `immutable` keeps SQLite from creating files beside the store.
+        let uri = format!("file:{}?immutable=1", path.display().to_string().replace('?', "%3f"));
+        let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_URI;
+        let db = rusqlite::Connection::open_with_flags(uri, flags).map_err(wrong)?;
+        let text = |row: &rusqlite::Row<'_>, name: &str| -> Option<String> {
+            match row.get_ref(name).ok()? {
+                rusqlite::types::ValueRef::Text(text) => {
+                    Some(String::from_utf8_lossy(text).into_owned())
+                }
+                rusqlite::types::ValueRef::Integer(number) => Some(number.to_string()),
+                _ => None,
+            }
+        };
+        let rows = |table: &str| -> Result<Vec<Vec<Option<String>>>> {
+            let columns: &[&str] = match table {
+                "nodes" => &[
+                    "id",
+                    "type",
+                    "content",
+                    "summary",
+                    "superseded_by",
+                    "created_at",
+                    "updated_at",
+                    "metadata",
+                ],
+                "edges" => &["id", "from_id", "to_id", "type", "created_at", "metadata"],
+                _ => &["node_id", "tag", "created_at"],
+            };
+            let mut statement = db.prepare(&format!("SELECT * FROM {table}")).map_err(wrong)?;
+            let rows = statement.query_map([], |row| {
+                Ok(columns.iter().map(|name| text(row, name)).collect::<Vec<_>>())
+            });
+            rows.map_err(wrong)?.collect::<rusqlite::Result<_>>().map_err(wrong)
+        };
+        let mut out = Self::default();
+        for mut row in rows("nodes")? {
+            let mut take = |at: usize| row[at].take();
+            let (Some(id), kind, Some(content)) = (take(0), take(1), take(2)) else { continue };
+            let created_at = take(5).unwrap_or_default();
+            out.nodes.push(ExportedNode {
+                kind: kind.and_then(|kind| kind.parse().ok()).unwrap_or(NodeType::Fact),
+                token_estimate: crate::node::token_estimate(&content),
+                summary: take(3),
+                superseded_by: take(4),
+                project: None,
+                updated_at: take(6).unwrap_or_else(|| created_at.clone()),
+                metadata: take(7).filter(|text| text.starts_with('{')).unwrap_or_else(empty),
+                id,
+                content: runner_text::redact::Redacted::of(&content).into_string(),
+                created_at,
+            });
+        }
+        for mut row in rows("edges")? {
+            let mut take = |at: usize| row[at].take();
+            let (Some(id), Some(from_id), Some(to_id)) = (take(0), take(1), take(2)) else {
+                continue;
+            };
+            let kind = take(3).and_then(|kind| crate::EdgeType::parse(&kind).ok());
+            out.edges.push(Edge {
+                kind: kind.unwrap_or(crate::EdgeType::RelatesTo),
+                created_at: take(4).unwrap_or_default(),
+                metadata: take(5).unwrap_or_else(empty),
+                id,
+                from_id,
+                to_id,
+            });
+        }
+        for mut row in rows("tags")? {
+            let mut take = |at: usize| row[at].take();
+            let (Some(node_id), Some(tag)) = (take(0), take(1)) else { continue };
+            out.tags.push(Tagged { node_id, tag, created_at: take(2).unwrap_or_default() });
+        }
+        Ok(out)
+    }
+}

@@ -66,7 +66,8 @@ pub(crate) fn select(
     let mut nodes = nodes?;
     let mut tags = db.prepare_cached("SELECT tag FROM tags WHERE node_id = ?1 ORDER BY tag")?;
     for node in &mut nodes {
-        node.tags = tags.query_map([&node.id], |row| row.get(0))?.collect::<rusqlite::Result<_>>()?;
+        node.tags =
+            tags.query_map([&node.id], |row| row.get(0))?.collect::<rusqlite::Result<_>>()?;
     }
     Ok(nodes)
 }
