@@ -31,7 +31,7 @@ pub mod key {
     pub const TASK: &str = "current_task";
 }
 
-/// Who executes commands.
+/// The session for which commands are executed.
 #[derive(Clone, Debug)]
 pub struct Actor {
     pub session: String,

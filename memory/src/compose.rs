@@ -42,7 +42,7 @@ pub struct ComposedNode {
     pub edges: BTreeMap<String, Vec<String>>,
 }
 
-/// What to compose.
+/// The selection for a composition.
 #[derive(Clone, Copy, Debug)]
 pub struct Request<'r> {
     pub query: &'r str,

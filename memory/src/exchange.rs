@@ -1,4 +1,4 @@
-//! Export to JSON and import from it. What was imported is exported again byte for byte.
+//! Export to JSON and import from it. An imported store is exported byte for byte.
 
 use jiff::Timestamp;
 use rusqlite::params;

@@ -23,11 +23,8 @@ const WORDS: usize = 24;
 /// BM25's usual parameters.
 const K1: f64 = 1.2;
 const B: f64 = 0.75;
-/// Weight of the neighbours, at most two before and two after the node in its session.
-const NEIGHBOURS: f64 = 0.6;
+/// Number of neighbours before and after a node in its session.
 const REACH: i64 = 2;
-/// Weight of the session.
-const SESSION: f64 = 0.7;
 /// Length of a typical node in terms. BM25 only needs its order of magnitude.
 const TYPICAL: f64 = 40.0;
 
@@ -35,6 +32,21 @@ const TYPICAL: f64 = 40.0;
 pub const RECALL_SHARE: f64 = 0.45;
 /// Minimum number of a prompt's words that such a node must contain.
 pub const RECALL_WORDS: usize = 3;
+
+/// The weights of the scores beside a node's own score, which counts 1.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Weights {
+    /// For the best of the neighbours: at most two before and two after the node in its session.
+    pub neighbours: f64,
+    /// For the best node of the session.
+    pub session: f64,
+}
+
+impl Default for Weights {
+    fn default() -> Self {
+        Self { neighbours: 0.6, session: 0.7 }
+    }
+}
 
 /// A node that was found.
 #[derive(Clone, Debug, PartialEq)]
@@ -77,10 +89,24 @@ struct Candidate {
 /// # Errors
 /// Returns an error if the store cannot be read.
 pub fn search(memory: Reader<'_>, text: &str, scope: &Scope, limit: usize) -> Result<Vec<Hit>> {
+    search_with(memory, text, scope, limit, Weights::default())
+}
+
+/// Like [`search`], with other weights.
+///
+/// # Errors
+/// Returns an error if the store cannot be read.
+pub fn search_with(
+    memory: Reader<'_>,
+    text: &str,
+    scope: &Scope,
+    limit: usize,
+    weights: Weights,
+) -> Result<Vec<Hit>> {
     let mut hits = memory.read(|db| {
         let words = words(db, text)?;
         let candidates = candidates(db, &words, scope)?;
-        fuse(db, candidates)
+        fuse(db, candidates, weights)
     })?;
     hits.sort_by(|a, b| b.score.total_cmp(&a.score).then_with(|| a.id.cmp(&b.id)));
     hits.truncate(limit);
@@ -176,7 +202,11 @@ fn score(words: &[Word], text: &str) -> (f64, f64, usize) {
 }
 
 /// Adds the scores of neighbours and of sessions.
-fn fuse(db: &Connection, candidates: Vec<Candidate>) -> rusqlite::Result<Vec<Hit>> {
+fn fuse(
+    db: &Connection,
+    candidates: Vec<Candidate>,
+    weights: Weights,
+) -> rusqlite::Result<Vec<Hit>> {
     let own: HashMap<i64, f64> = candidates.iter().map(|it| (it.seq, it.own)).collect();
     let mut sessions: HashMap<&str, f64> = HashMap::new();
     for candidate in &candidates {
@@ -197,7 +227,8 @@ fn fuse(db: &Connection, candidates: Vec<Candidate>) -> rusqlite::Result<Vec<Hit
                 near.query_map(params![session, it.seq, REACH], |row| row.get(0))?.collect();
             let around =
                 seqs?.iter().filter_map(|seq| own.get(seq)).fold(0.0, |a: f64, b| a.max(*b));
-            score += NEIGHBOURS * around + SESSION * sessions.get(session).copied().unwrap_or(0.0);
+            score += weights.neighbours * around
+                + weights.session * sessions.get(session).copied().unwrap_or(0.0);
         }
         out.push(Hit { id: it.id.clone(), score, share: it.share, words: it.words });
     }

@@ -1,4 +1,4 @@
-//! What the store keeps about each session: its cursor, what it got, and what waits for its next prompt.
+//! The state of each session: its cursor, what it got, and what waits for its next prompt.
 //!
 //! Two sessions must never take each other's results, cursor or task.
 
@@ -53,6 +53,14 @@ impl Memory {
     pub fn session(&self, id: &str) -> Result<Option<Session>> {
         let sql = format!("SELECT {COLUMNS} FROM sessions WHERE session = ?1");
         self.read(|db| db.prepare_cached(&sql)?.query_row([id], session_of).optional())
+    }
+
+    /// Returns the time at which a hook last recorded a session, in RFC 3339 format.
+    ///
+    /// # Errors
+    /// Returns an error if the store cannot be read.
+    pub fn last_hook(&self) -> Result<Option<String>> {
+        self.read(|db| db.query_row("SELECT max(updated_at) FROM sessions", [], |row| row.get(0)))
     }
 
     /// Returns the session of a folder that was used last.

@@ -31,7 +31,7 @@ mod jobs;
 mod journal;
 mod lifecycle;
 mod manual;
-mod memory;
+pub mod memory;
 mod night;
 mod overnight;
 mod pages;

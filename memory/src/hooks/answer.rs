@@ -24,12 +24,12 @@ const RECALLS: usize = 8;
 /// Maximum number of warnings of a report.
 const WARNINGS: usize = 20;
 
-/// What a hook took from the answers.
+/// The result of a hook that reads answers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AnswerReport {
     /// The number of executed commands.
     pub executed: usize,
-    /// What is wrong with other commands and with lines of the transcript.
+    /// The problems with other commands and with lines of the transcript.
     pub warnings: Vec<String>,
 }
 

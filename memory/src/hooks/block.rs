@@ -63,7 +63,7 @@ impl Body {
         fits
     }
 
-    /// Adds the lines of a text that fit, and says if there are more.
+    /// Adds the lines of a text that fit, and a line that there are more if there are.
     pub(crate) fn add_lines(&mut self, text: &str) {
         for line in text.lines() {
             if !self.add(&format!("{line}\n")) {

@@ -39,9 +39,11 @@ pub struct Turn {
     pub segments: Vec<String>,
     /// The text after the last tool, which may still grow.
     pub open: String,
+    /// Whether a row that is neither an answer nor a tool followed the open text.
+    pub followed: bool,
 }
 
-/// What was read of a transcript.
+/// The turns of a part of a transcript.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Read {
     pub turns: Vec<Turn>,
@@ -86,7 +88,7 @@ struct Message {
     content: serde_json::Value,
 }
 
-/// What a row means for the turns.
+/// The meaning of a row for the turns.
 enum Step {
     /// A person's prompt.
     Begin {
@@ -95,14 +97,17 @@ enum Step {
     },
     /// Texts of the assistant, and whether a tool follows each.
     Answer(Vec<Part>),
-    /// Something that ends a text.
-    Break,
+    /// A row that ends a text.
+    End(Part),
     Nothing,
 }
 
 enum Part {
     Text(String),
     Tool,
+    /// A row of the host, such as the summary of a compaction. The text before it is still the last
+    /// message, until another text follows.
+    Host,
 }
 
 /// Returns the offset after the last complete line of a transcript.
@@ -168,7 +173,7 @@ pub fn read(path: &Path, from: u64, limit: Duration) -> io::Result<Read> {
                 }
             }
             Step::Answer(parts) => parts.into_iter().for_each(|part| current.add(part)),
-            Step::Break => current.add(Part::Tool),
+            Step::End(part) => current.add(part),
             Step::Nothing => {}
         }
         if number % 64 == 63 && boot_time() > until {
@@ -189,13 +194,20 @@ impl Turn {
     fn add(&mut self, part: Part) {
         match part {
             Part::Text(text) => {
+                if std::mem::take(&mut self.followed) {
+                    self.add(Part::Tool);
+                }
                 if !self.open.is_empty() {
                     self.open.push_str("\n\n");
                 }
                 self.open.push_str(&text);
             }
-            Part::Tool if self.open.is_empty() => {}
-            Part::Tool => self.segments.push(std::mem::take(&mut self.open)),
+            Part::Tool | Part::Host if self.open.is_empty() => {}
+            Part::Tool => {
+                self.followed = false;
+                self.segments.push(std::mem::take(&mut self.open));
+            }
+            Part::Host => self.followed = true,
         }
     }
 }
@@ -213,8 +225,11 @@ fn step(row: &Row<'_>) -> Step {
             let blocks = message.content.as_array();
             let is = |block: &serde_json::Value, kind: &str| block["type"] == kind;
             let result = blocks.is_some_and(|all| all.iter().any(|it| is(it, "tool_result")));
-            if result || row.meta == Some(true) || row.compact == Some(true) {
-                return Step::Break;
+            if row.meta == Some(true) || row.compact == Some(true) {
+                return Step::End(Part::Host);
+            }
+            if result {
+                return Step::End(Part::Tool);
             }
             Step::Begin { id: row.uuid.clone(), prompt: row.prompt.clone() }
         }
@@ -231,7 +246,7 @@ fn step(row: &Row<'_>) -> Step {
                     Step::Answer(parts(&message.content, "output_text"))
                 }
                 (Some("message" | "reasoning"), _) | (None, _) => Step::Nothing,
-                _ => Step::Break,
+                _ => Step::End(Part::Tool),
             }
         }
         _ => Step::Nothing,

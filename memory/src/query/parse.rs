@@ -287,8 +287,7 @@ fn time(value: &str) -> std::result::Result<TimeValue, String> {
         return Ok(TimeValue::Day(day));
     }
     let unit = value.chars().last().unwrap_or(' ');
-    let number =
-        value.get(..value.len() - unit.len_utf8()).and_then(|text| text.parse::<i64>().ok());
+    let number = value.strip_suffix(unit).and_then(|text| text.parse::<i64>().ok());
     let hours = match unit {
         'h' => Some(1),
         'd' => Some(24),

@@ -9,7 +9,7 @@ use crate::error::Result;
 use crate::node::{Node, Scope};
 use crate::store::{Reader, select_nodes};
 
-/// What to select.
+/// A query with its scope and limits.
 #[derive(Clone, Debug)]
 pub struct Selection<'q> {
     pub query: &'q Expr,
@@ -21,7 +21,7 @@ pub struct Selection<'q> {
     pub now: Timestamp,
 }
 
-/// What happens to nodes that others replace.
+/// The treatment of nodes that others replace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Superseded {
     Omit,

@@ -22,7 +22,7 @@ const COLUMNS: &str = "n.id, n.type, n.content, n.summary, n.token_estimate, n.s
 /// The id that a prefix names.
 pub type Resolved = String;
 
-/// What to change in a node. `None` leaves a field as it is.
+/// The changes of a node. `None` leaves a field as it is.
 #[derive(Clone, Debug, Default)]
 pub struct NodeEdit {
     pub kind: Option<crate::NodeType>,

@@ -16,7 +16,7 @@ pub struct Undone {
     pub change: i64,
     /// The time of the change in RFC 3339 format.
     pub at: String,
-    /// What the change did.
+    /// The command that made the change.
     pub what: String,
 }
 

@@ -58,7 +58,7 @@ pub enum HostName {
     Codex,
 }
 
-/// What was inserted into which settings, by their path.
+/// The texts that were inserted into settings, by their path.
 #[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 struct InstallRecord {

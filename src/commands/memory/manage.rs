@@ -62,7 +62,7 @@ impl SummarizeArgs {
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example: runner memory task start login && runner memory task end login")]
 pub struct TaskArgs {
-    /// What to do
+    /// The action
     #[arg(value_enum, default_value = "show")]
     action: TaskAction,
     /// The name of the task [default for end: the current task]

@@ -4,7 +4,7 @@
 
 mod find;
 mod host_file;
-mod install;
+pub mod install;
 mod manage;
 mod nodes;
 mod views;
@@ -70,7 +70,7 @@ enum MemoryCommand {
 }
 
 /// An open store with the surroundings of the command.
-struct MemoryCli {
+pub struct MemoryCli {
     ui: Ui,
     memory: Memory,
     location: Location,
