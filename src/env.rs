@@ -24,7 +24,6 @@ use runner_engine::recover::RUNS;
 use runner_engine::store::{Store, StoreError};
 use runner_engine::time::{Clock, ClockReading};
 use runner_jobs::recording;
-use runner_memory::store::{Location, locate};
 use sd_notify::NotifyState;
 
 use crate::config::{OverrideScope, Overrides, Stack};
@@ -41,9 +40,6 @@ pub const MANAGERS: &[&str] = &["NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID"
 
 /// The folder for temporary files, below the state folder.
 pub const SCRATCH: &str = "scratch";
-
-/// The folder of the memory store, below the home folder.
-const MEMORY: &str = ".ctx";
 
 /// The name of the file beside a demo's state folder that contains the path of its sample project.
 const DEMO_ROOT: &str = "root";
@@ -181,24 +177,6 @@ impl Env {
     /// Returns the layers of the configuration.
     pub fn stack<'a>(&'a self, project: Option<&'a Path>) -> Stack<'a> {
         Stack { user: &self.user_config, project, overrides: &self.overrides }
-    }
-
-    /// Returns the user's memory store: `named`, or the one in `CTX_DB`, or the usual one in `~/.ctx`. Its
-    /// folder is created if it does not exist.
-    pub fn memory_store(&self, named: Option<&Path>) -> Result<Location, Failure> {
-        let path = named.map(Path::to_owned).or_else(|| setting("CTX_DB").map(PathBuf::from));
-        let folder = match &path {
-            Some(path) => path.parent().unwrap_or(Path::new("")).to_owned(),
-            None => user_home()?.join(MEMORY),
-        };
-        if !folder.as_os_str().is_empty() && !folder.is_dir() {
-            let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(&folder);
-            made.map_err(|error| Failure::not_made(&folder, error))?;
-        }
-        Ok(match path {
-            Some(path) => Location { path, foreign: None },
-            None => locate(&folder),
-        })
     }
 
     /// Expands a leading `~/` of a path that a setting names.
@@ -451,12 +429,6 @@ pub fn child_environment() -> BTreeMap<String, String> {
 /// Returns the values of those variables that are set and valid UTF-8.
 pub fn named<'a>(names: impl Iterator<Item = &'a str>) -> BTreeMap<String, String> {
     names.filter_map(|name| Some((name.to_owned(), env::var(name).ok()?))).collect()
-}
-
-/// Returns the user's home folder.
-pub fn user_home() -> Result<PathBuf, Failure> {
-    let home = setting("HOME").map(PathBuf::from);
-    home.ok_or_else(|| Failure::environment("HOME is not set, so there is no place for the memory"))
 }
 
 /// Returns the user's login name, or "somebody" if the environment does not have it.

@@ -155,7 +155,7 @@ impl Change<'_> {
         }
         let origin = element.attribute("origin").map(str::to_owned);
         let content = &element.content;
-        self.add(&NewNode {
+        let id = self.add(&NewNode {
             kind: Some(NodeType::parse(element.attribute("type").unwrap_or("fact"))?),
             content: content.clone(),
             tags,
@@ -164,6 +164,8 @@ impl Change<'_> {
             origin,
             summary: None,
         })?;
+        // The session that wrote it has it.
+        self.deliver(&actor.session, &[id])?;
         Ok((content.len() > RECOMMENDED)
             .then(|| format!("large content ({} bytes) in a remember command", content.len())))
     }

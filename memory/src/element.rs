@@ -82,8 +82,9 @@ pub fn elements(text: &str) -> Elements {
                     }
                 }
             }
-            Err(why) if out.problems.len() < MOST => out.problems.push(why),
-            Err(_) => {}
+            // Each malformed element may cost a search to the end of the text.
+            Err(_) if out.problems.len() == MOST => return out,
+            Err(why) => out.problems.push(why),
         }
     }
     out

@@ -194,6 +194,14 @@ impl Export {
     pub fn of_store(path: &std::path::Path) -> Result<Self> {
         use rusqlite::OpenFlags;
         let wrong = |error| MemoryError::of(path, error);
+        let log = format!("{}-wal", path.display());
+        if std::fs::metadata(&log).is_ok_and(|data| data.len() > 0) {
+            return Err(MemoryError::Invalid(format!(
+                "{log} has changes that are not in the store yet: end the program that uses it, or run \
+                 sqlite3 {} 'PRAGMA wal_checkpoint(TRUNCATE)'",
+                path.display()
+            )));
+        }
         // `immutable` keeps SQLite from creating files beside the store.
         let uri = format!("file:{}?immutable=1", path.display().to_string().replace('?', "%3f"));
         let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_URI;

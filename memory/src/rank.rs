@@ -29,7 +29,7 @@ const REACH: i64 = 2;
 const TYPICAL: f64 = 40.0;
 
 /// Minimum share of a prompt's information that a node must contain to be injected unasked.
-pub const RECALL_SHARE: f64 = 0.45;
+pub const RECALL_SHARE: f64 = 0.40;
 /// Minimum number of a prompt's words that such a node must contain.
 pub const RECALL_WORDS: usize = 3;
 
@@ -44,7 +44,7 @@ pub struct Weights {
 
 impl Default for Weights {
     fn default() -> Self {
-        Self { neighbours: 0.6, session: 0.7 }
+        Self { neighbours: 1.0, session: 0.7 }
     }
 }
 

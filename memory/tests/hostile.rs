@@ -163,7 +163,7 @@ fn hostile_transcripts_lose_nothing() {
         };
         let report =
             memory.take_answers(HookEvent::SessionEnd, &payload, &context(now), None).unwrap();
-        assert!(report.warnings.iter().any(|it| it.contains("skipped a line")), "{report:?}");
+        assert!(report.skipped.len() >= 2, "{report:?}");
     }
     let db = rusqlite::Connection::open(memory.path()).unwrap();
     let count = |sql: &str| db.query_row(sql, [], |row| row.get::<_, i64>(0)).unwrap();

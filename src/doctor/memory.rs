@@ -15,6 +15,7 @@ use runner_memory::{Memory, Scope};
 use super::DoctorFinding;
 use crate::commands::memory::install::{HostName, home_of};
 use crate::env::Env;
+use crate::hooks::scope;
 use crate::ui::Failure;
 
 /// Maximum time to render a block without a finding.
@@ -45,7 +46,7 @@ fn settings_of(name: HostName) -> Option<PathBuf> {
 }
 
 fn checked(home: &Env, configured: &[HostName]) -> Result<Vec<DoctorFinding>, Failure> {
-    let location = home.memory_store(None)?;
+    let location = scope::store(None)?;
     let place = location.path.display().to_string();
     if !location.path.exists() {
         let what = "hooks are configured, but there is no memory store";

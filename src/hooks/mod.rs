@@ -151,7 +151,7 @@ fn work(call: &HookCall) -> Result<(), Failure> {
         _ => Access::Command,
     };
     let now = home.wall()?;
-    let path = home.memory_store(call.db.as_deref())?.path;
+    let path = scope::store(call.db.as_deref())?.path;
     let mut memory = Memory::open(&path, access, now)?;
     let context = HookContext {
         now,
@@ -170,6 +170,11 @@ fn work(call: &HookCall) -> Result<(), Failure> {
         event => {
             let report =
                 memory.take_answers(event, &payload, &context, call.response.as_deref())?;
+            for offset in report.skipped.iter().take(20) {
+                show::notice(&format!(
+                    "runner memory warning: skipped a line of the transcript at byte {offset}"
+                ));
+            }
             for warning in &report.warnings {
                 show::notice(&format!("runner memory warning: {warning}"));
             }

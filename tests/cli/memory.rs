@@ -303,7 +303,7 @@ fn every_change_can_be_undone() {
             fixture.run(&["memory", "add", "--json", "--tag", "tier:working", text]).ends(0);
         output.json()["id"].as_str().unwrap().to_owned()
     };
-    let (a, b) = (add("one"), add("two"));
+    let (a, b) = (add("cheese"), add("two"));
     fixture.run(&["memory", "link", &a, &b]).ends(0);
     let changes: [&[&str]; 9] = [
         &["add", "three"],
@@ -339,8 +339,8 @@ fn every_change_can_be_undone() {
         assert_eq!(export(), states[states.len() - 2], "{change:?}");
         states.pop();
     }
-    let found = fixture.run(&["memory", "search", "one", "--json"]).ends(0).json();
-    assert_eq!(found["hits"][0]["content"], "one", "the index does not follow undo");
+    let found = fixture.run(&["memory", "search", "cheese", "--json"]).ends(0).json();
+    assert_eq!(found["hits"][0]["content"], "cheese", "the index does not follow undo");
 }
 
 #[test]
@@ -452,7 +452,7 @@ fn killable(session: &Session<'_>, name: &str, more: Value, after: Option<u64>) 
     let mut child = command.spawn().unwrap();
     let _closed =
         child.stdin.take().unwrap().write_all(session.payload(name, more).to_string().as_bytes());
-    // Waits for the random moment of the kill, or for the end of the hook.
+    // Waits for a random time, or for the end of the hook.
     let _ended = ended_within(child.id(), Duration::from_micros(after));
     let _ended = child.kill();
     child.wait().unwrap();

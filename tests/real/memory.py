@@ -90,7 +90,7 @@ class Place:
         return self.run(str(RUNNER), *line, **more)
 
     def nodes(self):
-        return json.loads(self.runner("memory", "list", "--json").stdout)["nodes"]
+        return json.loads(self.runner("memory", "list", "--limit", "1000", "--json").stdout)["nodes"]
 
     def hook(self):
         """Returns the text that a new session gets."""
@@ -134,7 +134,7 @@ def walk(name, place, ask, again, fork):
     node = place.nodes()[0]
     shown = place.runner("memory", "show", node["short_id"]).stdout
     check("We deploy on Fridays only." in shown, f"{name}: memory show")
-    many = [f"- note {number}: " + "a long line about the project " * 3 for number in range(140)]
+    many = [f"note {number}: " + "a long line about the project " * 3 for number in range(140)]
     for line in many:
         place.runner("memory", "add", "--tag", "tier:reference", line)
     expected = place.hook()
@@ -161,7 +161,7 @@ def claude(place):
 
 def codex(place):
     folder = place.home / ".codex"
-    folder.mkdir()
+    folder.mkdir(exist_ok=True)
     (folder / "config.toml").write_text(
         'model = "stub-1"\nmodel_provider = "stub"\n[model_providers.stub]\nname = "stub"\n'
         f'base_url = "http://127.0.0.1:{place.port}/answer/v1"\nenv_key = "STUB_API_KEY"\nwire_api = "responses"\n')

@@ -29,8 +29,10 @@ const WARNINGS: usize = 20;
 pub struct AnswerReport {
     /// The number of executed commands.
     pub executed: usize,
-    /// The problems with other commands and with lines of the transcript.
+    /// The problems with other commands.
     pub warnings: Vec<String>,
+    /// The offsets in bytes of the lines of the transcript that were skipped.
+    pub skipped: Vec<u64>,
 }
 
 /// A command of a turn that may have been executed.
@@ -80,7 +82,10 @@ impl Memory {
             let name =
                 TurnName { id: turn.id.as_deref().unwrap_or_default(), alias: alias.as_deref() };
             let last = last.filter(|_| at + 1 == count);
-            let found = commands_of(turn, last, &mut report.warnings);
+            // The problems of earlier turns were reported when they ended.
+            let mut problems = Vec::new();
+            let found = commands_of(turn, last, &mut problems);
+            report.warnings.extend(problems.into_iter().filter(|_| at + 1 == count));
             commands.extend(found.into_iter().map(|(element, ordinal)| Command {
                 turn: name,
                 element,
@@ -121,15 +126,15 @@ fn read_turns(
             return Vec::new();
         }
     };
-    for offset in read.skipped.iter().take(WARNINGS) {
-        report.warnings.push(format!("skipped a line of the transcript at byte {offset}"));
-    }
-    session.skipped += read.skipped.len() as i64;
     let since: Option<Timestamp> = session.since.as_deref().and_then(|at| at.parse().ok());
     let mut turns = read.turns;
     if let Some(last) = turns.last().filter(|last| last.begun) {
         session.cursor = last.offset;
     }
+    // The last turn is read again, so its lines are counted when it is over.
+    session.skipped +=
+        read.skipped.iter().filter(|offset| **offset < session.cursor).count() as i64;
+    report.skipped = read.skipped;
     turns.retain(|turn| match (since, turn.at) {
         (Some(since), Some(at)) => at >= since,
         _ => true,

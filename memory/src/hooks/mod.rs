@@ -22,7 +22,7 @@ use crate::store::{Change, Memory};
 
 pub use answer::AnswerReport;
 pub use block::{Block, LONGEST};
-pub use transcript::{Read, Turn, end, read};
+pub use transcript::{Read, Turn, read};
 
 use block::Body;
 
@@ -135,7 +135,9 @@ impl Memory {
             }
             _ => None,
         };
-        let copied = continues && known.is_none();
+        // A session that is resumed keeps its id and its rows, also if its earlier hooks were killed.
+        let copied = source == "fork" && known.is_none();
+        let fresh = known.is_none();
         let got = known.as_ref().or(parent.as_ref()).and_then(|it| it.generation);
         let mut session = known.unwrap_or_default();
         session.id = id.to_owned();
@@ -144,8 +146,6 @@ impl Memory {
         if copied {
             // Its transcript may hold rows of the session that it continues.
             session.since = Some(context.now.to_string());
-            let end = payload.transcript_path.as_deref().map(transcript::end);
-            session.cursor = end.and_then(|end| end.ok()).unwrap_or(0);
         }
         self.change("session start", context.now, |change| {
             let reader = change.reader();
@@ -157,7 +157,7 @@ impl Memory {
             };
             session.generation = Some(reader.generation()?);
             change.put_session(&session)?;
-            if !continues || copied {
+            if !continues || fresh {
                 let from = parent.as_ref().filter(|_| continues).map(|it| it.id.as_str());
                 change.reset_delivered(id, from)?;
             }

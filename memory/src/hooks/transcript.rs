@@ -114,7 +114,7 @@ enum Part {
 ///
 /// # Errors
 /// Returns an error if the file cannot be read.
-pub fn end(path: &Path) -> io::Result<u64> {
+fn end(path: &Path) -> io::Result<u64> {
     let mut file = open_host(path)?;
     let mut end = file.seek(SeekFrom::End(0))?;
     let mut chunk = vec![0; 64 * 1024];

@@ -110,7 +110,9 @@ impl Memory {
         };
         self.db.busy_timeout(wait)?;
         if fresh {
-            self.db.pragma_update(None, "journal_mode", "wal")?;
+            // Before anything else, and in the file itself instead of the log: the header alone shows
+            // whose store it is.
+            self.db.pragma_update(None, "application_id", APPLICATION_ID)?;
         }
         match access {
             Access::Command => self.db.pragma_update(None, "synchronous", "full")?,
@@ -148,6 +150,7 @@ impl Memory {
     fn migrate(&mut self, now: Timestamp) -> Result<()> {
         let path = self.path.clone();
         let run = |db: &mut Connection| -> rusqlite::Result<()> {
+            db.pragma_update(None, "journal_mode", "wal")?;
             let tx = db.transaction_with_behavior(TransactionBehavior::Immediate)?;
             tx.execute_batch(
                 "CREATE TABLE IF NOT EXISTS schema_version (version INTEGER PRIMARY KEY, applied_at TEXT NOT NULL)",
@@ -162,7 +165,6 @@ impl Memory {
                 }
             }
             if found.unwrap_or(0) == 0 {
-                tx.pragma_update(None, "application_id", APPLICATION_ID)?;
                 tx.execute(
                     "INSERT INTO views VALUES ('default', ?1, ?2, ?3, ?3)",
                     (DEFAULT_VIEW, DEFAULT_BUDGET, &at),

@@ -14,6 +14,7 @@ use serde_json::{Value, json};
 use super::MemoryCli;
 use super::host_file::{self, HookEntries};
 use crate::env;
+use crate::hooks::scope;
 use crate::ui::{Failure, Ui, View, show};
 
 /// The text of the skill. `NAME` stands for its name.
@@ -243,7 +244,7 @@ pub fn home_of(name: HostName) -> Result<PathBuf, Failure> {
     };
     match env::setting(variable) {
         Some(path) => Ok(path.into()),
-        None => Ok(env::user_home()?.join(folder)),
+        None => Ok(scope::user_home()?.join(folder)),
     }
 }
 

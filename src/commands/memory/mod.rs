@@ -81,7 +81,7 @@ pub struct MemoryCli {
 
 impl MemoryArgs {
     pub fn run(&self, cli: &Cli<'_>) -> Result<Exit, Failure> {
-        let location = cli.env.memory_store(self.db.as_deref())?;
+        let location = scope::store(self.db.as_deref())?;
         let now = cli.env.wall()?;
         let memory = Memory::open(&location.path, Access::Command, now)?;
         let found = scope::find(cli.here);
