@@ -202,7 +202,7 @@ fn element(text: &str, start: usize, hidden: &Hidden) -> Result<(Element, usize)
     if WITH_CONTENT.contains(&name.as_str()) && content.is_empty() {
         return Err(format!("<ctx:{name}> has no content"));
     }
-    let digest = Digest::of(text[start..at].as_bytes()).short();
+    let digest = Digest::of(&text.as_bytes()[start..at]).short();
     Ok((Element { name, attributes, content, digest }, at))
 }
 

@@ -177,7 +177,11 @@ impl World<'_> {
         };
         let _killed = self.memory.session_start(&payload, &self.context(), shown);
         if killed {
-            // The host starts the session without the hook's answer. It asks again when it resumes.
+            // The host starts the session without the hook's answer. It asks again when it resumes. The
+            // store then does not know that a fork has what its parent had, so the fork may get it again.
+            if source == "fork" {
+                session.context.clear();
+            }
             return;
         }
         if got.len() > LONGEST {
@@ -269,6 +273,8 @@ impl World<'_> {
     }
 
     fn take(&mut self, event: HookEvent, payload: &Payload) {
+        // No two hooks run at the same time.
+        self.now += SignedDuration::from_millis(1);
         self.memory.take_answers(event, payload, &self.context(), None).unwrap();
         if self.planted == Planted::ForgottenEffects {
             let db = rusqlite::Connection::open(self.memory.path()).unwrap();

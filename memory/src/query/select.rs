@@ -77,7 +77,7 @@ impl Condition {
 
     fn add(&mut self, expr: &Expr, now: Timestamp) {
         match expr {
-            Expr::All => self.sql.push_str("1"),
+            Expr::All => self.sql.push('1'),
             Expr::Term(term) => self.term(term, now),
             Expr::Not(inner) => {
                 self.sql.push_str("NOT (");
@@ -200,5 +200,5 @@ fn escaped(text: &str) -> String {
 
 /// Returns a text as a phrase of FTS5, in which nothing is an operator.
 pub(crate) fn phrase(text: &str) -> String {
-    format!("\"{}\"", text.replace('"', " ").replace('\0', " "))
+    format!("\"{}\"", text.replace(['"', '\0'], " "))
 }

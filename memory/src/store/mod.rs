@@ -226,7 +226,9 @@ impl Memory {
         let path = self.path.clone();
         let tx = self.db.transaction_with_behavior(TransactionBehavior::Immediate);
         let tx = tx.map_err(|error| MemoryError::of(&path, error))?;
-        let mut change = Change { tx, path: &path, now, at: now.to_string(), begun: false, what };
+        // All times have the same length, so that they sort as texts.
+        let at = format!("{now:.6}");
+        let mut change = Change { tx, path: &path, now, at, begun: false, what };
         let done = work(&mut change)?;
         change.tx.commit().map_err(|error| MemoryError::of(&path, error))?;
         Ok(done)
@@ -264,7 +266,7 @@ pub struct Change<'m> {
     pub(crate) tx: Transaction<'m>,
     pub(crate) path: &'m Path,
     pub(crate) now: Timestamp,
-    /// `now` in RFC 3339 format.
+    /// `now` in RFC 3339 format, with microseconds.
     pub(crate) at: String,
     /// Whether this change has its number.
     begun: bool,
