@@ -8,13 +8,17 @@ use std::process::ExitCode;
 
 use runner_engine::outcome::Exit;
 
-use crate::{commands, ui};
+use crate::{commands, hooks, ui};
 
 pub fn run() -> ExitCode {
     // The launcher runs first, so that no environment variable or file can influence it.
     if std::env::args_os().nth(1).is_some_and(|word| word == "__launch") {
         let code = runner_engine::launch::launch(std::io::stdin());
         return ExitCode::from(u8::try_from(code).unwrap_or(u8::MAX));
+    }
+    // The memory's hooks delay every prompt, so they do not wait for the parser of all commands.
+    if let Some(call) = hooks::call(std::env::args_os()) {
+        return hooks::run(&call);
     }
     let caller = HookCaller::of(std::env::args_os().skip(1));
     if caller == Some(HookCaller::Guard) {

@@ -476,6 +476,11 @@ pub fn executable() -> Result<PathBuf, Failure> {
     if own.exists() {
         return Ok(own);
     }
+    program()
+}
+
+/// Returns the path of this program for files that others read.
+pub fn program() -> Result<PathBuf, Failure> {
     env::current_exe()
         .map_err(|error| Failure::environment(format!("cannot find this program: {error}")))
 }

@@ -18,6 +18,7 @@ mod env;
 mod filesystem;
 mod follow;
 mod guard;
+mod hooks;
 mod keyring;
 mod maintenance;
 mod project;

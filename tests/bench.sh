@@ -5,6 +5,7 @@
 # Usage: tests/bench.sh PATH-TO-RUNNER [IDEAS]
 set -eu
 runner=$(realpath "$1")
+here=$(dirname "$(realpath "$0")")
 ideas=${2:-100000}
 work=$(mktemp -d)
 daemons=
@@ -42,6 +43,10 @@ git commit --quiet --allow-empty -m Begin
 sqlite=$(command -v sqlite3)
 python3 "$work/time.py" "status against sqlite3 'select 1'" 50 "$runner status" "$sqlite $XDG_STATE_HOME/runner/database.sqlite select(1)"
 python3 "$work/time.py" "tick with nothing due against sqlite3 'select 1'" 50 "$runner --quiet tick" "$sqlite $XDG_STATE_HOME/runner/database.sqlite select(1)"
+
+# The hooks of the memory, as whole processes.
+mkdir "$work/memory"
+python3 "$here/bench_memory.py" "$runner" "$work/memory"
 
 # A tick with ten due jobs, alone and among 100,000 jobs that are not due.
 mkdir "$work/q"

@@ -26,7 +26,8 @@ pub fn parse(line: impl Iterator<Item = OsString>) -> Result<Args, Exit> {
 
 /// The commands without `--json`, separated by `|`.
 const WITHOUT_JSON: &str = "demo|daemon|execute|config schema|config set|config unset|config edit|db path|\
-    dream review|journal export|hook post-tool-use|guard hook|completions|man|__deliver|\
+    dream review|journal export|hook post-tool-use|hook session-start|hook prompt-submit|hook stop|\
+    hook session-end|hook pre-compact|memory mcp|guard hook|completions|man|__deliver|\
     curator events ack|curator setup|overnight schema";
 
 /// Returns the definition of the command line, with `--json` added to each command that supports
@@ -55,7 +56,17 @@ const TOPICS: [(&str, &[&str]); 6] = [
     ("settings", &["config", "trust", "budget", "backends"]),
     (
         "agents",
-        &["lifecycle", "board", "journal", "overnight", "corpus", "curator", "hook", "guard"],
+        &[
+            "lifecycle",
+            "board",
+            "journal",
+            "overnight",
+            "corpus",
+            "curator",
+            "memory",
+            "hook",
+            "guard",
+        ],
     ),
     ("data", &["projects", "db", "replay"]),
     ("help", &["demo", "completions", "man", "help"]),
@@ -171,6 +182,7 @@ pub enum Command {
     Guard(super::guard::GuardArgs),
     Overnight(super::overnight::OvernightArgs),
     Corpus(super::corpus::CorpusArgs),
+    Memory(super::memory::MemoryArgs),
 }
 
 impl Args {

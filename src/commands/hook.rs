@@ -1,9 +1,12 @@
-//! `runner hook post-tool-use`: records a session's tool use as a row in `_steps.jsonl`.
+//! `runner hook`: the hooks that an agent's program calls.
 //!
-//! The hook runs after every tool use, so it does not call git and starts no runtime. It reads the
-//! database only to learn whether a person has accepted the project's settings, because these name
-//! the file. It must never end with exit code 2, which would show its output to the model. It must
-//! never write anything except the row.
+//! `post-tool-use` records a session's tool use as a row in `_steps.jsonl`. The hooks of the memory
+//! are in `src/hooks/`; `src/entry.rs` calls them before anything is loaded.
+//!
+//! `post-tool-use` runs after every tool use, so it does not call git and starts no runtime. It
+//! reads the database only to learn whether a person has accepted the project's settings, because
+//! these name the file. It must never end with exit code 2, which would show its output to the
+//! model. It must never write anything except the row.
 
 use std::io::{self, Read as _};
 use std::path::PathBuf;
@@ -11,11 +14,13 @@ use std::path::PathBuf;
 use runner_engine::outcome::Exit;
 use runner_jobs::lifecycle::manifest::is_agent_name;
 use runner_jobs::steps::{self, StepsFile};
+use runner_memory::hooks::HookEvent;
 use runner_text::redact::Redactor;
 use serde::Deserialize;
 
 use super::Cli;
 use crate::env;
+use crate::hooks::{self, HookCall};
 use crate::project::{self, LoadedProject};
 use crate::ui::Failure;
 
@@ -46,12 +51,51 @@ enum HookCommand {
         #[arg(long, value_name = "NAME")]
         agent: Option<String>,
     },
+    /// Give a starting session the notes of its project: reads the SessionStart hook's payload from
+    /// standard input and prints the hook's answer
+    #[command(after_help = "Example: runner hook session-start < payload.json")]
+    SessionStart(MemoryHook),
+    /// Give a prompt the results of the last answer's commands, and notes that are relevant for it
+    #[command(after_help = "Example: runner hook prompt-submit < payload.json")]
+    PromptSubmit(MemoryHook),
+    /// Execute the memory commands in the answers since the last call
+    #[command(after_help = "Example: runner hook stop --response '<ctx:status/>' < payload.json")]
+    Stop(MemoryHook),
+    /// Execute the remaining memory commands of a session that ends
+    #[command(after_help = "Example: runner hook session-end < payload.json")]
+    SessionEnd(MemoryHook),
+    /// Execute the memory commands so far, before a session is compacted
+    #[command(after_help = "Example: runner hook pre-compact < payload.json")]
+    PreCompact(MemoryHook),
+}
+
+/// The arguments of a hook of the memory.
+#[derive(Debug, clap::Args)]
+struct MemoryHook {
+    /// The answer to read commands from, in place of the session's transcript
+    #[arg(long, value_name = "TEXT")]
+    response: Option<String>,
+    /// The memory store [default: $CTX_DB, or ~/.ctx/store.db]
+    #[arg(long, value_name = "FILE")]
+    db: Option<PathBuf>,
+    /// The program that calls the hook
+    #[arg(long, value_name = "NAME", value_parser = ["claude", "codex"])]
+    host: Option<String>,
 }
 
 impl HookArgs {
     pub fn run(&self, cli: &Cli<'_>) -> Result<Exit, Failure> {
-        let HookCommand::PostToolUse { agent } = &self.command;
-        post_tool_use(cli, agent.as_deref())
+        let (event, args) = match &self.command {
+            HookCommand::PostToolUse { agent } => return post_tool_use(cli, agent.as_deref()),
+            HookCommand::SessionStart(args) => (HookEvent::SessionStart, args),
+            HookCommand::PromptSubmit(args) => (HookEvent::PromptSubmit, args),
+            HookCommand::Stop(args) => (HookEvent::Stop, args),
+            HookCommand::SessionEnd(args) => (HookEvent::SessionEnd, args),
+            HookCommand::PreCompact(args) => (HookEvent::PreCompact, args),
+        };
+        let call = HookCall { event, response: args.response.clone(), db: args.db.clone() };
+        hooks::run(&call);
+        Ok(Exit::Done)
     }
 }
 

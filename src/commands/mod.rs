@@ -31,6 +31,7 @@ mod jobs;
 mod journal;
 mod lifecycle;
 mod manual;
+pub mod memory;
 mod night;
 mod overnight;
 mod pages;
@@ -179,7 +180,7 @@ fn dispatch(args: &Args, home: &Env) -> Result<Exit, Failure> {
     dispatch!(&args.command, Command: Init Demo Night Run Daemon Enqueue Cancel Retry Pause Resume Tick Execute Runs Logs
         Status Projects Report Budget Jobs Alerts Deliver Guard Journal Hook Config
         Schedule Trust Backends Setup Doctor Db Replay Dream Board Lifecycle Overnight Corpus
-        Curator
+        Curator Memory
         => run(&cli);
         Command::Completions(_) | Command::Man(_) => unreachable!("done before"))
 }

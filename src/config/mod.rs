@@ -51,7 +51,9 @@ use toml::Table;
 
 use crate::ui::Failure;
 use reader::Reader;
-use settings::{DaemonTable, DayTable, NightTable, ProjectTable, RetentionTable, TrustTable};
+use settings::{
+    DaemonTable, DayTable, MemoryTable, NightTable, ProjectTable, RetentionTable, TrustTable,
+};
 use sources::{
     ConfigMistake, Layer, Sources, merge, parse, read, read_user, syntax_mistakes, wrong,
 };
@@ -368,6 +370,8 @@ fn read_all(reader: &mut Reader<'_>) -> Option<Config> {
     };
     let trusted = reader.read::<TrustTable>(&["trust"])?.paths;
     let trusted = trusted.into_iter().map(|path| path.0).collect();
+    // The hooks read their table in `src/hooks/`. Errors in it are reported here.
+    reader.read::<MemoryTable>(&["memory"])?;
     let notify = notify::read(reader)?;
     followers::check_after(&jobs, reader);
     cycle::check(&jobs, reader);

@@ -71,6 +71,8 @@ pub struct Settings {
     retention: RetentionTable,
     /// The projects whose files count as accepted. This table is read only from the user's file.
     trust: TrustTable,
+    /// The memory of coding sessions.
+    memory: MemoryTable,
     /// The groups of jobs, by name. A group limits how many of its jobs run at the same time.
     groups: BTreeMap<String, GroupTable>,
     /// How jobs are started, delayed and retried. A job may override each of these settings.
@@ -174,6 +176,15 @@ pub struct TrustTable {
     /// Folders in which the files of every project count as accepted without `runner trust`. List
     /// only folders whose repositories nobody else changes.
     pub paths: Vec<Text<OwnPath>>,
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct MemoryTable {
+    /// Whether a prompt gets notes that are relevant for it, without being asked. The hooks read this
+    /// setting directly from runner.toml and config.toml.
+    #[allow(dead_code, reason = "the hooks read the setting without the rest")]
+    pub auto_recall: bool,
 }
 
 /// Limits in each unit, which may be "unlimited".

@@ -5,6 +5,7 @@
 //! shell; advice is part of the finding's text.
 
 mod backends;
+mod memory;
 mod projects;
 pub mod sandbox;
 mod sleep;
@@ -95,6 +96,7 @@ pub fn findings(home: &Env, here: &Path) -> Vec<DoctorFinding> {
         Ok(record) => found.extend(timers::findings(home, &record)),
         Err(failure) => found.push(DoctorFinding::failure("setup", &failure)),
     }
+    found.extend(memory::findings(home));
     match home.store_to_read() {
         Ok(store) => {
             found.extend(projects::findings(home, store.as_ref(), here));

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use runner_engine::error_chain::{plain, whole};
 use runner_engine::outcome::Exit;
 use runner_engine::store::StoreError;
+use runner_memory::MemoryError;
 
 #[derive(Clone, Debug)]
 pub struct Failure {
@@ -54,6 +55,12 @@ impl Failure {
     pub fn is_damage(&self) -> bool {
         let source = self.source.as_ref().and_then(|source| source.downcast_ref());
         matches!(source, Some(StoreError::Damaged { .. }))
+    }
+
+    /// Returns whether the memory store is damaged.
+    pub fn is_damaged_memory(&self) -> bool {
+        let source = self.source.as_ref().and_then(|source| source.downcast_ref());
+        matches!(source, Some(MemoryError::Damaged { .. }))
     }
 
     /// Discards the cause, so that damage in a copy does not count as damage of the database.
@@ -184,6 +191,41 @@ impl From<StoreError> for Failure {
             StoreError::StaleFence { .. }
             | StoreError::Nonsense { .. }
             | StoreError::Sql { .. } => Self::new(Exit::Internal, what),
+        };
+        failure.caused_by(error)
+    }
+}
+
+impl From<MemoryError> for Failure {
+    fn from(error: MemoryError) -> Self {
+        let what = error.to_string();
+        let failure = match &error {
+            MemoryError::Damaged { path, .. } => Self::new(Exit::Internal, what).hint(format!(
+                "mv {0} {0}.damaged && runner memory import BACKUP.json   (an export; without one, memory starts empty)",
+                path.display()
+            )),
+            MemoryError::Busy { .. } => {
+                Self::new(Exit::TryLater, what).hint("wait for the other program, then try again")
+            }
+            MemoryError::Newer { .. } => {
+                Self::new(Exit::Configuration, what).hint("use the newer runner that wrote it")
+            }
+            MemoryError::Foreign { .. } => Self::new(Exit::Configuration, what)
+                .hint("name another file with --db, or import it: runner memory import FILE"),
+            MemoryError::Unusable { path, .. } => Self::new(Exit::CannotWrite, what)
+                .hint(format!("ls -ld {0} && df -h {0}", path.parent().unwrap_or(path).display())),
+            MemoryError::NotFound { what: "view", .. } => {
+                Self::new(Exit::Data, what).hint("runner memory view list")
+            }
+            MemoryError::NotFound { .. } => Self::new(Exit::Data, what).hint("runner memory list"),
+            MemoryError::Ambiguous { .. } => {
+                Self::new(Exit::Data, what).hint("use more characters of the id")
+            }
+            MemoryError::Syntax { .. } => {
+                Self::new(Exit::Usage, what).hint("runner memory query --help")
+            }
+            MemoryError::Invalid(_) => Self::new(Exit::Usage, what),
+            MemoryError::Sql { .. } => Self::new(Exit::Internal, what),
         };
         failure.caused_by(error)
     }

@@ -40,6 +40,7 @@ mod http;
 mod layouts;
 mod lifecycle;
 mod locks;
+mod memory;
 mod messages;
 mod nights;
 mod on_time;

@@ -1,0 +1,217 @@
+//! Measures the ranking on real transcripts of Claude Code: `recall_measure FOLDER`.
+//!
+//! Each paragraph of an answer becomes a node of its session. The question is the prompt, and the paragraphs of its
+//! answers are what must be found. Sessions are divided into a development half, on which weights are compared, and
+//! a test half, for which figures are printed. A prompt that is asked against the nodes of other repositories must
+//! get nothing unasked.
+#![allow(
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    clippy::disallowed_methods,
+    missing_docs,
+    reason = "a measuring program"
+)]
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
+use jiff::Timestamp;
+use runner_memory::node::NewNode;
+use runner_memory::rank::{Weights, search_with};
+use runner_memory::store::Access;
+use runner_memory::{Memory, Scope};
+use runner_text::terms::terms;
+use serde_json::Value;
+
+struct Question {
+    text: String,
+    project: String,
+    relevant: BTreeSet<String>,
+}
+
+struct Half {
+    memory: Memory,
+    questions: Vec<Question>,
+}
+
+fn text_of(content: &Value) -> String {
+    match content {
+        Value::String(text) => text.clone(),
+        Value::Array(blocks) => {
+            let texts = blocks
+                .iter()
+                .filter(|it| it["type"] == "text")
+                .filter_map(|it| it["text"].as_str());
+            texts.collect::<Vec<_>>().join("\n\n")
+        }
+        _ => String::new(),
+    }
+}
+
+fn load(files: &[std::path::PathBuf], store: &Path) -> Half {
+    let now: Timestamp = "2026-11-01T00:00:00Z".parse().unwrap();
+    let mut memory = Memory::open(store, Access::Prompt, now).unwrap();
+    let mut questions = Vec::new();
+    for file in files {
+        let name = file.file_name().unwrap().to_string_lossy().into_owned();
+        let project = name.split("__").next().unwrap().to_owned();
+        let text = std::fs::read(file).unwrap();
+        let mut question: Option<Question> = None;
+        let mut end = |question: Option<Question>| {
+            questions.extend(question.filter(|it| !it.relevant.is_empty()))
+        };
+        memory
+            .change("load", now, |change| {
+                for line in text.split(|byte| *byte == b'\n') {
+                    let Ok(row) = serde_json::from_slice::<Value>(line) else { continue };
+                    if row["isSidechain"] == true
+                        || row["isMeta"] == true
+                        || row["isCompactSummary"] == true
+                    {
+                        continue;
+                    }
+                    let said = text_of(&row["message"]["content"]);
+                    if row["type"] == "user" && !said.trim().is_empty() {
+                        end(question.take());
+                        let count = terms(&said).len();
+                        let plain = !said.starts_with('<') && !said.starts_with('[');
+                        question = ((4..120).contains(&count) && plain).then(|| Question {
+                            text: said,
+                            project: project.clone(),
+                            relevant: BTreeSet::new(),
+                        });
+                    } else if row["type"] == "assistant" {
+                        for part in said.split("\n\n").map(str::trim) {
+                            if part.len() < 60 {
+                                continue;
+                            }
+                            let node = NewNode {
+                                content: part.to_owned(),
+                                project: Some(project.clone()),
+                                session: Some(name.clone()),
+                                ..NewNode::default()
+                            };
+                            let id = change.add(&node)?;
+                            if let Some(question) = &mut question {
+                                question.relevant.insert(id.clone());
+                            }
+                        }
+                    }
+                }
+                Ok(())
+            })
+            .unwrap();
+        end(question.take());
+    }
+    Half { memory, questions }
+}
+
+/// Returns the mean share of the relevant nodes among the first ten, of which there may be more than ten.
+fn recall_at_10(half: &Half, find: impl Fn(&Question) -> Vec<String>) -> f64 {
+    let share = |question: &Question| {
+        let found = find(question);
+        let hits = found.iter().take(10).filter(|id| question.relevant.contains(*id)).count();
+        hits as f64 / question.relevant.len().min(10) as f64
+    };
+    half.questions.iter().map(share).sum::<f64>() / half.questions.len() as f64
+}
+
+fn plain(half: &Half, question: &Question) -> Vec<String> {
+    let db = rusqlite::Connection::open(half.memory.path()).unwrap();
+    let words = question.text.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty());
+    let query = words.map(|word| format!("\"{word}\"")).collect::<Vec<_>>().join(" OR ");
+    let sql = "SELECT i.node_id FROM search s JOIN node_index i ON i.seq = s.rowid \
+        WHERE search MATCH ?1 AND i.project = ?2 ORDER BY s.rank LIMIT 10";
+    let mut statement = db.prepare(sql).unwrap();
+    statement
+        .query_map((&query, &question.project), |row| row.get(0))
+        .unwrap()
+        .map(Result::unwrap)
+        .collect()
+}
+
+fn fused(half: &Half, question: &Question, weights: Weights) -> Vec<String> {
+    let scope = Scope::Project(question.project.clone());
+    let hits = search_with(half.memory.reader(), &question.text, &scope, 10, weights).unwrap();
+    hits.into_iter().map(|hit| hit.id).collect()
+}
+
+fn main() {
+    let folder = std::env::args().nth(1).unwrap();
+    let mut files: Vec<_> =
+        std::fs::read_dir(folder).unwrap().map(|it| it.unwrap().path()).collect();
+    files.retain(|path| path.extension().is_some_and(|it| it == "jsonl"));
+    files.sort();
+    let scratch = tempfile::tempdir().unwrap();
+    let (mut development, mut test) = (Vec::new(), Vec::new());
+    for (at, file) in files.into_iter().enumerate() {
+        if at % 2 == 0 { development.push(file) } else { test.push(file) }
+    }
+    let development = load(&development, &scratch.path().join("d.db"));
+    let test = load(&test, &scratch.path().join("t.db"));
+    for (name, half) in [("development", &development), ("test", &test)] {
+        let nodes = half.memory.reader().count(&Scope::All).unwrap();
+        println!("{name}: {nodes} nodes, {} questions", half.questions.len());
+        println!("  R@10 of plain FTS5: {:.3}", recall_at_10(half, |it| plain(half, it)));
+        for neighbours in [0.0, 0.6, 0.8, 1.0] {
+            for session in [0.0, 0.35, 0.7] {
+                let weights = Weights { neighbours, session };
+                let recall = recall_at_10(half, |it| fused(half, it, weights));
+                println!(
+                    "  R@10 fused, neighbours {neighbours:.1} session {session:.2}: {recall:.3}"
+                );
+            }
+        }
+        thresholds(half);
+    }
+}
+
+/// Prints what prompts would get unasked for several thresholds.
+fn thresholds(half: &Half) {
+    let projects: BTreeSet<&String> = half.questions.iter().map(|it| &it.project).collect();
+    let mut rows: BTreeMap<(u32, usize), [usize; 4]> = BTreeMap::new();
+    let grid: Vec<(u32, usize)> = [30, 35, 40, 45, 50, 55, 60]
+        .into_iter()
+        .flat_map(|share| [2, 3, 4].map(|words| (share, words)))
+        .collect();
+    for question in &half.questions {
+        for project in &projects {
+            let scope = Scope::Project((*project).clone());
+            let hits =
+                search_with(half.memory.reader(), &question.text, &scope, 64, Weights::default())
+                    .unwrap();
+            let own = **project == question.project;
+            for (share, words) in &grid {
+                let mut found = hits
+                    .iter()
+                    .filter(|it| it.share * 100.0 >= f64::from(*share) && it.words >= *words);
+                let row = rows.entry((*share, *words)).or_default();
+                let got: Vec<_> = found.by_ref().take(5).collect();
+                match own {
+                    true => {
+                        row[0] += usize::from(!got.is_empty());
+                        row[1] +=
+                            usize::from(got.iter().any(|it| question.relevant.contains(&it.id)));
+                    }
+                    false => {
+                        row[2] += usize::from(!got.is_empty());
+                        row[3] += 1;
+                    }
+                }
+            }
+        }
+    }
+    let count = half.questions.len() as f64;
+    println!(
+        "  share words: prompts with nodes, with a node of their own answer, false (other repository)"
+    );
+    for ((share, words), row) in rows {
+        let percent = |part: usize, whole: f64| 100.0 * part as f64 / whole.max(1.0);
+        println!(
+            "  0.{share} {words}: {:.0} % {:.0} % {:.1} %",
+            percent(row[0], count),
+            percent(row[1], count),
+            percent(row[2], row[3] as f64)
+        );
+    }
+}

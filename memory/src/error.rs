@@ -1,0 +1,73 @@
+//! The errors of the memory store.
+
+use std::path::{Path, PathBuf};
+
+use rusqlite::ErrorCode;
+
+/// The result of an operation on the store.
+pub type Result<T> = std::result::Result<T, MemoryError>;
+
+/// The error of an operation on the store.
+#[derive(Debug, thiserror::Error)]
+pub enum MemoryError {
+    /// The file is damaged, or is no database at all.
+    #[error("the memory store {path} is damaged: {why}")]
+    Damaged { path: PathBuf, why: String },
+    /// Another process holds the lock for longer than the time limit.
+    #[error("the memory store {path} is in use by another process")]
+    Busy { path: PathBuf },
+    /// A newer version of runner wrote the file.
+    #[error("the memory store {path} has schema version {found}, and this runner knows {known}")]
+    Newer { path: PathBuf, found: i64, known: i64 },
+    /// Another program's store is at this path.
+    #[error("{path} belongs to another program and is never changed")]
+    Foreign { path: PathBuf },
+    /// The file or its folder cannot be created, read or written.
+    #[error("cannot use the memory store {path}: {why}")]
+    Unusable { path: PathBuf, why: String },
+    /// No node, view or change has this name.
+    #[error("there is no {what} {name:?}")]
+    NotFound { what: &'static str, name: String },
+    /// Several nodes have ids that begin with this prefix.
+    #[error("{prefix:?} is ambiguous: {}", .candidates.join(", "))]
+    Ambiguous { prefix: String, candidates: Vec<String> },
+    /// A query has a syntax error. The column counts characters from 1.
+    #[error("column {column}: {why}\n  {query}\n  {}^", " ".repeat(.column - 1))]
+    Syntax { query: String, column: usize, why: String },
+    /// An argument is invalid.
+    #[error("{0}")]
+    Invalid(String),
+    /// A statement failed. This is a defect of runner.
+    #[error("the memory store {path}: {source}")]
+    Sql { path: PathBuf, source: rusqlite::Error },
+}
+
+impl MemoryError {
+    /// Returns whether the store is sound, and the request is wrong.
+    pub fn is_refusal(&self) -> bool {
+        matches!(
+            self,
+            Self::NotFound { .. } | Self::Ambiguous { .. } | Self::Syntax { .. } | Self::Invalid(_)
+        )
+    }
+
+    /// Classifies an error of SQLite.
+    pub(crate) fn of(path: &Path, source: rusqlite::Error) -> Self {
+        let path = path.to_owned();
+        let why = source.to_string();
+        match source.sqlite_error_code() {
+            Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => {
+                Self::Damaged { path, why }
+            }
+            Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => Self::Busy { path },
+            Some(
+                ErrorCode::CannotOpen
+                | ErrorCode::ReadOnly
+                | ErrorCode::DiskFull
+                | ErrorCode::PermissionDenied
+                | ErrorCode::SystemIoFailure,
+            ) => Self::Unusable { path, why },
+            _ => Self::Sql { path, source },
+        }
+    }
+}

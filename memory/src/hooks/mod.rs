@@ -1,0 +1,247 @@
+//! The hooks of a coding session: what they inject, and what they take from its answers.
+//!
+//! A hook opens the store, works in one transaction and ends. It must never start a process, ask a
+//! model or wait for anything but the store's lock, and must never use `additionalContext` when an
+//! answer ends, because that continues the conversation.
+
+mod answer;
+mod block;
+mod transcript;
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use jiff::{SignedDuration, Timestamp};
+use serde::Deserialize;
+
+use crate::apply::{Actor, Recall, key};
+use crate::error::Result;
+use crate::node::Scope;
+use crate::rank;
+use crate::store::{Change, Memory};
+
+pub use answer::AnswerReport;
+pub use block::{Block, LONGEST};
+pub use transcript::{Read, Turn, read};
+
+use block::Body;
+
+/// Maximum number of nodes that a prompt gets unasked, and their length in bytes.
+const RECALLED: usize = 5;
+const RECALLED_BYTES: usize = 2_000;
+
+/// A hook of the host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HookEvent {
+    SessionStart,
+    PromptSubmit,
+    Stop,
+    SessionEnd,
+    PreCompact,
+}
+
+/// The input of a hook. Unknown fields are ignored, and missing ones are empty.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct Payload {
+    pub session_id: Option<String>,
+    pub transcript_path: Option<PathBuf>,
+    pub cwd: Option<PathBuf>,
+    /// Why a session starts: startup, resume, clear, compact or fork.
+    pub source: Option<String>,
+    pub seconds_since_last_response: Option<f64>,
+    pub prompt: Option<String>,
+    pub prompt_id: Option<String>,
+    pub turn_id: Option<String>,
+    pub last_assistant_message: Option<String>,
+}
+
+/// The surroundings of a hook.
+#[derive(Clone, Debug)]
+pub struct HookContext {
+    pub now: Timestamp,
+    pub scope: Scope,
+    /// The folder of the session, which related sessions share.
+    pub folder: String,
+    /// Whether prompts get nodes unasked.
+    pub auto_recall: AutoRecall,
+    /// Maximum time to read a transcript.
+    pub transcript_limit: Duration,
+}
+
+/// Whether prompts get nodes unasked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AutoRecall {
+    On,
+    Off,
+}
+
+impl Payload {
+    /// Parses a payload. Fields of an unexpected type are treated as missing.
+    pub fn parse(bytes: &[u8]) -> Self {
+        if let Ok(payload) = serde_json::from_slice(bytes) {
+            return payload;
+        }
+        let Ok(serde_json::Value::Object(fields)) = serde_json::from_slice(bytes) else {
+            return Self::default();
+        };
+        let text = |name: &str| fields.get(name)?.as_str().map(str::to_owned);
+        Self {
+            session_id: text("session_id"),
+            transcript_path: text("transcript_path").map(PathBuf::from),
+            cwd: text("cwd").map(PathBuf::from),
+            source: text("source"),
+            seconds_since_last_response: None,
+            prompt: text("prompt"),
+            prompt_id: text("prompt_id"),
+            turn_id: text("turn_id"),
+            last_assistant_message: text("last_assistant_message"),
+        }
+    }
+
+    fn session(&self) -> &str {
+        self.session_id.as_deref().unwrap_or("no-session")
+    }
+
+    fn actor(&self, context: &HookContext) -> Actor {
+        Actor { session: self.session().to_owned(), scope: context.scope.clone() }
+    }
+}
+
+impl Memory {
+    /// Returns what a starting session gets. Nothing is injected twice: a resumed session and a fork
+    /// get the difference to what they have. `show` receives the text before the store records it, so
+    /// that a hook that dies in between is repeated and not lost.
+    ///
+    /// # Errors
+    /// Returns an error if the store cannot be used, or the error of `show`.
+    pub fn session_start(
+        &mut self,
+        payload: &Payload,
+        context: &HookContext,
+        show: impl FnOnce(Option<&str>) -> Result<()>,
+    ) -> Result<()> {
+        let id = payload.session();
+        let source = payload.source.as_deref().unwrap_or("startup");
+        let continues = matches!(source, "resume" | "fork");
+        let known = self.session(id)?;
+        let parent = match (&known, source) {
+            (None, "resume" | "fork" | "clear") => {
+                let ago = payload.seconds_since_last_response.filter(|it| (0.0..1e9).contains(it));
+                let answered = ago.and_then(|seconds| {
+                    context.now.checked_sub(SignedDuration::from_secs(seconds as i64)).ok()
+                });
+                self.parent_session(&context.folder, id, answered)?
+            }
+            _ => None,
+        };
+        // A session that is resumed keeps its id and its rows, also if its earlier hooks were killed.
+        let copied = source == "fork" && known.is_none();
+        let fresh = known.is_none();
+        let got = known.as_ref().or(parent.as_ref()).and_then(|it| it.generation);
+        let mut session = known.unwrap_or_default();
+        session.id = id.to_owned();
+        session.folder.clone_from(&context.folder);
+        session.project = context.scope.project().map(str::to_owned);
+        if copied {
+            // Its transcript may hold rows of the session that it continues.
+            session.since = Some(context.now.to_string());
+        }
+        self.change("session start", context.now, |change| {
+            let reader = change.reader();
+            let expanded = expanded(change, id)?;
+            let own = parent.as_ref().map_or(id, |it| it.id.as_str());
+            let block = match got.filter(|_| continues) {
+                Some(after) => reader.difference(&context.scope, after, own, &expanded)?,
+                None => reader.block(&context.scope, &expanded)?,
+            };
+            session.generation = Some(reader.generation()?);
+            change.put_session(&session)?;
+            if !continues || fresh {
+                let from = parent.as_ref().filter(|_| continues).map(|it| it.id.as_str());
+                change.reset_delivered(id, from)?;
+            }
+            if let Some(parent) = &parent {
+                change.inherit_task(&parent.id, id)?;
+            }
+            change.clear_pending(id, &[key::EXPAND])?;
+            if let Some(block) = &block {
+                change.deliver(id, &block.whole)?;
+            }
+            show(block.as_ref().map(|block| block.text.as_str()))
+        })
+    }
+
+    /// Returns what a prompt gets: the results of the last answer's commands, and nodes that are
+    /// relevant for the prompt and that the session has not had. Writes nothing if that is nothing.
+    ///
+    /// # Errors
+    /// Returns an error if the store cannot be used, or the error of `show`.
+    pub fn prompt_submit(
+        &mut self,
+        payload: &Payload,
+        context: &HookContext,
+        show: impl FnOnce(Option<&str>) -> Result<()>,
+    ) -> Result<()> {
+        let id = payload.session();
+        let reader = self.reader();
+        let mut waits = false;
+        for name in [key::STATUS, key::RECALL, key::EXPAND] {
+            waits |= reader.pending(id, name)?.is_some();
+        }
+        let hits = match (context.auto_recall, payload.prompt.as_deref()) {
+            (AutoRecall::On, Some(prompt)) => {
+                let delivered = self.delivered(id)?;
+                let hits = rank::search(reader, prompt, &context.scope, rank::DEPTH)?;
+                let new =
+                    hits.into_iter().filter(|it| it.is_relevant() && !delivered.contains(&it.id));
+                new.take(RECALLED).map(|hit| hit.id).collect()
+            }
+            _ => Vec::new(),
+        };
+        if !waits && hits.is_empty() {
+            return show(None);
+        }
+        self.change("prompt", context.now, |change| {
+            let block = prompt_block(change, id, &hits)?;
+            change.clear_pending(id, &[key::STATUS, key::RECALL, key::EXPAND])?;
+            if let Some(block) = &block {
+                change.deliver(id, &block.whole)?;
+            }
+            show(block.as_ref().map(|block| block.text.as_str()))
+        })
+    }
+}
+
+/// Returns the ids that wait to be expanded for a session.
+fn expanded(change: &Change<'_>, session: &str) -> Result<Vec<String>> {
+    let text = change.pending(session, key::EXPAND)?;
+    Ok(text.and_then(|text| serde_json::from_str(&text).ok()).unwrap_or_default())
+}
+
+fn prompt_block(change: &Change<'_>, id: &str, hits: &[String]) -> Result<Option<Block>> {
+    let reader = change.reader();
+    let mut body = Body::new(LONGEST);
+    if let Some(status) = change.pending(id, key::STATUS)? {
+        body.add_lines(&format!("## Memory Status\n\n{status}"));
+    }
+    let recalls: Vec<Recall> = change
+        .pending(id, key::RECALL)?
+        .and_then(|text| serde_json::from_str(&text).ok())
+        .unwrap_or_default();
+    for recall in &recalls {
+        let nodes = reader.nodes(&recall.nodes)?;
+        body.add_lines(&reader.recall_markdown(&recall.query, &nodes, recall.found)?);
+    }
+    reader.add_expanded(&mut body, &expanded(change, id)?)?;
+    let nodes = reader.nodes(hits)?;
+    let short = reader.short_ids(nodes.iter().map(|node| &node.id))?;
+    let own = body.nested(RECALLED_BYTES);
+    let mut recalled = Body::new(own);
+    for node in &nodes {
+        let heading = if recalled.is_empty() { "## Related Notes\n" } else { "" };
+        recalled.add_node(node, &short[&node.id], heading);
+    }
+    body.append(recalled);
+    Ok((!body.is_empty()).then(|| body.close(0)))
+}

@@ -1,0 +1,270 @@
+//! Reads the answers of a session from its transcript: Claude Code's and Codex's.
+//!
+//! ```text
+//! row of a person ── begins a turn ──> segment, segment, … ──> open segment
+//!                                         each ends with a tool or a row of a person
+//! ```
+//!
+//! Only texts of the assistant count. Rows of sub-agents, results of tools and lines that cannot be read
+//! are skipped. A last line without a line break is left for the next time.
+
+use std::borrow::Cow;
+use std::io::{self, BufReader, Read as _, Seek as _, SeekFrom};
+use std::path::Path;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use runner_engine::files::open_host;
+use runner_engine::time::boot_time;
+use runner_text::jsonl::{Jsonl, JsonlRecord};
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+/// Maximum length of a line in bytes. Longer lines are skipped.
+const LONGEST_LINE: usize = 8 << 20;
+
+/// The answers to one prompt.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Turn {
+    /// The id of the row that began the turn, or its offset if it has no id.
+    pub id: Option<String>,
+    /// The host's id of the prompt.
+    pub prompt: Option<String>,
+    pub at: Option<Timestamp>,
+    /// The offset in bytes of the row that began the turn.
+    pub offset: u64,
+    /// Whether a row of a person began the turn. Otherwise, its beginning is before the first line.
+    pub begun: bool,
+    /// The texts that a tool or another row followed.
+    pub segments: Vec<String>,
+    /// The text after the last tool, which may still grow.
+    pub open: String,
+    /// Whether a row that is neither an answer nor a tool followed the open text.
+    pub followed: bool,
+}
+
+/// The turns of a part of a transcript.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Read {
+    pub turns: Vec<Turn>,
+    /// The offsets in bytes of the lines that were skipped because they are too long or not valid.
+    pub skipped: Vec<u64>,
+    /// The offset in bytes after the last complete line.
+    pub end: u64,
+}
+
+#[derive(Deserialize)]
+struct Row<'r> {
+    #[serde(default, rename = "type", borrow)]
+    kind: Option<Cow<'r, str>>,
+    #[serde(default)]
+    uuid: Option<String>,
+    #[serde(default, rename = "promptId")]
+    prompt: Option<String>,
+    #[serde(default)]
+    timestamp: Option<String>,
+    #[serde(default, rename = "isSidechain")]
+    sidechain: Option<bool>,
+    #[serde(default, rename = "isMeta")]
+    meta: Option<bool>,
+    #[serde(default, rename = "isCompactSummary")]
+    compact: Option<bool>,
+    #[serde(default, borrow)]
+    message: Option<&'r RawValue>,
+    #[serde(default, borrow)]
+    payload: Option<&'r RawValue>,
+}
+
+/// A message of Claude Code, or an item of Codex.
+#[derive(Default, Deserialize)]
+struct Message {
+    #[serde(default, rename = "type")]
+    kind: Option<String>,
+    #[serde(default)]
+    role: Option<String>,
+    #[serde(default)]
+    turn_id: Option<String>,
+    #[serde(default)]
+    content: serde_json::Value,
+}
+
+/// The meaning of a row for the turns.
+enum Step {
+    /// A person's prompt.
+    Begin {
+        id: Option<String>,
+        prompt: Option<String>,
+    },
+    /// Texts of the assistant, and whether a tool follows each.
+    Answer(Vec<Part>),
+    /// A row that ends a text.
+    End(Part),
+    Nothing,
+}
+
+enum Part {
+    Text(String),
+    Tool,
+    /// A row of the host, such as the summary of a compaction. The text before it is still the last
+    /// message, until another text follows.
+    Host,
+}
+
+/// Returns the offset after the last complete line of a transcript.
+///
+/// # Errors
+/// Returns an error if the file cannot be read.
+fn end(path: &Path) -> io::Result<u64> {
+    let mut file = open_host(path)?;
+    let mut end = file.seek(SeekFrom::End(0))?;
+    let mut chunk = vec![0; 64 * 1024];
+    while end > 0 {
+        let length = end.min(chunk.len() as u64);
+        file.seek(SeekFrom::Start(end - length))?;
+        let part = &mut chunk[..length as usize];
+        file.read_exact(part)?;
+        if let Some(at) = part.iter().rposition(|byte| *byte == b'\n') {
+            return Ok(end - length + at as u64 + 1);
+        }
+        end -= length;
+    }
+    Ok(0)
+}
+
+/// Reads the turns from an offset on, for at most this long. If the file is shorter, it was replaced and is
+/// read from its start.
+///
+/// # Errors
+/// Returns an error if the file cannot be read.
+pub fn read(path: &Path, from: u64, limit: Duration) -> io::Result<Read> {
+    let end = end(path)?;
+    let from = if from > end { 0 } else { from };
+    let mut file = open_host(path)?;
+    file.seek(SeekFrom::Start(from))?;
+    let mut out = Read { end, ..Read::default() };
+    let mut current = Turn { offset: from, ..Turn::default() };
+    let until = boot_time() + limit;
+    let rows: Jsonl<_, Box<RawValue>> =
+        Jsonl::new(BufReader::new(file.take(end - from)), LONGEST_LINE);
+    for (row, number) in rows.zip(0_u64..) {
+        let JsonlRecord { offset, value, .. } = match row {
+            Ok(record) => record,
+            Err(bad) => {
+                out.skipped.push(from + bad.offset);
+                continue;
+            }
+        };
+        let Ok(row) = serde_json::from_str::<Row<'_>>(value.get()) else {
+            out.skipped.push(from + offset);
+            continue;
+        };
+        let at = row.timestamp.as_deref().and_then(|at| at.parse().ok());
+        match step(&row) {
+            Step::Begin { id, prompt } => {
+                // Codex names a turn in several rows.
+                if id.is_some() && id == current.id {
+                    continue;
+                }
+                let next =
+                    Turn { id, prompt, at, offset: from + offset, begun: true, ..Turn::default() };
+                let last = std::mem::replace(&mut current, next);
+                if !last.is_empty() {
+                    out.turns.push(last);
+                }
+            }
+            Step::Answer(parts) => parts.into_iter().for_each(|part| current.add(part)),
+            Step::End(part) => current.add(part),
+            Step::Nothing => {}
+        }
+        if number % 64 == 63 && boot_time() > until {
+            break;
+        }
+    }
+    if !current.is_empty() {
+        out.turns.push(current);
+    }
+    Ok(out)
+}
+
+impl Turn {
+    fn is_empty(&self) -> bool {
+        !self.begun && self.segments.is_empty() && self.open.is_empty()
+    }
+
+    fn add(&mut self, part: Part) {
+        match part {
+            Part::Text(text) => {
+                if std::mem::take(&mut self.followed) {
+                    self.add(Part::Tool);
+                }
+                if !self.open.is_empty() {
+                    self.open.push_str("\n\n");
+                }
+                self.open.push_str(&text);
+            }
+            Part::Tool | Part::Host if self.open.is_empty() => {}
+            Part::Tool => {
+                self.followed = false;
+                self.segments.push(std::mem::take(&mut self.open));
+            }
+            Part::Host => self.followed = true,
+        }
+    }
+}
+
+fn step(row: &Row<'_>) -> Step {
+    if row.sidechain == Some(true) {
+        return Step::Nothing;
+    }
+    let parse = |raw: Option<&RawValue>| -> Message {
+        raw.and_then(|raw| serde_json::from_str(raw.get()).ok()).unwrap_or_default()
+    };
+    match row.kind.as_deref() {
+        Some("user") => {
+            let message = parse(row.message);
+            let blocks = message.content.as_array();
+            let is = |block: &serde_json::Value, kind: &str| block["type"] == kind;
+            let result = blocks.is_some_and(|all| all.iter().any(|it| is(it, "tool_result")));
+            if row.meta == Some(true) || row.compact == Some(true) {
+                return Step::End(Part::Host);
+            }
+            if result {
+                return Step::End(Part::Tool);
+            }
+            Step::Begin { id: row.uuid.clone(), prompt: row.prompt.clone() }
+        }
+        Some("assistant") => Step::Answer(parts(&parse(row.message).content, "text")),
+        // Codex.
+        Some("turn_context") => match parse(row.payload).turn_id {
+            Some(id) => Step::Begin { id: Some(id), prompt: None },
+            None => Step::Nothing,
+        },
+        Some("response_item") => {
+            let message = parse(row.payload);
+            match (message.kind.as_deref(), message.role.as_deref()) {
+                (Some("message"), Some("assistant")) => {
+                    Step::Answer(parts(&message.content, "output_text"))
+                }
+                (Some("message" | "reasoning"), _) | (None, _) => Step::Nothing,
+                _ => Step::End(Part::Tool),
+            }
+        }
+        _ => Step::Nothing,
+    }
+}
+
+/// Returns the texts and tools of a content, which is a text or a list of blocks.
+fn parts(content: &serde_json::Value, text_kind: &str) -> Vec<Part> {
+    if let Some(text) = content.as_str() {
+        return vec![Part::Text(text.to_owned())];
+    }
+    let blocks = content.as_array().into_iter().flatten();
+    let part = |block: &serde_json::Value| match block["type"].as_str() {
+        Some(kind) if kind == text_kind => {
+            Some(Part::Text(block["text"].as_str().unwrap_or_default().to_owned()))
+        }
+        Some("tool_use" | "server_tool_use") => Some(Part::Tool),
+        _ => None,
+    };
+    blocks.filter_map(part).collect()
+}

@@ -1,0 +1,27 @@
+//! Nodes of knowledge that outlive a coding session: their storage, their search, and their way into
+//! and out of sessions through hooks.
+//!
+//! This crate must never read the environment or a clock, print, start a process or ask a model. The
+//! text of nodes and transcripts is data and must never be used as an instruction.
+
+#![cfg_attr(
+    test,
+    allow(clippy::disallowed_methods, reason = "tests read what they made themselves")
+)]
+
+pub mod apply;
+pub mod compose;
+pub mod element;
+pub mod error;
+pub mod exchange;
+pub mod folders;
+pub mod hooks;
+pub mod node;
+pub mod query;
+pub mod rank;
+pub mod session;
+pub mod store;
+
+pub use error::MemoryError;
+pub use node::{EdgeType, Node, NodeType, Scope, Tier};
+pub use store::Memory;

@@ -1,0 +1,214 @@
+//! Nodes, their types and tiers, and the edges between them.
+
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+use strum::VariantNames as _;
+
+use crate::MemoryError;
+
+/// Maximum length in bytes of a content that is stored without a warning.
+pub const RECOMMENDED: usize = 50_000;
+/// Length in characters of the preview of a node.
+const PREVIEW: usize = 100;
+
+/// The type of a node.
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Serialize,
+    Deserialize,
+    strum::EnumString,
+    strum::IntoStaticStr,
+    strum::VariantNames,
+)]
+#[serde(rename_all = "kebab-case")]
+#[strum(serialize_all = "kebab-case")]
+pub enum NodeType {
+    Fact,
+    Decision,
+    Pattern,
+    Observation,
+    Hypothesis,
+    Task,
+    Summary,
+    Source,
+    OpenQuestion,
+}
+
+/// The type of an edge.
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Serialize,
+    Deserialize,
+    strum::EnumString,
+    strum::IntoStaticStr,
+    strum::VariantNames,
+)]
+#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
+#[strum(serialize_all = "SCREAMING_SNAKE_CASE", ascii_case_insensitive)]
+pub enum EdgeType {
+    DerivedFrom,
+    DependsOn,
+    Supersedes,
+    RelatesTo,
+    ChildOf,
+}
+
+/// The tier of a node: a tag that begins with `tier:`.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, strum::EnumString, strum::IntoStaticStr,
+)]
+#[strum(serialize_all = "kebab-case")]
+pub enum Tier {
+    Pinned,
+    Reference,
+    Working,
+    OffContext,
+}
+
+macro_rules! names {
+    ($($name:ident, $what:literal;)+) => {$(
+        impl $name {
+            /// Returns the name, as it is stored.
+            pub fn as_str(self) -> &'static str {
+                self.into()
+            }
+
+            /// Parses a name that a person or a model wrote.
+            ///
+            /// # Errors
+            /// Returns an error that lists the valid names.
+            pub fn parse(text: &str) -> Result<Self, MemoryError> {
+                Self::from_str(text.trim()).map_err(|_| {
+                    let names = Self::VARIANTS.join(", ");
+                    MemoryError::Invalid(format!("{text:?} is not {}; valid are: {names}", $what))
+                })
+            }
+        }
+    )+};
+}
+names! { NodeType, "a node type"; EdgeType, "an edge type"; }
+
+impl Tier {
+    /// Returns the tag of the tier.
+    pub fn tag(self) -> String {
+        let name: &'static str = self.into();
+        format!("tier:{name}")
+    }
+
+    /// Returns the tier that a tag names.
+    pub fn of_tag(tag: &str) -> Option<Self> {
+        tag.strip_prefix("tier:")?.parse().ok()
+    }
+
+    /// Returns the tier of a node with these tags: the one that comes first.
+    pub fn of(tags: &[String]) -> Option<Self> {
+        tags.iter().filter_map(|tag| Self::of_tag(tag)).min()
+    }
+}
+
+/// The nodes that a command or a hook may see.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Scope {
+    /// The nodes of one project, and those of no project.
+    Project(String),
+    /// Only the nodes of no project.
+    Global,
+    /// The nodes of all projects.
+    All,
+}
+
+impl Scope {
+    /// Returns the project of a node that is created in this scope.
+    pub fn project(&self) -> Option<&str> {
+        match self {
+            Self::Project(id) => Some(id),
+            Self::Global | Self::All => None,
+        }
+    }
+}
+
+/// A node as it is stored.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Node {
+    /// The ULID.
+    pub id: String,
+    #[serde(rename = "type")]
+    pub kind: NodeType,
+    pub content: String,
+    pub summary: Option<String>,
+    /// The length of the content in bytes, divided by 4.
+    pub token_estimate: i64,
+    /// The id of the node that replaces this one.
+    pub superseded_by: Option<String>,
+    /// The id of the project, or `None` for a node of all projects.
+    pub project: Option<String>,
+    /// The time of creation in RFC 3339 format.
+    pub created_at: String,
+    pub updated_at: String,
+    /// A JSON object.
+    pub metadata: String,
+    /// The tags, sorted.
+    #[serde(default)]
+    pub tags: Vec<String>,
+}
+
+/// A node to create.
+#[derive(Clone, Debug, Default)]
+pub struct NewNode {
+    pub kind: Option<NodeType>,
+    pub content: String,
+    pub summary: Option<String>,
+    pub tags: Vec<String>,
+    /// The project, or `None` for a node of all projects.
+    pub project: Option<String>,
+    /// The session that the node came from.
+    pub session: Option<String>,
+    /// Where the content came from, such as "import:CLAUDE.md". A value that begins with `tool` or
+    /// `web` marks content that a stranger may have written.
+    pub origin: Option<String>,
+}
+
+impl Node {
+    /// Returns the first 100 characters on one line, with "..." in place of the rest.
+    pub fn preview(&self) -> String {
+        preview(&self.content)
+    }
+
+    /// Returns the tier of the node.
+    pub fn tier(&self) -> Option<Tier> {
+        Tier::of(&self.tags)
+    }
+
+    /// Returns a value of the metadata.
+    pub fn meta(&self, key: &str) -> Option<String> {
+        let fields: serde_json::Value = serde_json::from_str(&self.metadata).ok()?;
+        fields.get(key)?.as_str().map(str::to_owned)
+    }
+}
+
+/// Returns the first 100 characters of a text on one line, with "..." in place of the rest.
+pub fn preview(text: &str) -> String {
+    let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    match line.char_indices().nth(PREVIEW) {
+        Some((at, _)) => format!("{}...", &line[..at]),
+        None => line,
+    }
+}
+
+/// Returns the estimated number of tokens of a text.
+pub fn token_estimate(text: &str) -> i64 {
+    (text.len() / 4) as i64
+}

@@ -1,0 +1,112 @@
+//! The query language: selects nodes by type, tags, text, time, size and edges.
+//!
+//! ```text
+//! type:fact AND (tag:auth OR text:"refresh token") NOT has:superseded
+//! ```
+//!
+//! `NOT` binds strongest, then `AND`, then `OR`. Adjacent terms are joined by `AND`. A word without a
+//! field is searched in the text. A query can never contain SQL: values are bound.
+
+mod parse;
+mod select;
+
+pub use parse::parse;
+pub(crate) use select::phrase;
+pub use select::{Selection, Superseded};
+
+/// A parsed query.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Expr {
+    /// Every node.
+    All,
+    Term(Term),
+    Not(Box<Expr>),
+    And(Vec<Expr>),
+    Or(Vec<Expr>),
+}
+
+/// One condition.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Term {
+    Type(crate::NodeType),
+    /// The whole tag, or its part after the last colon.
+    Tag(String),
+    /// The words, next to each other.
+    Text(String),
+    /// A prefix of the id.
+    Id(String),
+    /// The time of creation or of the last change, compared with a time.
+    Time(TimeField, Compare, TimeValue),
+    /// The token estimate.
+    Tokens(Compare, i64),
+    /// A prefix of the project's id, or `None` for nodes of no project.
+    Project(Option<String>),
+    Has(Has),
+    /// The nodes to which the node with this prefix has an edge.
+    From(String),
+    /// The nodes that have an edge to the node with this prefix.
+    To(String),
+}
+
+/// A time of a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TimeField {
+    Created,
+    Updated,
+}
+
+/// A comparison.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Compare {
+    Less,
+    LessOrEqual,
+    Equal,
+    GreaterOrEqual,
+    Greater,
+}
+
+/// A time in a query.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum TimeValue {
+    /// A day in UTC.
+    Day(jiff::civil::Date),
+    At(jiff::Timestamp),
+    /// This long before now.
+    Ago(jiff::SignedDuration),
+}
+
+/// Something that a node has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::EnumString, strum::VariantNames)]
+#[strum(serialize_all = "kebab-case")]
+pub enum Has {
+    Summary,
+    Tags,
+    Tier,
+    Edges,
+    Project,
+    Superseded,
+}
+
+impl Expr {
+    /// Returns the words of a query that consists only of words without a field, in order.
+    pub fn words(&self) -> Option<Vec<&str>> {
+        match self {
+            Self::Term(Term::Text(text)) => Some(vec![text]),
+            Self::And(parts) => {
+                let parts: Option<Vec<Vec<&str>>> = parts.iter().map(Self::words).collect();
+                parts.map(|parts| parts.concat())
+            }
+            _ => None,
+        }
+    }
+
+    /// Returns whether the query asks for nodes that others replace.
+    pub(crate) fn asks_for_superseded(&self) -> bool {
+        match self {
+            Self::Term(term) => *term == Term::Has(Has::Superseded),
+            Self::Not(inner) => inner.asks_for_superseded(),
+            Self::And(parts) | Self::Or(parts) => parts.iter().any(Self::asks_for_superseded),
+            Self::All => false,
+        }
+    }
+}

@@ -1,0 +1,236 @@
+//! Ranks nodes for a text by score fusion: the BM25 score of the node, of its neighbours in the session
+//! that it came from, and of that session.
+//!
+//! The time is limited: a word that occurs in more than [`COMMON`] nodes finds no candidates, and at most
+//! [`DEPTH`] candidates are read. Ranks are never fused instead of scores, because that is worse.
+
+use std::collections::{HashMap, HashSet};
+
+use runner_text::terms::terms;
+use rusqlite::{Connection, OptionalExtension as _, params};
+
+use crate::error::Result;
+use crate::node::Scope;
+use crate::query::phrase;
+use crate::store::{Reader, scope_arguments};
+
+/// Maximum number of candidates whose content is read.
+pub const DEPTH: usize = 64;
+/// A word in more nodes than this finds no candidates.
+const COMMON: usize = 400;
+/// Maximum number of words of a text that are searched.
+const WORDS: usize = 24;
+/// BM25's usual parameters.
+const K1: f64 = 1.2;
+const B: f64 = 0.75;
+/// Number of neighbours before and after a node in its session.
+const REACH: i64 = 2;
+/// Length of a typical node in terms. BM25 only needs its order of magnitude.
+const TYPICAL: f64 = 40.0;
+
+/// Minimum share of a prompt's information that a node must contain to be injected unasked.
+pub const RECALL_SHARE: f64 = 0.40;
+/// Minimum number of a prompt's words that such a node must contain.
+pub const RECALL_WORDS: usize = 3;
+
+/// The weights of the scores beside a node's own score, which counts 1.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Weights {
+    /// For the best of the neighbours: at most two before and two after the node in its session.
+    pub neighbours: f64,
+    /// For the best node of the session.
+    pub session: f64,
+}
+
+impl Default for Weights {
+    fn default() -> Self {
+        Self { neighbours: 1.0, session: 0.7 }
+    }
+}
+
+/// A node that was found.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Hit {
+    pub id: String,
+    /// The fused score.
+    pub score: f64,
+    /// The share of the text's information that the node itself contains, from 0 to 1.
+    pub share: f64,
+    /// The number of the text's words that the node itself contains.
+    pub words: usize,
+}
+
+impl Hit {
+    /// Returns whether the node is relevant enough to be injected unasked.
+    pub fn is_relevant(&self) -> bool {
+        self.share >= RECALL_SHARE && self.words >= RECALL_WORDS
+    }
+}
+
+/// A word of the text.
+struct Word {
+    term: String,
+    idf: f64,
+    /// The nodes that contain it, or none if they are too many.
+    seqs: Vec<i64>,
+}
+
+struct Candidate {
+    seq: i64,
+    id: String,
+    session: Option<String>,
+    own: f64,
+    share: f64,
+    words: usize,
+}
+
+/// Returns the nodes in scope for a text, best first.
+///
+/// # Errors
+/// Returns an error if the store cannot be read.
+pub fn search(memory: Reader<'_>, text: &str, scope: &Scope, limit: usize) -> Result<Vec<Hit>> {
+    search_with(memory, text, scope, limit, Weights::default())
+}
+
+/// Like [`search`], with other weights.
+///
+/// # Errors
+/// Returns an error if the store cannot be read.
+pub fn search_with(
+    memory: Reader<'_>,
+    text: &str,
+    scope: &Scope,
+    limit: usize,
+    weights: Weights,
+) -> Result<Vec<Hit>> {
+    let mut hits = memory.read(|db| {
+        let words = words(db, text)?;
+        let candidates = candidates(db, &words, scope)?;
+        fuse(db, candidates, weights)
+    })?;
+    hits.sort_by(|a, b| b.score.total_cmp(&a.score).then_with(|| a.id.cmp(&b.id)));
+    hits.truncate(limit);
+    Ok(hits)
+}
+
+/// Returns the words of a text with their nodes. Stop words are omitted.
+fn words(db: &Connection, text: &str) -> rusqlite::Result<Vec<Word>> {
+    let total: i64 = db
+        .prepare_cached("SELECT coalesce(max(seq), 0) FROM node_index")?
+        .query_row([], |row| row.get(0))?;
+    let mut seen = HashSet::new();
+    let mut out = Vec::new();
+    let mut statement =
+        db.prepare_cached("SELECT rowid FROM search WHERE search MATCH ?1 LIMIT ?2")?;
+    for word in text.split(|c: char| !c.is_alphanumeric()) {
+        let Some(term) = terms(word).into_iter().next() else { continue };
+        if out.len() == WORDS || !seen.insert(term.clone()) {
+            continue;
+        }
+        let most = COMMON as i64 + 1;
+        let seqs: rusqlite::Result<Vec<i64>> =
+            statement.query_map(params![phrase(word), most], |row| row.get(0))?.collect();
+        let mut seqs = seqs?;
+        let n = total as f64;
+        let mut count = seqs.len() as f64;
+        if seqs.len() > COMMON {
+            // How many more nodes contain it is not counted, because that would take too long.
+            count = count.max(n / 20.0);
+            seqs.clear();
+        }
+        let idf = (1.0 + (n - count + 0.5).max(0.5) / (count + 0.5)).ln();
+        out.push(Word { term, idf, seqs });
+    }
+    Ok(out)
+}
+
+/// Reads the nodes that contain the most informative words, and scores them.
+fn candidates(db: &Connection, words: &[Word], scope: &Scope) -> rusqlite::Result<Vec<Candidate>> {
+    let mut sums: HashMap<i64, f64> = HashMap::new();
+    for word in words {
+        for seq in &word.seqs {
+            *sums.entry(*seq).or_default() += word.idf;
+        }
+    }
+    let mut best: Vec<(i64, f64)> = sums.into_iter().collect();
+    best.sort_by(|a, b| b.1.total_cmp(&a.1).then(b.0.cmp(&a.0)));
+    let all: f64 = words.iter().map(|word| word.idf).sum();
+    let (any, project) = scope_arguments(scope);
+    let mut statement = db.prepare_cached(
+        "SELECT i.node_id, i.session, n.content, n.summary FROM node_index i JOIN nodes n ON n.id = i.node_id \
+         WHERE i.seq = ?1 AND n.superseded_by IS NULL AND (?2 OR n.project IS NULL OR n.project = ?3)",
+    )?;
+    let mut out = Vec::new();
+    for (seq, _) in best.into_iter().take(4 * DEPTH) {
+        if out.len() == DEPTH {
+            break;
+        }
+        let row = statement
+            .query_row(params![seq, any, project], |row| {
+                let text: String = row.get(2)?;
+                let summary: Option<String> = row.get(3)?;
+                let text = text + " " + summary.as_deref().unwrap_or_default();
+                Ok((row.get::<_, String>(0)?, row.get::<_, Option<String>>(1)?, text))
+            })
+            .optional()?;
+        let Some((id, session, text)) = row else { continue };
+        let (own, shared, words) = score(words, &text);
+        out.push(Candidate { seq, id, session, own, share: shared / all.max(f64::EPSILON), words });
+    }
+    Ok(out)
+}
+
+/// Returns the BM25 score of a text, and the sum and number of the words that it contains.
+fn score(words: &[Word], text: &str) -> (f64, f64, usize) {
+    // A long content is read in part, so that one node cannot delay a prompt.
+    let cut = text.char_indices().nth(8_000).map_or(text.len(), |(at, _)| at);
+    let found = terms(&text[..cut]);
+    let mut counts: HashMap<&str, f64> = HashMap::new();
+    for term in &found {
+        *counts.entry(term).or_default() += 1.0;
+    }
+    let norm = K1 * (1.0 - B + B * found.len() as f64 / TYPICAL);
+    let (mut own, mut shared, mut number) = (0.0, 0.0, 0);
+    for word in words {
+        if let Some(count) = counts.get(word.term.as_str()) {
+            own += word.idf * count * (K1 + 1.0) / (count + norm);
+            shared += word.idf;
+            number += 1;
+        }
+    }
+    (own, shared, number)
+}
+
+/// Adds the scores of neighbours and of sessions.
+fn fuse(
+    db: &Connection,
+    candidates: Vec<Candidate>,
+    weights: Weights,
+) -> rusqlite::Result<Vec<Hit>> {
+    let own: HashMap<i64, f64> = candidates.iter().map(|it| (it.seq, it.own)).collect();
+    let mut sessions: HashMap<&str, f64> = HashMap::new();
+    for candidate in &candidates {
+        if let Some(session) = candidate.session.as_deref() {
+            let best = sessions.entry(session).or_default();
+            *best = best.max(candidate.own);
+        }
+    }
+    let mut near = db.prepare_cached(
+        "SELECT seq FROM (SELECT seq FROM node_index WHERE session = ?1 AND seq < ?2 ORDER BY seq DESC LIMIT ?3) \
+         UNION ALL SELECT seq FROM (SELECT seq FROM node_index WHERE session = ?1 AND seq > ?2 ORDER BY seq LIMIT ?3)",
+    )?;
+    let mut out = Vec::new();
+    for it in &candidates {
+        let mut score = it.own;
+        if let Some(session) = it.session.as_deref() {
+            let seqs: rusqlite::Result<Vec<i64>> =
+                near.query_map(params![session, it.seq, REACH], |row| row.get(0))?.collect();
+            let around =
+                seqs?.iter().filter_map(|seq| own.get(seq)).fold(0.0, |a: f64, b| a.max(*b));
+            score += weights.neighbours * around
+                + weights.session * sessions.get(session).copied().unwrap_or(0.0);
+        }
+        out.push(Hit { id: it.id.clone(), score, share: it.share, words: it.words });
+    }
+    Ok(out)
+}

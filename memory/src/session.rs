@@ -1,0 +1,249 @@
+//! The state of each session: its cursor, what it got, and what waits for its next prompt.
+//!
+//! Two sessions must never take each other's results, cursor or task.
+
+use jiff::Timestamp;
+use rusqlite::{OptionalExtension as _, Row, params};
+
+use crate::apply::key;
+use crate::error::Result;
+use crate::store::{Change, Memory, Reader};
+
+/// Number of earlier sessions of a folder from which a new session may continue.
+const EARLIER: i64 = 50;
+
+/// A session that the hooks know.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Session {
+    pub id: String,
+    /// The folder in which it runs.
+    pub folder: String,
+    pub project: Option<String>,
+    /// The offset in bytes of the transcript's row that began the last turn.
+    pub cursor: u64,
+    /// Rows of the transcript that are older were copied from another session.
+    pub since: Option<String>,
+    /// The generation of the block that the session has in its context.
+    pub generation: Option<i64>,
+    /// Number of rows of the transcript that were skipped.
+    pub skipped: i64,
+    pub answered_at: Option<String>,
+}
+
+const COLUMNS: &str = "session, folder, project, cursor, since, generation, skipped, answered_at";
+
+fn session_of(row: &Row<'_>) -> rusqlite::Result<Session> {
+    Ok(Session {
+        id: row.get(0)?,
+        folder: row.get(1)?,
+        project: row.get(2)?,
+        cursor: u64::try_from(row.get::<_, i64>(3)?).unwrap_or(0),
+        since: row.get(4)?,
+        generation: row.get(5)?,
+        skipped: row.get(6)?,
+        answered_at: row.get(7)?,
+    })
+}
+
+impl Memory {
+    /// Returns a session.
+    ///
+    /// # Errors
+    /// Returns an error if the store cannot be read.
+    pub fn session(&self, id: &str) -> Result<Option<Session>> {
+        let sql = format!("SELECT {COLUMNS} FROM sessions WHERE session = ?1");
+        self.read(|db| db.prepare_cached(&sql)?.query_row([id], session_of).optional())
+    }
+
+    /// Returns the time at which a hook last recorded a session, in RFC 3339 format.
+    ///
+    /// # Errors
+    /// Returns an error if the store cannot be read.
+    pub fn last_hook(&self) -> Result<Option<String>> {
+        self.read(|db| db.query_row("SELECT max(updated_at) FROM sessions", [], |row| row.get(0)))
+    }
+
+    /// Returns the session of a folder that was used last.
+    ///
+    /// # Errors
+    /// Returns an error if the store cannot be read.
+    pub fn newest_session(&self, folder: &str) -> Result<Option<Session>> {
+        Ok(self.earlier_sessions(folder, "")?.into_iter().next())
+    }
+
+    /// Returns the session from which a new session of the same folder continues: the one whose last
+    /// answer is as old as the host states, or else the newest.
+    ///
+    /// # Errors
+    /// Returns an error if the store cannot be read.
+    pub fn parent_session(
+        &self,
+        folder: &str,
+        own: &str,
+        answered: Option<Timestamp>,
+    ) -> Result<Option<Session>> {
+        let mut earlier = self.earlier_sessions(folder, own)?;
+        if let Some(answered) = answered {
+            let distance = |session: &Session| {
+                let at: Option<Timestamp> = session.answered_at.as_deref()?.parse().ok();
+                at.map(|at| at.duration_since(answered).abs())
+            };
+            earlier.sort_by_key(|it| distance(it).unwrap_or(jiff::SignedDuration::MAX));
+        }
+        Ok(earlier.into_iter().next())
+    }
+
+    fn earlier_sessions(&self, folder: &str, except: &str) -> Result<Vec<Session>> {
+        let sql = format!(
+            "SELECT {COLUMNS} FROM sessions WHERE folder = ?1 AND session <> ?2 \
+             ORDER BY updated_at DESC, rowid DESC LIMIT ?3"
+        );
+        self.read(|db| {
+            let mut statement = db.prepare_cached(&sql)?;
+            statement.query_map(params![folder, except, EARLIER], session_of)?.collect()
+        })
+    }
+
+    /// Returns the ids of the nodes whose whole content a session has.
+    ///
+    /// # Errors
+    /// Returns an error if the store cannot be read.
+    pub fn delivered(&self, session: &str) -> Result<Vec<String>> {
+        self.read(|db| {
+            let sql = "SELECT node_id FROM delivered WHERE session = ?1";
+            db.prepare_cached(sql)?.query_map([session], |row| row.get(0))?.collect()
+        })
+    }
+}
+
+impl Reader<'_> {
+    /// Returns a value that waits for a session.
+    ///
+    /// # Errors
+    /// Returns an error if the store cannot be read.
+    pub fn pending(self, session: &str, key: &str) -> Result<Option<String>> {
+        let sql = "SELECT value FROM pending WHERE session = ?1 AND key = ?2";
+        self.read(|db| {
+            db.prepare_cached(sql)?.query_row((session, key), |row| row.get(0)).optional()
+        })
+    }
+}
+
+impl Change<'_> {
+    /// Stores what is known about a session.
+    ///
+    /// # Errors
+    /// Returns an error if the store cannot be written.
+    pub fn put_session(&mut self, it: &Session) -> Result<()> {
+        let sql = "INSERT INTO sessions VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?9, ?8, ?9) \
+            ON CONFLICT (session) DO UPDATE SET folder = ?2, project = ?3, cursor = ?4, since = ?5, \
+            generation = ?6, skipped = ?7, answered_at = ?8, updated_at = ?9";
+        let cursor = i64::try_from(it.cursor).unwrap_or(i64::MAX);
+        self.sql(|tx| {
+            tx.prepare_cached(sql)?.execute(params![
+                it.id,
+                it.folder,
+                it.project,
+                cursor,
+                it.since,
+                it.generation,
+                it.skipped,
+                it.answered_at,
+                self.at
+            ])
+        })?;
+        Ok(())
+    }
+
+    /// Returns a value that waits for a session.
+    ///
+    /// # Errors
+    /// Returns an error if the store cannot be read.
+    pub fn pending(&self, session: &str, key: &str) -> Result<Option<String>> {
+        self.reader().pending(session, key)
+    }
+
+    /// Makes a value wait for a session's next prompt.
+    ///
+    /// # Errors
+    /// Returns an error if the store cannot be written.
+    pub fn set_pending(&mut self, session: &str, key: &str, value: &str) -> Result<()> {
+        let sql = "INSERT OR REPLACE INTO pending VALUES (?1, ?2, ?3, ?4)";
+        self.sql(|tx| tx.prepare_cached(sql)?.execute((session, key, value, &self.at))).map(drop)
+    }
+
+    /// Removes values that waited for a session.
+    ///
+    /// # Errors
+    /// Returns an error if the store cannot be written.
+    pub fn clear_pending(&mut self, session: &str, keys: &[&str]) -> Result<()> {
+        let sql = "DELETE FROM pending WHERE session = ?1 AND key = ?2";
+        self.sql(|tx| keys.iter().try_for_each(|key| tx.execute(sql, (session, key)).map(drop)))
+    }
+
+    /// Lets a session continue the task of another one.
+    ///
+    /// # Errors
+    /// Returns an error if the store cannot be written.
+    pub fn inherit_task(&mut self, from: &str, to: &str) -> Result<()> {
+        match self.pending(from, key::TASK)? {
+            Some(task) if self.pending(to, key::TASK)?.is_none() => {
+                self.set_pending(to, key::TASK, &task)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Records that a session has the whole content of nodes.
+    ///
+    /// # Errors
+    /// Returns an error if the store cannot be written.
+    pub fn deliver(&mut self, session: &str, ids: &[String]) -> Result<()> {
+        let sql = "INSERT OR IGNORE INTO delivered VALUES (?1, ?2)";
+        self.sql(|tx| {
+            let mut statement = tx.prepare_cached(sql)?;
+            ids.iter().try_for_each(|id| statement.execute((session, id)).map(drop))
+        })
+    }
+
+    /// Forgets which nodes a session has, because its context was cleared, and then copies the list
+    /// of another session.
+    ///
+    /// # Errors
+    /// Returns an error if the store cannot be written.
+    pub fn reset_delivered(&mut self, session: &str, from: Option<&str>) -> Result<()> {
+        self.sql(|tx| {
+            tx.execute("DELETE FROM delivered WHERE session = ?1", [session])?;
+            let sql = "INSERT INTO delivered SELECT ?1, node_id FROM delivered WHERE session = ?2";
+            tx.execute(sql, params![session, from])
+        })
+        .map(drop)
+    }
+
+    /// Records an effect of a turn. Returns whether it is new, so that the caller must execute it.
+    /// `alias` is another name of the turn under which the effect may have been recorded.
+    ///
+    /// # Errors
+    /// Returns an error if the store cannot be written.
+    pub fn claim(&mut self, turn: &TurnName<'_>, digest: &str, ordinal: u32) -> Result<bool> {
+        if let Some(alias) = turn.alias {
+            let sql = "SELECT 1 FROM effects WHERE turn = ?1 AND digest = ?2 AND ordinal = ?3";
+            if self.one::<i64>(sql, (alias, digest, ordinal))?.is_some() {
+                return Ok(false);
+            }
+        }
+        let sql = "INSERT OR IGNORE INTO effects VALUES (?1, ?2, ?3, ?4)";
+        let added =
+            self.sql(|tx| tx.prepare_cached(sql)?.execute((turn.id, digest, ordinal, &self.at)))?;
+        Ok(added > 0)
+    }
+}
+
+/// The names of a turn.
+#[derive(Clone, Copy, Debug)]
+pub struct TurnName<'t> {
+    /// The id of the row that began the turn.
+    pub id: &'t str,
+    /// The name of the turn while its row was not readable.
+    pub alias: Option<&'t str>,
+}

@@ -1,0 +1,331 @@
+//! Opens and migrates the store, and groups writes into changes that can be undone.
+//!
+//! Every write is one transaction. No transaction may extend over input or output of other files. The
+//! file of another program must never be changed.
+
+mod links;
+mod nodes;
+mod undo;
+mod views;
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use jiff::Timestamp;
+use rusqlite::config::DbConfig;
+use rusqlite::{Connection, OpenFlags, OptionalExtension as _, Transaction, TransactionBehavior};
+
+use crate::error::{MemoryError, Result};
+
+pub use links::Edge;
+pub use nodes::{NodeEdit, Resolved};
+pub(crate) use nodes::{scope_arguments, select as select_nodes};
+pub use undo::Undone;
+pub use views::{DEFAULT_BUDGET, DEFAULT_VIEW, View};
+
+/// Marks the file as a memory store of runner: "RNmm" in ASCII.
+pub const APPLICATION_ID: i64 = 0x524e_6d6d;
+/// The steps that bring a store to the current schema version.
+const MIGRATIONS: &[&str] = &[include_str!("schema.sql")];
+/// Name of the store in its folder.
+pub const STORE: &str = "store.db";
+/// Name of the store if another program's store has the usual name.
+pub const OWN_STORE: &str = "runner.db";
+
+/// How durable the writes of a connection are, and how long it waits for other writers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// A command: each commit is on the disk when it returns, and a lock is waited for 5 s.
+    Command,
+    /// A hook that the host waits for: a power cut may lose the last commits, which the transcript
+    /// then restores, and a lock is waited for 1 s.
+    Prompt,
+}
+
+/// An open memory store.
+#[derive(Debug)]
+pub struct Memory {
+    db: Connection,
+    path: PathBuf,
+}
+
+/// A path of the store in a folder.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Location {
+    /// The store to use.
+    pub path: PathBuf,
+    /// The store of another program beside it.
+    pub foreign: Option<PathBuf>,
+}
+
+/// Returns the store to use in a folder, which need not exist: `store.db`, or `runner.db` if another
+/// program made `store.db`.
+pub fn locate(folder: &Path) -> Location {
+    let usual = folder.join(STORE);
+    match is_foreign(&usual) {
+        true => Location { path: folder.join(OWN_STORE), foreign: Some(usual) },
+        false => Location { path: usual, foreign: None },
+    }
+}
+
+/// Returns whether another program's database is at `path`. Reads only the header, so that SQLite
+/// creates no files beside it. A damaged file without a header counts as runner's.
+fn is_foreign(path: &Path) -> bool {
+    let mut header = [0_u8; 72];
+    let read = runner_engine::files::open_host(path)
+        .and_then(|mut file| std::io::Read::read_exact(&mut file, &mut header));
+    read.is_ok()
+        && header.starts_with(b"SQLite format 3\0")
+        && header[68..72] != (APPLICATION_ID as u32).to_be_bytes()
+}
+
+impl Memory {
+    /// Opens a store. Creates or migrates it if necessary.
+    ///
+    /// # Errors
+    /// Returns an error if the file is damaged, in use, newer than this program, another program's,
+    /// or cannot be opened.
+    pub fn open(path: &Path, access: Access, now: Timestamp) -> Result<Self> {
+        if is_foreign(path) {
+            return Err(MemoryError::Foreign { path: path.to_owned() });
+        }
+        let fresh = std::fs::metadata(path).map_or(true, |data| data.len() == 0);
+        let flags = OpenFlags::SQLITE_OPEN_READ_WRITE
+            | OpenFlags::SQLITE_OPEN_CREATE
+            | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        let db = Connection::open_with_flags(path, flags);
+        let db = db.map_err(|error| MemoryError::of(path, error))?;
+        let mut memory = Self { db, path: path.to_owned() };
+        memory.configure(access, fresh).map_err(|error| memory.wrong(error))?;
+        if memory.version()? < MIGRATIONS.len() as i64 {
+            memory.migrate(now)?;
+        }
+        Ok(memory)
+    }
+
+    fn configure(&self, access: Access, fresh: bool) -> rusqlite::Result<()> {
+        let wait = match access {
+            Access::Command => Duration::from_secs(5),
+            Access::Prompt => Duration::from_secs(1),
+        };
+        self.db.busy_timeout(wait)?;
+        if fresh {
+            // Before anything else, and in the file itself instead of the log: the header alone shows
+            // whose store it is.
+            self.db.pragma_update(None, "application_id", APPLICATION_ID)?;
+        }
+        match access {
+            Access::Command => self.db.pragma_update(None, "synchronous", "full")?,
+            Access::Prompt => {
+                self.db.pragma_update(None, "synchronous", "normal")?;
+                self.db.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
+            }
+        }
+        self.db.pragma_update(None, "foreign_keys", true)?;
+        self.db.pragma_update(None, "trusted_schema", false)
+    }
+
+    /// Returns the schema version, which is 0 for an empty file.
+    fn version(&self) -> Result<i64> {
+        let sql = "SELECT max(version) FROM schema_version";
+        let found = match self.db.query_row(sql, [], |row| row.get::<_, Option<i64>>(0)) {
+            Ok(found) => found.unwrap_or(0),
+            Err(
+                rusqlite::Error::SqlInputError { .. } | rusqlite::Error::SqliteFailure(_, Some(_)),
+            ) if self.is_empty()? => 0,
+            Err(error) => return Err(self.wrong(error)),
+        };
+        let known = MIGRATIONS.len() as i64;
+        match found > known {
+            true => Err(MemoryError::Newer { path: self.path.clone(), found, known }),
+            false => Ok(found),
+        }
+    }
+
+    fn is_empty(&self) -> Result<bool> {
+        let sql = "SELECT count(*) = 0 FROM sqlite_schema";
+        self.db.query_row(sql, [], |row| row.get(0)).map_err(|error| self.wrong(error))
+    }
+
+    fn migrate(&mut self, now: Timestamp) -> Result<()> {
+        let path = self.path.clone();
+        let run = |db: &mut Connection| -> rusqlite::Result<()> {
+            db.pragma_update(None, "journal_mode", "wal")?;
+            let tx = db.transaction_with_behavior(TransactionBehavior::Immediate)?;
+            tx.execute_batch(
+                "CREATE TABLE IF NOT EXISTS schema_version (version INTEGER PRIMARY KEY, applied_at TEXT NOT NULL)",
+            )?;
+            let found: Option<i64> =
+                tx.query_row("SELECT max(version) FROM schema_version", [], |row| row.get(0))?;
+            let at = now.to_string();
+            for (version, step) in (1_i64..).zip(MIGRATIONS) {
+                if version > found.unwrap_or(0) {
+                    tx.execute_batch(step)?;
+                    tx.execute("INSERT INTO schema_version VALUES (?1, ?2)", (version, &at))?;
+                }
+            }
+            if found.unwrap_or(0) == 0 {
+                tx.execute(
+                    "INSERT INTO views VALUES ('default', ?1, ?2, ?3, ?3)",
+                    (DEFAULT_VIEW, DEFAULT_BUDGET, &at),
+                )?;
+            }
+            tx.commit()
+        };
+        run(&mut self.db).map_err(|error| MemoryError::of(&path, error))?;
+        use std::os::unix::fs::PermissionsExt as _;
+        // The notes of a person are nobody else's business.
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600))
+            .map_err(|error| MemoryError::Unusable { path: path.clone(), why: error.to_string() })
+    }
+
+    /// Returns the path of the file.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Runs SQLite's quick check on the whole file.
+    ///
+    /// # Errors
+    /// Returns [`MemoryError::Damaged`] with the first finding.
+    pub fn check(&self) -> Result<()> {
+        let found: String =
+            self.read(|db| db.query_row("PRAGMA quick_check(1)", [], |row| row.get(0)))?;
+        match found.as_str() {
+            "ok" => Ok(()),
+            _ => Err(MemoryError::Damaged { path: self.path.clone(), why: found }),
+        }
+    }
+
+    pub(crate) fn wrong(&self, error: rusqlite::Error) -> MemoryError {
+        MemoryError::of(&self.path, error)
+    }
+
+    pub(crate) fn read<T>(
+        &self,
+        query: impl FnOnce(&Connection) -> rusqlite::Result<T>,
+    ) -> Result<T> {
+        self.reader().read(query)
+    }
+
+    /// Returns the store as it is now, for reading.
+    pub fn reader(&self) -> Reader<'_> {
+        Reader { db: &self.db, path: &self.path }
+    }
+
+    /// Runs `work` as one change. Nothing is written if it fails.
+    ///
+    /// # Errors
+    /// Returns the error of `work`, or an error of the store.
+    pub fn change<T>(
+        &mut self,
+        what: &str,
+        now: Timestamp,
+        work: impl FnOnce(&mut Change<'_>) -> Result<T>,
+    ) -> Result<T> {
+        let path = self.path.clone();
+        let tx = self.db.transaction_with_behavior(TransactionBehavior::Immediate);
+        let tx = tx.map_err(|error| MemoryError::of(&path, error))?;
+        // All times have the same length, so that they sort as texts.
+        let at = format!("{now:.6}");
+        let mut change = Change { tx, path: &path, now, at, begun: false, what };
+        let done = work(&mut change)?;
+        change.tx.commit().map_err(|error| MemoryError::of(&path, error))?;
+        Ok(done)
+    }
+}
+
+/// The store as an open connection or an unfinished change sees it.
+#[derive(Clone, Copy, Debug)]
+pub struct Reader<'r> {
+    db: &'r Connection,
+    path: &'r Path,
+}
+
+impl Reader<'_> {
+    /// Returns the number of the last change to nodes, tags, edges and views.
+    ///
+    /// # Errors
+    /// Returns an error if the store cannot be read.
+    pub fn generation(self) -> Result<i64> {
+        let sql = "SELECT generation FROM state";
+        self.read(|db| db.query_row(sql, [], |row| row.get(0)))
+    }
+
+    pub(crate) fn read<T>(
+        self,
+        query: impl FnOnce(&Connection) -> rusqlite::Result<T>,
+    ) -> Result<T> {
+        query(self.db).map_err(|error| MemoryError::of(self.path, error))
+    }
+}
+
+/// A transaction that changes the store.
+#[derive(Debug)]
+pub struct Change<'m> {
+    pub(crate) tx: Transaction<'m>,
+    pub(crate) path: &'m Path,
+    pub(crate) now: Timestamp,
+    /// `now` in RFC 3339 format, with microseconds.
+    pub(crate) at: String,
+    /// Whether this change has its number.
+    begun: bool,
+    what: &'m str,
+}
+
+impl Change<'_> {
+    /// Gives the change its number and generation, before its first write to nodes, tags, edges or
+    /// views.
+    pub(crate) fn begin(&mut self) -> Result<()> {
+        if self.begun {
+            return Ok(());
+        }
+        self.begun = true;
+        self.sql(|tx| {
+            tx.execute("UPDATE state SET generation = generation + 1", [])?;
+            tx.prepare_cached("INSERT INTO changes(at, what) VALUES (?1, ?2)")?
+                .execute((&self.at, self.what))?;
+            undo::prune(tx)
+        })
+    }
+
+    /// Returns the store with what this change has written so far.
+    pub fn reader(&self) -> Reader<'_> {
+        Reader { db: &self.tx, path: self.path }
+    }
+
+    /// Runs `work`, and reverses what it wrote if it refuses its input. Other errors are errors of the
+    /// store and of the whole change.
+    pub(crate) fn attempt<T>(
+        &mut self,
+        work: impl FnOnce(&mut Self) -> Result<T>,
+    ) -> Result<std::result::Result<T, MemoryError>> {
+        self.sql(|tx| tx.execute_batch("SAVEPOINT attempt"))?;
+        let begun = self.begun;
+        let done = match work(self) {
+            Err(error) if !error.is_refusal() => return Err(error),
+            done => done,
+        };
+        if done.is_err() {
+            self.begun = begun;
+            self.sql(|tx| tx.execute_batch("ROLLBACK TO attempt"))?;
+        }
+        self.sql(|tx| tx.execute_batch("RELEASE attempt"))?;
+        Ok(done)
+    }
+
+    pub(crate) fn sql<T>(
+        &self,
+        work: impl FnOnce(&Transaction<'_>) -> rusqlite::Result<T>,
+    ) -> Result<T> {
+        work(&self.tx).map_err(|error| MemoryError::of(self.path, error))
+    }
+
+    pub(crate) fn one<T: rusqlite::types::FromSql>(
+        &self,
+        sql: &str,
+        arguments: impl rusqlite::Params,
+    ) -> Result<Option<T>> {
+        self.sql(|tx| tx.prepare_cached(sql)?.query_row(arguments, |row| row.get(0)).optional())
+    }
+}

@@ -1,0 +1,127 @@
+//! Adds hooks to the JSON settings of an agent's program, and removes them, without changing any other byte.
+//!
+//! Only what is inserted is generated; the rest of the text is copied. A file that is not JSON is refused.
+
+use std::collections::BTreeMap;
+
+use serde_json::value::RawValue;
+use serde_json::{Value, json};
+
+/// The hooks to insert, by event, each as one entry of the event's list.
+pub type HookEntries = Vec<(&'static str, Value)>;
+
+type Fields<'t> = BTreeMap<String, &'t RawValue>;
+
+/// Returns the text with the entries inserted, and what was inserted. A missing file is an empty text.
+///
+/// # Errors
+/// Returns an error if the text is not a JSON object, or has another form below `hooks`.
+pub fn insert(text: &str, entries: &HookEntries) -> Result<(String, Vec<String>), String> {
+    if text.trim().is_empty() {
+        let hooks: serde_json::Map<String, Value> =
+            entries.iter().map(|(event, entry)| ((*event).to_owned(), json!([entry]))).collect();
+        let whole = pretty(&json!({ "hooks": hooks }), 0) + "\n";
+        return Ok((whole.clone(), vec![whole]));
+    }
+    let mut text = text.to_owned();
+    let mut inserted = Vec::new();
+    for (event, entry) in entries.iter().rev() {
+        let (at, snippet) = place(&text, event, entry)?;
+        text.insert_str(at, &snippet);
+        inserted.push(snippet);
+    }
+    Ok((text, inserted))
+}
+
+/// Returns the text without what [`insert`] inserted, or `None` if it was changed since.
+pub fn remove(text: &str, inserted: &[String]) -> Option<String> {
+    let mut text = text.to_owned();
+    for snippet in inserted.iter().rev() {
+        let mut found = text.match_indices(snippet.as_str()).map(|(at, _)| at);
+        let (at, others) = (found.next()?, found.next());
+        if others.is_some() {
+            return None;
+        }
+        text.replace_range(at..at + snippet.len(), "");
+    }
+    Some(text)
+}
+
+/// Returns where to insert an entry, and the text to insert.
+fn place(text: &str, event: &str, entry: &Value) -> Result<(usize, String), String> {
+    let fields = |raw: &str, what: &str| -> Result<(), String> {
+        serde_json::from_str::<Fields<'_>>(raw)
+            .map(drop)
+            .map_err(|error| format!("{what}: {error}"))
+    };
+    fields(text, "the file is not a JSON object")?;
+    let top: Fields<'_> = serde_json::from_str(text).map_err(|error| error.to_string())?;
+    let offset = |raw: &RawValue| raw.get().as_ptr() as usize - text.as_ptr() as usize;
+    let Some(hooks) = top.get("hooks") else {
+        let value = json!({ event: [entry] });
+        let at = text.find('{').map_or(0, |at| at + 1);
+        return Ok((at, item(&format!("\"hooks\": {}", pretty(&value, 2)), 2, top.is_empty())));
+    };
+    fields(hooks.get(), "hooks is not an object")?;
+    let inner: Fields<'_> = serde_json::from_str(hooks.get()).map_err(|error| error.to_string())?;
+    let Some(list) = inner.get(event) else {
+        let value = format!("\"{event}\": {}", pretty(&json!([entry]), 4));
+        return Ok((offset(hooks) + 1, item(&value, 4, inner.is_empty())));
+    };
+    let all: Vec<&RawValue> = serde_json::from_str(list.get())
+        .map_err(|error| format!("hooks.{event} is not a list: {error}"))?;
+    Ok((offset(list) + 1, item(&pretty(entry, 6), 6, all.is_empty())))
+}
+
+/// Formats a new first item of a list or an object.
+fn item(text: &str, indent: usize, alone: bool) -> String {
+    let comma = if alone { "" } else { "," };
+    format!("\n{}{text}{comma}", " ".repeat(indent))
+}
+
+/// Formats a value over several lines. Lines after the first are indented.
+fn pretty(value: &Value, indent: usize) -> String {
+    let text = serde_json::to_string_pretty(value).unwrap_or_default();
+    text.replace('\n', &format!("\n{}", " ".repeat(indent)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn entries() -> HookEntries {
+        vec![("SessionStart", json!({"hooks": [{"command": "a"}]})), ("Stop", json!({"hooks": []}))]
+    }
+
+    #[test]
+    fn removal_restores_every_byte() {
+        for text in [
+            "{}",
+            "{ }\n",
+            "{\r\n\t\"model\": \"x\",\r\n  \"n\":1.50e2 }",
+            "{\"hooks\":{}}",
+            "{\"hooks\": {\"Stop\": [ ], \"Other\": [1]}, \"z\": \"\\u00e9\"}",
+            "{\"a\":1,\"hooks\":{\"Stop\":[{\"hooks\":[{\"command\":\"mine\"}]}],\"SessionStart\":[{}]}}",
+        ] {
+            let (with, inserted) = insert(text, &entries()).unwrap();
+            let value: Value =
+                serde_json::from_str(&with).unwrap_or_else(|it| panic!("{with}: {it}"));
+            assert_eq!(value["hooks"]["SessionStart"][0]["hooks"][0]["command"], "a", "{with}");
+            assert_eq!(value["hooks"]["Stop"][0]["hooks"], json!([]), "{with}");
+            assert_eq!(remove(&with, &inserted).as_deref(), Some(text));
+            let edited = with.replacen('{', "{ \"added\": 1,", 1);
+            let left = remove(&edited, &inserted).unwrap();
+            assert_eq!(left, text.replacen('{', "{ \"added\": 1,", 1));
+        }
+        let (with, inserted) = insert("", &entries()).unwrap();
+        assert_eq!(remove(&with, &inserted).as_deref(), Some(""));
+        assert_eq!(remove("{}", &inserted), None);
+    }
+
+    #[test]
+    fn other_forms_are_refused() {
+        for text in ["[]", "not json", "{\"hooks\": []}", "{\"hooks\": {\"Stop\": {}}}", "{} {}"] {
+            assert!(insert(text, &entries()).is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,363 @@
+//! `runner memory install`: prepares the store and the skill, and connects the hooks of Claude Code and
+//! Codex. It must never change another byte of the hosts' settings.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use runner_engine::files::{DOCUMENT, read_text_host, write_atomic};
+use runner_memory::store::Location;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use super::MemoryCli;
+use super::host_file::{self, HookEntries};
+use crate::env;
+use crate::hooks::scope;
+use crate::ui::{Failure, Ui, View, show};
+
+/// The text of the skill. `NAME` stands for its name.
+const SKILL: &str = include_str!("skill.md");
+/// The record of what was inserted, beside the store.
+const RECORD: &str = "install.json";
+/// The hooks: the host's event, the name of runner's hook, and the host's time limit in seconds.
+const HOOKS: [(&str, &str, u32); 5] = [
+    ("SessionStart", "session-start", 2),
+    ("UserPromptSubmit", "prompt-submit", 2),
+    ("Stop", "stop", 10),
+    ("SessionEnd", "session-end", 10),
+    ("PreCompact", "pre-compact", 10),
+];
+
+/// Prepare the store and the skill, and print or make the change that connects the hooks
+///
+/// Without --apply, the settings of Claude Code and Codex are not touched.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Example: runner memory install --apply")]
+pub struct InstallArgs {
+    /// Add the hooks to the settings
+    #[arg(long, conflicts_with = "remove")]
+    apply: bool,
+    /// Remove the hooks and the skill; the store stays
+    #[arg(long)]
+    remove: bool,
+    /// Only this program (may be repeated) [default: claude, and codex if ~/.codex exists]
+    #[arg(long = "host", value_enum, value_name = "NAME")]
+    hosts: Vec<HostName>,
+    /// Write a plugin folder for Claude Code instead
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["apply", "remove", "hosts"])]
+    plugin: Option<PathBuf>,
+}
+
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, clap::ValueEnum, Serialize, Deserialize,
+)]
+#[serde(rename_all = "lowercase")]
+pub enum HostName {
+    Claude,
+    Codex,
+}
+
+/// The texts that were inserted into settings, by their path.
+#[derive(Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+struct InstallRecord {
+    inserted: BTreeMap<String, Vec<String>>,
+}
+
+/// The settings and the skill of a program.
+#[derive(Debug, Serialize)]
+struct HostView {
+    name: HostName,
+    /// The file of its settings with the hooks.
+    settings: String,
+    skill: String,
+    state: HookState,
+    /// The hooks to add.
+    hooks: Value,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+enum HookState {
+    Printed,
+    Added,
+    Present,
+    Removed,
+    Absent,
+}
+
+#[derive(Debug, Serialize)]
+struct InstallView {
+    database: String,
+    foreign_store: Option<String>,
+    hosts: Vec<HostView>,
+}
+
+impl View for InstallView {
+    fn print(&self, _: Ui) {
+        let removed = |it: &HostView| matches!(it.state, HookState::Removed | HookState::Absent);
+        if self.hosts.iter().all(removed) {
+            for host in &self.hosts {
+                let what = if host.state == HookState::Removed { "removed from" } else { "not in" };
+                show::out(&format!("The hooks are {what} {}.\n", host.settings));
+            }
+            return show::out(&format!("The store stays: {}\n", self.database));
+        }
+        show::out(&format!(
+            "runner memory installed successfully!\n\nDatabase: {}\n",
+            self.database
+        ));
+        if let Some(foreign) = &self.foreign_store {
+            show::out(&format!(
+                "{foreign} belongs to another program and is never changed. To copy its nodes: runner memory import {foreign}\n"
+            ));
+        }
+        for host in &self.hosts {
+            show::out(&format!("Skill: {}\n", host.skill));
+        }
+        for host in &self.hosts {
+            let hooks = serde_json::to_string_pretty(&host.hooks).unwrap_or_default();
+            show::out(&match host.state {
+                HookState::Added => format!("\nThe hooks were added to {}.\n", host.settings),
+                HookState::Present => format!("\nThe hooks are already in {}.\n", host.settings),
+                _ => format!(
+                    "\nTo enable hooks, add to {} (or let `runner memory install --apply` add it):\n\n{hooks}\n",
+                    host.settings
+                ),
+            });
+            show::out(match host.name {
+                HostName::Claude => "\nThen restart Claude Code to load the new configuration.\n",
+                HostName::Codex => {
+                    "\nThen start codex and trust the hooks with /hooks. `codex exec` skips untrusted hooks \
+                     without a message.\n"
+                }
+            });
+        }
+    }
+}
+
+impl InstallArgs {
+    pub fn run(&self, on: &mut MemoryCli) -> Result<(), Failure> {
+        if let Some(folder) = &self.plugin {
+            return plugin(folder, on);
+        }
+        let folder = on.location.path.parent().unwrap_or(Path::new(".")).to_owned();
+        let record_file = folder.join(RECORD);
+        let mut record: InstallRecord = match read(&record_file)? {
+            text if text.is_empty() => InstallRecord::default(),
+            text => serde_json::from_str(&text)
+                .map_err(|error| Failure::data(format!("{}: {error}", record_file.display())))?,
+        };
+        let mut hosts = self.hosts.clone();
+        if hosts.is_empty() {
+            hosts.push(HostName::Claude);
+            if home_of(HostName::Codex)?.is_dir() {
+                hosts.push(HostName::Codex);
+            }
+        }
+        let mut view = InstallView {
+            database: on.location.path.display().to_string(),
+            foreign_store: on.location.foreign.as_ref().map(|path| path.display().to_string()),
+            hosts: Vec::new(),
+        };
+        for name in hosts {
+            view.hosts.push(self.host(name, &mut record, &on.location)?);
+            // The record is written after each file, so that a later error does not lose it.
+            if self.apply || self.remove {
+                write(&record_file, &(show::json_line(&record)))?;
+            }
+        }
+        on.ui.show(&view);
+        Ok(())
+    }
+
+    fn host(
+        &self,
+        name: HostName,
+        record: &mut InstallRecord,
+        location: &Location,
+    ) -> Result<HostView, Failure> {
+        let home = home_of(name)?;
+        let settings = home.join(match name {
+            HostName::Claude => "settings.json",
+            HostName::Codex => "hooks.json",
+        });
+        let key = settings.display().to_string();
+        let entries = entries(name)?;
+        let skill = skill_file(&home, location);
+        let text = read(&settings)?;
+        let present =
+            record.inserted.get(&key).is_some_and(|it| host_file::remove(&text, it).is_some());
+        let state = match (self.apply, self.remove) {
+            (_, true) => {
+                if let Some(inserted) = record.inserted.get(&key).filter(|_| present) {
+                    let rest = host_file::remove(&text, inserted).unwrap_or_default();
+                    match rest.is_empty() {
+                        true => fs::remove_file(&settings),
+                        false => write_settings(&settings, &rest),
+                    }
+                    .map_err(|error| Failure::not_written(&settings, error))?;
+                } else if record.inserted.contains_key(&key) {
+                    return Err(Failure::data(format!(
+                        "{key}: the inserted hooks were changed, so they cannot be removed exactly"
+                    ))
+                    .hint(format!(
+                        "remove the entries with `runner hook` from {key}, and then {RECORD}"
+                    )));
+                }
+                record.inserted.remove(&key);
+                remove_skill(&skill)?;
+                if present { HookState::Removed } else { HookState::Absent }
+            }
+            (true, _) if !present => {
+                let (with, inserted) = host_file::insert(&text, &entries).map_err(|why| {
+                    Failure::data(format!("{key}: {why}")).hint(format!(
+                        "repair {key}, or add the hooks manually: runner memory install"
+                    ))
+                })?;
+                record.inserted.insert(key.clone(), inserted);
+                make_folder(&home)?;
+                write_settings(&settings, &with)
+                    .map_err(|it| Failure::not_written(&settings, it))?;
+                HookState::Added
+            }
+            _ if present => HookState::Present,
+            _ => HookState::Printed,
+        };
+        if !self.remove {
+            write(&skill, &skill_text(&skill))?;
+        }
+        let hooks: serde_json::Map<String, Value> =
+            entries.into_iter().map(|(event, entry)| (event.to_owned(), json!([entry]))).collect();
+        let skill = skill.display().to_string();
+        Ok(HostView { name, settings: key, skill, state, hooks: json!({ "hooks": hooks }) })
+    }
+}
+
+/// Returns the folder of a program's settings.
+pub fn home_of(name: HostName) -> Result<PathBuf, Failure> {
+    let (variable, folder) = match name {
+        HostName::Claude => ("CLAUDE_CONFIG_DIR", ".claude"),
+        HostName::Codex => ("CODEX_HOME", ".codex"),
+    };
+    match env::setting(variable) {
+        Some(path) => Ok(path.into()),
+        None => Ok(scope::user_home()?.join(folder)),
+    }
+}
+
+/// Returns the hooks of a program. Claude Code starts a command with `args` without a shell; Codex knows
+/// no `args`.
+fn entries(name: HostName) -> Result<HookEntries, Failure> {
+    let program = env::program()?.display().to_string();
+    let hook = |(event, hook, timeout): (&'static str, &str, u32)| {
+        let command = match name {
+            HostName::Claude => {
+                json!({ "type": "command", "command": program, "args": ["hook", hook], "timeout": timeout })
+            }
+            HostName::Codex => {
+                let quoted = program.replace('\'', "'\\''");
+                let command = format!("'{quoted}' hook {hook} --host codex");
+                json!({ "type": "command", "command": command, "timeout": timeout })
+            }
+        };
+        let entry = match name {
+            HostName::Claude => json!({ "matcher": "", "hooks": [command] }),
+            HostName::Codex => json!({ "hooks": [command] }),
+        };
+        (event, entry)
+    };
+    Ok(HOOKS.map(hook).into())
+}
+
+/// Returns the path of the skill: under the name `ctx`, unless another program uses that name.
+fn skill_file(home: &Path, location: &Location) -> PathBuf {
+    let usual = home.join("skills/ctx/SKILL.md");
+    let taken = read(&usual).map_or(true, |text| !text.is_empty() && !is_own_skill(&text));
+    match taken || location.foreign.is_some() {
+        true => home.join("skills/runner-memory/SKILL.md"),
+        false => usual,
+    }
+}
+
+fn is_own_skill(text: &str) -> bool {
+    text.contains("`runner memory")
+}
+
+fn skill_text(path: &Path) -> String {
+    let name = path.parent().and_then(|folder| folder.file_name());
+    SKILL.replace("NAME", &name.unwrap_or_default().to_string_lossy())
+}
+
+fn remove_skill(path: &Path) -> Result<(), Failure> {
+    if read(path)? != skill_text(path) {
+        return Ok(());
+    }
+    fs::remove_file(path).map_err(|error| Failure::not_written(path, error))?;
+    // The folder may hold other files.
+    let _kept = path.parent().map(fs::remove_dir);
+    Ok(())
+}
+
+/// Writes a plugin folder for Claude Code.
+fn plugin(folder: &Path, on: &MemoryCli) -> Result<(), Failure> {
+    let hooks: serde_json::Map<String, Value> = entries(HostName::Claude)?
+        .into_iter()
+        .map(|(event, entry)| (event.to_owned(), json!([entry])))
+        .collect();
+    let manifest = json!({
+        "name": "runner-memory",
+        "version": env!("CARGO_PKG_VERSION"),
+        "description": "Notes of coding sessions for later sessions",
+    });
+    let skill = folder.join("skills/ctx/SKILL.md");
+    let text = |value: &Value| serde_json::to_string_pretty(value).unwrap_or_default() + "\n";
+    write(&folder.join(".claude-plugin/plugin.json"), &text(&manifest))?;
+    write(&folder.join("hooks/hooks.json"), &text(&json!({ "hooks": hooks })))?;
+    write(&skill, &skill_text(&skill))?;
+    on.ui.show(&PluginView { plugin: folder.display().to_string() });
+    Ok(())
+}
+
+#[derive(Debug, Serialize)]
+struct PluginView {
+    plugin: String,
+}
+
+impl View for PluginView {
+    fn print(&self, _: Ui) {
+        show::out(&format!(
+            "The plugin is in {0}. To use it: claude --plugin-dir {0}\n",
+            self.plugin
+        ));
+    }
+}
+
+/// Reads a file of at most [`DOCUMENT`] bytes. A missing file is an empty text.
+fn read(path: &Path) -> Result<String, Failure> {
+    match read_text_host(path, DOCUMENT) {
+        Ok(text) => Ok(text),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(String::new()),
+        Err(error) => Err(Failure::unreadable(path, error)),
+    }
+}
+
+fn make_folder(folder: &Path) -> Result<(), Failure> {
+    fs::create_dir_all(folder).map_err(|error| Failure::not_made(folder, error))
+}
+
+/// Writes a file of runner's own.
+fn write(path: &Path, text: &str) -> Result<(), Failure> {
+    make_folder(path.parent().unwrap_or(Path::new("/")))?;
+    write_atomic(path, text.as_bytes(), 0o644).map_err(|it| Failure::cannot_write(it.to_string()))
+}
+
+/// Replaces settings, with their permissions and behind the link that may be in their place.
+fn write_settings(path: &Path, text: &str) -> io::Result<()> {
+    use std::os::unix::fs::PermissionsExt as _;
+    let real = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+    let mode = fs::metadata(&real).map_or(0o600, |data| data.permissions().mode());
+    write_atomic(&real, text.as_bytes(), mode).map_err(|error| error.source)
+}

@@ -1,0 +1,185 @@
+//! `runner memory`: the notes that coding sessions leave for later sessions.
+//!
+//! The commands open the same store as the hooks. They must never ask a model.
+
+mod find;
+mod host_file;
+pub mod install;
+mod manage;
+mod nodes;
+mod views;
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+
+use jiff::Timestamp;
+use runner_engine::outcome::Exit;
+use runner_memory::session::Session;
+use runner_memory::store::{Access, Location};
+use runner_memory::{Memory, Node, Scope};
+use serde::Serialize;
+
+use super::Cli;
+use crate::hooks::scope::{self, FolderMemory};
+use crate::ui::{Failure, Ui, View, show};
+
+/// Keep notes of coding sessions for later sessions: install the hooks, find, add and change notes
+///
+/// A note is a node: a text with a type, tags and edges to other nodes. Hooks give a session the nodes
+/// of its project and take new ones from its answers. The store is ~/.ctx/store.db.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Example: runner memory install")]
+pub struct MemoryArgs {
+    /// The memory store [default: $CTX_DB, or ~/.ctx/store.db]
+    #[arg(long, value_name = "FILE", global = true)]
+    db: Option<PathBuf>,
+    /// Include the nodes of all projects
+    #[arg(long, global = true)]
+    all_projects: bool,
+    #[command(subcommand)]
+    command: MemoryCommand,
+}
+
+/// The subcommands of `runner memory`.
+#[derive(Debug, clap::Subcommand)]
+enum MemoryCommand {
+    Install(install::InstallArgs),
+    Add(nodes::AddArgs),
+    Update(nodes::UpdateArgs),
+    Delete(nodes::DeleteArgs),
+    List(find::ListArgs),
+    Show(nodes::ShowArgs),
+    Search(find::SearchArgs),
+    Recall(find::RecallArgs),
+    Query(find::QueryArgs),
+    Compose(find::ComposeArgs),
+    Summarize(manage::SummarizeArgs),
+    Expand(nodes::ExpandArgs),
+    Trace(nodes::TraceArgs),
+    View(views::ViewArgs),
+    Link(nodes::LinkArgs),
+    Unlink(nodes::UnlinkArgs),
+    Tag(nodes::TagArgs),
+    Untag(nodes::UntagArgs),
+    Supersede(nodes::SupersedeArgs),
+    Task(manage::TaskArgs),
+    Undo(manage::UndoArgs),
+    Export(manage::ExportArgs),
+    Import(manage::ImportArgs),
+    Status(manage::StatusArgs),
+}
+
+/// An open store with the surroundings of the command.
+pub struct MemoryCli {
+    ui: Ui,
+    memory: Memory,
+    location: Location,
+    found: FolderMemory,
+    scope: Scope,
+    now: Timestamp,
+}
+
+impl MemoryArgs {
+    pub fn run(&self, cli: &Cli<'_>) -> Result<Exit, Failure> {
+        let location = scope::store(self.db.as_deref())?;
+        let now = cli.env.wall()?;
+        let memory = Memory::open(&location.path, Access::Command, now)?;
+        let found = scope::find(cli.here);
+        let scope = if self.all_projects { Scope::All } else { found.scope.clone() };
+        let mut on = MemoryCli { ui: cli.ui, memory, location, found, scope, now };
+        dispatch!(&self.command, MemoryCommand: Install Add Update Delete List Show Search Recall Query
+            Compose Summarize Expand Trace View Link Unlink Tag Untag Supersede Task Undo Export Import
+            Status => run(&mut on))?;
+        Ok(Exit::Done)
+    }
+}
+
+impl MemoryCli {
+    /// Returns the project of new nodes, unless they are for all projects.
+    fn project(&self, global: bool) -> Option<String> {
+        self.found.scope.project().filter(|_| !global).map(str::to_owned)
+    }
+
+    /// Returns the session that `--session` names, or the newest one of this folder.
+    fn session(&self, named: Option<&str>) -> Result<Session, Failure> {
+        let found = match named {
+            Some(id) => self.memory.session(id)?,
+            None => self.memory.newest_session(&self.found.folder)?,
+        };
+        found.ok_or_else(|| match named {
+            Some(id) => Failure::data(format!("the memory does not know a session {id:?}")),
+            None => Failure::data(format!("no session ran in {} yet", self.found.folder))
+                .hint("runner memory install, then start a session"),
+        })
+    }
+
+    /// Prints nodes as a list.
+    fn show_nodes(&self, nodes: Vec<Node>, found: usize) -> Result<(), Failure> {
+        let short = self.memory.reader().short_ids(nodes.iter().map(|node| &node.id))?;
+        let nodes = nodes.into_iter().map(|node| NodeView::of(node, &short)).collect();
+        self.ui.show(&NodesView { found, nodes });
+        Ok(())
+    }
+
+    /// Prints that a node was changed.
+    fn done(&self, what: &'static str, id: String) -> Result<(), Failure> {
+        let short = self.memory.reader().short_ids([&id])?;
+        self.ui.show(&DoneView { what, short: short[&id].clone(), id });
+        Ok(())
+    }
+}
+
+/// A node with its short id.
+#[derive(Debug, Serialize)]
+struct NodeView {
+    short_id: String,
+    #[serde(flatten)]
+    node: Node,
+}
+
+impl NodeView {
+    fn of(node: Node, short: &HashMap<String, String>) -> Self {
+        Self { short_id: short.get(&node.id).cloned().unwrap_or_default(), node }
+    }
+}
+
+/// A list of nodes.
+#[derive(Debug, Serialize)]
+struct NodesView {
+    /// The number of all nodes that match.
+    found: usize,
+    nodes: Vec<NodeView>,
+}
+
+impl View for NodesView {
+    fn print(&self, ui: Ui) {
+        if self.nodes.is_empty() {
+            return ui.info("no matching nodes");
+        }
+        let mut rows = vec![show::row(["ID", "TYPE", "TAGS", "CONTENT"])];
+        rows.extend(self.nodes.iter().map(|it| {
+            let tags = it.node.tags.join(", ");
+            show::row([&it.short_id, it.node.kind.as_str(), &tags, &it.node.preview()])
+        }));
+        show::out(&show::table(&rows));
+        if self.found > self.nodes.len() {
+            ui.info(&format!("{} more; add --limit", self.found - self.nodes.len()));
+        }
+    }
+}
+
+/// A change of one node.
+#[derive(Debug, Serialize)]
+struct DoneView {
+    #[serde(skip)]
+    what: &'static str,
+    id: String,
+    #[serde(rename = "short_id")]
+    short: String,
+}
+
+impl View for DoneView {
+    fn print(&self, _: Ui) {
+        show::out(&format!("{} {}\n", self.what, self.short));
+    }
+}

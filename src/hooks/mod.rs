@@ -1,0 +1,217 @@
+//! The memory's hooks, which an agent's program calls during a session.
+//!
+//! A hook is on the path of every prompt: it reads no configuration, opens one database, and starts no
+//! runtime and no other process. It always prints valid JSON, and its exit code is 0 unless the store is
+//! damaged. In a run of runner it does nothing, so that memory is not fed with runner's own output.
+
+pub mod scope;
+
+use std::ffi::{OsStr, OsString};
+use std::io::{self, IsTerminal as _, Read as _};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use runner_memory::error::Result as MemoryResult;
+use runner_memory::hooks::{AutoRecall, HookContext, HookEvent, Payload};
+use runner_memory::store::Access;
+use runner_memory::{Memory, MemoryError};
+use serde_json::{Value, json};
+
+use crate::env;
+use crate::ui::{Failure, show};
+
+/// Maximum size of a payload in bytes. A prompt may be long.
+const LONGEST: u64 = 64 << 20;
+/// Maximum time to read a transcript, unless `CTX_TRANSCRIPT_TIMEOUT` sets it in seconds.
+const TRANSCRIPT: Duration = Duration::from_secs(5);
+
+/// Whether the answer was printed.
+static ANSWERED: AtomicBool = AtomicBool::new(false);
+
+/// A call of a hook.
+#[derive(Clone, Debug)]
+pub struct HookCall {
+    pub event: HookEvent,
+    /// The answer, in place of the transcript.
+    pub response: Option<String>,
+    /// The store, in place of the usual one.
+    pub db: Option<PathBuf>,
+}
+
+/// Returns the name of the host's event, as its output needs it.
+fn event_name(event: HookEvent) -> &'static str {
+    match event {
+        HookEvent::SessionStart => "SessionStart",
+        HookEvent::PromptSubmit => "UserPromptSubmit",
+        HookEvent::Stop => "Stop",
+        HookEvent::SessionEnd => "SessionEnd",
+        HookEvent::PreCompact => "PreCompact",
+    }
+}
+
+/// Returns the call that a command line makes, without the parser of all commands. `None` leaves the
+/// command line to that parser, for its help and errors.
+pub fn call(arguments: impl Iterator<Item = OsString>) -> Option<HookCall> {
+    let mut words = arguments.skip(1);
+    if words.next()? != "hook" {
+        return None;
+    }
+    let event = match words.next()?.to_str()? {
+        "session-start" => HookEvent::SessionStart,
+        "prompt-submit" => HookEvent::PromptSubmit,
+        "stop" => HookEvent::Stop,
+        "session-end" => HookEvent::SessionEnd,
+        "pre-compact" => HookEvent::PreCompact,
+        _ => return None,
+    };
+    let mut call = HookCall { event, response: None, db: None };
+    while let Some(word) = words.next() {
+        let word = word.into_string().ok()?;
+        let (name, value) = match word.split_once('=') {
+            Some((name, value)) => (name.to_owned(), OsStr::new(value).to_owned()),
+            None => (word, words.next()?),
+        };
+        match name.as_str() {
+            "--response" => call.response = Some(value.into_string().ok()?),
+            "--db" => call.db = Some(value.into()),
+            "--host" => {}
+            _ => return None,
+        }
+    }
+    Some(call)
+}
+
+/// Answers a hook and returns the exit code of the process.
+pub fn run(call: &HookCall) -> ExitCode {
+    #[allow(
+        clippy::exit,
+        clippy::disallowed_methods,
+        reason = "a panic must not block the session"
+    )]
+    std::panic::set_hook(Box::new(|_| {
+        if !ANSWERED.load(Ordering::SeqCst) {
+            answer(&json!({}));
+        }
+        std::process::exit(0)
+    }));
+    let done = match env::setting("RUNNER_RUN") {
+        Some(_) => Ok(()),
+        None => work(call),
+    };
+    if !ANSWERED.load(Ordering::SeqCst) {
+        answer(&json!({}));
+    }
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            show::complain(&failure.message());
+            match failure.is_damaged_memory() {
+                true => ExitCode::from(1),
+                false => ExitCode::SUCCESS,
+            }
+        }
+    }
+}
+
+fn answer(value: &Value) -> bool {
+    ANSWERED.store(true, Ordering::SeqCst);
+    show::own(&show::json_line(value));
+    !show::lost()
+}
+
+/// Returns a function that prints a text for the session as the hook's answer.
+fn inject(event: HookEvent) -> impl FnOnce(Option<&str>) -> MemoryResult<()> {
+    move |text| {
+        let value = match text {
+            None => json!({}),
+            Some(text) => json!({ "hookSpecificOutput": {
+                "hookEventName": event_name(event), "additionalContext": text
+            } }),
+        };
+        match answer(&value) {
+            true => Ok(()),
+            // Nothing was delivered, so nothing is recorded as delivered.
+            false => Err(MemoryError::Invalid("cannot write standard output".to_owned())),
+        }
+    }
+}
+
+fn work(call: &HookCall) -> Result<(), Failure> {
+    let payload = match call.response.is_some() && io::stdin().is_terminal() {
+        true => Payload::default(),
+        false => read_payload()?,
+    };
+    let home = env::Env::read()?;
+    let folder = payload.cwd.clone().unwrap_or_else(|| home.here.clone());
+    let found = scope::find(&folder);
+    let access = match call.event {
+        HookEvent::SessionStart | HookEvent::PromptSubmit => Access::Prompt,
+        _ => Access::Command,
+    };
+    let now = home.wall()?;
+    let path = scope::store(call.db.as_deref())?.path;
+    let mut memory = Memory::open(&path, access, now)?;
+    let context = HookContext {
+        now,
+        scope: found.scope,
+        folder: found.folder,
+        auto_recall: auto_recall(&home, found.root.as_deref()),
+        transcript_limit: transcript_limit(),
+    };
+    match call.event {
+        HookEvent::SessionStart => {
+            memory.session_start(&payload, &context, inject(call.event))?;
+        }
+        HookEvent::PromptSubmit => {
+            memory.prompt_submit(&payload, &context, inject(call.event))?;
+        }
+        event => {
+            let report =
+                memory.take_answers(event, &payload, &context, call.response.as_deref())?;
+            for offset in report.skipped.iter().take(20) {
+                show::notice(&format!(
+                    "runner memory warning: skipped a line of the transcript at byte {offset}"
+                ));
+            }
+            for warning in &report.warnings {
+                show::notice(&format!("runner memory warning: {warning}"));
+            }
+            if event == HookEvent::Stop && !report.warnings.is_empty() {
+                let text = format!("runner memory: {}", report.warnings.join("; "));
+                answer(&json!({ "systemMessage": text }));
+            }
+        }
+    }
+    Ok(())
+}
+
+fn read_payload() -> Result<Payload, Failure> {
+    let mut bytes = Vec::new();
+    let read = io::stdin().lock().take(LONGEST).read_to_end(&mut bytes);
+    read.map_err(|error| Failure::data(format!("cannot read the payload: {error}")))?;
+    Ok(Payload::parse(&bytes))
+}
+
+fn transcript_limit() -> Duration {
+    let seconds = env::setting("CTX_TRANSCRIPT_TIMEOUT");
+    let seconds: Option<f64> = seconds.and_then(|text| text.to_str()?.parse().ok());
+    seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok()).unwrap_or(TRANSCRIPT)
+}
+
+/// Reads `memory.auto_recall` alone: the configuration as a whole takes too long for a prompt. A project's
+/// file takes precedence over the user's.
+fn auto_recall(home: &env::Env, root: Option<&Path>) -> AutoRecall {
+    let project = root.map(|root| root.join(crate::project::FILE));
+    for file in project.iter().chain([&home.user_config]) {
+        let text = runner_engine::files::read_text_host(file, runner_engine::files::DOCUMENT);
+        let Some(text) = text.ok().filter(|text| text.contains("auto_recall")) else { continue };
+        let table: Option<toml::Table> = text.parse().ok();
+        let set = table.and_then(|table| table.get("memory")?.get("auto_recall")?.as_bool());
+        if let Some(set) = set {
+            return if set { AutoRecall::On } else { AutoRecall::Off };
+        }
+    }
+    AutoRecall::On
+}

@@ -1,0 +1,67 @@
+//! Finds the memory store, and the project to which the memory of a folder belongs, without the
+//! database and without git.
+
+use std::fs;
+use std::os::unix::fs::DirBuilderExt as _;
+use std::path::{Path, PathBuf};
+
+use runner_memory::Scope;
+use runner_memory::store::{Location, locate};
+
+use crate::env;
+use crate::project;
+use crate::ui::Failure;
+
+/// The folder of the memory store, below the home folder.
+const MEMORY: &str = ".ctx";
+
+/// The memory of a folder.
+#[derive(Clone, Debug)]
+pub struct FolderMemory {
+    pub scope: Scope,
+    /// The folder that sessions share: the root of the project, or of the repository, or the folder.
+    pub folder: String,
+    /// The root of the project, if the folder is in one.
+    pub root: Option<PathBuf>,
+}
+
+/// Returns the memory of a folder. A folder outside of runner's projects is named by its repository's root.
+pub fn find(folder: &Path) -> FolderMemory {
+    let folder = fs::canonicalize(folder).unwrap_or_else(|_| folder.to_owned());
+    let above = |name: &str| folder.ancestors().find(|it| it.join(name).exists());
+    if let Some(root) = above(project::FILE)
+        && let Some(id) = project::id_at(root)
+    {
+        return FolderMemory {
+            scope: Scope::Project(id.to_string()),
+            folder: root.display().to_string(),
+            root: Some(root.to_owned()),
+        };
+    }
+    let named = above(".git").unwrap_or(&folder).display().to_string();
+    FolderMemory { scope: Scope::Project(format!("folder:{named}")), folder: named, root: None }
+}
+
+/// Returns the user's memory store: `named`, or the one in `CTX_DB`, or the usual one in `~/.ctx`. Its
+/// folder is created if it does not exist.
+pub fn store(named: Option<&Path>) -> Result<Location, Failure> {
+    let path = named.map(Path::to_owned).or_else(|| env::setting("CTX_DB").map(PathBuf::from));
+    let folder = match &path {
+        Some(path) => path.parent().unwrap_or(Path::new("")).to_owned(),
+        None => user_home()?.join(MEMORY),
+    };
+    if !folder.as_os_str().is_empty() && !folder.is_dir() {
+        let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(&folder);
+        made.map_err(|error| Failure::not_made(&folder, error))?;
+    }
+    Ok(match path {
+        Some(path) => Location { path, foreign: None },
+        None => locate(&folder),
+    })
+}
+
+/// Returns the user's home folder.
+pub fn user_home() -> Result<PathBuf, Failure> {
+    let home = env::setting("HOME").map(PathBuf::from);
+    home.ok_or_else(|| Failure::environment("HOME is not set, so there is no place for the memory"))
+}

@@ -1,0 +1,81 @@
+#!/usr/bin/env python3
+"""Measures the memory's hooks as whole processes beside `sqlite3 FILE 'select 1'`.
+
+    bench_memory.py RUNNER FOLDER [NODES [CALLS]]
+
+Called by bench.sh. Imports NODES nodes (default 100,000) of random words from a vocabulary with the usual skew, one in
+a hundred of them in a tier, and prints the median and the 99th percentile of each hook in milliseconds.
+"""
+
+import json
+import os
+import random
+import statistics
+import subprocess
+import sys
+import time
+
+RUNNER, FOLDER = sys.argv[1], sys.argv[2]
+NODES = int(sys.argv[3]) if sys.argv[3:] else 100_000
+CALLS = int(sys.argv[4]) if sys.argv[4:] else 300
+random.seed(7)
+WORDS = [f"w{number}" if number > 200 else f"common{number}" for number in range(20_000)]
+SKEW = [1 / (rank + 3) for rank in range(len(WORDS))]
+DIGITS = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
+
+
+def ulid(number):
+    text = ""
+    for _ in range(16):
+        number, digit = divmod(number, 32)
+        text = DIGITS[digit] + text
+    return "01HQ000000" + text
+
+
+def fill(db):
+    at = "2026-01-01T00:00:00Z"
+    nodes, tags = [], []
+    for number in range(NODES):
+        content = " ".join(random.choices(WORDS, SKEW, k=30))
+        nodes.append({"id": ulid(number * 7919), "type": "fact", "content": content, "token_estimate": len(content) // 4,
+                      "created_at": at, "updated_at": at})
+        if number % 100 == 0:
+            tier = ("pinned", "reference", "working", "working")[number // 100 % 4]
+            tags.append({"node_id": nodes[-1]["id"], "tag": f"tier:{tier}", "created_at": at})
+    path = os.path.join(FOLDER, "export.json")
+    with open(path, "w") as file:
+        json.dump({"nodes": nodes, "edges": [], "tags": tags, "views": []}, file)
+    subprocess.run([RUNNER, "memory", "--db", db, "import", path], check=True, stdout=subprocess.DEVNULL)
+
+
+def once(line, text):
+    began = time.perf_counter()
+    subprocess.run(line, input=text, stdout=subprocess.DEVNULL, check=True)
+    return (time.perf_counter() - began) * 1000
+
+
+def main():
+    db = os.path.join(FOLDER, "memory.db")
+    fill(db)
+    floor = ["sqlite3", db, "select 1"]
+    prompts = [" ".join(random.choices(WORDS, SKEW, k=20)) for _ in range(CALLS)]
+    transcript = os.path.join(FOLDER, "t.jsonl")
+    with open(transcript, "w") as file:
+        file.write('{"type":"user","uuid":"u","message":{"content":"x"}}\n{"type":"assistant","message":{"content":"y"}}\n')
+
+    def payload(hook, number):
+        return json.dumps({"session_id": f"{hook}-{number % 50}", "cwd": FOLDER, "source": "startup",
+                           "prompt": prompts[number], "transcript_path": transcript, "last_assistant_message": "y"})
+
+    for hook in ("session-start", "prompt-submit", "stop"):
+        ours, theirs = [], []
+        for number in range(CALLS):
+            ours.append(once([RUNNER, "hook", hook, "--db", db], payload(hook, number).encode()))
+            theirs.append(once(floor, b""))
+        shown = [f"{statistics.median(row):.2f} (p99 {sorted(row)[int(len(row) * 0.99)]:.2f})" for row in (ours, theirs)]
+        limit = 1.5 * statistics.median(theirs) + 1
+        print(f"hook {hook} on {NODES} nodes: {shown[0]} ms against {shown[1]} ms of sqlite3 'select 1'; "
+              f"1.5 times that and 1 ms is {limit:.2f} ms", flush=True)
+
+
+main()

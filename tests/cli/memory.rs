@@ -1,0 +1,459 @@
+//! The memory through the built program: the hooks of a session, the commands, and the installation.
+
+use std::fs;
+use std::io::Write as _;
+use std::path::PathBuf;
+use std::process::Stdio;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use crate::fixture::{CommandOutput, Fixture, Random, ended_within, scaled};
+
+/// A session of Claude Code as the hooks see it.
+struct Session<'f> {
+    fixture: &'f Fixture,
+    id: String,
+    turns: usize,
+}
+
+impl<'f> Session<'f> {
+    fn new(fixture: &'f Fixture, id: &str) -> Self {
+        Self { fixture, id: id.to_owned(), turns: 0 }
+    }
+
+    fn transcript(&self) -> PathBuf {
+        self.fixture.root().join(format!("{}.jsonl", self.id))
+    }
+
+    fn payload(&self, event: &str, more: Value) -> Value {
+        let mut payload = json!({
+            "session_id": self.id, "cwd": self.fixture.project(), "hook_event_name": event,
+            "transcript_path": self.transcript()
+        });
+        payload.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        payload
+    }
+
+    /// Calls a hook and returns the injected text.
+    fn hook(&self, name: &str, more: Value) -> String {
+        let payload = self.payload(name, more).to_string();
+        let output = call(self.fixture, &["hook", name], payload.as_bytes()).ends(0);
+        let answer = output.json();
+        answer["hookSpecificOutput"]["additionalContext"].as_str().unwrap_or_default().to_owned()
+    }
+
+    fn start(&self, source: &str) -> String {
+        self.hook("session-start", json!({ "source": source }))
+    }
+
+    fn row(&self, row: &Value) {
+        let mut file =
+            fs::OpenOptions::new().append(true).create(true).open(self.transcript()).unwrap();
+        writeln!(file, "{row}").unwrap();
+    }
+
+    /// Sends a prompt, and returns what the session got with it.
+    fn prompt(&mut self, text: &str) -> String {
+        self.turns += 1;
+        self.row(&json!({"type": "user", "uuid": format!("{}-{}", self.id, self.turns),
+            "message": {"content": text}}));
+        self.hook("prompt-submit", json!({ "prompt": text }))
+    }
+
+    /// Answers the last prompt.
+    fn answer(&self, text: &str) {
+        self.row(
+            &json!({"type": "assistant", "message": {"content": [{"type": "text", "text": text}]}}),
+        );
+        let injected = self.hook("stop", json!({ "last_assistant_message": text }));
+        assert_eq!(injected, "", "a Stop hook continued the conversation");
+    }
+}
+
+/// Runs the program with an input.
+fn call(fixture: &Fixture, args: &[&str], input: &[u8]) -> CommandOutput {
+    let mut command = fixture.runner(args);
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    let mut stdin = child.stdin.take().unwrap();
+    // A hook may end before it has read everything.
+    let _closed = stdin.write_all(input);
+    drop(stdin);
+    CommandOutput::of(child.wait_with_output().unwrap())
+}
+
+/// Returns the nodes of the project.
+fn nodes(fixture: &Fixture) -> Vec<Value> {
+    let output = fixture.run(&["memory", "list", "--json"]).ends(0);
+    output.json()["nodes"].as_array().unwrap().clone()
+}
+
+fn id_of(fixture: &Fixture, content: &str) -> String {
+    let all = nodes(fixture);
+    let found = all.iter().find(|node| node["content"].as_str().unwrap().contains(content));
+    found.unwrap_or_else(|| panic!("no node {content:?}"))["short_id"].as_str().unwrap().to_owned()
+}
+
+#[test]
+fn checklist_of_the_seed_holds() {
+    let fixture = Fixture::with("");
+    // 1. Install, 2. and 3. add the hooks.
+    let said = fixture.run(&["memory", "install", "--apply"]).ends(0);
+    assert!(said.out.contains("installed successfully!"), "{}", said.out);
+    let settings = fs::read_to_string(fixture.root().join(".claude/settings.json")).unwrap();
+    let settings: Value = serde_json::from_str(&settings).unwrap();
+    let stop = &settings["hooks"]["Stop"][0]["hooks"][0];
+    assert_eq!(stop["args"], json!(["hook", "stop"]));
+    assert!(stop["command"].as_str().unwrap().starts_with('/'), "{stop}");
+    assert!(fixture.root().join(".claude/skills/ctx/SKILL.md").is_file());
+    // 4. and 5. A first session has nothing in its context.
+    let mut first = Session::new(&fixture, "first");
+    assert_eq!(first.start("startup"), "");
+    // 6. to 8. It remembers something.
+    assert_eq!(first.prompt("remember this"), "");
+    first.answer(
+        "Noted. <ctx:remember type=\"decision\" tags=\"tier:reference,auth\">The API uses PKCE.</ctx:remember>\
+         <ctx:remember type=\"fact\" tags=\"tier:pinned\">Deploy on Fridays.\nNever on Mondays.</ctx:remember>",
+    );
+    assert_eq!(nodes(&fixture).len(), 2);
+    // 9. and 10. A new session has it in its context.
+    let mut second = Session::new(&fixture, "second");
+    let block = second.start("startup");
+    assert!(block.starts_with("<!-- ctx: 2 nodes, "), "{block}");
+    assert!(block.contains("Deploy on Fridays.\n  > Never on Mondays."), "{block}");
+    assert!(block.contains("The API uses PKCE."), "{block}");
+    assert!(block.ends_with("<!-- ctx:end -->"), "{block}");
+    assert_eq!(second.start("startup"), block, "the block is not stable");
+    // 11. and 12. It recalls, and gets the results once.
+    second.prompt("what about auth");
+    second.answer("<ctx:recall query=\"type:decision AND tag:auth\"/><ctx:status/>");
+    let got = second.prompt("go on");
+    assert!(got.contains("Query: `type:decision AND tag:auth`"), "{got}");
+    assert!(got.contains("Found 1 node:") && got.contains("Tags: auth, tier:reference"), "{got}");
+    assert!(got.contains("## Memory Status\n\nNodes: 2"), "{got}");
+    assert_eq!(second.prompt("and more"), "");
+    // 13. Summarize and expand.
+    let (pkce, deploy) = (id_of(&fixture, "PKCE"), id_of(&fixture, "Fridays"));
+    second.answer(&format!(
+        "<ctx:summarize nodes=\"{pkce},{deploy}\" archive=\"true\">All about releases.</ctx:summarize>"
+    ));
+    let summary = id_of(&fixture, "All about releases");
+    let third = Session::new(&fixture, "third").start("startup");
+    assert!(third.contains("All about releases") && !third.contains("PKCE"), "{third}");
+    second.prompt("show me the parts");
+    second.answer(&format!("<ctx:expand node=\"{summary}\"/>"));
+    let got = second.prompt("go on");
+    assert!(got.contains("Never on Mondays.") && got.contains("PKCE"), "{got}");
+    assert_eq!(second.prompt("and more"), "");
+    // 14. A task.
+    second.answer("<ctx:task name=\"login\" action=\"start\"/>");
+    second.prompt("work");
+    second.answer(
+        "<ctx:remember type=\"observation\" tags=\"tier:working\">The form is slow.</ctx:remember>",
+    );
+    let task = fixture.run(&["memory", "task", "--json"]).ends(0).json();
+    assert_eq!(task["task"], "login");
+    let slow = fixture.run(&["memory", "query", "tag:task:login AND tag:working", "--json"]);
+    assert_eq!(slow.json()["found"], 1);
+    second.prompt("done");
+    second.answer("<ctx:task name=\"login\" action=\"end\" summarize=\"true\"/>");
+    let slow = fixture.run(&["memory", "query", "tag:needs:summary AND tag:off-context", "--json"]);
+    assert_eq!(slow.json()["found"], 1);
+    assert_eq!(fixture.run(&["memory", "task", "--json"]).json()["task"], Value::Null);
+}
+
+#[test]
+fn sessions_get_only_their_own_results() {
+    let fixture = Fixture::with("");
+    let (mut one, mut two) = (Session::new(&fixture, "one"), Session::new(&fixture, "two"));
+    one.start("startup");
+    two.start("startup");
+    one.prompt("a");
+    two.prompt("b");
+    one.answer("<ctx:recall query=\"tag:mine\"/><ctx:task name=\"alpha\" action=\"start\"/>");
+    assert_eq!(two.prompt("c"), "");
+    assert!(one.prompt("d").contains("tag:mine"));
+    let task = |id: &str| fixture.run(&["memory", "task", "--session", id, "--json"]).json();
+    assert_eq!(task("one")["task"], "alpha");
+    assert_eq!(task("two")["task"], Value::Null);
+}
+
+#[test]
+fn resume_and_fork_get_the_difference() {
+    let fixture = Fixture::with("");
+    let add = |text: &str| fixture.run(&["memory", "add", "--tag", "tier:pinned", text]).ends(0);
+    add("the first note");
+    let session = Session::new(&fixture, "one");
+    assert!(session.start("startup").contains("the first note"));
+    assert_eq!(session.start("resume"), "");
+    add("the second note");
+    let first = id_of(&fixture, "the first note");
+    let got = session.start("resume");
+    assert!(got.contains("the second note") && !got.contains("the first note"), "{got}");
+    let fork = Session::new(&fixture, "two");
+    assert_eq!(fork.start("fork"), "");
+    fixture.run(&["memory", "delete", &first]).ends(0);
+    let got = fork.start("resume");
+    assert!(got.contains("No longer valid") && got.contains(&first), "{got}");
+    let got = fork.start("compact");
+    assert!(got.contains("the second note"), "{got}");
+}
+
+#[test]
+fn projects_see_only_their_own_nodes() {
+    let fixture = Fixture::with("");
+    fixture.run(&["memory", "add", "--tag", "tier:pinned", "ours"]).ends(0);
+    fixture.run(&["memory", "add", "--global", "--tag", "tier:pinned", "everybody's"]).ends(0);
+    let elsewhere = fixture.root().join("elsewhere");
+    fs::create_dir(&elsewhere).unwrap();
+    let at = elsewhere.display().to_string();
+    let there = fixture.run(&["-C", &at, "memory", "list", "--json"]).ends(0).json();
+    assert_eq!(there["found"], 1);
+    let all = fixture.run(&["-C", &at, "memory", "list", "--all-projects", "--json"]).json();
+    assert_eq!(all["found"], 2);
+    let payload = json!({"session_id": "x", "cwd": elsewhere, "source": "startup"}).to_string();
+    let got = call(&fixture, &["hook", "session-start"], payload.as_bytes()).ends(0);
+    assert!(got.out.contains("everybody's") && !got.out.contains("ours"), "{}", got.out);
+}
+
+#[test]
+fn hooks_answer_valid_json_in_any_case() {
+    let fixture = Fixture::with("");
+    let inputs: [&[u8]; 6] =
+        [b"", b"{", b"[]", b"{\"session_id\": 7, \"cwd\": []}", b"\xff\0", b"null"];
+    for name in ["session-start", "prompt-submit", "stop", "session-end", "pre-compact"] {
+        for input in inputs {
+            let output = call(&fixture, &["hook", name], input).ends(0);
+            assert_eq!(output.json(), json!({}), "{name}");
+        }
+    }
+    // In a run of runner, nothing is injected and nothing is written.
+    fixture.run(&["memory", "add", "--tag", "tier:pinned", "a note"]).ends(0);
+    let before = fs::read(fixture.root().join(".ctx/store.db")).unwrap();
+    let mut command = fixture.runner(&["hook", "session-start"]);
+    let output = CommandOutput::of(command.env("RUNNER_RUN", "x").output().unwrap()).ends(0);
+    assert_eq!(output.json(), json!({}));
+    assert_eq!(fs::read(fixture.root().join(".ctx/store.db")).unwrap(), before);
+    // A damaged store never blocks a prompt.
+    fs::write(fixture.root().join(".ctx/store.db"), "no database ".repeat(1000)).unwrap();
+    for name in ["session-start", "prompt-submit", "stop"] {
+        let output = call(&fixture, &["hook", name], b"{}").ends(1);
+        assert_eq!(output.json(), json!({}), "{name}");
+        assert!(output.err.contains("is damaged"), "{}", output.err);
+    }
+}
+
+#[test]
+fn other_programs_stores_are_never_changed() {
+    let fixture = Fixture::with("");
+    let folder = fixture.root().join(".ctx");
+    fs::create_dir(&folder).unwrap();
+    let foreign = folder.join("store.db");
+    let db = rusqlite::Connection::open(&foreign).unwrap();
+    db.execute_batch(
+        "CREATE TABLE nodes (id TEXT PRIMARY KEY, type TEXT, content TEXT, created_at TEXT);
+         CREATE TABLE edges (id TEXT, from_id TEXT, to_id TEXT, type TEXT);
+         CREATE TABLE tags (node_id TEXT, tag TEXT);
+         INSERT INTO nodes VALUES ('01HQ1A2B3C4D5E6F7G8H9J0K1M', 'fact', 'theirs', '2026-01-01T00:00:00Z');
+         INSERT INTO tags VALUES ('01HQ1A2B3C4D5E6F7G8H9J0K1M', 'tier:pinned');",
+    )
+    .unwrap();
+    drop(db);
+    let before = fs::read(&foreign).unwrap();
+    fixture.run(&["memory", "install", "--apply"]).ends(0);
+    assert!(fixture.root().join(".claude/skills/runner-memory/SKILL.md").is_file());
+    let status = fixture.run(&["memory", "status"]).ends(0);
+    assert!(status.out.contains("runner.db") && status.out.contains("runner memory import"));
+    fixture.run(&["memory", "import", &foreign.display().to_string()]).ends(0);
+    assert!(Session::new(&fixture, "s").start("startup").contains("theirs"));
+    assert_eq!(fs::read(&foreign).unwrap(), before);
+    let names =
+        fs::read_dir(&folder).unwrap().map(|it| it.unwrap().file_name().into_string().unwrap());
+    assert!(!names.collect::<Vec<_>>().contains(&"store.db-wal".to_owned()));
+}
+
+#[test]
+fn exports_are_imported_byte_for_byte() {
+    let fixture = Fixture::with("");
+    let add = |args: &[&str]| {
+        let output = fixture.run(&[&["memory", "add", "--json"], args].concat()).ends(0);
+        output.json()["id"].as_str().unwrap().to_owned()
+    };
+    let (a, b) = (add(&["--tag", "tier:pinned", "ä \"one\"\nand more"]), add(&["--global", "two"]));
+    fixture.run(&["memory", "link", &a, &b, "--type", "depends_on"]).ends(0);
+    fixture.run(&["memory", "supersede", &b, &a]).ends(0);
+    fixture.run(&["memory", "view", "create", "mine", "tag:pinned", "--budget", "7"]).ends(0);
+    fixture.run(&["memory", "view", "update", "default", "--budget", "80000"]).ends(0);
+    let export = fixture.run(&["memory", "export"]).ends(0).out;
+    fixture.write("export.json", &export);
+    let db = fixture.root().join("other.db").display().to_string();
+    fixture.run(&["memory", "--db", &db, "import", "export.json"]).ends(0);
+    assert_eq!(fixture.run(&["memory", "--db", &db, "export"]).ends(0).out, export);
+    fixture.run(&["memory", "--db", &db, "import", "export.json"]).ends(0);
+    assert_eq!(fixture.run(&["memory", "--db", &db, "export"]).ends(0).out, export);
+}
+
+#[test]
+fn every_change_can_be_undone() {
+    let fixture = Fixture::with("");
+    let export = || fixture.run(&["memory", "export"]).ends(0).out;
+    let add = |text: &str| {
+        let output =
+            fixture.run(&["memory", "add", "--json", "--tag", "tier:working", text]).ends(0);
+        output.json()["id"].as_str().unwrap().to_owned()
+    };
+    let (a, b) = (add("cheese"), add("two"));
+    fixture.run(&["memory", "link", &a, &b]).ends(0);
+    let changes: [&[&str]; 9] = [
+        &["add", "three"],
+        &["delete", &a],
+        &[
+            "update",
+            &b,
+            "--content",
+            "new",
+            "--summary",
+            "s",
+            "--metadata",
+            "{\"rationale\":\"r\"}",
+        ],
+        &["tag", &a, "x", "y"],
+        &["untag", &a, "tier:working"],
+        &["unlink", &a, &b],
+        &["supersede", &a, &b],
+        &["summarize", &format!("{a},{b}"), "both", "--archive"],
+        &["view", "update", "default", "--budget", "9"],
+    ];
+    let mut states = vec![export()];
+    for change in changes {
+        fixture.run(&[&["memory"], change].concat()).ends(0);
+        states.push(export());
+        // Each change is undone once and made again.
+        fixture.run(&["memory", "undo"]).ends(0);
+        assert_eq!(export(), states[states.len() - 2], "{change:?}");
+        if change[0] != "add" && change[0] != "summarize" {
+            fixture.run(&[&["memory"], change].concat()).ends(0);
+            fixture.run(&["memory", "undo"]).ends(0);
+        }
+        assert_eq!(export(), states[states.len() - 2], "{change:?}");
+        states.pop();
+    }
+    let found = fixture.run(&["memory", "search", "cheese", "--json"]).ends(0).json();
+    assert_eq!(found["hits"][0]["content"], "cheese", "the index does not follow undo");
+}
+
+#[test]
+fn installation_is_removed_without_a_trace() {
+    let fixture = Fixture::with("");
+    let settings = fixture.root().join(".claude/settings.json");
+    fs::create_dir(fixture.root().join(".claude")).unwrap();
+    fs::create_dir(fixture.root().join(".codex")).unwrap();
+    let text = "{\r\n\t\"model\" : \"x\", \"hooks\": {\"Stop\": [{\"hooks\": []}]}\n}";
+    fs::write(&settings, text).unwrap();
+    fixture.run(&["memory", "install", "--apply"]).ends(0);
+    let with = fs::read_to_string(&settings).unwrap();
+    assert_ne!(with, text);
+    fixture.run(&["memory", "install", "--apply"]).ends(0);
+    assert_eq!(fs::read_to_string(&settings).unwrap(), with, "the hooks were added twice");
+    let codex = fs::read_to_string(fixture.root().join(".codex/hooks.json")).unwrap();
+    assert!(codex.contains("hook session-start --host codex"), "{codex}");
+    fixture.run(&["memory", "install", "--remove"]).ends(0);
+    assert_eq!(fs::read_to_string(&settings).unwrap(), text);
+    assert!(!fixture.root().join(".codex/hooks.json").exists());
+    assert!(!fixture.root().join(".claude/skills/ctx").exists());
+    fs::write(&settings, "not json").unwrap();
+    fixture.run(&["memory", "install", "--apply"]).ends(65);
+    assert_eq!(fs::read_to_string(&settings).unwrap(), "not json");
+}
+
+#[test]
+fn notes_in_files_are_imported_once() {
+    let fixture = Fixture::with("");
+    fixture.write("CLAUDE.md", "# Rules\n\nUse tabs.\n\n## Tests\n\nRun just check.\n");
+    let run =
+        || fixture.run(&["memory", "import", "CLAUDE.md", "--tier", "reference", "--json"]).json();
+    assert_eq!(run()["nodes"], 2);
+    assert_eq!(run()["nodes"], 0);
+    let block = Session::new(&fixture, "s").start("startup");
+    assert!(block.contains("Use tabs."), "{block}");
+}
+
+#[test]
+fn relevant_nodes_come_with_a_prompt_once() {
+    let fixture = Fixture::with("");
+    fixture
+        .run(&["memory", "add", "Refresh tokens rotate on every login of the mobile client"])
+        .ends(0);
+    fixture.run(&["memory", "add", "The build uses two cores"]).ends(0);
+    let mut session = Session::new(&fixture, "one");
+    session.start("startup");
+    let got = session.prompt("do refresh tokens rotate at login?");
+    assert!(got.contains("## Related Notes") && got.contains("mobile client"), "{got}");
+    assert!(!got.contains("two cores"), "{got}");
+    assert_eq!(session.prompt("do refresh tokens rotate at login?"), "");
+    assert_eq!(session.prompt("please continue with the next step"), "");
+    fixture.configure("[memory]\nauto_recall = false\n");
+    let mut session = Session::new(&fixture, "two");
+    session.start("startup");
+    assert_eq!(session.prompt("do refresh tokens rotate at login?"), "");
+}
+
+/// The contents of a store that do not depend on ids and times.
+fn fingerprint(fixture: &Fixture) -> Vec<String> {
+    let db = rusqlite::Connection::open(fixture.root().join(".ctx/store.db")).unwrap();
+    let sql = "SELECT content || ' ' || coalesce((SELECT group_concat(tag) FROM (SELECT tag FROM tags \
+        WHERE node_id = n.id ORDER BY tag)), '') FROM nodes n ORDER BY 1";
+    let mut statement = db.prepare(sql).unwrap();
+    statement.query_map([], |row| row.get(0)).unwrap().map(Result::unwrap).collect()
+}
+
+#[test]
+fn killed_hooks_leave_the_same_store() {
+    let mut random = Random::new("killed_hooks_leave_the_same_store");
+    let script = |fixture: &Fixture, kill: &mut dyn FnMut() -> Option<u64>| {
+        let mut session = Session::new(fixture, "one");
+        for turn in 0..12 {
+            let source = if turn == 0 { "startup" } else { "resume" };
+            killable(&session, "session-start", json!({ "source": source }), kill());
+            session.turns += 1;
+            session.row(
+                &json!({"type": "user", "uuid": format!("u{turn}"), "message": {"content": "x"}}),
+            );
+            killable(&session, "prompt-submit", json!({ "prompt": "go on" }), kill());
+            let text = format!(
+                "<ctx:remember type=\"fact\" tags=\"tier:working\">note {turn}</ctx:remember>\
+                 <ctx:task name=\"t\" action=\"start\"/><ctx:recall query=\"note\"/>"
+            );
+            killable(&session, "stop", json!({ "last_assistant_message": text }), kill());
+            session.row(&json!({"type": "assistant", "message": {"content": text}}));
+        }
+        session.hook("session-end", json!({}));
+    };
+    let whole = Fixture::with("");
+    script(&whole, &mut || None);
+    let expected = fingerprint(&whole);
+    assert_eq!(expected.len(), 12);
+    for _ in 0..scaled(2) {
+        let fixture = Fixture::with("");
+        script(&fixture, &mut || Some(random.roll(12_000)));
+        assert_eq!(fingerprint(&fixture), expected);
+    }
+}
+
+/// Calls a hook and kills it after this many microseconds.
+fn killable(session: &Session<'_>, name: &str, more: Value, after: Option<u64>) {
+    let Some(after) = after else {
+        session.hook(name, more);
+        return;
+    };
+    let mut command = session.fixture.runner(&["hook", name]);
+    command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
+    let mut child = command.spawn().unwrap();
+    let _closed =
+        child.stdin.take().unwrap().write_all(session.payload(name, more).to_string().as_bytes());
+    // Waits for a random time, or for the end of the hook.
+    let _ended = ended_within(child.id(), Duration::from_micros(after));
+    let _ended = child.kill();
+    child.wait().unwrap();
+}
