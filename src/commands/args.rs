@@ -55,7 +55,17 @@ const TOPICS: [(&str, &[&str]); 6] = [
     ("settings", &["config", "trust", "budget", "backends"]),
     (
         "agents",
-        &["lifecycle", "board", "journal", "overnight", "corpus", "curator", "hook", "guard"],
+        &[
+            "lifecycle",
+            "board",
+            "journal",
+            "overnight",
+            "corpus",
+            "curator",
+            "sessions",
+            "hook",
+            "guard",
+        ],
     ),
     ("data", &["projects", "db", "replay"]),
     ("help", &["demo", "completions", "man", "help"]),
@@ -167,6 +177,7 @@ pub enum Command {
     #[command(name = "__deliver", hide = true)]
     Deliver(super::alerts::DeliverArgs),
     Curator(super::curator::CuratorArgs),
+    Sessions(super::sessions::SessionsArgs),
     Replay(super::replay::ReplayArgs),
     Guard(super::guard::GuardArgs),
     Overnight(super::overnight::OvernightArgs),

@@ -15,6 +15,7 @@ use runner_engine::store::Budget;
 use runner_jobs::dream::DreamSpec;
 use runner_jobs::failmark;
 use runner_jobs::report::proposals::DreamJobs;
+use runner_jobs::sessions::SessionsSpec;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
@@ -39,6 +40,10 @@ pub struct Projection {
     /// Settings of the dream jobs, by job; absent in a projection that an earlier build wrote.
     #[serde(default)]
     pub dreams: DreamJobs,
+    /// Settings of the enabled jobs that analyze sessions, by job; absent in a projection that an
+    /// earlier build wrote.
+    #[serde(default)]
+    pub sessions: BTreeMap<String, SessionsSpec>,
     /// Folders of failmarks, relative to the project. Most projects have none of them.
     folders: Vec<PathBuf>,
     /// Path of each job's failmark, relative to the project, in the order of the jobs' names. The
@@ -69,6 +74,12 @@ impl Projection {
             dreams: jobs()
                 .filter_map(|(name, job)| {
                     Some((name.clone(), job.spec.kind.of::<DreamSpec>()?.clone()))
+                })
+                .collect(),
+            sessions: jobs()
+                .filter(|(_, job)| job.enabled)
+                .filter_map(|(name, job)| {
+                    Some((name.clone(), job.spec.kind.of::<SessionsSpec>()?.clone()))
                 })
                 .collect(),
             folders,
