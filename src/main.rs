@@ -21,6 +21,7 @@ mod guard;
 mod keyring;
 mod maintenance;
 mod project;
+mod sessions;
 mod setup;
 mod spawn;
 mod tick;

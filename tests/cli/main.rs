@@ -58,6 +58,7 @@ mod review;
 mod sandbox;
 mod schedule;
 mod served;
+mod sessions;
 mod setup;
 mod snapshots;
 mod status;

@@ -13,7 +13,7 @@ pub const CONFIDENT: f64 = 0.7;
 /// Minimum number of files or messages that follow a convention.
 const MATCHES: u32 = 5;
 
-/// What an artifact states.
+/// The statement of an artifact.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type")]
 pub enum Content {

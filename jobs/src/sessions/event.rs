@@ -11,6 +11,7 @@ use jiff::Timestamp;
 use runner_text::redact::Redacted;
 
 use super::shell;
+pub use super::shell::Action;
 use super::signature::{Signature, check_failed, refusal, signature};
 use super::transcript::{SessionEvent, SessionEventKind};
 
@@ -36,28 +37,9 @@ pub struct Event {
     pub tool: String,
     /// The command, the path relative to the session's folder, or the injected text.
     pub target: String,
+    /// The program of a command and its first arguments. Empty for everything but commands.
+    pub subject: String,
     pub outcome: Outcome,
-}
-
-/// What happened.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Action {
-    /// A person asked for something.
-    Prompt,
-    /// The model said something.
-    Answer,
-    /// A hook added context.
-    Injection,
-    /// A file was read, or files were searched.
-    Read,
-    /// A file was changed or created.
-    Edit,
-    /// A build, a test or another check ran.
-    Check,
-    /// A commit, a push or a request to merge was made.
-    Commit,
-    /// Any other command or tool.
-    Other,
 }
 
 /// How a call ended.
@@ -85,13 +67,11 @@ impl Event {
         !matches!(self.action, Action::Prompt | Action::Answer | Action::Injection)
     }
 
-    /// Returns the common part of calls with the same intent: the tool and its file, or the program
-    /// and its first arguments.
-    pub fn subject(&self) -> String {
-        match self.tool.as_str() {
-            "Bash" => shell::subject(&self.target),
-            tool => format!("{tool} {}", self.target),
-        }
+    /// Returns what calls with the same intent share: the tool, and its target or its command's
+    /// program with the first arguments.
+    pub fn about(&self) -> (&str, &str) {
+        let what = if self.tool == "Bash" { &self.subject } else { &self.target };
+        (&self.tool, what)
     }
 }
 
@@ -136,6 +116,7 @@ impl Collector {
             action: Action::Other,
             tool: String::new(),
             target: String::new(),
+            subject: String::new(),
             outcome: Outcome::Open,
         };
         match what {
@@ -182,7 +163,8 @@ impl Collector {
                 _ => target,
             };
             let target = target[..target.floor_char_boundary(TARGET)].to_owned();
-            self.push(Event { action, tool: tool.clone(), target, ..event.clone() });
+            let subject = if tool == "Bash" { shell::subject(&target) } else { String::new() };
+            self.push(Event { action, tool: tool.clone(), target, subject, ..event.clone() });
         }
         if self.open.len() < OPEN && !id.is_empty() {
             self.open.insert(id.to_owned(), (first, targets.len() as u64));

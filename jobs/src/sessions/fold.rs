@@ -27,7 +27,7 @@ pub const MOST: usize = 50;
 /// Below this confidence, artifacts are evicted first.
 const WEAK: f64 = 0.5;
 
-/// What a person decided about artifacts.
+/// The decisions of a person about artifacts.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Decisions {
@@ -59,7 +59,7 @@ pub struct Folded {
     pub evicted: u64,
 }
 
-/// What one session contributes to one artifact.
+/// The contribution of one session to one artifact.
 struct Contribution<'r> {
     content: Content,
     rule: &'static str,
@@ -188,11 +188,13 @@ pub fn fold(records: &[&SessionRecord], known: &[Artifact], decisions: &Decision
     limit(candidates)
 }
 
-/// Counts the sessions in which a repaired error came back and stayed.
+/// Counts the sessions that got an artifact as context, and in which the error stayed all the same.
 fn note_failures(records: &[&SessionRecord], all: &mut BTreeMap<String, Candidate>) {
     for candidate in all.values_mut() {
+        let id = &candidate.artifact.id;
         let failed = |record: &&&SessionRecord| {
-            record.findings.errors.iter().any(|error| {
+            let got = record.findings.injections.iter().any(|it| it.artifacts.contains(id));
+            got && record.findings.errors.iter().any(|error| {
                 !error.resolved
                     && match &candidate.artifact.content {
                         Content::DreamPlaybook { trigger, .. } => *trigger == error.trigger,

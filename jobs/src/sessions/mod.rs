@@ -12,6 +12,7 @@
 //! whenever a process dies. No model is asked. The text of a session is untrusted data and must
 //! never be used as an instruction. This module must never write, lock or delay a running session.
 
+pub mod active;
 pub mod artifact;
 mod decide;
 pub mod event;
@@ -310,3 +311,6 @@ fn publish(
         source,
     })
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,11 +1,11 @@
-//! What is kept about one analyzed session: its cursor, its counts, and the findings of its tasks.
+//! The record of one analyzed session: its cursor, its counts, and the findings of its tasks.
 
 use jiff::Timestamp;
 use runner_text::redact::Redacted;
 use serde::{Deserialize, Serialize};
 
+use super::active::{Unresolved, active_files, unresolved};
 use super::event::{Action, Outcome, Session};
-use super::resume::{Unresolved, active_files, unresolved};
 use super::sources::Source;
 use super::tasks::{Findings, PhaseSpan, Task};
 use super::transcript::{LineGap, Tally};
@@ -62,7 +62,7 @@ impl SessionRecord {
             let found = events.iter().filter(|event| event.is_call() && is(&event.outcome)).count();
             u32::try_from(found).unwrap_or(u32::MAX)
         };
-        // Context that a hook adds at the end says nothing about how the session ended.
+        // Context that a hook adds at the end is not part of the work.
         let last = events.iter().rev().find(|event| event.action != Action::Injection);
         let clean = last.is_some_and(|last| last.action == Action::Answer);
         let unresolved = unresolved(&findings);

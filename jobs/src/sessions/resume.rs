@@ -3,36 +3,19 @@
 //! The packet is derived from the newest session that did something and from the artifacts. It is
 //! deterministic, has at most 500 tokens, and is background: it must never ask for anything.
 
-use std::collections::BTreeMap;
-
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
+use super::active::{FILES, Unresolved};
 use super::artifact::{Artifact, CONFIDENT, Content};
-use super::event::{Action, Event};
 use super::record::{Ending, SessionRecord};
-use super::tasks::errors::brief;
 use super::tasks::injection::{ARTIFACT_MARK, PACKET_MARK};
 use super::tasks::phases::Phase;
-use super::tasks::{Findings, graph};
 
 /// Maximum length of a rendered packet in bytes: 500 tokens of four bytes.
 pub const LONGEST: usize = 2_000;
-/// Maximum number of active files.
-const FILES: usize = 12;
-/// Maximum number of unresolved issues.
-const ISSUES: usize = 5;
-/// The number of calls after which the weight of a call halves.
-const HALF: f64 = 40.0;
-
-/// An issue that was open at the end of a session.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Unresolved {
-    /// The trigger of an error, or `loop`.
-    pub kind: String,
-    pub signature: String,
-    pub count: u32,
-}
+/// The number of earlier sessions whose files fill the list.
+const EARLIER: usize = 4;
 
 /// The phase arc of a packet, one entry for each phase in order of its first call.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -70,66 +53,6 @@ pub struct Packet {
     pub unresolved: Vec<Unresolved>,
     pub playbooks: Vec<PacketArtifact>,
     pub conventions: Vec<PacketArtifact>,
-}
-
-/// Returns the files of a session, the most active ones first: recent edits count most, and files
-/// that were changed together or that an open error is about count more.
-pub fn active_files(events: &[Event]) -> Vec<String> {
-    let last = events.len();
-    let open: Vec<&str> = events
-        .iter()
-        .enumerate()
-        .filter(|(at, event)| {
-            let subject = event.subject();
-            let passed = |later: &Event| later.error().is_none() && later.subject() == subject;
-            event.error().is_some() && !events[at + 1..].iter().any(passed)
-        })
-        .map(|(_, event)| event.target.as_str())
-        .collect();
-    let mut scores: BTreeMap<&str, f64> = BTreeMap::new();
-    for (at, event) in events.iter().enumerate() {
-        #[allow(clippy::cast_precision_loss, reason = "a session has at most 20,000 events")]
-        let age = (last - at) as f64;
-        let weight = match (event.action, event.tool.as_str()) {
-            (Action::Edit, _) => 4.0,
-            (Action::Read, "Read") => 1.0,
-            _ => continue,
-        };
-        *scores.entry(&event.target).or_default() += weight * (0.2 + (-age / HALF).exp2());
-    }
-    for files in graph::changed_by_turn(events).into_values() {
-        let others = f64::from(u32::try_from(files.len().saturating_sub(1)).unwrap_or(0).min(5));
-        for file in files {
-            scores.entry(file).and_modify(|score| *score *= 0.05_f64.mul_add(others, 1.0));
-        }
-    }
-    for (file, score) in &mut scores {
-        if open.iter().any(|target| target.contains(file)) {
-            *score *= 2.0;
-        }
-    }
-    // A file outside of the session's folder means nothing to the next session.
-    let mut files: Vec<(&str, f64)> = scores
-        .into_iter()
-        .filter(|(file, _)| !file.starts_with(['/', '~']) && !file.is_empty())
-        .collect();
-    files.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(b.0)));
-    files.into_iter().take(FILES).map(|(file, _)| brief(file, 160)).collect()
-}
-
-/// Returns the issues that were open at the end.
-pub fn unresolved(findings: &Findings) -> Vec<Unresolved> {
-    let errors = findings.errors.iter().filter(|error| !error.resolved).map(|error| Unresolved {
-        kind: error.trigger.clone(),
-        signature: error.signature.clone(),
-        count: error.count,
-    });
-    let loops = findings.loops.iter().filter(|it| !it.resolved).map(|it| Unresolved {
-        kind: "loop".to_owned(),
-        signature: it.what.clone(),
-        count: it.count,
-    });
-    loops.chain(errors).take(ISSUES).collect()
 }
 
 /// Makes the packet for the next session, from the newest session with a call.
@@ -185,13 +108,35 @@ pub fn packet(records: &[&SessionRecord], artifacts: &[Artifact], project: &str)
             duration_s: newest.duration_s(),
             outcome: newest.ending,
         },
-        active_files: newest.active_files.clone(),
+        active_files: files_on_branch(records, newest),
         unresolved: newest.unresolved.clone(),
         playbooks: playbooks.take(3).collect(),
         conventions: conventions.take(4).collect(),
     };
     packet.shrink();
     Some(packet)
+}
+
+/// Returns the active files of the newest session, followed by those of the sessions before it on
+/// the same branch: short sessions often continue the work of an earlier one.
+fn files_on_branch(records: &[&SessionRecord], newest: &SessionRecord) -> Vec<String> {
+    let mut earlier: Vec<&&SessionRecord> = records
+        .iter()
+        .filter(|it| {
+            it.branch == newest.branch
+                && it.ended_at <= newest.ended_at
+                && it.session != newest.session
+        })
+        .collect();
+    earlier.sort_by(|a, b| b.ended_at.cmp(&a.ended_at).then(a.session.cmp(&b.session)));
+    let mut files = newest.active_files.clone();
+    for file in earlier.into_iter().take(EARLIER).flat_map(|record| &record.active_files) {
+        if !files.contains(file) {
+            files.push(file.clone());
+        }
+    }
+    files.truncate(FILES);
+    files
 }
 
 impl Packet {

@@ -1,9 +1,28 @@
-//! Describes the command lines of sessions: which of them check, commit or only read, and what they
+//! Describes calls and the command lines of sessions: which of them check, commit or only read, and what they
 //! are about.
 //!
 //! The descriptions are used for statistics only. This module must never decide what may run.
 
-use super::event::Action;
+/// The kind of an event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Action {
+    /// A person asked for something.
+    Prompt,
+    /// The model said something.
+    Answer,
+    /// A hook added context.
+    Injection,
+    /// A file was read, or files were searched.
+    Read,
+    /// A file was changed or created.
+    Edit,
+    /// A build, a test or another check ran.
+    Check,
+    /// A commit, a push or a request to merge was made.
+    Commit,
+    /// Any other command or tool.
+    Other,
+}
 
 /// Programs that check the work, each with the first arguments that make it a check. An empty list
 /// stands for every use.
@@ -57,6 +76,10 @@ pub fn commands(line: &str) -> Vec<Vec<&str>> {
     let mut found = Vec::new();
     for part in split(head) {
         let mut words: Vec<&str> = part.split_whitespace().collect();
+        // The value of an assignment is the output of a command, which the line is not about.
+        if words.first().is_some_and(|word| word.contains("=$(") || word.contains("=`")) {
+            continue;
+        }
         let skip = |word: &&str| {
             let name = word.split('=').next().unwrap_or_default();
             let assigns = word.contains('=')
@@ -161,10 +184,9 @@ pub fn subject(line: &str) -> String {
     let Some(words) = main(line) else { return String::new() };
     let name = name(&words);
     let count = if DEEP.contains(&name) { 2 } else { 1 };
-    let plain = words
-        .iter()
-        .skip(1)
-        .filter(|word| !word.starts_with('-') && !word.contains(['/', '"', '\'', '$', '>']));
+    // A quoted text may have blanks, so what follows it is not known.
+    let words = words.iter().skip(1).take_while(|word| !word.contains(['"', '\'', '`']));
+    let plain = words.filter(|word| !word.starts_with('-') && !word.contains(['/', '$', '>']));
     let rest: Vec<&str> = plain.copied().take(count).collect();
     [&[name], rest.as_slice()].concat().join(" ")
 }

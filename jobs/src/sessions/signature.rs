@@ -26,6 +26,8 @@ pub struct Signature {
     pub trigger: String,
     /// The masked line, of at most 160 bytes.
     pub line: String,
+    /// Whether the line states what failed. An exit code alone does not.
+    pub telling: bool,
 }
 
 /// Reports whether a failed call was refused by a person or by a rule, which is no error.
@@ -65,12 +67,6 @@ pub fn check_failed(text: &str) -> bool {
 
 /// Returns the signature of the error that a call's output describes.
 pub fn signature(tool: &str, command: &str, text: &str) -> Signature {
-    let program = match tool {
-        "Bash" => shell::program(command),
-        // The agent's program reports the errors of its own tools, whichever tool it was.
-        tool if tool.starts_with("mcp__") => tool.to_owned(),
-        _ => "agent".to_owned(),
-    };
     let count = text.lines().count();
     let shown = |at: usize| at < LINES || at + LINES >= count;
     let lines = || {
@@ -80,17 +76,30 @@ pub fn signature(tool: &str, command: &str, text: &str) -> Signature {
     // The first code names the error, as the first error of a compiler often causes the others.
     let coded = lines().find_map(|line| code(&line).map(|code| (code, mask(&line))));
     if let Some((trigger, line)) = coded {
-        return Signature { trigger, line };
+        return Signature { trigger, line, telling: true };
     }
-    let telling = lines().find(|line| strength(line) == 2);
-    let telling = telling.or_else(|| lines().find(|line| strength(line) == 1));
-    let line = telling.or_else(|| lines().next()).unwrap_or_default();
-    let line = match mask(&line) {
-        masked if masked.is_empty() => exit_code(text),
-        masked => masked,
+    let telling = (1..=3).rev().find_map(|least| lines().find(|line| strength(line) >= least));
+    let line = telling.clone().or_else(|| lines().next()).unwrap_or_default();
+    let program = program(tool, command, text, &line);
+    let (line, telling) = match mask(&line) {
+        masked if masked.is_empty() => (exit_code(text), false),
+        masked => (masked, telling.is_some()),
     };
     let hash = Digest::of(line.as_bytes()).short();
-    Signature { trigger: format!("error:{program}:{hash}"), line }
+    Signature { trigger: format!("error:{program}:{hash}"), line, telling }
+}
+
+/// Returns the name of the program that reports an error: the agent's program for its own tools,
+/// and the shell for lines that it could not run.
+fn program(tool: &str, command: &str, text: &str, line: &str) -> String {
+    let by_shell = ["(eval):", "bash: ", "zsh: ", "sh: ", "/bin/sh: ", "/bin/bash: "];
+    match tool {
+        _ if text.trim_start().starts_with("<tool_use_error>") => "agent".to_owned(),
+        "Bash" if by_shell.iter().any(|head| line.starts_with(head)) => "shell".to_owned(),
+        "Bash" => shell::program(command),
+        tool if tool.starts_with("mcp__") => tool.to_owned(),
+        _ => "agent".to_owned(),
+    }
 }
 
 /// Describes an output that consists of an exit code only.
@@ -158,22 +167,35 @@ fn is_wrapper(line: &str) -> bool {
         "error: process didn't exit",
         "error: aborting due to",
     ];
+    // "2 issues:" and "3 errors"
+    let is_count = line.starts_with(|c: char| c.is_ascii_digit()) && line.split(' ').count() <= 3;
     line.is_empty()
+        || is_count
         || line == "FAIL"
         || line == "FAILED"
         || line.bytes().all(|byte| b"^~-=_*. |".contains(&byte))
         || heads.iter().any(|head| line.starts_with(head))
 }
 
-/// Returns how clearly a line states a failure: 2 for a statement of its own, 1 for a line with a
-/// word of failure, and 0 for others.
+/// Returns how clearly a line states a failure: 3 for the name of a failed test, 2 for a statement of
+/// its own, 1 for a line with a word of failure, and 0 for others.
 fn strength(line: &str) -> u8 {
     let lower = line.to_lowercase();
+    // A record of a log names an error without being one.
+    if [" info ", " warn ", " debug "].iter().any(|level| lower.contains(level)) {
+        return 0;
+    }
+    let test = line.starts_with("--- FAIL")
+        || line.starts_with("FAILED ")
+        || line.starts_with("\u{25cf} ")
+        || (line.starts_with("test ") && line.ends_with("... FAILED"));
+    if test {
+        return 3;
+    }
     let starts = [
         "error",
         "fatal",
         "panic",
-        "--- fail",
         "fail ",
         "failed ",
         "e   ",
@@ -181,9 +203,6 @@ fn strength(line: &str) -> u8 {
         "undefined",
         "assertionerror",
     ];
-    let named = lower.split([':', ' ']).next().is_some_and(|word| {
-        word.len() > 5 && (word.ends_with("error") || word.ends_with("exception"))
-    });
     let at = [
         " error: ",
         ": error ",
@@ -193,15 +212,12 @@ fn strength(line: &str) -> u8 {
         ": command not found",
         ": no such file",
     ];
-    if starts.iter().any(|start| lower.starts_with(start))
-        || named
-        || at.iter().any(|it| lower.contains(it))
-    {
-        // A record of a log names an error without being one.
-        let logged = [" info ", " warn ", " debug "].iter().any(|level| lower.contains(level));
-        return if logged { 0 } else { 2 };
-    }
-    if is_finding(line) {
+    let named = lower.split([':', ' ']).next().is_some_and(|word| {
+        word.len() > 5 && (word.ends_with("error") || word.ends_with("exception"))
+    });
+    let states = starts.iter().any(|start| lower.starts_with(start))
+        || at.iter().any(|it| lower.contains(it));
+    if states || named || is_finding(line) {
         return 2;
     }
     let words = [
@@ -222,9 +238,12 @@ fn strength(line: &str) -> u8 {
         "missing",
         "conflict",
         "unrecognized",
+        "does not",
+        "no changes",
+        "has been modified",
+        "accepts ",
     ];
-    let logged = [" info ", " warn ", " debug "].iter().any(|level| lower.contains(level));
-    u8::from(!logged && words.iter().any(|word| lower.contains(word)))
+    u8::from(words.iter().any(|word| lower.contains(word)))
 }
 
 /// Reports whether a line is the finding of a compiler or a linter: `file.ext:1:2: text`.
@@ -334,8 +353,11 @@ fn unquoted(line: &str) -> String {
 
 fn mask_word(word: &str) -> String {
     let core = word.trim_matches(|c: char| !c.is_alphanumeric() && !"/~_-.".contains(c));
-    // The name of a test identifies the error.
-    if core.is_empty() || core.starts_with("Test") {
+    // The name of a test or of a function identifies the error.
+    let is_name = core.starts_with("Test")
+        || core.contains("::")
+        || (core.contains('_') && !core.contains('/'));
+    if core.is_empty() || is_name {
         return word.to_owned();
     }
     if core.contains("://") {
@@ -368,4 +390,106 @@ fn is_extension(end: &str) -> bool {
         "html", "css", "sql", "txt",
     ];
     KNOWN.contains(&end)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn trigger(command: &str, text: &str) -> String {
+        signature("Bash", command, text).trigger
+    }
+
+    #[test]
+    fn codes_name_errors_of_compilers_and_linters() {
+        for (command, text, expected) in [
+            ("npx tsc", "src/a.ts(3,5): error TS2345: Argument of type", "error:typescript:TS2345"),
+            (
+                "cargo build",
+                "Exit code 101\nerror[E0308]: mismatched types\n --> a.rs:1:2",
+                "error:rust:E0308",
+            ),
+            ("ruff check", "src/a.py:1:8: F401 `os` imported but unused", "error:python:F401"),
+            ("mise run lint", "[lint] a/b.go:10:3: error is not nil (nilerr)", "error:go:nilerr"),
+            ("dotnet build", "A.cs(1,2): error CS0103: The name 'x'", "error:csharp:CS0103"),
+            ("shellcheck a.sh", "^-- SC2086 (info): Double quote", "error:shell:SC2086"),
+        ] {
+            assert_eq!(trigger(command, text), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn volatile_parts_do_not_separate_errors() {
+        for (command, one, other) in [
+            (
+                "git add a",
+                "fatal: pathspec 'a' did not match any files",
+                "fatal: pathspec 'b/c' did not match any files",
+            ),
+            (
+                "cat a",
+                "cat: /home/a/x.txt: No such file or directory",
+                "cat: /srv/y.md: No such file or directory",
+            ),
+            (
+                "curl x",
+                "curl: (7) Failed to connect to localhost port 3000 after 12 ms",
+                "curl: (7) Failed to connect to localhost port 80 after 0 ms",
+            ),
+            (
+                "go test",
+                "noise 1\n--- FAIL: TestA (0.13s)\n    a_test.go:1: x",
+                "--- FAIL: TestA (2.00s)\n    a_test.go:9: y",
+            ),
+            ("cargo test", "test a::b ... FAILED\n\u{1b}[31mx\u{1b}[0m", "test a::b ... FAILED"),
+            (
+                "pytest",
+                "FAILED tests/a.py::test_b - assert 1 == 2",
+                "FAILED tests/a.py::test_b - assert 3 == 4",
+            ),
+        ] {
+            assert_eq!(trigger(command, one), trigger(command, other), "{one}");
+        }
+    }
+
+    #[test]
+    fn different_errors_are_not_merged() {
+        let texts = [
+            "fatal: not a git repository",
+            "fatal: refusing to merge unrelated histories",
+            "--- FAIL: TestA (0.1s)",
+            "--- FAIL: TestB (0.1s)",
+            "ModuleNotFoundError: No module named 'yaml'",
+            "TypeError: unsupported operand",
+            "Exit code 1",
+            "Exit code 2",
+            "unknown flag: --stat",
+            "unknown flag: --json",
+            "test a::b ... FAILED",
+            "test a::c ... FAILED",
+        ];
+        let mut found: Vec<String> = texts.iter().map(|text| trigger("x y", text)).collect();
+        found.sort();
+        found.dedup();
+        assert_eq!(found.len(), texts.len(), "{found:?}");
+    }
+
+    #[test]
+    fn refusals_are_no_errors_and_exit_codes_say_nothing() {
+        assert!(refusal(
+            "The user doesn't want to proceed with this tool use. The tool use was rejected"
+        ));
+        assert!(!refusal("error: permission denied (os error 13)"));
+        let silent = signature("Bash", "git config x", "Exit code 1");
+        assert!(!silent.telling && silent.line == "Exit code 1");
+        let read =
+            signature("Read", "a.rs", "<tool_use_error>File does not exist.</tool_use_error>");
+        assert!(read.trigger.starts_with("error:agent:"), "{read:?}");
+        let key = "sk-ant-api03-abcdefghijklmnopqrstuvwxyz0123456789";
+        assert!(
+            !signature("Bash", "x", &format!("error: key {key} is invalid"))
+                .line
+                .contains("abcdef")
+        );
+    }
 }

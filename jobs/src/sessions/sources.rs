@@ -92,7 +92,12 @@ pub fn source(path: PathBuf) -> Option<Source> {
 
 fn transcripts(folder: &Path) -> impl Iterator<Item = PathBuf> + use<> {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
-    entries.filter(|path| path.extension().is_some_and(|end| end == "jsonl"))
+    // The transcript of a sub-agent is a part of a session, and no session.
+    let is_own = |path: &PathBuf| {
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        name.ends_with(".jsonl") && !name.starts_with("agent-")
+    };
+    entries.filter(is_own)
 }
 
 /// Returns the rollouts whose session worked in the project. Their folders are named after the year,

@@ -87,6 +87,15 @@ fn page(record: &SessionRecord) -> String {
             tally.blank
         ),
     );
+    page + &findings(record)
+}
+
+/// Formats the findings of the tasks, one in each line.
+fn findings(record: &SessionRecord) -> String {
+    let mut page = String::new();
+    let mut row = |name: &str, value: String| {
+        page.push_str(&format!("{name:<10} {}\n", safe::line(&value)));
+    };
     let found = &record.findings;
     for span in &found.phase_arc {
         let trust = found.trust.iter().find(|point| point.line == span.line);

@@ -31,12 +31,11 @@ pub struct CommandUse {
 
 /// Returns the most frequent calls, and all that were always denied.
 pub fn frequency(events: &[Event]) -> Vec<CommandUse> {
-    let mut uses: BTreeMap<(&str, String), CommandUse> = BTreeMap::new();
+    let mut uses: BTreeMap<(&str, &str), CommandUse> = BTreeMap::new();
     for event in events.iter().filter(|event| event.is_call()) {
-        let subject = if event.tool == "Bash" { event.subject() } else { String::new() };
-        let used = uses.entry((&event.tool, subject.clone())).or_insert_with(|| CommandUse {
+        let used = uses.entry((&event.tool, &event.subject)).or_insert_with(|| CommandUse {
             tool: brief(&event.tool, 80),
-            subject: brief(&subject, 80),
+            subject: brief(&event.subject, 80),
             count: 0,
             failed: 0,
             denied: 0,

@@ -1,5 +1,7 @@
 //! Task 2, error clusters: the errors of a session, grouped by signature.
 
+use std::collections::HashMap;
+
 use serde::{Deserialize, Serialize};
 
 use super::cite;
@@ -18,7 +20,7 @@ pub struct ErrorGroup {
     pub count: u32,
     /// Whether the same intent succeeded after the last of them.
     pub resolved: bool,
-    /// What the failed call was about, such as `cargo test`.
+    /// The subject of the failed call, such as `cargo test`.
     pub subject: String,
     pub evidence: Vec<u64>,
 }
@@ -26,41 +28,46 @@ pub struct ErrorGroup {
 /// Returns the groups, the most frequent ones first.
 pub fn groups(events: &[Event]) -> Vec<ErrorGroup> {
     let mut groups: Vec<(ErrorGroup, usize)> = Vec::new();
+    let mut known: HashMap<&str, usize> = HashMap::new();
     for (at, event) in events.iter().enumerate() {
         let Some(error) = event.error() else { continue };
-        match groups.iter_mut().find(|(group, _)| group.trigger == error.trigger) {
+        match known.get(error.trigger.as_str()).and_then(|at| groups.get_mut(*at)) {
             Some((group, last)) => {
                 group.count += 1;
                 *last = at;
                 cite(&mut group.evidence, event.line);
             }
             None => {
+                known.insert(&error.trigger, groups.len());
                 let group = ErrorGroup {
                     trigger: error.trigger.clone(),
                     signature: error.line.clone(),
                     count: 1,
                     resolved: false,
-                    subject: brief(&event.subject(), 80),
+                    subject: brief(event.about().1, 80),
                     evidence: vec![event.line],
                 };
                 groups.push((group, at));
             }
         }
     }
-    let mut groups: Vec<ErrorGroup> = groups
-        .into_iter()
-        .map(|(group, last)| ErrorGroup { resolved: resolved(events, last), ..group })
-        .collect();
-    groups.sort_by_key(|group| std::cmp::Reverse(group.count));
+    groups.sort_by_key(|(group, _)| std::cmp::Reverse(group.count));
     groups.truncate(MOST);
     groups
+        .into_iter()
+        .map(|(group, last)| ErrorGroup { resolved: resolved(events, last), ..group })
+        .collect()
 }
 
 /// Reports whether a call with the same intent as the failed one passed afterwards.
 fn resolved(events: &[Event], failed: usize) -> bool {
-    let subject = events[failed].subject();
-    let passed = |later: &Event| later.outcome == Outcome::Passed && later.subject() == subject;
-    events[failed + 1..].iter().any(passed)
+    let error = &events[failed];
+    // A wrong name of a file is corrected by any other name that the tool accepts.
+    let same = |later: &Event| match error.tool.as_str() {
+        "Bash" => later.about() == error.about(),
+        tool => later.tool == tool,
+    };
+    events[failed + 1..].iter().any(|later| later.outcome == Outcome::Passed && same(later))
 }
 
 /// Returns the first line of a text without secrets, of at most `most` characters.

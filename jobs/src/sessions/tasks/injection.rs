@@ -15,7 +15,7 @@ const AFTER: usize = 40;
 /// Maximum number of injections that are measured.
 const MOST: usize = 20;
 
-/// What followed after one injection.
+/// The changes after one injection.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct InjectionEffect {
     pub line: u64,

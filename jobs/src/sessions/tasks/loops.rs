@@ -87,9 +87,9 @@ fn alike(a: &Event, b: &Event) -> bool {
     let same = a.tool == b.tool && a.action == b.action;
     match (&a.outcome, &b.outcome) {
         (Outcome::Failed(first), Outcome::Failed(second)) => {
-            same && first == second && a.subject() == b.subject()
+            same && first == second && a.about() == b.about()
         }
-        (Outcome::Denied, Outcome::Denied) => same && a.subject() == b.subject(),
+        (Outcome::Denied, Outcome::Denied) => same && a.about() == b.about(),
         (Outcome::Passed, Outcome::Passed) => {
             // The same command with the same words, run again and again.
             same && !matches!(a.action, Action::Edit | Action::Check | Action::Commit)

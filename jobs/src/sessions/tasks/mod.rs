@@ -63,7 +63,7 @@ pub enum Task {
     CoChangeGraph,
     /// The most frequent calls, and those that were always denied.
     CommandFrequency,
-    /// What followed after a hook added context.
+    /// The events after a hook added context.
     InjectionEffectiveness,
     /// The summary for the next session.
     ResumePacket,
@@ -94,7 +94,7 @@ impl Findings {
         let signals = signals::signals(events);
         let mut found = Self::default();
         if runs(Task::PhaseArc) {
-            found.phase_arc = phases::arc(events, &signals);
+            found.phase_arc = phases::arc(events, signals.iter().map(|signal| signal.phase));
         }
         if runs(Task::ErrorClusters) {
             found.errors = errors::groups(events);

@@ -8,7 +8,6 @@ use std::collections::VecDeque;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use super::signals::Signal;
 use crate::sessions::event::{Action, Event};
 
 /// The number of calls in an evaluation.
@@ -16,7 +15,7 @@ const WINDOW: usize = 10;
 /// The number of evaluations in a row that begin a phase.
 const AGREE: u32 = 3;
 
-/// What a session is mostly doing.
+/// The kind of work that prevails in a session at a time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Phase {
@@ -109,15 +108,15 @@ impl PhaseDetector {
     }
 }
 
-/// Returns the phases of a session in order.
-pub fn arc(events: &[Event], signals: &[Signal]) -> Vec<PhaseSpan> {
+/// Returns the phases of a session in order. `phases` has the phase after each event.
+pub fn arc(events: &[Event], phases: impl Iterator<Item = Phase>) -> Vec<PhaseSpan> {
     let mut spans: Vec<PhaseSpan> = Vec::new();
     let mut turn = 0;
-    for (event, signal) in events.iter().zip(signals) {
-        if spans.last().is_none_or(|last| last.phase != signal.phase) {
+    for (event, phase) in events.iter().zip(phases) {
+        if spans.last().is_none_or(|last| last.phase != phase) {
             turn = event.turn;
             let (line, at) = (event.line, event.at);
-            spans.push(PhaseSpan { phase: signal.phase, calls: 0, turns: 1, line, at });
+            spans.push(PhaseSpan { phase, calls: 0, turns: 1, line, at });
         }
         if let Some(last) = spans.last_mut() {
             last.calls += u32::from(event.is_call());

@@ -1,6 +1,8 @@
 //! Task 3, repair sequences: the steps between an error and the success of the same intent, if the
 //! error did not return within the session.
 
+use std::collections::HashMap;
+
 use serde::{Deserialize, Serialize};
 
 use super::errors::brief;
@@ -27,16 +29,18 @@ pub struct Repair {
 /// Returns the repairs of a session, the first one for each trigger.
 pub fn repairs(events: &[Event]) -> Vec<Repair> {
     let mut found: Vec<Repair> = Vec::new();
+    // Only the last occurrence of an error can have been repaired.
+    let errors =
+        events.iter().enumerate().filter_map(|(at, it)| Some((it.error()?.trigger.as_str(), at)));
+    let last: HashMap<&str, usize> = errors.collect();
     for (at, event) in events.iter().enumerate() {
-        let Some(error) = event.error() else { continue };
-        let recurs = |later: &Event| later.error().is_some_and(|it| it.trigger == error.trigger);
-        // Only the last occurrence can have been repaired.
-        if events[at + 1..].iter().any(recurs) {
+        let Some(error) = event.error().filter(|error| error.telling) else { continue };
+        if last.get(error.trigger.as_str()) != Some(&at) {
             continue;
         }
-        let subject = event.subject();
         let rest = events[at + 1..].iter().take(WINDOW);
-        let passed = |later: &Event| later.outcome == Outcome::Passed && later.subject() == subject;
+        let passed =
+            |later: &Event| later.outcome == Outcome::Passed && later.about() == event.about();
         let Some(end) = rest.clone().position(passed) else { continue };
         let Some(success) = events.get(at + 1 + end) else { continue };
         let between: Vec<&Event> = rest

@@ -58,11 +58,12 @@ fn workflow(events: &[Event], trust_delta: i32) -> Option<Workflow> {
             (Action::Read, false) => "read code".to_owned(),
             (Action::Edit, true) => "edit tests".to_owned(),
             (Action::Edit, false) => "edit code".to_owned(),
-            (Action::Check, _) => format!("run {}", super::errors::brief(&call.subject(), 60)),
+            (Action::Check, _) => format!("run {}", super::errors::brief(&call.subject, 60)),
             (Action::Commit, _) => "commit".to_owned(),
             _ => continue,
         };
-        if steps.last() != Some(&step) {
+        // Repeated steps are left out, so that the same way of working is recognized.
+        if !steps.contains(&step) {
             steps.push(step);
         }
     }

@@ -29,7 +29,7 @@ struct Row {
     /// Only the rows of other programs have a payload.
     #[serde(default)]
     payload: Option<IgnoredAny>,
-    /// What the program added to the conversation, such as the output of a hook.
+    /// A text that the program added to the conversation, such as the output of a hook.
     #[serde(default, deserialize_with = "lenient")]
     attachment: Option<Attachment>,
     #[serde(default, rename = "isSidechain", deserialize_with = "lenient")]
