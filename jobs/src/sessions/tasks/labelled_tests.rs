@@ -71,7 +71,7 @@ fn phases_match_their_labels() {
         ("p r1 r2 r3 r4 r5 r6 e1 e2 e1 e3 e1 e2 e3", vec![Orientation, Exploring, Building]),
         ("p r1 e1 e2 e1 e2 e1 e2 t e1 t e1 t t t t", vec![Orientation, Building, Verifying]),
         (
-            "p r1 r2 r3 r4 r5 r6 e1 e2 e1 e2 e1 e2 t t t t c c c",
+            "p r1 r2 r3 r4 r5 r6 e1 e2 e1 e2 e1 e2 t t t t c c c c",
             vec![Orientation, Exploring, Building, Verifying, Wrapping],
         ),
         // A single look at a file, or a single test, begins no phase.
