@@ -140,10 +140,12 @@ fn is_check(words: &[&str]) -> bool {
 pub fn action(line: &str) -> Action {
     let all = commands(line);
     let any = |is: &dyn Fn(&[&str]) -> bool| all.iter().any(|words| is(words));
-    let commits = |words: &[&str]| match (name(words), words.get(1), words.get(2)) {
-        ("git", Some(&("commit" | "push")), _) => true,
-        ("gh" | "glab", Some(&("pr" | "mr")), Some(&("create" | "merge"))) => true,
-        _ => false,
+    let commits = |words: &[&str]| {
+        matches!(
+            (name(words), words.get(1), words.get(2)),
+            ("git", Some(&("commit" | "push")), _)
+                | ("gh" | "glab", Some(&("pr" | "mr")), Some(&("create" | "merge")))
+        )
     };
     let reads = |words: &[&str]| {
         let looks = ["status", "log", "diff", "show", "branch", "blame", "ls-files"];

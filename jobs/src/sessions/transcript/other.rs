@@ -138,8 +138,7 @@ fn patched(patch: &str) -> String {
 
 /// Returns whether a call failed, and its output.
 fn codex_output(output: &Value) -> (bool, String) {
-    let text =
-        output.as_str().map_or_else(|| output["content"].as_str().unwrap_or_default(), |it| it);
+    let text = output.as_str().or(output["content"].as_str()).unwrap_or_default();
     let parsed: Option<Value> =
         text.starts_with('{').then(|| serde_json::from_str(text).ok()).flatten();
     if let Some(parsed) = parsed.filter(|it| it["output"].is_string()) {
