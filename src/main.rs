@@ -22,6 +22,7 @@ mod hooks;
 mod keyring;
 mod maintenance;
 mod project;
+mod sessions;
 mod setup;
 mod spawn;
 mod tick;

@@ -15,6 +15,7 @@ use crate::alerts;
 use crate::doctor;
 use crate::env::Env;
 use crate::project::{self, LoadedProject, StampBase};
+use crate::sessions;
 use crate::spawn;
 use crate::ui::Failure;
 
@@ -59,8 +60,10 @@ pub fn once(
 ) -> Result<TickResult, Failure> {
     let mut unreadable = BTreeMap::new();
     refresh(home, store, reread, &mut unreadable)?;
+    let unwatched = sessions::enqueue(home, store)?;
     let Tick { start, end, settled, mut troubles, swept } =
         tick(store, &spawn::driver(home, me), home.now()?)?;
+    troubles.extend(unwatched);
     for run in &end {
         spawn::end(store, run)?;
     }

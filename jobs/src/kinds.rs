@@ -18,7 +18,8 @@ use crate::lifecycle::work::WorkSpec;
 use crate::overnight::OvernightSpec;
 use crate::prompt::PromptSpec;
 use crate::report::kind::ReportSpec;
-use crate::{curator, dream, overnight};
+use crate::sessions::SessionsSpec;
+use crate::{curator, dream, overnight, sessions};
 
 /// The reason why a setting is refused, with the path of the setting.
 pub type BadValue = serde_path_to_error::Error<toml::de::Error>;
@@ -79,7 +80,7 @@ macro_rules! work {
 }
 
 /// The kinds that a configuration may name.
-pub const KINDS: [KindRow; 11] = [
+pub const KINDS: [KindRow; 12] = [
     KindRow::new::<DreamSpec>("dream"),
     KindRow::new::<CommandSpec>("command").never_repeated(),
     KindRow::new::<PromptSpec>("prompt"),
@@ -96,6 +97,9 @@ pub const KINDS: [KindRow; 11] = [
     KindRow::new::<CuratorSpec>(curator::KIND).unrecorded(
         "each file of its queue is a separate piece of work that is started and finished while it runs: \
          its events describe each one",
+    ),
+    KindRow::new::<SessionsSpec>(sessions::KIND).unrecorded(
+        "it reads transcripts of any size outside of the project: its findings cite their lines",
     ),
 ];
 

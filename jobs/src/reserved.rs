@@ -6,7 +6,7 @@ use runner_engine::publish::RelPath;
 
 /// The names in a project's root to which no job publishes: files of git, runner and agents, and
 /// proposals and journals that only checked data may reach.
-pub const NEVER: [&str; 10] = [
+pub const NEVER: [&str; 11] = [
     ".git",
     ".runner",
     "runner.toml",
@@ -17,6 +17,7 @@ pub const NEVER: [&str; 10] = [
     ".claude",
     ".codex",
     ".mcp.json",
+    ".warden",
 ];
 
 /// Returns the reserved name with which `path` begins. `.git` is reserved at any depth, because a

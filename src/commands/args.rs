@@ -64,6 +64,7 @@ const TOPICS: [(&str, &[&str]); 6] = [
             "corpus",
             "curator",
             "memory",
+            "sessions",
             "hook",
             "guard",
         ],
@@ -178,6 +179,7 @@ pub enum Command {
     #[command(name = "__deliver", hide = true)]
     Deliver(super::alerts::DeliverArgs),
     Curator(super::curator::CuratorArgs),
+    Sessions(super::sessions::SessionsArgs),
     Replay(super::replay::ReplayArgs),
     Guard(super::guard::GuardArgs),
     Overnight(super::overnight::OvernightArgs),

@@ -43,6 +43,7 @@ mod report;
 mod run;
 mod runs;
 mod schedule;
+mod sessions;
 mod setup;
 mod status;
 mod tick;
@@ -159,6 +160,7 @@ fn reach(command: &Command) -> Option<OverrideScope> {
         | Command::Lifecycle(_)
         | Command::Overnight(_)
         | Command::Curator(_)
+        | Command::Sessions(_)
         | Command::Tick(_)
         | Command::Daemon(_)
         | Command::Execute(_) => Some(OverrideScope::Run),
@@ -180,7 +182,7 @@ fn dispatch(args: &Args, home: &Env) -> Result<Exit, Failure> {
     dispatch!(&args.command, Command: Init Demo Night Run Daemon Enqueue Cancel Retry Pause Resume Tick Execute Runs Logs
         Status Projects Report Budget Jobs Alerts Deliver Guard Journal Hook Config
         Schedule Trust Backends Setup Doctor Db Replay Dream Board Lifecycle Overnight Corpus
-        Curator Memory
+        Curator Memory Sessions
         => run(&cli);
         Command::Completions(_) | Command::Man(_) => unreachable!("done before"))
 }

@@ -159,6 +159,9 @@ fn values(key: &Key) -> (&'static str, Vec<&'static str>) {
         Shape::Texts if last == "kinds" => {
             ("[\"lint-wiki\"]", vec!["\"lint-wiki\"", "3", "[1]", "{}", "[\"lint-wiky\"]"])
         }
+        Shape::Texts if last == "skip" => {
+            ("[\"loops\"]", vec!["\"loops\"", "3", "[1]", "{}", "[\"loop\"]"])
+        }
         Shape::Texts if last == "on" => {
             ("[\"failure\"]", vec!["3", "\"failure\"", "[3]", "[\"failures\"]", "[\"\"]", "{}"])
         }
@@ -435,7 +438,7 @@ fn uncommented() -> String {
 fn default_file_documents_exactly_all_keys() {
     let text = uncommented();
     let config = resolved(text.as_bytes()).unwrap();
-    assert_eq!(config.jobs.len(), 11, "there is not one job of each kind");
+    assert_eq!(config.jobs.len(), 12, "there is not one job of each kind");
     let table: Table = toml::from_str(&text).unwrap();
     let mut found = BTreeSet::new();
     leaves(&table, &mut Vec::new(), &mut found);

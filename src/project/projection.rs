@@ -15,6 +15,7 @@ use runner_engine::store::Budget;
 use runner_jobs::dream::DreamSpec;
 use runner_jobs::failmark;
 use runner_jobs::report::proposals::DreamJobs;
+use runner_jobs::sessions::SessionsSpec;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
@@ -43,6 +44,10 @@ pub struct Projection {
     /// person had last accepted them; absent in a projection that an earlier build wrote.
     #[serde(default)]
     instructions: BTreeMap<String, String>,
+    /// Settings of the enabled jobs that analyze sessions, by job; absent in a projection that an
+    /// earlier build wrote.
+    #[serde(default)]
+    pub sessions: BTreeMap<String, SessionsSpec>,
     /// Folders of failmarks, relative to the project. Most projects have none of them.
     folders: Vec<PathBuf>,
     /// Path of each job's failmark, relative to the project, in the order of the jobs' names. The
@@ -77,6 +82,12 @@ impl Projection {
                 })
                 .collect(),
             instructions: project.trust.instructions.clone(),
+            sessions: jobs()
+                .filter(|(_, job)| job.enabled)
+                .filter_map(|(name, job)| {
+                    Some((name.clone(), job.spec.kind.of::<SessionsSpec>()?.clone()))
+                })
+                .collect(),
             folders,
             marks: serde_json::value::to_raw_value(&marks).expect("paths of jobs are UTF-8"),
         }

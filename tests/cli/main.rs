@@ -59,6 +59,7 @@ mod review;
 mod sandbox;
 mod schedule;
 mod served;
+mod sessions;
 mod setup;
 mod sinks;
 mod snapshots;

@@ -16,6 +16,7 @@ use super::corpus::uses::Uses;
 use super::corpus::{Corpus, FOLDER as CORPUS};
 use crate::evidence::ProjectEvidence;
 use crate::evidence::history::{self, HistoryLimits};
+use crate::sessions::sources::claude_folder;
 
 /// The folders below the corpus in which sessions leave notes.
 const NOTES: [&str; 7] =
@@ -258,10 +259,8 @@ fn names(root: &Path) -> Vec<String> {
 /// Returns the transcripts of the project's sessions, the newest first: those below the corpus, and
 /// those that Claude Code keeps in the home folder under the path of the project.
 fn transcripts(root: &Path, home: Option<&Path>) -> Vec<PathBuf> {
-    let slug = |c: char| if c.is_ascii_alphanumeric() { c } else { '-' };
-    let slug: String = root.display().to_string().chars().map(slug).collect();
     let own = beneath(root, &Path::new(CORPUS).join("ao/sessions")).ok();
-    let claude = home.map(|home| home.join(".claude/projects").join(slug));
+    let claude = home.map(|home| claude_folder(root, home));
     let mut found: Vec<(std::time::SystemTime, PathBuf)> = own
         .into_iter()
         .chain(claude)

@@ -1,5 +1,316 @@
-//! Reads the sessions that coding agents leave behind, without changing them.
+//! Analyzes the sessions that coding agents leave behind, and keeps what is worth knowing in the
+//! next session.
 //!
-//! The text of a session is untrusted data and must never be used as an instruction.
+//! ```text
+//! transcript ──transcript──> SessionEvent ──event──> Event ──tasks──> findings of the session
+//!                                                                        │
+//! findings of all sessions ──fold──> artifacts ──resume──> packet for the next session
+//! ```
+//!
+//! A session is analyzed when it has been idle for a minute. Its whole transcript is read again, and
+//! its findings replace the earlier ones in one publication, so every event is counted once
+//! whenever a process dies. No model is asked. The text of a session is untrusted data and must
+//! never be used as an instruction. This module must never write, lock or delay a running session.
 
+pub mod active;
+pub mod artifact;
+mod decide;
+pub mod event;
+pub mod fold;
+pub mod folder;
+mod kind;
+pub mod record;
+pub mod resume;
+mod shell;
+mod signature;
+pub mod sources;
+pub mod spec;
+pub mod tasks;
 pub mod transcript;
+
+use std::fs;
+use std::io::{self, BufReader, Read as _};
+use std::path::Path;
+use std::time::SystemTime;
+
+use jiff::{SignedDuration, Timestamp};
+use runner_engine::digest::Digest;
+use runner_engine::files::open_host;
+use runner_engine::outcome::Class;
+use runner_engine::scope::{Expect, FileLook};
+use runner_text::counted;
+use serde_json::json;
+
+use crate::{Context, Finished, JobError};
+use event::Collector;
+pub use folder::{Digests, SessionFolder, resume_packet};
+use record::SessionRecord;
+use sources::{Source, SourcePlaces, sources};
+pub use spec::SessionsSpec;
+use tasks::Task;
+use transcript::{LineGap, Transcript};
+
+/// The name of this kind of job.
+pub const KIND: &str = "sessions";
+/// The age at which the findings of a session are removed.
+const KEPT: SignedDuration = SignedDuration::from_hours(24 * 90);
+/// The process priority of a run.
+const NICENESS: i32 = 10;
+
+/// Analyzes one transcript up to its size when it was found.
+///
+/// # Errors
+/// Returns an error if the file cannot be read, or with the kind `Interrupted` if `cancelled`
+/// returns true.
+pub fn analyze(
+    source: &Source,
+    skip: &[Task],
+    cancelled: &dyn Fn() -> bool,
+) -> io::Result<SessionRecord> {
+    let file = open_host(&source.path)?.take(source.size);
+    let reader = BufReader::with_capacity(256 << 10, file);
+    let mut transcript = Transcript::new(reader, LineGap::default());
+    let mut collector = Collector::default();
+    for event in transcript.by_ref() {
+        collector.take(event?);
+        if cancelled() {
+            return Err(io::ErrorKind::Interrupted.into());
+        }
+    }
+    let record = SessionRecord::of(&source.id, &collector.done(), skip);
+    Ok(record.counted(source, transcript.tally(), transcript.place()))
+}
+
+/// Returns the idle sessions with events that were not analyzed yet, without opening a file. The
+/// file with a session's findings has the modification time of its transcript.
+pub fn due(places: SourcePlaces<'_>, spec: &SessionsSpec, now: Timestamp) -> Vec<Source> {
+    let known = |source: &Source| {
+        let path =
+            places.root.join(&spec.folder).join("sessions").join(format!("{}.json", source.id));
+        let modified = fs::symlink_metadata(path).and_then(|data| data.modified()).ok();
+        modified.is_some_and(|modified| modified == SystemTime::from(source.modified))
+    };
+    let all = sources(places, now).into_iter();
+    all.filter(|source| is_idle(source, spec, now) && !known(source)).collect()
+}
+
+/// Reports whether a session has been idle, and is not so old that its findings would be removed.
+fn is_idle(source: &Source, spec: &SessionsSpec, now: Timestamp) -> bool {
+    let age = now.duration_since(source.modified);
+    age >= SignedDuration::from_secs(i64::from(spec.idle)) && age < KEPT
+}
+
+/// Returns the places of a project's transcripts for a run.
+fn places<'a>(ctx: &'a Context<'_>, spec: &'a SessionsSpec) -> SourcePlaces<'a> {
+    SourcePlaces {
+        root: ctx.files.root(),
+        home: ctx.programs.env().get("HOME").map(Path::new),
+        folders: &spec.transcripts,
+        steps: &spec.steps,
+    }
+}
+
+/// Analyzes the idle sessions of the project.
+///
+/// # Errors
+/// Returns an error if there is nothing to do, or a file cannot be written. A transcript that
+/// cannot be read does not fail the run.
+pub fn run(ctx: &mut Context<'_>, spec: &SessionsSpec) -> Result<Finished, JobError> {
+    // The work may wait, so it gives way to everything else on the host.
+    if let Err(error) = rustix::process::nice(NICENESS) {
+        tracing::debug!(%error, "the run keeps its priority");
+    }
+    let (root, state) = (ctx.files.root(), ctx.files.cache());
+    let mut digests = Digests::load(state);
+    let mut folder = SessionFolder::load(root, &spec.folder, &digests);
+    let now = ctx.clock.now();
+    let mut finished = Finished::default();
+    let changed = match &spec.change {
+        Some(change) => {
+            finished.headline = decide::apply(&mut folder, change, now)?;
+            Vec::new()
+        }
+        None => analyze_due(ctx, spec, &mut folder, &mut finished)?,
+    };
+    remove_old(&mut folder, now);
+    let (old, decisions) = (folder.artifacts.clone(), folder.decisions.clone());
+    let folded = fold::fold(&folder.in_order(), &old, &decisions);
+    folder.artifacts.clone_from(&folded.artifacts);
+    let project = root.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    folder.packet = match spec.skip.contains(&Task::ResumePacket) {
+        true => None,
+        false => resume::packet(&folder.in_order(), &folder.artifacts, &project),
+    };
+    let files = content(&mut folder, spec);
+    publish(ctx, &folder, &files, &mut digests)?;
+    for (what, count) in [
+        ("sessions", changed.len() as u64),
+        ("artifacts", folder.artifacts.len() as u64),
+        ("evicted", folded.evicted),
+        ("too_large", folded.too_large),
+    ] {
+        finished.facts.insert(what.to_owned(), json!(count));
+    }
+    if finished.headline.is_empty() {
+        finished.headline = format!(
+            "{} analyzed; {} kept, {} evicted",
+            counted(changed.len(), "session"),
+            counted(folder.artifacts.len(), "artifact"),
+            folded.evicted
+        );
+    }
+    finished.lines.extend(folder.problems);
+    Ok(finished)
+}
+
+/// Analyzes the sessions that are due and returns their ids.
+fn analyze_due(
+    ctx: &mut Context<'_>,
+    spec: &SessionsSpec,
+    folder: &mut SessionFolder,
+    finished: &mut Finished,
+) -> Result<Vec<String>, JobError> {
+    let now = ctx.clock.now();
+    let mut all = sources(places(ctx, spec), now);
+    if let Some(wanted) = &spec.session {
+        all.extend(sources::source(ctx.files.root().join(wanted)).filter(|_| wanted.contains('/')));
+        let path = ctx.files.root().join(wanted);
+        all.retain(|source| source.id == *wanted || source.path == path);
+        if all.is_empty() {
+            return Err(JobError::failed(
+                Class::Environment,
+                format!("there is no session {wanted:?} in this project"),
+            ));
+        }
+    } else {
+        let unchanged = |source: &Source| {
+            folder.records.get(&source.id).is_some_and(|known| {
+                known.size == source.size && known.modified == Some(source.modified)
+            })
+        };
+        all.retain(|source| is_idle(source, spec, now) && (spec.all || !unchanged(source)));
+        if !spec.all {
+            all.truncate(spec.batch as usize);
+        }
+    }
+    let mut done = Vec::new();
+    let total = all.len() as u64;
+    for (at, source) in all.iter().enumerate() {
+        ctx.progress.step("sessions", at as u64, total);
+        let cancel = &ctx.cancel;
+        match analyze(source, &spec.skip, &|| cancel.is_cancelled()) {
+            Ok(record) => {
+                finished.lines.push(line(&record));
+                done.push(source.id.clone());
+                folder.records.insert(source.id.clone(), record);
+            }
+            Err(_) if cancel.is_cancelled() => {
+                let why = cancel.why().unwrap_or_default();
+                return Err(JobError::Cancelled { why });
+            }
+            Err(error) => {
+                let what = format!("{}: {error}", source.path.display());
+                finished.degraded.get_or_insert(what);
+            }
+        }
+    }
+    if done.is_empty() && finished.degraded.is_none() {
+        return Err(JobError::Nothing("no idle session has new events".to_owned()));
+    }
+    Ok(done)
+}
+
+/// Describes an analyzed session in one line.
+fn line(record: &SessionRecord) -> String {
+    let transcript::Tally { lines, foreign, bad, too_long, torn, .. } = &record.tally;
+    let mut text = format!(
+        "{}: {}, {}, {} failed",
+        record.session,
+        counted(*lines, "line"),
+        counted(record.calls, "call"),
+        record.failed
+    );
+    for (count, what) in [
+        (foreign, "of another form"),
+        (bad, "damaged"),
+        (too_long, "too long"),
+        (torn, "unfinished"),
+        (&record.left_out, "of the oldest events left out"),
+    ] {
+        if *count > 0 {
+            text.push_str(&format!(", {count} {what}"));
+        }
+    }
+    text
+}
+
+/// Removes findings that are too old. The artifacts keep their counts.
+fn remove_old(folder: &mut SessionFolder, now: Timestamp) {
+    let oldest = now.saturating_sub(KEPT).unwrap_or(Timestamp::UNIX_EPOCH);
+    let is_old = |record: &SessionRecord| record.modified.is_some_and(|at| at < oldest);
+    for record in folder.records.values().filter(|record| is_old(record)) {
+        fold::keep_counts(record, &mut folder.artifacts);
+    }
+    folder.records.retain(|_, record| !is_old(record));
+}
+
+/// A file of the analysis: its path below the project, its content and its modification time.
+struct NewFile {
+    path: String,
+    bytes: Vec<u8>,
+    modified: Option<Timestamp>,
+}
+
+/// Returns the content of all files.
+fn content(folder: &mut SessionFolder, spec: &SessionsSpec) -> Vec<NewFile> {
+    let base = &spec.folder;
+    let mut files = Vec::new();
+    for (id, record) in &mut folder.records {
+        let path = format!("{base}/sessions/{id}.json");
+        files.push(NewFile { path, bytes: record.file(), modified: record.modified });
+    }
+    let mut add = |name: String, bytes| {
+        files.push(NewFile { path: format!("{base}/{name}"), bytes, modified: None });
+    };
+    for artifact in &folder.artifacts {
+        add(format!("artifacts/{}.json", artifact.id), fold::bytes(artifact));
+    }
+    add("decisions.json".to_owned(), record::compact(&folder.decisions));
+    if let Some(packet) = &folder.packet {
+        add("resume.json".to_owned(), record::compact(packet));
+    }
+    files
+}
+
+/// Stages the files that changed, and the removal of those that are no longer needed.
+fn publish(
+    ctx: &mut Context<'_>,
+    folder: &SessionFolder,
+    files: &[NewFile],
+    digests: &mut Digests,
+) -> Result<(), JobError> {
+    for NewFile { path, bytes, modified } in files {
+        let current = folder.files.get(path).copied();
+        if current == Some(Digest::of(bytes)) {
+            continue;
+        }
+        digests.note(path, bytes, current);
+        let nanos = |at: &Timestamp| i64::try_from(at.as_nanosecond()).unwrap_or(0);
+        let look = modified.as_ref().map(|at| FileLook { mode: 0o644, modified: nanos(at) });
+        ctx.files.stage_as(path, bytes, Expect::Current, look)?;
+    }
+    let kept = |path: &str| files.iter().any(|file| file.path == path);
+    for (path, digest) in folder.files.iter().filter(|(path, _)| !kept(path)) {
+        ctx.files.remove(path, *digest)?;
+    }
+    digests.retain(|path| kept(path) || folder.files.contains_key(path));
+    let state = ctx.files.cache();
+    digests.save(state).map_err(|source| JobError::Io {
+        doing: "write",
+        path: state.to_owned(),
+        source,
+    })
+}
+
+#[cfg(test)]
+mod tests;

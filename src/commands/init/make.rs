@@ -121,6 +121,8 @@ pub fn make(
             ignored.push(format!("/{folder}/"));
         }
     }
+    // The findings about sessions quote transcripts.
+    ignored.push("/.warden/".to_owned());
     // Neither the record of tool calls nor the daydreams should be committed.
     let private = [&config.lifecycle.steps, &config.lifecycle.daydreams];
     ignored.extend(private.map(|path| format!("/{path}")));

@@ -75,7 +75,7 @@ fn init_lists_files_and_writes_once() {
         .expect_text("wrote   runner.toml")
         .expect_text("git folder (runner-id)")
         .expect_text("created ideas/")
-        .expect_text("ignored /dreams/ and /.runner/ and /_steps.jsonl and /daydreams.json in .git/info/exclude");
+        .expect_text("ignored /dreams/ and /.runner/ and /.warden/ and /_steps.jsonl and /daydreams.json in .git/info/exclude");
     let before = fixture.tree(".");
     let id = fixture.read(".git/runner-id");
     fixture.run(&["init"]).ends(0).expect_text("nothing was written");

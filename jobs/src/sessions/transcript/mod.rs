@@ -1,14 +1,16 @@
-//! Reads transcripts of every Claude Code version as one stream of events.
+//! Reads transcripts of coding agents as one stream of events: those of every Claude Code version,
+//! Codex rollouts, `_steps.jsonl`, and rows with `ts`, `type` and `detail`.
 //!
 //! ```text
-//! bytes ──records──> one JSON object each, with its line ──row──> events: said, called, came back
-//!            └── blank, bad, too long, torn: counted            └── foreign: counted
+//! bytes ──records──> one JSON object each, with its line ──row, other──> events: said, called, came back
+//!            └── blank, bad, too long, torn: counted                 └── foreign: counted
 //! ```
 //!
 //! Every line is counted in exactly one category of [`Tally`]. Memory use depends on the maximum
 //! line length and not on the file size. This module must never panic on the content of a file, and
 //! never mistake a damaged line for the end of the file.
 
+mod other;
 mod records;
 mod row;
 
@@ -27,6 +29,8 @@ pub struct SessionEvent {
     pub at: Option<Timestamp>,
     /// The working directory of the session.
     pub cwd: Option<String>,
+    /// The git branch of the session.
+    pub branch: Option<String>,
     /// Whether the event belongs to a sub-agent.
     pub sidechain: bool,
     pub what: SessionEventKind,
@@ -54,6 +58,8 @@ pub enum SessionEventKind {
         failed: bool,
         text: String,
     },
+    /// A text that a hook added to the conversation.
+    Injected(String),
     /// The program's own summary of a session.
     Summary(String),
     /// Any other row of the program. The value is the type of the row.
@@ -117,7 +123,8 @@ impl<R: BufRead> Iterator for Transcript<R> {
                 Ok(record) => record,
                 Err(error) => return Some(Err(error)),
             };
-            match row::events(record.line, &record.json) {
+            let events = row::events(record.line, &record.json);
+            match events.or_else(|| other::events(record.line, &record.json)) {
                 Some(events) => self.ready = events.into_iter(),
                 None => self.records.note_foreign(),
             }

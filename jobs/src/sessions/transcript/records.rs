@@ -39,7 +39,8 @@ impl Default for LineGap {
 }
 
 /// The number of lines in each category. Every line is in exactly one category.
-#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(default)]
 pub struct Tally {
     pub lines: u64,
     /// Lines that contain at least one of the program's objects, or a part of such an object.

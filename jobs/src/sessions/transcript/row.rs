@@ -24,6 +24,14 @@ struct Row {
     timestamp: Option<String>,
     #[serde(default, deserialize_with = "lenient")]
     cwd: Option<String>,
+    #[serde(default, rename = "gitBranch", deserialize_with = "lenient")]
+    branch: Option<String>,
+    /// Only the rows of other programs have a payload.
+    #[serde(default)]
+    payload: Option<IgnoredAny>,
+    /// A text that the program added to the conversation, such as the output of a hook.
+    #[serde(default, deserialize_with = "lenient")]
+    attachment: Option<Attachment>,
     #[serde(default, rename = "isSidechain", deserialize_with = "lenient")]
     sidechain: Option<bool>,
     #[serde(default, rename = "isMeta", deserialize_with = "lenient")]
@@ -40,6 +48,27 @@ struct Row {
 struct Message {
     #[serde(default)]
     content: Content,
+}
+
+#[derive(Deserialize)]
+struct Attachment {
+    #[serde(default, rename = "type", deserialize_with = "lenient")]
+    kind: Option<String>,
+    #[serde(default)]
+    content: serde_json::Value,
+}
+
+impl Attachment {
+    /// Returns the context that a hook added, or `None` if this is another attachment.
+    fn injected(&self) -> Option<String> {
+        let context = self.kind.as_deref() == Some("hook_additional_context");
+        let texts = match &self.content {
+            serde_json::Value::String(text) => vec![text.as_str()],
+            serde_json::Value::Array(items) => items.iter().filter_map(|it| it.as_str()).collect(),
+            _ => Vec::new(),
+        };
+        context.then(|| cut(&texts.join("\n")))
+    }
 }
 
 /// The content of a message, which is a text or a list of blocks.
@@ -184,6 +213,9 @@ fn cut(text: &str) -> String {
 /// Returns the events of a row, or `None` if the row is not one of the program's rows.
 pub(super) fn events(line: u64, json: &str) -> Option<Vec<SessionEvent>> {
     let row: Row = serde_json::from_str(json).ok()?;
+    if row.payload.is_some() {
+        return None;
+    }
     let known = row.message.is_some()
         || row.summary.is_some()
         || row.timestamp.is_some()
@@ -196,6 +228,7 @@ pub(super) fn events(line: u64, json: &str) -> Option<Vec<SessionEvent>> {
         line,
         at,
         cwd: row.cwd.clone(),
+        branch: row.branch.clone(),
         sidechain: row.sidechain.unwrap_or(false),
         what,
     };
@@ -212,6 +245,10 @@ pub(super) fn events(line: u64, json: &str) -> Option<Vec<SessionEvent>> {
                 let what = match block.kind.as_deref() {
                     Some("text") => {
                         let text = cut(&block.text.unwrap_or_default());
+                        if row.kind == "user" && is_injected(&text) {
+                            events.push(event(SessionEventKind::Injected(text)));
+                            continue;
+                        }
                         match (row.kind.as_str(), person) {
                             ("assistant", _) => SessionEventKind::Answer(text),
                             (_, true) => SessionEventKind::Prompt(text),
@@ -236,9 +273,18 @@ pub(super) fn events(line: u64, json: &str) -> Option<Vec<SessionEvent>> {
         "summary" => {
             events.push(event(SessionEventKind::Summary(cut(&row.summary.unwrap_or_default()))))
         }
-        other => events.push(event(SessionEventKind::Other(cut(other)))),
+        other => events.push(event(match row.attachment.as_ref().and_then(Attachment::injected) {
+            Some(text) => SessionEventKind::Injected(text),
+            None => SessionEventKind::Other(cut(other)),
+        })),
     }
     Some(events)
+}
+
+/// Reports whether a text of a user's row is context that a hook of the program added.
+fn is_injected(text: &str) -> bool {
+    let head = text.trim_start();
+    head.starts_with("<system-reminder>") && text.contains("hook additional context")
 }
 
 impl Input {

@@ -1,0 +1,109 @@
+//! Applies a decision of a person about an artifact: edit, pin, unpin, forget and undo.
+//!
+//! Every decision is recorded with the state before it, so that it can be undone. This module must
+//! never change an artifact itself: [`super::fold`] applies the decisions.
+
+use jiff::Timestamp;
+use runner_engine::outcome::Class;
+
+use super::artifact::Artifact;
+use super::fold::{Decision, Decisions};
+use super::folder::SessionFolder;
+use crate::JobError;
+
+/// Maximum number of decisions that can be undone.
+const HISTORY: usize = 50;
+
+/// Applies a change such as `pin ID` or `edit ID {...}` and describes it.
+///
+/// # Errors
+/// Returns an error if there is no such artifact, or the new text is not one of its type.
+pub(super) fn apply(
+    folder: &mut SessionFolder,
+    change: &str,
+    at: Timestamp,
+) -> Result<String, JobError> {
+    let bad = |why: String| JobError::failed(Class::Environment, why);
+    let mut words = change.splitn(3, ' ');
+    let (verb, wanted) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
+    let id = named(folder, wanted, verb).map_err(bad)?;
+    let decisions = &mut folder.decisions;
+    if verb == "undo" {
+        let found = decisions.history.iter().rposition(|earlier| earlier.id == id);
+        let found = found.ok_or_else(|| bad(format!("nothing about {id} can be undone")))?;
+        let before = decisions.history.remove(found);
+        restore(decisions, before);
+        return Ok(format!("{id}: the last decision was undone"));
+    }
+    let before = Decision {
+        id: id.clone(),
+        at,
+        pinned: decisions.pinned.contains(&id),
+        forgotten: decisions.forgotten.contains(&id),
+        edit: decisions.edits.get(&id).cloned(),
+    };
+    let says = match verb {
+        "pin" => {
+            decisions.pinned.insert(id.clone());
+            format!("{id} is pinned")
+        }
+        "unpin" => {
+            decisions.pinned.remove(&id);
+            format!("{id} is no longer pinned")
+        }
+        "forget" => {
+            decisions.pinned.remove(&id);
+            decisions.forgotten.insert(id.clone());
+            format!("{id} is forgotten")
+        }
+        "edit" => {
+            let text = words.next().unwrap_or_default();
+            let new = Artifact::read(text.as_bytes());
+            let old = folder.artifacts.iter().find(|artifact| artifact.id == id);
+            let same = |new: &Artifact| old.is_some_and(|old| old.content.id() == new.content.id());
+            let Some(new) = new.filter(same) else {
+                return Err(bad(format!(
+                    "the new text must be an artifact with the same type and trigger as {id}"
+                )));
+            };
+            decisions.edits.insert(id.clone(), new.content);
+            format!("{id} has a new text")
+        }
+        other => return Err(bad(format!("{other:?} is not a decision about an artifact"))),
+    };
+    decisions.history.push(before);
+    let old = decisions.history.len().saturating_sub(HISTORY);
+    decisions.history.drain(..old);
+    Ok(says)
+}
+
+fn restore(decisions: &mut Decisions, before: Decision) {
+    let Decision { id, pinned, forgotten, edit, .. } = before;
+    for (set, is) in [(&mut decisions.pinned, pinned), (&mut decisions.forgotten, forgotten)] {
+        match is {
+            true => set.insert(id.clone()),
+            false => set.remove(&id),
+        };
+    }
+    match edit {
+        Some(edit) => decisions.edits.insert(id, edit),
+        None => decisions.edits.remove(&id),
+    };
+}
+
+/// Returns the id of the artifact that `wanted` names or begins.
+fn named(folder: &SessionFolder, wanted: &str, verb: &str) -> Result<String, String> {
+    let known = folder.artifacts.iter().map(|artifact| &artifact.id);
+    let decided = folder.decisions.history.iter().map(|decision| &decision.id);
+    let mut found: Vec<&String> = match verb {
+        "undo" => decided.filter(|id| id.starts_with(wanted)).collect(),
+        _ => known.filter(|id| id.starts_with(wanted)).collect(),
+    };
+    found.sort();
+    found.dedup();
+    match found.as_slice() {
+        [one] if !wanted.is_empty() => Ok((*one).clone()),
+        [] => Err(format!("there is no artifact {wanted:?}")),
+        several => Err(format!("{wanted:?} may be {} artifacts", several.len())),
+    }
+}

@@ -1,0 +1,220 @@
+//! Pairs the calls of a transcript with their outcomes: one stream of [`Event`]s for all tasks.
+//!
+//! A session keeps at most [`MOST`] events. Older ones are dropped and counted, so that memory use
+//! does not depend on the length of a session. This module must never keep the output of a call: an
+//! error is reduced to its signature at once.
+
+use std::collections::{HashMap, VecDeque};
+use std::path::Path;
+
+use jiff::Timestamp;
+use runner_text::redact::Redacted;
+
+use super::shell;
+pub use super::shell::Action;
+use super::signature::{Signature, check_failed, refusal, signature};
+use super::transcript::{SessionEvent, SessionEventKind};
+
+/// Maximum number of events of a session that are analyzed.
+pub const MOST: usize = 20_000;
+/// Maximum number of calls that wait for their outcome.
+const OPEN: usize = 1_000;
+/// Maximum length of a target in bytes.
+const TARGET: usize = 1_000;
+/// Maximum length of an injected text in bytes.
+const INJECTED: usize = 16 * 1024;
+
+/// One event of a session.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Event {
+    /// The line in the transcript, from 1.
+    pub line: u64,
+    pub at: Option<Timestamp>,
+    /// The number of prompts up to this event.
+    pub turn: u32,
+    pub action: Action,
+    /// The name of the tool, as the transcript states it. Empty for everything but calls.
+    pub tool: String,
+    /// The command, the path relative to the session's folder, or the injected text.
+    pub target: String,
+    /// The program of a command and its first arguments. Empty for everything but commands.
+    pub subject: String,
+    pub outcome: Outcome,
+}
+
+/// How a call ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// The transcript has no outcome, or the event is no call.
+    Open,
+    Passed,
+    /// A person or a rule refused the call.
+    Denied,
+    Failed(Signature),
+}
+
+impl Event {
+    /// Returns the error's signature if the call failed.
+    pub fn error(&self) -> Option<&Signature> {
+        match &self.outcome {
+            Outcome::Failed(signature) => Some(signature),
+            _ => None,
+        }
+    }
+
+    /// Reports whether the event is a call of a tool.
+    pub fn is_call(&self) -> bool {
+        !matches!(self.action, Action::Prompt | Action::Answer | Action::Injection)
+    }
+
+    /// Returns what calls with the same intent share: the tool, and its target or its command's
+    /// program with the first arguments.
+    pub fn about(&self) -> (&str, &str) {
+        let what = if self.tool == "Bash" { &self.subject } else { &self.target };
+        (&self.tool, what)
+    }
+}
+
+/// A session, as its transcript describes it.
+#[derive(Clone, Debug, Default)]
+pub struct Session {
+    pub events: Vec<Event>,
+    /// The number of older events that were left out.
+    pub left_out: u64,
+    /// The working directory at the start.
+    pub cwd: Option<String>,
+    /// The last git branch that the transcript names.
+    pub branch: Option<String>,
+    pub started_at: Option<Timestamp>,
+    pub ended_at: Option<Timestamp>,
+    /// The number of compactions and of summaries.
+    pub summaries: u64,
+}
+
+/// Collects the events of a session.
+#[derive(Debug, Default)]
+pub struct Collector {
+    events: VecDeque<Event>,
+    session: Session,
+    /// The positions of calls without an outcome, counted from the session's first event.
+    open: HashMap<String, (u64, u64)>,
+    turn: u32,
+}
+
+impl Collector {
+    /// Adds the next event of the transcript.
+    pub fn take(&mut self, from: SessionEvent) {
+        let SessionEvent { line, at, cwd, branch, sidechain, what } = from;
+        self.session.cwd = self.session.cwd.take().or(cwd);
+        self.session.branch = branch.or(self.session.branch.take());
+        self.session.started_at = self.session.started_at.or(at);
+        self.session.ended_at = self.session.ended_at.max(at);
+        let mut event = Event {
+            line,
+            at,
+            turn: self.turn,
+            action: Action::Other,
+            tool: String::new(),
+            target: String::new(),
+            subject: String::new(),
+            outcome: Outcome::Open,
+        };
+        match what {
+            SessionEventKind::Prompt(text) => {
+                // The program adds the output of its own commands in tags.
+                if sidechain || text.starts_with(['<', '[']) || text.starts_with("Caveat:") {
+                    return;
+                }
+                self.turn += 1;
+                event.turn = self.turn;
+                event.action = Action::Prompt;
+            }
+            SessionEventKind::Answer(_) if !sidechain => event.action = Action::Answer,
+            SessionEventKind::Injected(text) => {
+                event.action = Action::Injection;
+                event.target = Redacted::of(&text).head(INJECTED).into_string();
+            }
+            SessionEventKind::Call { id, tool, target } => {
+                return self.call(event, &id, tool, &target);
+            }
+            SessionEventKind::Outcome { id, failed, text } => {
+                return self.outcome(&id, failed, &text);
+            }
+            SessionEventKind::Summary(_) => {
+                self.session.summaries += 1;
+                return;
+            }
+            SessionEventKind::Answer(_) | SessionEventKind::Other(_) => return,
+        }
+        self.push(event);
+    }
+
+    fn call(&mut self, event: Event, id: &str, tool: String, target: &str) {
+        let action = action(&tool, target);
+        // A patch changes several files, one on each line.
+        let targets: Vec<&str> = match action {
+            Action::Edit => target.lines().collect(),
+            _ => vec![target],
+        };
+        let first = self.session.left_out + self.events.len() as u64;
+        for target in &targets {
+            let target = match action {
+                Action::Read | Action::Edit => self.below(target),
+                _ => target,
+            };
+            let target = target[..target.floor_char_boundary(TARGET)].to_owned();
+            let subject = if tool == "Bash" { shell::subject(&target) } else { String::new() };
+            self.push(Event { action, tool: tool.clone(), target, subject, ..event.clone() });
+        }
+        if self.open.len() < OPEN && !id.is_empty() {
+            self.open.insert(id.to_owned(), (first, targets.len() as u64));
+        }
+    }
+
+    fn outcome(&mut self, id: &str, failed: bool, text: &str) {
+        let Some((first, count)) = self.open.remove(id) else { return };
+        for at in first..first + count {
+            let at = at.checked_sub(self.session.left_out).and_then(|at| usize::try_from(at).ok());
+            let Some(event) = at.and_then(|at| self.events.get_mut(at)) else { continue };
+            // A pipe hides the exit code of a check, so its output decides too.
+            let failed = failed || event.action == Action::Check && check_failed(text);
+            event.outcome = match failed {
+                false => Outcome::Passed,
+                true if refusal(text) => Outcome::Denied,
+                true => Outcome::Failed(signature(&event.tool, &event.target, text)),
+            };
+        }
+    }
+
+    fn push(&mut self, event: Event) {
+        if self.events.len() == MOST {
+            self.events.pop_front();
+            self.session.left_out += 1;
+        }
+        self.events.push_back(event);
+    }
+
+    /// Returns a path relative to the session's folder, or unchanged if it is outside.
+    fn below<'p>(&self, path: &'p str) -> &'p str {
+        let cwd = self.session.cwd.as_deref().unwrap_or_default();
+        let below = Path::new(path).strip_prefix(cwd).ok().and_then(Path::to_str);
+        below.filter(|_| !cwd.is_empty()).unwrap_or(path)
+    }
+
+    /// Returns the session.
+    pub fn done(self) -> Session {
+        Session { events: self.events.into(), ..self.session }
+    }
+}
+
+/// Returns the action of a call.
+fn action(tool: &str, target: &str) -> Action {
+    match tool {
+        "Read" | "Grep" | "Glob" | "LS" | "NotebookRead" | "LSP" | "read_file" | "list_dir" => {
+            Action::Read
+        }
+        "Edit" | "Write" | "MultiEdit" | "NotebookEdit" => Action::Edit,
+        "Bash" => shell::action(target),
+        _ => Action::Other,
+    }
+}

@@ -1,0 +1,173 @@
+//! The files of the analysis in a project, and the check that runner wrote them.
+//!
+//! ```text
+//! <folder>/sessions/<id>.json    the findings of a session, with its cursor
+//! <folder>/artifacts/<id>.json   an artifact
+//! <folder>/decisions.json        what a person decided about artifacts
+//! <folder>/resume.json           the resume packet
+//! <state>/sessions.json          the digests of these files, outside of the project
+//! ```
+//!
+//! A file whose digest is not known was written by another program. It is shown, and never used.
+//! The digests are written before the files are published, together with the previous ones, so that
+//! they are right whichever of the two survives a crash.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use runner_engine::digest::Digest;
+use runner_engine::files::{read_host, read_in, write_atomic};
+use serde::{Deserialize, Serialize};
+
+use super::artifact::Artifact;
+use super::fold::Decisions;
+use super::record::SessionRecord;
+use super::resume::Packet;
+
+/// The name of the file with the digests.
+const DIGESTS: &str = "sessions.json";
+/// Maximum size of a file in bytes.
+const LARGEST: u64 = 256 * 1024;
+/// Maximum size of the file with the digests.
+const DIGESTS_LARGEST: u64 = 8 << 20;
+/// Maximum number of files in one folder.
+const MOST: usize = 10_000;
+
+/// The digests of the files that runner wrote, by path: of the current content, and of the content
+/// that was about to replace it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Digests(BTreeMap<String, Vec<String>>);
+
+impl Digests {
+    /// Reads the digests of a project. `state` is the project's folder in runner's state folder.
+    pub fn load(state: &Path) -> Self {
+        let bytes = read_host(state.join(DIGESTS), DIGESTS_LARGEST).unwrap_or_default();
+        serde_json::from_slice(&bytes).unwrap_or_default()
+    }
+
+    /// Reports whether runner wrote this content.
+    pub fn knows(&self, path: &str, bytes: &[u8]) -> bool {
+        let digest = Digest::of(bytes).to_string();
+        self.0.get(path).is_some_and(|known| known.contains(&digest))
+    }
+
+    /// Adds the content that is about to be published, and keeps that of the current file.
+    pub fn note(&mut self, path: &str, bytes: &[u8], current: Option<Digest>) {
+        let known = current.into_iter().chain([Digest::of(bytes)]);
+        self.0.insert(path.to_owned(), known.map(|digest| digest.to_string()).collect());
+    }
+
+    /// Keeps only the digests of files that still exist or are about to be published.
+    pub fn retain(&mut self, keep: impl Fn(&str) -> bool) {
+        self.0.retain(|path, _| keep(path));
+    }
+
+    /// Writes the digests.
+    ///
+    /// # Errors
+    /// Returns an error if the file cannot be written.
+    pub fn save(&self, state: &Path) -> io::Result<()> {
+        let bytes = serde_json::to_vec(self).map_err(io::Error::other)?;
+        fs::create_dir_all(state)?;
+        write_atomic(&state.join(DIGESTS), &bytes, 0o600).map_err(io::Error::other)
+    }
+}
+
+/// The files of the analysis.
+#[derive(Clone, Debug, Default)]
+pub struct SessionFolder {
+    pub records: BTreeMap<String, SessionRecord>,
+    pub artifacts: Vec<Artifact>,
+    /// Artifacts that runner did not write, or that were changed since.
+    pub unknown: Vec<Artifact>,
+    pub decisions: Decisions,
+    pub packet: Option<Packet>,
+    /// Files that cannot be used, with the reason.
+    pub problems: Vec<String>,
+    /// The content of each file that runner wrote, by path.
+    pub files: BTreeMap<String, Digest>,
+}
+
+impl SessionFolder {
+    /// Reads the files below `folder` in the project. Missing files are empty.
+    pub fn load(root: &Path, folder: &str, digests: &Digests) -> Self {
+        let mut found = Self::default();
+        for path in below(root, &format!("{folder}/sessions")) {
+            if let Some(bytes) = found.read(root, &path, digests)
+                && let Ok(record) = serde_json::from_slice::<SessionRecord>(&bytes)
+            {
+                found.records.insert(record.session.clone(), record);
+            }
+        }
+        for path in below(root, &format!("{folder}/artifacts")) {
+            let Ok(bytes) = read_in(root, &path, LARGEST) else { continue };
+            let Some(artifact) = Artifact::read(&bytes) else {
+                found.problems.push(format!("{path} is not an artifact"));
+                continue;
+            };
+            if digests.knows(&path, &bytes) {
+                found.files.insert(path, Digest::of(&bytes));
+                found.artifacts.push(artifact);
+            } else {
+                found.unknown.push(artifact);
+            }
+        }
+        let mut one = |name: &str| found.read(root, &format!("{folder}/{name}"), digests);
+        let decisions = one("decisions.json");
+        let packet = one("resume.json");
+        let parsed = decisions.and_then(|bytes| serde_json::from_slice(&bytes).ok());
+        found.decisions = parsed.unwrap_or_default();
+        found.packet = packet.and_then(|bytes| serde_json::from_slice(&bytes).ok());
+        found
+    }
+
+    /// Reads one file that runner wrote.
+    fn read(&mut self, root: &Path, path: &str, digests: &Digests) -> Option<Vec<u8>> {
+        let bytes = read_in(root, path, LARGEST).ok()?;
+        if !digests.knows(path, &bytes) {
+            self.problems.push(format!("{path} was changed by another program; it is not used"));
+            return None;
+        }
+        self.files.insert(path.to_owned(), Digest::of(&bytes));
+        Some(bytes)
+    }
+
+    /// Returns the records in the order of their ends.
+    pub fn in_order(&self) -> Vec<&SessionRecord> {
+        let mut all: Vec<&SessionRecord> = self.records.values().collect();
+        all.sort_by(|a, b| a.ended_at.cmp(&b.ended_at).then(a.session.cmp(&b.session)));
+        all
+    }
+}
+
+/// Returns the paths of the JSON files in a folder, relative to the root, in order.
+fn below(root: &Path, folder: &str) -> Vec<String> {
+    let name = |entry: fs::DirEntry| entry.file_name().into_string().ok();
+    let names = fs::read_dir(root.join(folder)).into_iter().flatten().flatten().filter_map(name);
+    let mut paths: Vec<String> = names
+        .filter(|name| name.ends_with(".json") && !name.starts_with('.'))
+        .take(MOST)
+        .map(|name| format!("{folder}/{name}"))
+        .collect();
+    paths.sort();
+    paths
+}
+
+/// Returns the resume packet of a project as it is added to a new session, in at most 2,000 bytes,
+/// or `None` if there is none or another program changed it.
+///
+/// `state` is the project's folder in runner's state folder. This function reads two small files
+/// and writes nothing.
+pub fn resume_packet(root: &Path, state: &Path) -> Option<String> {
+    let digests = Digests::load(state);
+    let is_packet = |path: &&String| path.ends_with("/resume.json");
+    let path = digests.0.keys().find(is_packet)?;
+    let bytes = read_in(root, PathBuf::from(path), LARGEST).ok()?;
+    if !digests.knows(path, &bytes) {
+        return None;
+    }
+    let packet: Packet = serde_json::from_slice(&bytes).ok()?;
+    Some(packet.render())
+}

@@ -1,0 +1,61 @@
+//! Implements [`Kind`] for the analysis of sessions.
+
+use super::{KIND, SessionsSpec, due, places};
+use crate::dry_run::DryRunPlan;
+use crate::kind::{Asks, BadSetting, Kind, ProjectSettings, Targets};
+use crate::reserved::reserved;
+use crate::{Context, Finished, JobError};
+use runner_text::counted;
+
+impl Kind for SessionsSpec {
+    fn name(&self) -> &'static str {
+        KIND
+    }
+
+    fn run(&self, ctx: &mut Context<'_>, _job: &str) -> Result<Finished, JobError> {
+        super::run(ctx, self)
+    }
+
+    fn dry_run(&self, ctx: &mut Context<'_>) -> Result<DryRunPlan, JobError> {
+        let waiting = due(places(ctx, self), self, ctx.clock.now()).len();
+        Ok(DryRunPlan {
+            notes: vec![format!("{} to analyze", counted(waiting, "idle session"))],
+            checks: vec!["no artifact exceeds its size, its number or the total".to_owned()],
+            ..DryRunPlan::default()
+        })
+    }
+
+    fn publishes(&self) -> Targets {
+        Targets::Folders(vec![self.folder.clone()])
+    }
+
+    fn check(&self) -> Result<(), BadSetting> {
+        let git = [".git", ".claude", ".codex", "runner.toml", ".ctxrc"];
+        match reserved(&self.folder, &git) {
+            Some(name) => Err(("folder", format!("a job cannot write to {name}"))),
+            None if self.idle == 0 => Err(("idle", "it must be at least 1".to_owned())),
+            None if self.batch == 0 => Err(("batch", "it must be at least 1".to_owned())),
+            None => Ok(()),
+        }
+    }
+
+    fn adopt(&mut self, project: &ProjectSettings<'_>) {
+        self.steps.clone_from(&project.lifecycle.steps);
+    }
+
+    fn is_unattended(&self) -> bool {
+        false
+    }
+
+    fn asks(&self) -> Asks {
+        Asks::Never
+    }
+
+    fn protects(&self) -> Vec<String> {
+        vec![self.folder.clone()]
+    }
+
+    fn paths(&self) -> Vec<(&'static str, String)> {
+        vec![("folder", self.folder.clone())]
+    }
+}

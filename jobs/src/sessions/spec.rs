@@ -1,0 +1,54 @@
+//! The settings of a job of kind `sessions`.
+
+use runner_text::values::read_folder;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::tasks::Task;
+use crate::steps;
+
+/// The sessions to analyze, and where the findings are kept.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct SessionsSpec {
+    /// The folder in the project for artifacts and findings.
+    #[serde(deserialize_with = "read_folder")]
+    pub folder: String,
+    /// Further folders with transcripts (*.jsonl), absolute or relative to the project. Those of
+    /// Claude Code and Codex are always found.
+    pub transcripts: Vec<String>,
+    /// The tasks that are not done.
+    pub skip: Vec<Task>,
+    /// The number of seconds without an event after which a session is idle and is analyzed.
+    #[schemars(range(min = 1))]
+    pub idle: u32,
+    /// The maximum number of sessions in one run.
+    #[schemars(range(min = 1))]
+    pub batch: u32,
+    /// Analyze this session although it is not idle: its id, or the path of its transcript.
+    /// `runner sessions analyze` and `end` set it.
+    pub session: Option<String>,
+    /// Analyze all sessions anew. `runner sessions analyze --all` sets it.
+    pub all: bool,
+    /// A decision about an artifact. `runner sessions artifacts` sets it.
+    pub change: Option<String>,
+    /// The file with the tool uses that runner recorded.
+    #[serde(skip)]
+    pub steps: String,
+}
+
+impl Default for SessionsSpec {
+    fn default() -> Self {
+        Self {
+            folder: ".warden/cross-session".to_owned(),
+            transcripts: Vec::new(),
+            skip: Vec::new(),
+            idle: 60,
+            batch: 50,
+            session: None,
+            all: false,
+            change: None,
+            steps: steps::FILE.to_owned(),
+        }
+    }
+}

@@ -1,0 +1,311 @@
+//! Tests of whole transcripts: all forms of rows, growing and hostile files, artifacts and packets.
+
+use std::fs;
+use std::path::Path;
+
+use proptest::prelude::*;
+use serde_json::json;
+
+use super::artifact::Content;
+use super::fold::{Decisions, fold};
+use super::record::Ending;
+use super::*;
+
+fn source(path: &Path) -> Source {
+    sources::source(path.to_owned()).unwrap()
+}
+
+fn read(text: impl AsRef<[u8]>) -> SessionRecord {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("s.jsonl");
+    fs::write(&path, text).unwrap();
+    let record = analyze(&source(&path), &[], &|| false).unwrap();
+    assert!(record.tally.adds_up(), "{:?}", record.tally);
+    record
+}
+
+/// A call of Claude Code with its outcome, as two lines.
+fn claude(at: u64, tool: &str, input: serde_json::Value, failure: Option<&str>) -> String {
+    let time = format!("2026-01-02T03:{:02}:{:02}Z", at / 60 % 60, at % 60);
+    let call = json!({ "type": "assistant", "timestamp": time, "cwd": "/p", "gitBranch": "main",
+        "message": { "content": [{ "type": "tool_use", "id": format!("c{at}"), "name": tool, "input": input }] } });
+    let result = json!({ "type": "user", "timestamp": time, "message": { "content": [{ "type": "tool_result",
+        "tool_use_id": format!("c{at}"), "is_error": failure.is_some(), "content": failure.unwrap_or("ok") }] } });
+    format!("{call}\n{result}\n")
+}
+
+fn said(kind: &str, text: &str) -> String {
+    let content = json!([{ "type": "text", "text": text }]);
+    json!({ "type": kind, "timestamp": "2026-01-02T03:00:00Z", "cwd": "/p", "message": { "content": content } })
+        .to_string()
+        + "\n"
+}
+
+/// A session in which a test fails, a file is changed, and the test passes.
+fn repair(name: &str) -> String {
+    [
+        said("user", "Please make the test pass"),
+        claude(1, "Bash", json!({ "command": "cargo test" }), Some("test a::b ... FAILED")),
+        claude(2, "Read", json!({ "file_path": "/p/src/a.rs" }), None),
+        claude(3, "Edit", json!({ "file_path": format!("/p/src/{name}.rs") }), None),
+        claude(4, "Bash", json!({ "command": "cargo test" }), None),
+        said("assistant", "The test passes."),
+    ]
+    .concat()
+}
+
+#[test]
+fn rows_of_every_program_give_the_same_events() {
+    let codex = [
+        json!({ "timestamp": "2026-01-02T03:00:00Z", "type": "session_meta", "payload": { "cwd": "/p", "git": { "branch": "main" } } }),
+        json!({ "timestamp": "2026-01-02T03:00:00Z", "type": "response_item", "payload": { "type": "message", "role": "user", "content": [{ "type": "input_text", "text": "Please" }] } }),
+        json!({ "timestamp": "2026-01-02T03:00:01Z", "type": "response_item", "payload": { "type": "function_call", "name": "shell", "call_id": "1", "arguments": "{\"command\":[\"bash\",\"-lc\",\"cargo test\"]}" } }),
+        json!({ "timestamp": "2026-01-02T03:00:02Z", "type": "response_item", "payload": { "type": "function_call_output", "call_id": "1", "output": "{\"output\":\"test a::b ... FAILED\",\"metadata\":{\"exit_code\":101}}" } }),
+        json!({ "timestamp": "2026-01-02T03:00:03Z", "type": "response_item", "payload": { "type": "custom_tool_call", "name": "apply_patch", "call_id": "2", "input": "*** Begin Patch\n*** Update File: /p/src/a.rs\n*** Add File: src/b.rs\n" } }),
+        json!({ "timestamp": "2026-01-02T03:00:04Z", "type": "response_item", "payload": { "type": "custom_tool_call_output", "call_id": "2", "output": "Exit code: 0\nWall time: 0 seconds\nOutput:\nSuccess" } }),
+        json!({ "timestamp": "2026-01-02T03:00:05Z", "type": "event_msg", "payload": { "type": "token_count" } }),
+    ];
+    let steps = [
+        json!({ "step": 1, "tool": "Bash", "args": { "cmd": "cargo test" }, "exit_code": 101, "error": "test a::b ... FAILED", "dur_ms": 1, "ts": "2026-01-02T03:00:01Z" }),
+        json!({ "step": 2, "tool": "Edit", "args": { "path": "src/a.rs" }, "exit_code": 0, "dur_ms": 1, "ts": "2026-01-02T03:00:02Z" }),
+    ];
+    let plain = [
+        json!({ "ts": "2026-01-02T03:00:00Z", "type": "prompt", "detail": "Please" }),
+        json!({ "ts": "2026-01-02T03:00:01Z", "type": "error", "detail": { "command": "cargo test", "error": "test a::b ... FAILED" } }),
+        json!({ "ts": "2026-01-02T03:00:02Z", "type": "edit", "detail": "src/a.rs" }),
+    ];
+    let lines =
+        |rows: &[serde_json::Value]| rows.iter().map(|row| format!("{row}\n")).collect::<String>();
+    for (name, text, calls) in
+        [("codex", lines(&codex), 3), ("steps", lines(&steps), 2), ("plain", lines(&plain), 2)]
+    {
+        let record = read(&text);
+        assert_eq!(
+            (record.calls, record.failed, record.tally.foreign),
+            (calls, 1, 0),
+            "{name}: {record:?}"
+        );
+        assert!(record.findings.errors[0].trigger.starts_with("error:cargo:"), "{name}");
+        assert!(
+            record.active_files.contains(&"src/a.rs".to_owned()),
+            "{name}: {:?}",
+            record.active_files
+        );
+    }
+    assert_eq!(read(lines(&codex)).branch.as_deref(), Some("main"));
+}
+
+#[test]
+fn hostile_lines_are_counted_and_change_nothing_else() {
+    let quiet = read(repair("a"));
+    let long = format!("{{\"type\":\"user\",\"x\":\"{}\"}}\n", "y".repeat(9 << 20));
+    let forged =
+        "{\"type\":\"assistant\",\"timestamp\":\"x\",\"message\":{\"content\":{\"a\":[1]}}}\n";
+    let other =
+        "{\"payload\":7,\"type\":\"a-b\"}\n[1,2]\n\"text\"\n{\"ts\":5,\"type\":[],\"detail\":{}}\n";
+    let mut text = repair("a").into_bytes();
+    for line in [
+        long.as_bytes(),
+        b"\xff\xfe\x00 not text\n",
+        forged.as_bytes(),
+        other.as_bytes(),
+        b"\n",
+        b"{\"type\":\"us",
+    ] {
+        text.extend_from_slice(line);
+    }
+    let record = read(&text);
+    let tally = &record.tally;
+    assert_eq!((tally.too_long, tally.blank, tally.torn), (1, 1, 1), "{tally:?}");
+    assert!(tally.bad >= 1 && tally.foreign >= 3, "{tally:?}");
+    assert_eq!((record.calls, record.failed), (quiet.calls, quiet.failed));
+    assert_eq!(record.findings.repairs, quiet.findings.repairs);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
+
+    #[test]
+    fn any_cut_of_a_growing_transcript_gives_the_same_result(cuts in prop::collection::vec(0.0..1.0_f64, 1..4)) {
+        let text = [repair("a"), repair("b").replace("\"c", "\"d"), said("user", "Go on")].concat();
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("s.jsonl");
+        let mut cuts: Vec<usize> = cuts.iter().map(|cut| (*cut * text.len() as f64) as usize).collect();
+        cuts.extend([text.len()]);
+        cuts.sort_unstable();
+        let mut known = Vec::new();
+        let mut last = SessionRecord::default();
+        for cut in cuts {
+            fs::write(&path, &text.as_bytes()[..cut]).unwrap();
+            last = analyze(&source(&path), &[], &|| false).unwrap();
+            known = fold(&[&last], &known, &Decisions::default()).artifacts;
+        }
+        let mut whole = read(&text);
+        // Each reading has its own file.
+        (whole.path, whole.modified) = (last.path.clone(), last.modified);
+        prop_assert_eq!(&last, &whole);
+        let fresh = fold(&[&whole], &[], &Decisions::default()).artifacts;
+        let facts = |all: &[artifact::Artifact]| -> Vec<(String, u32, u32)> {
+            all.iter().map(|it| (it.id.clone(), it.successes, it.failures)).collect()
+        };
+        for fact in facts(&fresh) {
+            prop_assert!(facts(&known).contains(&fact), "{fact:?}");
+        }
+    }
+}
+
+fn named(id: &str, text: &str) -> SessionRecord {
+    SessionRecord { session: id.to_owned(), ..read(text) }
+}
+
+#[test]
+fn artifacts_grow_with_sessions_and_stay_within_limits() {
+    let sessions: Vec<SessionRecord> =
+        (0..3).map(|at| named(&format!("s{at}"), &repair("a"))).collect();
+    let all: Vec<&SessionRecord> = sessions.iter().collect();
+    let folded = fold(&all, &[], &Decisions::default());
+    let playbook = folded.artifacts.iter().find_map(|it| match &it.content {
+        Content::DreamPlaybook { sequence, confidence, source_sessions, .. } => {
+            Some((sequence.len(), *confidence, *source_sessions))
+        }
+        _ => None,
+    });
+    assert_eq!(playbook, Some((3, 0.85, 3)));
+    let again = fold(&all, &folded.artifacts, &Decisions::default());
+    assert_eq!(again, folded, "the derivation is stable");
+
+    let many: Vec<SessionRecord> = (0..90)
+        .map(|at| named(&format!("m{at:02}"), &repair("a").replace("a::b", &format!("a::t{at}x"))))
+        .collect();
+    let all: Vec<&SessionRecord> = many.iter().collect();
+    let folded = fold(&all, &[], &Decisions::default());
+    let size: usize = folded.artifacts.iter().map(|it| fold::bytes(it).len()).sum();
+    let playbooks =
+        folded.artifacts.iter().filter(|it| it.content.kind() == "DreamPlaybook").count();
+    assert!(
+        folded.artifacts.len() <= fold::MOST && playbooks == fold::PER_TYPE && size <= fold::TOTAL
+    );
+    assert!(folded.evicted > 60);
+    assert!(folded.artifacts.iter().all(|it| fold::bytes(it).len() <= fold::LARGEST));
+}
+
+#[test]
+fn decisions_hold_and_can_be_undone() {
+    let session = named("s", &repair("a"));
+    let mut folder = SessionFolder {
+        artifacts: fold(&[&session], &[], &Decisions::default()).artifacts,
+        ..SessionFolder::default()
+    };
+    let before = folder.artifacts.clone();
+    let at = Timestamp::UNIX_EPOCH;
+    let playbook = before.iter().find(|it| it.content.kind() == "DreamPlaybook").unwrap().clone();
+    let id = playbook.id.as_str();
+    let mut edited = serde_json::to_value(&playbook).unwrap();
+    edited["sequence"] = json!(["ask the team"]);
+    for (change, left) in [
+        (format!("pin {id}"), before.len()),
+        (format!("edit {} {edited}", &id[..6]), before.len()),
+        (format!("forget {id}"), before.len() - 1),
+    ] {
+        decide::apply(&mut folder, &change, at).unwrap();
+        folder.artifacts = fold(&[&session], &folder.artifacts, &folder.decisions).artifacts;
+        assert_eq!(folder.artifacts.len(), left, "{change}");
+    }
+    assert!(decide::apply(&mut folder, &format!("pin {id}"), at).is_err(), "it is forgotten");
+    decide::apply(&mut folder, &format!("undo {id}"), at).unwrap();
+    folder.artifacts = fold(&[&session], &folder.artifacts, &folder.decisions).artifacts;
+    let found = folder.artifacts.iter().find(|it| it.id == id).unwrap();
+    assert!(found.edited && found.pinned && found.content.describe().contains("ask the team"));
+    for _ in 0..2 {
+        decide::apply(&mut folder, &format!("undo {id}"), at).unwrap();
+    }
+    assert!(decide::apply(&mut folder, &format!("undo {id}"), at).is_err());
+    assert_eq!(fold(&[&session], &[], &folder.decisions).artifacts, before);
+    assert!(decide::apply(&mut folder, &format!("edit {id} {{}}"), at).is_err());
+    assert!(decide::apply(&mut folder, "burn everything", at).is_err());
+}
+
+#[test]
+fn packet_is_short_deterministic_and_about_the_last_session() {
+    let first = named("first", &repair("a"));
+    let open = [
+        said("user", "Please"),
+        claude(100, "Edit", json!({ "file_path": "/p/src/b.rs" }), None),
+        claude(101, "Bash", json!({ "command": "cargo test" }), Some("test a::b ... FAILED")),
+    ]
+    .concat();
+    let second = named("second", &open);
+    let all = [&first, &second];
+    let artifacts = fold(&all, &[], &Decisions::default()).artifacts;
+    let packet = resume::packet(&all, &artifacts, "p").unwrap();
+    assert_eq!((packet.session.as_str(), packet.summary.outcome), ("second", Ending::Interrupted));
+    assert_eq!(packet.active_files, ["src/b.rs", "src/a.rs"]);
+    assert_eq!(packet.unresolved.len(), 1);
+    assert!(packet.playbooks.iter().any(|it| it.text.contains("edit src/a.rs")), "{packet:?}");
+    let text = packet.render();
+    assert!(text.starts_with("Background") && text.contains("nothing about it unasked"));
+    assert_eq!(Some(&packet), resume::packet(&[&second, &first], &artifacts, "p").as_ref());
+    // A session that got the playbook, and in which the error stayed, is a failure of it.
+    let id = &packet.playbooks[0].id;
+    let row = json!({ "type": "attachment", "timestamp": "2026-01-04T03:00:00Z",
+        "attachment": { "type": "hook_additional_context", "content": [packet.render()] } });
+    let warned = named("warned", &format!("{row}\n{open}"));
+    let after = fold(&[&first, &warned], &artifacts, &Decisions::default()).artifacts;
+    let after = after.iter().find(|it| it.id == *id).unwrap();
+    assert_eq!((after.successes, after.failures, after.last_used), (1, 1, warned.ended_at));
+    // A long session yields a packet within the limit.
+    let files: String = (0..60)
+        .map(|at| {
+            claude(
+                at,
+                "Edit",
+                json!({ "file_path": format!("/p/{}/f{at}.rs", "deep/".repeat(25)) }),
+                None,
+            )
+        })
+        .collect();
+    let long = named("third", &files.replace("2026-01-02", "2026-01-03"));
+    let packet = resume::packet(&[&first, &long], &artifacts, "p").unwrap();
+    assert!(packet.render().len() <= resume::LONGEST && packet.active_files.len() > 4);
+}
+
+#[test]
+fn injected_context_is_measured_by_what_follows() {
+    let text = "Background ...\nLast session abc on branch main.\nFiles in work: src/a.rs, src/never.rs\nx [artifact 0123456789abcdef]\n";
+    let row = json!({ "type": "attachment", "timestamp": "2026-01-02T03:00:00Z", "cwd": "/p",
+        "attachment": { "type": "hook_additional_context", "content": [text] } });
+    let record = read(format!("{row}\n{}", repair("a")));
+    let [effect] = record.findings.injections.as_slice() else { panic!("{record:?}") };
+    assert_eq!(effect.packet.as_deref(), Some("abc"));
+    assert_eq!(effect.artifacts, ["0123456789abcdef"]);
+    assert_eq!((effect.files_named, effect.files_touched), (2, 1));
+}
+
+#[test]
+fn files_of_other_programs_are_never_used() {
+    let project = tempfile::tempdir().unwrap();
+    let state = tempfile::tempdir().unwrap();
+    let (root, folder) = (project.path(), ".warden/cross-session");
+    let base = root.join(folder);
+    fs::create_dir_all(base.join("artifacts")).unwrap();
+    let record = named("s", &repair("a"));
+    let packet = resume::packet(&[&record], &[], "p").unwrap();
+    let bytes = record::compact(&packet);
+    let path = format!("{folder}/resume.json");
+    fs::write(root.join(&path), &bytes).unwrap();
+    assert_eq!(resume_packet(root, state.path()), None, "runner did not write it");
+    let mut digests = Digests::default();
+    digests.note(&path, &bytes, None);
+    digests.save(state.path()).unwrap();
+    assert_eq!(resume_packet(root, state.path()), Some(packet.render()));
+    // The state of a publication that did not happen keeps the current file.
+    digests.note(&path, b"next", Some(Digest::of(&bytes)));
+    digests.save(state.path()).unwrap();
+    assert!(resume_packet(root, state.path()).is_some());
+    fs::write(root.join(&path), String::from_utf8(bytes).unwrap().replace("src/a.rs", "evil.rs"))
+        .unwrap();
+    assert_eq!(resume_packet(root, state.path()), None, "another program changed it");
+    fs::write(base.join("artifacts/x.json"), r#"{"trigger":"t","sequence":["run evil"]}"#).unwrap();
+    let found = SessionFolder::load(root, folder, &Digests::load(state.path()));
+    assert_eq!((found.artifacts.len(), found.unknown.len(), found.problems.len()), (0, 1, 1));
+}

@@ -1,0 +1,198 @@
+//! The analysis of sessions: the commands, the ticks, and kills at every step.
+
+use std::fs::{self, File};
+use std::path::PathBuf;
+use std::time::{Duration, SystemTime};
+
+use serde_json::{Value, json};
+
+use crate::fixture::{CommandOutput, Fixture, print_line};
+
+const JOB: &str = "[jobs.sessions]\nkind = \"sessions\"\ntrigger = \"manual\"\n";
+const FOLDER: &str = ".warden/cross-session";
+
+/// Returns the path at which Claude Code keeps a session of the fixture's project.
+fn transcript(fixture: &Fixture, id: &str) -> PathBuf {
+    let root = fs::canonicalize(fixture.project()).unwrap();
+    let slug = |c: char| if c.is_ascii_alphanumeric() { c } else { '-' };
+    let slug: String = root.display().to_string().chars().map(slug).collect();
+    let folder = fixture.root().join(".claude/projects").join(slug);
+    fs::create_dir_all(&folder).unwrap();
+    folder.join(format!("{id}.jsonl"))
+}
+
+/// Writes a session that was last changed the given number of seconds ago.
+fn write(fixture: &Fixture, id: &str, text: &str, age: u64) -> PathBuf {
+    let path = transcript(fixture, id);
+    fs::write(&path, text).unwrap();
+    let modified = SystemTime::now() - Duration::from_secs(age);
+    File::options().write(true).open(&path).unwrap().set_modified(modified).unwrap();
+    path
+}
+
+fn call(minute: u32, tool: &str, input: &Value, failure: Option<&str>) -> String {
+    let at = format!("2026-01-02T03:{minute:02}:00Z");
+    let id = format!("call-{minute}");
+    let use_it = json!({ "type": "assistant", "timestamp": at, "gitBranch": "main", "cwd": "/work",
+        "message": { "content": [{ "type": "tool_use", "id": id, "name": tool, "input": input }] } });
+    let result = json!({ "type": "user", "timestamp": at, "message": { "content": [
+        { "type": "tool_result", "tool_use_id": id, "is_error": failure.is_some(), "content": failure.unwrap_or("ok") }] } });
+    format!("{use_it}\n{result}\n")
+}
+
+/// A session that repairs an error from minute `from`.
+fn repair(from: u32) -> String {
+    let test = json!({ "command": "cargo test" });
+    [
+        call(from, "Bash", &test, Some("test a::b ... FAILED")),
+        call(from + 1, "Read", &json!({ "file_path": "/work/src/a.rs" }), None),
+        call(from + 2, "Edit", &json!({ "file_path": "/work/src/a.rs" }), None),
+        call(from + 3, "Bash", &test, None),
+    ]
+    .concat()
+}
+
+fn analyze(fixture: &Fixture) -> CommandOutput {
+    fixture.run(&["sessions", "analyze"])
+}
+
+/// Returns the playbooks with the number of sessions that each comes from.
+fn playbooks(fixture: &Fixture) -> Vec<(String, u64)> {
+    let all = fixture.run(&["sessions", "artifacts", "--json"]).ends(0).json();
+    let playbooks = all.as_array().unwrap().iter().filter(|it| it["type"] == "DreamPlaybook");
+    playbooks
+        .map(|it| (it["id"].as_str().unwrap().to_owned(), it["source_sessions"].as_u64().unwrap()))
+        .collect()
+}
+
+#[test]
+fn sessions_are_analyzed_without_touching_them() {
+    let fixture = Fixture::with("");
+    fixture.run(&["sessions", "show"]).ends(65).expect_text("runner sessions analyze");
+    fixture.run(&["sessions", "resume"]).ends(65).expect_text("runner sessions analyze");
+    let path = write(&fixture, "one", &repair(1), 3_600);
+    write(&fixture, "running", &repair(10), 5);
+    let before = (fs::read(&path).unwrap(), fs::metadata(&path).unwrap().modified().unwrap());
+    let tree = fixture.tree(".");
+    analyze(&fixture).ends(0).expect_text("1 session analyzed");
+    let after = (fs::read(&path).unwrap(), fs::metadata(&path).unwrap().modified().unwrap());
+    assert_eq!(before, after);
+    let old = |name: &str| tree.iter().any(|(known, _)| known == name);
+    for (name, _) in fixture.tree(".") {
+        let own = name.starts_with(FOLDER) || name.starts_with(".runner") || old(&name);
+        assert!(own, "{name} was written outside of the folder");
+    }
+    assert_eq!(fixture.git(&["status", "--porcelain", "--", ".warden"]), "");
+    let listed = fixture.run(&["sessions", "list", "--json"]).ends(0).json();
+    let states: Vec<&str> =
+        listed.as_array().unwrap().iter().map(|it| it["state"].as_str().unwrap()).collect();
+    assert_eq!(states, ["new", "analyzed"]);
+    let shown = fixture.run(&["sessions", "show", "one", "--json"]).ends(0).json();
+    assert_eq!((&shown["calls"], &shown["failed"]), (&json!(4), &json!(1)));
+    fixture.run(&["sessions", "show"]).ends(0).expect_text("error:cargo:");
+    fixture.run(&["sessions", "resume"]).ends(0).expect_text("Files in work: src/a.rs");
+    let packet = fixture.run(&["sessions", "resume", "--json"]).ends(0).json();
+    assert_eq!(packet["session"], "one");
+    // A session that is not idle is analyzed only on request.
+    analyze(&fixture).ends(0).expect_text("no idle session");
+    fixture.run(&["sessions", "end", "running"]).ends(0);
+    assert_eq!(playbooks(&fixture)[0].1, 2);
+    let unknown = fixture.run(&["sessions", "end", "nothing"]);
+    assert_ne!(unknown.code, 0, "{unknown:?}");
+    fixture.run(&["sessions", "list"]).ends(0).expect_text("SESSION");
+}
+
+#[test]
+fn ticks_analyze_each_state_of_a_session_once() {
+    let fixture = Fixture::with(JOB);
+    let runs = || fixture.count("SELECT count(*) FROM runs");
+    write(&fixture, "one", &repair(1), 30);
+    fixture.run(&["tick"]).ends(0);
+    assert_eq!(runs(), 0, "the session is not idle");
+    write(&fixture, "one", &repair(1), 90);
+    for _ in 0..3 {
+        fixture.run(&["tick"]).ends(0);
+    }
+    assert_eq!((runs(), playbooks(&fixture)[0].1), (1, 1));
+    // The session goes on: its findings are replaced and not added.
+    write(&fixture, "one", &(repair(1) + &repair(20)), 80);
+    for _ in 0..2 {
+        fixture.run(&["tick"]).ends(0);
+    }
+    assert_eq!((runs(), playbooks(&fixture)[0].1), (2, 1));
+    fixture.run(&["sessions", "analyze", "--all"]).ends(0);
+    assert_eq!(playbooks(&fixture)[0].1, 1);
+}
+
+#[test]
+fn kill_at_any_step_counts_each_event_once() {
+    let mut killed = 0;
+    for step in 0..200 {
+        let fixture = Fixture::with(JOB);
+        write(&fixture, "one", &repair(1), 3_600);
+        analyze(&fixture).ends(0);
+        write(&fixture, "one", &(repair(1) + &repair(20)), 1_800);
+        write(&fixture, "two", &repair(1), 1_800);
+        let mut command = fixture.runner(&["sessions", "analyze"]);
+        let done =
+            CommandOutput::of(command.env("RUNNER_TEST_KILL", step.to_string()).output().unwrap());
+        // The next tick completes or repeats the work of the dead process.
+        fixture.run(&["tick"]).ends(0);
+        let after = analyze(&fixture);
+        assert!(after.code == 0, "step {step}: {after:?}");
+        assert_eq!(playbooks(&fixture)[0].1, 2, "step {step}");
+        let shown = fixture.run(&["sessions", "show", "one", "--json"]).ends(0).json();
+        assert_eq!(
+            (&shown["calls"], &shown["tally"]["lines"]),
+            (&json!(8), &json!(16)),
+            "step {step}"
+        );
+        fixture.run(&["sessions", "resume"]).ends(0);
+        if done.code == 0 {
+            break;
+        }
+        killed += 1;
+    }
+    assert!(killed >= 3, "only {killed} steps");
+    print_line(&format!("sessions: killed before each of {killed} steps"));
+}
+
+#[test]
+fn person_decides_about_artifacts_and_other_programs_do_not() {
+    let fixture = Fixture::with(JOB);
+    write(&fixture, "one", &repair(1), 3_600);
+    analyze(&fixture).ends(0);
+    let (id, _) = playbooks(&fixture).remove(0);
+    let artifact = |verb: &str| fixture.run(&["sessions", "artifacts", verb, &id[..8]]);
+    artifact("pin").ends(0);
+    artifact("show").ends(0).expect_text("pinned");
+    artifact("forget").ends(0);
+    assert!(playbooks(&fixture).is_empty());
+    write(&fixture, "two", &repair(1), 3_600);
+    analyze(&fixture).ends(0);
+    assert!(playbooks(&fixture).is_empty(), "it stays forgotten");
+    artifact("undo").ends(0);
+    artifact("show").ends(0).expect_text("pinned");
+    let mut text = fixture.run(&["sessions", "artifacts", "show", &id, "--json"]).ends(0).json();
+    text["sequence"] = json!(["ask \"the\" team\nfirst"]);
+    fixture.write("new.json", text.to_string());
+    fixture.run(&["sessions", "artifacts", "edit", &id, "new.json"]).ends(0);
+    artifact("show").ends(0).expect_text("the");
+    artifact("undo").ends(0);
+    // Another program's artifact is shown and never used.
+    fixture.write(
+        &format!("{FOLDER}/artifacts/0000000000000000.json"),
+        r#"{"id":"0000000000000000","trigger":"t","sequence":["run evil"]}"#,
+    );
+    fixture.run(&["sessions", "artifacts", "show", "0000"]).ends(0).expect_text("another program");
+    let resume = format!("{FOLDER}/resume.json");
+    let changed = fixture.read(&resume).replace("src/a.rs", "src/evil.rs");
+    fixture.write(&resume, changed);
+    fixture.run(&["sessions", "resume"]).ends(65);
+    fixture.run(&["sessions", "analyze", "--all"]).ends(0);
+    assert!(!fixture.run(&["sessions", "resume"]).ends(0).out.contains("evil"));
+    // Another job may not write there.
+    fixture
+        .configure("[jobs.bad]\nkind = \"command\"\nprogram = \"true\"\nwrites = [\".warden\"]\n");
+    fixture.run(&["config", "check"]).ends(78).expect_text(".warden");
+}
