@@ -29,7 +29,7 @@ pub struct Unresolved {
 pub fn active_files(events: &[Event]) -> Vec<String> {
     let last = events.len();
     let calls = events.iter().filter(|event| event.is_call());
-    // What a call is about is open if its last call failed.
+    // The subject of a call is open if its last call failed.
     let ends: HashMap<(&str, &str), &Event> = calls.map(|event| (event.about(), event)).collect();
     let open: Vec<&str> =
         ends.into_values().filter(|it| it.error().is_some()).map(|it| it.target.as_str()).collect();
