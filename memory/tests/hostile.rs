@@ -48,6 +48,7 @@ fn context(now: Timestamp) -> HookContext {
         scope: Scope::Project("p".to_owned()),
         folder: "/p".to_owned(),
         auto_recall: AutoRecall::On,
+        last_session: None,
         transcript_limit: Duration::from_secs(60),
     }
 }

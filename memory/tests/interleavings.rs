@@ -103,6 +103,7 @@ impl World<'_> {
             scope: Scope::Project("p".to_owned()),
             folder: "/p".to_owned(),
             auto_recall: AutoRecall::Off,
+            last_session: None,
             transcript_limit: Duration::from_secs(60),
         }
     }

@@ -185,7 +185,7 @@ fn values(key: &Key) -> (&'static str, Vec<&'static str>) {
             ("\"90d\"", with(&["\"90\"", "\"90h\"", "\"0d\"", "\"-9d\"", "\"9999d\"", "\"\""]))
         }
         Shape::AgeLimit => ("\"none\"", with(&["\"non\"", "\"0d\"", "\"90\"", "\"\""])),
-        Shape::Waits if last == "paths" => {
+        Shape::Waits if ["paths", "reads"].contains(&last) => {
             ("[\"~/x\"]", vec!["3", "\"~/x\"", "[3]", "[\"x\"]", "{}"])
         }
         Shape::Waits => {

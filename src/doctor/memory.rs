@@ -55,7 +55,7 @@ fn checked(home: &Env, configured: &[HostName]) -> Result<Vec<DoctorFinding>, Fa
     let mut found = Vec::new();
     let began = boot_time();
     let memory = Memory::open(&location.path, Access::Prompt, home.wall()?)?;
-    memory.reader().block(&Scope::Global, &[])?;
+    memory.reader().block(&Scope::Global, None, &[])?;
     let took = boot_time().saturating_sub(began);
     if took > SLOW {
         let what = format!("a hook needs {} ms to read the memory store", took.as_millis());

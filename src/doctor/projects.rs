@@ -123,7 +123,7 @@ fn path_entry(known: &Project) -> Option<DoctorFinding> {
 fn failure_markers(here: &LoadedProject, known: &Project) -> Vec<DoctorFinding> {
     let root = known.path.display().to_string();
     let mut found = Vec::new();
-    for mark in Projection::of(&here).marks(&known.path) {
+    for mark in Projection::of(here).marks(&known.path) {
         found.push(
             DoctorFinding::error(
                 format!("job {} of {root}", mark.job),

@@ -195,7 +195,7 @@ impl PrivateFolders<'_> {
         all.retain(|path| !self.home.is_some_and(|home| home.starts_with(path)));
         all.sort();
         // A path below another one is hidden with it.
-        all.dedup_by(|path, above| path.starts_with(&above));
+        all.dedup_by(|path, above| path.starts_with(above));
         all
     }
 }

@@ -13,6 +13,7 @@ use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use runner_jobs::sessions::resume_packet;
 use runner_memory::error::Result as MemoryResult;
 use runner_memory::hooks::{AutoRecall, HookContext, HookEvent, Payload};
 use runner_memory::store::Access;
@@ -20,6 +21,7 @@ use runner_memory::{Memory, MemoryError};
 use serde_json::{Value, json};
 
 use crate::env;
+use crate::project;
 use crate::ui::{Failure, show};
 
 /// Maximum size of a payload in bytes. A prompt may be long.
@@ -158,6 +160,10 @@ fn work(call: &HookCall) -> Result<(), Failure> {
         scope: found.scope,
         folder: found.folder,
         auto_recall: auto_recall(&home, found.root.as_deref()),
+        last_session: match call.event {
+            HookEvent::SessionStart => last_session(&home, found.root.as_deref()),
+            _ => None,
+        },
         transcript_limit: transcript_limit(),
     };
     match call.event {
@@ -185,6 +191,12 @@ fn work(call: &HookCall) -> Result<(), Failure> {
         }
     }
     Ok(())
+}
+
+/// Returns what the analysis of sessions found out about the last session in a project.
+fn last_session(home: &env::Env, root: Option<&Path>) -> Option<String> {
+    let root = root?;
+    resume_packet(root, &home.cache_folder(&project::id_at(root)?))
 }
 
 fn read_payload() -> Result<Payload, Failure> {

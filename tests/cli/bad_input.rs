@@ -267,7 +267,7 @@ fn init_preserves_existing_exclude_bytes() {
     fs::create_dir_all(fixture.path("a/b")).unwrap();
     fixture.run(&["-C", "a/b", "init"]).ends(0);
     let text = fs::read(fixture.path(".git/info/exclude")).unwrap();
-    let own = "/dreams/\n/.runner/\n/_steps.jsonl\n/daydreams.json\n";
+    let own = "/dreams/\n/.runner/\n/.warden/\n/_steps.jsonl\n/daydreams.json\n";
     assert_eq!(text, [b"caf\xe9/\n*.bak\n", own.as_bytes()].concat());
 }
 

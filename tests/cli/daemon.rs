@@ -172,7 +172,7 @@ fn private_socket_rejects_invalid_requests() {
     // There are more of them than the daemon serves at a time.
     let slow = |number: usize| {
         let mut client = daemon.connect();
-        if number % 2 == 0 {
+        if number.is_multiple_of(2) {
             client.write_all(b"{\"ask\":").unwrap();
         }
         client

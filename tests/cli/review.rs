@@ -249,8 +249,8 @@ fn exit_0_without_proposals_is_a_failure() {
 #[test]
 fn guide_example_executor_works() {
     let page = include_str!("../../docs/guide/executors.md");
-    let (_, rest) = page.split_once("```python\n").unwrap();
-    let (program, _) = rest.split_once("```").unwrap();
+    let (_, rest) = page.split_once("<<'END'\n").unwrap();
+    let (program, _) = rest.split_once("END\n").unwrap();
     assert!(program.lines().count() <= 25, "the program is too long");
     let fixture = Fixture::new();
     if fixture.command("python3", &["-c", ""]).output().is_err() {

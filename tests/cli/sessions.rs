@@ -102,6 +102,42 @@ fn sessions_are_analyzed_without_touching_them() {
     fixture.run(&["sessions", "list"]).ends(0).expect_text("SESSION");
 }
 
+/// Returns what a session of this project gets when it starts for this reason.
+fn started(fixture: &Fixture, source: &str) -> String {
+    let payload = fixture.root().join("payload.json");
+    let cwd = fs::canonicalize(fixture.project()).unwrap();
+    let text = json!({ "session_id": format!("new-{source}"), "source": source, "cwd": cwd });
+    fs::write(&payload, text.to_string()).unwrap();
+    let mut hook = fixture.runner(&["hook", "session-start"]);
+    let output = hook.stdin(File::open(&payload).unwrap()).output().unwrap();
+    let answer = CommandOutput::of(output).ends(0).json();
+    answer["hookSpecificOutput"]["additionalContext"].as_str().unwrap_or_default().to_owned()
+}
+
+#[test]
+fn new_session_gets_the_packet_of_the_last_one_before_its_notes() {
+    let fixture = Fixture::with("");
+    assert_eq!(started(&fixture, "startup"), "");
+    write(&fixture, "one", &repair(1), 3_600);
+    analyze(&fixture).ends(0);
+    fixture.run(&["memory", "add", "--tag", "tier:pinned", "the port is 8080"]).ends(0);
+    for source in ["startup", "clear"] {
+        let got = started(&fixture, source);
+        let packet = got.find("Files in work: src/a.rs").unwrap_or_else(|| panic!("{got}"));
+        assert!(got.find("the port is 8080").is_some_and(|note| packet < note), "{got}");
+        assert!(got.len() <= 9_500, "{}", got.len());
+    }
+    // These sessions have their own history, so the packet would repeat it.
+    for source in ["resume", "fork", "compact"] {
+        assert!(!started(&fixture, source).contains("Files in work"), "{source}");
+    }
+    // A packet that another program changed is not shown.
+    let packet = format!("{FOLDER}/resume.json");
+    fixture.write(&packet, fixture.read(&packet).replace("src/a.rs", "src/b.rs"));
+    let got = started(&fixture, "startup");
+    assert!(got.contains("8080") && !got.contains("Files in work"), "{got}");
+}
+
 #[test]
 fn ticks_analyze_each_state_of_a_session_once() {
     let fixture = Fixture::with(JOB);

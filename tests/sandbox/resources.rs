@@ -78,7 +78,7 @@ fn memory_beyond_the_limit_ends_the_tree() {
         );
         let caps = ResourceLimits { memory: Some(MEMORY), ..ResourceLimits::default() };
         // Memory that processes share counts once.
-        let shared = "perl -e '$x = \"a\" x (100 << 20); for (1..4) { fork or do { sleep 1; exit } } 1 while wait > 0; print \"done\"'";
+        let shared = "perl -e '$x = \"a\" x (60 << 20); for (1..4) { fork or do { sleep 1; exit } } 1 while wait > 0; print \"done\"'";
         let ended = end(shared, folder.path(), Sandbox { means, caps, ..Sandbox::default() });
         assert_eq!((ended.reason, &ended.stdout[..]), (Reason::Exited, &b"done"[..]), "{means:?}");
     }

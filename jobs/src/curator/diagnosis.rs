@@ -338,14 +338,14 @@ mod tests {
 
     #[test]
     fn nothing_is_learned_from_guesses_and_refused_changes() {
-        let told = format!("{CAUSE} {ACT}");
-        let doubted = told.replace("is opened", "is probably opened");
-        let unchanged = [('p', "run it"), ('a', told.as_str()), ('c', "cargo test")];
+        let answer = format!("{CAUSE} {ACT}");
+        let doubted = answer.replace("is opened", "is probably opened");
+        let unchanged = [('p', "run it"), ('a', answer.as_str()), ('c', "cargo test")];
         let undescribed = [('p', "run it"), ('a', CAUSE), ('e', "a.rs"), ('c', "cargo test")];
         let guessed = [('p', "run it"), ('a', &doubted), ('e', "a.rs"), ('c', "cargo test")];
-        let looked = told.replace(ACT, "Let me add some output to figure out the order.");
+        let looked = answer.replace(ACT, "Let me add some output to figure out the order.");
         let looked = [('p', "run it"), ('a', &looked), ('e', "a.rs"), ('c', "cargo test")];
-        let refused = [('p', "run it"), ('a', &told), ('e', "a.rs"), ('p', "it still crashes")];
+        let refused = [('p', "run it"), ('a', &answer), ('e', "a.rs"), ('p', "it still crashes")];
         for session in [&unchanged[..], &undescribed, &guessed, &looked, &refused] {
             assert_eq!(play(session), Vec::<String>::new(), "{session:?}");
         }
@@ -353,8 +353,9 @@ mod tests {
 
     #[test]
     fn person_who_goes_on_has_not_objected() {
-        let told = format!("{CAUSE} {ACT}");
-        let found = play(&[('p', "run it"), ('a', &told), ('e', "a.rs"), ('p', "thanks, commit")]);
+        let answer = format!("{CAUSE} {ACT}");
+        let found =
+            play(&[('p', "run it"), ('a', &answer), ('e', "a.rs"), ('p', "thanks, commit")]);
         assert!(found[0].contains("No command checked it."), "{found:?}");
     }
 }

@@ -1,6 +1,6 @@
 //! Decides whether an entry is the file that runner published.
 //!
-//! An entry moves tasks and tells the next run what to trust, so an agent that forges one controls
+//! An entry moves tasks and names what the next run should trust, so an agent that forges one controls
 //! the project. The sandbox keeps agents from writing entries, but a commit, a stash or a restored
 //! backup can still bring a forged file into the folder. The database knows the digest of each file
 //! that runner published. This module must never accept an entry because its text is well-formed.

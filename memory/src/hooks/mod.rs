@@ -65,6 +65,8 @@ pub struct HookContext {
     pub folder: String,
     /// Whether prompts get nodes unasked.
     pub auto_recall: AutoRecall,
+    /// The text about the last session that a new one gets before its notes, if there is any.
+    pub last_session: Option<String>,
     /// Maximum time to read a transcript.
     pub transcript_limit: Duration,
 }
@@ -153,7 +155,11 @@ impl Memory {
             let own = parent.as_ref().map_or(id, |it| it.id.as_str());
             let block = match got.filter(|_| continues) {
                 Some(after) => reader.difference(&context.scope, after, own, &expanded)?,
-                None => reader.block(&context.scope, &expanded)?,
+                None => {
+                    let last = context.last_session.as_deref();
+                    let last = last.filter(|_| matches!(source, "startup" | "clear"));
+                    reader.block(&context.scope, last, &expanded)?
+                }
             };
             session.generation = Some(reader.generation()?);
             change.put_session(&session)?;
