@@ -156,7 +156,7 @@ def play(root, port):
     told = [(row.get("tool"), "path" if row.get("args", {}).get("path") else "cmd") for row in rows]
     say(told == [("Write", "path"), ("Bash", "cmd"), ("Write", "path"), ("Bash", "cmd")], f"rows: {rows}")
     say(rows[0]["args"]["path"] == "made.md" and rows[0]["exit_code"] == 0, f"first row: {rows[0]}")
-    sandboxed = last["containment"].startswith("sandbox full")
+    sandboxed = last["containment"].startswith("full")
     if sandboxed:
         say(rows[2]["exit_code"] != 0 and rows[2]["error"], f"an entry was written: {rows[2]}")
         say(rows[3]["exit_code"] != 0, f"a row was forged: {rows[3]}")
