@@ -1,7 +1,7 @@
 //! Ranks nodes for a text by score fusion: the BM25 score of the node, of its neighbours in the session
 //! that it came from, and of that session.
 //!
-//! The time is limited: a word that occurs in more than [`COMMON`] nodes finds no candidates, and at most
+//! The time is limited: a word that occurs in more than `COMMON` nodes finds no candidates, and at most
 //! [`DEPTH`] candidates are read. Ranks are never fused instead of scores, because that is worse.
 
 use std::collections::{HashMap, HashSet};

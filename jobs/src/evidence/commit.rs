@@ -14,9 +14,9 @@ pub struct Commit {
     pub at: i64,
     /// The first line of the commit's message.
     pub subject: String,
-    /// The rest of the message, trailers included, up to [`HistoryLimits::body`].
+    /// The rest of the message, trailers included, up to the limit of the history.
     pub body: String,
-    /// The paths that the commit touched, up to [`HistoryLimits::paths`]; empty for a merge.
+    /// The paths that the commit touched, up to the limit of the history; empty for a merge.
     pub paths: Vec<String>,
     /// Total number of paths that the commit touched.
     pub touched: usize,
