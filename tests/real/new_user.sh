@@ -27,6 +27,8 @@ new_home() {
 # open_terminal: a terminal of 110 by 45 characters in the current folder, with the current environment.
 open_terminal() {
     tmux -S "$socket" kill-server 2>/dev/null || true
+    # The old server may still be ending, so the new one has another socket.
+    socket=$(mktemp -u -p "$outer" tmux.XXXXXX)
     tmux -S "$socket" -f /dev/null new-session -d -x 110 -y 45 "env PS1='ready> ' sh"
     shown 'ready>'
 }
