@@ -91,7 +91,6 @@ const CHANGES: &[&str] = &[
     "handle",
     "ignore",
     "include",
-    "make",
     "move",
     "moved",
     "normalize",
@@ -115,8 +114,18 @@ const CHANGES: &[&str] = &[
     "wrapped",
 ];
 /// Phrases of a change that only helps to look at something.
-const LOOKS: [&str; 7] =
-    ["figure out", "find out", "to see", "debug", "investigate", "understand", "summary"];
+const LOOKS: [&str; 10] = [
+    "figure out",
+    "find out",
+    "to see",
+    "debug",
+    "investigate",
+    "understand",
+    "summary",
+    "timing",
+    "logging",
+    "make sure",
+];
 /// Minimum number of words of an announced change.
 const ACT_WORDS: usize = 5;
 
