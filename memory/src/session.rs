@@ -206,8 +206,8 @@ impl Change<'_> {
         })
     }
 
-    /// Forgets which nodes a session has, because its context was cleared, and then copies the list
-    /// of another session.
+    /// Clears the list of the nodes that a session has received, because its context was cleared,
+    /// and copies the list of `from`, if there is one.
     ///
     /// # Errors
     /// Returns an error if the store cannot be written.

@@ -33,7 +33,7 @@ fn write(fixture: &Fixture, id: &str, text: &str, age: u64) -> PathBuf {
 fn call(minute: u32, tool: &str, input: &Value, failure: Option<&str>) -> String {
     let at = format!("2026-01-02T03:{minute:02}:00Z");
     let id = format!("call-{minute}");
-    let use_it = json!({ "type": "assistant", "timestamp": at, "gitBranch": "main", "cwd": "/work",
+    let use_it = json!({ "type": "assistant", "timestamp": at, "gitBranch": "main", "cwd": "/home/me/project",
         "message": { "content": [{ "type": "tool_use", "id": id, "name": tool, "input": input }] } });
     let result = json!({ "type": "user", "timestamp": at, "message": { "content": [
         { "type": "tool_result", "tool_use_id": id, "is_error": failure.is_some(), "content": failure.unwrap_or("ok") }] } });
@@ -45,8 +45,8 @@ fn repair(from: u32) -> String {
     let test = json!({ "command": "cargo test" });
     [
         call(from, "Bash", &test, Some("test a::b ... FAILED")),
-        call(from + 1, "Read", &json!({ "file_path": "/work/src/a.rs" }), None),
-        call(from + 2, "Edit", &json!({ "file_path": "/work/src/a.rs" }), None),
+        call(from + 1, "Read", &json!({ "file_path": "/home/me/project/src/a.rs" }), None),
+        call(from + 2, "Edit", &json!({ "file_path": "/home/me/project/src/a.rs" }), None),
         call(from + 3, "Bash", &test, None),
     ]
     .concat()
