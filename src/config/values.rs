@@ -125,12 +125,37 @@ pub enum Switch {
 }
 
 /// A setting that opens or closes the network, or lists the only hosts that may be reached.
-#[derive(Debug, Deserialize, JsonSchema)]
-#[serde(untagged)]
-#[schemars(inline)]
+#[derive(Debug, JsonSchema)]
+#[schemars(untagged, inline)]
 pub enum NetworkValue {
     All(bool),
     Hosts(#[schemars(length(min = 1))] Vec<Text<HostName>>),
+}
+
+// A derived reader would not state which host is wrong.
+impl<'de> Deserialize<'de> for NetworkValue {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(NetworkVisitor)
+    }
+}
+
+struct NetworkVisitor;
+
+impl<'de> serde::de::Visitor<'de> for NetworkVisitor {
+    type Value = NetworkValue;
+
+    fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("true, false or a list of hosts")
+    }
+
+    fn visit_bool<E>(self, all: bool) -> Result<NetworkValue, E> {
+        Ok(NetworkValue::All(all))
+    }
+
+    fn visit_seq<A: serde::de::SeqAccess<'de>>(self, list: A) -> Result<NetworkValue, A::Error> {
+        let list = serde::de::value::SeqAccessDeserializer::new(list);
+        Vec::deserialize(list).map(NetworkValue::Hosts)
+    }
 }
 
 fn host_path(text: &str) -> Result<String, String> {

@@ -81,6 +81,9 @@ pub struct MemoryCli {
 
 impl MemoryArgs {
     pub fn run(&self, cli: &Cli<'_>) -> Result<Exit, Failure> {
+        if !cli.here.is_dir() {
+            return Err(Failure::environment(format!("{}: it does not exist", cli.here.display())));
+        }
         let location = scope::store(self.db.as_deref())?;
         let now = cli.env.wall()?;
         let memory = Memory::open(&location.path, Access::Command, now)?;
