@@ -441,6 +441,39 @@ fn killed_hooks_leave_the_same_store() {
     }
 }
 
+/// After a killed creation, the next call creates the store under its usual name.
+#[test]
+fn a_killed_creation_is_begun_again() {
+    let fixture = Fixture::with("");
+    let store = fixture.root().join(".ctx/store.db");
+    fixture.run(&["memory", "list"]).ends(0);
+    let header = fs::read(&store).unwrap();
+    let journal = store.with_extension("db-journal");
+    // The header states that the file had no pages, so SQLite empties the file again.
+    let mut undo = vec![0; 512];
+    undo[..8].copy_from_slice(&[0xd9, 0xd5, 0x05, 0xf9, 0x20, 0xa1, 0x63, 0xd7]);
+    undo[20..24].copy_from_slice(&512_u32.to_be_bytes());
+    undo[24..28].copy_from_slice(&4096_u32.to_be_bytes());
+    for (left, undo) in [(&header[..0], None), (&header[..4096], Some(&undo))] {
+        for end in ["", "-wal", "-shm", "-journal"] {
+            let _absent = fs::remove_file(store.with_extension(format!("db{end}")));
+        }
+        let mut left = left.to_vec();
+        if let Some(versions) = left.get_mut(18..20) {
+            // Not in the mode with a log yet.
+            versions.copy_from_slice(&[1, 1]);
+        }
+        fs::write(&store, left).unwrap();
+        if let Some(undo) = undo {
+            fs::write(&journal, undo).unwrap();
+        }
+        fixture.run(&["memory", "add", "one"]).ends(0);
+        fixture.run(&["memory", "add", "two"]).ends(0);
+        assert_eq!(fingerprint(&fixture).len(), 2);
+        assert!(!store.with_file_name("runner.db").exists());
+    }
+}
+
 /// Calls a hook and kills it after this many microseconds.
 fn killable(session: &Session<'_>, name: &str, more: Value, after: Option<u64>) {
     let Some(after) = after else {

@@ -89,31 +89,25 @@ impl Memory {
         if is_foreign(path) {
             return Err(MemoryError::Foreign { path: path.to_owned() });
         }
-        let fresh = std::fs::metadata(path).map_or(true, |data| data.len() == 0);
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE
             | OpenFlags::SQLITE_OPEN_CREATE
             | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         let db = Connection::open_with_flags(path, flags);
         let db = db.map_err(|error| MemoryError::of(path, error))?;
         let mut memory = Self { db, path: path.to_owned() };
-        memory.configure(access, fresh).map_err(|error| memory.wrong(error))?;
+        memory.configure(access).map_err(|error| memory.wrong(error))?;
         if memory.version()? < MIGRATIONS.len() as i64 {
             memory.migrate(now)?;
         }
         Ok(memory)
     }
 
-    fn configure(&self, access: Access, fresh: bool) -> rusqlite::Result<()> {
+    fn configure(&self, access: Access) -> rusqlite::Result<()> {
         let wait = match access {
             Access::Command => Duration::from_secs(5),
             Access::Prompt => Duration::from_secs(1),
         };
         self.db.busy_timeout(wait)?;
-        if fresh {
-            // Before anything else, and in the file itself instead of the log: the header alone shows
-            // whose store it is.
-            self.db.pragma_update(None, "application_id", APPLICATION_ID)?;
-        }
         match access {
             Access::Command => self.db.pragma_update(None, "synchronous", "full")?,
             Access::Prompt => {
@@ -150,6 +144,12 @@ impl Memory {
     fn migrate(&mut self, now: Timestamp) -> Result<()> {
         let path = self.path.clone();
         let run = |db: &mut Connection| -> rusqlite::Result<()> {
+            // In the file itself and not in the log: the header alone shows whose store it is. SQLite may
+            // just have emptied the file, because the program that created it was killed.
+            let owner: i64 = db.query_row("PRAGMA application_id", [], |row| row.get(0))?;
+            if owner != APPLICATION_ID {
+                db.pragma_update(None, "application_id", APPLICATION_ID)?;
+            }
             db.pragma_update(None, "journal_mode", "wal")?;
             let tx = db.transaction_with_behavior(TransactionBehavior::Immediate)?;
             tx.execute_batch(
