@@ -53,6 +53,12 @@ pub trait Kind: KindObject + Debug + Send + Sync + 'static {
     /// Copies the project-level settings that the kind needs.
     fn adopt(&mut self, _project: &ProjectSettings<'_>) {}
 
+    /// Returns whether a run at a time of day belongs to the project's night: it uses the night's
+    /// budget and stands in its report. Other jobs belong to it only with the trigger `night`.
+    fn belongs_to_night(&self) -> bool {
+        false
+    }
+
     /// Sets whether the host stays awake during a run.
     fn set_keep_awake(&mut self, _keep_awake: bool) {}
 

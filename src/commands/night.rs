@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
-use runner_engine::ids::RunId;
+use runner_engine::ids::{OccurrenceId, RunId};
 use runner_engine::outcome::{Exit, Outcome};
 use runner_engine::process_id::ProcessIdentity;
 use runner_engine::schedule::Trigger;
@@ -17,6 +17,7 @@ use serde::Serialize;
 use super::run::{AwakeFlags, EndedRun};
 use super::{Cli, dry_run};
 use crate::config::{Config, TriggerSpec};
+use crate::daemon::client;
 use crate::env::Env;
 use crate::project::LoadedProject;
 use crate::spawn::{self, SpawnMode};
@@ -93,7 +94,47 @@ pub fn with_steps(
     let mut running = RunningNight { home, store, me, night, manner, worst: Exit::Done };
     running.work(queue)?;
     running.close(&project)?;
-    running.finish(&project, closes)
+    let (night, worst) = running.result(&project, closes)?;
+    manner.ui.show(&night);
+    Ok(worst)
+}
+
+/// Runs one job in the project's open night, or in a night of its own, and writes the report of a
+/// night that is then over.
+pub(super) fn with_one(
+    home: &Env,
+    project: &LoadedProject,
+    job: &str,
+    settings: Vec<(String, String)>,
+    manner: SpawnMode,
+) -> Result<Exit, Failure> {
+    let now = home.wall()?;
+    let mut store = home.store()?;
+    project.register(&mut store, now)?;
+    let me = ProcessIdentity::me();
+    let night = &project.config.night;
+    let closes = now.saturating_add(night.length).unwrap_or(now);
+    let date = civil_date(now, &night.zone);
+    let night = store.open_or_join_night(&project.id, &date, now, closes)?;
+    let key = OccurrenceId::new(now).to_string();
+    let new = NewOccurrence {
+        night: Some(night.id),
+        settings,
+        ..NewOccurrence::manual(store.job(&project.id, job)?.id, key, now)
+    };
+    let Recorded::New(run) = store.enter(&new, &me, now)? else {
+        return Err(Failure::internal("a new id is known already"));
+    };
+    let closes = night.closes;
+    let mut running = RunningNight { home, store, me, night, manner, worst: Exit::Done };
+    let row = spawn::run_to_end(home, &mut running.store, &running.me, &run, manner)?;
+    running.worst = row.outcome().map_or(Exit::Internal, |outcome| outcome.exit(false));
+    // Jobs that follow this run may be ready now.
+    client::wake(home);
+    running.close(project)?;
+    let (night, worst) = running.result(project, closes)?;
+    manner.ui.show(&RunAndNight { run: EndedRun::of(&row), night });
+    Ok(worst)
 }
 
 /// Returns the jobs that begin a night, with their kinds. Lifecycle jobs and jobs that follow
@@ -155,8 +196,12 @@ impl RunningNight<'_> {
         Ok(())
     }
 
-    /// Shows the result of the night.
-    fn finish(self, project: &LoadedProject, closes: Timestamp) -> Result<Exit, Failure> {
+    /// Returns the result of the night, and the exit code.
+    fn result(
+        self,
+        project: &LoadedProject,
+        closes: Timestamp,
+    ) -> Result<(NightView, Exit), Failure> {
         let (store, id) = (&self.store, self.night.id);
         let open = store.occurrences_of(id)?.iter().filter(|one| one.outcome.is_none()).count();
         let report = report::whole(store, id, &project.root, self.home.wall()?)?;
@@ -174,8 +219,7 @@ impl RunningNight<'_> {
             ReportState::Failed => self.worst.max(Exit::Failed),
             _ => self.worst,
         };
-        self.manner.ui.show(&NightView { report, stands });
-        Ok(worst)
+        Ok((NightView { report, stands }, worst))
     }
 }
 
@@ -211,6 +255,22 @@ impl View for NightView {
                 "{headline}; the report of the night could not be written"
             )),
         }
+    }
+}
+
+/// A run with the night to which it belongs. Its JSON is the run alone.
+#[derive(Debug, Serialize)]
+#[serde(transparent)]
+struct RunAndNight<'a> {
+    run: EndedRun<'a>,
+    #[serde(skip)]
+    night: NightView,
+}
+
+impl View for RunAndNight<'_> {
+    fn print(&self, ui: Ui) {
+        self.run.print(ui);
+        self.night.print(ui);
     }
 }
 

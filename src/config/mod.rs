@@ -160,7 +160,12 @@ impl Config {
                 night: Some(self.night.length),
             },
             TriggerSpec::Lifecycle => Schedule { zone, ..Schedule::manual() },
-            TriggerSpec::Clock(trigger) => Schedule { trigger: trigger.clone(), zone, night: None },
+            TriggerSpec::Clock(trigger) => {
+                let daily = matches!(trigger, Trigger::Daily(_) | Trigger::Cron(_));
+                let joins = daily && job.spec.kind.belongs_to_night();
+                let night = joins.then_some(self.night.length);
+                Schedule { trigger: trigger.clone(), zone, night }
+            }
         }
     }
 }

@@ -61,6 +61,18 @@ impl Store {
         self.write(|tx| open(tx, project, date, opens, closes))
     }
 
+    /// Returns the project's night that is open at `now`, or opens one named after `date`.
+    pub fn open_or_join_night(
+        &mut self,
+        project: &ProjectId,
+        date: &str,
+        now: Timestamp,
+        closes: Timestamp,
+    ) -> Result<Night> {
+        let id = self.write(|tx| open_or_join(tx, project, date, now, closes))?;
+        self.night(id)
+    }
+
     pub fn night(&self, wanted: NightId) -> Result<Night> {
         let sql = format!("SELECT {COLUMNS} FROM nights n WHERE n.id = ?1");
         self.view(|db| {
@@ -85,13 +97,17 @@ impl Store {
     }
 
     /// Returns the nights that can close: all their occurrences are settled, or their closing time
-    /// has passed.
+    /// has passed. A night that the clock opened also waits for the jobs that are due later in it.
     pub fn nights_to_close(&self, now: Timestamp) -> Result<Vec<Night>> {
         let sql = format!(
             "SELECT {COLUMNS} FROM nights n INDEXED BY nights_open
              WHERE n.closed IS NULL AND (n.closes <= ?1 OR
                (EXISTS (SELECT 1 FROM occurrences WHERE night = n.id) AND
-                NOT EXISTS (SELECT 1 FROM occurrences WHERE night = n.id AND settled IS NULL)))
+                NOT EXISTS (SELECT 1 FROM occurrences WHERE night = n.id AND settled IS NULL) AND
+                NOT (EXISTS (SELECT 1 FROM occurrences WHERE night = n.id AND origin = 'clock') AND
+                     EXISTS (SELECT 1 FROM jobs j WHERE j.project = n.project AND j.enabled
+                               AND j.next_due < n.closes AND j.schedule ->> 'night' IS NOT NULL
+                               AND coalesce(j.paused_until, 0) <= j.next_due))))
              ORDER BY n.id"
         );
         self.view(|db| db.all(&sql, [millis(now)], night))

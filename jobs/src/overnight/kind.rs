@@ -5,10 +5,11 @@ use std::path::Path;
 use jiff::SignedDuration;
 use runner_engine::outcome::Class;
 use runner_engine::publish::RelPath;
+use serde_json::{Value, json};
 
 use super::{KIND, OvernightSpec, corpus, lock, ownership};
 use crate::dry_run::DryRunPlan;
-use crate::kind::{BadSetting, Kind, Targets};
+use crate::kind::{BadSetting, Kind, ProjectSettings, Targets, given_input};
 use crate::reserved::{reserved, target};
 use crate::{Context, Finished, JobError};
 
@@ -57,6 +58,23 @@ impl Kind for OvernightSpec {
         if self.morning_command.trim().is_empty() {
             return Err(("morning_command", "it is empty".to_owned()));
         }
+        Ok(())
+    }
+
+    fn belongs_to_night(&self) -> bool {
+        true
+    }
+
+    fn adopt(&mut self, project: &ProjectSettings<'_>) {
+        self.worker_dir.clone_from(&project.curator.worker_dir);
+    }
+
+    fn given(&self) -> Value {
+        json!({ "worker_dir": self.worker_dir })
+    }
+
+    fn give(&mut self, given: Value) -> Result<(), String> {
+        self.worker_dir = given_input(&given, "worker_dir")?;
         Ok(())
     }
 

@@ -41,6 +41,8 @@ use super::summary::{
     Dreamscape, GUIDE, Iteration, RunStatus, Runtime, StepStatus, Summary, length,
 };
 use super::{OvernightSpec, council, report, resume};
+use crate::curator::events::{self, EventStatus, Severity};
+use crate::curator::queue::Worker;
 use crate::json::pretty;
 use crate::{Context, Finished, JobError};
 
@@ -49,6 +51,11 @@ const LOCKED_WAIT: jiff::SignedDuration = jiff::SignedDuration::from_mins(5);
 /// Maximum time that is reserved for the steps after the loop. The reserve is a tenth of the
 /// night's time, up to this maximum.
 const RESERVE: Duration = Duration::from_secs(300);
+
+/// Maximum number of critical events that a night reports.
+const EVENTS: usize = 5;
+/// The fact with the open critical events: a list of objects with `id` and `what`.
+pub const CRITICAL_EVENTS: &str = "critical_events";
 
 /// Runs a night.
 ///
@@ -144,6 +151,7 @@ impl Night<'_, '_> {
             self.log(&line);
         }
         self.at("open");
+        self.critical_events();
         self.facts = Facts::read(self.ctx.files.root(), &self.ctx.git);
         let looped = self.iterate()?;
         self.close_loop(&looped)?;
@@ -172,6 +180,22 @@ impl Night<'_, '_> {
         self.deliver(packets)?;
         self.write_text(&looped, &measured);
         Ok(())
+    }
+
+    /// Reports the open critical events of the curator, which a person should see first.
+    fn critical_events(&mut self) {
+        let Ok(worker) = Worker::of(self.ctx.files.root(), &self.spec.worker_dir) else { return };
+        let all = match events::all(&worker) {
+            Ok((all, _)) => all,
+            Err(error) => return self.degrade(&format!("the events cannot be read: {error}")),
+        };
+        let open = all.into_iter().filter(|it| !it.over && it.event.severity == Severity::Critical);
+        let mut critical = Vec::new();
+        for EventStatus { event, .. } in open.take(EVENTS) {
+            self.degrade(&format!("critical event {}: {}", event.id, event.desired_action));
+            critical.push(json!({ "id": event.id, "what": event.desired_action }));
+        }
+        self.ctx.facts.insert(CRITICAL_EVENTS.to_owned(), critical.into());
     }
 
     fn close_loop(&mut self, looped: &LoopResult) -> Result<(), JobError> {

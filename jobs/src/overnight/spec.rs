@@ -4,6 +4,8 @@ use runner_text::values::{Span, Text, read_folder};
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
+use crate::curator::CuratorSpec;
+
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct OvernightSpec {
@@ -16,6 +18,9 @@ pub struct OvernightSpec {
     /// True if the host is to be kept awake: the job's own setting, repeated here for the record.
     #[serde(skip)]
     pub keep_awake: bool,
+    /// The folder of the curator's events below the project.
+    #[serde(skip)]
+    pub worker_dir: String,
     /// The `[backends.NAME]` that are each asked for a report within limits.
     pub runners: Vec<String>,
     /// The total time for the reports of all `runners`.
@@ -67,6 +72,7 @@ impl Default for OvernightSpec {
             goal: String::new(),
             output_dir: ".agents/overnight/latest".to_owned(),
             keep_awake: true,
+            worker_dir: CuratorSpec::default().worker_dir,
             runners: Vec::new(),
             council_timeout: 180,
             creative_lane: false,

@@ -13,6 +13,7 @@
 //! of another form counts as missing. A problem with a summary never fails the report, and nothing
 //! is drawn without a figure.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use runner_engine::outcome::Class;
@@ -34,6 +35,8 @@ const LARGEST: u64 = 16 * 1024 * 1024;
 /// Maximum number of entries in a list, and maximum length of a text in characters.
 const MOST: usize = 60;
 const LONGEST: usize = 400;
+/// The counts of a summary's `yield` that are changes of the corpus.
+const CHANGES: [&str; 4] = ["compiled", "harvested", "promoted", "removed"];
 
 /// One overnight run in the report.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -57,6 +60,15 @@ pub struct Dreamscape {
     pub ended: Option<String>,
     /// Degraded and failed steps.
     pub degraded: Vec<String>,
+    /// The fall of a measure that ended the loop before its commit.
+    #[serde(default)]
+    pub regression: Option<String>,
+    /// Number of falls for which the run spent a rescue, and number of rescues that are left.
+    #[serde(default)]
+    pub rescues: (u64, u64),
+    /// The changes of the corpus: counts by name, without those that are 0.
+    #[serde(default)]
+    pub changes: BTreeMap<String, u64>,
     /// The points on which the run's councillors disagree.
     pub tension: Option<String>,
     /// The answers of the run's councillors; `None` if no councillor was asked.
@@ -230,6 +242,13 @@ pub(super) fn fill(scape: &mut Dreamscape, summary: &Value) {
             over.then(|| "its time was used up".to_owned())
         });
     scape.degraded = texts(&summary["degraded"]);
+    scape.regression = own("regression_reason");
+    let count = |name: &str| summary[name].as_u64().unwrap_or(0);
+    let left = count("warn_only_remaining");
+    scape.rescues = (count("warn_only_budget_initial").saturating_sub(left), left);
+    let made = CHANGES.iter().map(|name| ((*name).to_owned(), summary["yield"][name].as_u64()));
+    let made = made.filter_map(|(name, count)| Some((name, count.filter(|count| *count > 0)?)));
+    scape.changes = made.collect();
     let steps = summary["steps"].as_array().into_iter().flatten();
     for step in steps {
         let name = text(&step["name"]).unwrap_or_default();

@@ -33,10 +33,24 @@ pub(super) fn moves(report: &NightReport) -> Vec<NextStep> {
         let what = format!("{} unfinished", report.open.len());
         push(what, "they had no outcome yet when the report was made", "runner status");
     }
-    if let Some(event) = report.waiting.iter().find(|it| it.sort == PendingSort::Event) {
-        push("Look at the event that was raised".to_owned(), &event.why, &event.command);
+    for event in report.waiting.iter().filter(|it| it.sort == PendingSort::Event).take(EACH) {
+        push(format!("Look at {}", event.what), &event.why, &event.command);
     }
     for scape in &report.dreamscapes {
+        if let Some(why) = &scape.regression {
+            push("Look at the regression".to_owned(), why, "runner overnight report");
+        }
+        if let (spent @ 1.., left) = scape.rescues {
+            let what = format!("Check what {} let through", counted(spent, "rescue"));
+            let why = format!("a measure fell and the night continued; {left} are left");
+            push(what, &why, "runner overnight warn-budget show");
+        }
+        if !scape.changes.is_empty() {
+            let each: Vec<String> =
+                scape.changes.iter().map(|(name, count)| format!("{count} {name}")).collect();
+            let what = format!("See what {} changed in the corpus", scape.job);
+            push(what, &each.join(", "), "runner overnight report");
+        }
         if let Some(packet) = scape.packets.iter().find(|it| !it.command.is_empty()) {
             push(format!("Begin with: {}", packet.title), &packet.why, &packet.command);
         }

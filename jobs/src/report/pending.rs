@@ -8,12 +8,15 @@
 
 use std::path::Path;
 
+use runner_text::counted;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use super::proposals::shell_word;
 use super::run_line::RunLine;
 use crate::dream::inventory::Reader;
 use crate::dream::proposal::clean;
+use crate::overnight::night::CRITICAL_EVENTS;
 
 /// Maximum size in bytes of a file whose title is read.
 const LARGEST: u64 = 1024 * 1024;
@@ -111,9 +114,16 @@ pub(super) fn read(root: &Path, runs: &[RunLine]) -> Vec<PendingItem> {
                 }
             }
         }
-        let raised = run.facts.get("raised").and_then(serde_json::Value::as_u64).unwrap_or(0);
+        for event in run.facts.get(CRITICAL_EVENTS).and_then(Value::as_array).into_iter().flatten()
+        {
+            let text = |name: &str| clean(event[name].as_str().unwrap_or_default(), 200);
+            let command = format!("runner curator events show {}", shell_word(&text("id")));
+            let what = format!("the critical event: {}", text("what"));
+            push(PendingSort::Event, what, "nobody has acknowledged it", command);
+        }
+        let raised = run.facts.get("raised").and_then(Value::as_u64).unwrap_or(0);
         if run.kind == "curator" && raised > 0 {
-            let what = format!("{raised} raised");
+            let what = counted(raised, "new event");
             let why = "a person should look at it";
             push(PendingSort::Event, what, why, "runner curator events".to_owned());
         }
@@ -156,7 +166,7 @@ mod tests {
             all,
             [
                 ("draft", "Ship it", "$EDITOR ideas/draft.md"),
-                ("event", "2 raised", "runner curator events"),
+                ("event", "2 new events", "runner curator events"),
                 ("journal entry", "A quiet night", "runner board apply"),
                 ("learning", "l.md", "runner corpus close-loop --dry-run"),
             ]

@@ -11,7 +11,7 @@ use runner_jobs::overnight::{OvernightSpec, preview};
 use serde::Serialize;
 
 use super::{known, night_job, own_output};
-use crate::commands::{Cli, corpus, default_job, run as by_hand};
+use crate::commands::{Cli, corpus, default_job, night};
 use crate::config;
 use crate::env;
 use crate::project::{FILE, LoadedProject};
@@ -92,8 +92,7 @@ impl StartArgs {
             return preview_night(cli, &project.root, spec);
         }
         RunLock::inspect(&project.root).map_err(corpus::locked)?;
-        let how = by_hand::ManualRun::new(cli, settings);
-        match by_hand::once(cli.env, &project, job, None, how)? {
+        match night::with_one(cli.env, &project, job, settings, cli.spawn_mode())? {
             // Another overnight run took the lock first.
             Exit::Done if RunLock::inspect(&project.root).is_err() => Ok(Exit::TryLater),
             exit => Ok(exit),

@@ -188,9 +188,8 @@ fn surroundings(fixture: &Fixture) -> Tree {
             let below = folder.join(entry.file_name());
             let name = below.display().to_string();
             let night = ["overnight", "rpi/next-work.jsonl"].into_iter().chain(SUBPATHS);
-            // Beads belong to another program, and a failure marker is runner's own file.
-            if name == ".beads"
-                || name == ".runner/failed"
+            // Beads belong to another program. The failure marker and the report are runner's own.
+            if [".beads", ".runner/failed", ".runner/reports"].contains(&name.as_str())
                 || night.into_iter().any(|it| name == format!(".agents/{it}"))
             {
                 continue;

@@ -5,7 +5,7 @@ use std::fs;
 use super::{
     JOB, LATEST, WORK, WORK_FILE, command, corpus, night, run_ok, start, summary_of, tree, watched,
 };
-use crate::fixture::Fixture;
+use crate::fixture::{CommandOutput, Fixture};
 
 #[test]
 fn only_the_first_night_improves_the_corpus() {
@@ -223,4 +223,65 @@ fn each_packet_creates_one_bead() {
     assert_eq!(summary["morning_packets"][0]["bead_id"], "bd-1", "the packet lost its bead");
     let made = fixture.read(".beads/n").trim().parse::<i64>().unwrap() + 100;
     assert_eq!(made, summary["morning_packets"].as_array().unwrap().len() as i64 - 2);
+}
+
+#[test]
+fn night_at_its_own_time_has_one_budget_and_one_page() {
+    let fixture = Fixture::with(
+        "[night]\nat = \"02:30\"\n[jobs.dream]\nkind = \"dream\"\ntrigger = \"night\"\n\
+         [jobs.overnight]\nkind = \"overnight\"\ntrigger = \"daily 03:30\"\n",
+    );
+    corpus(&fixture);
+    let at = |clock: &str| {
+        fixture.write("../clock", clock);
+        command(&fixture, &["tick"]).output().map(CommandOutput::of).unwrap()
+    };
+    // The jobs were recorded at the real time, so their schedules restart here.
+    at("2026-11-21T20:00:00Z\n");
+    at("2026-11-22T02:30:00Z\n").ends(0);
+    assert_eq!(fixture.count("SELECT count(*) FROM nights WHERE closed IS NULL"), 1);
+    at("2026-11-22T03:30:00Z\n").ends(0);
+    assert_eq!(fixture.count("SELECT count(*) FROM nights"), 1);
+    let report = fixture.read(".runner/reports/2026-11-22/report.md");
+    assert!(report.contains("| dream |") && report.contains("| overnight |"), "{report}");
+    assert!(report.contains("## The dreamscape of overnight"), "{report}");
+    assert!(fixture.read(".runner/reports/2026-11-22/report.html").contains("overnight"));
+}
+
+#[test]
+fn start_makes_the_page_of_its_night() {
+    let fixture = night();
+    let event = [
+        "curator",
+        "event",
+        "--source",
+        "ci",
+        "--severity",
+        "critical",
+        "--desired-action",
+        "restore the backup",
+        "--escalation-target",
+        "me",
+        "--budget",
+        "0",
+    ];
+    fixture.run(&event).ends(0);
+    let done = command(&fixture, &["overnight", "start"]).output().map(CommandOutput::of).unwrap();
+    let folder = ".runner/reports/2026-11-22";
+    let done = done.ends(0);
+    assert!(done.err.contains(&format!("{folder}/report.md")), "{done:?}");
+    let report = fixture.read(&format!("{folder}/report.md"));
+    let (_, first) = report.split_once("## Do this first").unwrap();
+    for step in [
+        "Look at the critical event: restore the backup",
+        "runner curator events show ",
+        "See what overnight changed in the corpus",
+        "Begin with: Mend the retry",
+    ] {
+        assert!(first.contains(step), "{step}: {report}");
+    }
+    assert!(report.contains("## The dreamscape of overnight"), "{report}");
+    let degraded = summary_of(&fixture)["degraded"].to_string();
+    assert!(degraded.contains("restore the backup"), "{degraded}");
+    assert_eq!(fixture.count("SELECT count(*) FROM budget_usage WHERE level = 'night'"), 1);
 }

@@ -154,6 +154,51 @@ fn night_closes_once_when_work_is_settled() {
 }
 
 #[test]
+fn clock_night_waits_for_jobs_due_later_in_it() {
+    let mut fixture = fixture();
+    let length = SignedDuration::from_hours(8);
+    let daily = |hour| Schedule {
+        trigger: Trigger::Daily(jiff::civil::time(hour, 30, 0, 0)),
+        night: Some(length),
+        ..Schedule::manual()
+    };
+    fixture.jobs(&[
+        job("dream", daily(22)),
+        job("tidy", daily(23)),
+        job("report", Schedule::manual()),
+    ]);
+    let mut troubles = Vec::new();
+    let record = |fixture: &mut Fixture, minutes, troubles: &mut Vec<String>| {
+        let at = (Some(later(minutes - 1)), later(minutes));
+        crate::tick::record_due(&mut fixture.store, None, at, troubles).unwrap();
+        let me = fixture.me.clone();
+        let runs = fixture.store.start_ready(None, &me, later(minutes)).unwrap();
+        for run in &runs {
+            let done = Outcome::Succeeded;
+            fixture.store.settle(run, None, &done, &RunSummary::default(), later(minutes)).unwrap();
+        }
+        runs.len()
+    };
+    assert_eq!(record(&mut fixture, 31, &mut troubles), 1);
+    let night = fixture.store.nights(&fixture.project, 9).unwrap()[0].clone();
+    let closing = |fixture: &Fixture| fixture.store.nights_to_close(later(32)).unwrap().len();
+    assert_eq!(closing(&fixture), 0, "tidy is due an hour later");
+    let tidy = Some(fixture.id("tidy"));
+    fixture.store.pause(tidy, later(600)).unwrap();
+    assert_eq!(closing(&fixture), 1, "a paused job does not run in it");
+    fixture.store.resume(tidy, later(32)).unwrap();
+    // Work that a person starts in the meantime belongs to it.
+    let joined = fixture.store.open_or_join_night(&fixture.project, "x", later(40), later(520));
+    assert_eq!(joined.unwrap().id, night.id);
+    assert_eq!(record(&mut fixture, 91, &mut troubles), 1);
+    let nights = fixture.store.nights(&fixture.project, 9).unwrap();
+    assert_eq!(nights.len(), 1, "one night, one budget, one report");
+    assert_eq!(fixture.store.occurrences_of(night.id).unwrap().len(), 2);
+    assert_eq!(fixture.store.nights_to_close(later(92)).unwrap().len(), 1);
+    assert!(troubles.is_empty(), "{troubles:?}");
+}
+
+#[test]
 fn caught_up_runs_share_one_stagger() {
     let mut fixture = fixture();
     let catch_up = CatchUp {
