@@ -31,7 +31,7 @@ pub const FILE: &str = ".ctxrc";
 /// Maximum size of the file in bytes.
 const LARGEST: usize = 1 << 20;
 
-const KEYS: [&str; 9] = [
+static KEYS: [&str; 9] = [
     "enabled",
     "mode",
     "max",
@@ -85,13 +85,16 @@ pub(super) fn read(layer: &Layer) -> Result<Ctxrc, ConfigMistake> {
         let why = "the file is larger than 1 MiB";
         return Err(ConfigMistake::of_file(&layer.path, why));
     }
-    let mut reader = CtxrcReader {
-        layer,
-        events: Parser::new_from_str(&layer.text),
-        starts: CharStarts::default(),
-    };
+    let mut reader = CtxrcReader::new(layer, &KEYS);
     let entries = reader.section()?;
     translate(&reader, entries)
+}
+
+/// Returns the settings in the `dream:` section of another program's YAML file, under that
+/// program's names.
+pub(super) fn foreign(layer: &Layer) -> Result<Vec<(String, Value)>, ConfigMistake> {
+    let entries = CtxrcReader::new(layer, &[]).section()?;
+    Ok(entries.into_iter().filter_map(|it| Some((it.key, it.node?.value))).collect())
 }
 
 fn translate(reader: &CtxrcReader<'_>, entries: Vec<CtxrcEntry>) -> Result<Ctxrc, ConfigMistake> {
@@ -178,6 +181,8 @@ fn program_and_arguments(value: &Value) -> Option<Vec<Value>> {
 
 struct CtxrcReader<'a> {
     layer: &'a Layer,
+    /// The known keys; if there are none, every key is accepted.
+    keys: &'static [&'static str],
     events: Parser<'a, saphyr_parser::StrInput<'a>>,
     starts: CharStarts,
 }
@@ -218,6 +223,11 @@ impl Ctxrc {
 }
 
 impl<'a> CtxrcReader<'a> {
+    fn new(layer: &'a Layer, keys: &'static [&'static str]) -> Self {
+        let events = Parser::new_from_str(&layer.text);
+        Self { layer, keys, events, starts: CharStarts::default() }
+    }
+
     fn wrong(&self, key: &str, span: Range<usize>, why: impl Into<Reason>) -> ConfigMistake {
         ConfigMistake::at(&self.layer.path, &self.layer.text, span, key, why)
     }
@@ -295,8 +305,8 @@ impl<'a> CtxrcReader<'a> {
             if entries.iter().any(|entry| entry.key == key) {
                 return Err(self.wrong(&format!("dream.{key}"), name, "the key is set twice"));
             }
-            if !KEYS.contains(&key.as_str()) {
-                let why = no_such(&key, &KEYS);
+            if !self.keys.is_empty() && !self.keys.contains(&key.as_str()) {
+                let why = no_such(&key, self.keys);
                 return Err(self.wrong(&format!("dream.{key}"), name, why));
             }
             let said = format!("dream.{key}");

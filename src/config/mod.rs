@@ -181,6 +181,14 @@ pub struct Stack<'a> {
     pub overrides: &'a Overrides,
 }
 
+/// Reads the `dream:` section of another program's YAML file, under that program's names. Returns
+/// `None` if the file does not exist.
+pub fn foreign_section(path: &Path) -> Result<Option<Vec<(String, toml::Value)>>, Failure> {
+    let Some(text) = read(path)? else { return Ok(None) };
+    let layer = Layer { name: "project", path: path.to_owned(), text: text.into() };
+    Ok(Some(ctxrc::foreign(&layer)?))
+}
+
 /// Reads one file and returns its text and its unresolved table, or `None` if the file does not
 /// exist.
 pub fn file(path: &Path) -> Result<Option<(String, Table)>, Failure> {

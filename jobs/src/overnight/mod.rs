@@ -17,6 +17,7 @@ pub mod corpus;
 pub mod council;
 pub mod facts;
 pub mod halt;
+pub mod import;
 mod iterate;
 mod iteration;
 mod kind;

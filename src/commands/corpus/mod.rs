@@ -97,8 +97,25 @@ impl CorpusArgs {
     }
 }
 
-/// Returns the nearest folder at or above `from` that contains a corpus.
+/// Returns the nearest folder at or above `from` that contains a corpus that is no link.
 pub(super) fn find(from: &Path) -> Result<PathBuf, Failure> {
+    let root = find_any(from)?;
+    refuse_link(&root)?;
+    Ok(root)
+}
+
+/// Refuses a corpus that is a symbolic link: its files may belong to other projects.
+pub(super) fn refuse_link(root: &Path) -> Result<(), Failure> {
+    let path = root.join(FOLDER);
+    match path.is_symlink() {
+        false => Ok(()),
+        true => Err(Failure::data(format!("{} is a symbolic link", path.display()))
+            .hint("runner overnight import --apply # replaces the link by a copy of its folder")),
+    }
+}
+
+/// Returns the nearest folder at or above `from` that contains a corpus.
+pub(super) fn find_any(from: &Path) -> Result<PathBuf, Failure> {
     let from = fs::canonicalize(from)
         .map_err(|error| Failure::data(format!("{}: {error}", from.display())))?;
     let found = from.ancestors().find(|folder| folder.join(FOLDER).is_dir());
@@ -109,9 +126,9 @@ pub(super) fn find(from: &Path) -> Result<PathBuf, Failure> {
 }
 
 /// The folder that contains the corpus, and the context of the command.
-struct CorpusFolder<'a> {
-    cli: &'a Cli<'a>,
-    root: PathBuf,
+pub(super) struct CorpusFolder<'a> {
+    pub(super) cli: &'a Cli<'a>,
+    pub(super) root: PathBuf,
 }
 
 impl CorpusFolder<'_> {
@@ -139,7 +156,7 @@ impl CorpusFolder<'_> {
     }
 
     /// Runs a step and returns its report without making its changes.
-    fn preview<T>(
+    pub(super) fn preview<T>(
         &self,
         step: impl FnOnce(&Corpus) -> Result<(T, Changes), Failure>,
     ) -> Result<T, Failure> {
@@ -147,7 +164,7 @@ impl CorpusFolder<'_> {
     }
 
     /// Runs a step under the lock and commits its changes. Finishes any interrupted commit first.
-    fn change<T>(
+    pub(super) fn change<T>(
         &self,
         step: impl FnOnce(&Corpus) -> Result<(T, Changes), Failure>,
     ) -> Result<T, Failure> {

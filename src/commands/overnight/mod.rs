@@ -1,5 +1,6 @@
 //! `runner overnight`: starts an overnight run manually, shows its report, and sets up the job.
 
+mod import;
 mod report;
 mod setup;
 mod start;
@@ -32,6 +33,7 @@ enum OvernightCommand {
     #[command(visible_alias = "run")]
     Start(start::StartArgs),
     Report(report::NightReportArgs),
+    Import(import::ImportArgs),
     #[command(subcommand, after_help = "Example: runner overnight warn-budget reset")]
     WarnBudget(WarnBudgetCommand),
     /// Print the JSON schema of an artifact, or the names of all artifacts
@@ -84,7 +86,7 @@ impl OvernightArgs {
     }
 
     pub fn run(&self, cli: &Cli<'_>) -> Result<Exit, Failure> {
-        dispatch!(&self.command, OvernightCommand: Setup Start Report => run(cli);
+        dispatch!(&self.command, OvernightCommand: Setup Start Report Import => run(cli);
             OvernightCommand::WarnBudget(command) => warn_budget(cli, command),
             OvernightCommand::Schema { name } => print_schema(name.as_deref()))
     }

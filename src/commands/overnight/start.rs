@@ -78,6 +78,7 @@ impl StartArgs {
             true => LoadedProject::load_for_dry_run(cli.env, cli.here)?,
             false => default_job::overnight(cli)?,
         };
+        corpus::refuse_link(&project.root)?;
         let (job, _) = night_job(&project, self.job.as_deref())?;
         known(&project.config, &self.runner).map_err(Failure::usage)?;
         let settings = self.settings();

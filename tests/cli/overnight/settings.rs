@@ -76,3 +76,74 @@ fn start_needs_only_a_corpus() {
     CommandOutput::of(command(&fixture, &["overnight", "start"]).output().unwrap()).ends(0);
     assert_eq!(fixture.read("runner.toml"), before);
 }
+
+/// Another program's corpus: a registry, settings, and a commit that was cut off.
+fn foreign(fixture: &Fixture) {
+    let row = |id: &str| {
+        format!(
+            "{{\"id\":\"{id}\",\"source\":{{\"repo\":\"r\",\"file\":\"a.md\"}},\"date\":\"2026-03-09\",\"severity\":\"significant\",\
+             \"pattern\":\"Locks are held too long\",\"detection_question\":\"Is it held?\",\"checklist_item\":\"Release it.\",\"ttl_days\":30}}\n"
+        )
+    };
+    let registry = format!(
+        "---\nhit_count: 1\n---\n{}{}not a row\n{}",
+        row("f-1"),
+        row("../../etc/x"),
+        row("f-2")
+    );
+    fixture.write(".agents/findings/registry.jsonl", registry);
+    fixture.write(".agents/findings/f-2.md", "---\nid: f-2\n---\n# Known\n");
+    fixture.write(
+        ".agents/ao/config.yaml",
+        "dream:\n  report_dir: .agents/overnight/latest\n  run_timeout: 90m\n  keep_awake: false\n  scheduler_mode: cron\n",
+    );
+    fixture.write(".agents/learnings/kept.md", "# half\n");
+    fixture.write(".agents/learnings/new.md", "# new\n");
+    fixture
+        .write(".agents/overnight/COMMIT-MARKER.3", "{\"state\":\"READY\",\"iteration_id\":\"i\"}");
+    fixture.write(".agents/overnight/prev.3/learnings/kept.md", "# whole\n");
+    fixture.write(".agents/overnight/staging/3/.agents/patterns/p.md", "# p\n");
+}
+
+#[test]
+fn what_another_program_left_is_imported() {
+    let fixture = Fixture::with("");
+    foreign(&fixture);
+    let before = fixture.tree(".agents");
+    let shown = fixture.run(&["overnight", "import"]).ends(0);
+    assert_eq!(fixture.tree(".agents"), before, "only shown");
+    for line in ["rolled back, 2 files", "1 new, 1 already known", "line 5", "line 6", "--apply"] {
+        assert!(shown.out.contains(line), "{line}: {}", shown.out);
+    }
+    assert!(shown.out.contains("no such setting: .agents/ao/config.yaml: dream.scheduler_mode"));
+    fixture.run(&["overnight", "import", "--apply"]).ends(0);
+    assert_eq!(fixture.read(".agents/learnings/kept.md"), "# whole\n");
+    assert!(!fixture.path(".agents/learnings/new.md").exists());
+    assert!(!fixture.path(".agents/overnight/COMMIT-MARKER.3").exists());
+    let finding = fixture.read(".agents/findings/f-1.md");
+    assert!(finding.contains("# Locks are held too long") && finding.contains("ttl_days: 30"));
+    assert_eq!(fixture.read(".agents/findings/f-2.md"), "---\nid: f-2\n---\n# Known\n");
+    let config = fixture.read("runner.toml");
+    assert!(
+        config.contains("timeout = \"90m\"") && config.contains("keep_awake = false"),
+        "{config}"
+    );
+    let again = fixture.run(&["overnight", "import", "--json"]).ends(0).json();
+    assert_eq!(again["findings"]["added"], serde_json::json!([]));
+    assert_eq!(again["commits"], serde_json::json!([]));
+    fixture.run(&["overnight", "start", "--max-iterations", "1"]).ends(0);
+}
+
+#[test]
+fn linked_corpus_is_replaced_by_a_copy() {
+    let fixture = Fixture::with("");
+    fixture.write("../shared/learnings/a.md", "# a\n");
+    std::os::unix::fs::symlink("../shared", fixture.path(".agents")).unwrap();
+    let said = fixture.run(&["overnight", "start"]);
+    assert!(said.code != 0 && said.err.contains("runner overnight import --apply"), "{said:?}");
+    fixture.run(&["overnight", "import"]).ends(0).expect_text("is a link to ../shared");
+    fixture.run(&["overnight", "import", "--apply"]).ends(0);
+    assert!(!std::fs::symlink_metadata(fixture.path(".agents")).unwrap().is_symlink());
+    assert_eq!(fixture.read(".agents/learnings/a.md"), "# a\n");
+    assert_eq!(fixture.read("../shared/learnings/a.md"), "# a\n");
+}

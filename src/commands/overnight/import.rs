@@ -1,0 +1,212 @@
+//! `runner overnight import`: takes over what another program left below `.agents`: unfinished
+//! commits, a linked folder, the registry of findings, and settings.
+//!
+//! It changes the corpus only under the lock of the night, keeps copies of removed files, and never
+//! changes the folder behind a link.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use runner_engine::outcome::Exit;
+use runner_jobs::overnight::corpus::{Changes, Corpus, FOLDER};
+use runner_jobs::overnight::import::{self, CommitEnd, ForeignCommit, ImportedFindings};
+use runner_text::counted;
+use serde::Serialize;
+use toml::Value;
+
+use crate::commands::corpus::{self, CorpusFolder};
+use crate::commands::{Cli, default_job};
+use crate::config;
+use crate::ui::{Failure, Ui, View, safe, show};
+
+/// The files with another program's settings, below the project.
+const SETTINGS: [&str; 2] = [".agents/ao/config.yaml", ".agentops/config.yaml"];
+/// The settings with another name: the other program's name, then runner's name.
+const NAMES: [(&str, &str); 4] = [
+    ("report_dir", "output_dir"),
+    ("run_timeout", "timeout"),
+    ("runner", "runners"),
+    ("council_runner_timeout", "council_timeout"),
+];
+/// The settings with the same name in runner.
+const SAME: [&str; 11] = [
+    "goal",
+    "output_dir",
+    "keep_awake",
+    "runners",
+    "creative_lane",
+    "queue",
+    "max_iterations",
+    "plateau_epsilon",
+    "plateau_window",
+    "warn_only",
+    "checkpoint_max_mb",
+];
+
+/// Take over what another program left below .agents: unfinished commits, the registry of findings,
+/// settings and a linked folder; without --apply, show it
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Example: runner overnight import --apply")]
+pub(super) struct ImportArgs {
+    /// Make the changes [default: show them]
+    #[arg(long)]
+    apply: bool,
+}
+
+/// The result of an import.
+#[derive(Debug, Serialize)]
+struct Imported {
+    applied: bool,
+    /// The target of `.agents`, if it is a symbolic link. The import replaces it by a copy.
+    link: Option<PathBuf>,
+    commits: Vec<ForeignCommit>,
+    findings: ImportedFindings,
+    /// The settings under runner's names, each with its value.
+    settings: Vec<(String, String)>,
+    /// The settings that runner does not have.
+    unknown_settings: Vec<String>,
+}
+
+impl ImportArgs {
+    pub(super) fn run(&self, cli: &Cli<'_>) -> Result<Exit, Failure> {
+        let root = corpus::find_any(cli.here)?;
+        let link = fs::read_link(root.join(FOLDER)).ok();
+        if let (true, Some(_)) = (self.apply, &link) {
+            replace_link(&root).map_err(|error| {
+                Failure::cannot_write(format!("cannot copy the linked {FOLDER}: {error}"))
+            })?;
+        }
+        let mut imported = Imported {
+            applied: self.apply,
+            link,
+            commits: Vec::new(),
+            findings: ImportedFindings::default(),
+            settings: Vec::new(),
+            unknown_settings: Vec::new(),
+        };
+        // The files behind a link cannot be read before the link is replaced.
+        if self.apply || imported.link.is_none() {
+            let folder = CorpusFolder { cli, root: root.clone() };
+            let step = |_: &Corpus| import::commits(&root).map_err(unreadable);
+            imported.commits = self.step(&folder, step)?;
+            let step = |corpus: &Corpus| import::findings(&root, corpus).map_err(unreadable);
+            imported.findings = self.step(&folder, step)?;
+        }
+        for path in SETTINGS {
+            let Some(section) = config::foreign_section(&root.join(path))? else { continue };
+            for (name, value) in section {
+                match setting(&name, value) {
+                    Some(setting) => imported.settings.push(setting),
+                    None => imported.unknown_settings.push(format!("{path}: dream.{name}")),
+                }
+            }
+        }
+        if self.apply {
+            for commit in &imported.commits {
+                import::set_aside(&root, commit).map_err(|error| {
+                    Failure::cannot_write(format!("cannot move {}: {error}", commit.marker))
+                })?;
+            }
+            if !imported.settings.is_empty() {
+                let project = default_job::overnight(cli)?;
+                default_job::add(cli, &project.root, &imported.settings)?;
+            }
+        }
+        cli.ui.show(&imported);
+        Ok(Exit::Done)
+    }
+
+    /// Makes the changes of a step, or only reports them.
+    fn step<T>(
+        &self,
+        folder: &CorpusFolder<'_>,
+        step: impl FnOnce(&Corpus) -> Result<(T, Changes), Failure>,
+    ) -> Result<T, Failure> {
+        match self.apply {
+            true => folder.change(step),
+            false => folder.preview(step),
+        }
+    }
+}
+
+fn unreadable(error: io::Error) -> Failure {
+    Failure::data(format!("cannot read what the other program left: {error}"))
+}
+
+/// Returns a setting under runner's name with its value as configuration text.
+fn setting(name: &str, value: Value) -> Option<(String, String)> {
+    let own = NAMES.iter().find(|(theirs, _)| *theirs == name).map(|(_, own)| *own);
+    let own = own.or_else(|| SAME.into_iter().find(|own| *own == name));
+    match (own, name, value) {
+        (Some(own), _, value) => Some((format!("jobs.overnight.{own}"), value.to_string())),
+        (None, "at", Value::String(at)) => {
+            Some(("jobs.overnight.trigger".to_owned(), format!("\"daily {at}\"")))
+        }
+        _ => None,
+    }
+}
+
+/// Replaces the link by a copy of its folder. The linked folder stays as it is.
+fn replace_link(root: &Path) -> io::Result<()> {
+    let (link, copy) = (root.join(FOLDER), root.join(".agents.importing"));
+    match fs::remove_dir_all(&copy) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    let mut waiting = vec![PathBuf::new()];
+    while let Some(at) = waiting.pop() {
+        fs::create_dir(copy.join(&at))?;
+        for entry in fs::read_dir(link.join(&at))? {
+            let entry = entry?;
+            let (path, kind) = (at.join(entry.file_name()), entry.file_type()?);
+            if kind.is_dir() {
+                waiting.push(path);
+            } else if kind.is_file() {
+                fs::copy(entry.path(), copy.join(path))?;
+            }
+        }
+    }
+    fs::remove_file(&link)?;
+    fs::rename(&copy, &link)
+}
+
+impl View for Imported {
+    fn print(&self, _ui: Ui) {
+        let mut lines = Vec::new();
+        if let Some(link) = &self.link {
+            let target = safe::line(&link.display().to_string());
+            lines.push(format!("{FOLDER} is a link to {target}: replaced by a copy"));
+        }
+        for commit in &self.commits {
+            let end = match commit.end {
+                CommitEnd::Completed => "completed",
+                CommitEnd::RolledBack => "rolled back",
+            };
+            let (marker, files) = (safe::line(&commit.marker), counted(commit.files, "file"));
+            lines.push(format!("unfinished commit {marker}: {end}, {files}"));
+        }
+        let findings = &self.findings;
+        lines.push(format!(
+            "findings: {} new, {} already known",
+            findings.added.len(),
+            findings.known
+        ));
+        lines.extend(findings.added.iter().map(|path| format!("  {}", safe::line(path))));
+        let unreadable = findings.unreadable.iter();
+        lines.extend(unreadable.map(|line| format!("  line {line} of the registry is no finding")));
+        for (key, value) in &self.settings {
+            lines.push(format!("setting {key} = {}", safe::line(value)));
+        }
+        for name in &self.unknown_settings {
+            lines.push(format!("runner has no such setting: {}", safe::line(name)));
+        }
+        if !self.applied {
+            lines.push(
+                "nothing was changed; to make these changes: runner overnight import --apply"
+                    .to_owned(),
+            );
+        }
+        show::out(&(lines.join("\n") + "\n"));
+    }
+}
