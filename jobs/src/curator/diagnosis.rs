@@ -239,6 +239,11 @@ impl Diagnoses {
 
     /// Returns the open diagnosis if a change followed that the session described.
     fn finish(&mut self, check: &str) -> Option<Diagnosis> {
+        if let Some(open) = &mut self.open {
+            // Another act is waited for.
+            let own = |act: &String| open.files.is_empty() || names_only(act, &open.files);
+            open.act = open.act.take().filter(own);
+        }
         let ready = |open: &mut Open| !open.files.is_empty() && open.act.is_some();
         let Open { at, line, situation, cause, act, files } = self.open.take_if(ready)?;
         if self.last.0 - at > WINDOW || files.len() > FILES || situation.is_empty() {
@@ -295,6 +300,18 @@ fn is_act(sentence: &str) -> bool {
     !LOOKS.iter().any(|it| lower.contains(it))
         && (ACT_WORDS..=60).contains(&count)
         && verb.is_some_and(|verb| CHANGES.contains(&verb))
+}
+
+/// Checks whether a sentence names no file of the kinds of these files, or one of the files. A
+/// sentence that names only other files describes another change.
+fn names_only(sentence: &str, files: &[String]) -> bool {
+    let end = |name: &str| name.rsplit_once('.').map(|(_, end)| end.to_owned());
+    let kinds: Vec<String> = files.iter().filter_map(|file| end(file)).collect();
+    let words = sentence.split(|c: char| c.is_whitespace() || "`'\"(),:;".contains(c));
+    let words = words.map(|word| word.trim_end_matches('.'));
+    let mut named =
+        words.filter(|word| end(word).is_some_and(|end| kinds.contains(&end))).peekable();
+    named.peek().is_none() || named.any(|name| files.iter().any(|file| file.ends_with(name)))
 }
 
 /// Checks whether a command checks the state of the project.
@@ -355,7 +372,9 @@ mod tests {
         let looked = answer.replace(ACT, "Let me add some output to figure out the order.");
         let looked = [('p', "run it"), ('a', &looked), ('e', "a.rs"), ('c', "cargo test")];
         let refused = [('p', "run it"), ('a', &answer), ('e', "a.rs"), ('p', "it still crashes")];
-        for session in [&unchanged[..], &undescribed, &guessed, &looked, &refused] {
+        let elsewhere = answer.replace(ACT, "I'll create the folder in `src/main.rs` before that.");
+        let elsewhere = [('p', "run it"), ('a', &elsewhere), ('e', "a.rs"), ('c', "cargo test")];
+        for session in [&unchanged[..], &undescribed, &guessed, &looked, &refused, &elsewhere] {
             assert_eq!(play(session), Vec::<String>::new(), "{session:?}");
         }
     }
