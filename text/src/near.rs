@@ -14,6 +14,8 @@ pub use sketch::{Sketch, similarity};
 
 use std::collections::BTreeMap;
 
+use band::BandKeys;
+
 /// Minimum similarity of near duplicates. A copy with a third of its words rewritten has a
 /// similarity of about 0.5. Different notes on the same subject stay below 0.1.
 pub const NEAR: f64 = 0.4;
@@ -61,37 +63,40 @@ pub fn neighbours<'a>(docs: &[Doc<'a>], threshold: f64) -> Vec<Pair<'a>> {
     docs.sort_unstable();
     let mut pairs = Vec::new();
     let mut first_of: BTreeMap<u64, usize> = BTreeMap::new();
-    let mut kept: Vec<(usize, Sets)> = Vec::new();
+    // The sets of a document take as much memory as its text, so they are computed again for the
+    // few pairs that are compared.
+    let mut kept: Vec<(usize, BandKeys)> = Vec::new();
     for (at, doc) in docs.iter().enumerate() {
         let sets = Sets::of(doc.text);
         if sets.is_empty() {
             continue;
         }
-        let twin = first_of.get(&sets.fingerprint()).map(|slot| &kept[*slot]);
-        match twin.filter(|(_, other)| *other == sets) {
-            Some((first, _)) => pairs.push(Pair {
-                a: docs[*first].key,
+        let twin = first_of.get(&sets.fingerprint()).map(|slot| kept[*slot].0);
+        match twin.filter(|other| Sets::of(docs[*other].text) == sets) {
+            Some(first) => pairs.push(Pair {
+                a: docs[first].key,
                 b: doc.key,
                 similarity: 1.0,
                 containment: 1.0,
             }),
             None => {
                 first_of.insert(sets.fingerprint(), kept.len());
-                kept.push((at, sets));
+                kept.push((at, BandKeys::of(&Sketch::of_sets(&sets), threshold)));
             }
         }
     }
-    let sketches: Vec<Sketch> = kept.iter().map(|(_, sets)| Sketch::of_sets(sets)).collect();
-    for (left, right) in band::candidates(&sketches, threshold) {
-        let ((a, a_sets), (b, b_sets)) = (&kept[left], &kept[right]);
+    let (numbers, keys): (Vec<usize>, Vec<BandKeys>) = kept.into_iter().unzip();
+    let mut left_sets = (usize::MAX, Sets::of(""));
+    for (left, right) in band::candidates(&keys) {
+        let (a, b) = (docs[numbers[left]], docs[numbers[right]]);
+        if left_sets.0 != left {
+            left_sets = (left, Sets::of(a.text));
+        }
+        let (a_sets, b_sets) = (&left_sets.1, &Sets::of(b.text));
         let similarity = jaccard(a_sets, b_sets);
         if similarity >= a_sets.floor_with(b_sets, threshold) {
-            pairs.push(Pair {
-                a: docs[*a].key,
-                b: docs[*b].key,
-                similarity,
-                containment: containment(a_sets, b_sets),
-            });
+            let containment = containment(a_sets, b_sets);
+            pairs.push(Pair { a: a.key, b: b.key, similarity, containment });
         }
     }
     pairs.sort_by(|x, y| {

@@ -289,9 +289,14 @@ pub fn sync_folder(path: &Path) -> io::Result<()> {
     Ok(rustix::fs::fsync(folder)?)
 }
 
+/// Maximum number of bytes that are allocated before a file is read.
+const FIRST: u64 = 1 << 20;
+
 /// Reads at most `limit` bytes. Returns `None` if the file is longer.
 pub(crate) fn read_bounded(file: &mut File, limit: u64) -> io::Result<Option<Vec<u8>>> {
-    let mut bytes = Vec::new();
+    // One byte more than the file has, so that its end is found without growing.
+    let length = file.metadata()?.len().min(limit).min(FIRST);
+    let mut bytes = Vec::with_capacity(usize::try_from(length).unwrap_or(0) + 1);
     file.take(limit.saturating_add(1)).read_to_end(&mut bytes)?;
     Ok((bytes.len() as u64 <= limit).then_some(bytes))
 }

@@ -1,6 +1,6 @@
 //! Selects pairs of sketches for an exact comparison, by banding.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeSet;
 
 use super::sets::mix;
 use super::sketch::{Mins, SIZE, Sketch};
@@ -9,44 +9,56 @@ use super::{CROWD, NEAR_SHORT};
 /// Minimum probability of finding a pair exactly at the threshold.
 const RECALL: f64 = 0.99;
 
-/// Returns the pairs of indices, the lower first, whose sketches agree in at least one band.
+/// The keys of one document in each band. Documents with an equal key agree in all rows of the band,
+/// apart from rare collisions.
+#[derive(Clone, Debug)]
+pub(super) struct BandKeys {
+    short: bool,
+    shingles: Box<[u32]>,
+    terms: Option<Box<[u32]>>,
+}
+
+impl BandKeys {
+    /// Returns the keys of a sketch for pairs with a similarity of at least `threshold`.
+    pub(super) fn of(sketch: &Sketch, threshold: f64) -> Self {
+        let keys = |mins: &Mins, rows: usize| {
+            let key = |part: &[u32]| part.iter().fold(0, |sum, low| mix(sum ^ u64::from(*low)));
+            mins.least.chunks_exact(rows).map(|part| (key(part) >> 32) as u32).collect()
+        };
+        Self {
+            short: sketch.is_short(),
+            shingles: keys(sketch.shingles(), rows_for(threshold)),
+            terms: sketch.terms().map(|mins| keys(mins, rows_for(threshold.max(NEAR_SHORT)))),
+        }
+    }
+}
+
+/// Returns the pairs of indices, the lower first, whose documents agree in at least one band.
 /// Shingles are compared for all pairs, and terms only if one of the documents is short.
-pub(super) fn candidates(sketches: &[Sketch], threshold: f64) -> BTreeSet<(usize, usize)> {
+pub(super) fn candidates(all: &[BandKeys]) -> BTreeSet<(usize, usize)> {
     let mut found = BTreeSet::new();
-    let all = each(sketches, |sketch| Some(sketch.shingles()));
-    collect(&all, rows_for(threshold), |_, _| true, &mut found);
-    let termed = each(sketches, Sketch::terms);
-    let with_short = |a: usize, b: usize| sketches[a].is_short() || sketches[b].is_short();
-    let rows = rows_for(threshold.max(NEAR_SHORT));
-    collect(&termed, rows, with_short, &mut found);
+    collect(all, |keys| Some(&keys.shingles), |_, _| true, &mut found);
+    let with_short = |a: usize, b: usize| all[a].short || all[b].short;
+    collect(all, |keys| keys.terms.as_deref(), with_short, &mut found);
     found
 }
 
-fn each<'s>(
-    sketches: &'s [Sketch],
-    pick: impl Fn(&'s Sketch) -> Option<&'s Mins>,
-) -> Vec<(usize, &'s Mins)> {
-    let numbered = sketches.iter().enumerate();
-    numbered.filter_map(|(at, sketch)| pick(sketch).map(|mins| (at, mins))).collect()
-}
-
-fn collect(
-    members: &[(usize, &Mins)],
-    rows: usize,
+fn collect<'k>(
+    all: &'k [BandKeys],
+    pick: impl Fn(&'k BandKeys) -> Option<&'k [u32]>,
     wanted: impl Fn(usize, usize) -> bool,
     found: &mut BTreeSet<(usize, usize)>,
 ) {
-    for band in 0..SIZE / rows {
-        let mut buckets: HashMap<u64, Vec<usize>> = HashMap::new();
-        for (at, mins) in members {
-            let part = &mins.least[band * rows..(band + 1) * rows];
-            let key = part.iter().fold(0, |sum, low| mix(sum ^ u64::from(*low)));
-            buckets.entry(key).or_default().push(*at);
-        }
-        for bucket in buckets.values() {
-            for (i, a) in bucket.iter().enumerate() {
+    let bands = all.iter().filter_map(|keys| Some(pick(keys)?.len())).max().unwrap_or(0);
+    for band in 0..bands {
+        let numbered = all.iter().enumerate();
+        let mut members: Vec<(u32, usize)> =
+            numbered.filter_map(|(at, keys)| Some((*pick(keys)?.get(band)?, at))).collect();
+        members.sort_unstable();
+        for bucket in members.chunk_by(|a, b| a.0 == b.0) {
+            for (i, (_, a)) in bucket.iter().enumerate() {
                 let next = bucket[i + 1..].iter().take(CROWD);
-                found.extend(next.filter(|b| wanted(*a, **b)).map(|b| (*a, *b)));
+                found.extend(next.filter(|(_, b)| wanted(*a, *b)).map(|(_, b)| (*a, *b)));
             }
         }
     }
@@ -78,8 +90,8 @@ mod tests {
 
     #[test]
     fn identical_sketches_yield_linear_candidates() {
-        let crowd = vec![Sketch::of("the same few words"); 500];
-        let found = candidates(&crowd, 0.4);
+        let crowd = vec![BandKeys::of(&Sketch::of("the same few words"), 0.4); 500];
+        let found = candidates(&crowd);
         assert!(found.len() <= 500 * CROWD);
         assert!((1..500).all(|i| found.contains(&(i - 1, i))));
     }

@@ -112,16 +112,6 @@ pub fn bench(
     let searched: Vec<&Node> =
         corpus.active().filter(|node| node.kind == NodeKind::Learning).collect();
     let index = Index::build(searched.iter().copied(), date)?;
-    let own: Vec<(BTreeSet<String>, &Node)> = match judged {
-        Some(_) => Vec::new(),
-        None => searched
-            .iter()
-            .map(|node| {
-                let words = terms(&format!("{} {}", node.title, node.body()));
-                (words.into_iter().collect(), *node)
-            })
-            .collect(),
-    };
     let mut asked: Vec<(String, BTreeSet<&str>)> = Vec::new();
     match judged {
         Some(judged) => {
@@ -132,13 +122,19 @@ pub fn bench(
             }
         }
         None => {
-            for (query, words) in QUESTIONS {
+            let questions = QUESTIONS.map(|(query, words)| {
                 let words: BTreeSet<String> = words.iter().flat_map(|word| terms(word)).collect();
-                let answers = own.iter().filter(|(has, _)| {
-                    words.iter().filter(|word| has.contains(*word)).count() >= 2
-                });
-                let answers = answers.map(|(_, node)| node.path.as_str()).collect();
-                asked.push((query.to_owned(), answers));
+                (query, words)
+            });
+            asked.extend(questions.iter().map(|(query, _)| ((*query).to_owned(), BTreeSet::new())));
+            for node in &searched {
+                let own: BTreeSet<String> =
+                    terms(&format!("{} {}", node.title, node.body())).into_iter().collect();
+                for ((_, words), (_, answers)) in questions.iter().zip(&mut asked) {
+                    if words.intersection(&own).count() >= 2 {
+                        answers.insert(node.path.as_str());
+                    }
+                }
             }
         }
     }
