@@ -7,14 +7,14 @@ use std::path::Path;
 use runner_engine::files::{DOCUMENT, beneath, read_text_in, write_atomic};
 use runner_engine::outcome::Exit;
 
-use crate::commands::setup::SetupArgs;
+use crate::commands::setup::{SetupArgs, SetupFile};
 use crate::commands::{Cli, config as config_command};
 use crate::config::{self, Edit, SettingChange};
 use crate::project::{FILE, LoadedProject, trust};
 use crate::ui::Failure;
 
-/// The path of the file with instructions for people.
-const ASSISTANCE: &str = ".agentops/generated/dream/overnight.md";
+/// The folder of the instructions and files for people, below the project.
+const FOLDER: &str = ".agentops/generated/dream";
 
 /// Write an overnight job into runner.toml and set up the host's scheduler to tick; without
 /// --apply, show the changes
@@ -63,14 +63,25 @@ impl OvernightSetupArgs {
             (true, false) => "would be written to",
         };
         cli.ui.info(&format!("{}\n  {verb} {}\n", lines.join("\n"), path.display()));
-        if self.apply {
-            assist(&project.root)?;
+        let mut setup = SetupArgs::of(self.scheduler.clone());
+        if !self.apply {
+            return setup.run(cli);
         }
-        if self.scheduler == "manual" && self.apply {
+        let (files, of_this_system) = setup.files(cli)?;
+        assist(&project.root, &files)?;
+        if !of_this_system {
+            let files = files.iter().map(|file| format!("  {FOLDER}/{}\n", name_of(file)));
+            cli.ui.info(&format!(
+                "{} is not available on this system; nothing was registered. Its files:\n{}",
+                self.scheduler,
+                files.collect::<String>().trim_end()
+            ));
             return Ok(Exit::Done);
         }
-        let mut setup = SetupArgs::of(self.scheduler.clone());
-        setup.apply = self.apply;
+        if self.scheduler == "manual" {
+            return Ok(Exit::Done);
+        }
+        setup.apply = true;
         setup.run(cli)
     }
 
@@ -99,15 +110,28 @@ impl OvernightSetupArgs {
     }
 }
 
-/// Writes the instructions for people.
-fn assist(root: &Path) -> Result<(), Failure> {
-    let cannot = |why: String| Failure::cannot_write(format!("{ASSISTANCE}: {why}"));
-    let path = beneath(root, Path::new(ASSISTANCE)).map_err(|error| cannot(error.to_string()))?;
-    let text = "# The night over the corpus\n\nSet up by `runner overnight setup --apply`. No program runs anything in this file.\n\n\
-                - Check whether this machine will wake for it: `runner doctor`\n- Run one now: `runner overnight start`\n\
-                - Read the last one: `runner overnight report`\n- Remove the timer: `runner setup --remove`\n";
-    if let Some(folder) = path.parent() {
-        fs::create_dir_all(folder).map_err(|error| cannot(error.to_string()))?;
+/// Returns the file's name in [`FOLDER`].
+fn name_of(file: &SetupFile) -> &str {
+    file.path.rsplit(['/', '\\']).next().unwrap_or(&file.path)
+}
+
+/// Writes the instructions for people, and the files of the host scheduler to read. Nothing runs
+/// these copies.
+fn assist(root: &Path, files: &[SetupFile]) -> Result<(), Failure> {
+    let guide = "# The night over the corpus\n\nSet up by `runner overnight setup --apply`. The files in this folder are copies \
+                 to read: no program runs them.\n\n\
+                 - Check whether this machine will wake for it: `runner doctor`\n- Run one now: `runner overnight start`\n\
+                 - Read the last one: `runner overnight report`\n- Remove the timer: `runner setup --remove`\n";
+    let own = files.iter().map(|file| (name_of(file), file.text.as_str()));
+    for (name, text) in own.chain([("overnight.md", guide)]) {
+        let path = Path::new(FOLDER).join(name);
+        let cannot = |why: String| Failure::cannot_write(format!("{}: {why}", path.display()));
+        let at = beneath(root, &path).map_err(|error| cannot(error.to_string()))?;
+        if let Some(folder) = at.parent() {
+            fs::create_dir_all(folder).map_err(|error| cannot(error.to_string()))?;
+        }
+        write_atomic(&at, text.as_bytes(), 0o644)
+            .map_err(|error| cannot(error.source.to_string()))?;
     }
-    write_atomic(&path, text.as_bytes(), 0o644).map_err(|error| cannot(error.source.to_string()))
+    Ok(())
 }

@@ -17,6 +17,7 @@ use crate::setup::plan::carry_out;
 use crate::setup::record::SetupRecord;
 use crate::ui::{Failure, show};
 use view::SetupAction;
+pub use view::SetupFile;
 
 /// Set up this machine's own scheduler to call `runner tick`, so that the nights run by
 /// themselves
@@ -73,6 +74,14 @@ impl SetupArgs {
     /// Creates the arguments that show the setup of a host scheduler.
     pub fn of(scheduler: String) -> Self {
         Self { scheduler, ..Self::default() }
+    }
+
+    /// Returns the files that the setup of the host scheduler needs, and whether this system has
+    /// that scheduler.
+    pub fn files(&self, cli: &Cli<'_>) -> Result<(Vec<SetupFile>, bool), Failure> {
+        let record = SetupRecord::read(&cli.env.setup_note())?;
+        let view = install::plan(cli, self, &record)?;
+        Ok((view.files, view.of_this_system))
     }
 
     /// Carries out the `setup` command.

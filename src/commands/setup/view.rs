@@ -29,9 +29,9 @@ pub(super) struct SetupView {
 
 /// A file of the host scheduler.
 #[derive(Debug, Serialize)]
-pub(super) struct SetupFile {
-    pub(super) path: String,
-    pub(super) text: String,
+pub struct SetupFile {
+    pub path: String,
+    pub text: String,
 }
 
 /// The action that the flags request.

@@ -147,3 +147,19 @@ fn linked_corpus_is_replaced_by_a_copy() {
     assert_eq!(fixture.read(".agents/learnings/a.md"), "# a\n");
     assert_eq!(fixture.read("../shared/learnings/a.md"), "# a\n");
 }
+
+#[test]
+fn setup_writes_the_scheduler_files_to_read() {
+    let fixture = Fixture::with("");
+    let folder = ".agentops/generated/dream";
+    let args = ["overnight", "setup", "--scheduler", "task-scheduler", "--at", "02:30"];
+    fixture.run(&args).ends(0);
+    assert!(!fixture.path(folder).exists(), "only shown");
+    let done = fixture.run(&[&args[..], &["--apply"]].concat()).ends(0);
+    assert!(done.err.contains("nothing was registered"), "{done:?}");
+    let names: Vec<String> = fixture.tree(folder).into_iter().map(|(name, _)| name).collect();
+    let file = names.iter().find(|name| name.ends_with(".xml")).unwrap();
+    assert!(fixture.read(file).contains("<Task "), "{names:?}");
+    assert!(fixture.read(&format!("{folder}/overnight.md")).contains("no program runs them"));
+    assert!(fixture.read("runner.toml").contains("trigger = \"daily 02:30\""));
+}
