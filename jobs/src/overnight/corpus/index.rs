@@ -1,8 +1,9 @@
 //! A full-text index of the corpus, which finds the nodes that match a question.
 //!
-//! The index is an SQLite FTS5 table in memory. It uses the same terms as the index of a history,
-//! and ranks nodes by a composite of relevance, freshness and utility. Equal scores are ordered by
-//! path. The index must never be kept on disk.
+//! The index is an SQLite FTS5 table in memory or, for a large corpus, in a temporary file without a
+//! name. It uses the same terms as the index of a history, and ranks nodes by a composite of
+//! relevance, freshness and utility. Equal scores are ordered by path. The index must never outlive
+//! the process.
 
 use jiff::civil::Date;
 use runner_text::front_matter;
@@ -13,6 +14,9 @@ use super::{Node, rounded};
 
 /// The weights of a match in the title, in the text and in the subjects.
 const WEIGHTS: (f64, f64, f64) = (4.0, 1.0, 2.0);
+/// Number of nodes above which the index is in a temporary file. It takes about as much space as the
+/// texts of the nodes.
+const LARGE: usize = 10_000;
 /// Maximum number of terms of a question.
 const QUERY: usize = 48;
 /// Number of most relevant nodes that are ranked by the composite score.
@@ -52,7 +56,11 @@ impl<'a> Index<'a> {
     /// Returns an [`IndexError`] if the index cannot be built.
     pub fn build(nodes: impl Iterator<Item = &'a Node>, date: Date) -> Result<Self, IndexError> {
         let nodes: Vec<&Node> = nodes.collect();
-        let mut db = Connection::open_in_memory()?;
+        let mut db = match nodes.len() > LARGE {
+            // The empty name is SQLite's name of a temporary file, which it deletes at once.
+            true => Connection::open("")?,
+            false => Connection::open_in_memory()?,
+        };
         db.execute_batch(
             "CREATE VIRTUAL TABLE nodes USING fts5(title, body, subjects, content='',
              tokenize='unicode61 remove_diacritics 0')",
