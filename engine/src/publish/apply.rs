@@ -270,3 +270,7 @@ impl<Fs: PublishFs> Publisher<'_, Fs> {
 fn conflict<T>(target: &RelPath, found: PathState) -> Result<T, PublishError> {
     Err(PublishError::Conflict(Conflict { target: target.clone(), found }))
 }
+
+#[cfg(test)]
+#[path = "apply_tests.rs"]
+mod tests;
