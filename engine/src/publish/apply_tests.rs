@@ -1,5 +1,5 @@
 //! Tests of the applied manifest on a disk on which one operation fails, alone or because another
-//! program has changed a file at that moment.
+//! program changes a file at the same time.
 //!
 //! An error of the disk must never count as a conflict or as success, and a change by another
 //! program must never be lost.
@@ -270,4 +270,22 @@ fn races_with_other_programs_lose_nothing() {
         let (found_end, found) = apply(entry, operation, why, race);
         assert_eq!((found_end, found.as_deref()), (end, text), "{entry:?}, {operation:?}");
     }
+}
+
+#[test]
+fn foreign_file_in_staging_is_kept() {
+    let folder = tempfile::tempdir().unwrap();
+    let manifest = lay_out(folder.path(), Entry::Remove);
+    let aside = folder.path().join(manifest.removed_name(0).as_str());
+    let disk = RealFs::open(folder.path()).unwrap();
+    let publisher = Publisher { fs: &disk, manifest: &manifest, recovering: true };
+    fs::write(&aside, "theirs").unwrap();
+    let Err(PublishError::Conflict(conflict)) = publisher.carry_out() else { panic!() };
+    assert_eq!(conflict.found, content("theirs"));
+    assert_eq!(fs::read_to_string(&aside).unwrap(), "theirs");
+    assert_eq!(fs::read_to_string(folder.path().join("d/a")).unwrap(), "old");
+    // A crash left both names of the file. The removal is then completed.
+    fs::write(&aside, "old").unwrap();
+    publisher.carry_out().unwrap();
+    assert!(!folder.path().join("d/a").exists());
 }
