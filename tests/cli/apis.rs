@@ -155,7 +155,7 @@ fn only_unbilled_requests_are_retried() {
     assert_eq!((soon.calls(), &last(&fixture)["model_calls"]), (2, &2.into()));
 
     // A limit that ends later, or on a request that may be billed, is not waited for.
-    for (status, seconds) in [(429, "20"), (500, "1")] {
+    for (status, seconds) in [(429, "12"), (500, "1")] {
         let later =
             Server::start(move |talk, _| talk.reply(status, &[("retry-after", seconds)], ""));
         let fixture = self::fixture("anthropic", &later.url(), "");

@@ -249,7 +249,8 @@ fn plain_renames_replace_unsupported_ones() {
 fn races_with_other_programs_lose_nothing() {
     let (taken, missing) = (|| FsFailure::Exists, || FsFailure::Missing);
     let theirs = || End::Conflict(content("later"));
-    let cases: [(Entry, Operation, fn() -> FsFailure, fn(&Path), End, Option<&str>); 7] = [
+    type Case = (Entry, Operation, fn() -> FsFailure, fn(&Path), End, Option<&'static str>);
+    let cases: [Case; 7] = [
         (Entry::Create, RenameNoreplace, taken, writes!("later"), theirs(), Some("later")),
         (Entry::Create, RenameNoreplace, taken, writes!("new"), End::Done, Some("new")),
         (Entry::Replace, Exchange, damaged, writes!("later"), theirs(), Some("later")),
