@@ -27,7 +27,7 @@ fi
 limits_mutated() {
     local code=0 counts=$STEPS/limits/mutants.out/outcomes.json
     cargo mutants --output "$STEPS/limits" --sharding round-robin --shard "${RUNNER_MUTANTS_SHARD:-0/15}" \
-        --test-workspace=true \
+        --workspace --test-workspace=true \
         -f 'src/guard/**' -f src/project/trust.rs -f src/budget.rs -f jobs/src/reserved.rs -f engine/src/work.rs \
         -f engine/src/launch/view.rs -f 'engine/src/git/private/**' -f 'engine/src/sandbox/**' \
         -f engine/src/admission.rs -f 'engine/src/policy/**' -f 'engine/src/publish/**' \

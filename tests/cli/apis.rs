@@ -108,6 +108,27 @@ fn failed_backends_fall_back_in_order() {
 }
 
 #[test]
+fn only_some_failures_fall_back() {
+    for (behaviour, falls_back) in
+        [(B::LimitSeconds, true), (B::ServerError, true), (B::BadRequest, false)]
+    {
+        let (first, second) =
+            (server(Dialect::Messages, behaviour), server(Dialect::Ollama, B::Good));
+        let more = format!(
+            "fallback = [\"local\"]\n\
+             [backends.local]\ntype = \"ollama\"\nmodel = \"m\"\nbase_url = \"{}\"\n",
+            second.url()
+        );
+        let fixture = fixture("anthropic", &first.url(), &more);
+        fixture.run(&["run", "ask"]).ends(if falls_back { 0 } else { 78 });
+        assert_eq!((first.calls(), second.calls()), (1, falls_back.into()), "{behaviour:?}");
+        let run = last(&fixture);
+        let calls = 1 + usize::from(falls_back);
+        assert_eq!(run["model_calls"], calls, "{run}");
+    }
+}
+
+#[test]
 fn only_unbilled_requests_are_retried() {
     let count = AtomicUsize::new(0);
     let blinks = Server::start(move |talk, seen| {
@@ -132,6 +153,15 @@ fn only_unbilled_requests_are_retried() {
     let fixture = self::fixture("anthropic", &soon.url(), "");
     fixture.run(&["run", "ask"]).ends(0);
     assert_eq!((soon.calls(), &last(&fixture)["model_calls"]), (2, &2.into()));
+
+    // A limit that ends later, or on a request that may be billed, is not waited for.
+    for (status, seconds) in [(429, "12"), (500, "1")] {
+        let later =
+            Server::start(move |talk, _| talk.reply(status, &[("retry-after", seconds)], ""));
+        let fixture = self::fixture("anthropic", &later.url(), "");
+        fixture.run(&["run", "ask"]).ends(75);
+        assert_eq!(later.calls(), 1, "HTTP {status} was retried");
+    }
 
     // The job's budget allows two calls, so the backend is asked only twice.
     let never = server(Dialect::Chat, B::Overloaded);

@@ -86,3 +86,47 @@ fn mount(cover: &Cover, source: &OwnedFd) -> io::Result<()> {
     }
     Ok(mount_remount(&cover.to, flags, "")?)
 }
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+    use std::thread;
+
+    use super::*;
+    use crate::sandbox::private_git::Repository;
+
+    /// Makes the mounts in a thread, whose view of the file system is then its own.
+    fn cover_in_thread(root: &Path, at: &str) -> Result<bool, LaunchRefusal> {
+        let git = PrivateGit {
+            at: root.join(at),
+            is_folder: true,
+            folder: root.join("private"),
+            repositories: vec![Repository {
+                below: "".into(),
+                top: root.to_owned(),
+                git_dir: root.join("git"),
+                common_dir: root.join("git"),
+                objects: root.join("objects"),
+            }],
+            links: Vec::new(),
+        };
+        thread::spawn(move || cover(&git)).join().unwrap()
+    }
+
+    #[test]
+    fn partial_view_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path();
+        for name in ["git", "objects", "private/borrowed/objects"] {
+            fs::create_dir_all(root.join(name)).unwrap();
+        }
+        let permitted = cover_in_thread(root, "git").unwrap();
+        // If the first mount fails, nothing has changed, and the child works without the view.
+        assert!(!cover_in_thread(root, "none").unwrap());
+        // If a later mount fails, the child would see a part of the private directory.
+        fs::remove_dir(root.join("private/borrowed/objects")).unwrap();
+        let partial = cover_in_thread(root, "git");
+        assert_eq!(partial.is_err(), permitted, "{partial:?}");
+        assert!(root.join("git").read_dir().unwrap().next().is_none());
+    }
+}

@@ -42,7 +42,7 @@ impl<Fs: PublishFs> Publisher<'_, Fs> {
     pub(super) fn carry_out(&self) -> Result<(), PublishError> {
         self.make_folders()?;
         let mut entries = self.manifest.entries.iter().enumerate().collect::<Vec<_>>();
-        if injected(InjectedFault::LastEntrySkipped) && entries.len() > 1 {
+        if injected(InjectedFault::LastEntrySkipped) {
             entries.pop();
         }
         for (index, entry) in entries {
@@ -259,11 +259,9 @@ impl<Fs: PublishFs> Publisher<'_, Fs> {
     fn sync_folder(&self, folder: Option<RelPath>) -> Result<(), FsError> {
         let mut folder = folder;
         loop {
-            match self.fs.sync_dir(folder.as_ref()) {
-                Err(error) if error.is_missing() && folder.is_some() => {
-                    folder = folder.and_then(|gone| gone.parent());
-                }
-                done => return done,
+            match (self.fs.sync_dir(folder.as_ref()), folder) {
+                (Err(error), Some(gone)) if error.is_missing() => folder = gone.parent(),
+                (done, _) => return done,
             }
         }
     }
@@ -272,3 +270,7 @@ impl<Fs: PublishFs> Publisher<'_, Fs> {
 fn conflict<T>(target: &RelPath, found: PathState) -> Result<T, PublishError> {
     Err(PublishError::Conflict(Conflict { target: target.clone(), found }))
 }
+
+#[cfg(test)]
+#[path = "apply_tests.rs"]
+mod tests;

@@ -31,6 +31,13 @@ const WALK: ResolveFlags = ResolveFlags::BENEATH
     .union(ResolveFlags::NO_MAGICLINKS)
     .union(ResolveFlags::NO_XDEV);
 
+/// Opens a folder for reading.
+const FOLDER: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY);
+
+/// Creates a file for writing, and fails if the name exists.
+const NEW_FILE: OFlags =
+    OFlags::WRONLY.union(OFlags::CREATE).union(OFlags::EXCL).union(OFlags::NOFOLLOW);
+
 /// The handle of a root folder, with file operations beneath it.
 #[derive(Debug)]
 pub struct RealFs {
@@ -68,9 +75,8 @@ impl RealFs {
     /// # Errors
     /// Returns an error if `root` does not exist, is not a folder, or cannot be read.
     pub fn open(root: &Path) -> Result<Self, FsError> {
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let root_handle = rustix::fs::openat(CWD, root, flags, Mode::empty());
-        match root_handle {
+        let flags = FOLDER.union(OFlags::CLOEXEC);
+        match rustix::fs::openat(CWD, root, flags, Mode::empty()) {
             Ok(root) => Ok(Self { root }),
             Err(errno) => Err(FsError::new("open the root", root.display(), errno)),
         }
@@ -84,8 +90,7 @@ impl RealFs {
     pub fn hold(&self, path: &RelPath) -> Result<Option<Self>, FsError> {
         const ACT: &str = "open the folder";
         let walk = |flags: OFlags| {
-            let flags = flags | OFlags::NOFOLLOW;
-            walk_to(&self.root, Path::new(path.as_str()), flags, Mode::empty(), WALK)
+            self.openat2(path.as_str(), flags.union(OFlags::NOFOLLOW), Mode::empty())
         };
         let handle = match walk(OFlags::PATH) {
             Ok(handle) => handle,
@@ -97,7 +102,7 @@ impl RealFs {
             let what = irregular(stat.st_mode).unwrap_or("a file");
             return Err(FsError::new(ACT, path, FsFailure::NotAFile(what)));
         }
-        let root = walk(OFlags::RDONLY | OFlags::DIRECTORY).map_err(fail(ACT, path))?;
+        let root = walk(FOLDER).map_err(fail(ACT, path))?;
         Ok(Some(Self { root }))
     }
 
@@ -179,15 +184,13 @@ impl RealFs {
     pub fn device(&self, path: &RelPath) -> Result<u64, FsError> {
         let mut folder = path.parent();
         loop {
-            match self.folder("examine", folder.as_ref(), OFlags::PATH) {
-                Ok(handle) => {
+            match (self.folder("examine", folder.as_ref(), OFlags::PATH), folder) {
+                (Ok(handle), _) => {
                     let stat = fstat(&handle);
                     return stat.map(|stat| stat.st_dev).map_err(fail("examine", path));
                 }
-                Err(error) if error.is_missing() && folder.is_some() => {
-                    folder = folder.and_then(|gone| gone.parent());
-                }
-                Err(error) => return Err(error),
+                (Err(error), Some(gone)) if error.is_missing() => folder = gone.parent(),
+                (Err(error), _) => return Err(error),
             }
         }
     }
@@ -204,7 +207,7 @@ impl RealFs {
         flags: OFlags,
     ) -> Result<OwnedFd, FsError> {
         let path = dir.map_or(".", RelPath::as_str);
-        self.openat2(path, flags | OFlags::DIRECTORY, Mode::empty())
+        self.openat2(path, flags.union(OFlags::DIRECTORY), Mode::empty())
             .map_err(|errno| FsError::new(act, path, errno))
     }
 
@@ -258,9 +261,8 @@ impl PublishFs for RealFs {
     fn write_new(&self, path: &RelPath, bytes: &[u8], mode: u32) -> Result<(), FsError> {
         reach();
         const ACT: &str = "write";
-        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW;
-        let private = Mode::RUSR | Mode::WUSR;
-        let handle = self.openat2(path.as_str(), flags, private).map_err(fail(ACT, path))?;
+        let private = Mode::RUSR.union(Mode::WUSR);
+        let handle = self.openat2(path.as_str(), NEW_FILE, private).map_err(fail(ACT, path))?;
         let mut file = File::from(handle);
         let written = file.write_all(bytes).map_err(FsFailure::from).and_then(|()| {
             fchmod(&file, Mode::from_raw_mode(mode & 0o7777)).map_err(FsFailure::from)
@@ -284,7 +286,7 @@ impl PublishFs for RealFs {
         reach();
         const ACT: &str = "make the folder";
         let parent = self.parent(ACT, path)?;
-        let all = Mode::RWXU | Mode::RWXG | Mode::RWXO;
+        let all = Mode::RWXU.union(Mode::RWXG).union(Mode::RWXO);
         match mkdirat(&parent, path.name(), all) {
             Ok(()) => Ok(()),
             Err(Errno::EXIST) => self.folder(ACT, Some(path), OFlags::PATH).map(drop),
@@ -349,7 +351,7 @@ impl PublishFs for RealFs {
 impl super::marker::MarkerFs for RealFs {
     fn read(&self, path: &RelPath, limit: u64) -> Result<Option<Vec<u8>>, FsError> {
         let regular = match self.regular(path) {
-            Err(error) if matches!(error.trouble, FsFailure::NotAFile(_)) => return Ok(None),
+            Err(FsError { trouble: FsFailure::NotAFile(_), .. }) => return Ok(None),
             found => found?,
         };
         let Some(mut regular) = regular else {
@@ -375,3 +377,7 @@ impl From<Errno> for FsFailure {
         }
     }
 }
+
+#[cfg(test)]
+#[path = "real_tests.rs"]
+mod tests;

@@ -54,7 +54,8 @@ pub fn prepare(
     for one in &private.repositories {
         let git = Git { root: one.top.clone(), ..git.clone() };
         let start = git.references()?;
-        let config = git.carried_config(&one.below)?;
+        let listing = git.ask(Read::ConfigList, &[])?;
+        let config = carried_config(&String::from_utf8_lossy(&listing), &one.below);
         let folder = private.folder.join(&one.below);
         lay_out(one, &folder, &start, config.as_bytes(), hidden)
             .map_err(|source| GitError::Folder { path: folder, source })?;
@@ -91,38 +92,36 @@ impl Git {
         let pairs = all.lines().filter_map(|line| line.split_once(' '));
         Ok(pairs.map(|(object, name)| (name.to_owned(), object.to_owned())).collect())
     }
+}
 
-    /// Returns the part of the project's configuration that a child gets.
-    fn carried_config(&self, below: &Path) -> Result<String, GitError> {
-        let listing = self.ask(Read::ConfigList, &[])?;
-        let listing = String::from_utf8_lossy(&listing).into_owned();
-        let mut text = String::new();
-        let mut version = 0;
-        for entry in listing.split('\0').filter(|entry| !entry.is_empty()) {
-            let (key, value) = entry.split_once('\n').unwrap_or((entry, "true"));
-            let Some((section, name)) = key.split_once('.') else { continue };
-            let (middle, last) = match name.rsplit_once('.') {
-                Some((middle, last)) => (Some(middle), last),
-                None => (None, name),
-            };
-            let format =
-                section == "extensions" && ["objectformat", "partialclone"].contains(&last);
-            let worktree = key == "core.worktree";
-            let carried = SECTIONS.split_whitespace().any(|it| it == section)
-                && !OMITTED.split_whitespace().any(|it| it == key)
-                && (section != "remote" || REMOTE.split(' ').any(|it| it == last))
-                // The path leads from a submodule's git folder to its work tree.
-                && (!worktree || (!below.as_os_str().is_empty() && value.starts_with("../")));
-            if !carried && !format {
-                continue;
-            }
-            version |= u8::from(format);
-            let value = if last.ends_with("url") { without_login(value) } else { value.to_owned() };
-            let middle = middle.map_or_else(String::new, |it| format!(" {}", quoted(it)));
-            text.push_str(&format!("[{section}{middle}]\n\t{last} = {}\n", quoted(&value)));
+/// Returns the part of a project's configuration that a child gets. `listing` is the output of `git
+/// config --list --null`, and `below` is the path of a submodule's private directory.
+fn carried_config(listing: &str, below: &Path) -> String {
+    let mut text = String::new();
+    let mut version = 0;
+    for entry in listing.split('\0').filter(|entry| !entry.is_empty()) {
+        let (key, value) = entry.split_once('\n').unwrap_or((entry, "true"));
+        let Some((section, name)) = key.split_once('.') else { continue };
+        let (middle, last) = match name.rsplit_once('.') {
+            Some((middle, last)) => (Some(middle), last),
+            None => (None, name),
+        };
+        let format = section == "extensions" && ["objectformat", "partialclone"].contains(&last);
+        let worktree = key == "core.worktree";
+        let carried = SECTIONS.split_whitespace().any(|it| it == section)
+            && !OMITTED.split_whitespace().any(|it| it == key)
+            && (section != "remote" || REMOTE.split(' ').any(|it| it == last))
+            // The path leads from a submodule's git folder to its work tree.
+            && (!worktree || (!below.as_os_str().is_empty() && value.starts_with("../")));
+        if !carried && !format {
+            continue;
         }
-        Ok(format!("[core]\n\trepositoryformatversion = {version}\n{text}{SETTINGS}"))
+        version |= u8::from(format);
+        let value = if last.ends_with("url") { without_login(value) } else { value.to_owned() };
+        let middle = middle.map_or_else(String::new, |it| format!(" {}", quoted(it)));
+        text.push_str(&format!("[{section}{middle}]\n\t{last} = {}\n", quoted(&value)));
     }
+    format!("[core]\n\trepositoryformatversion = {version}\n{text}{SETTINGS}")
 }
 
 /// Quotes a value or the name of a subsection.
@@ -202,6 +201,53 @@ fn copy_if_there(from: &Path, to: &Path) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn carried(listing: &[&str], below: &str) -> String {
+        let config = carried_config(&listing.join("\0"), Path::new(below));
+        config.strip_suffix(SETTINGS).unwrap().to_owned()
+    }
+
+    #[test]
+    fn child_gets_no_credentials_and_programs() {
+        let none = "[core]\n\trepositoryformatversion = 0\n";
+        for refused in [
+            "credential.helper\nstore",
+            "http.extraheader\nAuthorization: secret",
+            "include.path\n/secret",
+            "core.sshcommand\nevil",
+            "core.fsmonitor\nevil",
+            "commit.gpgsign\ntrue",
+            "remote.origin.proxy\nhttp://me:secret@host",
+            "remote.origin.uploadpack\nevil",
+            "extensions.worktreeconfig\ntrue",
+            "core.worktree\n../elsewhere",
+            "nosection",
+        ] {
+            assert_eq!(carried(&[refused], ""), none, "{refused}");
+        }
+        let worktree = |value: &str| carried(&[&format!("core.worktree\n{value}")], "modules/a");
+        assert_eq!(worktree("/elsewhere"), none);
+        assert_eq!(worktree("../../a"), format!("{none}[core]\n\tworktree = \"../../a\"\n"));
+    }
+
+    #[test]
+    fn child_gets_ordinary_settings() {
+        for (entry, line) in [
+            ("user.name\nA \"B\" C", "[user]\n\tname = \"A \\\"B\\\" C\"\n"),
+            ("core.bigfilethreshold\n1m", "[core]\n\tbigfilethreshold = \"1m\"\n"),
+            ("commit.verbose", "[commit]\n\tverbose = \"true\"\n"),
+            ("filter.lfs.clean\ngit-lfs clean", "[filter \"lfs\"]\n\tclean = \"git-lfs clean\"\n"),
+            ("remote.a.b.url\nhttps://me:pw@h/x", "[remote \"a.b\"]\n\turl = \"https://h/x\"\n"),
+            ("remote.o.fetch\n+r:l", "[remote \"o\"]\n\tfetch = \"+r:l\"\n"),
+        ] {
+            let expected = format!("[core]\n\trepositoryformatversion = 0\n{line}");
+            assert_eq!(carried(&[entry], ""), expected);
+        }
+        let version = "[core]\n\trepositoryformatversion = 1\n";
+        let hash = "[extensions]\n\tobjectformat = \"sha256\"\n";
+        let found = carried(&["extensions.objectformat\nsha256", "user.name\na"], "");
+        assert_eq!(found, format!("{version}{hash}[user]\n\tname = \"a\"\n"));
+    }
 
     #[test]
     fn logins_are_removed_from_addresses() {
