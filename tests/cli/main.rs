@@ -41,6 +41,8 @@ mod layouts;
 mod lifecycle;
 mod locks;
 mod memory;
+mod memory_hosts;
+mod memory_jobs;
 mod messages;
 mod nights;
 mod on_time;

@@ -114,6 +114,12 @@ impl Body {
     }
 }
 
+/// Returns whether a text that a host kept is a block as a hook rendered it. Hosts put a remark before a
+/// block that they cut.
+pub fn is_whole_block(text: &str) -> bool {
+    text.starts_with(BEGIN) && text.ends_with(END)
+}
+
 /// Returns a node with its whole content. Lines after the first are quoted, so that they cannot pass
 /// for headings or other nodes.
 fn whole_node(node: &Node, short: &str) -> String {
@@ -127,7 +133,7 @@ fn whole_node(node: &Node, short: &str) -> String {
     let _ = write!(text, "  - From {day}");
     if let Some(origin) = node.meta("origin") {
         let _ = write!(text, ", {}", preview(&origin));
-        if origin.starts_with("tool") || origin.starts_with("web") {
+        if node.is_by_stranger() {
             text.push_str(" (written by a stranger)");
         }
     }
@@ -151,6 +157,38 @@ struct TierNodes {
 }
 
 impl Reader<'_> {
+    /// Renders the results of a recall as quoted data.
+    ///
+    /// # Errors
+    /// Returns an error if the store cannot be read.
+    pub fn recall_block(self, query: &str, nodes: &[Node], found: usize) -> Result<Block> {
+        let mut body = Body::new(LONGEST);
+        body.add_lines(&self.recall_markdown(query, nodes, found)?);
+        Ok(body.close(0))
+    }
+
+    /// Renders one node of any length as quoted data, with its edges.
+    ///
+    /// # Errors
+    /// Returns an error if the store cannot be read.
+    pub fn node_block(self, node: &Node) -> Result<Block> {
+        let edges = self.edges(&node.id)?;
+        let ids = edges.iter().flat_map(|edge| [&edge.from_id, &edge.to_id]).chain([&node.id]);
+        let short = self.short_ids(ids)?;
+        let mut body = Body::new(usize::MAX);
+        body.add(&whole_node(node, &short[&node.id]));
+        for edge in &edges {
+            let (from, to) = (&short[&edge.from_id], &short[&edge.to_id]);
+            body.add(&format!("  - Edge: {from} {} {to}\n", edge.kind.as_str()));
+        }
+        if let Some(by) = &node.superseded_by {
+            body.add(&format!("  - Replaced by: {by}\n"));
+        }
+        (body.nodes, body.tokens) = (1, node.token_estimate);
+        body.whole.push(node.id.clone());
+        Ok(body.close(0))
+    }
+
     fn tier(self, tier: i64, project: Option<&str>, room: i64) -> Result<TierNodes> {
         self.read(|db| {
             let ids = "SELECT node_id, type FROM node_index WHERE tier = ?1 AND project IS";
