@@ -16,7 +16,7 @@ const MOST: u64 = 32 << 20;
 /// The beginning of a block's first line.
 const BLOCK: &str = "<!-- ctx:";
 
-/// What a transcript shows about runner's hooks.
+/// The hooks of runner that a transcript shows.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HookRows {
     /// Whether the host records hooks, and one of runner's ran.
@@ -200,7 +200,7 @@ mod tests {
             let found = rows(std::slice::from_ref(&row));
             assert_eq!((found.ran, found.cut.is_some()), (true, cut), "{row}");
         }
-        // What a person or a model wrote is not what a hook injected.
+        // The text of a person or a model was not injected.
         let said = json!({"payload": {"role": "assistant", "content": [{"text": preview}]}});
         assert_eq!(rows(&[said]), HookRows::default());
     }

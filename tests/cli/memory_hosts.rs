@@ -1,4 +1,4 @@
-//! What the doctor reports about the memory's hooks, and the errors of an import.
+//! The doctor's findings about the memory's hooks, and the errors of an import.
 
 use std::fs;
 use std::path::PathBuf;

@@ -21,6 +21,8 @@ pub const LONGEST: usize = 9_500;
 const FRAME: usize = 420;
 /// Maximum length in bytes of a node's content that a result shows whole.
 const WHOLE: usize = 3_000;
+/// Number of nodes that are read at once.
+const BATCH: i64 = 24;
 /// Maximum number of nodes that a block counts as not shown.
 const COUNTED: i64 = 10_000;
 /// Maximum length of the text about the last session, in characters.
@@ -149,13 +151,6 @@ fn defused(text: &str) -> String {
     text.replace("<!--", "<! --").replace("<ctx:", "< ctx:").replace("</ctx:", "< /ctx:")
 }
 
-/// The nodes of one tier for a block.
-struct TierNodes {
-    nodes: Vec<Node>,
-    /// The number of all nodes of the tier, counted up to [`COUNTED`].
-    count: i64,
-}
-
 impl Reader<'_> {
     /// Renders the results of a recall as quoted data.
     ///
@@ -189,25 +184,51 @@ impl Reader<'_> {
         Ok(body.close(0))
     }
 
-    fn tier(self, tier: i64, project: Option<&str>, room: i64) -> Result<TierNodes> {
+    /// Returns up to [`BATCH`] nodes of a tier by type and id, after the first `from`.
+    fn tier(self, tier: i64, project: Option<&str>, from: i64) -> Result<Vec<Node>> {
+        let ids = "SELECT node_id, type FROM node_index WHERE tier = ?1 AND project IS";
+        let rest = format!(
+            "FROM (SELECT node_id FROM (SELECT * FROM ({ids} NULL ORDER BY type, node_id LIMIT ?3 + ?4) \
+             UNION ALL SELECT * FROM ({ids} ?2 AND ?2 IS NOT NULL ORDER BY type, node_id LIMIT ?3 + ?4)) \
+             ORDER BY type, node_id LIMIT ?3 OFFSET ?4) i \
+             JOIN nodes n ON n.id = i.node_id ORDER BY n.type, n.id"
+        );
+        self.read(|db| select_nodes(db, &rest, params![tier, project, BATCH, from]))
+    }
+
+    /// Counts the nodes of a tier, at most `most`.
+    fn count_tier(self, tier: i64, project: Option<&str>, most: i64) -> Result<i64> {
+        let sql = "SELECT count(*) FROM (SELECT 1 FROM node_index \
+            WHERE tier = ?1 AND (project IS NULL OR project = ?2) LIMIT ?3)";
         self.read(|db| {
-            let ids = "SELECT node_id, type FROM node_index WHERE tier = ?1 AND project IS";
-            let rest = format!(
-                "FROM (SELECT * FROM ({ids} NULL ORDER BY type, node_id LIMIT ?3) UNION ALL \
-                 SELECT * FROM ({ids} ?2 AND ?2 IS NOT NULL ORDER BY type, node_id LIMIT ?3)) i \
-                 JOIN nodes n ON n.id = i.node_id ORDER BY n.type, n.id LIMIT ?3"
-            );
-            let nodes = select_nodes(db, &rest, params![tier, project, room])?;
-            let mut count = nodes.len() as i64;
-            if count == room {
-                let sql = "SELECT count(*) FROM (SELECT 1 FROM node_index \
-                    WHERE tier = ?1 AND (project IS NULL OR project = ?2) LIMIT ?3)";
-                count = db
-                    .prepare_cached(sql)?
-                    .query_row(params![tier, project, COUNTED + room + 1], |row| row.get(0))?;
-            }
-            Ok(TierNodes { nodes, count })
+            db.prepare_cached(sql)?.query_row(params![tier, project, most], |row| row.get(0))
         })
+    }
+
+    /// Adds the nodes of a tier that fit. Returns the number of those that do not.
+    fn add_tier(self, body: &mut Body, tier: i64, title: &str, scope: &Scope) -> Result<i64> {
+        let mut shown = 0;
+        loop {
+            let nodes = self.tier(tier, scope.project(), shown)?;
+            let last = (nodes.len() as i64) < BATCH;
+            for node in nodes {
+                let heading = if shown == 0 { format!("## {title}\n") } else { String::new() };
+                let short = &self.short_ids([&node.id])?[&node.id];
+                let added = match tier {
+                    0 => body.add_node(&node, short, &heading),
+                    _ => body.add_index(&node, short, &heading),
+                };
+                // Later nodes may be shorter, but the order must not depend on their length.
+                if !added {
+                    let most = COUNTED + shown + 1;
+                    return Ok(self.count_tier(tier, scope.project(), most)? - shown);
+                }
+                shown += 1;
+            }
+            if last {
+                return Ok(0);
+            }
+        }
     }
 
     /// Renders the text about the last session, and the pinned, reference and working nodes of a
@@ -229,24 +250,7 @@ impl Reader<'_> {
         }
         let mut more = 0;
         for (rank, title) in [(0, "Pinned"), (1, "Reference"), (2, "Working Context")] {
-            let room = (body.limit - body.text.len()) as i64 / 24 + 1;
-            let TierNodes { nodes, count } = self.tier(rank, scope.project(), room)?;
-            let short = self.short_ids(nodes.iter().map(|node| &node.id))?;
-            let mut shown = 0;
-            for node in &nodes {
-                let heading = if shown == 0 { format!("## {title}\n") } else { String::new() };
-                let short = &short[&node.id];
-                let added = match rank {
-                    0 => body.add_node(node, short, &heading),
-                    _ => body.add_index(node, short, &heading),
-                };
-                // Later nodes may be shorter, but the order must not depend on their length.
-                if !added {
-                    break;
-                }
-                shown += 1;
-            }
-            more += count - shown;
+            more += self.add_tier(&mut body, rank, title, scope)?;
         }
         self.add_expanded(&mut body, expanded)?;
         Ok(match body.is_empty() && more == 0 {
