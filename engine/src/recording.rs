@@ -176,6 +176,14 @@ impl InputRecording {
         data.made.push(RecordedArtifact { target: target.to_owned(), content });
     }
 
+    /// Returns whether a replay has an answer from this input to this question, which earlier versions may
+    /// not have asked.
+    pub fn has(&self, input: &str, question: &str) -> bool {
+        let Some(shared) = &self.0 else { return false };
+        let left = shared.left.lock().expect("no thread panics while it holds the lock");
+        left.0.contains_key(&(input.to_owned(), question.to_owned()))
+    }
+
     /// Returns the next answer to a question during a replay. The last answer is returned
     /// repeatedly, because a further read of an unchanged input gives the same answer.
     ///

@@ -36,6 +36,7 @@ pub mod replay;
 pub mod report;
 pub mod request_usage;
 pub mod reserved;
+pub mod session_notes;
 pub mod sessions;
 pub mod spec;
 pub mod spender;

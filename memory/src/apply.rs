@@ -104,7 +104,19 @@ impl Change<'_> {
         };
         let tags = element.attribute("tags").map(list).unwrap_or_default();
         match element.name.as_str() {
-            "remember" => return self.remember(element, tags, actor),
+            "remember" => {
+                let node = NewNode {
+                    kind: Some(NodeType::parse(element.attribute("type").unwrap_or("fact"))?),
+                    content: element.content.clone(),
+                    tags,
+                    origin: element.attribute("origin").map(str::to_owned),
+                    ..NewNode::default()
+                };
+                self.remember(node, actor)?;
+                let size = element.content.len();
+                return Ok((size > RECOMMENDED)
+                    .then(|| format!("large content ({size} bytes) in a remember command")));
+            }
             "summarize" => {
                 let summary = Summarize {
                     nodes: list(required("nodes")?),
@@ -137,37 +149,29 @@ impl Change<'_> {
         Ok(None)
     }
 
-    fn remember(
-        &mut self,
-        element: &Element,
-        mut tags: Vec<String>,
-        actor: &Actor,
-    ) -> Result<Option<String>> {
+    /// Stores a node that the actor's session remembers, and returns its id. A working node gets the tag of
+    /// the session's task.
+    ///
+    /// # Errors
+    /// Returns an error if the content is empty, a tag is invalid, or the session has remembered too many
+    /// nodes.
+    pub fn remember(&mut self, mut node: NewNode, actor: &Actor) -> Result<String> {
         let sql = "SELECT count(*) FROM node_index WHERE session = ?1";
         if self.one::<i64>(sql, [&actor.session])?.unwrap_or(0) >= PER_SESSION {
             let why = format!("a session can remember {PER_SESSION} nodes");
             return Err(MemoryError::Invalid(why));
         }
-        if tags.contains(&Tier::Working.tag())
+        if node.tags.contains(&Tier::Working.tag())
             && let Some(task) = self.pending(&actor.session, key::TASK)?
         {
-            tags.push(format!("task:{task}"));
+            node.tags.push(format!("task:{task}"));
         }
-        let origin = element.attribute("origin").map(str::to_owned);
-        let content = &element.content;
-        let id = self.add(&NewNode {
-            kind: Some(NodeType::parse(element.attribute("type").unwrap_or("fact"))?),
-            content: content.clone(),
-            tags,
-            project: actor.scope.project().map(str::to_owned),
-            session: Some(actor.session.clone()),
-            origin,
-            summary: None,
-        })?;
+        node.project = actor.scope.project().map(str::to_owned);
+        node.session = Some(actor.session.clone());
+        let id = self.add(&node)?;
         // The session that wrote it has it.
-        self.deliver(&actor.session, &[id])?;
-        Ok((content.len() > RECOMMENDED)
-            .then(|| format!("large content ({} bytes) in a remember command", content.len())))
+        self.deliver(&actor.session, std::slice::from_ref(&id))?;
+        Ok(id)
     }
 
     /// Stores a summary of nodes with an edge to each. Without a tier of its own, the summary gets

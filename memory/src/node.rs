@@ -138,6 +138,15 @@ impl Scope {
             Self::Global | Self::All => None,
         }
     }
+
+    /// Returns whether a node is in this scope.
+    pub fn sees(&self, node: &Node) -> bool {
+        match self {
+            Self::All => true,
+            Self::Global => node.project.is_none(),
+            Self::Project(id) => node.project.as_ref().is_none_or(|project| project == id),
+        }
+    }
 }
 
 /// A node as it is stored.
@@ -185,6 +194,12 @@ impl Node {
     /// Returns the first 100 characters on one line, with "..." in place of the rest.
     pub fn preview(&self) -> String {
         preview(&self.content)
+    }
+
+    /// Returns whether a stranger may have written the content: the output of a tool, or a web page.
+    pub fn is_by_stranger(&self) -> bool {
+        let origin = self.meta("origin").unwrap_or_default();
+        origin.starts_with("tool") || origin.starts_with("web")
     }
 
     /// Returns the tier of the node.

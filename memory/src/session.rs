@@ -55,14 +55,6 @@ impl Memory {
         self.read(|db| db.prepare_cached(&sql)?.query_row([id], session_of).optional())
     }
 
-    /// Returns the time at which a hook last recorded a session, in RFC 3339 format.
-    ///
-    /// # Errors
-    /// Returns an error if the store cannot be read.
-    pub fn last_hook(&self) -> Result<Option<String>> {
-        self.read(|db| db.query_row("SELECT max(updated_at) FROM sessions", [], |row| row.get(0)))
-    }
-
     /// Returns the session of a folder that was used last.
     ///
     /// # Errors

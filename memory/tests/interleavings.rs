@@ -79,6 +79,8 @@ struct World<'r> {
     sessions: Vec<SimulatedSession>,
     /// Where the simulation went wrong.
     faults: Vec<String>,
+    /// The number of hook calls, including killed ones.
+    calls: u64,
 }
 
 impl World<'_> {
@@ -176,6 +178,7 @@ impl World<'_> {
                 false => Ok(()),
             }
         };
+        self.calls += 1;
         let _killed = self.memory.session_start(&payload, &self.context(), shown);
         if killed {
             // The host starts the session without the hook's answer. It asks again when it resumes. The
@@ -215,6 +218,7 @@ impl World<'_> {
             got = text.unwrap_or_default().to_owned();
             Ok(())
         };
+        self.calls += 1;
         self.memory.prompt_submit(&payload, &self.context(), shown).unwrap();
         let found: BTreeSet<String> = got
             .lines()
@@ -263,6 +267,7 @@ impl World<'_> {
     fn stop(&mut self, session: &SimulatedSession) {
         if self.random.roll(5) == 0 {
             // The hook is killed before it commits.
+            self.calls += 1;
             return;
         }
         let mut payload =
@@ -276,6 +281,7 @@ impl World<'_> {
     fn take(&mut self, event: HookEvent, payload: &Payload) {
         // No two hooks run at the same time.
         self.now += SignedDuration::from_millis(1);
+        self.calls += 1;
         self.memory.take_answers(event, payload, &self.context(), None).unwrap();
         if self.planted == Planted::ForgottenEffects {
             let db = rusqlite::Connection::open(self.memory.path()).unwrap();
@@ -372,12 +378,17 @@ impl World<'_> {
     }
 }
 
-/// Runs one history and returns its faults.
-fn history(seed: u64, planted: Planted, folder: &Path) -> Vec<String> {
+/// Runs one history, and returns the number of its hook calls and its faults.
+fn history(seed: u64, planted: Planted, folder: &Path) -> (u64, Vec<String>) {
+    let now: Timestamp = "2026-11-01T00:00:00Z".parse().unwrap();
+    let empty = folder.join("empty.db");
+    if !empty.exists() {
+        drop(Memory::open(&empty, Access::Command, now).unwrap());
+    }
     let folder = folder.join(format!("{seed}-{planted:?}"));
     fs::create_dir(&folder).unwrap();
     let mut random = Random(seed);
-    let now: Timestamp = "2026-11-01T00:00:00Z".parse().unwrap();
+    fs::copy(empty, folder.join("store.db")).unwrap();
     let memory = Memory::open(&folder.join("store.db"), Access::Prompt, now).unwrap();
     let mut world = World {
         memory,
@@ -389,6 +400,7 @@ fn history(seed: u64, planted: Planted, folder: &Path) -> Vec<String> {
         expected: BTreeMap::new(),
         sessions: Vec::new(),
         faults: Vec::new(),
+        calls: 0,
     };
     for name in ["one", "two"] {
         let mut session = SimulatedSession { id: name.to_owned(), ..SimulatedSession::default() };
@@ -405,10 +417,10 @@ fn history(seed: u64, planted: Planted, folder: &Path) -> Vec<String> {
         world.end(&mut session);
     }
     world.check();
-    let faults = std::mem::take(&mut world.faults);
+    let done = (world.calls, std::mem::take(&mut world.faults));
     drop(world);
     fs::remove_dir_all(&folder).unwrap();
-    faults
+    done
 }
 
 fn scaled(count: u64) -> u64 {
@@ -432,10 +444,14 @@ fn scratch() -> tempfile::TempDir {
 fn each_command_has_its_effect_once() {
     let folder = scratch();
     let first = first_seed();
-    for seed in first..first + scaled(150) {
-        let faults = history(seed, Planted::Nothing, folder.path());
+    let mut calls = 0;
+    let histories = scaled(150);
+    for seed in first..first + histories {
+        let (more, faults) = history(seed, Planted::Nothing, folder.path());
         assert!(faults.is_empty(), "RUNNER_TEST_SEED={seed}: {faults:#?}");
+        calls += more;
     }
+    eprintln!("interleavings: {histories} histories, {calls} hook calls");
 }
 
 #[test]
@@ -449,7 +465,8 @@ fn planted_defects_are_detected() {
         Planted::SharedSession,
         Planted::ResumeAsStartup,
     ] {
-        let found = (0..40).any(|seed| !history(seed, planted, folder.path()).is_empty());
-        assert!(found, "{planted:?} is not detected");
+        let at = (0..40).find(|seed| !history(*seed, planted, folder.path()).1.is_empty());
+        eprintln!("{planted:?}: detected by history {at:?}");
+        assert!(at.is_some(), "{planted:?} is not detected");
     }
 }

@@ -1,4 +1,5 @@
-//! Checks the memory's hooks: configured hooks that do not run, and a store that is damaged or slow.
+//! Checks the memory's hooks: configured hooks that never run or are slow, a host that cuts their text, and a
+//! store that is damaged or slow.
 //!
 //! A machine without the memory has no findings.
 
@@ -13,39 +14,97 @@ use runner_memory::store::Access;
 use runner_memory::{Memory, Scope};
 
 use super::DoctorFinding;
+use super::host_rows::HookRows;
 use crate::commands::memory::install::{HostName, home_of};
 use crate::env::Env;
 use crate::hooks::scope;
 use crate::ui::Failure;
 
-/// Maximum time to render a block without a finding.
+/// Maximum time to render a block, and of a whole hook as the host measured it, without a finding.
 const SLOW: Duration = Duration::from_millis(200);
-/// Maximum depth of folders below the folder of transcripts.
+const SLOW_HOOK: u64 = 500;
+/// Maximum depth of folders below the folder of transcripts. Those of sub-agents lie deeper.
 const DEPTH: usize = 4;
 
 pub fn findings(home: &Env) -> Vec<DoctorFinding> {
-    let configured: Vec<HostName> = [HostName::Claude, HostName::Codex]
-        .into_iter()
-        .filter(|name| settings_of(*name).is_some())
-        .collect();
-    if configured.is_empty() {
+    let hosts: Vec<ConfiguredHost> =
+        [HostName::Claude, HostName::Codex].into_iter().filter_map(ConfiguredHost::of).collect();
+    if hosts.is_empty() {
         return Vec::new();
     }
-    checked(home, &configured)
-        .unwrap_or_else(|failure| vec![DoctorFinding::failure("memory", &failure)])
+    checked(home, &hosts).unwrap_or_else(|failure| vec![DoctorFinding::failure("memory", &failure)])
 }
 
-/// Returns the settings of a program if they contain runner's hooks.
-fn settings_of(name: HostName) -> Option<PathBuf> {
-    let file = home_of(name).ok()?.join(match name {
-        HostName::Claude => "settings.json",
-        HostName::Codex => "hooks.json",
-    });
-    let text = read_text_host(&file, DOCUMENT).ok()?;
-    (text.contains("session-start") && text.contains("hook")).then_some(file)
+/// A program whose settings contain runner's hooks.
+struct ConfiguredHost {
+    name: HostName,
+    settings: PathBuf,
+    folder: PathBuf,
 }
 
-fn checked(home: &Env, configured: &[HostName]) -> Result<Vec<DoctorFinding>, Failure> {
+impl ConfiguredHost {
+    fn of(name: HostName) -> Option<Self> {
+        let home = home_of(name).ok()?;
+        let (settings, folder) = match name {
+            HostName::Claude => ("settings.json", "projects"),
+            HostName::Codex => ("hooks.json", "sessions"),
+        };
+        let settings = home.join(settings);
+        let text = read_text_host(&settings, DOCUMENT).ok()?;
+        let found = text.contains("session-start") && text.contains("hook");
+        found.then(|| Self { name, settings, folder: home.join(folder) })
+    }
+
+    /// Returns the transcript of the newest session that ran since the settings were changed.
+    fn last_session(&self) -> Option<PathBuf> {
+        let changed = modified(&self.settings)?;
+        let (at, path) = newest(&self.folder, DEPTH)?;
+        (at > changed).then_some(path)
+    }
+
+    fn findings(&self, memory: &Memory) -> Result<Vec<DoctorFinding>, Failure> {
+        let Some(transcript) = self.last_session() else { return Ok(Vec::new()) };
+        let rows = HookRows::read(&transcript);
+        let settings = self.settings.display().to_string();
+        let warning = |what: String| DoctorFinding::warning(&settings, what);
+        let mut found = Vec::new();
+        if let Some((event, limit)) = &rows.ended {
+            let what = format!(
+                "the host ended the {event} hook of the last session after {limit} ms, so its text or its \
+                 commands were lost"
+            );
+            found.push(warning(what).hint("runner memory status"));
+        } else if let Some((event, why)) = &rows.failed {
+            found.push(warning(format!(
+                "the {event} hook of the last session failed: {why}; `runner memory install --remove` and \
+                 `--apply` write its path again"
+            )));
+        } else if let Some((event, took)) = rows.slowest.as_ref().filter(|it| it.1 > SLOW_HOOK) {
+            let what = format!("the {event} hook of the last session took {took} ms");
+            found.push(warning(what).hint("runner memory status"));
+        }
+        if let Some(event) = &rows.cut {
+            let place = transcript.display().to_string();
+            let what = format!(
+                "the host cut the notes that a hook injected at {event}; other hooks may inject text there too"
+            );
+            found.push(DoctorFinding::warning(place, what).hint("runner memory list"));
+        }
+        // The hooks of a session of runner write nothing, but the host records that they ran.
+        let known = session_id(&transcript).map(|id| memory.session(&id)).transpose()?.flatten();
+        if known.is_none() && rows == HookRows::default() {
+            let fix = match self.name {
+                HostName::Claude => "restart Claude Code, and check its settings with /hooks",
+                HostName::Codex => "start codex and trust the hooks with /hooks",
+            };
+            let what = "a session ran after the hooks were configured, but its hooks did not";
+            found.push(warning(format!("{what}; {fix}")));
+        }
+        Ok(found)
+    }
+}
+
+fn checked(home: &Env, hosts: &[ConfiguredHost]) -> Result<Vec<DoctorFinding>, Failure> {
     let location = scope::store(None)?;
     let place = location.path.display().to_string();
     if !location.path.exists() {
@@ -62,45 +121,64 @@ fn checked(home: &Env, configured: &[HostName]) -> Result<Vec<DoctorFinding>, Fa
         found.push(DoctorFinding::warning(&place, what).hint("runner memory status"));
     }
     memory.check()?;
-    let last: Option<Timestamp> = memory.last_hook()?.and_then(|at| at.parse().ok());
-    for name in configured {
-        let Some(settings) = settings_of(*name) else { continue };
-        let changed = modified(&settings);
-        let (folder, fix) = match name {
-            HostName::Claude => {
-                ("projects", "restart Claude Code, and check its settings with /hooks")
-            }
-            HostName::Codex => ("sessions", "start codex and trust the hooks with /hooks"),
-        };
-        let session = newest(&home_of(*name)?.join(folder), DEPTH);
-        let ran = session.filter(|at| changed.is_some_and(|changed| *at > changed));
-        if let Some(ran) = ran
-            && last
-                .is_none_or(|last| ran.duration_since(last) > jiff::SignedDuration::from_hours(1))
-        {
-            let what = format!(
-                "a session ran after the hooks were configured, but its hooks did not; {fix}"
-            );
-            found.push(DoctorFinding::warning(settings.display().to_string(), what));
-        }
+    for host in hosts {
+        found.extend(host.findings(&memory)?);
     }
     Ok(found)
+}
+
+/// Returns the id of a transcript's session: its name, or the UUID at the end of its name.
+fn session_id(transcript: &Path) -> Option<String> {
+    const UUID: usize = 36;
+    let stem = transcript.file_stem()?.to_str()?;
+    let tail = stem.len().checked_sub(UUID).and_then(|at| stem.get(at..));
+    Some(tail.filter(|_| stem.starts_with("rollout-")).unwrap_or(stem).to_owned())
 }
 
 fn modified(path: &Path) -> Option<Timestamp> {
     fs::metadata(path).ok()?.modified().ok()?.try_into().ok()
 }
 
-/// Returns the time of the last change of a transcript below a folder.
-fn newest(folder: &Path, depth: usize) -> Option<Timestamp> {
+/// Returns the transcript below a folder that changed last, with the time.
+fn newest(folder: &Path, depth: usize) -> Option<(Timestamp, PathBuf)> {
     let entries = fs::read_dir(folder).ok()?.flatten();
-    let times = entries.filter_map(|entry| {
+    let found = entries.filter_map(|entry| {
         let path = entry.path();
         match entry.file_type().ok()?.is_dir() {
+            true if path.file_name().is_some_and(|name| name == "subagents") => None,
             true if depth > 0 => newest(&path, depth - 1),
-            false if path.extension().is_some_and(|it| it == "jsonl") => modified(&path),
+            false if path.extension().is_some_and(|it| it == "jsonl") => {
+                Some((modified(&path)?, path))
+            }
             _ => None,
         }
     });
-    times.max()
+    found.max()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn transcripts_name_their_session() {
+        let id = |path: &str| session_id(Path::new(path));
+        let uuid = "01a20812-bdef-7d72-93bf-f2dc9f4b6895";
+        assert_eq!(id(&format!("/p/{uuid}.jsonl")).as_deref(), Some(uuid));
+        let rollout = format!("/s/2026/11/23/rollout-2026-11-23T11-02-55-{uuid}.jsonl");
+        assert_eq!(id(&rollout).as_deref(), Some(uuid));
+    }
+
+    #[test]
+    fn newest_transcript_is_found() {
+        let folder = tempfile::tempdir().unwrap();
+        let below = folder.path().join("p/subagents");
+        fs::create_dir_all(&below).unwrap();
+        for (name, at) in [("p/a.jsonl", 100), ("p/b.jsonl", 200), ("p/subagents/c.jsonl", 300)] {
+            let file = fs::File::create(folder.path().join(name)).unwrap();
+            file.set_modified(std::time::UNIX_EPOCH + Duration::from_secs(at)).unwrap();
+        }
+        let (at, path) = newest(folder.path(), DEPTH).unwrap();
+        assert_eq!((at.as_second(), path), (200, folder.path().join("p/b.jsonl")));
+    }
 }

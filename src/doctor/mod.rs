@@ -5,6 +5,7 @@
 //! shell; advice is part of the finding's text.
 
 mod backends;
+mod host_rows;
 mod memory;
 mod projects;
 pub mod sandbox;

@@ -41,6 +41,10 @@ mod layouts;
 mod lifecycle;
 mod locks;
 mod memory;
+mod memory_hosts;
+mod memory_jobs;
+#[cfg(feature = "mcp")]
+mod memory_mcp;
 mod messages;
 mod nights;
 mod on_time;

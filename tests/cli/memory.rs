@@ -4,11 +4,12 @@ use std::fs;
 use std::io::Write as _;
 use std::path::PathBuf;
 use std::process::Stdio;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::fixture::{CommandOutput, Fixture, Random, ended_within, scaled};
+use crate::fixture::{CommandOutput, Fixture, Random, ended_within, print_line, scaled};
 
 /// A session of Claude Code as the hooks see it.
 struct Session<'f> {
@@ -434,12 +435,21 @@ fn killed_hooks_leave_the_same_store() {
     script(&whole, &mut || None);
     let expected = fingerprint(&whole);
     assert_eq!(expected.len(), 12);
+    let mut calls = 0;
     for _ in 0..scaled(2) {
         let fixture = Fixture::with("");
-        script(&fixture, &mut || Some(random.roll(12_000)));
+        script(&fixture, &mut || {
+            calls += 1;
+            Some(random.roll(12_000))
+        });
         assert_eq!(fingerprint(&fixture), expected);
     }
+    let killed = KILLED.load(Ordering::Relaxed);
+    print_line(&format!("hooks: {killed} of {calls} calls were killed while they ran"));
 }
+
+/// The number of hooks that were killed before they ended.
+static KILLED: AtomicUsize = AtomicUsize::new(0);
 
 /// After a killed creation, the next call creates the store under its usual name.
 #[test]
@@ -488,5 +498,5 @@ fn killable(session: &Session<'_>, name: &str, more: Value, after: Option<u64>) 
     // Waits for a random time, or for the end of the hook.
     let _ended = ended_within(child.id(), Duration::from_micros(after));
     let _ended = child.kill();
-    child.wait().unwrap();
+    KILLED.fetch_add(usize::from(!child.wait().unwrap().success()), Ordering::Relaxed);
 }

@@ -39,6 +39,8 @@ CALLS = Counter()
 GUARD = threading.Lock()
 OVER = threading.Event()
 WORDS = "five words from the stub"
+# A tool call, as a name and an input, which a program that imports this one gives as the first answer.
+TOOL = None
 KINDS = {400: "invalid_request_error", 401: "authentication_error", 403: "permission_error",
          429: "rate_limit_error", 529: "overloaded_error"}
 
@@ -132,6 +134,8 @@ class Model(BaseHTTPRequestHandler):
         if self.scenario == "loop" or (calls and not returned):
             stop = "tool_use"
             block = call | {"name": "Bash", "input": {"command": query.get("sh", "true"), "description": "a try"}}
+        elif TOOL and not returned:
+            stop, block = "tool_use", call | {"name": TOOL[0], "input": TOOL[1]}
         elif "StructuredOutput" in tools and "plain" not in query:
             value = json.loads(self.wanted(query))
             stop, block = "tool_use", call | {"name": "StructuredOutput", "input": value}

@@ -113,7 +113,7 @@ RECALL = 'Let me see. <ctx:recall query="type:decision"/>'
 
 
 def walk(name, place, ask, again, fork):
-    """The walk of the guide. `ask`, `again` and `fork` are the beginnings of command lines."""
+    """The walk of the guide. `ask` and `again` are the beginnings of command lines, and `fork` returns one."""
     session(place, name, REMEMBER, *ask, "Remember that we deploy on Fridays only.")
     check(not blocks(), f"{name}: the first session has nothing in its context")
     check([node["content"] for node in place.nodes()] == ["We deploy on Fridays only."], f"{name}: it remembers")
@@ -127,9 +127,8 @@ def walk(name, place, ask, again, fork):
     check(len(found) == 2 and "Recall Results" in found[-1], f"{name}: the results of a recall arrive")
     session(place, name, "Yes.", *again, "Go on.")
     check(blocks() == found, f"{name}: the results arrive once")
-    if fork:
-        session(place, name, "Yes.", *fork, "And now?")
-        check(blocks() == found, f"{name}: a fork gets nothing twice")
+    session(place, name, "Yes.", *fork(), "And now?")
+    check(blocks() == found, f"{name}: a fork gets nothing twice")
     check(len(place.nodes()) == 1, f"{name}: nothing is remembered twice")
     node = place.nodes()[0]
     shown = place.runner("memory", "show", node["short_id"]).stdout
@@ -145,7 +144,7 @@ def walk(name, place, ask, again, fork):
 
 def claude(place):
     place.runner("memory", "install", "--apply")
-    walk("claude", place, ["-p"], ["-c", "-p"], ["-c", "--fork-session", "-p"])
+    walk("claude", place, ["-p"], ["-c", "-p"], lambda: ["-c", "--fork-session", "-p"])
     session(place, "claude", "The summary.", "-c", "-p", "/compact")
     session(place, "claude", "Yes.", "-c", "-p", "Go on.")
     found = blocks()
@@ -167,7 +166,18 @@ def codex(place):
         f'base_url = "http://127.0.0.1:{place.port}/answer/v1"\nenv_key = "STUB_API_KEY"\nwire_api = "responses"\n')
     place.runner("memory", "install", "--apply", "--host", "codex")
     start = ["exec", "--dangerously-bypass-hook-trust", "--skip-git-repo-check"]
-    walk("codex", place, start, [*start, "resume", "--last"], None)
+    again = [*start, "resume", "--last"]
+    walk("codex", place, start, again, lambda: [*start, "fork", rollout(folder).stem[-36:]])
+    session(place, "codex", "Yes.", *start, "Hello again.")
+    session(place, "codex", "The summary.", *again, "-c", "model_auto_compact_token_limit=1000", "Go on.")
+    session(place, "codex", "Yes.", *again, "And then?")
+    check('"type":"compacted"' in rollout(folder).read_text(), "codex: the session was compacted")
+    check(len(blocks()) == 1, f"codex: a compacted session has the block once ({len(blocks())})")
+
+
+def rollout(folder):
+    """Returns the file of Codex's newest session, whose name ends with the session's id."""
+    return max(folder.glob("sessions/**/*.jsonl"), key=lambda path: path.stat().st_mtime)
 
 
 def main():

@@ -1,8 +1,9 @@
 //! Implements [`Kind`] for the curator's queue.
 
+use super::job::CuratorJobKind;
 use super::{CuratorSpec, KIND};
 use crate::dry_run::DryRunPlan;
-use crate::kind::{Asks, Kind, ProjectSettings, Targets};
+use crate::kind::{Asks, BadSetting, Kind, ProjectSettings, Targets};
 use crate::{Context, Finished, JobError};
 
 impl Kind for CuratorSpec {
@@ -30,8 +31,22 @@ impl Kind for CuratorSpec {
         Targets::Folders(folders.map(Clone::clone).to_vec())
     }
 
+    fn check(&self) -> Result<(), BadSetting> {
+        match self.enqueue.contains(&CuratorJobKind::IngestClaudeSession) {
+            true => {
+                Err(("enqueue", "ingest-claude-session needs the path of a transcript".to_owned()))
+            }
+            false => Ok(()),
+        }
+    }
+
     fn adopt(&mut self, project: &ProjectSettings<'_>) {
-        *self = Self { batch: self.batch, event: self.event.take(), ..project.curator.clone() };
+        *self = Self {
+            batch: self.batch,
+            enqueue: std::mem::take(&mut self.enqueue),
+            event: self.event.take(),
+            ..project.curator.clone()
+        };
     }
 
     fn is_unattended(&self) -> bool {

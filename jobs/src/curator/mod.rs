@@ -77,6 +77,10 @@ pub fn run(ctx: &mut Context<'_>, spec: &CuratorSpec) -> Result<Finished, JobErr
     if let Some(event) = &spec.event {
         return handle::run(ctx, &worker, event);
     }
+    let kinds = spec.enqueue.iter().filter(|kind| spec.kinds.contains(kind));
+    let kinds: Vec<CuratorJobKind> = kinds.copied().collect();
+    let added = worker.enqueue_missing(&kinds, ctx.clock.wall());
+    added.map_err(|error| io("use", &worker, error))?;
     let mut reported = RunCounts::default();
     let mut status = WorkerStatus::new(ProcessIdentity::me(), ctx.clock.now());
     let mut consumer = Consumer::new(&worker, spec).of_run(ctx.admitted.run().as_str());

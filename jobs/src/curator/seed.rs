@@ -1,7 +1,7 @@
-//! dream-seed: drafts ideas from the open points of notes, each with its source location.
+//! dream-seed: drafts ideas from the open points of notes and of the memory, each with its source.
 //!
-//! An open point is text that the note marks as open: an unchecked task, TODO, FIXME, "Idea:" or
-//! "Open question:". A point that resembles an existing or archived idea, or another draft, is left
+//! An open point is text that a note marks as open: an unchecked task, TODO, FIXME, "Idea:" or
+//! "Open question:". In the memory, it is an open question, a task or a hypothesis of a session. A point that resembles an existing or archived idea, or another draft, is left
 //! out. This module must never use text that runner wrote.
 
 use runner_text::counted;
@@ -10,32 +10,81 @@ use std::path::Path;
 use jiff::tz::TimeZone;
 use runner_engine::digest::Digest;
 use runner_engine::outcome::Class;
+use runner_memory::NodeType;
 use runner_text::{front_matter, markdown, near};
 use serde_json::{Value, json};
 
 use super::ask::{CuratorQuestion, ask_or_reason};
 use super::lint::{LintNote, notes, one_line, vault};
 use super::{CuratorSpec, JobFile, JobProduct};
+use crate::session_notes::{ProjectMemory, SessionNote};
 use crate::{Context, JobError};
 
 /// Maximum number of drafts of one job.
 const MOST: usize = 5;
+/// Maximum length of an open point in characters.
+const LONGEST: usize = 600;
 /// Maximum number of candidates that a model may choose from.
 const SHOWN: usize = 20;
 /// The front matter key that marks a file as written by runner.
 pub const MARK: &str = "generated_by";
 
-/// An open point of a note.
+/// An open point of a note, or of the memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Seed {
-    pub path: String,
-    pub line: usize,
+    pub origin: SeedOrigin,
     /// The open point, as written in the note.
     pub text: String,
-    pub title: String,
+}
+
+/// Where an open point was found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SeedOrigin {
+    Note {
+        path: String,
+        line: usize,
+        /// The title of the note.
+        title: String,
+    },
+    Session {
+        /// The short id of the node.
+        id: String,
+        kind: NodeType,
+        /// The date of the node in UTC.
+        day: String,
+    },
+}
+
+impl SeedOrigin {
+    /// Returns the value for the front matter of a draft.
+    fn source(&self) -> String {
+        match self {
+            Self::Note { path, line, .. } => format!("{}:{line}", yaml(path)),
+            Self::Session { id, .. } => format!("\"memory:{id}\""),
+        }
+    }
+
+    /// Returns the sentence that ends a draft.
+    fn sentence(&self) -> String {
+        match self {
+            Self::Note { path, line, title } => {
+                format!("From \"{}\", {path} line {line}.", one_line(title))
+            }
+            Self::Session { id, kind, day } => format!(
+                "A session left this {} on {day}. The whole note: `runner memory show {id}`",
+                kind.as_str()
+            ),
+        }
+    }
 }
 
 impl Seed {
+    fn of_session(note: SessionNote) -> Self {
+        let text = note.content.split_whitespace().collect::<Vec<_>>().join(" ");
+        let origin = SeedOrigin::Session { id: note.id, kind: note.kind, day: note.day };
+        Self { origin, text: text.chars().take(LONGEST).collect() }
+    }
+
     /// Returns the text to compare with existing ideas.
     fn body(&self) -> String {
         format!("# {}\n\n{}\n", shortened(&self.text, 60), self.text)
@@ -80,11 +129,10 @@ pub fn seeds(note: &LintNote) -> Vec<Seed> {
         };
         // One or two words are not an idea.
         if text.split_whitespace().count() >= 3 {
+            let (path, line) = (note.path.clone(), head + at + 1);
             found.push(Seed {
-                path: note.path.clone(),
-                line: head + at + 1,
-                text: text.chars().take(600).collect(),
-                title: title.clone(),
+                origin: SeedOrigin::Note { path, line, title: title.clone() },
+                text: text.chars().take(LONGEST).collect(),
             });
         }
     }
@@ -131,11 +179,17 @@ pub(super) fn run(
 ) -> Result<JobProduct, JobError> {
     let bad = |why: String| JobError::failed(Class::Environment, why);
     let leave = [spec.worker_dir.as_str(), &spec.ideas, "dreams", ".runner", &spec.learnings];
+    let (left, unread) = match &job.source {
+        None => of_memory(ctx),
+        Some(_) => (Vec::new(), None),
+    };
     let read = match &job.source {
-        None => {
-            let folder = vault(ctx.files.root(), &spec.vault_dir).map_err(bad)?;
-            notes(&folder, ctx.files.root(), &leave, None).0
-        }
+        None => match vault(ctx.files.root(), &spec.vault_dir) {
+            Ok(folder) => notes(&folder, ctx.files.root(), &leave, None).0,
+            // Sessions may have left something also where there are no notes.
+            Err(_) if !left.is_empty() => Vec::new(),
+            Err(why) => return Err(bad(why)),
+        },
         Some(source) => {
             let path = ctx.files.root().join(&source.path);
             if !path.is_file() {
@@ -152,7 +206,11 @@ pub(super) fn run(
     };
     let mut there = ideas(&ctx.files.root().join(&spec.ideas));
     there.extend(made.iter().map(|(_, text)| text.clone()));
-    let all: Vec<Seed> = read.iter().flat_map(seeds).collect();
+    let taught = match left.len() {
+        0 => String::new(),
+        number => format!(" and {} of sessions", counted(number, "note")),
+    };
+    let all: Vec<Seed> = left.into_iter().chain(read.iter().flat_map(seeds)).collect();
     let count = all.len();
     let open = fresh(all, &there);
     let (chosen, without) = choose(ctx, job, open)?;
@@ -164,13 +222,10 @@ pub(super) fn run(
             let name = format!("{}/seed-{}-{hex}.md", spec.ideas, slug(title));
             let quoted = seed.text.replace('\n', " ");
             let text = format!(
-                "---\nstatus: draft\n{MARK}: runner curator\njob: {}\nsource: {}:{}\ndate: {at}\n---\n# {title}\n\n> {quoted}\n\nFrom \"{}\", {} line {}.\n",
+                "---\nstatus: draft\n{MARK}: runner curator\njob: {}\nsource: {}\ndate: {at}\n---\n# {title}\n\n> {quoted}\n\n{}\n",
                 job.id,
-                yaml(&seed.path),
-                seed.line,
-                one_line(&seed.title),
-                seed.path,
-                seed.line
+                seed.origin.source(),
+                seed.origin.sentence()
             );
             (name, text.into_bytes())
         })
@@ -178,14 +233,29 @@ pub(super) fn run(
         .collect();
     Ok(JobProduct {
         headline: format!(
-            "{} of {} in {}",
+            "{} of {} in {}{taught}",
             counted(artifacts.len(), "draft"),
             counted(count, "open point"),
             counted(read.len(), "note")
         ),
         artifacts,
-        without,
+        without: without.or(unread),
     })
+}
+
+/// Returns what sessions of the project left open, or the reason why the memory cannot be read.
+fn of_memory(ctx: &Context<'_>) -> (Vec<Seed>, Option<String>) {
+    let now = ctx.clock.now();
+    let left = ProjectMemory::open(ctx)
+        .and_then(|memory| memory.map_or(Ok(Vec::new()), |memory| memory.open_points(now)));
+    match left {
+        Ok(notes) => {
+            let seeds = notes.into_iter().map(Seed::of_session);
+            // One or two words are not an idea.
+            (seeds.filter(|seed| seed.text.split_whitespace().count() >= 3).collect(), None)
+        }
+        Err(error) => (Vec::new(), Some(format!("without the notes of sessions: {error}"))),
+    }
 }
 
 /// Returns the texts of all ideas, including archived ones.
@@ -295,6 +365,13 @@ pub(super) fn yaml(text: &str) -> String {
 mod tests {
     use super::*;
 
+    fn line_of(seed: &Seed) -> usize {
+        match seed.origin {
+            SeedOrigin::Note { line, .. } => line,
+            SeedOrigin::Session { .. } => 0,
+        }
+    }
+
     fn note(text: &str) -> LintNote {
         LintNote { path: "docs/plan.md".to_owned(), text: text.to_owned() }
     }
@@ -305,7 +382,7 @@ mod tests {
                     TODO(ann): measure the cache under load\n```\nTODO: in code is no idea\n```\n- [ ] too short\n\
                     > Open question: who may read the archive?\nWe should TODO: this later maybe\n";
         let found: Vec<(usize, String)> =
-            seeds(&note(text)).into_iter().map(|seed| (seed.line, seed.text)).collect();
+            seeds(&note(text)).into_iter().map(|seed| (line_of(&seed), seed.text)).collect();
         let expected = [
             (6, "Retry the upload after a reset".to_owned()),
             (8, "measure the cache under load".to_owned()),

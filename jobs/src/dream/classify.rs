@@ -7,6 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use runner_engine::digest::Digest;
+use runner_text::markdown;
 
 use super::features::Features;
 use super::inventory::{Idea, Reader};
@@ -16,6 +17,7 @@ use super::walk::{Stat, WalkProblem};
 use crate::Progress;
 use crate::evidence::neighbours::{MOST, Note, neighbours};
 use crate::evidence::{Evidence, Neighbour, ProjectEvidence, places};
+use crate::session_notes::SessionNote;
 
 /// Number of neighbours of an idea that are offered as destinations of a merge.
 pub const OFFERED_NEIGHBOURS: usize = 5;
@@ -25,6 +27,8 @@ pub const PER_NEIGHBOUR: usize = 1500;
 pub const TEXTS: usize = 64 * 1024 * 1024;
 /// Maximum number of other ideas that are read to look for duplicates.
 pub const OTHERS: usize = 5000;
+/// Maximum length of the first paragraph for which notes of sessions are searched, in characters.
+const GIST: usize = 200;
 /// Minimum score of a neighbour that is perhaps the same idea (see [`Neighbour::score`]).
 pub const LIKE: f64 = 0.5;
 
@@ -44,6 +48,8 @@ pub struct ClassifiedIdea {
     pub near: Vec<Neighbour>,
     /// The rule's verdict on the idea.
     pub verdict: RuleVerdict,
+    /// Notes of sessions that are relevant for the idea.
+    pub notes: Vec<SessionNote>,
     /// How substantial the idea is, from 0 to 1; used only for ranking.
     pub merit: f64,
 }
@@ -64,6 +70,25 @@ pub struct ClassifiedIdeas {
 
 /// Returns a time before which the idea at a path did not exist, in seconds since the epoch.
 pub type Born<'a> = &'a dyn Fn(&str) -> Option<i64>;
+
+impl ClassifiedIdea {
+    /// Returns the text for which notes of sessions are searched: the title and the first paragraph.
+    pub fn gist(&self) -> String {
+        let stem = places::stem(&self.path);
+        format!("{} {}", markdown::title(&self.text, stem), markdown::summary(&self.text, GIST))
+    }
+
+    /// Adds notes of sessions to the evidence. They never change the verdict.
+    pub fn rest_on(&mut self, notes: Vec<SessionNote>) {
+        for SessionNote { id, kind, day, text, .. } in &notes {
+            let verdict = &mut self.verdict;
+            let kind = kind.as_str();
+            verdict.evidence.push_str(&format!("; a session noted on {day} ({kind} {id}): {text}"));
+            verdict.bare.push_str(&format!("; a session noted {kind} {id}"));
+        }
+        self.notes = notes;
+    }
+}
 
 impl ClassifiedIdeas {
     /// Returns the idea at `path`.
@@ -123,6 +148,7 @@ pub fn judge_all(
             grounds,
             near,
             verdict,
+            notes: Vec::new(),
             merit: rule::merit(&features),
         });
         progress.step("ideas", judged.shown.len() as u64, total);

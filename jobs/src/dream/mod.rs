@@ -24,6 +24,7 @@ pub mod features;
 pub mod inventory;
 mod kind;
 pub mod leak;
+mod noted;
 mod pass_summary;
 pub mod proposal;
 pub mod quarantine;
@@ -104,6 +105,7 @@ pub fn run(ctx: &mut Context<'_>, spec: &DreamSpec) -> Result<Finished, JobError
         return Err(answers.error.unwrap_or_else(|| none_good(&answers.refused)));
     }
     reported.notes = room.notes().to_vec();
+    reported.notes.extend(reported.memory.take());
     reported.notes.extend(answers.notes);
     reported.refused = answers.refused;
     reported.unasked = answers.error.map(|error| error.whole());
@@ -280,7 +282,7 @@ fn ground<'a>(
         None => evidence(ctx, spec)?,
     };
     let troubles = reported.troubles.len();
-    let judged = classify::judge_all(
+    let mut judged = classify::judge_all(
         (&survey.ideas, &delta.selected),
         &reader,
         (&room, &born),
@@ -299,6 +301,7 @@ fn ground<'a>(
     let unread = reported.troubles.len() - troubles;
     reported.waiting += delta.selected.len() - judged.shown.len() - unread;
     reported.compared = judged.compared;
+    reported.memory = noted::add(ctx, &mut judged);
     let ideas = survey.ideas;
     Ok(PassEvidence { state, ideas, folder, reader, room, judged, parked, reported, seen })
 }

@@ -29,6 +29,8 @@ pub(super) struct PassSummary {
     /// Ideas that are set aside, including those that this pass set aside.
     pub(super) parked: Vec<String>,
     pub(super) notes: Vec<String>,
+    /// The reason why the notes of sessions are not among the evidence.
+    pub(super) memory: Option<String>,
     /// Whether the ideas are private, and what follows for accepting a proposal.
     pub(super) privacy: String,
     pub(super) refused: Vec<Refused>,
@@ -52,6 +54,7 @@ impl PassSummary {
     /// Returns the lines that are known before a model is asked.
     pub(super) fn before_asking(&self) -> Vec<String> {
         let mut lines = vec![self.privacy.clone()];
+        lines.extend(self.memory.clone());
         if self.waiting > 0 {
             lines.push(format!(
                 "{} wait for the next pass",

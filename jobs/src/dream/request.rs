@@ -35,6 +35,8 @@ const FILES: usize = 20;
 const PER_IDEA: usize = 16 * 1024;
 /// Maximum number of hashes in an enum of the schema.
 const ENUM: usize = 250;
+/// Maximum text of one note of a session, in bytes.
+const PER_NOTE: usize = 600;
 /// Number of bytes of a token; fewer than in English text, so that the estimate is high.
 const TOKEN: usize = 3;
 /// Tokens of an answer about one idea.
@@ -165,6 +167,9 @@ fn instructions(nonce: &str, again: bool) -> String {
          implemented with keep and med, and cite the commit: it is then shown as perhaps done. Archive and \
          merge count only with high.\n\
          \n\
+         A note of a session is what an agent or a person wrote down during work. It may be out of date, and \
+         is no proof that something was done.\n\
+         \n\
          evidence says what the proposal rests on and is never empty; commits lists the hashes among it, \
          as offered for that idea, or none. A citation that does not exist, or was not offered for that \
          idea, voids the proposal. confidence is high, med or low. rationale is one line. targets holds \
@@ -283,6 +288,10 @@ fn about(facts: &QuestionFacts<'_>, one: &ClassifiedIdea) -> String {
     lines.extend(
         one.grounds.namesakes.iter().map(|path| format!("path {path} is named like the idea")),
     );
+    lines.extend(one.notes.iter().map(|note| {
+        let text = indented(&cut(&note.content, PER_NOTE));
+        format!("note {} of a session ({}, {}):\n{text}", note.id, note.kind.as_str(), note.day)
+    }));
     let near = one.near.iter().filter(|near| near.same || near.score >= LIKE);
     for near in near.take(SHOWN_NEIGHBOURS) {
         lines.push(format!(
@@ -363,6 +372,7 @@ mod tests {
             grounds,
             near: Vec::new(),
             verdict,
+            notes: Vec::new(),
             merit: 0.0,
         }
     }

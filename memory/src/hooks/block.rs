@@ -21,6 +21,8 @@ pub const LONGEST: usize = 9_500;
 const FRAME: usize = 420;
 /// Maximum length in bytes of a node's content that a result shows whole.
 const WHOLE: usize = 3_000;
+/// Number of nodes that are read at once.
+const BATCH: i64 = 24;
 /// Maximum number of nodes that a block counts as not shown.
 const COUNTED: i64 = 10_000;
 /// Maximum length of the text about the last session, in characters.
@@ -114,6 +116,12 @@ impl Body {
     }
 }
 
+/// Returns whether a text that a host kept is a block as a hook rendered it. Hosts put a remark before a
+/// block that they cut.
+pub fn is_whole_block(text: &str) -> bool {
+    text.starts_with(BEGIN) && text.ends_with(END)
+}
+
 /// Returns a node with its whole content. Lines after the first are quoted, so that they cannot pass
 /// for headings or other nodes.
 fn whole_node(node: &Node, short: &str) -> String {
@@ -127,7 +135,7 @@ fn whole_node(node: &Node, short: &str) -> String {
     let _ = write!(text, "  - From {day}");
     if let Some(origin) = node.meta("origin") {
         let _ = write!(text, ", {}", preview(&origin));
-        if origin.starts_with("tool") || origin.starts_with("web") {
+        if node.is_by_stranger() {
             text.push_str(" (written by a stranger)");
         }
     }
@@ -143,33 +151,84 @@ fn defused(text: &str) -> String {
     text.replace("<!--", "<! --").replace("<ctx:", "< ctx:").replace("</ctx:", "< /ctx:")
 }
 
-/// The nodes of one tier for a block.
-struct TierNodes {
-    nodes: Vec<Node>,
-    /// The number of all nodes of the tier, counted up to [`COUNTED`].
-    count: i64,
-}
-
 impl Reader<'_> {
-    fn tier(self, tier: i64, project: Option<&str>, room: i64) -> Result<TierNodes> {
+    /// Renders the results of a recall as quoted data.
+    ///
+    /// # Errors
+    /// Returns an error if the store cannot be read.
+    pub fn recall_block(self, query: &str, nodes: &[Node], found: usize) -> Result<Block> {
+        let mut body = Body::new(LONGEST);
+        body.add_lines(&self.recall_markdown(query, nodes, found)?);
+        Ok(body.close(0))
+    }
+
+    /// Renders one node of any length as quoted data, with its edges.
+    ///
+    /// # Errors
+    /// Returns an error if the store cannot be read.
+    pub fn node_block(self, node: &Node) -> Result<Block> {
+        let edges = self.edges(&node.id)?;
+        let ids = edges.iter().flat_map(|edge| [&edge.from_id, &edge.to_id]).chain([&node.id]);
+        let short = self.short_ids(ids)?;
+        let mut body = Body::new(usize::MAX);
+        body.add(&whole_node(node, &short[&node.id]));
+        for edge in &edges {
+            let (from, to) = (&short[&edge.from_id], &short[&edge.to_id]);
+            body.add(&format!("  - Edge: {from} {} {to}\n", edge.kind.as_str()));
+        }
+        if let Some(by) = &node.superseded_by {
+            body.add(&format!("  - Replaced by: {by}\n"));
+        }
+        (body.nodes, body.tokens) = (1, node.token_estimate);
+        body.whole.push(node.id.clone());
+        Ok(body.close(0))
+    }
+
+    /// Returns up to [`BATCH`] nodes of a tier by type and id, after the first `from`.
+    fn tier(self, tier: i64, project: Option<&str>, from: i64) -> Result<Vec<Node>> {
+        let ids = "SELECT node_id, type FROM node_index WHERE tier = ?1 AND project IS";
+        let rest = format!(
+            "FROM (SELECT node_id FROM (SELECT * FROM ({ids} NULL ORDER BY type, node_id LIMIT ?3 + ?4) \
+             UNION ALL SELECT * FROM ({ids} ?2 AND ?2 IS NOT NULL ORDER BY type, node_id LIMIT ?3 + ?4)) \
+             ORDER BY type, node_id LIMIT ?3 OFFSET ?4) i \
+             JOIN nodes n ON n.id = i.node_id ORDER BY n.type, n.id"
+        );
+        self.read(|db| select_nodes(db, &rest, params![tier, project, BATCH, from]))
+    }
+
+    /// Counts the nodes of a tier, at most `most`.
+    fn count_tier(self, tier: i64, project: Option<&str>, most: i64) -> Result<i64> {
+        let sql = "SELECT count(*) FROM (SELECT 1 FROM node_index \
+            WHERE tier = ?1 AND (project IS NULL OR project = ?2) LIMIT ?3)";
         self.read(|db| {
-            let ids = "SELECT node_id, type FROM node_index WHERE tier = ?1 AND project IS";
-            let rest = format!(
-                "FROM (SELECT * FROM ({ids} NULL ORDER BY type, node_id LIMIT ?3) UNION ALL \
-                 SELECT * FROM ({ids} ?2 AND ?2 IS NOT NULL ORDER BY type, node_id LIMIT ?3)) i \
-                 JOIN nodes n ON n.id = i.node_id ORDER BY n.type, n.id LIMIT ?3"
-            );
-            let nodes = select_nodes(db, &rest, params![tier, project, room])?;
-            let mut count = nodes.len() as i64;
-            if count == room {
-                let sql = "SELECT count(*) FROM (SELECT 1 FROM node_index \
-                    WHERE tier = ?1 AND (project IS NULL OR project = ?2) LIMIT ?3)";
-                count = db
-                    .prepare_cached(sql)?
-                    .query_row(params![tier, project, COUNTED + room + 1], |row| row.get(0))?;
-            }
-            Ok(TierNodes { nodes, count })
+            db.prepare_cached(sql)?.query_row(params![tier, project, most], |row| row.get(0))
         })
+    }
+
+    /// Adds the nodes of a tier that fit. Returns the number of those that do not.
+    fn add_tier(self, body: &mut Body, tier: i64, title: &str, scope: &Scope) -> Result<i64> {
+        let mut shown = 0;
+        loop {
+            let nodes = self.tier(tier, scope.project(), shown)?;
+            let last = (nodes.len() as i64) < BATCH;
+            for node in nodes {
+                let heading = if shown == 0 { format!("## {title}\n") } else { String::new() };
+                let short = &self.short_ids([&node.id])?[&node.id];
+                let added = match tier {
+                    0 => body.add_node(&node, short, &heading),
+                    _ => body.add_index(&node, short, &heading),
+                };
+                // Later nodes may be shorter, but the order must not depend on their length.
+                if !added {
+                    let most = COUNTED + shown + 1;
+                    return Ok(self.count_tier(tier, scope.project(), most)? - shown);
+                }
+                shown += 1;
+            }
+            if last {
+                return Ok(0);
+            }
+        }
     }
 
     /// Renders the text about the last session, and the pinned, reference and working nodes of a
@@ -191,24 +250,7 @@ impl Reader<'_> {
         }
         let mut more = 0;
         for (rank, title) in [(0, "Pinned"), (1, "Reference"), (2, "Working Context")] {
-            let room = (body.limit - body.text.len()) as i64 / 24 + 1;
-            let TierNodes { nodes, count } = self.tier(rank, scope.project(), room)?;
-            let short = self.short_ids(nodes.iter().map(|node| &node.id))?;
-            let mut shown = 0;
-            for node in &nodes {
-                let heading = if shown == 0 { format!("## {title}\n") } else { String::new() };
-                let short = &short[&node.id];
-                let added = match rank {
-                    0 => body.add_node(node, short, &heading),
-                    _ => body.add_index(node, short, &heading),
-                };
-                // Later nodes may be shorter, but the order must not depend on their length.
-                if !added {
-                    break;
-                }
-                shown += 1;
-            }
-            more += count - shown;
+            more += self.add_tier(&mut body, rank, title, scope)?;
         }
         self.add_expanded(&mut body, expanded)?;
         Ok(match body.is_empty() && more == 0 {

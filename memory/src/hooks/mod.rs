@@ -21,7 +21,7 @@ use crate::rank;
 use crate::store::{Change, Memory};
 
 pub use answer::AnswerReport;
-pub use block::{Block, LONGEST};
+pub use block::{Block, LONGEST, is_whole_block};
 pub use transcript::{Read, Turn, read};
 
 use block::Body;

@@ -102,6 +102,24 @@ impl Memory {
         Ok(memory)
     }
 
+    /// Opens a store for reading. Returns `None` if there is no file, or another program's.
+    ///
+    /// # Errors
+    /// Returns an error if the file is damaged, in use, or of another version than this program's.
+    pub fn open_to_read(path: &Path) -> Result<Option<Self>> {
+        if !path.is_file() || is_foreign(path) {
+            return Ok(None);
+        }
+        // SQLite writes beside the file also for a reader.
+        let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        let db = Connection::open_with_flags(path, flags);
+        let db = db.map_err(|error| MemoryError::of(path, error))?;
+        let memory = Self { db, path: path.to_owned() };
+        memory.configure(Access::Prompt).map_err(|error| memory.wrong(error))?;
+        memory.read(|db| db.pragma_update(None, "query_only", true))?;
+        Ok((memory.version()? == MIGRATIONS.len() as i64).then_some(memory))
+    }
+
     fn configure(&self, access: Access) -> rusqlite::Result<()> {
         let wait = match access {
             Access::Command => Duration::from_secs(5),

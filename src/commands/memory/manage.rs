@@ -1,6 +1,7 @@
 //! Commands on tasks and on the store as a whole.
 
 use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 
 use runner_engine::files::{DOCUMENT, read_host, read_text_host, write_atomic};
@@ -16,6 +17,7 @@ use serde::Serialize;
 
 use super::MemoryCli;
 use super::nodes::content;
+use crate::doctor::quote_path;
 use crate::ui::{Failure, Ui, View, show};
 
 /// Minimum similarity of nodes that `status` proposes to merge.
@@ -209,13 +211,14 @@ impl ImportArgs {
             true => self.notes(on, &markdown_files(&self.path))?,
             false => {
                 let bytes = read_host(&self.path, LARGEST);
-                let bytes = bytes.map_err(|error| Failure::unreadable(&self.path, error))?;
+                let bytes = bytes.map_err(|error| cannot_read(&self.path, &error))?;
                 if bytes.starts_with(b"SQLite format 3\0") {
                     let export = Export::of_store(&self.path)?;
                     on.memory.import(&export, on.now)?
                 } else if bytes.iter().find(|byte| !byte.is_ascii_whitespace()) == Some(&b'{') {
                     let export: Export = serde_json::from_slice(&bytes).map_err(|error| {
-                        Failure::data(format!("{}: {error}", self.path.display()))
+                        let what = format!("{} is not an export: {error}", self.path.display());
+                        Failure::data(what).hint("runner memory export FILE")
                     })?;
                     on.memory.import(&export, on.now)?
                 } else {
@@ -231,14 +234,24 @@ impl ImportArgs {
         let project = on.project(self.global);
         let mut nodes = Vec::new();
         for file in files {
-            let text =
-                read_text_host(file, DOCUMENT).map_err(|it| Failure::unreadable(file, it))?;
+            let text = read_text_host(file, DOCUMENT).map_err(|error| cannot_read(file, &error))?;
             let path = file.display().to_string();
             let source = NoteSource { path: &path, project: project.as_deref(), tier: self.tier };
             nodes.extend(nodes_of(&text, &source));
         }
         let added = on.memory.change("import notes", on.now, |it| it.add_missing(&nodes))?;
         Ok(Imported { nodes: added.len(), ..Imported::default() })
+    }
+}
+
+fn cannot_read(path: &Path, error: &io::Error) -> Failure {
+    let failure = Failure::data(format!("cannot read {}: {error}", path.display()));
+    match error.kind() {
+        io::ErrorKind::NotFound => {
+            failure.hint("name a file or folder that exists: runner memory import PATH")
+        }
+        io::ErrorKind::PermissionDenied => failure.hint(format!("ls -l {}", quote_path(path))),
+        _ => failure.hint("runner memory import --help"),
     }
 }
 

@@ -6,6 +6,7 @@ mod find;
 mod host_file;
 pub mod install;
 mod manage;
+mod mcp;
 mod nodes;
 mod views;
 
@@ -67,6 +68,7 @@ enum MemoryCommand {
     Export(manage::ExportArgs),
     Import(manage::ImportArgs),
     Status(manage::StatusArgs),
+    Mcp(mcp::McpArgs),
 }
 
 /// An open store with the surroundings of the command.
@@ -92,7 +94,7 @@ impl MemoryArgs {
         let mut on = MemoryCli { ui: cli.ui, memory, location, found, scope, now };
         dispatch!(&self.command, MemoryCommand: Install Add Update Delete List Show Search Recall Query
             Compose Summarize Expand Trace View Link Unlink Tag Untag Supersede Task Undo Export Import
-            Status => run(&mut on))?;
+            Status Mcp => run(&mut on))?;
         Ok(Exit::Done)
     }
 }

@@ -172,6 +172,21 @@ impl Worker {
         Ok(job)
     }
 
+    /// Adds a job of each of these kinds, unless one of the kind waits in the queue.
+    ///
+    /// # Errors
+    /// Returns an error if a file operation fails.
+    pub fn enqueue_missing(&self, kinds: &[CuratorJobKind], now: Timestamp) -> io::Result<()> {
+        for kind in kinds {
+            let waiting = names(&self.path("queue"))?;
+            // The contract puts the kind into the name.
+            if !waiting.iter().any(|name| name.contains(&format!("-{kind}-"))) {
+                self.enqueue(*kind, None, 0, now)?;
+            }
+        }
+        Ok(())
+    }
+
     /// Returns a claimed job to the queue. With `why`, this counts as a failed attempt.
     ///
     /// # Errors

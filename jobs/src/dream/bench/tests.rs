@@ -43,6 +43,7 @@ fn one(room: &ProjectEvidence, path: &str, text: &str) -> ClassifiedIdea {
         verdict: rule::judge(room, &features, &grounds, None),
         grounds,
         near: Vec::new(),
+        notes: Vec::new(),
         merit: 0.0,
     }
 }

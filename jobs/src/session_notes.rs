@@ -1,0 +1,108 @@
+//! Reads what coding sessions of the project left in the memory: open points, and notes about a text.
+//!
+//! The store is only read, and is never created. Notes are data that a session wrote: they support a
+//! proposal, and must never decide one.
+
+use std::path::Path;
+
+use runner_memory::node::preview;
+use runner_memory::query::{Selection, Superseded, parse};
+use runner_memory::rank;
+use runner_memory::store::locate;
+use runner_memory::{Memory, MemoryError, Node, NodeType, Scope};
+use serde::{Deserialize, Serialize};
+
+use crate::Context;
+
+/// The folder of the memory's store, below the home folder.
+const FOLDER: &str = ".ctx";
+/// Maximum number of notes about one text.
+const ABOUT: usize = 3;
+/// Maximum number of open points.
+const OPEN: usize = 200;
+/// Maximum length of a text for which notes are searched, in characters.
+const ASKED: usize = 300;
+
+/// A note of a session.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SessionNote {
+    /// The short id, for `runner memory show`.
+    pub id: String,
+    pub kind: NodeType,
+    /// The date of the note in UTC.
+    pub day: String,
+    /// The text on one line.
+    pub text: String,
+    /// The whole text.
+    pub content: String,
+}
+
+/// The memory of one project, for reading.
+pub(crate) struct ProjectMemory {
+    memory: Memory,
+    project: String,
+}
+
+impl ProjectMemory {
+    /// Opens the user's usual store. Returns `None` if there is none.
+    ///
+    /// # Errors
+    /// Returns an error if the store is damaged, in use or of another version.
+    pub fn open(ctx: &Context<'_>) -> Result<Option<Self>, MemoryError> {
+        let Some(home) = ctx.programs.env().get("HOME") else { return Ok(None) };
+        let Ok(row) = ctx.spender.store().run(ctx.admitted.run()) else { return Ok(None) };
+        let place = locate(&Path::new(home).join(FOLDER));
+        let memory = Memory::open_to_read(&place.path)?;
+        Ok(memory.map(|memory| Self { memory, project: row.project.to_string() }))
+    }
+
+    /// Returns the project's nodes that are open questions, tasks or hypotheses, the newest first. Archived
+    /// nodes, and those that a stranger wrote, are left out.
+    ///
+    /// # Errors
+    /// Returns an error if the store cannot be read.
+    pub fn open_points(&self, now: jiff::Timestamp) -> Result<Vec<SessionNote>, MemoryError> {
+        let query = parse(
+            "(type:open-question OR type:task OR type:hypothesis) AND has:project \
+             AND NOT tag:\"tier:off-context\"",
+        )?;
+        let selection = Selection {
+            query: &query,
+            scope: &Scope::Project(self.project.clone()),
+            superseded: Superseded::Omit,
+            limit: None,
+            now,
+        };
+        let (mut nodes, _) = selection.run(self.memory.reader())?;
+        nodes.retain(|node| !node.is_by_stranger());
+        nodes.sort_by(|a, b| b.id.cmp(&a.id));
+        nodes.truncate(OPEN);
+        self.notes(nodes)
+    }
+
+    /// Returns the notes that are relevant for a text, best first.
+    ///
+    /// # Errors
+    /// Returns an error if the store cannot be read.
+    pub fn about(&self, text: &str) -> Result<Vec<SessionNote>, MemoryError> {
+        let text: String = text.chars().take(ASKED).collect();
+        let reader = self.memory.reader();
+        let scope = Scope::Project(self.project.clone());
+        let hits = rank::search(reader, &text, &scope, rank::DEPTH)?;
+        let ids = hits.into_iter().filter(|hit| hit.is_relevant()).map(|hit| hit.id);
+        let ids: Vec<String> = ids.take(ABOUT).collect();
+        self.notes(reader.nodes(&ids)?)
+    }
+
+    fn notes(&self, nodes: Vec<Node>) -> Result<Vec<SessionNote>, MemoryError> {
+        let short = self.memory.reader().short_ids(nodes.iter().map(|node| &node.id))?;
+        let note = |node: Node| SessionNote {
+            id: short[&node.id].clone(),
+            kind: node.kind,
+            day: node.created_at.get(..10).unwrap_or_default().to_owned(),
+            text: preview(&node.content),
+            content: node.content,
+        };
+        Ok(nodes.into_iter().map(note).collect())
+    }
+}
