@@ -1,9 +1,9 @@
-//! Measures the ranking on real transcripts of Claude Code: `recall_measure FOLDER`.
+//! Measures the ranking on real transcripts of Claude Code: `recall_measure FOLDER [MODEL]`.
 //!
 //! Each paragraph of an answer becomes a node of its session. The question is the prompt, and the paragraphs of its
 //! answers are what must be found. Sessions are divided into a development half, on which weights are compared, and
 //! a test half, for which figures are printed. A prompt that is asked against the nodes of other repositories must
-//! get nothing unasked.
+//! get nothing unasked. With a static model, its cosines are added to the scores.
 #![allow(
     clippy::unwrap_used,
     clippy::print_stdout,
@@ -12,10 +12,11 @@
     reason = "a measuring program"
 )]
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::Path;
 
 use jiff::Timestamp;
+use runner_memory::model::Table;
 use runner_memory::node::NewNode;
 use runner_memory::rank::{Weights, search_with};
 use runner_memory::store::Access;
@@ -32,6 +33,14 @@ struct Question {
 struct Half {
     memory: Memory,
     questions: Vec<Question>,
+    nodes: Vec<LoadedNode>,
+}
+
+struct LoadedNode {
+    id: String,
+    project: String,
+    session: String,
+    text: String,
 }
 
 fn text_of(content: &Value) -> String {
@@ -51,7 +60,7 @@ fn text_of(content: &Value) -> String {
 fn load(files: &[std::path::PathBuf], store: &Path) -> Half {
     let now: Timestamp = "2026-11-01T00:00:00Z".parse().unwrap();
     let mut memory = Memory::open(store, Access::Prompt, now).unwrap();
-    let mut questions = Vec::new();
+    let (mut questions, mut nodes) = (Vec::new(), Vec::new());
     for file in files {
         let name = file.file_name().unwrap().to_string_lossy().into_owned();
         let project = name.split("__").next().unwrap().to_owned();
@@ -92,6 +101,12 @@ fn load(files: &[std::path::PathBuf], store: &Path) -> Half {
                                 ..NewNode::default()
                             };
                             let id = change.add(&node)?;
+                            nodes.push(LoadedNode {
+                                id: id.clone(),
+                                project: project.clone(),
+                                session: name.clone(),
+                                text: node.content,
+                            });
                             if let Some(question) = &mut question {
                                 question.relevant.insert(id.clone());
                             }
@@ -103,7 +118,7 @@ fn load(files: &[std::path::PathBuf], store: &Path) -> Half {
             .unwrap();
         end(question.take());
     }
-    Half { memory, questions }
+    Half { memory, questions, nodes }
 }
 
 /// Returns the mean share of the relevant nodes among the first ten, of which there may be more than ten.
@@ -136,6 +151,59 @@ fn fused(half: &Half, question: &Question, weights: Weights) -> Vec<String> {
     hits.into_iter().map(|hit| hit.id).collect()
 }
 
+/// Prints the figures of the ranking if the cosine of a node and the prompt is added to the node's own
+/// score, for several weights. Neighbours and sessions count as in the ranking.
+fn with_model(half: &Half, table: &Table) {
+    let vectors: Vec<_> = half.nodes.iter().map(|node| table.embed(&node.text)).collect();
+    for weight in [0.0, 0.25, 0.5, 1.0, 2.0, 1e6] {
+        let find = |question: &Question| {
+            let scope = Scope::Project(question.project.clone());
+            let alone = Weights { neighbours: 0.0, session: 0.0 };
+            let hits =
+                search_with(half.memory.reader(), &question.text, &scope, 64, alone).unwrap();
+            let most = hits.first().map_or(1.0, |hit| hit.score);
+            let known: HashMap<&str, f64> =
+                hits.iter().map(|hit| (hit.id.as_str(), hit.score / most)).collect();
+            let asked = table.embed(&question.text);
+            let own: Vec<f64> = half
+                .nodes
+                .iter()
+                .zip(&vectors)
+                .map(|(node, vector)| {
+                    let both = asked.as_ref().zip(vector.as_ref());
+                    let cosine = both.map_or(0.0, |(a, b)| f64::from(a.cosine(b)).max(0.0));
+                    known.get(node.id.as_str()).copied().unwrap_or_default() + weight * cosine
+                })
+                .collect();
+            fuse(half, question, &own)
+        };
+        println!("  R@10 with cosines, weight {weight}: {:.3}", recall_at_10(half, find));
+    }
+}
+
+/// Returns the first ten nodes by their own scores, those of their neighbours and of their session.
+fn fuse(half: &Half, question: &Question, own: &[f64]) -> Vec<String> {
+    let Weights { neighbours, session } = Weights::default();
+    let mut sessions: HashMap<&str, f64> = HashMap::new();
+    for (node, score) in half.nodes.iter().zip(own) {
+        let best = sessions.entry(&node.session).or_default();
+        *best = best.max(*score);
+    }
+    let score = |at: usize| {
+        let near = (at.saturating_sub(2)..(at + 3).min(own.len())).filter(|it| *it != at);
+        let same = near.filter(|it| half.nodes[*it].session == half.nodes[at].session);
+        let best = same.map(|it| own[it]).fold(0.0, f64::max);
+        own[at] + neighbours * best + session * sessions[half.nodes[at].session.as_str()]
+    };
+    let all = half.nodes.iter().enumerate();
+    let mut all: Vec<(f64, &String)> = all
+        .filter(|(_, node)| node.project == question.project)
+        .map(|(at, node)| (score(at), &node.id))
+        .collect();
+    all.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(b.1)));
+    all.into_iter().take(10).map(|(_, id)| id.clone()).collect()
+}
+
 fn main() {
     let folder = std::env::args().nth(1).unwrap();
     let mut files: Vec<_> =
@@ -161,6 +229,9 @@ fn main() {
                     "  R@10 fused, neighbours {neighbours:.1} session {session:.2}: {recall:.3}"
                 );
             }
+        }
+        if let Some(path) = std::env::args().nth(2) {
+            with_model(half, &Table::open(path.as_ref()).unwrap().load().unwrap());
         }
         thresholds(half);
     }

@@ -16,6 +16,7 @@ pub mod error;
 pub mod exchange;
 pub mod folders;
 pub mod hooks;
+pub mod model;
 pub mod node;
 pub mod query;
 pub mod rank;

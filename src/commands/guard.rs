@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use runner_engine::git::Git;
 use runner_engine::outcome::Exit;
 use runner_jobs::dream::leak;
+use runner_jobs::sessions::hints;
 use serde::Serialize;
 
 use super::Cli;
@@ -53,7 +54,8 @@ enum GuardCommand {
 /// The PreToolUse hook of an agent: its payload on standard input; exit code 2 refuses the tool
 ///
 /// The hook refuses early and states the reason; the sandbox holds whatever gets past it. An
-/// error in the hook refuses the tool too, and so does an unknown tool that names no path.
+/// error in the hook refuses the tool too, and so does an unknown tool that names no path. If a
+/// command failed again and again in finished sessions, the model also gets what repaired its error.
 /// Without any limits, everything that writes is refused.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example: runner guard hook --job licences < payload.json")]
@@ -95,8 +97,15 @@ impl GuardArgs {
 
 impl HookArgs {
     fn run(&self, cli: &Cli<'_>) -> Exit {
-        match self.refusal(cli) {
-            Ok(()) => Exit::Done,
+        let payload =
+            hook::read(io::stdin().lock()).map_err(|error| format!("the payload: {error}"));
+        match payload.and_then(|payload| self.refusal(cli, &payload).map(|()| payload)) {
+            Ok(payload) => {
+                if let Some(text) = hint(cli, &payload) {
+                    Ui::document(&background(&text));
+                }
+                Exit::Done
+            }
             Err(why) => {
                 // Only this exit code refuses the tool, so every error ends with it. The JSON is
                 // for agents that read a decision instead of the exit code.
@@ -107,9 +116,7 @@ impl HookArgs {
         }
     }
 
-    fn refusal(&self, cli: &Cli<'_>) -> Result<(), String> {
-        let payload =
-            hook::read(io::stdin().lock()).map_err(|error| format!("the payload: {error}"))?;
+    fn refusal(&self, cli: &Cli<'_>, payload: &[u8]) -> Result<(), String> {
         let mut bounds = match &self.job {
             Some(job) => bounds_of(cli, job).map_err(|failure| failure.to_string())?,
             None => WriteBounds::default(),
@@ -123,7 +130,7 @@ impl HookArgs {
         bounds.keep.extend(self.keep.iter().map(whole));
         let children = env::child_environment();
         bounds.home = children.get("HOME").map(PathBuf::from);
-        hook::judge(&payload, &bounds)
+        hook::judge(payload, &bounds)
     }
 }
 
@@ -143,6 +150,25 @@ fn bounds_of(cli: &Cli<'_>, job: &str) -> Result<WriteBounds, Failure> {
     let (write, keep) = of_job(&root, spec, &config);
     let commits = spec.kind.works().is_some_and(commits).then_some(root);
     Ok(WriteBounds { write, keep, commits, ..WriteBounds::default() })
+}
+
+/// Returns what finished sessions of the project show about the command that an agent is about to
+/// run. It changes nothing about the decision.
+fn hint(cli: &Cli<'_>, payload: &[u8]) -> Option<String> {
+    let payload: serde_json::Value = serde_json::from_slice(payload).ok()?;
+    let text = |value: &serde_json::Value| value.as_str().map(str::to_owned);
+    let (tool, session) = (text(&payload["tool_name"])?, text(&payload["session_id"])?);
+    let line = text(&payload["tool_input"]["command"])?;
+    let root = project::find(cli.here).ok()?;
+    let state = cli.env.cache_folder(&project::id_at(&root)?);
+    hints::hint(&root, &state, &session, &tool, &line)
+}
+
+/// Formats background for the model as the output of a `PreToolUse` hook.
+fn background(text: &str) -> serde_json::Value {
+    serde_json::json!({
+        "hookSpecificOutput": { "hookEventName": "PreToolUse", "additionalContext": text }
+    })
 }
 
 /// Formats a refusal as the output of a `PreToolUse` hook.

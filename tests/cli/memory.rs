@@ -500,3 +500,14 @@ fn killable(session: &Session<'_>, name: &str, more: Value, after: Option<u64>) 
     let _ended = child.kill();
     KILLED.fetch_add(usize::from(!child.wait().unwrap().success()), Ordering::Relaxed);
 }
+
+#[test]
+fn missing_or_damaged_model_is_an_error() {
+    let fixture = Fixture::with("");
+    fixture.run(&["memory", "model", "show"]).ends(78).expect_text("runner memory model build");
+    fs::create_dir_all(fixture.root().join("model")).unwrap();
+    let built = fixture.run(&["memory", "model", "build", "model"]);
+    assert_ne!(built.code, 0, "{built:?}");
+    let has_store = fixture.root().join(".ctx").exists();
+    assert!(!has_store, "the commands of the model do not open the store");
+}

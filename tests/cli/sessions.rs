@@ -232,3 +232,51 @@ fn person_decides_about_artifacts_and_other_programs_do_not() {
         .configure("[jobs.bad]\nkind = \"command\"\nprogram = \"true\"\nwrites = [\".warden\"]\n");
     fixture.run(&["config", "check"]).ends(78).expect_text(".warden");
 }
+
+/// Returns what the guard hook answers before a command of a session.
+fn guarded(fixture: &Fixture, session: &str, command: &str) -> CommandOutput {
+    let payload = fixture.root().join("payload.json");
+    let cwd = fs::canonicalize(fixture.project()).unwrap();
+    let text = json!({ "session_id": session, "cwd": cwd, "tool_name": "Bash",
+        "tool_input": { "command": command } });
+    fs::write(&payload, text.to_string()).unwrap();
+    let mut hook = fixture.runner(&["guard", "hook"]);
+    CommandOutput::of(hook.stdin(File::open(&payload).unwrap()).output().unwrap())
+}
+
+#[test]
+fn guard_hook_names_what_worked_in_other_sessions() {
+    let fixture = Fixture::with("");
+    let fails = |minute| {
+        let input = json!({ "command": "python -m pytest" });
+        call(minute, "Bash", &input, Some("/usr/bin/python: No module named pytest"))
+    };
+    let works = |minute| call(minute, "Bash", &json!({ "command": "python -m pytest -p x" }), None);
+    let once = [fails(1), fails(2), fails(3), works(4)].concat();
+    write(&fixture, "one", &once, 3_600);
+    analyze(&fixture).ends(0);
+    let quiet = |session: &str, command: &str| {
+        let output = guarded(&fixture, session, command).ends(0);
+        assert_eq!(output.out, "", "{session} {command}");
+    };
+    let output = guarded(&fixture, "two", "python -m pytest").ends(0).json();
+    let output = &output["hookSpecificOutput"];
+    assert_eq!(output["permissionDecision"], Value::Null);
+    let text = output["additionalContext"].as_str().unwrap();
+    assert!(text.contains("failed 3 times") && text.contains("pytest -p x"), "{text}");
+    quiet("one", "python -m pytest");
+    quiet("two", "python -m pytest -x");
+    // The hook still refuses what it refused, without a hint.
+    guarded(&fixture, "two", "echo x > /etc/x").ends(2);
+    // A file that another program changed gives no hint.
+    let path = format!("{FOLDER}/hints.json");
+    let hints = fixture.read(&path);
+    fixture.write(&path, hints.replace("-p x", "-p y"));
+    quiet("two", "python -m pytest");
+    fixture.write(&path, hints);
+    // A command that passed since needs no hint.
+    let passes = call(9, "Bash", &json!({ "command": "python -m pytest" }), None);
+    write(&fixture, "three", &passes.replace("02T03", "03T03"), 3_000);
+    analyze(&fixture).ends(0);
+    quiet("two", "python -m pytest");
+}

@@ -116,6 +116,9 @@ pub struct Artifact {
     /// The ids of artifacts that recommend something else in the same situation.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub conflicts: Vec<String>,
+    /// The artifacts that were merged into this one, as they were.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub merged: Vec<Self>,
 }
 
 fn is_none(counts: &Counts) -> bool {
@@ -234,7 +237,17 @@ impl Artifact {
             failures: 0,
             earlier: Counts::default(),
             conflicts: Vec::new(),
+            merged: Vec::new(),
         }
+    }
+
+    /// Reports whether the artifact, or one that was merged into it, is a playbook for this error.
+    pub fn is_playbook_for(&self, error: &str) -> bool {
+        let is_for = |artifact: &Self| match &artifact.content {
+            Content::DreamPlaybook { trigger, .. } => trigger == error,
+            _ => false,
+        };
+        is_for(self) || self.merged.iter().any(is_for)
     }
 
     /// Reads an artifact of this or of an earlier version, or returns `None` if it is none.

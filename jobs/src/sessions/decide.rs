@@ -1,4 +1,4 @@
-//! Applies a decision of a person about an artifact: edit, pin, unpin, forget and undo.
+//! Applies a decision of a person about an artifact: edit, pin, unpin, forget, split and undo.
 //!
 //! Every decision is recorded with the state before it, so that it can be undone. This module must
 //! never change an artifact itself: [`super::fold`] applies the decisions.
@@ -40,6 +40,7 @@ pub(super) fn apply(
         at,
         pinned: decisions.pinned.contains(&id),
         forgotten: decisions.forgotten.contains(&id),
+        split: decisions.split.contains(&id),
         edit: decisions.edits.get(&id).cloned(),
     };
     let says = match verb {
@@ -55,6 +56,10 @@ pub(super) fn apply(
             decisions.pinned.remove(&id);
             decisions.forgotten.insert(id.clone());
             format!("{id} is forgotten")
+        }
+        "split" => {
+            decisions.split.insert(id.clone());
+            format!("{id} is no longer merged with others")
         }
         "edit" => {
             let text = words.next().unwrap_or_default();
@@ -78,8 +83,12 @@ pub(super) fn apply(
 }
 
 fn restore(decisions: &mut Decisions, before: Decision) {
-    let Decision { id, pinned, forgotten, edit, .. } = before;
-    for (set, is) in [(&mut decisions.pinned, pinned), (&mut decisions.forgotten, forgotten)] {
+    let Decision { id, pinned, forgotten, split, edit, .. } = before;
+    for (set, is) in [
+        (&mut decisions.pinned, pinned),
+        (&mut decisions.forgotten, forgotten),
+        (&mut decisions.split, split),
+    ] {
         match is {
             true => set.insert(id.clone()),
             false => set.remove(&id),

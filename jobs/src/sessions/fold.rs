@@ -15,6 +15,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use super::artifact::{Artifact, CONFIDENT, Citation, Content, Counts};
+use super::merge::{Candidate, apart, merge};
 use super::record::SessionRecord;
 use super::tasks::EVIDENCE;
 
@@ -33,6 +34,8 @@ const WEAK: f64 = 0.5;
 pub struct Decisions {
     pub pinned: BTreeSet<String>,
     pub forgotten: BTreeSet<String>,
+    /// The artifacts that are never merged with another one.
+    pub split: BTreeSet<String>,
     /// The texts that a person wrote, by the id of the artifact.
     pub edits: BTreeMap<String, Content>,
     /// The state before each decision, the last one at the end.
@@ -46,6 +49,8 @@ pub struct Decision {
     pub at: Timestamp,
     pub pinned: bool,
     pub forgotten: bool,
+    #[serde(default)]
+    pub split: bool,
     pub edit: Option<Content>,
 }
 
@@ -121,20 +126,12 @@ fn contributions(record: &SessionRecord) -> Vec<Contribution<'_>> {
     all
 }
 
-/// An artifact while it is derived.
-struct Candidate {
-    artifact: Artifact,
-    counts: Counts,
-    /// The time of the last session that contributed or used it.
-    recent: Option<Timestamp>,
-    deltas: Vec<i32>,
-}
-
 /// Derives the artifacts. `known` are the artifacts as they were, and `records` the sessions in the
 /// order of their ends.
 pub fn fold(records: &[&SessionRecord], known: &[Artifact], decisions: &Decisions) -> Folded {
     let mut all: BTreeMap<String, Candidate> = BTreeMap::new();
-    for artifact in known {
+    let known = apart(known);
+    for artifact in &known {
         let kept = Artifact {
             evidence: Vec::new(),
             conflicts: Vec::new(),
@@ -180,12 +177,16 @@ pub fn fold(records: &[&SessionRecord], known: &[Artifact], decisions: &Decision
         settle(&mut candidate, decisions);
         let artifact = &candidate.artifact;
         let was_known = known.iter().any(|it| it.id == id);
-        if was_known || artifact.pinned || artifact.content.confidence() >= CONFIDENT {
+        // A session that went on may no longer contribute what it did at first.
+        let is_empty = candidate.counts == Counts::default();
+        let is_kept = artifact.pinned || artifact.edited;
+        let is_found = !is_empty && (was_known || artifact.content.confidence() >= CONFIDENT);
+        if is_kept || is_found {
             candidates.push(candidate);
         }
     }
     note_conflicts(&mut candidates);
-    limit(candidates)
+    limit(merge(candidates, &decisions.split, LARGEST))
 }
 
 /// Counts the sessions that got an artifact as context, and in which the error stayed all the same.

@@ -5,6 +5,7 @@
 //! <folder>/artifacts/<id>.json   an artifact
 //! <folder>/decisions.json        what a person decided about artifacts
 //! <folder>/resume.json           the resume packet
+//! <folder>/hints.json            the hints for the guard hook
 //! <state>/sessions.json          the digests of these files, outside of the project
 //! ```
 //!
@@ -117,6 +118,8 @@ impl SessionFolder {
         let mut one = |name: &str| found.read(root, &format!("{folder}/{name}"), digests);
         let decisions = one("decisions.json");
         let packet = one("resume.json");
+        // It is derived anew in each run; only its digest is needed.
+        let _hints = one("hints.json");
         let parsed = decisions.and_then(|bytes| serde_json::from_slice(&bytes).ok());
         found.decisions = parsed.unwrap_or_default();
         found.packet = packet.and_then(|bytes| serde_json::from_slice(&bytes).ok());
@@ -161,13 +164,14 @@ fn below(root: &Path, folder: &str) -> Vec<String> {
 /// `state` is the project's folder in runner's state folder. This function reads two small files
 /// and writes nothing.
 pub fn resume_packet(root: &Path, state: &Path) -> Option<String> {
-    let digests = Digests::load(state);
-    let is_packet = |path: &&String| path.ends_with("/resume.json");
-    let path = digests.0.keys().find(is_packet)?;
-    let bytes = read_in(root, PathBuf::from(path), LARGEST).ok()?;
-    if !digests.knows(path, &bytes) {
-        return None;
-    }
+    let bytes = read_known(root, &Digests::load(state), "/resume.json")?;
     let packet: Packet = serde_json::from_slice(&bytes).ok()?;
     Some(packet.render())
+}
+
+/// Reads the file whose path ends with `name`, if runner wrote its content.
+pub(super) fn read_known(root: &Path, digests: &Digests, name: &str) -> Option<Vec<u8>> {
+    let path = digests.0.keys().find(|path| path.ends_with(name))?;
+    let bytes = read_in(root, PathBuf::from(path), LARGEST).ok()?;
+    digests.knows(path, &bytes).then_some(bytes)
 }

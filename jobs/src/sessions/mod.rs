@@ -18,7 +18,9 @@ mod decide;
 pub mod event;
 pub mod fold;
 pub mod folder;
+pub mod hints;
 mod kind;
+mod merge;
 pub mod record;
 pub mod resume;
 mod shell;
@@ -199,8 +201,11 @@ fn analyze_due(
         ctx.progress.step("sessions", at as u64, total);
         let cancel = &ctx.cancel;
         match analyze(source, &spec.skip, &|| cancel.is_cancelled()) {
-            Ok(record) => {
+            Ok(mut record) => {
                 finished.lines.push(line(&record));
+                // The artifacts rest on what the record's file keeps, so that a later run derives
+                // the same ones from it.
+                record.file();
                 done.push(source.id.clone());
                 folder.records.insert(source.id.clone(), record);
             }
@@ -247,6 +252,8 @@ fn line(record: &SessionRecord) -> String {
 /// Removes findings that are too old. The artifacts keep their counts.
 fn remove_old(folder: &mut SessionFolder, now: Timestamp) {
     let oldest = now.saturating_sub(KEPT).unwrap_or(Timestamp::UNIX_EPOCH);
+    // The counts belong to the single artifacts. The derivation merges them again.
+    folder.artifacts = merge::apart(&folder.artifacts);
     let is_old = |record: &SessionRecord| record.modified.is_some_and(|at| at < oldest);
     for record in folder.records.values().filter(|record| is_old(record)) {
         fold::keep_counts(record, &mut folder.artifacts);
@@ -264,6 +271,7 @@ struct NewFile {
 /// Returns the content of all files.
 fn content(folder: &mut SessionFolder, spec: &SessionsSpec) -> Vec<NewFile> {
     let base = &spec.folder;
+    let hints = hints::hints(&folder.in_order(), &folder.artifacts);
     let mut files = Vec::new();
     for (id, record) in &mut folder.records {
         let path = format!("{base}/sessions/{id}.json");
@@ -278,6 +286,9 @@ fn content(folder: &mut SessionFolder, spec: &SessionsSpec) -> Vec<NewFile> {
     add("decisions.json".to_owned(), record::compact(&folder.decisions));
     if let Some(packet) = &folder.packet {
         add("resume.json".to_owned(), record::compact(packet));
+    }
+    if !hints.is_empty() {
+        add("hints.json".to_owned(), record::compact(&hints));
     }
     files
 }

@@ -120,7 +120,8 @@ impl SessionRecord {
                 return bytes;
             }
             let found = &mut self.findings;
-            let lists: [(usize, &mut dyn FnMut(usize)); 9] = [
+            let lists: [(usize, &mut dyn FnMut(usize)); 10] = [
+                (found.failed_calls.len() * 2, &mut |to| found.failed_calls.truncate(to)),
                 (found.workflows.len() * 3, &mut |to| found.workflows.truncate(to)),
                 (found.errors.len() * 2, &mut |to| found.errors.truncate(to)),
                 (found.repairs.len() * 4, &mut |to| found.repairs.truncate(to)),

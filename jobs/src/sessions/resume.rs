@@ -64,9 +64,10 @@ pub fn packet(records: &[&SessionRecord], artifacts: &[Artifact], project: &str)
     let entry =
         |artifact: &Artifact, text: String| PacketArtifact { id: artifact.id.clone(), text };
     let sure = |artifact: &&Artifact| artifact.content.confidence() >= CONFIDENT || artifact.pinned;
-    let open = |kind: &str| newest.unresolved.iter().any(|issue| issue.kind == kind);
     let playbooks = artifacts.iter().filter(sure).filter_map(|artifact| match &artifact.content {
-        Content::DreamPlaybook { trigger, sequence, .. } if open(trigger) => {
+        Content::DreamPlaybook { trigger, sequence, .. }
+            if newest.unresolved.iter().any(|issue| artifact.is_playbook_for(&issue.kind)) =>
+        {
             Some(entry(artifact, format!("{trigger}: {}", sequence.join("; "))))
         }
         Content::RepairPattern { error_signature, fix_action, .. }

@@ -211,6 +211,7 @@ fn strength(line: &str) -> u8 {
         ": fatal",
         ": command not found",
         ": no such file",
+        ": no module named ",
     ];
     let named = lower.split([':', ' ']).next().is_some_and(|word| {
         word.len() > 5 && (word.ends_with("error") || word.ends_with("exception"))

@@ -175,7 +175,11 @@ fn artifacts_grow_with_sessions_and_stay_within_limits() {
     assert_eq!(again, folded, "the derivation is stable");
 
     let many: Vec<SessionRecord> = (0..90)
-        .map(|at| named(&format!("m{at:02}"), &repair("a").replace("a::b", &format!("a::t{at}x"))))
+        .map(|at| {
+            // Equal steps would be merged.
+            let text = repair("a").replace("a::b", &format!("a::t{at}x"));
+            named(&format!("m{at:02}"), &text.replace("/p/src/a.rs", &format!("/p/src/a{at}.rs")))
+        })
         .collect();
     let all: Vec<&SessionRecord> = many.iter().collect();
     let folded = fold(&all, &[], &Decisions::default());
@@ -187,6 +191,46 @@ fn artifacts_grow_with_sessions_and_stay_within_limits() {
     );
     assert!(folded.evicted > 60);
     assert!(folded.artifacts.iter().all(|it| fold::bytes(it).len() <= fold::LARGEST));
+}
+
+#[test]
+fn artifact_without_a_session_is_removed() {
+    let whole = named("a", &repair("a"));
+    let known = fold(&[&whole], &[], &Decisions::default()).artifacts;
+    assert!(!known.is_empty());
+    // The session went on, and the error returned.
+    let mut longer = whole;
+    longer.findings.repairs.clear();
+    longer.findings.workflows.clear();
+    longer.findings.conventions.clear();
+    assert_eq!(fold(&[&longer], &known, &Decisions::default()).artifacts, []);
+    let pinned = Decisions { pinned: [known[0].id.clone()].into(), ..Decisions::default() };
+    assert_eq!(fold(&[&longer], &known, &pinned).artifacts.len(), 1);
+}
+
+#[test]
+fn merged_playbooks_keep_their_parts() {
+    let first = named("a", &repair("a"));
+    let second = named("b", &repair("a").replace("test a::b ... FAILED", "error: linking failed"));
+    let all = [&first, &second];
+    let playbooks = |decisions: &Decisions, known: &[artifact::Artifact]| {
+        let mut found = fold(&all, known, decisions).artifacts;
+        found.retain(|it| it.content.kind() == "DreamPlaybook");
+        found
+    };
+    let merged = playbooks(&Decisions::default(), &[]);
+    assert_eq!((merged.len(), merged[0].merged.len(), merged[0].successes), (1, 1, 2));
+    let part = &merged[0].merged[0];
+    assert!(!part.evidence.is_empty() && part.successes == 1 && part.id != merged[0].id);
+    for it in [&first, &second] {
+        assert!(merged[0].is_playbook_for(&it.findings.errors[0].trigger));
+    }
+    assert_eq!(playbooks(&Decisions::default(), &merged), merged, "the derivation is stable");
+    let split = Decisions { split: [merged[0].id.clone()].into(), ..Decisions::default() };
+    let parts = playbooks(&split, &merged);
+    assert_eq!(parts.len(), 2);
+    assert!(parts.iter().all(|it| it.merged.is_empty() && it.successes == 1));
+    assert_eq!(playbooks(&Decisions::default(), &parts), merged, "the split can be undone");
 }
 
 #[test]

@@ -7,6 +7,7 @@ mod host_file;
 pub mod install;
 mod manage;
 mod mcp;
+mod model;
 mod nodes;
 mod views;
 
@@ -69,6 +70,7 @@ enum MemoryCommand {
     Import(manage::ImportArgs),
     Status(manage::StatusArgs),
     Mcp(mcp::McpArgs),
+    Model(model::ModelArgs),
 }
 
 /// An open store with the surroundings of the command.
@@ -86,6 +88,9 @@ impl MemoryArgs {
         if !cli.here.is_dir() {
             return Err(Failure::environment(format!("{}: it does not exist", cli.here.display())));
         }
+        if let MemoryCommand::Model(args) = &self.command {
+            return args.run(cli);
+        }
         let location = scope::store(self.db.as_deref())?;
         let now = cli.env.wall()?;
         let memory = Memory::open(&location.path, Access::Command, now)?;
@@ -94,7 +99,8 @@ impl MemoryArgs {
         let mut on = MemoryCli { ui: cli.ui, memory, location, found, scope, now };
         dispatch!(&self.command, MemoryCommand: Install Add Update Delete List Show Search Recall Query
             Compose Summarize Expand Trace View Link Unlink Tag Untag Supersede Task Undo Export Import
-            Status Mcp => run(&mut on))?;
+            Status Mcp => run (&mut on);
+            MemoryCommand::Model(_) => Ok(()))?;
         Ok(Exit::Done)
     }
 }

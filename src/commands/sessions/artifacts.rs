@@ -44,6 +44,9 @@ enum ArtifactsCommand {
     /// Remove an artifact, and never derive it again
     #[command(after_help = "Example: runner sessions artifacts forget 0123abcd")]
     Forget(Wanted),
+    /// Take the artifacts apart that were merged into one, and never merge it again
+    #[command(after_help = "Example: runner sessions artifacts split 0123abcd")]
+    Split(Wanted),
     /// Undo the last decision about an artifact
     #[command(after_help = "Example: runner sessions artifacts undo 0123abcd")]
     Undo(Wanted),
@@ -78,6 +81,9 @@ impl View for ListedArtifact {
         }
         for cited in &artifact.evidence {
             add("evidence", format!("{} line {}", cited.session, cited.line));
+        }
+        for part in &artifact.merged {
+            add("merged", format!("{}  {}", part.id, part.content.describe()));
         }
         for other in &artifact.conflicts {
             add("conflicts", format!("with {other}; neither is used"));
@@ -117,6 +123,7 @@ fn row(listed: &ListedArtifact) -> String {
     for (is, mark) in [
         (artifact.pinned, " pinned"),
         (artifact.edited, " edited"),
+        (!artifact.merged.is_empty(), " merged"),
         (!artifact.conflicts.is_empty(), " conflict"),
         (!known, " unknown"),
     ] {
@@ -156,6 +163,7 @@ impl ArtifactsArgs {
             Some(ArtifactsCommand::Pin(wanted)) => ("pin", wanted),
             Some(ArtifactsCommand::Unpin(wanted)) => ("unpin", wanted),
             Some(ArtifactsCommand::Forget(wanted)) => ("forget", wanted),
+            Some(ArtifactsCommand::Split(wanted)) => ("split", wanted),
             // The artifact may be one that was forgotten, so the run looks for it.
             Some(ArtifactsCommand::Undo(wanted)) => {
                 return decide(cli, project, &format!("undo {}", wanted.id));

@@ -7,7 +7,8 @@ use crate::sessions::event::Collector;
 use crate::sessions::transcript::{SessionEvent, SessionEventKind};
 
 /// Makes a session from one word for each call: `r` reads, `e` edits, `t` tests, `T` a test that
-/// fails, `x` a command that fails, `d` a call that a person refuses, `c` commits, `p` prompts,
+/// fails, `x` a command that fails, `l` lists a folder, `L` one that is missing, `h` a test that hides its errors, `w` writes the model's
+/// list, `d` a call that a person refuses, `c` commits, `p` prompts,
 /// `a` answers. A digit after a word selects the file or the command.
 fn session(script: &str) -> crate::sessions::event::Session {
     let mut collector = Collector::default();
@@ -42,6 +43,13 @@ fn session(script: &str) -> crate::sessions::event::Session {
                 let host = ["", "alpha", "beta", "gamma"][which.parse::<usize>().unwrap()];
                 ("Bash", format!("deploy {host}"), Some(format!("error: {host} is down")))
             }
+            "l" => ("Bash", format!("ls /srv/{which}"), None),
+            "L" => {
+                let why = format!("ls: /srv/{which}: No such file or directory");
+                ("Bash", format!("ls /srv/{which}"), Some(why))
+            }
+            "h" => ("Bash", "cargo test 2>/dev/null | head".to_owned(), None),
+            "w" => ("TodoWrite", String::new(), None),
             "d" => {
                 ("Bash", format!("publish {which}"), Some("The tool use was rejected".to_owned()))
             }
@@ -142,6 +150,10 @@ fn repairs_need_a_change_and_an_end_of_the_error() {
     assert!(found("p T1 r1 t").is_empty());
     assert!(found("p T1 e1").is_empty());
     assert!(found("p T1 e1 t T1").is_empty());
+    // A look elsewhere and a command that hides its errors repair nothing; a list is no step.
+    assert!(found("p L1 r1 l2").is_empty());
+    assert!(found("p T1 e1 h").is_empty());
+    assert_eq!(found("p T1 w r1 e1 w t")[0].steps, repaired[0].steps);
 }
 
 #[test]

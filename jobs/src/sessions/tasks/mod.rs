@@ -12,6 +12,7 @@
 pub mod commands;
 pub mod conventions;
 pub mod errors;
+pub mod failed_calls;
 pub mod graph;
 pub mod injection;
 pub mod loops;
@@ -23,6 +24,8 @@ pub mod workflow;
 #[cfg(test)]
 mod labelled_tests;
 
+use std::collections::BTreeSet;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -30,6 +33,7 @@ use super::event::Session;
 pub use commands::CommandUse;
 pub use conventions::Observed;
 pub use errors::ErrorGroup;
+pub use failed_calls::FailedCall;
 pub use graph::FilePair;
 pub use injection::InjectionEffect;
 pub use loops::LoopFinding;
@@ -84,6 +88,10 @@ pub struct Findings {
     pub injections: Vec<InjectionEffect>,
     /// Workflows without an open error, for the artifacts.
     pub workflows: Vec<Workflow>,
+    /// Commands whose last outcome was a failure, for the hints.
+    pub failed_calls: Vec<FailedCall>,
+    /// Short digests of commands that passed.
+    pub passed_calls: BTreeSet<u32>,
 }
 
 impl Findings {
@@ -101,6 +109,8 @@ impl Findings {
         }
         if runs(Task::RepairSequences) {
             found.repairs = repairs::repairs(events);
+            found.failed_calls = failed_calls::failed_calls(events);
+            found.passed_calls = failed_calls::passed_calls(events);
             found.workflows = workflow::workflows(events, &signals);
         }
         if runs(Task::Conventions) {

@@ -39,16 +39,21 @@ pub fn repairs(events: &[Event]) -> Vec<Repair> {
             continue;
         }
         let rest = events[at + 1..].iter().take(WINDOW);
-        let passed =
-            |later: &Event| later.outcome == Outcome::Passed && later.about() == event.about();
+        let passed = |later: &Event| {
+            later.outcome == Outcome::Passed
+                && later.about() == event.about()
+                && (hides_errors(event) || !hides_errors(later))
+        };
         let Some(end) = rest.clone().position(passed) else { continue };
         let Some(success) = events.get(at + 1 + end) else { continue };
         let between: Vec<&Event> = rest
             .take(end)
             .filter(|step| step.is_call() && step.outcome == Outcome::Passed)
+            .filter(|step| !keeps_books(step))
             .collect();
         let actions: Vec<&&Event> = between.iter().filter(|step| acts(step)).collect();
-        let changed = success.target != event.target;
+        // A look at another place shows no repair either.
+        let changed = success.target != event.target && event.action != Action::Read;
         // The same call that passes without a change shows no repair.
         if actions.is_empty() && !changed {
             continue;
@@ -85,7 +90,21 @@ pub fn repairs(events: &[Event]) -> Vec<Repair> {
 /// Reports whether a step may have changed something.
 fn acts(event: &Event) -> bool {
     matches!(event.action, Action::Edit | Action::Other)
-        && !matches!(event.tool.as_str(), "TodoWrite" | "TaskUpdate" | "TaskCreate")
+}
+
+/// Reports whether a tool only keeps the model's own lists.
+fn keeps_books(event: &Event) -> bool {
+    matches!(
+        event.tool.as_str(),
+        "TodoWrite" | "TaskUpdate" | "TaskCreate" | "TaskList" | "update_plan"
+    )
+}
+
+/// Reports whether a command passes although something in it fails, and shows no error.
+fn hides_errors(event: &Event) -> bool {
+    let line = event.target.as_str();
+    let silent = line.contains("2>/dev/null") || line.contains("2> /dev/null");
+    event.tool == "Bash" && (silent && line.contains('|') || line.contains("|| true"))
 }
 
 /// Describes a step in one line.

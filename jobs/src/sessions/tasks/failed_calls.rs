@@ -1,0 +1,77 @@
+//! The commands of a session that failed, and those that passed: the guard hook's hints rest on both.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use runner_text::redact::Redacted;
+use serde::{Deserialize, Serialize};
+
+use crate::sessions::event::{Event, Outcome};
+
+/// Maximum length of a command in bytes. A longer one is hardly repeated word for word.
+pub const LONGEST: usize = 160;
+/// Maximum number of commands that failed, and that passed.
+const MOST: usize = 10;
+const PASSED: usize = 150;
+
+/// A command that failed as its last outcome in a session.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FailedCall {
+    pub command: String,
+    /// The trigger of its last error.
+    pub trigger: String,
+    pub signature: String,
+    /// The number of its failures in the session.
+    pub count: u32,
+}
+
+/// Returns the commands whose last outcome was a failure, the most frequent ones first.
+pub fn failed_calls(events: &[Event]) -> Vec<FailedCall> {
+    let mut failed: BTreeMap<String, FailedCall> = BTreeMap::new();
+    for event in events {
+        let Some(command) = command(&event.tool, &event.target) else { continue };
+        match &event.outcome {
+            Outcome::Passed => drop(failed.remove(&command)),
+            Outcome::Failed(error) if error.telling => {
+                let known = failed.entry(command.clone()).or_insert_with(|| FailedCall {
+                    command,
+                    trigger: String::new(),
+                    signature: String::new(),
+                    count: 0,
+                });
+                known.trigger.clone_from(&error.trigger);
+                known.signature.clone_from(&error.line);
+                known.count += 1;
+            }
+            _ => {}
+        }
+    }
+    let mut all: Vec<FailedCall> = failed.into_values().collect();
+    all.sort_by_key(|call| std::cmp::Reverse(call.count));
+    all.truncate(MOST);
+    all
+}
+
+/// Returns the short digests of the last commands that passed.
+pub fn passed_calls(events: &[Event]) -> BTreeSet<u32> {
+    let mut passed = BTreeSet::new();
+    for event in events.iter().rev().filter(|event| event.outcome == Outcome::Passed) {
+        passed.extend(command(&event.tool, &event.target).map(|it| short(&it)));
+        if passed.len() == PASSED {
+            break;
+        }
+    }
+    passed
+}
+
+/// Returns a command as it is compared, or `None` if the tool runs none or it is too long.
+pub fn command(tool: &str, target: &str) -> Option<String> {
+    let target = target.trim();
+    (tool == "Bash" && !target.is_empty() && target.len() <= LONGEST)
+        .then(|| Redacted::of(target).head(LONGEST).into_string())
+}
+
+/// Returns a short digest of a command.
+pub fn short(command: &str) -> u32 {
+    let digest = runner_engine::digest::Digest::of(command.as_bytes()).short();
+    u32::from_str_radix(&digest[..8], 16).unwrap_or_default()
+}

@@ -1,0 +1,40 @@
+//! Static embeddings: a vector for each piece of a word, and the vector of a text as their sum.
+//!
+//! ```text
+//! model.safetensors, vocab.txt ──distil──> one file ──table──> vectors of texts
+//! ```
+//!
+//! A [`Table`] is one file of about 8 MB. Only its vocabulary is held in memory, and the rows of a
+//! text are read by their position, so a text costs a fraction of a millisecond. The file is data of
+//! unknown origin: reading it must never panic. This module must never ask a model of another
+//! process, and never decide what is relevant.
+
+#[cfg(feature = "minilm")]
+pub mod distil;
+#[cfg(feature = "minilm")]
+mod encoder;
+#[cfg(feature = "minilm")]
+mod safetensors;
+mod table;
+mod vector;
+mod wordpiece;
+
+pub use table::{Summary, Table};
+pub use vector::Vector;
+
+use std::io;
+use std::path::PathBuf;
+
+/// The number of dimensions of a vector.
+pub const DIMENSIONS: usize = 256;
+
+/// The error of a model.
+#[derive(Debug, thiserror::Error)]
+pub enum ModelError {
+    /// A file of the model cannot be read or written.
+    #[error("cannot use {}: {source}", .path.display())]
+    Io { path: PathBuf, source: io::Error },
+    /// A file has another content than expected.
+    #[error("{} is no model: {why}", .path.display())]
+    Malformed { path: PathBuf, why: String },
+}
