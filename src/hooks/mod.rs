@@ -150,7 +150,8 @@ fn work(call: &HookCall) -> Result<(), Failure> {
     let found = scope::find(&folder);
     let access = match call.event {
         HookEvent::SessionStart | HookEvent::PromptSubmit => Access::Prompt,
-        _ => Access::Command,
+        HookEvent::Stop | HookEvent::PreCompact => Access::Answer,
+        HookEvent::SessionEnd => Access::Command,
     };
     let now = home.wall()?;
     let path = scope::store(call.db.as_deref())?.path;

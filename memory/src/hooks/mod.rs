@@ -190,6 +190,7 @@ impl Memory {
         show: impl FnOnce(Option<&str>) -> Result<()>,
     ) -> Result<()> {
         let id = payload.session();
+        let reads = self.begin_reads()?;
         let reader = self.reader();
         let mut waits = false;
         for name in [key::STATUS, key::RECALL, key::EXPAND] {
@@ -205,6 +206,7 @@ impl Memory {
             }
             _ => Vec::new(),
         };
+        drop(reads);
         if !waits && hits.is_empty() {
             return show(None);
         }

@@ -37,6 +37,9 @@ pub const OWN_STORE: &str = "runner.db";
 pub enum Access {
     /// A command: each commit is on the disk when it returns, and a lock is waited for 5 s.
     Command,
+    /// A hook during a session that writes what an answer contains: like a command, but the log stays
+    /// beside the store, which saves most of the waiting for the disk.
+    Answer,
     /// A hook that the host waits for: a power cut may lose the last commits, which the transcript
     /// then restores, and a lock is waited for 1 s.
     Prompt,
@@ -122,16 +125,18 @@ impl Memory {
 
     fn configure(&self, access: Access) -> rusqlite::Result<()> {
         let wait = match access {
-            Access::Command => Duration::from_secs(5),
+            Access::Command | Access::Answer => Duration::from_secs(5),
             Access::Prompt => Duration::from_secs(1),
         };
         self.db.busy_timeout(wait)?;
         match access {
-            Access::Command => self.db.pragma_update(None, "synchronous", "full")?,
-            Access::Prompt => {
-                self.db.pragma_update(None, "synchronous", "normal")?;
-                self.db.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
+            Access::Command | Access::Answer => {
+                self.db.pragma_update(None, "synchronous", "full")?;
             }
+            Access::Prompt => self.db.pragma_update(None, "synchronous", "normal")?,
+        }
+        if access != Access::Command {
+            self.db.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
         }
         self.db.pragma_update(None, "foreign_keys", true)?;
         self.db.pragma_update(None, "trusted_schema", false)
@@ -224,6 +229,15 @@ impl Memory {
         query: impl FnOnce(&Connection) -> rusqlite::Result<T>,
     ) -> Result<T> {
         self.reader().read(query)
+    }
+
+    /// Begins a group of reads, which all see the same store and take the lock only once. It ends when the
+    /// result is dropped.
+    ///
+    /// # Errors
+    /// Returns an error if the store cannot be read.
+    pub(crate) fn begin_reads(&self) -> Result<Transaction<'_>> {
+        self.db.unchecked_transaction().map_err(|error| self.wrong(error))
     }
 
     /// Returns the store as it is now, for reading.
