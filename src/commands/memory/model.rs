@@ -51,7 +51,7 @@ impl View for Summary {
 
 impl ModelArgs {
     pub fn run(&self, cli: &Cli<'_>) -> Result<Exit, Failure> {
-        let path = cli.env.static_model();
+        let path = cli.env.store_path().with_file_name("static.model");
         match &self.command {
             ModelCommand::Build { folder } => build(cli, folder, &path)?,
             ModelCommand::Show => {}
