@@ -94,8 +94,6 @@ state_paths! {
     /// Returns the default folder for backups of the database.
     backups = "backups";
     store_path = "database.sqlite";
-    /// Returns the path of the static model of meanings.
-    static_model = "static.model";
     /// Returns the path of the file that marks the database as damaged.
     damage_mark = "damaged.json";
 }

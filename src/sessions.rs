@@ -5,9 +5,10 @@
 //! of files only. It must never open a transcript, and never record an occurrence without new
 //! events.
 
+use jiff::Timestamp;
 use runner_engine::digest::Digest;
 use runner_engine::store::{NewOccurrence, Origin, Project, Store};
-use runner_jobs::sessions::sources::SourcePlaces;
+use runner_jobs::sessions::sources::{Source, SourcePlaces};
 use runner_jobs::sessions::{SessionsSpec, due};
 
 use crate::env::Env;
@@ -51,11 +52,7 @@ fn of_job(
     if waiting.is_empty() {
         return Ok(());
     }
-    // The key names the state of the sessions, so each state has one occurrence however many
-    // processes tick.
-    let state: Vec<String> =
-        waiting.iter().map(|it| format!("{} {} {}", it.id, it.size, it.modified)).collect();
-    let key = format!("sessions {}", Digest::of(state.join("\n").as_bytes()).short());
+    let key = key(&waiting, now);
     let new = NewOccurrence {
         origin: Origin::Event,
         priority: Some(PRIORITY),
@@ -63,4 +60,32 @@ fn of_job(
     };
     store.enqueue(&new, now, None, now)?;
     Ok(())
+}
+
+/// Returns the key of an occurrence. It names the state of the sessions, so each state has one
+/// occurrence however many processes tick. It also names the hour: if all attempts for a state died,
+/// the state is analyzed in a later hour, even if the sessions have no new events.
+fn key(waiting: &[Source], now: Timestamp) -> String {
+    let state: Vec<String> =
+        waiting.iter().map(|it| format!("{} {} {}", it.id, it.size, it.modified)).collect();
+    let hour = now.as_second().div_euclid(3_600);
+    format!("sessions {}", Digest::of(format!("{hour}\n{}", state.join("\n")).as_bytes()).short())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_state_has_one_key_in_an_hour() {
+        let at = |second| Timestamp::from_second(second).unwrap();
+        let source = |size| {
+            let id = "one".to_owned();
+            vec![Source { id, path: "one.jsonl".into(), size, modified: at(100) }]
+        };
+        let first = key(&source(10), at(3_600));
+        assert_eq!(key(&source(10), at(7_199)), first);
+        assert_ne!(key(&source(11), at(3_600)), first);
+        assert_ne!(key(&source(10), at(7_200)), first);
+    }
 }

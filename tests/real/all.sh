@@ -51,6 +51,7 @@ agents_lane() {
     one "agents' commits" python3 tests/real/commits.py "$runner" "$agents"
     one "memory" python3 tests/real/memory.py "$runner" "$agents"
     one "memory walk" python3 tests/real/memory_walk.py "$runner" "$agents"
+    one "sessions" python3 tests/real/sessions.py "$runner" "$agents"
     one "lifecycle" python3 tests/real/lifecycle.py "$runner" "$agents"
     one "first hour" tests/real/first_hour.sh "$runner" "$agents"
     one "page in Chromium" python3 tests/real/page.py "$runner"

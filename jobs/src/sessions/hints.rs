@@ -1,5 +1,5 @@
 //! Hints for the guard hook: a command that failed again and again in finished sessions, and what an
-//! artifact says about its error.
+//! artifact recommends for its error.
 //!
 //! A hint needs failures in sessions other than the one that sees it, so a session is never judged
 //! by its own events. A hint is background for the model: it must never allow or refuse anything.
@@ -26,7 +26,7 @@ pub struct Hint {
     pub command: String,
     /// The number of failures in each session.
     pub failures: BTreeMap<String, u32>,
-    /// What repaired the error.
+    /// The action or the steps that repaired the error.
     pub worked: String,
     pub artifact: String,
 }
@@ -52,7 +52,7 @@ pub fn hints(records: &[&SessionRecord], artifacts: &[Artifact]) -> Vec<Hint> {
     open.into_values().filter_map(hint).take(MOST).collect()
 }
 
-/// Returns what an artifact says about the error of a call, and the artifact's id.
+/// Returns what an artifact recommends for the error of a call, and the artifact's id.
 fn advice(call: &FailedCall, artifacts: &[Artifact]) -> Option<(String, String)> {
     let sure = |artifact: &&Artifact| artifact.content.confidence() >= CONFIDENT || artifact.pinned;
     let text = |artifact: &Artifact| match &artifact.content {
@@ -68,7 +68,7 @@ fn advice(call: &FailedCall, artifacts: &[Artifact]) -> Option<(String, String)>
     };
     let found = artifacts.iter().filter(sure);
     let found = found.filter_map(|artifact| Some((text(artifact)?, &artifact.id)));
-    // A single action says more than a sequence.
+    // A single action is clearer than a sequence.
     found.min_by_key(|((rank, _), _)| *rank).map(|((_, text), id)| (text, id.clone()))
 }
 

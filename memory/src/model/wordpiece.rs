@@ -1,6 +1,6 @@
 //! Splits a text into the pieces of a WordPiece vocabulary, as the uncased models of BERT do.
 //!
-//! Punctuation is omitted, because it says nothing about the subject of a text.
+//! Punctuation is omitted, because it does not describe the subject of a text.
 
 use unicode_normalization::UnicodeNormalization as _;
 use unicode_normalization::char::is_combining_mark;

@@ -12,8 +12,8 @@ use crate::ui::{Failure, Ui, View, show};
 
 /// Make a small model of meanings from a sentence model, and show it
 ///
-/// The model has one vector for each piece of a word. Nothing uses it unless a command is given it: on
-/// the measured sessions and ideas it found nothing that the ranking by words did not find.
+/// The model has one vector for each piece of a word. No other command uses it: where it was measured, it
+/// did not help. The guide to memory has the figures.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example: runner memory model show")]
 pub struct ModelArgs {
@@ -51,7 +51,7 @@ impl View for Summary {
 
 impl ModelArgs {
     pub fn run(&self, cli: &Cli<'_>) -> Result<Exit, Failure> {
-        let path = cli.env.static_model();
+        let path = cli.env.store_path().with_file_name("static.model");
         match &self.command {
             ModelCommand::Build { folder } => build(cli, folder, &path)?,
             ModelCommand::Show => {}
