@@ -34,6 +34,8 @@ pub const FILE: &str = "_steps.jsonl";
 pub const OLDER: &str = ".runner/steps.1.jsonl";
 /// The size at which the file is rotated, in bytes.
 pub const CAP: u64 = 1024 * 1024;
+/// The tool name of the row for the whole run of an agent whose tool uses cannot be seen.
+pub const RUN: &str = "run";
 /// Maximum length of an argument or error in a row, in bytes.
 const LONGEST: usize = 400;
 /// Maximum number of tool uses that wait for their result. Further uses are recorded immediately,

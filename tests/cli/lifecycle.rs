@@ -171,8 +171,51 @@ fn gate_holds_until_minimum_interval_passes() {
         .expect_text("skipped")
         .expect_text("gate: rem ran at 2026-06-10T10:02:00Z");
     assert_eq!(stands(&fixture), ("rem".to_owned(), 0));
-    tick("2026-06-10T10:52:00Z").expect_text("rem: ");
+    tick("2026-06-10T10:52:00Z").expect_text("nothing happened");
     assert_eq!(stands(&fixture), ("plan".to_owned(), 0));
+}
+
+#[test]
+fn idle_cycle_writes_no_entry_and_moves_on() {
+    let fixture = fixture("[lifecycle]\ncommit = true\n");
+    fs::write(fixture.root().join(".gitconfig"), "[user]\nname = a\nemail = a@b\n").unwrap();
+    fixture.write("README.md", "# Title\n\n[![badge](x)](y)\n\nA page about\ntides.\n\nMore.\n");
+    fixture.git(&["add", "."]);
+    fixture.git(&["commit", "--quiet", "-m", "A board and a cycle"]);
+    let cycle = |first: i64| {
+        for number in 0..4 {
+            let clock = format!("2026-06-10T{:02}:{:02}:00Z", first, number * 10);
+            at(&fixture, &clock, &["lifecycle", "tick"]).ends(0);
+        }
+        fixture.tree("rem").iter().filter(|(path, _)| path.ends_with(".org")).count()
+    };
+    assert_eq!((cycle(1), stands(&fixture)), (1, ("add".to_owned(), 0)));
+    // Runner's own commit of the entry, and its own moves on the board, are no evidence.
+    assert!(fixture.git(&["log", "-1", "--format=%s"]).starts_with("rem: "));
+    assert_eq!((cycle(2), stands(&fixture)), (1, ("add".to_owned(), 0)));
+    let runs = fixture.run(&["runs", "--json"]).ends(0).json();
+    let skipped: Vec<&Value> =
+        runs.as_array().unwrap().iter().filter(|run| run["outcome"] == "skipped").collect();
+    assert_eq!(skipped.len(), 1, "{runs}");
+    assert!(skipped[0].to_string().contains("nothing happened: no commit"), "{}", skipped[0]);
+    // The carry of the last entry stays, and names what happened since.
+    fixture.git(&["commit", "--quiet", "--allow-empty", "-m", "add: the tide of June"]);
+    let orient = fixture.run(&["lifecycle", "orient"]).ends(0);
+    let orient = orient.expect_text("Carry of rem/2026-06-10-0120.org").expect_text("committed ");
+    assert!(orient.out.contains("add: the tide of June"), "{orient:?}");
+    assert!(!orient.out.contains("committed") || !orient.out.contains(" rem: "), "{orient:?}");
+    // An audit checks the carry instead of trusting it.
+    let audit = fixture.run(&["lifecycle", "orient", "--kind", "audit"]).ends(0);
+    assert!(audit.out.contains("you check it") && !audit.out.contains("Trust it"), "{audit:?}");
+    // A commit, a task of a person, and a tool each make a cycle worth an entry.
+    assert_eq!(cycle(3), 2);
+    at(&fixture, "2026-06-10T04:00:00Z", &["board", "add", "one more"]).ends(0);
+    assert_eq!(cycle(4), 3);
+    fixture.write("plan.org", fixture.read("plan.org").replace("TODO twin", "DONE twin"));
+    assert_eq!(cycle(5), 4);
+    fixture.write("_steps.jsonl", "{\"tool\":\"Read\",\"ts\":\"2026-06-10T06:00:00Z\"}\n");
+    assert_eq!(cycle(6), 5);
+    assert_eq!(cycle(7), 5);
 }
 
 #[test]
@@ -404,7 +447,8 @@ fn settle(fixture: &Fixture, clock: &std::path::Path) {
 fn look(fixture: &Fixture) {
     let published = fixture.count(
         "SELECT count(*) FROM runs r JOIN jobs j ON j.id = r.job WHERE j.name = 'lifecycle'
-         AND r.outcome ->> 'outcome' IN ('succeeded', 'degraded')",
+         AND (r.outcome ->> 'outcome' IN ('succeeded', 'degraded')
+              OR r.outcome ->> 'why' LIKE 'nothing happened%')",
     );
     let way = [("add", 0), ("add", 1), ("rem", 0), ("plan", 0)];
     let (state, hits) = way[usize::try_from(published).unwrap() % way.len()];

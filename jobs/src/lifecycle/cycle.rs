@@ -198,6 +198,12 @@ pub fn run(ctx: &mut Context<'_>, spec: &CycleSpec, job: &str) -> Result<Finishe
     };
     let mut finished = done.map_err(|error| held(error, state, &facts, ctx.clock.now()))?;
     let after = position.after(state);
+    if finished.idle.is_none() {
+        // The gate of a state counts only its runs with a result.
+        let ran = position::ran_path(&spec.agent, &state.name);
+        let at = format!("{}\n", ctx.clock.now().as_second());
+        ctx.files.stage(&ran, at.as_bytes(), Expect::Current)?;
+    }
     let after = stage(ctx, spec, now, &after)?;
     let hits = match state.repeat {
         1 => String::new(),
@@ -248,17 +254,13 @@ fn held(error: JobError, state: &CycleState, facts: &TickFacts, now: Timestamp) 
     JobError::failed(class, format!("{} holds its place{again}: {why}", state.name))
 }
 
-/// Stages the time of the successful run and the next position, and returns the resulting position.
-/// If a person changed the position during the work, that position is kept.
+/// Stages the next position, and returns the resulting position. If a person changed the position during the work, that position is kept.
 fn stage(
     ctx: &mut Context<'_>,
     spec: &CycleSpec,
     now: &AgentPosition,
     after: &Position,
 ) -> Result<Position, JobError> {
-    let ran = position::ran_path(&spec.agent, &now.state().name);
-    let at = format!("{}\n", ctx.clock.now().as_second());
-    ctx.files.stage(&ran, at.as_bytes(), Expect::Current)?;
     let path = position::path(&spec.agent);
     let seen = ctx.files.inspect(&path, 1 << 16)?;
     let stands = position::read_in(&ctx.files, &spec.agent, &now.spec).map_err(unusable)?;

@@ -7,6 +7,7 @@ pub mod cycle;
 pub mod daydream;
 pub mod entry;
 pub mod files;
+pub mod log;
 pub mod manifest;
 pub mod orient;
 pub mod position;

@@ -24,7 +24,7 @@ use serde_json::{Value, json};
 use super::board::{self, BoardEditor, BoardError, BoardRequest};
 use super::entry::Entry;
 use super::manifest::{Newest, folder_of, newest_in};
-use super::orient::{Orientation, orient};
+use super::orient::{Orientation, orient, since};
 use super::provenance::Provenance;
 use super::spec::StateKind;
 use super::{Files, audit, files};
@@ -111,7 +111,7 @@ struct BoardInput {
 pub fn run(ctx: &mut Context<'_>, spec: &WorkSpec) -> Result<Finished, JobError> {
     let newest = newest(ctx, spec)?;
     let (begun, entry) = begin(ctx, spec, &newest)?;
-    let orientation = orient(&ctx.files, &spec.board, &newest);
+    let orientation = oriented(ctx, spec, &newest)?;
     let before = ctx.git.head()?;
     let request = question(ctx, spec, &orientation, begun.picked.as_deref())?;
     let agent = Some(spec.agent.as_str()).filter(|agent| !agent.is_empty());
@@ -191,6 +191,18 @@ fn newest(ctx: &Context<'_>, spec: &WorkSpec) -> Result<NewestRead, JobError> {
     };
     let provenance = Provenance::in_run(ctx, &newest)?;
     Ok(Ok(Some((newest, provenance))))
+}
+
+/// Builds the orientation, with what happened since the newest entry.
+fn oriented(
+    ctx: &Context<'_>,
+    spec: &WorkSpec,
+    newest: &NewestRead,
+) -> Result<Orientation, JobError> {
+    let mut orientation = orient(&ctx.files, &spec.board, newest);
+    let shown = newest.as_ref().ok().and_then(Option::as_ref);
+    orientation.since = since(&ctx.git, &ctx.files, shown.map(|(newest, _)| &newest.listed))?;
+    Ok(orientation)
 }
 
 /// Applies the newest entry's verdicts to the board, if runner published the entry, and picks a
@@ -403,7 +415,8 @@ impl Kind for WorkSpec {
     }
 
     fn dry_run(&self, ctx: &mut Context<'_>) -> Result<DryRunPlan, JobError> {
-        let orientation = orient(&ctx.files, &self.board, &newest(ctx, self)?);
+        let newest = newest(ctx, self)?;
+        let orientation = oriented(ctx, self, &newest)?;
         let request = question(ctx, self, &orientation, None)?;
         Ok(DryRunPlan {
             requests: vec![priced(&mut ctx.spender, request, 0)?],

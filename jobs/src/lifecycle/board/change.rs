@@ -142,10 +142,16 @@ impl BoardEditor<'_> {
                     (HistoryEvent::Done, None, change)
                 }
             };
-            text = change
+            let after = change
                 .text(&text, &board)
                 .map_err(|why| BoardError::Internal { path: self.board.to_owned(), why })?;
-            done.records.push(self.record(what, entry, change));
+            let digest = |text: &str| Some(Digest::of(text.as_bytes()).to_string());
+            done.records.push(HistoryRecord {
+                before: digest(&text),
+                after: digest(&after),
+                ..self.record(what, entry, change)
+            });
+            text = after;
         }
         if !done.records.is_empty() {
             self.place(held, &seen, &history, &text, &mut done)?;
@@ -170,6 +176,8 @@ impl BoardEditor<'_> {
             moves: change.moves,
             kept: change.kept,
             unresolved: change.unresolved,
+            before: None,
+            after: None,
         }
     }
 

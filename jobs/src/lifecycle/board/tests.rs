@@ -172,6 +172,8 @@ fn history_keeps_applied_entries_and_unreadable_lines() {
         }],
         kept: Vec::new(),
         unresolved: Vec::new(),
+        before: None,
+        after: None,
     };
     let first = BoardHistory::parse(b"what is this?\n\n").with(&[record("", "a")]);
     let read = BoardHistory::parse(first.as_bytes());

@@ -37,7 +37,15 @@ pub fn parse(id: &str, text: &str) -> Result<Entry, Malformed> {
         });
         values.next().unwrap_or_default()
     };
-    Ok(Entry { id: id.to_owned(), title: keyword("#+TITLE"), model: keyword("#+MODEL"), sections })
+    let unseen = keyword("#+UNSEEN");
+    let unseen = unseen.split(';').map(str::trim).filter(|what| !what.is_empty());
+    Ok(Entry {
+        id: id.to_owned(),
+        title: keyword("#+TITLE"),
+        model: keyword("#+MODEL"),
+        unseen: unseen.map(str::to_owned).collect(),
+        sections,
+    })
 }
 
 /// Parses the six sections. Keywords and blank lines may precede the first section.

@@ -13,8 +13,9 @@ use serde_json::{Value, json};
 
 use super::super::entry::render;
 use super::super::entry::{Entry, HEADINGS, Sections, TALE_WORDS, Verdict, VerdictMove};
+use super::checks::Refusal;
 use super::gather::{PreviousEntry, Slice};
-use super::{AnswerForm, rule};
+use super::{AnswerForm, RemSpec, rule};
 use crate::frame::Frame;
 
 /// The sampling temperature of a dream.
@@ -25,10 +26,31 @@ const ENUM: usize = 250;
 /// fenced sources.
 const BY_RULE: &str = "by rule";
 
-/// Builds a dream's question.
-pub fn build(frame: &Frame<'_>, form: AnswerForm, slice: &Slice, shown: PreviousEntry) -> Request {
+/// The instruction for the second answer.
+const AGAIN: &str = "\n\nYour first answer was refused. The source `why the first answer was refused` names \
+what is wrong with it. Write the whole entry again without that mistake: if a name or a hash is not in the \
+sources, leave it out.";
+
+/// Builds a dream's question. `refused` is the reason for which the first answer was refused.
+///
+/// A tale that repeats the previous one is asked for again without the previous entry.
+pub fn build(
+    frame: &Frame<'_>,
+    spec: &RemSpec,
+    slice: &Slice,
+    refused: Option<&Refusal>,
+) -> Request {
+    let form = spec.answer;
     let by_rule = Entry { sections: rule::sections(slice), ..Entry::default() };
+    let shown = match refused {
+        Some(Refusal::Parrot) => PreviousEntry::LeftOut,
+        _ => PreviousEntry::Shown,
+    };
     let mut texts = slice.sources(shown);
+    // The reason quotes the answer, so it is not an instruction.
+    texts.extend(
+        refused.map(|why| ("why the first answer was refused".to_owned(), why.to_string())),
+    );
     texts.push(("the entry by rule".to_owned(), render(&by_rule)));
     let texts: Vec<(String, String)> = texts
         .into_iter()
@@ -36,7 +58,11 @@ pub fn build(frame: &Frame<'_>, form: AnswerForm, slice: &Slice, shown: Previous
         .collect();
     let (fence, sources) = frame.fenced(&texts);
     let headings = headings(slice, frame.redactor);
-    let mut request = frame.request("rem", &instructions(fence.nonce(), form), sources);
+    let mut instructions = instructions(fence.nonce(), form);
+    if refused.is_some() {
+        instructions.push_str(AGAIN);
+    }
+    let mut request = frame.request("rem", &instructions, sources);
     request.limits.temperature = Some(TEMPERATURE);
     request.rule_answer = Value::String(BY_RULE.to_owned());
     match form {
@@ -182,15 +208,17 @@ struct Carry {
 ///
 /// # Errors
 /// Returns an error if the answer does not match the schema.
-pub fn sections_of(answer: &Value) -> Result<Sections, String> {
-    let data: Data = serde_json::from_value(answer.clone())
-        .map_err(|error| format!("the answer does not have the requested form: {error}"))?;
+pub fn sections_of(answer: &Value) -> Result<Sections, Refusal> {
+    let data: Data = serde_json::from_value(answer.clone()).map_err(|error| {
+        Refusal::Malformed(format!("the answer does not have the requested form: {error}"))
+    })?;
     let mut verdicts = Vec::new();
     for it in data.verdicts {
         let named = !it.task.trim().is_empty();
         if named == (it.act == VerdictMove::KeepCourse) {
             let what = if named { "names a task" } else { "names no task" };
-            return Err(format!("a verdict {:?} {what}", it.act.describe()));
+            let act = it.act.describe();
+            return Err(Refusal::Untrue(format!("a verdict {act:?} {what}")));
         }
         verdicts.push(Verdict::new(it.act, named.then_some(&*it.task), &it.why));
     }
