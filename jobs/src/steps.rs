@@ -248,8 +248,8 @@ impl StepsFile {
         Ok(true)
     }
 
-    /// Returns the last `count` rows, oldest first. Invalid lines are skipped, and a missing file
-    /// has no rows.
+    /// Returns the last `count` rows of the agent, and of sessions without an agent, oldest first.
+    /// Invalid lines are skipped, and a missing file has no rows.
     ///
     /// # Errors
     /// Returns an error if the file exists but cannot be read.
@@ -282,6 +282,7 @@ impl StepsFile {
         Ok(lines
             .filter(|line| line.starts_with(b"{"))
             .filter_map(|line| serde_json::from_slice(line).ok())
+            .filter(|row: &ToolStep| row.agent.is_none() || row.agent == self.agent)
             .collect())
     }
 }

@@ -33,6 +33,7 @@ mod dry_run;
 mod dst;
 mod first_hour;
 mod fixture;
+mod fleet_week;
 mod following;
 mod hook;
 #[path = "../fakes/http/mod.rs"]

@@ -21,7 +21,7 @@ use serde_json::{Value, json};
 
 use super::manifest;
 use super::position::{self, BadPosition, Position};
-use super::rem::{self, RemSpec};
+use super::rem::{self, AnswerForm, RemSpec};
 use super::spec::{self, CycleState, Spec, SpecError, StateKind};
 use super::step::{CycleStep, TickFacts, step};
 use super::work::{self, WorkSpec};
@@ -77,8 +77,11 @@ pub struct AgentPosition {
     pub spec: Spec,
     /// The current state and the number of its successful runs.
     pub position: Position,
-    /// The prompt of the working state.
+    /// The prompt of the current state.
     pub prompt: Option<String>,
+    /// The form of the answer of a dream.
+    #[serde(default)]
+    pub answer: AnswerForm,
 }
 
 impl AgentPosition {
@@ -89,8 +92,10 @@ impl AgentPosition {
 
 impl CycleSpec {
     /// Returns the settings of the dream in this cycle.
-    fn rem(&self) -> RemSpec {
+    fn rem(&self, now: &AgentPosition) -> RemSpec {
         RemSpec {
+            answer: now.answer,
+            prompt: now.prompt.clone(),
             agent: Some(self.agent.clone()).filter(|agent| !agent.is_empty()),
             board: self.board.clone(),
             files: self.files.clone(),
@@ -193,7 +198,7 @@ pub fn run(ctx: &mut Context<'_>, spec: &CycleSpec, job: &str) -> Result<Finishe
         return Err(JobError::Nothing(why));
     }
     let done = match state.kind {
-        StateKind::Rem => rem::run_in_cycle(ctx, &spec.rem()),
+        StateKind::Rem => rem::run_in_cycle(ctx, &spec.rem(now)),
         StateKind::Wake | StateKind::Audit | StateKind::Plan => work::run(ctx, &spec.work(now)),
     };
     let mut finished = done.map_err(|error| held(error, state, &facts, ctx.clock.now()))?;

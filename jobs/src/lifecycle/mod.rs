@@ -11,6 +11,7 @@ pub mod log;
 pub mod manifest;
 pub mod orient;
 pub mod position;
+pub mod prompts;
 pub mod provenance;
 pub mod publish;
 pub mod rem;

@@ -120,10 +120,10 @@ impl BoardEditor<'_> {
                         done.before.push(before.clone());
                         continue;
                     }
-                    let change = moves::apply(&board, &entry.sections.verdicts);
+                    let change = moves::apply(&board, &text, &entry.sections, self.agent);
                     (HistoryEvent::Apply, Some(entry.id.clone()), change)
                 }
-                BoardRequest::Pick => match moves::pick(&board) {
+                BoardRequest::Pick => match moves::pick(&board, &text, self.agent) {
                     None => continue,
                     Some((task, change)) => {
                         done.picked = Some(task.clone());

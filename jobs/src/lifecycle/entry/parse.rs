@@ -60,7 +60,7 @@ pub fn parse_sections(text: &str) -> Result<Sections, Malformed> {
     let mut bodies: [Vec<&str>; 6] = Default::default();
     let mut open = 0;
     let mut last = 0;
-    for (at, line) in text.lines().enumerate() {
+    for (at, line) in text.trim_start_matches('\u{feff}').lines().enumerate() {
         last = at + 1;
         if let Some(name) = heading(line) {
             match HEADINGS.get(open) {

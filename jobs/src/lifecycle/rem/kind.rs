@@ -61,6 +61,10 @@ impl Kind for RemSpec {
         SignedDuration::from_mins(5)
     }
 
+    fn prompts(&self) -> Vec<String> {
+        self.prompt.iter().cloned().collect()
+    }
+
     fn paths(&self) -> Vec<(&'static str, String)> {
         vec![("board", self.board.clone())]
     }

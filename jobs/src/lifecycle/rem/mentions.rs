@@ -246,7 +246,7 @@ mod tests {
             board_changed: true,
             board_digest: String::new(),
             plan: None,
-            board: Board::read("* TODO mend the roof\n", BoardForm::Org),
+            board: Board::read("* TODO fix the roof\n", BoardForm::Org),
             steps: vec![step(Some("src/04-weave.rs"), None, 0), step(None, Some(&long), 2)],
             previous: None,
             listed: ReadManifest { manifest: Manifest::default(), expect: Expect::Absent },
@@ -266,7 +266,7 @@ mod tests {
             assert_eq!(unknown_hash(text, &slice).as_deref(), hash, "{text}");
         }
         let facts = "weave.rs and src/04\u{2011}weave.rs:12 changed, docs/tides.md grew (src/late.rs), and \
-            one command ended with exit code 2. The task \u{201c}mend the roof\u{201d} is open; read/write \
+            one command ended with exit code 2. The task \u{201c}fix the roof\u{201d} is open; read/write \
             and/or e.g. version 1.2.3 are not paths.";
         assert_eq!(unseen(facts, &slice), Vec::<String>::new());
         let invented = "src/wave.rs was written, and content/ too. The check exited with status 101. \

@@ -29,8 +29,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::Files;
 use super::entry::{self, Entry, Sections};
+use super::{Files, prompts};
 use crate::{Context, Finished, JobError};
 use checks::Refusal;
 use gather::Slice;
@@ -60,6 +60,9 @@ pub struct RemSpec {
     pub after_audit: bool,
     /// The minimum number of minutes between a successful dream and the next one.
     pub interval_minutes: u32,
+    /// The agent's instructions: a file of the project, or the text itself. Default: the built-in
+    /// instructions.
+    pub prompt: Option<String>,
     /// The form of the answer: JSON with a schema that lists the board's headings, or org text.
     pub answer: AnswerForm,
     /// The project's settings for files and commits.
@@ -74,6 +77,7 @@ impl Default for RemSpec {
             board: super::BOARD.to_owned(),
             after_audit: true,
             interval_minutes: 50,
+            prompt: None,
             answer: AnswerForm::Data,
             files: Files::default(),
         }
@@ -144,7 +148,8 @@ pub(crate) fn question(
     spec: &RemSpec,
 ) -> Result<(Request, Vec<String>), JobError> {
     let slice = gather::gather(ctx, spec)?;
-    let request = request::build(&ctx.frame(1), spec, &slice, None);
+    let guidance = prompts::read(ctx, spec.prompt.as_deref(), prompts::REM)?;
+    let request = request::build(&ctx.frame(1), (spec.answer, &guidance), &slice, None);
     Ok((request, slice.reported))
 }
 
@@ -211,7 +216,8 @@ fn ask(
     refused: Option<&Refusal>,
 ) -> Result<Result<Answer, Refusal>, JobError> {
     let frame = ctx.frame(if refused.is_none() { 1 } else { 2 });
-    let request = request::build(&frame, spec, slice, refused);
+    let guidance = prompts::read(ctx, spec.prompt.as_deref(), prompts::REM)?;
+    let request = request::build(&frame, (spec.answer, &guidance), slice, refused);
     let reply = ctx.spender.ask(&request, 0)?;
     Ok(read(&reply, slice).and_then(|answer| {
         if answer.author == Author::Rule {

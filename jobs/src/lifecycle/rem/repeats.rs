@@ -101,7 +101,7 @@ mod tests {
         "The agent looked for {t} and found only {f}.",
         "The build took {n} seconds and printed a warning about {t}.",
         "An edit of {f} was refused, so {t} stays as it is.",
-        "Then {h} mended the spelling of {t}.",
+        "Then {h} corrected the spelling of {t}.",
         "The board was groomed: {t} moved to the top.",
         "The index in {f} lists {t} now, with {n} entries.",
         "Nothing was decided about {t}.",
