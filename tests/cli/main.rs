@@ -35,11 +35,13 @@ mod first_hour;
 mod fixture;
 mod fleet_week;
 mod following;
+mod forgeries;
 mod hook;
 #[path = "../fakes/http/mod.rs"]
 mod http;
 mod layouts;
 mod lifecycle;
+mod lifecycle_agents;
 mod locks;
 mod memory;
 mod messages;
