@@ -10,10 +10,12 @@ use jiff::SignedDuration;
 use runner_engine::store::Budget;
 use runner_jobs::JobSpec;
 use runner_jobs::lifecycle::cycle::{AgentPosition, CycleSpec, declared, parsed};
+use runner_jobs::lifecycle::daydream::DaydreamSpec;
 use runner_jobs::lifecycle::position;
-use runner_jobs::lifecycle::rem::RemSpec;
+use runner_jobs::lifecycle::prompts::prompt_file;
+use runner_jobs::lifecycle::rem::{AnswerForm, RemSpec};
 use runner_jobs::lifecycle::spec::{Spec, StateKind};
-use runner_jobs::lifecycle::work::{WorkSpec, prompt_file};
+use runner_jobs::lifecycle::work::WorkSpec;
 
 use crate::config::{Config, TriggerSpec};
 use crate::env;
@@ -95,7 +97,11 @@ pub fn stand(
             let minutes = (least.as_secs() + 59) / 60;
             rem.interval_minutes = u32::try_from(minutes).unwrap_or(u32::MAX);
         }
+        rem.prompt = rem.prompt.take().map(|prompt| checked(prompt, texts));
         dreamer(config, &job.backend);
+    }
+    if let Some(daydream) = job.kind.of_mut::<DaydreamSpec>() {
+        daydream.prompt = daydream.prompt.take().map(|prompt| checked(prompt, texts));
     }
     if let Some(work) = job.kind.of_mut::<WorkSpec>() {
         work.prompt = work.prompt.take().map(|prompt| checked(prompt, texts));
@@ -106,12 +112,17 @@ pub fn stand(
         Failure::environment(runner_engine::error_chain::whole(&error))
             .hint(format!("runner lifecycle goto {}", spec.first().name))
     })?;
-    let mut now = AgentPosition { spec, position, prompt: None };
+    let mut now = AgentPosition { spec, position, prompt: None, answer: AnswerForm::default() };
     let state = now.state().clone();
     let follows = config.jobs.values().find(|it| {
-        let work = it.spec.kind.of::<WorkSpec>();
-        let same = work.is_none_or(|work| work.agent == cycle.agent);
-        it.when == TriggerSpec::Lifecycle && it.spec.kind.name() == state.kind.as_str() && same
+        let kind = &it.spec.kind;
+        let work = kind.of::<WorkSpec>().map(|work| work.agent.as_str());
+        let rem = kind.of::<RemSpec>().map(|rem| rem.agent.as_deref().unwrap_or_default());
+        let same = work.or(rem).is_some_and(|agent| agent == cycle.agent);
+        it.enabled
+            && it.when == TriggerSpec::Lifecycle
+            && it.spec.kind.name() == state.kind.as_str()
+            && same
     });
     if let Some(follows) = follows {
         job.backend.clone_from(&follows.spec.backend);
@@ -120,6 +131,10 @@ pub fn stand(
         if let Some(work) = follows.spec.kind.of::<WorkSpec>() {
             now.prompt.clone_from(&work.prompt);
             cycle.writes.clone_from(&work.writes);
+        }
+        if let Some(rem) = follows.spec.kind.of::<RemSpec>() {
+            now.answer = rem.answer;
+            now.prompt.clone_from(&rem.prompt);
         }
     }
     now.prompt = state.prompt.or(now.prompt).map(|prompt| checked(prompt, texts));

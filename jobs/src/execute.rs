@@ -11,7 +11,7 @@
 use jiff::Timestamp;
 use runner_engine::awake::Inhibitor;
 use runner_engine::error_chain::{plain, whole};
-use runner_engine::outcome::{Class, Outcome};
+use runner_engine::outcome::{Class, Outcome, SkipReason};
 use runner_engine::publish::{LogError, PublishError, PublishLog as _};
 use runner_engine::scope::{FinishedScope, Scope};
 use runner_engine::store::{Admitted, RunSummary, Store, StoreError};
@@ -71,6 +71,7 @@ pub fn execute(mut ctx: Context<'_>, spec: &JobSpec) -> Result<SettledRun, Execu
     let notes = spender.notes().into_iter().chain(denied).map(clean);
     let (root, run_dir) = (files.root(), files.run_dir());
     let (scope, _until_settled) = files.into_scope();
+    let is_done = done.is_ok();
     let outcome = match done {
         Ok(finished) => take_words(finished, &mut summary, &redactor),
         Err(error) => {
@@ -87,7 +88,8 @@ pub fn execute(mut ctx: Context<'_>, spec: &JobSpec) -> Result<SettledRun, Execu
         summary.lines.extend(notes);
     }
     let mut settlement = Settlement { admitted, store: spender.into_store(), summary, now };
-    if !succeeds(&outcome) {
+    // An idle run publishes its next position.
+    if !is_done {
         drop(scope);
         return settlement.settle(outcome);
     }
@@ -176,9 +178,10 @@ fn take_words(finished: Finished, summary: &mut RunSummary, redactor: &Redactor)
     summary.lines = finished.lines.iter().map(|line| clean(line)).collect();
     summary.refused = finished.refused.iter().map(|what| clean(what)).collect();
     summary.facts.extend(finished.facts);
-    match finished.degraded {
-        None => Outcome::Succeeded,
-        Some(why) => Outcome::Degraded { why: clean(&why) },
+    match (finished.idle, finished.degraded) {
+        (Some(why), _) => Outcome::skipped(SkipReason::Idle, clean(&why)),
+        (None, None) => Outcome::Succeeded,
+        (None, Some(why)) => Outcome::Degraded { why: clean(&why) },
     }
 }
 

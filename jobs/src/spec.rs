@@ -37,6 +37,9 @@ pub struct Finished {
     /// The reason why the run achieved less than requested, or `None` if the run achieved
     /// everything.
     pub degraded: Option<String>,
+    /// The reason why there was nothing to do, or `None` if the run did its work. The run is skipped,
+    /// and what it staged is published all the same.
+    pub idle: Option<String>,
     /// A one-line summary for people.
     pub headline: String,
     /// Further lines for people.

@@ -34,6 +34,8 @@ pub const FILE: &str = "_steps.jsonl";
 pub const OLDER: &str = ".runner/steps.1.jsonl";
 /// The size at which the file is rotated, in bytes.
 pub const CAP: u64 = 1024 * 1024;
+/// The tool name of the row for the whole run of an agent whose tool uses cannot be seen.
+pub const RUN: &str = "run";
 /// Maximum length of an argument or error in a row, in bytes.
 const LONGEST: usize = 400;
 /// Maximum number of tool uses that wait for their result. Further uses are recorded immediately,
@@ -246,8 +248,8 @@ impl StepsFile {
         Ok(true)
     }
 
-    /// Returns the last `count` rows, oldest first. Invalid lines are skipped, and a missing file
-    /// has no rows.
+    /// Returns the last `count` rows of the agent, and of sessions without an agent, oldest first.
+    /// Invalid lines are skipped, and a missing file has no rows.
     ///
     /// # Errors
     /// Returns an error if the file exists but cannot be read.
@@ -280,6 +282,7 @@ impl StepsFile {
         Ok(lines
             .filter(|line| line.starts_with(b"{"))
             .filter_map(|line| serde_json::from_slice(line).ok())
+            .filter(|row: &ToolStep| row.agent.is_none() || row.agent == self.agent)
             .collect())
     }
 }

@@ -6,10 +6,12 @@
 use std::collections::BTreeMap;
 
 use runner_jobs::lifecycle::cycle::CycleSpec;
+use runner_jobs::lifecycle::daydream::DaydreamSpec;
 use runner_jobs::lifecycle::rem::RemSpec;
 use runner_jobs::lifecycle::spec::StateKind;
 use runner_jobs::lifecycle::work::WorkSpec;
 
+use super::BackendSpec;
 use super::job::{self, Job, JobContext};
 use super::reader::Reader;
 use super::shape::good_name;
@@ -23,14 +25,13 @@ pub(super) fn dreams_after(
     around: &JobContext<'_>,
     reader: &mut Reader<'_>,
 ) -> Vec<(String, Job)> {
-    let named = |agent: &str| Some(agent).filter(|agent| !agent.is_empty()).map(str::to_owned);
     let dreams = |agent: &str| {
         jobs.values().any(|job| {
             let kind = &job.spec.kind;
             let cycle = kind.of::<CycleSpec>();
             let rem = kind.of::<RemSpec>();
             cycle.is_some_and(|cycle| cycle.agent == agent)
-                || rem.is_some_and(|rem| rem.agent == named(agent))
+                || rem.is_some_and(|rem| rem.agent.as_deref().unwrap_or_default() == agent)
         })
     };
     let mut out = Vec::new();
@@ -41,18 +42,66 @@ pub(super) fn dreams_after(
         if !alone || dreams(&work.agent) || jobs.contains_key(&own) || !good_name(&own) {
             continue;
         }
-        let mut table = Table::new();
-        let mut put = |key: &str, value: String| table.insert(key.to_owned(), value.into());
-        put("kind", StateKind::Rem.as_str().to_owned());
-        put("trigger", format!("after {name} ends"));
-        put("backend", job.spec.backend.clone());
-        if let Some(agent) = named(&work.agent) {
-            put("agent", agent);
-        }
-        reader.put_job(&own, table);
-        out.extend(job::job(&own, around, reader).map(|dream| (own, dream)));
+        let rem = StateKind::Rem.as_str();
+        out.extend(follower((name, rem), &work.agent, &job.spec.backend, (around, reader)));
     }
     out
+}
+
+/// Creates the implicit daydreams: a daydream job follows the job of each agent that has a model and
+/// no daydream job of its own.
+pub(super) fn daydreams_after(
+    jobs: &BTreeMap<String, Job>,
+    backends: &BTreeMap<String, BackendSpec>,
+    around: &JobContext<'_>,
+    reader: &mut Reader<'_>,
+) -> Vec<(String, Job)> {
+    let agent_of = |job: &Job| {
+        let cycle = job.spec.kind.of::<CycleSpec>().map(|cycle| cycle.agent.clone());
+        let alone = job.when != TriggerSpec::Lifecycle;
+        let work = job.spec.kind.of::<WorkSpec>().filter(|_| alone);
+        cycle.or_else(|| work.map(|work| work.agent.clone()))
+    };
+    let daydreams = jobs.values().filter_map(|job| job.spec.kind.of::<DaydreamSpec>());
+    let mut done: Vec<String> = daydreams.map(|it| it.agent.clone().unwrap_or_default()).collect();
+    let mut out = Vec::new();
+    for (name, job) in jobs.iter().filter(|(_, job)| job.enabled) {
+        let Some(agent) = agent_of(job).filter(|agent| !done.contains(agent)) else { continue };
+        // The dreams' backend is cheaper than the agent's own.
+        let rem = jobs.values().find(|other| {
+            let rem = other.spec.kind.of::<RemSpec>();
+            rem.is_some_and(|rem| rem.agent.as_deref().unwrap_or_default() == agent)
+        });
+        let backend = &rem.unwrap_or(job).spec.backend;
+        let is_model = backends.get(backend).is_some_and(|backend| backend.kind != "builtin");
+        let own = format!("{name}-daydream");
+        if !is_model || jobs.contains_key(&own) || !good_name(&own) {
+            continue;
+        }
+        out.extend(follower((name, "daydream"), &agent, backend, (around, reader)));
+        done.push(agent);
+    }
+    out
+}
+
+/// Reads an implicit job `NAME-KIND` that follows the job `name`.
+fn follower(
+    (name, kind): (&str, &str),
+    agent: &str,
+    backend: &str,
+    (around, reader): (&JobContext<'_>, &mut Reader<'_>),
+) -> Option<(String, Job)> {
+    let own = format!("{name}-{kind}");
+    let mut table = Table::new();
+    let mut put = |key: &str, value: &str| table.insert(key.to_owned(), value.into());
+    put("kind", kind);
+    put("trigger", &format!("after {name} ends"));
+    put("backend", backend);
+    if !agent.is_empty() {
+        put("agent", agent);
+    }
+    reader.put_job(&own, table);
+    job::job(&own, around, reader).map(|job| (own, job))
 }
 
 /// Checks the jobs' combinations, which is possible only after all jobs are read.

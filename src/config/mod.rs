@@ -370,6 +370,8 @@ fn read_all(reader: &mut Reader<'_>) -> Option<Config> {
     }
     let dreams = cycle::dreams_after(&jobs, &around, reader);
     jobs.extend(dreams);
+    let daydreams = cycle::daydreams_after(&jobs, &backends, &around, reader);
+    jobs.extend(daydreams);
     // The daemon reads its own table in `src/daemon/settings.rs`. Errors in that table are also
     // reported here.
     reader.read::<DaemonTable>(&["daemon"])?;

@@ -7,7 +7,7 @@ use std::path::{Component, Path, PathBuf};
 use runner_jobs::JobSpec;
 use runner_jobs::kind::Works;
 use runner_jobs::lifecycle::cycle::CycleSpec;
-use runner_jobs::lifecycle::work::prompt_file;
+use runner_jobs::lifecycle::prompts::prompt_file;
 use runner_jobs::reserved::NEVER;
 
 use crate::config::Config;

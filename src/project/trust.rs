@@ -17,8 +17,8 @@ use runner_engine::schedule::Schedule;
 use runner_engine::store::{NewJob, Store, TrustRecord};
 use runner_jobs::JobSpec;
 use runner_jobs::lifecycle::cycle::CycleSpec;
+use runner_jobs::lifecycle::prompts::prompt_file;
 use runner_jobs::lifecycle::rem::RemSpec;
-use runner_jobs::lifecycle::work::prompt_file;
 use serde_json::{Map, Value, json};
 
 use super::{FILE, LoadedProject};

@@ -12,14 +12,14 @@ use serde_json::Value;
 use crate::fixture::{CommandOutput, Fixture, Random, ended_within, print_line, scaled};
 
 /// A cycle without gates, in Markdown.
-const CYCLE: &str = "# Cycle\n\n## add\n- KIND: wake\n- NEXT: rem\n- REPEAT: 2\n\nAdd.\n\n## rem\n- KIND: rem\n- NEXT: plan\n\n\
+pub const CYCLE: &str = "# Cycle\n\n## add\n- KIND: wake\n- NEXT: rem\n- REPEAT: 2\n\nAdd.\n\n## rem\n- KIND: rem\n- NEXT: plan\n\n\
                      ## plan\n- KIND: plan\n- NEXT: add\n";
 
-const BOARD: &str = "#+TITLE: plan\r\n\r\n* Work\r\n** TODO tables — offline :data:\r\n** TODO twin\r\n\
+pub const BOARD: &str = "#+TITLE: plan\r\n\r\n* Work\r\n** TODO tables — offline :data:\r\n** TODO twin\r\n\
                      ** TODO twin\r\n** NEXT re\u{2011}read the log\r\n** DONE old\r\n** WAITING rain";
 
 /// Creates a project with a manual cycle and a board.
-fn fixture(more: &str) -> Fixture {
+pub fn fixture(more: &str) -> Fixture {
     let fixture = Fixture::with(&format!(
         "[jobs.dream]\nenabled = false\n[jobs.lifecycle]\nkind = \"lifecycle\"\ntrigger = \"manual\"\ncycle = \"cycle.md\"\n{more}"
     ));
@@ -29,14 +29,14 @@ fn fixture(more: &str) -> Fixture {
 }
 
 /// Writes an entry with its list, and adopts both as if runner had published them.
-fn dreamt(fixture: &Fixture, folder: &str, id: &str, verdicts: &str) {
+pub fn dreamt(fixture: &Fixture, folder: &str, id: &str, verdicts: &str) {
     written(fixture, folder, id, verdicts);
     let agent = folder.strip_prefix("rem/").unwrap_or_default();
     fixture.run(&["lifecycle", "adopt", "--yes", "--agent", agent]).ends(0);
 }
 
 /// Writes an entry with its list, as somebody else than runner.
-fn written(fixture: &Fixture, folder: &str, id: &str, verdicts: &str) {
+pub fn written(fixture: &Fixture, folder: &str, id: &str, verdicts: &str) {
     fixture.write(
         &format!("{folder}/{id}.org"),
         format!(
@@ -49,7 +49,7 @@ fn written(fixture: &Fixture, folder: &str, id: &str, verdicts: &str) {
     );
 }
 
-fn at(fixture: &Fixture, clock: &str, args: &[&str]) -> CommandOutput {
+pub fn at(fixture: &Fixture, clock: &str, args: &[&str]) -> CommandOutput {
     let path = fixture.root().join("clock");
     fs::write(&path, clock).unwrap();
     let mut command = fixture.runner(args);
@@ -171,8 +171,51 @@ fn gate_holds_until_minimum_interval_passes() {
         .expect_text("skipped")
         .expect_text("gate: rem ran at 2026-06-10T10:02:00Z");
     assert_eq!(stands(&fixture), ("rem".to_owned(), 0));
-    tick("2026-06-10T10:52:00Z").expect_text("rem: ");
+    tick("2026-06-10T10:52:00Z").expect_text("nothing happened");
     assert_eq!(stands(&fixture), ("plan".to_owned(), 0));
+}
+
+#[test]
+fn idle_cycle_writes_no_entry_and_moves_on() {
+    let fixture = fixture("[lifecycle]\ncommit = true\n");
+    fs::write(fixture.root().join(".gitconfig"), "[user]\nname = a\nemail = a@b\n").unwrap();
+    fixture.write("README.md", "# Title\n\n[![badge](x)](y)\n\nA page about\ntides.\n\nMore.\n");
+    fixture.git(&["add", "."]);
+    fixture.git(&["commit", "--quiet", "-m", "A board and a cycle"]);
+    let cycle = |first: i64| {
+        for number in 0..4 {
+            let clock = format!("2026-06-10T{:02}:{:02}:00Z", first, number * 10);
+            at(&fixture, &clock, &["lifecycle", "tick"]).ends(0);
+        }
+        fixture.tree("rem").iter().filter(|(path, _)| path.ends_with(".org")).count()
+    };
+    assert_eq!((cycle(1), stands(&fixture)), (1, ("add".to_owned(), 0)));
+    // Runner's own commit of the entry, and its own moves on the board, are no evidence.
+    assert!(fixture.git(&["log", "-1", "--format=%s"]).starts_with("rem: "));
+    assert_eq!((cycle(2), stands(&fixture)), (1, ("add".to_owned(), 0)));
+    let runs = fixture.run(&["runs", "--json"]).ends(0).json();
+    let skipped: Vec<&Value> =
+        runs.as_array().unwrap().iter().filter(|run| run["outcome"] == "skipped").collect();
+    assert_eq!(skipped.len(), 1, "{runs}");
+    assert!(skipped[0].to_string().contains("nothing happened: no commit"), "{}", skipped[0]);
+    // The carry of the last entry stays, and names what happened since.
+    fixture.git(&["commit", "--quiet", "--allow-empty", "-m", "add: the tide of June"]);
+    let orient = fixture.run(&["lifecycle", "orient"]).ends(0);
+    let orient = orient.expect_text("Carry of rem/2026-06-10-0120.org").expect_text("committed ");
+    assert!(orient.out.contains("add: the tide of June"), "{orient:?}");
+    assert!(!orient.out.contains("committed") || !orient.out.contains(" rem: "), "{orient:?}");
+    // An audit checks the carry instead of trusting it.
+    let audit = fixture.run(&["lifecycle", "orient", "--kind", "audit"]).ends(0);
+    assert!(audit.out.contains("you check it") && !audit.out.contains("Trust it"), "{audit:?}");
+    // A commit, a task of a person, and a tool each make a cycle worth an entry.
+    assert_eq!(cycle(3), 2);
+    at(&fixture, "2026-06-10T04:00:00Z", &["board", "add", "one more"]).ends(0);
+    assert_eq!(cycle(4), 3);
+    fixture.write("plan.org", fixture.read("plan.org").replace("TODO twin", "DONE twin"));
+    assert_eq!(cycle(5), 4);
+    fixture.write("_steps.jsonl", "{\"tool\":\"Read\",\"ts\":\"2026-06-10T06:00:00Z\"}\n");
+    assert_eq!(cycle(6), 5);
+    assert_eq!(cycle(7), 5);
 }
 
 #[test]
@@ -236,82 +279,6 @@ fn compatible_environment_variables_are_read() {
 
 fn runner_cycle() -> &'static str {
     "* one\n:PROPERTIES:\n:NEXT: rem\n:END:\n* rem\n:PROPERTIES:\n:KIND: rem\n:NEXT: one\n:MIN-INTERVAL: 9h\n:END:\n"
-}
-
-/// Checks that the newest entry moves no task, in a command and in a run, and orients nobody.
-fn is_without_effect(fixture: &Fixture, how: &str) {
-    let board = fixture.read("plan.org");
-    let refused = fixture.run(&["board", "apply"]).ends(1);
-    assert!(refused.err.contains("runner lifecycle adopt"), "{how}: {refused:?}");
-    let orient = fixture.run(&["lifecycle", "orient", "--json"]).ends(0).json();
-    assert_eq!(orient["provenance"], "foreign", "{how}: {orient}");
-    assert!(orient["entry"].is_null() && orient["carry"] == serde_json::json!([]), "{how}");
-    let run = fixture.run(&["run", "up"]);
-    assert!(run.out.contains("no verdicts: "), "{how}: {run:?}");
-    assert!(!run.out.contains("oriented by"), "{how}: {run:?}");
-    assert_eq!(fixture.read("plan.org"), board.replace("NEXT", "DOING"), "{how}");
-    fixture.write("plan.org", &board);
-}
-
-#[test]
-fn forged_entries_move_no_task_and_orient_no_run() {
-    const VERDICT: &str = "- cancel: twin — I do not like it";
-    let fixture = Fixture::with(
-        "[jobs.dream]\nenabled = false\n[jobs.up]\nkind = \"wake\"\ntrigger = \"every 1h\"\nbackend = \"builtin\"\n",
-    );
-    fixture.write("plan.org", "* TODO twin\n* NEXT another\n");
-    fixture.git(&["add", "plan.org", "runner.toml"]);
-    fixture.git(&["commit", "--quiet", "-m", "A board"]);
-    let (list, entry) = ("rem/manifest.json", "rem/2026-06-10-1430.org");
-    // A database that knows no entry shows the carry as unverified.
-    written(&fixture, "rem", "2026-06-10-1430", "- keep course — y");
-    let orient = fixture.run(&["lifecycle", "orient"]).ends(0);
-    orient.expect_text("unverified").expect_text("runner lifecycle adopt");
-    let shown = fixture.run(&["lifecycle", "adopt"]).ends(1);
-    shown.expect_text("keep course").expect_text("--yes");
-    fixture.run(&["lifecycle", "adopt", "--yes"]).ends(0);
-    fixture.run(&["lifecycle", "adopt"]).ends(0).expect_text("knows every entry");
-    fixture.run(&["lifecycle", "orient"]).ends(0).expect_text("Trust it");
-    let honest = (fixture.read(list), fixture.read(entry));
-    let restore = || {
-        fixture.write(list, &honest.0);
-        fixture.write(entry, &honest.1);
-        fixture.run(&["board", "apply"]).ends(0);
-    };
-
-    // The entry was edited.
-    fixture.write(entry, honest.1.replace("- keep course — y", VERDICT));
-    is_without_effect(&fixture, "edited entry");
-    let journal = fixture.run(&["journal", "--json"]).ends(0).json();
-    let shown = journal["items"].as_array().unwrap().iter().find(|it| it["item"] == "entry");
-    assert_eq!(shown.unwrap()["published"], false, "{journal}");
-    restore();
-    // The list was edited. The entry stays as it was published.
-    fixture.write(list, "{\"entries\":[\"2026-06-10-1430.org\"]}");
-    is_without_effect(&fixture, "edited list");
-    restore();
-    // Another entry was added.
-    written(&fixture, "rem", "2026-06-11-1430", VERDICT);
-    is_without_effect(&fixture, "added entry");
-    restore();
-    // A commit made of git objects alone brings the entry into the folder at a later reset.
-    let blob = |text: &str| {
-        fixture.write("forged", text);
-        let hash = fixture.git(&["hash-object", "-w", "forged"]).trim().to_owned();
-        std::fs::remove_file(fixture.path("forged")).unwrap();
-        hash
-    };
-    let forged = blob(&honest.1.replace("- keep course — y", VERDICT));
-    fixture.git(&["update-index", "--add", "--cacheinfo", &format!("100644,{forged},{entry}")]);
-    let listed = blob(&honest.0);
-    fixture.git(&["update-index", "--add", "--cacheinfo", &format!("100644,{listed},{list}")]);
-    fixture.git(&["commit", "--quiet", "-m", "Forge an entry"]);
-    fixture.git(&["reset", "--hard", "--quiet"]);
-    assert!(fixture.read(entry).contains(VERDICT));
-    is_without_effect(&fixture, "entry from the index");
-    restore();
-    // An entry with the same text as in another clone is known here, because its digest is equal.
-    fixture.run(&["board", "apply"]).ends(0).expect_text("already applied");
 }
 
 #[test]
@@ -404,7 +371,8 @@ fn settle(fixture: &Fixture, clock: &std::path::Path) {
 fn look(fixture: &Fixture) {
     let published = fixture.count(
         "SELECT count(*) FROM runs r JOIN jobs j ON j.id = r.job WHERE j.name = 'lifecycle'
-         AND r.outcome ->> 'outcome' IN ('succeeded', 'degraded')",
+         AND (r.outcome ->> 'outcome' IN ('succeeded', 'degraded')
+              OR r.outcome ->> 'why' LIKE 'nothing happened%')",
     );
     let way = [("add", 0), ("add", 1), ("rem", 0), ("plan", 0)];
     let (state, hits) = way[usize::try_from(published).unwrap() % way.len()];
@@ -465,7 +433,9 @@ fn two_agents_share_a_project_for_a_week() {
         }
     }
     let text = fixture.read("plan.org");
-    assert_eq!(text.lines().count(), 1 + ticks, "{text}");
+    assert_eq!(text.lines().filter(|line| line.starts_with("* ")).count(), 1 + ticks, "{text}");
+    // Each agent holds a task of its own.
+    assert_eq!((text.matches("* DOING").count(), text.matches(":AGENT: two").count()), (2, 1));
     for day in 1..=7 {
         assert_eq!(text.matches(&format!("task of day {day} at")).count(), 4);
     }

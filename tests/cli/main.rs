@@ -33,12 +33,15 @@ mod dry_run;
 mod dst;
 mod first_hour;
 mod fixture;
+mod fleet_week;
 mod following;
+mod forgeries;
 mod hook;
 #[path = "../fakes/http/mod.rs"]
 mod http;
 mod layouts;
 mod lifecycle;
+mod lifecycle_agents;
 mod locks;
 mod memory;
 mod memory_hosts;

@@ -168,7 +168,7 @@ impl PassSummary {
         lines.extend(self.notes.iter().map(|note| proposal::clean(note, 300)));
         lines.push(self.privacy.clone());
         lines.push(format!("in {folder}"));
-        Finished { degraded: self.degraded(), headline, lines, refused, facts }
+        Finished { degraded: self.degraded(), headline, lines, refused, facts, idle: None }
     }
 
     fn degraded(&self) -> Option<String> {

@@ -18,6 +18,7 @@ use serde::{Deserialize, Serialize};
 use super::entry::Entry;
 use crate::JobError;
 use crate::json::pretty;
+use crate::steps::ToolStep;
 
 /// Maximum size of an audit record, in bytes.
 const LARGEST: u64 = 1024 * 1024;
@@ -102,25 +103,69 @@ pub fn read(claims: &[String], answer: &str) -> Vec<CheckedClaim> {
     checked
 }
 
+/// Parses a line about one claim, such as `claim 2: fails — why`, `**Claim 2** - holds`, `2. unknown` or
+/// a row of a table.
 fn line_of(line: &str) -> Option<(usize, ClaimFinding, String)> {
-    let line = line.trim().trim_start_matches(['-', '*', '`', ' ']);
-    let head = line.get(.."claim ".len())?;
-    if !head.eq_ignore_ascii_case("claim ") {
-        return None;
-    }
-    let (number, rest) = line[head.len()..].split_once(':')?;
-    let number = number.trim().parse().ok()?;
-    let rest = rest.trim().trim_start_matches(['*', '`']);
+    let mark = |c: char| c.is_whitespace() || "-*_`#>|:—–.)([]".contains(c);
+    let rest = line.trim_start_matches(mark);
+    let named = rest.get(.."claim".len()).is_some_and(|head| head.eq_ignore_ascii_case("claim"));
+    let rest = if named { rest["claim".len()..].trim_start_matches(mark) } else { rest };
+    let digits = rest.len() - rest.trim_start_matches(|c: char| c.is_ascii_digit()).len();
+    let number = rest[..digits].parse().ok()?;
+    let rest = rest[digits..].trim_start_matches(mark);
     let word: String = rest.chars().take_while(|c| c.is_ascii_alphabetic()).collect();
     let finding = match word.to_ascii_lowercase().as_str() {
-        "holds" => ClaimFinding::Holds,
-        "fails" => ClaimFinding::Fails,
-        "unknown" => ClaimFinding::Unknown,
+        "holds" | "hold" | "true" | "confirmed" => ClaimFinding::Holds,
+        "fails" | "fail" | "failed" | "false" => ClaimFinding::Fails,
+        "unknown" | "unclear" => ClaimFinding::Unknown,
         _ => return None,
     };
-    let why = rest[word.len()..].trim_start_matches([' ', '—', '–', '-', ':', '*', '`', '.']);
-    let why: String = why.trim().chars().filter(|c| !c.is_control()).take(LONGEST).collect();
+    let why = rest[word.len()..].trim_matches(mark);
+    let why: String = why.chars().filter(|c| !c.is_control()).take(LONGEST).collect();
     Some((number, finding, why))
+}
+
+/// Checks the claims that runner can check itself, and replaces the audit's finding on them: that a
+/// file exists, and that a command ended with a code.
+///
+/// Runner does not run the command of a claim, because a model wrote it. The newest recorded use of
+/// exactly this command decides.
+pub fn recheck(scope: &Scope, steps: &[ToolStep], checked: &mut [CheckedClaim]) {
+    for one in checked {
+        let Some((holds, why)) = simple(scope, steps, &one.claim) else { continue };
+        one.finding = if holds { ClaimFinding::Holds } else { ClaimFinding::Fails };
+        one.why = format!("runner checked it: {why}");
+    }
+}
+
+/// Returns whether a simple claim holds, and the reason, or `None` if runner cannot check it.
+fn simple(scope: &Scope, steps: &[ToolStep], claim: &str) -> Option<(bool, String)> {
+    let plain = |text: &str| {
+        let text = text.trim().trim_end_matches('.');
+        text.trim_matches(|c: char| c.is_whitespace() || "`'\"".contains(c)).to_owned()
+    };
+    if let Some(path) = claim.trim().strip_suffix("exists") {
+        let path = path.trim().trim_start_matches("file ").trim_start_matches("the file ");
+        let path = plain(path);
+        let outside = path.starts_with('/') || path.contains("..");
+        if path.is_empty() || path.contains(char::is_whitespace) || outside {
+            return None;
+        }
+        let is_there = scope.is_file(&path);
+        let why = if is_there { "the file is there" } else { "there is no such file" };
+        return Some((is_there, why.to_owned()));
+    }
+    let forms = [" ended with ", " exited with ", " ended "];
+    let (command, code) = forms.iter().find_map(|form| claim.rsplit_once(form))?;
+    let code: i64 =
+        plain(code).trim_start_matches("exit ").trim_start_matches("code ").parse().ok()?;
+    let command = plain(command);
+    let used = steps.iter().rev().find(|step| {
+        let cmd = step.args.as_ref().and_then(|args| args.cmd.as_deref());
+        cmd.is_some_and(|cmd| cmd.trim() == command)
+    })?;
+    let ended = used.exit_code;
+    Some((ended == code, format!("its last recorded use ended with {ended}")))
 }
 
 /// Stages the audit record of an entry. An entry without claims gets no record.
@@ -131,15 +176,13 @@ pub fn record(
     scope: &mut Scope,
     folder: &str,
     entry: &Entry,
-    answer: &str,
+    claims: Vec<CheckedClaim>,
     (run, at): (&RunId, Timestamp),
 ) -> Result<Option<Audit>, JobError> {
-    let claims = entry.claims();
     if claims.is_empty() {
         return Ok(None);
     }
-    let audit =
-        Audit { entry: entry.id.clone(), run: run.clone(), at, claims: read(&claims, answer) };
+    let audit = Audit { entry: entry.id.clone(), run: run.clone(), at, claims };
     let text = pretty(&audit);
     scope.stage(&path(folder, &entry.id), text.as_bytes(), Expect::Current)?;
     Ok(Some(audit))
@@ -178,17 +221,62 @@ mod tests {
     }
 
     #[test]
+    fn lenient_forms_of_findings_are_read() {
+        let claims: Vec<String> = (1..=9).map(|n| format!("claim text {n}")).collect();
+        let answer = "- **claim 1**: fails\n**Claim 2:** holds — yes\n3. holds\n| 4 | fails | it broke |\n\
+                      Claim #5 - true, I ran it\n* `claim 6`: unknown\n### Claim 7 — **FAILED**: no\n\
+                      8) confirmed\n9 tests ran and 1 failed\n2026 holds\n";
+        let found: String = (read(&claims, answer).iter())
+            .map(|it| match it.finding {
+                ClaimFinding::Holds => 'h',
+                ClaimFinding::Fails => 'f',
+                ClaimFinding::Unknown => '?',
+            })
+            .collect();
+        assert_eq!(found, "fhhfh?fh?");
+        assert_eq!(read(&claims, answer)[3].why, "it broke");
+    }
+
+    #[test]
+    fn simple_claims_are_checked_without_the_agent() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("a.txt"), "x").unwrap();
+        let scope = Scope::open(folder.path(), &[], ".runner/staging/x").unwrap();
+        let step = |cmd: &str, exit_code| ToolStep {
+            args: Some(crate::steps::Args { cmd: Some(cmd.into()), ..Default::default() }),
+            exit_code,
+            ..ToolStep::default()
+        };
+        let steps = [step("make test", 0), step("make test", 2), step("make site", 0)];
+        for (claim, holds) in [
+            ("a.txt exists", Some(true)),
+            ("file `b.txt` exists", Some(false)),
+            ("`make site` ended with 0", Some(true)),
+            ("make test ended 0", Some(false)),
+            ("`make test` exited with code 2", Some(true)),
+            ("rm -rf . ended with 0", None),
+            ("../../etc/passwd exists", None),
+            ("/etc/passwd exists", None),
+            ("no broken link exists", None),
+            ("the page renders", None),
+        ] {
+            let found = simple(&scope, &steps, claim).map(|(holds, _)| holds);
+            assert_eq!(found, holds, "{claim}");
+        }
+    }
+
+    #[test]
     fn audit_record_round_trips() {
         let folder = tempfile::tempdir().unwrap();
         let mut scope = Scope::open(folder.path(), &["rem"], ".runner/staging/x").unwrap();
         let entry = Entry { id: "2026-06-10-1430".into(), ..Entry::default() };
         let now = Timestamp::UNIX_EPOCH;
         let run = RunId::new(now);
-        assert_eq!(record(&mut scope, "rem", &entry, "claim 1: holds", (&run, now)).unwrap(), None);
+        assert_eq!(record(&mut scope, "rem", &entry, Vec::new(), (&run, now)).unwrap(), None);
         let mut entry = entry;
         entry.sections.carry = vec!["verified this cycle: a; b".into()];
-        let audit =
-            record(&mut scope, "rem", &entry, "claim 2: fails — no", (&run, now)).unwrap().unwrap();
+        let claims = read(&entry.claims(), "claim 2: fails — no");
+        let audit = record(&mut scope, "rem", &entry, claims, (&run, now)).unwrap().unwrap();
         assert_eq!(audit.failed().count(), 1);
         std::fs::create_dir(folder.path().join("rem")).unwrap();
         let path = folder.path().join(path("rem", &entry.id));

@@ -21,7 +21,7 @@ use serde_json::{Value, json};
 
 use super::manifest;
 use super::position::{self, BadPosition, Position};
-use super::rem::{self, RemSpec};
+use super::rem::{self, AnswerForm, RemSpec};
 use super::spec::{self, CycleState, Spec, SpecError, StateKind};
 use super::step::{CycleStep, TickFacts, step};
 use super::work::{self, WorkSpec};
@@ -77,8 +77,11 @@ pub struct AgentPosition {
     pub spec: Spec,
     /// The current state and the number of its successful runs.
     pub position: Position,
-    /// The prompt of the working state.
+    /// The prompt of the current state.
     pub prompt: Option<String>,
+    /// The form of the answer of a dream.
+    #[serde(default)]
+    pub answer: AnswerForm,
 }
 
 impl AgentPosition {
@@ -89,8 +92,10 @@ impl AgentPosition {
 
 impl CycleSpec {
     /// Returns the settings of the dream in this cycle.
-    fn rem(&self) -> RemSpec {
+    fn rem(&self, now: &AgentPosition) -> RemSpec {
         RemSpec {
+            answer: now.answer,
+            prompt: now.prompt.clone(),
             agent: Some(self.agent.clone()).filter(|agent| !agent.is_empty()),
             board: self.board.clone(),
             files: self.files.clone(),
@@ -193,11 +198,17 @@ pub fn run(ctx: &mut Context<'_>, spec: &CycleSpec, job: &str) -> Result<Finishe
         return Err(JobError::Nothing(why));
     }
     let done = match state.kind {
-        StateKind::Rem => rem::run_in_cycle(ctx, &spec.rem()),
+        StateKind::Rem => rem::run_in_cycle(ctx, &spec.rem(now)),
         StateKind::Wake | StateKind::Audit | StateKind::Plan => work::run(ctx, &spec.work(now)),
     };
     let mut finished = done.map_err(|error| held(error, state, &facts, ctx.clock.now()))?;
     let after = position.after(state);
+    if finished.idle.is_none() {
+        // The gate of a state counts only its runs with a result.
+        let ran = position::ran_path(&spec.agent, &state.name);
+        let at = format!("{}\n", ctx.clock.now().as_second());
+        ctx.files.stage(&ran, at.as_bytes(), Expect::Current)?;
+    }
     let after = stage(ctx, spec, now, &after)?;
     let hits = match state.repeat {
         1 => String::new(),
@@ -248,17 +259,13 @@ fn held(error: JobError, state: &CycleState, facts: &TickFacts, now: Timestamp) 
     JobError::failed(class, format!("{} holds its place{again}: {why}", state.name))
 }
 
-/// Stages the time of the successful run and the next position, and returns the resulting position.
-/// If a person changed the position during the work, that position is kept.
+/// Stages the next position, and returns the resulting position. If a person changed the position during the work, that position is kept.
 fn stage(
     ctx: &mut Context<'_>,
     spec: &CycleSpec,
     now: &AgentPosition,
     after: &Position,
 ) -> Result<Position, JobError> {
-    let ran = position::ran_path(&spec.agent, &now.state().name);
-    let at = format!("{}\n", ctx.clock.now().as_second());
-    ctx.files.stage(&ran, at.as_bytes(), Expect::Current)?;
     let path = position::path(&spec.agent);
     let seen = ctx.files.inspect(&path, 1 << 16)?;
     let stands = position::read_in(&ctx.files, &spec.agent, &now.spec).map_err(unusable)?;

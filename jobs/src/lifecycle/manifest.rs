@@ -46,7 +46,7 @@ pub struct Manifest {
     pub entries: Vec<Listed>,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "ListedForm")]
 pub struct Listed {
     /// The name of the entry's file in the manifest's folder.
@@ -59,6 +59,12 @@ pub struct Listed {
     /// The first line of the entry's tale.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub line: String,
+    /// The hash of the commit that was checked out when the entry was written.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub head: Option<String>,
+    /// The digest of the board when the entry was written.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub board: Option<String>,
 }
 
 /// The forms of an entry in the list. An entry may be listed by its file name alone.
@@ -73,23 +79,24 @@ enum ListedForm {
         model: String,
         #[serde(default)]
         line: String,
+        head: Option<String>,
+        board: Option<String>,
     },
 }
 
 impl From<ListedForm> for Listed {
     fn from(written: ListedForm) -> Self {
         match written {
-            ListedForm::Name(file) => Self {
-                ts: time_of(id_of(&file).unwrap_or_default()),
-                file,
-                model: String::new(),
-                line: String::new(),
-            },
-            ListedForm::Whole { file, ts, model, line } => Self {
+            ListedForm::Name(file) => {
+                Self { ts: time_of(id_of(&file).unwrap_or_default()), file, ..Self::default() }
+            }
+            ListedForm::Whole { file, ts, model, line, head, board } => Self {
                 ts: ts.or_else(|| time_of(id_of(&file).unwrap_or_default())),
                 file,
                 model,
                 line,
+                head,
+                board,
             },
         }
     }
@@ -256,8 +263,7 @@ impl Newest {
         let text = "#+TITLE: rem\n#+MODEL: m\n* tale\nx\n* goals\n* blue sky\n* fears\n* verdicts\n* carry\n";
         let entry = entry::parse("2026-06-10-1430", text).unwrap();
         let (path, list, text) = (path.to_owned(), list.to_owned(), text.to_owned());
-        let listed =
-            Listed { file: path.clone(), ts: None, model: String::new(), line: String::new() };
+        let listed = Listed { file: path.clone(), ..Listed::default() };
         Self { path, listed, list, entry, text, digests }
     }
 }
@@ -293,12 +299,7 @@ mod tests {
     #[test]
     fn manifest_keeps_newest_entries_with_unique_ids() {
         let now: Timestamp = "2026-06-10T14:30:07Z".parse().unwrap();
-        let listed = |id: String| Listed {
-            file: format!("{id}.org"),
-            ts: None,
-            model: String::new(),
-            line: String::new(),
-        };
+        let listed = |id: String| Listed { file: format!("{id}.org"), ..Listed::default() };
         let mut manifest = Manifest::default();
         let mut ids = Vec::<String>::new();
         for _ in 0..60 {

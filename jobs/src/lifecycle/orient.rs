@@ -5,14 +5,16 @@
 //! and has at most [`MOST`] lines. This module must never report content that it did not read, and
 //! never fail a run. A source that cannot be read is reported instead.
 
+use runner_engine::git::Git;
 use runner_engine::scope::Scope;
 use runner_text::org::{Board, BoardForm, Keyword, Task};
 use serde::Serialize;
 
 use super::audit;
-use super::board::{self, BoardError};
+use super::board::{self, BoardError, BoardHistory};
 use super::entry::Entry;
-use super::manifest::Newest;
+use super::log;
+use super::manifest::{Listed, Newest};
 use super::provenance::Provenance;
 use super::spec::StateKind;
 use crate::JobError;
@@ -23,6 +25,8 @@ pub const MOST: usize = 60;
 const WIDEST: usize = 300;
 /// Maximum number of tasks that are listed for each keyword.
 const NAMED: usize = 5;
+/// Maximum number of commits, and of moves, that are listed since an entry.
+const HAPPENED: usize = 8;
 /// Maximum number of lines of a carry, and of a checklist, in an orientation.
 const CARRIED: usize = 20;
 
@@ -41,12 +45,37 @@ pub struct Orientation {
     /// it.
     pub provenance: Option<Provenance>,
     pub carry: Vec<String>,
+    /// The commits and the moved tasks since the entry, or the newest ones without an entry.
+    pub since: Vec<String>,
     /// The first file of the project that the carry names.
     pub file: Option<String>,
     /// The claims of the carry, for an audit.
     pub claims: Vec<String>,
     /// Messages about missing or unreadable sources.
     pub troubles: Vec<String>,
+}
+
+/// Lists what happened since the newest entry: the commits, and the tasks that moved.
+///
+/// # Errors
+/// Returns an error if git or the board's history cannot be read.
+pub fn since(git: &Git, scope: &Scope, newest: Option<&Listed>) -> Result<Vec<String>, JobError> {
+    let commits = log::commits(git)?;
+    let newer = log::newer(git, &commits, newest)?;
+    let commits = commits.iter().filter(|commit| newer.contains(&commit.hash));
+    let mut out: Vec<String> =
+        commits.take(HAPPENED).map(|it| format!("committed {}", it.line())).collect();
+    let history = scope.inspect(board::PATH, board::LARGEST)?;
+    let history = BoardHistory::parse(&history.map(|(bytes, _)| bytes).unwrap_or_default());
+    let after = newest.and_then(|newest| newest.ts);
+    let records = history.records.iter().rev();
+    let records = records.filter(|record| after.is_none_or(|after| record.ts >= after));
+    let moves = records.flat_map(|record| record.moves.iter().rev());
+    out.extend(moves.take(HAPPENED).map(|it| {
+        let from = it.from.map_or("new", |from| from.as_str());
+        format!("{from} → {}: {}", it.to.map_or("", |to| to.as_str()), it.task)
+    }));
+    Ok(out)
 }
 
 /// Reads the board and takes the carry of the newest entry of an agent, with its origin.
@@ -122,14 +151,25 @@ impl Orientation {
         }
         if let Some(entry) = &self.entry {
             out.push(String::new());
-            out.push(match self.provenance {
-                Some(Provenance::Published) => {
+            out.push(match (self.provenance, kind) {
+                (Some(Provenance::Published), StateKind::Audit) => {
+                    format!("Carry of {entry}. The runs since then believed it; you check it:")
+                }
+                (Some(Provenance::Published), _) => {
                     format!("Carry of {entry}. Trust it; do not verify again what it lists:")
                 }
                 _ => format!("Carry of {entry}, unverified; check what it lists:"),
             });
             let carry = self.carry.iter().take(CARRIED);
             out.extend(carry.map(|line| format!("- {line}")));
+        }
+        if !self.since.is_empty() {
+            out.push(String::new());
+            out.push(match self.entry {
+                Some(_) => "What happened since that entry, newest first:".to_owned(),
+                None => "What happened so far, newest first:".to_owned(),
+            });
+            out.extend(self.since.iter().map(|what| format!("- {what}")));
         }
         if let Some(file) = &self.file {
             out.push(format!("Next file: {file}"));

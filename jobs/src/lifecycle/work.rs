@@ -9,10 +9,12 @@
 //! The report quotes the agent's description of its work, but takes its facts from git and the
 //! board. This module must never write a journal entry, and never ask an agent to write one.
 
+use std::collections::BTreeSet;
+
 use jiff::SignedDuration;
-use runner_backends::Request;
-use runner_engine::git::Git;
-use runner_engine::git::changes::Untracked;
+use runner_backends::{Request, Target};
+use runner_engine::git::changes::{Changes, Untracked};
+use runner_engine::git::{Git, Read};
 use runner_engine::outcome::Class;
 use runner_engine::process_id::ProcessIdentity;
 use runner_text::counted;
@@ -24,22 +26,22 @@ use serde_json::{Value, json};
 use super::board::{self, BoardEditor, BoardError, BoardRequest};
 use super::entry::Entry;
 use super::manifest::{Newest, folder_of, newest_in};
-use super::orient::{Orientation, orient};
+use super::orient::{Orientation, orient, since};
 use super::provenance::Provenance;
 use super::spec::StateKind;
-use super::{Files, audit, files};
+use super::{Files, audit, files, prompts};
 use crate::dry_run::{DryRunPlan, priced};
 use crate::kind::{BadSetting, Kind, ProjectSettings, Targets, Works, given_input};
 use crate::manual_edit::{EditActor, ManualEditError};
-use crate::steps::StepsFile;
+use crate::steps::{self, StepsFile, ToolStep};
 use crate::{Context, Finished, JobError};
 
 /// The delay before a run is retried because its board is busy.
 const BUSY: jiff::SignedDuration = jiff::SignedDuration::from_secs(60);
-/// Maximum size of a prompt file, in bytes.
-const LONGEST_PROMPT: u64 = 64 * 1024;
 /// Maximum number of commits that a report lists.
 const NAMED: usize = 20;
+/// Number of tool uses in which the command of a claim is looked for.
+const STEPS: usize = 200;
 /// Maximum number of lines of an agent's answer that a report shows.
 const WORDS: usize = 12;
 
@@ -111,15 +113,17 @@ struct BoardInput {
 pub fn run(ctx: &mut Context<'_>, spec: &WorkSpec) -> Result<Finished, JobError> {
     let newest = newest(ctx, spec)?;
     let (begun, entry) = begin(ctx, spec, &newest)?;
-    let orientation = orient(&ctx.files, &spec.board, &newest);
+    let orientation = oriented(ctx, spec, &newest)?;
     let before = ctx.git.head()?;
+    let dirty = ctx.git.changes(&[], Untracked::Folders)?;
     let request = question(ctx, spec, &orientation, begun.picked.as_deref())?;
     let agent = Some(spec.agent.as_str()).filter(|agent| !agent.is_empty());
     ctx.spender.record_steps(StepsFile::new(ctx.files.root(), &spec.files.steps, agent));
     let reply = ctx.spender.ask(&request, 0)?;
     ctx.work.close()?;
     let by_rule = ctx.spender.answers_by_rule();
-    let left = RunResult::of(&ctx.git, before.as_deref())?;
+    let left = RunResult::of(&ctx.git, before.as_deref(), &dirty)?;
+    record_run(ctx, spec, &left, begun.picked.as_deref());
     let mut finished = Finished {
         headline: headline(spec.kind, &begun, (!by_rule).then_some(&left)),
         lines: begun.lines,
@@ -156,6 +160,29 @@ pub fn run(ctx: &mut Context<'_>, spec: &WorkSpec) -> Result<Finished, JobError>
     Ok(finished)
 }
 
+/// Records the run of a `command` agent, whose tool uses runner cannot see: one row for the run, and
+/// one for each commit and changed path. A row that cannot be written never fails the run.
+fn record_run(ctx: &Context<'_>, spec: &WorkSpec, left: &RunResult, picked: Option<&str>) {
+    if ctx.spender.backend().kind != "command" || ctx.recording.replays() {
+        return;
+    }
+    let agent = Some(spec.agent.as_str()).filter(|agent| !agent.is_empty());
+    let file = StepsFile::new(ctx.files.root(), &spec.files.steps, agent);
+    let row = |tool, target| ToolStep::of(tool, target, ctx.files.root(), &ctx.redactor);
+    let task = format!("{}: {}", spec.kind, picked.unwrap_or("no open task"));
+    let mut rows = vec![row(steps::RUN, Some(Target::Pipeline(&task)))];
+    let commits = left.commits.iter().rev().take(NAMED);
+    rows.extend(commits.map(|commit| row("commit", Some(Target::Pipeline(commit)))));
+    let changed = left.changed.iter().take(NAMED);
+    rows.extend(changed.map(|path| row("change", Some(Target::Path(path)))));
+    for row in rows {
+        if let Err(error) = file.append(row, ctx.clock.now()) {
+            tracing::warn!(%error, "a step could not be recorded in {}", file.path);
+            return;
+        }
+    }
+}
+
 /// Records an audit's findings on the claims of the newest entry, and returns them as lines for the
 /// report.
 fn audited(
@@ -166,7 +193,11 @@ fn audited(
 ) -> Result<Vec<String>, JobError> {
     let folder = folder_of(&spec.agent);
     let run = ctx.admitted.run();
-    let audit = audit::record(&mut ctx.files, &folder, entry, answer, (run, ctx.clock.now()))?;
+    let mut claims = audit::read(&entry.claims(), answer);
+    let agent = Some(spec.agent.as_str()).filter(|agent| !agent.is_empty());
+    let steps = ctx.last_steps(&spec.files.steps, agent, STEPS)?.unwrap_or_default();
+    audit::recheck(&ctx.files, &steps, &mut claims);
+    let audit = audit::record(&mut ctx.files, &folder, entry, claims, (run, ctx.clock.now()))?;
     let claims = audit.map(|audit| audit.claims).unwrap_or_default();
     let reported = claims.iter().map(|it| {
         let found = serde_json::to_value(it.finding).unwrap_or_default();
@@ -191,6 +222,18 @@ fn newest(ctx: &Context<'_>, spec: &WorkSpec) -> Result<NewestRead, JobError> {
     };
     let provenance = Provenance::in_run(ctx, &newest)?;
     Ok(Ok(Some((newest, provenance))))
+}
+
+/// Builds the orientation, with what happened since the newest entry.
+fn oriented(
+    ctx: &Context<'_>,
+    spec: &WorkSpec,
+    newest: &NewestRead,
+) -> Result<Orientation, JobError> {
+    let mut orientation = orient(&ctx.files, &spec.board, newest);
+    let shown = newest.as_ref().ok().and_then(Option::as_ref);
+    orientation.since = since(&ctx.git, &ctx.files, shown.map(|(newest, _)| &newest.listed))?;
+    Ok(orientation)
 }
 
 /// Applies the newest entry's verdicts to the board, if runner published the entry, and picks a
@@ -281,7 +324,7 @@ pub(crate) fn question(
     orientation: &Orientation,
     picked: Option<&str>,
 ) -> Result<Request, JobError> {
-    let mut instructions = prompt(ctx, spec)?;
+    let mut instructions = prompts::read(ctx, spec.prompt.as_deref(), spec.kind.prompt())?;
     if !spec.about.is_empty() {
         instructions.push_str(&format!("\nThis state of the cycle: {}\n", spec.about));
     }
@@ -303,29 +346,6 @@ pub(crate) fn question(
     })
 }
 
-/// Returns the file that a `prompt` setting names, or `None` if the setting is the text itself.
-pub fn prompt_file(prompt: &str) -> Option<&str> {
-    let names_a_file = !prompt.contains(char::is_whitespace) && prompt.contains(['.', '/']);
-    names_a_file.then_some(prompt)
-}
-
-/// Returns the content of the file that the `prompt` setting names, or the setting's own text, or
-/// the kind's default prompt.
-fn prompt(ctx: &Context<'_>, spec: &WorkSpec) -> Result<String, JobError> {
-    let Some(own) = &spec.prompt else {
-        return Ok(spec.kind.prompt().to_owned());
-    };
-    let Some(own) = prompt_file(own) else {
-        return Ok(format!("{own}\n"));
-    };
-    let bytes = ctx
-        .files
-        .read(own, LONGEST_PROMPT)
-        .map_err(|error| JobError::failed(Class::Environment, format!("PROMPT {own}: {error}")))?;
-    String::from_utf8(bytes)
-        .map_err(|_| JobError::failed(Class::Environment, format!("PROMPT {own}: not UTF-8")))
-}
-
 /// The results of a run according to git.
 #[derive(Debug, Default)]
 struct RunResult {
@@ -333,12 +353,16 @@ struct RunResult {
     commits: Vec<String>,
     /// Number of paths that differ from the last commit.
     uncommitted: usize,
+    /// The paths that the commits changed, and those that differ from the last commit only since the
+    /// run.
+    changed: BTreeSet<String>,
     /// A description of rewritten or lost history.
     odd: Option<String>,
 }
 
 impl RunResult {
-    fn of(git: &Git, before: Option<&str>) -> Result<Self, JobError> {
+    /// Compares the work tree with the commit and the changes from before the run.
+    fn of(git: &Git, before: Option<&str>, dirty: &Changes) -> Result<Self, JobError> {
         let mut left = Self::default();
         let after = git.head()?;
         if after.as_deref() != before
@@ -349,6 +373,12 @@ impl RunResult {
                 None => after.clone(),
             };
             left.commits = git.log("%h %s", &["--max-count=200", &range, "--"])?;
+            if let Some(before) = before {
+                let options = ["-r", "--name-only", "-z", before, after, "--"];
+                let paths = git.ask(Read::DiffTree, &options)?;
+                let paths = paths.split(|byte| *byte == 0).filter(|path| !path.is_empty());
+                left.changed.extend(paths.map(|path| String::from_utf8_lossy(path).into_owned()));
+            }
             if let Some(before) = before
                 && !git.leads_to(before, after)?
             {
@@ -358,7 +388,9 @@ impl RunResult {
         } else if after.is_none() && before.is_some() {
             left.odd = Some("the branch no longer has a commit".to_owned());
         }
-        left.uncommitted = git.changes(&[], Untracked::Folders)?.len();
+        let changes = git.changes(&[], Untracked::Folders)?;
+        left.uncommitted = changes.len();
+        left.changed.extend(changes.into_keys().filter(|path| !dirty.contains_key(path)));
         Ok(left)
     }
 
@@ -403,7 +435,8 @@ impl Kind for WorkSpec {
     }
 
     fn dry_run(&self, ctx: &mut Context<'_>) -> Result<DryRunPlan, JobError> {
-        let orientation = orient(&ctx.files, &self.board, &newest(ctx, self)?);
+        let newest = newest(ctx, self)?;
+        let orientation = oriented(ctx, self, &newest)?;
         let request = question(ctx, self, &orientation, None)?;
         Ok(DryRunPlan {
             requests: vec![priced(&mut ctx.spender, request, 0)?],

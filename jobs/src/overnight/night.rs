@@ -460,6 +460,7 @@ impl Night<'_, '_> {
         let refused = council::refused(summary.council.as_ref());
         lines.extend(refused.iter().map(|what| format!("refused: {what}")));
         Ok(Finished {
+            idle: None,
             degraded: summary.degraded.first().cloned(),
             headline: format!(
                 "{}, {fitness}, {}",

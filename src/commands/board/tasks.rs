@@ -20,6 +20,8 @@ struct BoardTasks<'a> {
 struct BoardTask<'a> {
     heading: &'a str,
     keyword: &'static str,
+    /// The agent that holds the task, or `null` if the task names none.
+    agent: Option<&'a str>,
     level: usize,
     line: usize,
 }
@@ -33,7 +35,8 @@ impl View for BoardTasks<'_> {
             .map(|task| {
                 let indent = "  ".repeat(task.level.saturating_sub(1).min(8));
                 let heading = format!("{indent}{}", safe::line(task.heading));
-                show::row([&task.line.to_string(), task.keyword, &heading])
+                let agent = task.agent.map_or_else(String::new, safe::line);
+                show::row([&task.line.to_string(), task.keyword, &heading, &agent])
             })
             .collect();
         show::out(&show::table(&rows));
@@ -77,6 +80,7 @@ pub fn show(cli: &Cli<'_>, here: &LoadedProject, which: &BoardArg) -> Result<Exi
     let tasks = board.tasks.iter().map(|task| BoardTask {
         heading: &task.heading,
         keyword: task.keyword.as_str(),
+        agent: task.agent.as_deref(),
         level: task.level,
         line: task.line,
     });
@@ -116,10 +120,16 @@ fn findings(board: &Board) -> Vec<UnresolvedVerdict> {
         what: format!("this {} has no heading", task.keyword),
     }));
     let doing: Vec<_> = board.tasks.iter().filter(|it| it.keyword == Keyword::Doing).collect();
-    if let [_, second, ..] = doing.as_slice() {
+    // Each agent may work on one task.
+    let repeated = doing
+        .iter()
+        .enumerate()
+        .find(|(at, task)| doing[..*at].iter().any(|other| other.agent == task.agent));
+    if let Some((_, second)) = repeated {
+        let count = doing.iter().filter(|task| task.agent == second.agent).count();
         found.push(UnresolvedVerdict {
             line: second.line,
-            what: format!("{} tasks are DOING at once", doing.len()),
+            what: format!("{count} tasks are DOING at once"),
         });
     }
     found.sort_by_key(|finding| finding.line);

@@ -11,6 +11,7 @@ use toml::Value;
 pub(super) use change::{ConfigFile, change, write};
 
 use super::Cli;
+use crate::commands::lifecycle::cycle_mistakes;
 use crate::config::{
     self, ConfigFinding, OverrideScope, ResolvedSetting, ResolvedSettings, SettingChange,
     SettingOrigin, inline,
@@ -230,6 +231,8 @@ struct ConfigCheck {
     /// The reasons why jobs would not be started on time.
     warnings: Vec<String>,
     mistakes: Vec<ConfigFinding>,
+    /// The mistakes in the cycles of lifecycle jobs, each with its file and line.
+    cycles: Vec<String>,
 }
 
 impl View for ConfigCheck {
@@ -242,6 +245,9 @@ impl View for ConfigCheck {
         }
         for mistake in &self.mistakes {
             show::complain(&mistake.failure.message());
+        }
+        for mistake in &self.cycles {
+            show::complain(&format!("error: {mistake}\nfix: runner lifecycle check"));
         }
     }
 }
@@ -267,15 +273,21 @@ impl View for SettingValue<'_> {
 fn check(cli: &Cli<'_>) -> Result<Exit, Failure> {
     let file = file(cli.here)?;
     let mistakes = config::mistakes(&cli.env.stack(file.as_deref()));
-    let exit = mistakes.first().map_or(Exit::Done, |first| first.failure.exit);
+    let mut exit = mistakes.first().map_or(Exit::Done, |first| first.failure.exit);
+    let mut cycles = Vec::new();
     let warnings = match (&file, mistakes.is_empty()) {
         (Some(_), true) => {
             let config = config::load(&cli.env.stack(file.as_deref()))?;
+            cycles = project::find(cli.here)
+                .map_or_else(|_| Vec::new(), |root| cycle_mistakes(&root, &config));
             ticks::disagreements(cli.env, &config)
         }
         _ => Vec::new(),
     };
     let warnings = warnings.iter().map(|it| format!("{}\nfix: {}", it.what, it.hint)).collect();
-    cli.ui.show(&ConfigCheck { ok: mistakes.is_empty(), warnings, mistakes });
+    if !cycles.is_empty() {
+        exit = Exit::Configuration;
+    }
+    cli.ui.show(&ConfigCheck { ok: exit == Exit::Done, warnings, mistakes, cycles });
     Ok(exit)
 }

@@ -168,6 +168,7 @@ fn shown(entry: Entry) -> ShownEntry {
         id: entry.id,
         agent: String::new(),
         at: Timestamp::UNIX_EPOCH,
+        unseen: entry.unseen,
         title: entry.title,
         model: entry.model,
         tale: said.tale,

@@ -97,8 +97,10 @@ impl Boards {
             VerdictMove::KeepCourse => false,
         };
         for commit in self.versions.clone() {
-            // A commit's time has a resolution of one second.
-            if verdict.act == VerdictMove::KeepCourse || commit.at.as_second() < since.as_second() {
+            // A commit's time has a resolution of one second. A commit of the same second may be
+            // older than the entry.
+            if verdict.act == VerdictMove::KeepCourse || commit.at.as_second() <= since.as_second()
+            {
                 continue;
             }
             let board = self.board(git, &commit.hash);

@@ -128,6 +128,9 @@ impl View for Journal {
                         let done = done.map_or_else(String::new, |it| format!(" ({})", it.short));
                         show::out(&format!("  {}{done}\n", safe::line(&verdict.text)));
                     }
+                    for what in &entry.unseen {
+                        show::out(&format!("  no source showed: {}\n", safe::line(what)));
+                    }
                     for claim in &entry.failed_claims {
                         show::out(&format!("  found false: {}\n", safe::line(claim)));
                     }

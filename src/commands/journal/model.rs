@@ -53,6 +53,8 @@ pub struct ShownEntry {
     pub fears: Vec<String>,
     pub verdicts: Vec<AppliedVerdict>,
     pub carry: Vec<String>,
+    /// Names in the tale that no source showed: paths, exit codes and tasks.
+    pub unseen: Vec<String>,
     /// The claims that an audit found to be false.
     pub failed_claims: Vec<String>,
     /// The number of claims that an audit checked; `None` without an audit.

@@ -33,6 +33,10 @@ pub(super) struct AdoptArgs {
 /// The entries that the database does not know.
 #[derive(Debug, Serialize)]
 struct AdoptView {
+    /// The path of the list of entries, relative to the project.
+    list: String,
+    /// The number of entries that the list names.
+    listed: usize,
     /// Whether the database knows all listed entries now.
     adopted: bool,
     entries: Vec<StrangeEntry>,
@@ -50,6 +54,9 @@ struct StrangeEntry {
 
 impl View for AdoptView {
     fn print(&self, ui: Ui) {
+        if self.listed == 0 {
+            return ui.info(&format!("there is no entry: {} lists none", self.list));
+        }
         if self.entries.is_empty() && self.adopted {
             return ui.info("the database knows every entry");
         }
@@ -99,6 +106,11 @@ fn find(
     here: &LoadedProject,
     agent: &str,
 ) -> Result<(AdoptView, BTreeMap<String, Digest>), Failure> {
+    if !agent.is_empty() && !manifest::is_agent_name(agent) {
+        let why = "letters, digits, - and _, at most 64 characters";
+        return Err(Failure::usage(format!("{agent:?} is not a valid name of an agent ({why})"))
+            .hint("runner lifecycle adopt --agent NAME"));
+    }
     let folder = manifest::folder_of(agent);
     let bad = |error: runner_jobs::JobError| Failure::data(safe::line(&error.whole()));
     let ReadManifest { manifest, expect } = manifest::read(scope, &folder).map_err(bad)?;
@@ -121,5 +133,7 @@ fn find(
     let known = store.published_files(&here.id, &paths)?;
     files.retain(|path, digest| known.get(path) != Some(digest));
     entries.retain(|entry| files.contains_key(&entry.path));
-    Ok((AdoptView { adopted: files.is_empty(), entries }, files))
+    let list = format!("{folder}/{}", manifest::FILE);
+    let listed = manifest.entries.len();
+    Ok((AdoptView { list, listed, adopted: files.is_empty(), entries }, files))
 }

@@ -1,14 +1,15 @@
 //! `runner lifecycle check`: lists the mistakes in a declared cycle.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use runner_engine::outcome::Exit;
-use runner_jobs::lifecycle::cycle::{BUILT_IN, BadCycle, declared};
+use runner_jobs::lifecycle::cycle::{BUILT_IN, BadCycle, CycleSpec, declared};
 use runner_jobs::lifecycle::spec::{CycleState, Spec, SpecError};
 use serde::Serialize;
 
 use super::{AgentArg, of_agent};
 use crate::commands::Cli;
+use crate::config::Config;
 use crate::cycles;
 use crate::project::LoadedProject;
 use crate::ui::{Failure, Ui, View, safe, show};
@@ -48,7 +49,7 @@ impl CheckArgs {
             None => cycles::file(&of_agent(here, &self.agent.agent).1),
         };
         let mistakes = match declared(&here.root, file.as_deref()) {
-            Ok(spec) => of_project(here, &spec),
+            Ok(spec) => of_project(&here.root, &here.config, &spec),
             Err(BadCycle::Mistakes { mistakes, .. }) => mistakes,
             Err(error @ BadCycle::Unreadable { .. }) => {
                 return Err(Failure::data(error.to_string()));
@@ -60,13 +61,31 @@ impl CheckArgs {
     }
 }
 
+/// Returns the mistakes in the cycles of a project's jobs, each as one line.
+pub fn of_jobs(root: &Path, config: &Config) -> Vec<String> {
+    let cycles = config.jobs.values().filter_map(|job| job.spec.kind.of::<CycleSpec>());
+    let checked = cycles.flat_map(|cycle| {
+        let file = cycles::file(cycle);
+        let path = file.clone().unwrap_or_else(|| BUILT_IN.to_owned());
+        let mistakes = match declared(root, file.as_deref()) {
+            Ok(spec) => of_project(root, config, &spec),
+            Err(BadCycle::Mistakes { mistakes, .. }) => mistakes,
+            Err(error @ BadCycle::Unreadable { .. }) => {
+                return vec![safe::line(&error.to_string())];
+            }
+        };
+        let lines = mistakes.iter();
+        lines.map(|SpecError { line, why }| format!("{path}:{line}: {}", safe::line(why))).collect()
+    });
+    checked.collect()
+}
+
 /// Lists the parts of a cycle that do not fit this project.
-fn of_project(here: &LoadedProject, spec: &Spec) -> Vec<SpecError> {
+fn of_project(root: &Path, config: &Config, spec: &Spec) -> Vec<SpecError> {
     let mut found = Vec::new();
     for CycleState { backend, prompt, line, .. } in &spec.states {
-        if let Some(backend) = backend.as_ref().filter(|it| !here.config.backends.contains_key(*it))
-        {
-            let known: Vec<&str> = here.config.backends.keys().map(String::as_str).collect();
+        if let Some(backend) = backend.as_ref().filter(|it| !config.backends.contains_key(*it)) {
+            let known: Vec<&str> = config.backends.keys().map(String::as_str).collect();
             let why = format!(
                 "there is no [backends.{backend}] (configured backends: {})",
                 known.join(", ")
@@ -75,7 +94,7 @@ fn of_project(here: &LoadedProject, spec: &Spec) -> Vec<SpecError> {
         }
         let file = prompt.as_ref().filter(|it| !it.contains(char::is_whitespace));
         let file = file.filter(|it| it.contains(['.', '/']));
-        if let Some(file) = file.filter(|it| !here.root.join(it).is_file()) {
+        if let Some(file) = file.filter(|it| !root.join(it).is_file()) {
             let why = format!("PROMPT names {file}, which does not exist");
             found.push(SpecError { line: *line, why });
         }

@@ -18,6 +18,7 @@ use super::run::{self as by_hand, ManualRun};
 use crate::project::LoadedProject;
 use crate::ui::{Failure, safe};
 
+pub use check::of_jobs as cycle_mistakes;
 pub use goto::GOTO;
 
 /// Show the cycle of an agent, with its states and its position, or make one step manually

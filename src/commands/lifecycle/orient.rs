@@ -1,16 +1,18 @@
 //! `runner lifecycle orient`: prints the text that a waking run reads first.
 
 use runner_engine::error_chain::whole;
+use runner_engine::git::Git;
 use runner_engine::outcome::Exit;
 use runner_engine::scope::Scope;
 use runner_jobs::lifecycle::manifest::newest_in;
-use runner_jobs::lifecycle::orient::{Orientation, orient};
+use runner_jobs::lifecycle::orient::{Orientation, orient, since};
 use runner_jobs::lifecycle::spec::StateKind;
 use serde::Serialize;
 
 use crate::commands::board::change::provenance;
 use crate::commands::board::{self, BoardArg};
 use crate::commands::{Cli, contract_words};
+use crate::env;
 use crate::project::LoadedProject;
 use crate::ui::{Failure, Ui, View, safe, show};
 
@@ -54,7 +56,12 @@ impl OrientArgs {
             Ok(None) => Ok(None),
             Err(error) => Err(error),
         };
-        let orientation = orient(&scope, &board::path(here, &self.which), &newest);
+        let mut orientation = orient(&scope, &board::path(here, &self.which), &newest);
+        let git = Git::new(&here.root, &env::child_environment(), &env::marker()?);
+        let listed =
+            newest.as_ref().ok().and_then(Option::as_ref).map(|(newest, _)| &newest.listed);
+        orientation.since = since(&git, &scope, listed)
+            .map_err(|error| Failure::environment(safe::line(&error.whole())))?;
         cli.ui.show(&OrientationView { orientation, kind: self.kind });
         Ok(Exit::Done)
     }

@@ -5,6 +5,7 @@ use std::sync::OnceLock;
 
 use super::edits::Edit;
 use super::lines::lines;
+use super::owner::agent_below;
 use super::scan::{ScannedLine, Scanner, headings};
 use super::task::fold;
 pub use super::task::{BoardForm, Keyword, Odd, Task};
@@ -29,7 +30,10 @@ impl Board {
         let (mut tasks, mut odd) = (Vec::new(), Vec::new());
         for line in lines(text) {
             match scanner.line(&line) {
-                Some(ScannedLine::Task(task)) => tasks.push(task),
+                Some(ScannedLine::Task(mut task)) => {
+                    task.agent = agent_below(text, line.end, form);
+                    tasks.push(task);
+                }
                 Some(ScannedLine::Odd(one)) => odd.push(one),
                 None => {}
             }

@@ -24,6 +24,7 @@
 mod board;
 mod edits;
 mod lines;
+mod owner;
 mod resolve;
 mod scan;
 mod task;

@@ -143,6 +143,7 @@ fn task(
     Task {
         heading: line.text[heading.clone()].to_owned(),
         keyword,
+        agent: None,
         level,
         line: line.number,
         range: line.range.start..line.end,

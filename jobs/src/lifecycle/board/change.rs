@@ -120,10 +120,10 @@ impl BoardEditor<'_> {
                         done.before.push(before.clone());
                         continue;
                     }
-                    let change = moves::apply(&board, &entry.sections.verdicts);
+                    let change = moves::apply(&board, &text, &entry.sections, self.agent);
                     (HistoryEvent::Apply, Some(entry.id.clone()), change)
                 }
-                BoardRequest::Pick => match moves::pick(&board) {
+                BoardRequest::Pick => match moves::pick(&board, &text, self.agent) {
                     None => continue,
                     Some((task, change)) => {
                         done.picked = Some(task.clone());
@@ -142,10 +142,16 @@ impl BoardEditor<'_> {
                     (HistoryEvent::Done, None, change)
                 }
             };
-            text = change
+            let after = change
                 .text(&text, &board)
                 .map_err(|why| BoardError::Internal { path: self.board.to_owned(), why })?;
-            done.records.push(self.record(what, entry, change));
+            let digest = |text: &str| Some(Digest::of(text.as_bytes()).to_string());
+            done.records.push(HistoryRecord {
+                before: digest(&text),
+                after: digest(&after),
+                ..self.record(what, entry, change)
+            });
+            text = after;
         }
         if !done.records.is_empty() {
             self.place(held, &seen, &history, &text, &mut done)?;
@@ -170,6 +176,8 @@ impl BoardEditor<'_> {
             moves: change.moves,
             kept: change.kept,
             unresolved: change.unresolved,
+            before: None,
+            after: None,
         }
     }
 

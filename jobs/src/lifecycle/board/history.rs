@@ -74,6 +74,12 @@ pub struct HistoryRecord {
     pub kept: Vec<UnappliedVerdict>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unresolved: Vec<Unresolved>,
+    /// The digest of the board before the change.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub before: Option<String>,
+    /// The digest of the board after the change.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub after: Option<String>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq)]

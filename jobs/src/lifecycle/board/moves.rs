@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use runner_text::org::{self, Board, Edit, Keyword, Resolved, Task, fold};
 
 use super::history::{TaskMove, UnappliedVerdict, Unresolved};
-use crate::lifecycle::entry::{Verdict, VerdictMove};
+use crate::lifecycle::entry::{Sections, VerdictMove};
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct BoardEdit {
@@ -35,7 +35,7 @@ impl BoardEdit {
         let pairs = board.tasks.iter().zip(&new.tasks).filter(|_| added == 0);
         for (old, new) in pairs {
             let same = old.heading == new.heading && old.keyword == new.keyword;
-            if old.line != new.line || !(same || moved.contains(&old.line)) {
+            if !(same || moved.contains(&old.line)) {
                 return Err(format!("the task in line {} would change too", old.line));
             }
         }
@@ -43,12 +43,19 @@ impl BoardEdit {
     }
 }
 
-/// Applies each verdict to the original board. A second verdict that would move the same task is
-/// reported as unresolved.
-pub fn apply(board: &Board, verdicts: &[Verdict]) -> BoardEdit {
+/// Applies an entry of `agent` to the original board `text`. A second verdict that would move the same
+/// task is reported as unresolved, and so is a line that is not a verdict. A verdict on a task that
+/// another agent is working on is reported and not applied.
+pub fn apply(board: &Board, text: &str, entry: &Sections, agent: &str) -> BoardEdit {
     let mut change = BoardEdit::default();
     let mut touched = BTreeSet::new();
-    for verdict in verdicts {
+    change.unresolved.extend(
+        entry
+            .unread
+            .iter()
+            .map(|line| Unresolved { said: line.clone(), why: "it is not a verdict".to_owned() }),
+    );
+    for verdict in &entry.verdicts {
         let said = format!("{}: {}", verdict.act.describe(), verdict.said);
         if verdict.act == VerdictMove::KeepCourse {
             let why = "the order stands".to_owned();
@@ -84,6 +91,14 @@ pub fn apply(board: &Board, verdicts: &[Verdict]) -> BoardEdit {
                 continue;
             }
         };
+        if task.keyword == Keyword::Doing && !is_held_by(task, agent) {
+            let why = match &task.agent {
+                Some(other) => format!("the agent {other:?} works on {:?}", task.heading),
+                None => format!("another agent or a person works on {:?}", task.heading),
+            };
+            change.kept.push(UnappliedVerdict { said, why });
+            continue;
+        }
         if !touched.insert(task.line) {
             let why = format!("another verdict moved {:?} before", task.heading);
             change.unresolved.push(Unresolved { said, why });
@@ -95,6 +110,9 @@ pub fn apply(board: &Board, verdicts: &[Verdict]) -> BoardEdit {
         let why = if split { verdict.why.clone() } else { rest };
         let reason = (to == Keyword::Cancelled).then_some(why.as_str());
         change.edits.extend(board.moved(task, to, reason));
+        if task.keyword == Keyword::Doing {
+            change.edits.extend(board.given(text, task, ""));
+        }
         change.moves.push(moved(task, to, why));
     }
     change
@@ -119,18 +137,33 @@ fn unknown(board: &Board, said: &str) -> String {
     }
 }
 
-/// Begins the next task: the first task with NEXT, otherwise the task that is already DOING,
-/// otherwise the first task with TODO. Returns `None` if no task is open.
-pub fn pick(board: &Board) -> Option<(&Task, BoardEdit)> {
-    let stays = |task: &&Task| task.keyword == Keyword::Doing;
-    if let Some(task) = board.first(Keyword::Next) {
-        return Some((task, one(board, task, Keyword::Doing, "first NEXT")));
+/// Begins the next task for an agent: the first task with NEXT, otherwise the agent's own task that is
+/// already DOING, otherwise the first task with TODO. A task that names another agent is left out.
+/// Returns `None` if no other task is open. `text` is the board's text.
+pub fn pick<'b>(board: &'b Board, text: &str, agent: &str) -> Option<(&'b Task, BoardEdit)> {
+    let free = |keyword: Keyword| {
+        let mine = |task: &&Task| task.agent.as_deref().is_none_or(|name| name == agent);
+        board.tasks.iter().filter(mine).find(|task| task.keyword == keyword)
+    };
+    let begun = |task, why| {
+        let mut edit = one(board, task, Keyword::Doing, why);
+        edit.edits.extend(board.given(text, task, agent));
+        Some((task, edit))
+    };
+    if let Some(task) = free(Keyword::Next) {
+        return begun(task, "first NEXT");
     }
-    if let Some(task) = board.tasks.iter().find(stays) {
+    let own = |task: &&Task| task.keyword == Keyword::Doing && is_held_by(task, agent);
+    if let Some(task) = board.tasks.iter().find(own) {
         return Some((task, BoardEdit::default()));
     }
-    let task = board.first(Keyword::Todo)?;
-    Some((task, one(board, task, Keyword::Doing, "top TODO")))
+    begun(free(Keyword::Todo)?, "top TODO")
+}
+
+/// Reports whether `agent` holds a task that is DOING. The default agent, whose name is empty, holds
+/// the tasks that name no agent.
+fn is_held_by(task: &Task, agent: &str) -> bool {
+    task.agent.as_deref().unwrap_or_default() == agent
 }
 
 /// Adds an open task.

@@ -6,19 +6,19 @@ use runner_text::org::{Board, BoardForm, Keyword};
 use super::{
     BoardEdit, BoardHistory, HistoryEvent, HistoryRecord, TaskMove, add, apply, done, pick,
 };
-use crate::lifecycle::entry::{Verdict, VerdictMove, parse_sections};
+use crate::lifecycle::entry::{Sections, Verdict, VerdictMove, parse_sections};
 
 /// Parses `lines` as the verdicts of an entry.
-fn said(lines: &str) -> Vec<Verdict> {
+fn said(lines: &str) -> Sections {
     let text =
         format!("* tale\nx\n* goals\n* blue sky\n* fears\n* verdicts\n{lines}\n* carry\n- x\n");
-    parse_sections(&text).unwrap().verdicts
+    parse_sections(&text).unwrap()
 }
 
 /// Applies the verdicts and returns the board's new text and the change.
 fn after(board: &str, form: BoardForm, lines: &str) -> (String, BoardEdit) {
     let read = Board::read(board, form);
-    let change = apply(&read, &said(lines));
+    let change = apply(&read, board, &said(lines), "");
     (change.text(board, &read).unwrap(), change)
 }
 
@@ -110,7 +110,7 @@ fn outdated_entry_moves_only_open_tasks() {
 fn pick_prefers_next_then_doing_then_todo() {
     let picked = |text: &str| {
         let board = Board::read(text, BoardForm::Org);
-        let (task, change) = pick(&board)?;
+        let (task, change) = pick(&board, text, "")?;
         let after = change.text(text, &board).unwrap();
         Some((task.heading.clone(), after))
     };
@@ -123,6 +123,34 @@ fn pick_prefers_next_then_doing_then_todo() {
     assert_eq!(picked("* DONE a\n* TODO b\n"), some("b", "* DONE a\n* DOING b\n"));
     assert_eq!(picked("* DONE a\nwords\n"), None);
     assert_eq!(picked(""), None);
+}
+
+#[test]
+fn agents_hold_their_own_tasks() {
+    let mut text = "* DOING mine\n* NEXT c\n* TODO d\n".to_owned();
+    let picks = |text: &mut String, agent: &str| {
+        let board = Board::read(text, BoardForm::Org);
+        let (task, change) = pick(&board, text, agent)?;
+        let heading = task.heading.clone();
+        *text = change.text(text, &board).unwrap();
+        Some(heading)
+    };
+    assert_eq!(picks(&mut text, "two").as_deref(), Some("c"));
+    assert_eq!(picks(&mut text, "two").as_deref(), Some("c"));
+    // The default agent, or a person, holds the task that names no agent.
+    assert_eq!(picks(&mut text, "").as_deref(), Some("mine"));
+    assert_eq!(picks(&mut text, "three").as_deref(), Some("d"));
+    assert_eq!(picks(&mut text, "four"), None);
+    assert!(text.contains("* DOING d\n:PROPERTIES:\n:AGENT: three\n:END:\n"), "{text}");
+    // A verdict moves a task only away from its own agent.
+    let board = Board::read(&text, BoardForm::Org);
+    let entry = said("- put down: c — x\n- cancel: d — y\n- put down: mine — z\n- a musing");
+    let change = apply(&board, &text, &entry, "two");
+    assert_eq!((change.moves.len(), change.kept.len(), change.unresolved.len()), (1, 2, 1));
+    assert!(change.kept[0].why.contains("\"three\""), "{change:?}");
+    assert!(change.unresolved[0].said == "a musing", "{change:?}");
+    let text = change.text(&text, &board).unwrap();
+    assert!(text.contains("* TODO c\n* DOING d\n:PROP"), "{text}");
 }
 
 #[test]
@@ -172,6 +200,8 @@ fn history_keeps_applied_entries_and_unreadable_lines() {
         }],
         kept: Vec::new(),
         unresolved: Vec::new(),
+        before: None,
+        after: None,
     };
     let first = BoardHistory::parse(b"what is this?\n\n").with(&[record("", "a")]);
     let read = BoardHistory::parse(first.as_bytes());
@@ -187,7 +217,7 @@ fn history_keeps_applied_entries_and_unreadable_lines() {
 
 #[test]
 fn parsed_verdict_keeps_its_move() {
-    assert_eq!(said("- put down: X — y")[0].act, VerdictMove::PutDown);
+    assert_eq!(said("- put down: X — y").verdicts[0].act, VerdictMove::PutDown);
 }
 
 fn piece() -> impl Strategy<Value = String> {
@@ -199,6 +229,8 @@ fn piece() -> impl Strategy<Value = String> {
         Just("- [x] CANCELLED a".to_owned()),
         Just("- [ ] DOING TODO".to_owned()),
         Just("* WAITING c".to_owned()),
+        Just("\n:PROPERTIES:\n:AGENT: two\n:END:\n".to_owned()),
+        Just("\n  - AGENT: two\n".to_owned()),
         Just(" — ".to_owned()),
         Just("\n".to_owned()),
         Just("\r\n".to_owned()),
@@ -224,14 +256,19 @@ proptest! {
                 .zip(said.iter().map(|(_, act)| VerdictMove::ALL[*act]).cycle())
                 .map(|(task, act)| Verdict::new(act, Some(&task), &text))
                 .collect();
-            let change = apply(&board, &verdicts);
+            let entry = Sections { verdicts, ..Sections::default() };
+            let agent = if text.len() % 2 == 0 { "" } else { "two" };
+            let change = apply(&board, &text, &entry, agent);
             let after = change.text(&text, &board).unwrap();
-            prop_assert_eq!(after.matches('\n').count(), text.matches('\n').count());
+            let released = change.moves.iter().any(|it| it.from == Some(Keyword::Doing));
+            if !released {
+                prop_assert_eq!(after.matches('\n').count(), text.matches('\n').count());
+            }
             prop_assert_eq!(
                 change.moves.len() + change.kept.len() + change.unresolved.len(),
-                verdicts.len()
+                entry.verdicts.len()
             );
-            if let Some((_, change)) = pick(&board) {
+            if let Some((_, change)) = pick(&board, &text, agent) {
                 change.text(&text, &board).unwrap();
             }
             if let Ok(change) = add(&board, &text, "a task that is new") {

@@ -33,9 +33,16 @@ pub struct Entry {
     pub id: String,
     /// The title, as in `rem — 2026-06-10 14:30 UTC`.
     pub title: String,
+    /// The model that wrote the entry, or [`BY_RULE`].
     pub model: String,
+    /// Names in the tale that no source showed: paths, exit codes and tasks.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unseen: Vec<String>,
     pub sections: Sections,
 }
+
+/// The model of an entry that the rules wrote.
+pub const BY_RULE: &str = "by rule";
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Sections {

@@ -37,7 +37,15 @@ pub fn parse(id: &str, text: &str) -> Result<Entry, Malformed> {
         });
         values.next().unwrap_or_default()
     };
-    Ok(Entry { id: id.to_owned(), title: keyword("#+TITLE"), model: keyword("#+MODEL"), sections })
+    let unseen = keyword("#+UNSEEN");
+    let unseen = unseen.split(';').map(str::trim).filter(|what| !what.is_empty());
+    Ok(Entry {
+        id: id.to_owned(),
+        title: keyword("#+TITLE"),
+        model: keyword("#+MODEL"),
+        unseen: unseen.map(str::to_owned).collect(),
+        sections,
+    })
 }
 
 /// Parses the six sections. Keywords and blank lines may precede the first section.
@@ -52,7 +60,7 @@ pub fn parse_sections(text: &str) -> Result<Sections, Malformed> {
     let mut bodies: [Vec<&str>; 6] = Default::default();
     let mut open = 0;
     let mut last = 0;
-    for (at, line) in text.lines().enumerate() {
+    for (at, line) in text.trim_start_matches('\u{feff}').lines().enumerate() {
         last = at + 1;
         if let Some(name) = heading(line) {
             match HEADINGS.get(open) {

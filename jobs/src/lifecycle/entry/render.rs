@@ -10,6 +10,11 @@ pub fn render(entry: &Entry) -> String {
     let sections = &entry.sections;
     let mut out =
         format!("#+TITLE: {}\n#+MODEL: {}\n", one_line(&entry.title), one_line(&entry.model));
+    let unseen = entry.unseen.iter().map(|what| one_line(&what.replace(';', ",")));
+    let unseen: Vec<String> = unseen.filter(|what| !what.is_empty()).collect();
+    if !unseen.is_empty() {
+        out.push_str(&format!("#+UNSEEN: {}\n", unseen.join("; ")));
+    }
     let verdicts = sections.verdicts.iter().map(|it| match (it.act, it.said.as_str()) {
         (act @ VerdictMove::KeepCourse, "") => act.describe().to_owned(),
         (act @ VerdictMove::KeepCourse, why) => format!("{} — {why}", act.describe()),

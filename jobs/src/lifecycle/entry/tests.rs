@@ -44,6 +44,9 @@ fn entry_round_trips_through_parse_and_render() {
     let entry = parse("2026-06-10-1430", ENTRY).unwrap();
     assert_eq!(entry.title, "rem — 2026-06-10 14:30 UTC");
     assert_eq!(entry.model, "some/model");
+    let marked = Entry { unseen: vec!["src/x.rs".into(), "exit 3".into()], ..entry.clone() };
+    assert!(render(&marked).contains("\n#+UNSEEN: src/x.rs; exit 3\n"));
+    assert_eq!(parse("2026-06-10-1430", &render(&marked)).unwrap(), marked);
     let said = &entry.sections;
     assert_eq!(said.tale.lines().count(), 2);
     assert_eq!((said.goals.len(), said.blue_sky.len(), said.fears.len()), (3, 2, 2));
@@ -246,6 +249,7 @@ proptest! {
             id: "x".into(),
             title: texts[0].clone(),
             model: texts[1].clone(),
+            unseen: vec![texts[3].clone(), texts[0].clone()],
             sections: Sections {
                 tale: texts[2].clone(),
                 goals: vec![texts[3].clone()],

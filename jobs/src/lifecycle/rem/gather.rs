@@ -8,22 +8,32 @@
 //! newest entry, 2,500 ───┘
 //! ```
 //!
-//! This module must never pass on another source, or more text than these limits allow.
+//! The first paragraph of the README describes the project. This module must never pass on another
+//! source, or more text than these limits allow.
+
+use std::collections::BTreeSet;
 
 use jiff::Timestamp;
+use runner_engine::digest::Digest;
 use runner_engine::outcome::Class;
 use runner_text::org::{Board, BoardForm};
 
+use super::super::board::{self, BoardHistory, HistoryEvent};
 use super::super::entry::Entry;
+use super::super::log::{self, Commit};
 use super::super::manifest::{self, Listed, ReadManifest};
 use super::super::provenance::Provenance;
 use super::super::{audit, audit::Audit};
 use super::RemSpec;
-use crate::steps::ToolStep;
+use crate::steps::{self, ToolStep};
 use crate::{Context, JobError};
 
-/// Git's option for the maximum number of commits.
-const COMMITS: &str = "-12";
+/// Maximum number of commits that are shown.
+const COMMITS: usize = 12;
+/// Maximum number of characters that describe the project.
+const ABOUT: usize = 600;
+/// Maximum size of a README, in bytes.
+const LARGEST_README: u64 = 1024 * 1024;
 /// Maximum number of characters of the board that are shown.
 const BOARD: usize = 4_000;
 /// Maximum number of tool steps that are shown.
@@ -32,24 +42,6 @@ const STEPS: usize = 25;
 const ENTRY: usize = 2_500;
 /// Maximum size of the board's file, in bytes.
 const LARGEST_BOARD: u64 = 8 * 1024 * 1024;
-
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Commit {
-    /// The full hash of the commit.
-    pub hash: String,
-    /// The abbreviated hash, as the log shows it.
-    pub short: String,
-    /// The commit time, in seconds since the epoch.
-    pub at: i64,
-    pub subject: String,
-}
-
-impl Commit {
-    /// Formats the commit as a line of `git log --oneline`.
-    pub fn line(&self) -> String {
-        format!("{} {}", self.short, self.subject)
-    }
-}
 
 /// The newest entry with the findings of its audit.
 #[derive(Clone, Debug)]
@@ -65,8 +57,18 @@ pub struct Previous {
 /// The input of a dream.
 #[derive(Clone, Debug)]
 pub struct Slice {
-    /// The commits, newest first.
+    /// The commits, newest first, without runner's own.
     pub commits: Vec<Commit>,
+    /// The hashes of the commits that are newer than the newest entry.
+    pub newer: BTreeSet<String>,
+    /// The hash of the commit that is checked out.
+    pub head: Option<String>,
+    /// The first paragraph of the project's README.
+    pub about: Option<String>,
+    /// Whether somebody other than runner changed the board since the newest entry.
+    pub board_changed: bool,
+    /// The digest of the board.
+    pub board_digest: String,
     /// The beginning of the board's text, or `None` if there is no board.
     pub plan: Option<String>,
     /// The complete board, against which verdicts are resolved.
@@ -97,8 +99,22 @@ pub fn gather(ctx: &Context<'_>, spec: &RemSpec) -> Result<Slice, JobError> {
         reported.push(format!("{} is not shown: {error}", spec.files.steps));
         Vec::new()
     });
+    let mut commits = log::commits(&ctx.git)?;
+    let newest = listed.manifest.entries.first();
+    let newer = log::newer(&ctx.git, &commits, newest)?;
+    commits.truncate(COMMITS);
+    let whole = plan.as_deref().unwrap_or_default();
+    let board_changed = match newest {
+        Some(newest) => is_board_changed(ctx, newest, whole)?,
+        None => true,
+    };
     Ok(Slice {
-        commits: commits(ctx)?,
+        commits,
+        newer,
+        head: ctx.git.head()?,
+        about: about(ctx),
+        board_changed,
+        board_digest: Digest::of(whole.as_bytes()).to_string(),
         plan: plan.map(|text| beginning(&text, BOARD)),
         board,
         steps,
@@ -146,21 +162,34 @@ fn plan(ctx: &Context<'_>, spec: &RemSpec) -> Result<Option<String>, JobError> {
     Ok(Some(text))
 }
 
-fn commits(ctx: &Context<'_>) -> Result<Vec<Commit>, JobError> {
-    if ctx.git.head()?.is_none() {
-        return Ok(Vec::new());
+/// Reads what the project is: the first paragraph of its README.
+fn about(ctx: &Context<'_>) -> Option<String> {
+    let read = |name| ctx.files.inspect(name, LARGEST_README).ok().flatten();
+    let (bytes, _) =
+        ["README.md", "README.org", "README", "readme.md"].into_iter().find_map(read)?;
+    let text = String::from_utf8_lossy(&bytes).into_owned();
+    let plain = |line: &&str| !line.starts_with(['#', '<', '!', '*', '=', '[']);
+    let lines = text.lines().map(str::trim).skip_while(|line| line.is_empty() || !plain(line));
+    let lines: Vec<&str> = lines.take_while(|line| !line.is_empty()).collect();
+    Some(beginning(&lines.join(" "), ABOUT)).filter(|about| !about.is_empty())
+}
+
+/// Reports whether somebody other than runner changed the board since the newest entry. Runner's own
+/// moves, which apply verdicts and pick tasks, are no evidence of work.
+fn is_board_changed(ctx: &Context<'_>, newest: &Listed, plan: &str) -> Result<bool, JobError> {
+    let history = ctx.files.inspect(board::PATH, LARGEST_BOARD)?;
+    let history = BoardHistory::parse(&history.map(|(bytes, _)| bytes).unwrap_or_default());
+    let mut known = newest.board.clone();
+    for record in history.records.iter().filter(|record| newest.ts.is_none_or(|ts| record.ts >= ts))
+    {
+        match record.what {
+            HistoryEvent::Apply | HistoryEvent::Pick if record.before == known => {
+                known.clone_from(&record.after);
+            }
+            _ => return Ok(true),
+        }
     }
-    let lines = ctx.git.log("%H%x00%h%x00%ct%x00%s", &[COMMITS, "HEAD", "--"])?;
-    let commits = lines.iter().filter_map(|line| {
-        let mut parts = line.splitn(4, '\0');
-        Some(Commit {
-            hash: parts.next()?.to_owned(),
-            short: parts.next()?.to_owned(),
-            at: parts.next()?.parse().ok()?,
-            subject: parts.next()?.to_owned(),
-        })
-    });
-    Ok(commits.collect())
+    Ok(known != Some(Digest::of(plan.as_bytes()).to_string()))
 }
 
 fn beginning(text: &str, characters: usize) -> String {
@@ -183,8 +212,7 @@ impl Slice {
 
     /// Returns the commits that are newer than the newest entry.
     pub fn new_commits(&self) -> impl Iterator<Item = &Commit> {
-        let since = self.since().map_or(i64::MIN, Timestamp::as_second);
-        self.commits.iter().filter(move |it| it.at > since)
+        self.commits.iter().filter(|it| self.newer.contains(&it.hash))
     }
 
     /// Returns the tool steps that are newer than the newest entry. A step without a time counts as
@@ -197,23 +225,42 @@ impl Slice {
         })
     }
 
+    /// Reports whether nothing happened since the newest entry: no commit, no tool use and no change
+    /// of the board. The row of an agent's whole run is no evidence of work.
+    pub fn is_idle(&self) -> bool {
+        let worked = |step: &ToolStep| step.tool != steps::RUN;
+        !self.listed.manifest.entries.is_empty()
+            && !self.board_changed
+            && self.newer.is_empty()
+            && !self.new_steps().any(worked)
+    }
+
+    /// Formats the commits. The new ones are marked if there is an entry before them.
+    fn log(&self) -> Vec<String> {
+        let marks = !self.listed.manifest.entries.is_empty();
+        let mark = |it: &Commit| match marks && self.newer.contains(&it.hash) {
+            true => format!("{}  [new since the previous entry]", it.line()),
+            false => it.line(),
+        };
+        self.commits.iter().map(mark).collect()
+    }
+
     /// Returns the sources that are shown, each with its label.
     pub fn sources(&self, previous: PreviousEntry) -> Vec<(String, String)> {
         let lines = |lines: Vec<String>| match lines.is_empty() {
             true => "(none)".to_owned(),
             false => lines.join("\n"),
         };
-        let mut sources = vec![
-            (
-                "git log -12 --oneline".to_owned(),
-                lines(self.commits.iter().map(Commit::line).collect()),
-            ),
+        let about = self.about.clone().map(|about| ("what the project is".to_owned(), about));
+        let mut sources: Vec<(String, String)> = about.into_iter().collect();
+        sources.extend([
+            ("git log -12 --oneline".to_owned(), lines(self.log())),
             ("the board".to_owned(), self.plan.clone().unwrap_or_else(|| "(none)".to_owned())),
             (
                 "the last 25 tools".to_owned(),
                 lines(self.steps.iter().map(ToolStep::line).collect()),
             ),
-        ];
+        ]);
         if let Some(previous) = self.previous.as_ref().filter(|_| previous == PreviousEntry::Shown)
         {
             let mut text = previous.text.clone();

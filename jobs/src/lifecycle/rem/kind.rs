@@ -28,7 +28,8 @@ impl Kind for RemSpec {
                 "the six headings are there, in their order, and no others".to_owned(),
                 "every commit hash that it names occurs in the sources that were shown".to_owned(),
                 "every verdict that names a task names exactly one task on the board".to_owned(),
-                "its tale does not repeat the previous one; otherwise it is asked for once more"
+                "its tale does not repeat the previous one".to_owned(),
+                "an answer that fails is asked for once more; then the entry by rule is published"
                     .to_owned(),
             ],
             ..DryRunPlan::default()
@@ -58,6 +59,10 @@ impl Kind for RemSpec {
 
     fn default_timeout(&self) -> SignedDuration {
         SignedDuration::from_mins(5)
+    }
+
+    fn prompts(&self) -> Vec<String> {
+        self.prompt.iter().cloned().collect()
     }
 
     fn paths(&self) -> Vec<(&'static str, String)> {

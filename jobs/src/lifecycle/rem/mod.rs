@@ -5,33 +5,36 @@
 //! due? ──no──> skipped
 //!  │ yes
 //! gather ──> ask ──> read strictly ──> checks ──> rem/<id>.org + rem/manifest.json, one publication
-//!                        │                │ a tale that repeats: asked once more without the previous
-//!                        └────────────────┴──> failed (malformed): nothing is published
+//!             ↑           └───────────────┤ once: asked again with the reason
+//!             └───────────────────────────┤ twice: the entry by rule, degraded
+//!                                         └ twice no entry at all: failed (malformed), nothing is published
 //! ```
 //!
-//! Only this module writes entries. An invalid answer fails the run and is never repaired.
+//! Only this module writes entries. An invalid answer is never repaired.
 
 pub mod checks;
 pub mod gather;
 mod kind;
+mod mentions;
+mod repeats;
 pub mod request;
 pub mod rule;
+mod stage;
 
 use jiff::{SignedDuration, Timestamp};
 use runner_backends::{Reply, Request};
 use runner_engine::outcome::Class;
-use runner_engine::scope::Expect;
 use runner_text::counted;
-use runner_text::org;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
+use serde_json::Value;
 
-use super::entry::{self, Entry, Sections, VerdictMove};
-use super::manifest::{self, Listed};
-use super::{Files, publish};
+use super::entry::{self, Entry, Sections};
+use super::{Files, prompts};
 use crate::{Context, Finished, JobError};
-use gather::{PreviousEntry, Slice};
+use checks::Refusal;
+use gather::Slice;
+use stage::publish_entry;
 
 /// The form in which a model gives its answer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -57,6 +60,9 @@ pub struct RemSpec {
     pub after_audit: bool,
     /// The minimum number of minutes between a successful dream and the next one.
     pub interval_minutes: u32,
+    /// The agent's instructions: a file of the project, or the text itself. Default: the built-in
+    /// instructions.
+    pub prompt: Option<String>,
     /// The form of the answer: JSON with a schema that lists the board's headings, or org text.
     pub answer: AnswerForm,
     /// The project's settings for files and commits.
@@ -71,11 +77,15 @@ impl Default for RemSpec {
             board: super::BOARD.to_owned(),
             after_audit: true,
             interval_minutes: 50,
+            prompt: None,
             answer: AnswerForm::Data,
             files: Files::default(),
         }
     }
 }
+
+/// The reason for which no entry is written about an idle time.
+const IDLE: &str = "nothing happened: no commit, no tool use and no change of the board";
 
 /// Writes a journal entry if a dream is due.
 ///
@@ -86,16 +96,24 @@ pub fn run(ctx: &mut Context<'_>, spec: &RemSpec) -> Result<Finished, JobError> 
     let slice = gather::gather(ctx, spec)?;
     if !ctx.admitted.manual() {
         due(&slice, spec, ctx.clock.now())?;
+        if slice.is_idle() {
+            return Err(JobError::Nothing(IDLE.to_owned()));
+        }
     }
     dream(ctx, spec, &slice)
 }
 
-/// Writes a journal entry as part of a cycle, which has separate gates.
+/// Writes a journal entry as part of a cycle, which has separate gates. If nothing happened since the
+/// newest entry, no entry is written, and the result is idle.
 ///
 /// # Errors
 /// Returns the same errors as [`run`], except for a closed gate.
 pub fn run_in_cycle(ctx: &mut Context<'_>, spec: &RemSpec) -> Result<Finished, JobError> {
     let slice = gather::gather(ctx, spec)?;
+    if slice.is_idle() {
+        let headline = format!("{IDLE}; the newest entry stays");
+        return Ok(Finished { headline, idle: Some(IDLE.to_owned()), ..Finished::default() });
+    }
     dream(ctx, spec, &slice)
 }
 
@@ -130,73 +148,134 @@ pub(crate) fn question(
     spec: &RemSpec,
 ) -> Result<(Request, Vec<String>), JobError> {
     let slice = gather::gather(ctx, spec)?;
-    let request = request::build(&ctx.frame(1), spec.answer, &slice, PreviousEntry::Shown);
+    let guidance = prompts::read(ctx, spec.prompt.as_deref(), prompts::REM)?;
+    let request = request::build(&ctx.frame(1), (spec.answer, &guidance), &slice, None);
     Ok((request, slice.reported))
 }
 
+/// The sections of an entry, with the author.
+struct Answer {
+    sections: Sections,
+    author: Author,
+}
+
+/// The author of an entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Author {
+    Model,
+    Rule,
+}
+
 /// Asks for a dream, checks the answer and stages the entry.
+///
+/// A refused answer is asked for once more, with the reason. If the second answer is refused too, the
+/// entry by rule is published and the run is degraded. If neither answer is an entry, the run fails.
 fn dream(ctx: &mut Context<'_>, spec: &RemSpec, slice: &Slice) -> Result<Finished, JobError> {
-    let malformed = |why: String| JobError::failed(Class::Malformed, why);
-    let request = request::build(&ctx.frame(1), spec.answer, slice, PreviousEntry::Shown);
-    let reply = ctx.spender.ask(&request, 0)?;
-    let (mut sections, mut by_rule) = read(&reply, slice).map_err(malformed)?;
     let mut reported = slice.reported.clone();
-    if !by_rule && checks::is_parrot(&sections.tale, slice) {
-        reported.push("the tale repeated the previous one; it was asked for once more".to_owned());
-        let request = request::build(&ctx.frame(2), spec.answer, slice, PreviousEntry::LeftOut);
-        let reply = ctx.spender.ask(&request, 0)?;
-        (sections, by_rule) = read(&reply, slice).map_err(malformed)?;
-        if !by_rule && checks::is_parrot(&sections.tale, slice) {
-            let why =
-                "parrot: the tale repeats that of the previous entry, even after a second request";
-            return Err(malformed(why.to_owned()));
+    let (answer, degraded) = match ask(ctx, spec, slice, None)? {
+        Ok(answer) => (answer, None),
+        Err(first) => {
+            reported.push(format!("it was asked for once more: {first}"));
+            match second(ctx, spec, slice, &first)? {
+                Ok(answer) => (answer, None),
+                Err(second) => {
+                    let sections = rule::sections(slice);
+                    let why =
+                        format!("the entry is by rule, because both answers failed: {second}");
+                    (Answer { sections, author: Author::Rule }, Some(why))
+                }
+            }
         }
-    }
-    // The checks must see the text that is published.
-    let sections = clean(&sections, |text| ctx.redactor.redact(text).into_owned());
-    checks::check(&sections, slice).map_err(malformed)?;
-    let model = (!by_rule).then(|| {
-        reported.extend(sections.warnings());
+    };
+    let by_model = answer.author == Author::Model;
+    let unseen = if by_model { mentions::unseen(&answer.sections.tale, slice) } else { Vec::new() };
+    let model = by_model.then(|| {
+        reported.extend(answer.sections.warnings());
+        reported.extend(unseen.iter().map(|what| format!("no source shows {what}")));
         let model = ctx.spender.backend().model;
         model.unwrap_or_else(|| ctx.spender.backend_name().to_owned())
     });
-    let finished = publish_entry(ctx, spec, slice, sections, model)?;
-    Ok(Finished { lines: reported, ..finished })
+    let entry = Entry {
+        model: model.unwrap_or_else(|| entry::BY_RULE.to_owned()),
+        unseen,
+        sections: answer.sections,
+        ..Entry::default()
+    };
+    let finished = publish_entry(ctx, spec, slice, entry)?;
+    Ok(Finished { lines: reported, degraded, ..finished })
 }
 
-/// Returns the sections of an answer, and whether the answer is rule-based.
-fn read(reply: &Reply, slice: &Slice) -> Result<(Sections, bool), String> {
+/// Asks one question, and checks the answer.
+///
+/// # Errors
+/// Returns an error if there is no answer.
+fn ask(
+    ctx: &mut Context<'_>,
+    spec: &RemSpec,
+    slice: &Slice,
+    refused: Option<&Refusal>,
+) -> Result<Result<Answer, Refusal>, JobError> {
+    let frame = ctx.frame(if refused.is_none() { 1 } else { 2 });
+    let guidance = prompts::read(ctx, spec.prompt.as_deref(), prompts::REM)?;
+    let request = request::build(&frame, (spec.answer, &guidance), slice, refused);
+    let reply = ctx.spender.ask(&request, 0)?;
+    Ok(read(&reply, slice).and_then(|answer| {
+        if answer.author == Author::Rule {
+            return Ok(answer);
+        }
+        // The checks must see the text that is published.
+        let sections = clean(&answer.sections, |text| ctx.redactor.redact(text).into_owned());
+        checks::check(&sections, slice)?;
+        Ok(Answer { sections, ..answer })
+    }))
+}
+
+/// Asks the question again with the reason for which the first answer was refused.
+///
+/// # Errors
+/// Returns an error if neither answer is an entry, or if the run must end.
+fn second(
+    ctx: &mut Context<'_>,
+    spec: &RemSpec,
+    slice: &Slice,
+    first: &Refusal,
+) -> Result<Result<Answer, Refusal>, JobError> {
+    let is_entry = !matches!(first, Refusal::Malformed(_));
+    match ask(ctx, spec, slice, Some(first)) {
+        Ok(Err(second @ Refusal::Malformed(_))) if !is_entry => {
+            Err(JobError::failed(Class::Malformed, second.to_string()))
+        }
+        Ok(judged) => Ok(judged),
+        Err(
+            error @ (JobError::Ledger(_) | JobError::Cancelled { .. } | JobError::TimedOut { .. }),
+        ) => Err(error),
+        Err(error) if !is_entry => Err(error),
+        Err(error) => {
+            let why = format!("{first}; the second question was not answered: {}", error.whole());
+            Ok(Err(Refusal::Untrue(why)))
+        }
+    }
+}
+
+/// Reads the sections of an answer.
+fn read(reply: &Reply, slice: &Slice) -> Result<Answer, Refusal> {
+    let by_model = |sections| Answer { sections, author: Author::Model };
     let text = |text: &str| {
-        let sections = entry::parse_sections(text).map_err(|error| error.to_string())?;
-        Ok((sections, false))
+        let sections = entry::parse_sections(text);
+        sections.map(by_model).map_err(|error| Refusal::Malformed(error.to_string()))
     };
     match &reply.value {
-        Some(answer) if request::is_rule(answer) => Ok((rule::sections(slice), true)),
+        Some(answer) if request::is_rule(answer) => {
+            Ok(Answer { sections: rule::sections(slice), author: Author::Rule })
+        }
         Some(Value::String(org)) => text(org),
         Some(answer) => {
             let sections = request::sections_of(answer)?;
-            same_tasks(&sections, &slice.board)?;
-            Ok((sections, false))
+            checks::same_tasks(&sections, &slice.board)?;
+            Ok(by_model(sections))
         }
         None => text(&reply.text),
     }
-}
-
-/// Checks that each verdict of a JSON answer still resolves to its own task once it is written as
-/// org text with its reason.
-fn same_tasks(sections: &Sections, board: &org::Board) -> Result<(), String> {
-    for verdict in sections.verdicts.iter().filter(|it| it.act != VerdictMove::KeepCourse) {
-        let named = verdict.task.as_deref().unwrap_or_default();
-        if let org::Resolved::One { task, .. } = board.resolve(&verdict.said)
-            && org::fold(&task.heading) != org::fold(named)
-        {
-            return Err(format!(
-                "{named:?} together with its reason could be read as {:?}",
-                task.heading
-            ));
-        }
-    }
-    Ok(())
 }
 
 /// Returns the sections with `text` applied to every text.
@@ -217,60 +296,4 @@ fn clean(sections: &Sections, text: impl Fn(&str) -> String) -> Sections {
         verdict.said = text(&verdict.said);
     }
     out
-}
-
-/// Stages an entry and the manifest. `model` is `None` if the rules wrote the entry.
-fn publish_entry(
-    ctx: &mut Context<'_>,
-    spec: &RemSpec,
-    slice: &Slice,
-    sections: Sections,
-    model: Option<String>,
-) -> Result<Finished, JobError> {
-    let folder = manifest::folder(spec.agent.as_deref());
-    let file = |id: &str| format!("{folder}/{id}.org");
-    let (now, known) = (ctx.clock.now(), &slice.listed.manifest);
-    let id = manifest::new_id(now, |id| {
-        // Two dreams may happen in one minute, and a file may exist that no manifest lists.
-        let listed = known.entries.iter().any(|it| manifest::id_of(&it.file) == Some(id));
-        listed || ctx.files.is_there(&file(id))
-    });
-    let by_rule = model.is_none();
-    let model = model.unwrap_or_else(|| "by rule".to_owned());
-    let entry = Entry {
-        title: format!("rem — {}", now.strftime("%Y-%m-%d %H:%M UTC")),
-        id: id.clone(),
-        model: model.clone(),
-        sections,
-    };
-    let text = entry::render(&entry);
-    let line = first_line(&entry.sections.tale);
-    let listed = Listed { file: format!("{id}.org"), ts: Some(now), model, line: line.clone() };
-    let list = format!("{folder}/{}", manifest::FILE);
-    ctx.files.stage(&file(&id), text.as_bytes(), Expect::Absent)?;
-    let new = known.with(listed);
-    ctx.files.stage(&list, new.text().as_bytes(), slice.listed.expect)?;
-    ctx.publish = spec.files.commit.then(|| publish::Publish {
-        paths: vec![file(&id), list],
-        message: publish::message("rem", &line),
-        push: spec.files.push,
-    });
-    let facts = json!({
-        "entry": id,
-        "agent": spec.agent,
-        "by_rule": by_rule,
-        "verdicts": entry.sections.verdicts,
-        "claims": entry.claims().len(),
-    });
-    Ok(Finished {
-        headline: format!("{} dreamt {}", ctx.spender.backend_name(), file(&id)),
-        facts: facts.as_object().cloned().unwrap_or_default(),
-        ..Finished::default()
-    })
-}
-
-/// Returns the first line of a tale, truncated to 160 characters.
-fn first_line(tale: &str) -> String {
-    let line = tale.lines().find(|line| !line.trim().is_empty());
-    line.unwrap_or_default().trim().chars().take(160).collect()
 }

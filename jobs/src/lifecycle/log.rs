@@ -1,0 +1,89 @@
+//! Reads the commits that count as evidence, and which of them are newer than an entry.
+//!
+//! Runner's own commits of entries are no evidence of work. This module must never take a commit's
+//! time for its place in the history if the entry recorded the commit at which it was written.
+
+use std::collections::BTreeSet;
+
+use runner_engine::git::Git;
+
+use super::manifest::{FOLDER, Listed};
+use crate::JobError;
+
+/// The tag of the commits in which runner commits entries.
+const OWN: &str = "rem: ";
+/// Number of commits that are read before runner's own are left out.
+const READ: &str = "--max-count=100";
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Commit {
+    /// The full hash of the commit.
+    pub hash: String,
+    /// The abbreviated hash, as the log shows it.
+    pub short: String,
+    /// The commit time, in seconds since the epoch.
+    pub at: i64,
+    pub subject: String,
+}
+
+impl Commit {
+    /// Formats the commit as a line of `git log --oneline`.
+    pub fn line(&self) -> String {
+        format!("{} {}", self.short, self.subject)
+    }
+}
+
+/// Returns the newest commits of the branch, newest first, without runner's own.
+///
+/// # Errors
+/// Returns an error if git fails.
+pub fn commits(git: &Git) -> Result<Vec<Commit>, JobError> {
+    if git.head()?.is_none() {
+        return Ok(Vec::new());
+    }
+    let lines = git.log("%H%x00%h%x00%ct%x00%s", &[READ, "HEAD", "--"])?;
+    let commits = lines.iter().filter_map(|line| {
+        let mut parts = line.splitn(4, '\0');
+        Some(Commit {
+            hash: parts.next()?.to_owned(),
+            short: parts.next()?.to_owned(),
+            at: parts.next()?.parse().ok()?,
+            subject: parts.next()?.to_owned(),
+        })
+    });
+    let mut commits: Vec<Commit> = commits.collect();
+    if commits.iter().any(|commit| commit.subject.starts_with(OWN)) {
+        let entries = git.log("%H", &[READ, "HEAD", "--", FOLDER])?;
+        let own =
+            |commit: &Commit| commit.subject.starts_with(OWN) && entries.contains(&commit.hash);
+        commits.retain(|commit| !own(commit));
+    }
+    Ok(commits)
+}
+
+/// Returns the hashes of those of `commits` that are newer than the newest entry. Without an entry,
+/// all of them are new.
+///
+/// # Errors
+/// Returns an error if git fails.
+pub fn newer(
+    git: &Git,
+    commits: &[Commit],
+    newest: Option<&Listed>,
+) -> Result<BTreeSet<String>, JobError> {
+    let all = || commits.iter().map(|commit| commit.hash.clone());
+    let Some(newest) = newest else { return Ok(all().collect()) };
+    let seen = match &newest.head {
+        // The commit may be gone after a rewritten history.
+        Some(head) => git.commit(head)?,
+        None => None,
+    };
+    if let Some(seen) = seen {
+        let range = format!("{seen}..HEAD");
+        let since: BTreeSet<String> = git.log("%H", &[READ, &range, "--"])?.into_iter().collect();
+        return Ok(all().filter(|hash| since.contains(hash)).collect());
+    }
+    let since = newest.ts.map_or(i64::MIN, jiff::Timestamp::as_second);
+    let newer = commits.iter().filter(|commit| commit.at > since);
+    Ok(newer.map(|commit| commit.hash.clone()).collect())
+}
