@@ -174,6 +174,8 @@ fn cycle(cli: &Cli<'_>, root: &Path, agent: DemoAgent) -> Result<(), Failure> {
         .map_err(|error| Failure::not_written(&settings, error))?;
     // The sample's git ignores the notes. Without this, accepting one would ask for --publish.
     text.push_str("\n[jobs.dream]\nprivate = false\n");
+    // The scripted agent has no answer for daydreams.
+    text.push_str("\n[jobs.lifecycle-daydream]\nkind = \"daydream\"\nenabled = false\n");
     text.push_str("\n[jobs.lifecycle]\nkind = \"lifecycle\"\ntrigger = \"every 10m\"\n");
     if agent == DemoAgent::Scripted {
         let folder = root.join(AGENT_FOLDER);

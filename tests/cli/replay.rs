@@ -170,7 +170,7 @@ fn demo_replay_is_identical_and_detects_drift() {
     fixture
         .run(&["replay", &file])
         .ends(1)
-        .expect_text("drift    request 1 differs at source 3 (the last 25 tools)");
+        .expect_text("drift    request 1 differs at source 4 (the last 25 tools)");
 
     // Edit the position in the cycle, which gates the run.
     let file = edited(&fixture, rem, |line| {
