@@ -8,6 +8,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use runner_engine::files::open_host;
 use runner_engine::outcome::Exit;
 use runner_jobs::overnight::corpus::{Changes, Corpus, FOLDER};
 use runner_jobs::overnight::import::{self, CommitEnd, ForeignCommit, ImportedFindings};
@@ -163,7 +164,10 @@ fn replace_link(root: &Path) -> io::Result<()> {
             if kind.is_dir() {
                 waiting.push(path);
             } else if kind.is_file() {
-                fs::copy(entry.path(), copy.join(path))?;
+                io::copy(
+                    &mut open_host(entry.path())?,
+                    &mut fs::File::create_new(copy.join(path))?,
+                )?;
             }
         }
     }
