@@ -156,7 +156,7 @@ fn values(key: &Key) -> (&'static str, Vec<&'static str>) {
                 "{}",
             ],
         ),
-        Shape::Texts if last == "kinds" => {
+        Shape::Texts if ["kinds", "enqueue"].contains(&last) => {
             ("[\"lint-wiki\"]", vec!["\"lint-wiki\"", "3", "[1]", "{}", "[\"lint-wiky\"]"])
         }
         Shape::Texts if last == "skip" => {

@@ -299,3 +299,26 @@ fn prices_are_merged_from_three_sources() {
     fixture.run(&["backends", "prices"]).ends(78).expect_text("line 2");
     fixture.run(&["run", "ask"]).ends(0);
 }
+
+#[test]
+fn cancelled_run_with_little_time_left_is_cancelled_not_over_budget() {
+    let (asked, wait) = std::sync::mpsc::channel();
+    let asked = std::sync::Mutex::new(asked);
+    let (release, held) = std::sync::mpsc::channel::<()>();
+    let held = std::sync::Mutex::new(held);
+    let server = Server::start(move |talk, seen| {
+        if !lists(talk, seen, Dialect::Ollama) {
+            asked.lock().unwrap().send(()).unwrap();
+            // Ends when the test drops the other end.
+            let _released = held.lock().unwrap().recv();
+        }
+    });
+    let fixture = fixture("ollama", &server.url(), "[jobs.ask.budget]\ntime = \"1m\"");
+    let mut run = fixture.runner(&["run", "ask"]).spawn().unwrap();
+    wait.recv().unwrap();
+    let id = fixture.run(&["runs", "--json"]).json()[0]["id"].as_str().unwrap().to_owned();
+    fixture.run(&["cancel", &id]).ends(0);
+    assert_eq!(run.wait().unwrap().code(), Some(130));
+    assert_eq!(last(&fixture)["outcome"], "cancelled");
+    drop(release);
+}

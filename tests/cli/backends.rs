@@ -42,6 +42,14 @@ fn keeps_its_key(fixture: &Fixture) {
 }
 
 #[test]
+fn failed_uses_of_tools_are_counted() {
+    let fixture = fixture("FailedTools", "");
+    fixture.run(&["run", "ask"]).ends(0);
+    let run = last(&fixture);
+    assert!(run["lines"].to_string().contains("2 uses of tools failed"), "{run}");
+}
+
+#[test]
 fn agent_usage_is_recorded_without_the_key() {
     let fixture = fixture("Good", "");
     fixture.run(&["run", "ask"]).ends(0);
