@@ -209,11 +209,12 @@ fn connect(host: &str) -> io::Result<TcpStream> {
 
 fn answer(client: &mut TcpStream, status: &str, why: &str) -> io::Result<()> {
     let body = format!("runner: {why}\n");
-    write!(
-        client,
+    // One write: some clients expect the first line whole in what they read first.
+    let text = format!(
         "HTTP/1.1 {status}\r\nContent-Type: text/plain\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{body}",
         body.len()
-    )
+    );
+    client.write_all(text.as_bytes())
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use std::sync::OnceLock;
 
 use super::edits::Edit;
 use super::lines::lines;
-use super::owner::agent_below;
+use super::owner::{self, agent_below};
 use super::scan::{ScannedLine, Scanner, headings};
 use super::task::fold;
 pub use super::task::{BoardForm, Keyword, Odd, Task};
@@ -94,6 +94,12 @@ impl Board {
             edits.push(Edit { range: task.words.end..task.words.end, with: format!(" — {why}") });
         }
         edits
+    }
+
+    /// Returns the edits that give a task to an agent, or to none if `agent` is empty. `text` is the
+    /// text of the board.
+    pub fn given(&self, text: &str, task: &Task, agent: &str) -> Vec<Edit> {
+        owner::given(self.form(), text, task, agent)
     }
 
     /// Returns the edit that adds an open task after the last task, at the same level.

@@ -8,7 +8,6 @@
 
 use std::ops::Range;
 
-use super::board::Board;
 use super::edits::Edit;
 use super::lines::{Line, lines};
 use super::task::{BoardForm, Task};
@@ -111,38 +110,36 @@ fn blanks(line: &str) -> String {
     line[..line.len() - line.trim_start().len()].to_owned()
 }
 
-impl Board {
-    /// Returns the edits that give a task to an agent, or to none if `agent` is empty. `text` is the
-    /// text of the board.
-    pub fn given(&self, text: &str, task: &Task, agent: &str) -> Vec<Edit> {
-        let place = place(text, task.range.end, self.form());
-        if place.agent.as_deref().unwrap_or_default() == agent {
-            return Vec::new();
-        }
-        if agent.is_empty() {
-            return vec![Edit { range: place.own, with: String::new() }];
-        }
-        let ending = lines(text).map(|line| line.ending()).find(|ending| !ending.is_empty());
-        let ending = ending.unwrap_or("\n");
-        let line = match self.form() {
-            BoardForm::Org => format!("{}:{KEY}: {agent}{ending}", place.indent),
-            BoardForm::Markdown => {
-                let head = &text[task.range.clone()];
-                format!("{}  - {KEY}: {agent}{ending}", blanks(head.trim_start_matches('\u{feff}')))
-            }
-        };
-        if place.agent.is_some() {
-            let with = if place.is_whole { wrapped(&line, &place.indent, ending) } else { line };
-            return vec![Edit { range: place.own, with }];
-        }
-        let line = match self.form() {
-            BoardForm::Org if place.needs_drawer => wrapped(&line, "", ending),
-            _ => line,
-        };
-        let open = place.at > 0 && !text[..place.at].ends_with('\n');
-        let before = if open { ending } else { "" };
-        vec![Edit { range: place.at..place.at, with: format!("{before}{line}") }]
+/// Returns the edits that give a task to an agent, or to none if `agent` is empty. `text` is the
+/// text of the board.
+pub(super) fn given(form: BoardForm, text: &str, task: &Task, agent: &str) -> Vec<Edit> {
+    let place = place(text, task.range.end, form);
+    if place.agent.as_deref().unwrap_or_default() == agent {
+        return Vec::new();
     }
+    if agent.is_empty() {
+        return vec![Edit { range: place.own, with: String::new() }];
+    }
+    let ending = lines(text).map(|line| line.ending()).find(|ending| !ending.is_empty());
+    let ending = ending.unwrap_or("\n");
+    let line = match form {
+        BoardForm::Org => format!("{}:{KEY}: {agent}{ending}", place.indent),
+        BoardForm::Markdown => {
+            let head = &text[task.range.clone()];
+            format!("{}  - {KEY}: {agent}{ending}", blanks(head.trim_start_matches('\u{feff}')))
+        }
+    };
+    if place.agent.is_some() {
+        let with = if place.is_whole { wrapped(&line, &place.indent, ending) } else { line };
+        return vec![Edit { range: place.own, with }];
+    }
+    let line = match form {
+        BoardForm::Org if place.needs_drawer => wrapped(&line, "", ending),
+        _ => line,
+    };
+    let open = place.at > 0 && !text[..place.at].ends_with('\n');
+    let before = if open { ending } else { "" };
+    vec![Edit { range: place.at..place.at, with: format!("{before}{line}") }]
 }
 
 fn wrapped(line: &str, indent: &str, ending: &str) -> String {
