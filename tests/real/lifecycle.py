@@ -140,15 +140,16 @@ class Place:
     def runner(self, *line):
         return self.run(str(RUNNER), *line)
 
-    def last(self):
-        last = json.loads(self.runner("runs", "--json").stdout)[0]
+    def last(self, job):
+        rows = json.loads(self.runner("runs", "--json").stdout)
+        last = next(row for row in rows if row["job"] == job)
         return json.loads(self.runner("runs", "show", last["id"], "--json").stdout)
 
 
 def play(root, port):
     place = Place(root, port)
     done = place.runner("run", "wake")
-    last = place.last()
+    last = place.last("wake")
     say(last["outcome"] == "succeeded", f"wake: {last} {done.stderr}")
     say((place.project / "made.md").exists(), "wake: nothing was written")
     say(place.run("git", "log", "-1", "--format=%s").stdout == "add: a file\n", f"wake: {place.run('git', 'log').stdout}")
@@ -167,7 +168,7 @@ def play(root, port):
     print(f"wake: {last['outcome']}, {len(rows)} rows, {last['containment']}", flush=True)
 
     done = place.runner("run", "rem")
-    last = place.last()
+    last = place.last("rem")
     say(last["outcome"] == "succeeded", f"rem: {last} {done.stderr}")
     entries = list((place.project / "rem").glob("*.org"))
     say(len(entries) == 1, f"rem: {entries}")
