@@ -1,8 +1,8 @@
 //! Measures whether a static model helps to find similar ideas: `neighbour_measure FOLDER MODEL`.
 //!
 //! `FOLDER` contains `ideas/` and `truth.json`. Two sorts of pairs are known: the two halves of a note,
-//! which share a subject and few sentences, and two notes that the same commit implemented. The cosine
-//! of two notes is added to their score with several weights.
+//! which share a subject and few sentences, and two notes that the same commit implemented. Their
+//! cosine is added to their score with several weights.
 #![allow(
     clippy::unwrap_used,
     clippy::print_stdout,

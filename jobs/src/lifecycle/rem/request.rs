@@ -28,10 +28,10 @@ const BY_RULE: &str = "by rule";
 
 /// The instruction for the second answer.
 const AGAIN: &str = "\n\nYour first answer was refused. The source `why the first answer was refused` names \
-what is wrong with it. Write the whole entry again without that mistake: if a name or a hash is not in the \
-sources, leave it out.";
+the mistake. Write the whole entry again without it: if a name or a hash is not in the sources, leave it out.";
 
-/// Builds a dream's question from the form of the answer and the instructions. `refused` is the reason for which the first answer was refused.
+/// Builds a dream's question from the form of the answer and the instructions. `refused` is the
+/// reason why the first answer was refused.
 ///
 /// A tale that repeats the previous one is asked for again without the previous entry.
 pub fn build(
