@@ -58,6 +58,8 @@ pub enum CommitEnd {
     Completed,
     /// The files are as they were before it.
     RolledBack,
+    /// Nothing changes, because the marker cannot be read.
+    LeftAlone,
 }
 
 /// A commit that another program began and did not finish.
@@ -166,9 +168,10 @@ pub fn commits(root: &Path) -> io::Result<(Vec<ForeignCommit>, Changes)> {
     for name in names {
         let below = Path::new(FOLDER).join(COMMITS);
         let bytes = read_in(root, below.join(&name), DOCUMENT)?;
-        let Ok(marker) = serde_json::from_slice::<Value>(&bytes) else { continue };
+        let marker = serde_json::from_slice::<Value>(&bytes).ok();
         // A marker of runner has a manifest, and the next run finishes its commit.
-        if marker["state"] != "READY" || !marker["manifest"].is_null() {
+        let is_own = |it: &Value| it["state"] != "READY" || !it["manifest"].is_null();
+        if marker.as_ref().is_some_and(is_own) {
             continue;
         }
         let number = &name[MARKER.len()..];
@@ -176,9 +179,10 @@ pub fn commits(root: &Path) -> io::Result<(Vec<ForeignCommit>, Changes)> {
             continue;
         }
         let staged = tree(root, &below.join("staging").join(number).join(FOLDER))?;
-        let (end, files) = match staged.is_empty() {
-            true => (CommitEnd::Completed, 0),
-            false => (CommitEnd::RolledBack, roll_back(root, number, &mut changes)?),
+        let (end, files) = match (marker, staged.is_empty()) {
+            (None, _) => (CommitEnd::LeftAlone, 0),
+            (_, true) => (CommitEnd::Completed, 0),
+            (_, false) => (CommitEnd::RolledBack, roll_back(root, number, &mut changes)?),
         };
         let marker = below.join(&name).display().to_string();
         all.push(ForeignCommit { marker, number: number.to_owned(), end, files });

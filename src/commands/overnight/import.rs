@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 
 use runner_engine::files::open_host;
 use runner_engine::outcome::Exit;
+use runner_jobs::overnight::KIND;
 use runner_jobs::overnight::corpus::{Changes, Corpus, FOLDER};
 use runner_jobs::overnight::import::{self, CommitEnd, ForeignCommit, ImportedFindings};
 use runner_text::counted;
@@ -18,7 +19,8 @@ use toml::Value;
 
 use crate::commands::corpus::{self, CorpusFolder};
 use crate::commands::{Cli, default_job};
-use crate::config;
+use crate::config::{self, Edit, SettingChange};
+use crate::project::FILE;
 use crate::ui::{Failure, Ui, View, safe, show};
 
 /// The files with another program's settings, below the project.
@@ -67,25 +69,29 @@ struct Imported {
     settings: Vec<(String, String)>,
     /// The settings that runner does not have.
     unknown_settings: Vec<String>,
+    /// The settings with a value that runner refuses, each with the reason.
+    refused_settings: Vec<(String, String)>,
 }
 
 impl ImportArgs {
     pub(super) fn run(&self, cli: &Cli<'_>) -> Result<Exit, Failure> {
         let root = corpus::find_any(cli.here)?;
-        let link = fs::read_link(root.join(FOLDER)).ok();
-        if let (true, Some(_)) = (self.apply, &link) {
-            replace_link(&root).map_err(|error| {
-                Failure::cannot_write(format!("cannot copy the linked {FOLDER}: {error}"))
-            })?;
-        }
         let mut imported = Imported {
             applied: self.apply,
-            link,
+            link: fs::read_link(root.join(FOLDER)).ok(),
             commits: Vec::new(),
             findings: ImportedFindings::default(),
             settings: Vec::new(),
             unknown_settings: Vec::new(),
+            refused_settings: Vec::new(),
         };
+        // Before any change: a file that cannot be read ends the command.
+        imported.read_settings(cli, &root)?;
+        if self.apply && imported.link.is_some() {
+            replace_link(&root).map_err(|error| {
+                Failure::cannot_write(format!("cannot copy the linked {FOLDER}: {error}"))
+            })?;
+        }
         // The files behind a link cannot be read before the link is replaced.
         if self.apply || imported.link.is_none() {
             let folder = CorpusFolder { cli, root: root.clone() };
@@ -94,17 +100,8 @@ impl ImportArgs {
             let step = |corpus: &Corpus| import::findings(&root, corpus).map_err(unreadable);
             imported.findings = self.step(&folder, step)?;
         }
-        for path in SETTINGS {
-            let Some(section) = config::foreign_section(&root.join(path))? else { continue };
-            for (name, value) in section {
-                match setting(&name, value) {
-                    Some(setting) => imported.settings.push(setting),
-                    None => imported.unknown_settings.push(format!("{path}: dream.{name}")),
-                }
-            }
-        }
         if self.apply {
-            for commit in &imported.commits {
+            for commit in imported.commits.iter().filter(|it| it.end != CommitEnd::LeftAlone) {
                 import::set_aside(&root, commit).map_err(|error| {
                     Failure::cannot_write(format!("cannot move {}: {error}", commit.marker))
                 })?;
@@ -128,6 +125,34 @@ impl ImportArgs {
             true => folder.change(step),
             false => folder.preview(step),
         }
+    }
+}
+
+impl Imported {
+    /// Reads the other program's settings. Each is checked alone, so that one that runner refuses
+    /// does not keep the others out.
+    fn read_settings(&mut self, cli: &Cli<'_>, root: &Path) -> Result<(), Failure> {
+        let file = root.join(FILE);
+        for path in SETTINGS {
+            let Some(section) = config::foreign_section(&root.join(path))? else { continue };
+            for (name, value) in section {
+                let Some((key, value)) = setting(&name, value) else {
+                    self.unknown_settings.push(format!("{path}: dream.{name}"));
+                    continue;
+                };
+                let job = [("kind", KIND), ("trigger", "manual")];
+                let job = job.map(|(key, value)| (format!("jobs.{KIND}.{key}"), value.to_owned()));
+                let all = job.into_iter().chain([(key.clone(), value.clone())]);
+                let changes: Vec<SettingChange> =
+                    all.map(|(key, value)| SettingChange::Set(key, value)).collect();
+                let edit = Edit { changes: &changes, file: &file, user: false };
+                match config::edit(&cli.env.user_config, &edit, None) {
+                    Ok(_) => self.settings.push((key, value)),
+                    Err(why) => self.refused_settings.push((key, why.to_string())),
+                }
+            }
+        }
+        Ok(())
     }
 }
 
@@ -186,6 +211,9 @@ impl View for Imported {
             let end = match commit.end {
                 CommitEnd::Completed => "completed",
                 CommitEnd::RolledBack => "rolled back",
+                CommitEnd::LeftAlone => {
+                    "its marker cannot be read; remove it once the corpus is right"
+                }
             };
             let (marker, files) = (safe::line(&commit.marker), counted(commit.files, "file"));
             lines.push(format!("unfinished commit {marker}: {end}, {files}"));
@@ -201,6 +229,9 @@ impl View for Imported {
         lines.extend(unreadable.map(|line| format!("  line {line} of the registry is no finding")));
         for (key, value) in &self.settings {
             lines.push(format!("setting {key} = {}", safe::line(value)));
+        }
+        for (key, why) in &self.refused_settings {
+            lines.push(format!("not taken over: {} ({})", safe::line(key), safe::line(why)));
         }
         for name in &self.unknown_settings {
             lines.push(format!("runner has no such setting: {}", safe::line(name)));

@@ -95,8 +95,9 @@ fn foreign(fixture: &Fixture) {
     fixture.write(".agents/findings/f-2.md", "---\nid: f-2\n---\n# Known\n");
     fixture.write(
         ".agents/ao/config.yaml",
-        "dream:\n  report_dir: .agents/overnight/latest\n  run_timeout: 90m\n  keep_awake: false\n  scheduler_mode: cron\n",
+        "dream:\n  report_dir: .agents/overnight/latest\n  run_timeout: 90m\n  keep_awake: false\n  scheduler_mode: cron\n  runners: [codex]\n",
     );
+    fixture.write(".agents/overnight/COMMIT-MARKER.4", "{\"state\":");
     fixture.write(".agents/learnings/kept.md", "# half\n");
     fixture.write(".agents/learnings/new.md", "# new\n");
     fixture
@@ -116,6 +117,9 @@ fn what_another_program_left_is_imported() {
         assert!(shown.out.contains(line), "{line}: {}", shown.out);
     }
     assert!(shown.out.contains("no such setting: .agents/ao/config.yaml: dream.scheduler_mode"));
+    let refused = "not taken over: jobs.overnight.runners (";
+    assert!(shown.out.contains(refused) && shown.out.contains("[backends.codex]"), "{}", shown.out);
+    assert!(shown.out.contains("COMMIT-MARKER.4: its marker cannot be read"), "{}", shown.out);
     fixture.run(&["overnight", "import", "--apply"]).ends(0);
     assert_eq!(fixture.read(".agents/learnings/kept.md"), "# whole\n");
     assert!(!fixture.path(".agents/learnings/new.md").exists());
@@ -130,7 +134,8 @@ fn what_another_program_left_is_imported() {
     );
     let again = fixture.run(&["overnight", "import", "--json"]).ends(0).json();
     assert_eq!(again["findings"]["added"], serde_json::json!([]));
-    assert_eq!(again["commits"], serde_json::json!([]));
+    assert_eq!(again["commits"][0]["end"], "left-alone");
+    assert_eq!(again["commits"].as_array().unwrap().len(), 1);
     fixture.run(&["overnight", "start", "--max-iterations", "1"]).ends(0);
 }
 
