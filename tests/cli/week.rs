@@ -252,6 +252,25 @@ impl Week {
         })
     }
 
+    /// Checks that no job failed outside its faults.
+    fn only_planned_failures(&self) {
+        let sql = "SELECT jobs.name, runs.finished, runs.outcome FROM runs \
+                   JOIN jobs ON jobs.id = runs.job \
+                   WHERE outcome ->> 'outcome' IN ('failed', 'timed-out', 'lost', 'deferred')";
+        let store = self.fixture.store();
+        let mut failures = store.prepare(sql).unwrap();
+        let mut rows = failures.query([]).unwrap();
+        while let Some(row) = rows.next().unwrap() {
+            let (job, outcome): (String, String) = (row.get(0).unwrap(), row.get(2).unwrap());
+            let finished = Timestamp::from_millisecond(row.get(1).unwrap()).unwrap();
+            let planned = FAULTS.iter().any(|(fault, from, to)| {
+                let during = Self::time(quarter_of(*from))..Self::time(quarter_of(*to));
+                matches!(fault, Fault::Fails(name) if *name == job) && during.contains(&finished)
+            });
+            assert!(planned, "{job} failed at {finished}: {outcome}");
+        }
+    }
+
     /// Returns the messages that a channel got.
     fn messages(&self, program: &str) -> Vec<ReceivedMessage> {
         let path = self.fixture.root().join(format!("{program}.out"));
@@ -349,6 +368,7 @@ fn channels_get_one_message_for_each_problem() {
         week.fixture.count("SELECT count(*) FROM runs"),
         week.fixture.count("SELECT count(*) FROM alerts"),
     ));
+    week.only_planned_failures();
     for (channel, _) in CHANNELS {
         let messages = week.messages(channel);
         let news: usize = messages.iter().map(|message| message.news.len()).sum();
