@@ -4,8 +4,8 @@
 #[path = "../src/ui/failure.rs"]
 mod failure;
 
-/// The part of the command line on which the configuration depends.
-pub mod cli {
+/// The part of the terminal surface on which the configuration depends.
+pub mod ui {
     pub use super::failure::Failure;
 }
 

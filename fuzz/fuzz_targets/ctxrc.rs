@@ -3,7 +3,7 @@
 
 #[path = "../program.rs"]
 mod program;
-use program::{cli, config};
+use program::{config, ui};
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
     config::fuzzed::ctxrc(bytes);

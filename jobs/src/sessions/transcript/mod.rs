@@ -10,6 +10,7 @@
 //! line length and not on the file size. This module must never panic on the content of a file, and
 //! never mistake a damaged line for the end of the file.
 
+mod lenient;
 mod other;
 mod records;
 mod row;
@@ -18,7 +19,9 @@ use std::io::BufRead;
 
 use jiff::Timestamp;
 
-pub use records::{LineGap, MAX_LINE, Record, Records, Tally};
+pub use records::{LineGap, MAX_LINE, Tally};
+use records::{RecordContent, Records};
+use row::Row;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SessionEvent {
@@ -123,8 +126,15 @@ impl<R: BufRead> Iterator for Transcript<R> {
                 Ok(record) => record,
                 Err(error) => return Some(Err(error)),
             };
-            let events = row::events(record.line, &record.json);
-            match events.or_else(|| other::events(record.line, &record.json)) {
+            let line = record.line;
+            let events = match record.content {
+                RecordContent::Row(row) => Some(row::events(line, *row)),
+                RecordContent::Json(json) => match Row::of_json(&json) {
+                    Some(row) => Some(row::events(line, row)),
+                    None => other::events(line, &json),
+                },
+            };
+            match events {
                 Some(events) => self.ready = events.into_iter(),
                 None => self.records.note_foreign(),
             }

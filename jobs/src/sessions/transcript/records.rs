@@ -15,6 +15,8 @@ use std::io::{self, BufRead};
 
 use serde_json::value::RawValue;
 
+use super::row::Row;
+
 /// Maximum length of a line, in bytes, and of an object that spans several lines. Longer lines and
 /// objects are skipped without being parsed.
 pub const MAX_LINE: usize = 8 << 20;
@@ -70,16 +72,23 @@ impl Tally {
     }
 }
 
-/// A JSON object or other JSON value, exactly as the file contains it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Record {
+/// A JSON object or other JSON value of the file.
+#[derive(Debug)]
+pub(super) struct Record {
     /// The number of the line in which the value begins.
-    pub line: u64,
-    /// The JSON text of the value.
-    pub json: String,
+    pub(super) line: u64,
+    pub(super) content: RecordContent,
     /// The number of lines that are counted as read for this record. Lines that an earlier record
     /// counts are not included.
     counts: u64,
+}
+
+#[derive(Debug)]
+pub(super) enum RecordContent {
+    /// A row that takes up a whole line.
+    Row(Box<Row>),
+    /// The JSON text of any other value.
+    Json(String),
 }
 
 /// An object that spans several lines.
@@ -120,7 +129,7 @@ impl Scan {
 }
 
 #[derive(Debug)]
-pub struct Records<R> {
+pub(super) struct Records<R> {
     reader: R,
     cap: usize,
     at: LineGap,
@@ -139,7 +148,7 @@ pub struct Records<R> {
 impl<R: BufRead> Records<R> {
     /// Creates a reader of records that starts at the current position of `reader`, which is
     /// `from`.
-    pub fn new(reader: R, from: LineGap, cap: usize) -> Self {
+    pub(super) fn new(reader: R, from: LineGap, cap: usize) -> Self {
         Self {
             reader,
             cap,
@@ -182,12 +191,12 @@ impl<R: BufRead> Records<R> {
     }
 
     /// Returns the counts so far.
-    pub fn tally(&self) -> &Tally {
+    pub(super) fn tally(&self) -> &Tally {
         &self.tally
     }
 
     /// Returns the position at which a later reader may continue.
-    pub fn place(&self) -> LineGap {
+    pub(super) fn place(&self) -> LineGap {
         self.torn.or(self.block.as_ref().map(|block| block.begins)).unwrap_or(self.at)
     }
 
@@ -247,11 +256,11 @@ impl<R: BufRead> Records<R> {
             return;
         }
         let mut line = std::mem::take(&mut self.line);
-        for byte in &mut line {
-            if *byte == 0 {
-                *byte = b' ';
-                self.tally.nuls += 1;
-            }
+        let mut from = 0;
+        while let Some(at) = memchr::memchr(0, &line[from..]) {
+            from += at;
+            line[from] = b' ';
+            self.tally.nuls += 1;
         }
         if begins.offset == 0 && line.starts_with(b"\xef\xbb\xbf") {
             line[..3].fill(b' ');
@@ -293,7 +302,7 @@ impl<R: BufRead> Records<R> {
                 for json in values {
                     self.ready.push_back(Record {
                         line: block.begins.line,
-                        json,
+                        content: RecordContent::Json(json),
                         counts: std::mem::take(&mut counts),
                     });
                 }
@@ -304,6 +313,11 @@ impl<R: BufRead> Records<R> {
 
     /// Processes a line that does not continue an open object.
     fn alone(&mut self, begins: LineGap, line: &[u8], ended: bool) {
+        if let Some(row) = Row::of_line(line) {
+            let content = RecordContent::Row(Box::new(row));
+            self.ready.push_back(Record { line: begins.line, content, counts: 1 });
+            return;
+        }
         let mut counts = 1;
         let mut rest = line;
         for _ in 0..TRIES {
@@ -311,7 +325,7 @@ impl<R: BufRead> Records<R> {
             for json in values {
                 self.ready.push_back(Record {
                     line: begins.line,
-                    json,
+                    content: RecordContent::Json(json),
                     counts: std::mem::take(&mut counts),
                 });
             }

@@ -3,12 +3,11 @@
 //! Only the needed fields of a row are parsed. The content may be a text or a list of blocks,
 //! depending on the version. The number of events of a row is limited.
 
-use std::fmt;
-
 use jiff::Timestamp;
-use serde::de::{IgnoredAny, SeqAccess, Visitor};
-use serde::{Deserialize, Deserializer};
+use serde::Deserialize;
+use serde::de::{IgnoredAny, SeqAccess};
 
+use super::lenient::{Form, Object, any_form, object};
 use super::{SessionEvent, SessionEventKind};
 
 /// Maximum number of blocks of one message that are read.
@@ -16,43 +15,44 @@ const BLOCKS: usize = 1000;
 /// Maximum length of the text of an event, in bytes. Longer texts are truncated.
 const TEXT: usize = 64 * 1024;
 
-#[derive(Deserialize)]
-struct Row {
+/// The needed fields of a row.
+#[derive(Debug, Deserialize)]
+pub(super) struct Row {
     #[serde(rename = "type")]
     kind: String,
-    #[serde(default, deserialize_with = "lenient")]
+    #[serde(default, deserialize_with = "any_form")]
     timestamp: Option<String>,
-    #[serde(default, deserialize_with = "lenient")]
+    #[serde(default, deserialize_with = "any_form")]
     cwd: Option<String>,
-    #[serde(default, rename = "gitBranch", deserialize_with = "lenient")]
+    #[serde(default, rename = "gitBranch", deserialize_with = "any_form")]
     branch: Option<String>,
     /// Only the rows of other programs have a payload.
     #[serde(default)]
     payload: Option<IgnoredAny>,
     /// A text that the program added to the conversation, such as the output of a hook.
-    #[serde(default, deserialize_with = "lenient")]
-    attachment: Option<Attachment>,
-    #[serde(default, rename = "isSidechain", deserialize_with = "lenient")]
+    #[serde(default, deserialize_with = "any_form")]
+    attachment: Object<Attachment>,
+    #[serde(default, rename = "isSidechain", deserialize_with = "any_form")]
     sidechain: Option<bool>,
-    #[serde(default, rename = "isMeta", deserialize_with = "lenient")]
+    #[serde(default, rename = "isMeta", deserialize_with = "any_form")]
     meta: Option<bool>,
-    #[serde(default, rename = "isCompactSummary", deserialize_with = "lenient")]
+    #[serde(default, rename = "isCompactSummary", deserialize_with = "any_form")]
     compact: Option<bool>,
-    #[serde(default, deserialize_with = "lenient")]
+    #[serde(default, deserialize_with = "any_form")]
     summary: Option<String>,
-    #[serde(default, deserialize_with = "lenient")]
-    message: Option<Message>,
+    #[serde(default, deserialize_with = "any_form")]
+    message: Object<Message>,
 }
 
-#[derive(Default, Deserialize)]
+#[derive(Debug, Deserialize)]
 struct Message {
-    #[serde(default)]
+    #[serde(default, deserialize_with = "any_form")]
     content: Content,
 }
 
-#[derive(Deserialize)]
+#[derive(Debug, Deserialize)]
 struct Attachment {
-    #[serde(default, rename = "type", deserialize_with = "lenient")]
+    #[serde(default, rename = "type", deserialize_with = "any_form")]
     kind: Option<String>,
     #[serde(default)]
     content: serde_json::Value,
@@ -72,118 +72,73 @@ impl Attachment {
 }
 
 /// The content of a message, which is a text or a list of blocks.
-#[derive(Default)]
+#[derive(Debug, Default)]
 struct Content(Vec<Block>);
 
-#[derive(Default, Deserialize)]
+#[derive(Debug, Default, Deserialize)]
 struct Block {
-    #[serde(default, rename = "type", deserialize_with = "lenient")]
+    #[serde(default, rename = "type", deserialize_with = "any_form")]
     kind: Option<String>,
-    #[serde(default, deserialize_with = "lenient")]
+    #[serde(default, deserialize_with = "any_form")]
     text: Option<String>,
-    #[serde(default, deserialize_with = "lenient")]
+    #[serde(default, deserialize_with = "any_form")]
     id: Option<String>,
-    #[serde(default, deserialize_with = "lenient")]
+    #[serde(default, deserialize_with = "any_form")]
     name: Option<String>,
-    #[serde(default, deserialize_with = "lenient")]
-    input: Option<Input>,
-    #[serde(default, deserialize_with = "lenient")]
+    #[serde(default, deserialize_with = "any_form")]
+    input: Object<Input>,
+    #[serde(default, deserialize_with = "any_form")]
     tool_use_id: Option<String>,
-    #[serde(default, deserialize_with = "lenient")]
+    #[serde(default, deserialize_with = "any_form")]
     is_error: Option<bool>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "any_form")]
     content: Content,
 }
 
 /// The input of a tool, under the names that tools use for it.
-#[derive(Default, Deserialize)]
+#[derive(Debug, Default, Deserialize)]
 struct Input {
-    #[serde(default, deserialize_with = "lenient")]
+    #[serde(default, deserialize_with = "any_form")]
     file_path: Option<String>,
-    #[serde(default, deserialize_with = "lenient")]
+    #[serde(default, deserialize_with = "any_form")]
     notebook_path: Option<String>,
-    #[serde(default, deserialize_with = "lenient")]
+    #[serde(default, deserialize_with = "any_form")]
     command: Option<String>,
-    #[serde(default, deserialize_with = "lenient")]
+    #[serde(default, deserialize_with = "any_form")]
     pattern: Option<String>,
-    #[serde(default, deserialize_with = "lenient")]
+    #[serde(default, deserialize_with = "any_form")]
     path: Option<String>,
-    #[serde(default, deserialize_with = "lenient")]
+    #[serde(default, deserialize_with = "any_form")]
     url: Option<String>,
-    #[serde(default, deserialize_with = "lenient")]
+    #[serde(default, deserialize_with = "any_form")]
     query: Option<String>,
-    #[serde(default, deserialize_with = "lenient")]
+    #[serde(default, deserialize_with = "any_form")]
     description: Option<String>,
 }
 
-/// Reads a value, or returns `None` if its form is unexpected. One unexpected field therefore does
-/// not invalidate the row.
-fn lenient<'de, D: Deserializer<'de>, T: Deserialize<'de>>(from: D) -> Result<Option<T>, D::Error> {
-    let raw = <&serde_json::value::RawValue>::deserialize(from)?;
-    Ok(serde_json::from_str(raw.get()).ok())
-}
+impl<'de> Form<'de> for Content {
+    fn of_text(text: &str) -> Self {
+        let kind = Some("text".to_owned());
+        Self(vec![Block { kind, text: Some(cut(text)), ..Block::default() }])
+    }
 
-impl<'de> Deserialize<'de> for Content {
-    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        struct Either;
-        impl<'de> Visitor<'de> for Either {
-            type Value = Content;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("text or blocks")
-            }
-
-            fn visit_str<E>(self, text: &str) -> Result<Content, E> {
-                Ok(Content(vec![Block {
-                    kind: Some("text".to_owned()),
-                    text: Some(cut(text)),
-                    ..Block::default()
-                }]))
-            }
-
-            fn visit_unit<E>(self) -> Result<Content, E> {
-                Ok(Content::default())
-            }
-
-            fn visit_bool<E>(self, _: bool) -> Result<Content, E> {
-                Ok(Content::default())
-            }
-
-            fn visit_i64<E>(self, _: i64) -> Result<Content, E> {
-                Ok(Content::default())
-            }
-
-            fn visit_u64<E>(self, _: u64) -> Result<Content, E> {
-                Ok(Content::default())
-            }
-
-            fn visit_f64<E>(self, _: f64) -> Result<Content, E> {
-                Ok(Content::default())
-            }
-
-            fn visit_map<A: serde::de::MapAccess<'de>>(
-                self,
-                mut map: A,
-            ) -> Result<Content, A::Error> {
-                while map.next_entry::<IgnoredAny, IgnoredAny>()?.is_some() {}
-                Ok(Content::default())
-            }
-
-            fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Content, A::Error> {
-                let mut blocks = Vec::new();
-                while blocks.len() < BLOCKS {
-                    match seq.next_element::<&serde_json::value::RawValue>()? {
-                        Some(raw) => blocks.extend(serde_json::from_str::<Block>(raw.get()).ok()),
-                        None => return Ok(Content(blocks)),
-                    }
-                }
-                while seq.next_element::<IgnoredAny>()?.is_some() {}
-                Ok(Content(blocks))
+    fn of_seq<A: SeqAccess<'de>>(mut seq: A) -> Result<Self, A::Error> {
+        let mut blocks = Vec::new();
+        while blocks.len() < BLOCKS {
+            match seq.next_element::<ContentItem>()? {
+                Some(ContentItem(block)) => blocks.extend(block.0),
+                None => return Ok(Self(blocks)),
             }
         }
-        from.deserialize_any(Either)
+        while seq.next_element::<IgnoredAny>()?.is_some() {}
+        Ok(Self(blocks))
     }
 }
+
+/// An item of a list of blocks.
+#[derive(Deserialize)]
+#[serde(transparent)]
+struct ContentItem(#[serde(deserialize_with = "any_form")] Object<Block>);
 
 impl Content {
     fn text(self) -> String {
@@ -210,19 +165,28 @@ fn cut(text: &str) -> String {
     text[..end].to_owned()
 }
 
-/// Returns the events of a row, or `None` if the row is not one of the program's rows.
-pub(super) fn events(line: u64, json: &str) -> Option<Vec<SessionEvent>> {
-    let row: Row = serde_json::from_str(json).ok()?;
-    if row.payload.is_some() {
-        return None;
+impl Row {
+    /// Reads a line that contains one row and nothing else. Most lines are read by this alone.
+    pub(super) fn of_line(line: &[u8]) -> Option<Self> {
+        serde_json::from_slice(line).ok().filter(Self::is_known)
     }
-    let known = row.message.is_some()
-        || row.summary.is_some()
-        || row.timestamp.is_some()
-        || row.kind.contains('-');
-    if !known {
-        return None;
+
+    /// Reads a row from JSON, or returns `None` if it is not one of the program's rows.
+    pub(super) fn of_json(json: &str) -> Option<Self> {
+        object(json).filter(Self::is_known)
     }
+
+    fn is_known(&self) -> bool {
+        let has_content = self.message.0.is_some()
+            || self.summary.is_some()
+            || self.timestamp.is_some()
+            || self.kind.contains('-');
+        has_content && self.payload.is_none()
+    }
+}
+
+/// Returns the events of a row.
+pub(super) fn events(line: u64, row: Row) -> Vec<SessionEvent> {
     let at: Option<Timestamp> = row.timestamp.as_deref().and_then(|at| at.parse().ok());
     let event = |what| SessionEvent {
         line,
@@ -237,10 +201,10 @@ pub(super) fn events(line: u64, json: &str) -> Option<Vec<SessionEvent>> {
     match row.kind.as_str() {
         "user" | "assistant" => {
             if row.compact.unwrap_or(false) {
-                let text = row.message.map(|it| it.content.text()).unwrap_or_default();
-                return Some(vec![event(SessionEventKind::Summary(text))]);
+                let text = row.message.0.map(|it| it.content.text()).unwrap_or_default();
+                return vec![event(SessionEventKind::Summary(text))];
             }
-            let blocks = row.message.map(|it| it.content.0).unwrap_or_default();
+            let blocks = row.message.0.map(|it| it.content.0).unwrap_or_default();
             for block in blocks {
                 let what = match block.kind.as_deref() {
                     Some("text") => {
@@ -258,7 +222,7 @@ pub(super) fn events(line: u64, json: &str) -> Option<Vec<SessionEvent>> {
                     Some("tool_use") => SessionEventKind::Call {
                         id: block.id.unwrap_or_default(),
                         tool: block.name.unwrap_or_default(),
-                        target: block.input.unwrap_or_default().target(),
+                        target: block.input.0.unwrap_or_default().target(),
                     },
                     Some("tool_result") => SessionEventKind::Outcome {
                         id: block.tool_use_id.unwrap_or_default(),
@@ -273,12 +237,14 @@ pub(super) fn events(line: u64, json: &str) -> Option<Vec<SessionEvent>> {
         "summary" => {
             events.push(event(SessionEventKind::Summary(cut(&row.summary.unwrap_or_default()))))
         }
-        other => events.push(event(match row.attachment.as_ref().and_then(Attachment::injected) {
-            Some(text) => SessionEventKind::Injected(text),
-            None => SessionEventKind::Other(cut(other)),
-        })),
+        other => {
+            events.push(event(match row.attachment.0.as_ref().and_then(Attachment::injected) {
+                Some(text) => SessionEventKind::Injected(text),
+                None => SessionEventKind::Other(cut(other)),
+            }))
+        }
     }
-    Some(events)
+    events
 }
 
 /// Reports whether a text of a user's row is context that a hook of the program added.

@@ -44,6 +44,34 @@ fn rows_of_each_form_become_events() {
 }
 
 #[test]
+fn unexpected_fields_do_not_affect_the_rest_of_a_row() {
+    let rows = [
+        // Half of a character, in a field that is read and in one that is not.
+        USER.replace("mend", r"\ud83d mend"),
+        USER.replace("\"cwd\"", r#""toolUseResult":"cut \udc00","cwd""#),
+        // Fields that appear twice, or have another form.
+        USER.replace("\"cwd\"", "\"cwd\":\"/q\",\"cwd\""),
+        USER.replace(
+            "\"cwd\"",
+            "\"isSidechain\":{\"a\":[1]},\"gitBranch\":7,\"summary\":[null],\"cwd\"",
+        ),
+        ASSISTANT.replace("\"text\":\"Done.\"", "\"text\":null,\"input\":\"none\",\"content\":1.5"),
+        ASSISTANT.replace("{\"type\":\"text\"", "\"text\",{\"type\":\"text\""),
+    ];
+    let (events, tally, _) = read(rows.join("\n").as_bytes());
+    let texts = events.iter().filter_map(|event| match &event.what {
+        SessionEventKind::Prompt(text) | SessionEventKind::Answer(text) => Some(text.as_str()),
+        _ => None,
+    });
+    let texts: Vec<&str> = texts.collect();
+    let mended = "Please mend it";
+    assert_eq!(texts, ["Please \u{fffd} mend it", mended, mended, mended, "", "Done."]);
+    assert!(events.iter().all(|event| !event.sidechain && event.branch.is_none()));
+    assert!(events.iter().take(4).all(|event| event.cwd.as_deref() == Some("/p")));
+    assert_eq!((tally.read, tally.lines), (6, 6));
+}
+
+#[test]
 fn damaged_lines_do_not_affect_other_lines() {
     let pretty =
         serde_json::to_string_pretty(&serde_json::from_str::<serde_json::Value>(USER).unwrap())
