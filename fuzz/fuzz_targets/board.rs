@@ -2,7 +2,7 @@
 #![no_main]
 
 use runner_jobs::lifecycle::board::{add, apply, pick};
-use runner_jobs::lifecycle::entry::{VerdictMove, Verdict};
+use runner_jobs::lifecycle::entry::{Sections, Verdict, VerdictMove};
 use runner_text::org::{Board, BoardForm, Keyword};
 
 libfuzzer_sys::fuzz_target!(|text: &str| {
@@ -15,10 +15,11 @@ libfuzzer_sys::fuzz_target!(|text: &str| {
             .zip(VerdictMove::ALL.into_iter().cycle())
             .map(|(task, act)| Verdict::new(act, Some(task), first))
             .collect();
-        let change = apply(&board, &verdicts);
+        let entry = Sections { verdicts, ..Sections::default() };
+        let change = apply(&board, text, &entry, "one");
         let after = change.text(text, &board).expect("what is moved is what was meant");
         assert_eq!(after.matches('\n').count(), text.matches('\n').count());
-        if let Some((_, change)) = pick(&board) {
+        if let Some((_, change)) = pick(&board, text, "one") {
             change.text(text, &board).expect("one task moves");
         }
         if let Ok(change) = add(&board, text, "a task that is new") {

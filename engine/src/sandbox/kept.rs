@@ -84,8 +84,12 @@ fn identity(path: &Path) -> (Identity, Option<Vec<u8>>) {
     };
     let (device, inode) = (data.dev(), data.ino());
     if data.is_dir() {
-        let empty = fs::read_dir(path).is_ok_and(|mut entries| entries.next().is_none());
-        return match empty {
+        let is_missing = match fs::read_dir(path) {
+            Ok(mut entries) => entries.next().is_none(),
+            // Another run has just removed its placeholder.
+            Err(error) => error.kind() == io::ErrorKind::NotFound,
+        };
+        return match is_missing {
             true => (Identity::Missing, None),
             false => (Identity::Folder { device, inode }, None),
         };
@@ -97,7 +101,32 @@ fn identity(path: &Path) -> (Identity, Option<Vec<u8>>) {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
+
     use super::*;
+
+    /// Another run creates and removes its placeholder while the paths are compared.
+    #[test]
+    fn placeholder_of_another_run_is_not_a_change() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join(".ctxrc");
+        let kept = record(std::slice::from_ref(&path), &folder.path().join("copies")).unwrap();
+        let ended = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                for _ in 0..20_000 {
+                    fs::create_dir(&path).unwrap();
+                    fs::remove_dir(&path).unwrap();
+                }
+                ended.store(true, Ordering::Relaxed);
+            });
+            let mut found = Vec::new();
+            while !ended.load(Ordering::Relaxed) {
+                found.extend(changed(&kept));
+            }
+            assert_eq!(found, Vec::<String>::new());
+        });
+    }
 
     #[test]
     fn replaced_and_edited_files_are_found() {
