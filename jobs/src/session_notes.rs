@@ -88,9 +88,8 @@ impl ProjectMemory {
         let text: String = text.chars().take(ASKED).collect();
         let reader = self.memory.reader();
         let scope = Scope::Project(self.project.clone());
-        let hits = rank::search(reader, &text, &scope, rank::DEPTH)?;
-        let ids = hits.into_iter().filter(|hit| hit.is_relevant()).map(|hit| hit.id);
-        let ids: Vec<String> = ids.take(ABOUT).collect();
+        let hits = rank::relevant(reader, &text, &scope)?;
+        let ids: Vec<String> = hits.into_iter().map(|hit| hit.id).take(ABOUT).collect();
         self.notes(reader.nodes(&ids)?)
     }
 

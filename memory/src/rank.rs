@@ -25,6 +25,8 @@ const K1: f64 = 1.2;
 const B: f64 = 0.75;
 /// Number of neighbours before and after a node in its session.
 const REACH: i64 = 2;
+/// Number of candidates, from the best one, whose neighbours are candidates too.
+const SPREAD: usize = 32;
 /// Length of a typical node in terms. BM25 only needs its order of magnitude.
 const TYPICAL: f64 = 40.0;
 
@@ -36,7 +38,8 @@ pub const RECALL_WORDS: usize = 3;
 /// The weights of the scores beside a node's own score, which counts 1.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Weights {
-    /// For the best of the neighbours: at most two before and two after the node in its session.
+    /// For the best of the neighbours: at most two before and two after the node in its session. Less
+    /// than 1, so that a node with the words is found before its neighbours.
     pub neighbours: f64,
     /// For the best node of the session.
     pub session: f64,
@@ -44,7 +47,7 @@ pub struct Weights {
 
 impl Default for Weights {
     fn default() -> Self {
-        Self { neighbours: 1.0, session: 0.7 }
+        Self { neighbours: 0.8, session: 0.7 }
     }
 }
 
@@ -84,7 +87,8 @@ struct Candidate {
     words: usize,
 }
 
-/// Returns the nodes in scope for a text, best first.
+/// Returns the nodes in scope for a text, best first: those that contain its words, and the neighbours
+/// of the best ones.
 ///
 /// # Errors
 /// Returns an error if the store cannot be read.
@@ -105,11 +109,25 @@ pub fn search_with(
 ) -> Result<Vec<Hit>> {
     let mut hits = memory.read(|db| {
         let words = words(db, text)?;
-        let candidates = candidates(db, &words, scope)?;
+        let mut candidates = candidates(db, &words, scope)?;
+        let near = neighbours(db, &candidates)?;
+        read(db, near, &words, scope, &mut candidates)?;
         fuse(db, candidates, weights)
     })?;
-    hits.sort_by(|a, b| b.score.total_cmp(&a.score).then_with(|| a.id.cmp(&b.id)));
     hits.truncate(limit);
+    Ok(hits)
+}
+
+/// Returns the nodes in scope that are relevant enough to be injected unasked, best first.
+///
+/// # Errors
+/// Returns an error if the store cannot be read.
+pub fn relevant(memory: Reader<'_>, text: &str, scope: &Scope) -> Result<Vec<Hit>> {
+    let mut hits = memory.read(|db| {
+        let words = words(db, text)?;
+        fuse(db, candidates(db, &words, scope)?, Weights::default())
+    })?;
+    hits.retain(Hit::is_relevant);
     Ok(hits)
 }
 
@@ -154,15 +172,51 @@ fn candidates(db: &Connection, words: &[Word], scope: &Scope) -> rusqlite::Resul
     }
     let mut best: Vec<(i64, f64)> = sums.into_iter().collect();
     best.sort_by(|a, b| b.1.total_cmp(&a.1).then(b.0.cmp(&a.0)));
+    let mut out = Vec::new();
+    let seqs = best.into_iter().take(4 * DEPTH).map(|(seq, _)| seq);
+    read(db, seqs, words, scope, &mut out)?;
+    Ok(out)
+}
+
+/// Returns the neighbours of the best candidates that are no candidates.
+fn neighbours(db: &Connection, candidates: &[Candidate]) -> rusqlite::Result<Vec<i64>> {
+    let mut known: HashSet<i64> = candidates.iter().map(|it| it.seq).collect();
+    let mut best: Vec<&Candidate> = candidates.iter().collect();
+    best.sort_by(|a, b| b.own.total_cmp(&a.own).then(b.seq.cmp(&a.seq)));
+    let mut out = Vec::new();
+    for it in best.into_iter().take(SPREAD) {
+        out.extend(near(db, it)?.into_iter().filter(|seq| known.insert(*seq)));
+    }
+    Ok(out)
+}
+
+/// Returns the nodes before and after a candidate in its session.
+fn near(db: &Connection, it: &Candidate) -> rusqlite::Result<Vec<i64>> {
+    let Some(session) = it.session.as_deref() else { return Ok(Vec::new()) };
+    let mut near = db.prepare_cached(
+        "SELECT seq FROM (SELECT seq FROM node_index WHERE session = ?1 AND seq < ?2 ORDER BY seq DESC LIMIT ?3) \
+         UNION ALL SELECT seq FROM (SELECT seq FROM node_index WHERE session = ?1 AND seq > ?2 ORDER BY seq LIMIT ?3)",
+    )?;
+    near.query_map(params![session, it.seq, REACH], |row| row.get(0))?.collect()
+}
+
+/// Reads nodes in scope and scores them, until there are [`DEPTH`] more candidates.
+fn read(
+    db: &Connection,
+    seqs: impl IntoIterator<Item = i64>,
+    words: &[Word],
+    scope: &Scope,
+    out: &mut Vec<Candidate>,
+) -> rusqlite::Result<()> {
     let all: f64 = words.iter().map(|word| word.idf).sum();
     let (any, project) = scope_arguments(scope);
+    let most = out.len() + DEPTH;
     let mut statement = db.prepare_cached(
         "SELECT i.node_id, i.session, n.content, n.summary FROM node_index i JOIN nodes n ON n.id = i.node_id \
          WHERE i.seq = ?1 AND n.superseded_by IS NULL AND (?2 OR n.project IS NULL OR n.project = ?3)",
     )?;
-    let mut out = Vec::new();
-    for (seq, _) in best.into_iter().take(4 * DEPTH) {
-        if out.len() == DEPTH {
+    for seq in seqs {
+        if out.len() == most {
             break;
         }
         let row = statement
@@ -177,7 +231,7 @@ fn candidates(db: &Connection, words: &[Word], scope: &Scope) -> rusqlite::Resul
         let (own, shared, words) = score(words, &text);
         out.push(Candidate { seq, id, session, own, share: shared / all.max(f64::EPSILON), words });
     }
-    Ok(out)
+    Ok(())
 }
 
 /// Returns the BM25 score of a text, and the sum and number of the words that it contains.
@@ -201,7 +255,7 @@ fn score(words: &[Word], text: &str) -> (f64, f64, usize) {
     (own, shared, number)
 }
 
-/// Adds the scores of neighbours and of sessions.
+/// Adds the scores of neighbours and of sessions. Returns the best candidates first.
 fn fuse(
     db: &Connection,
     candidates: Vec<Candidate>,
@@ -215,22 +269,66 @@ fn fuse(
             *best = best.max(candidate.own);
         }
     }
-    let mut near = db.prepare_cached(
-        "SELECT seq FROM (SELECT seq FROM node_index WHERE session = ?1 AND seq < ?2 ORDER BY seq DESC LIMIT ?3) \
-         UNION ALL SELECT seq FROM (SELECT seq FROM node_index WHERE session = ?1 AND seq > ?2 ORDER BY seq LIMIT ?3)",
-    )?;
     let mut out = Vec::new();
     for it in &candidates {
         let mut score = it.own;
         if let Some(session) = it.session.as_deref() {
-            let seqs: rusqlite::Result<Vec<i64>> =
-                near.query_map(params![session, it.seq, REACH], |row| row.get(0))?.collect();
-            let around =
-                seqs?.iter().filter_map(|seq| own.get(seq)).fold(0.0, |a: f64, b| a.max(*b));
+            let around = near(db, it)?;
+            let around = around.iter().filter_map(|seq| own.get(seq));
+            let around = around.fold(0.0, |a: f64, b| a.max(*b));
             score += weights.neighbours * around
                 + weights.session * sessions.get(session).copied().unwrap_or(0.0);
         }
         out.push(Hit { id: it.id.clone(), score, share: it.share, words: it.words });
     }
+    out.sort_by(|a, b| b.score.total_cmp(&a.score).then_with(|| a.id.cmp(&b.id)));
     Ok(out)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::node::NewNode;
+    use crate::store::{Access, Memory};
+
+    #[test]
+    fn neighbours_of_a_match_are_found_and_never_injected_unasked() {
+        let folder = tempfile::tempdir().unwrap();
+        let now = "2026-11-01T00:00:00Z".parse().unwrap();
+        let mut memory =
+            Memory::open(&folder.path().join("store.db"), Access::Prompt, now).unwrap();
+        let texts = [
+            ("s", "Too far away to be a neighbour"),
+            ("s", "Compare the figures first"),
+            ("s", "The old key stays valid for a day"),
+            ("s", "Refresh tokens rotate on every login of the mobile client"),
+            ("s", "Then the second step follows"),
+            ("other", "A note of another session"),
+        ];
+        let add = |change: &mut crate::store::Change<'_>| {
+            let node = |(session, content): &(&str, &str)| NewNode {
+                content: (*content).to_owned(),
+                project: Some("p".to_owned()),
+                session: Some((*session).to_owned()),
+                ..NewNode::default()
+            };
+            texts.iter().map(|one| change.add(&node(one))).collect::<Result<Vec<String>>>()
+        };
+        let ids = memory.change("add", now, add).unwrap();
+        let found = |scope: &str, limit| {
+            let scope = Scope::Project(scope.to_owned());
+            search(memory.reader(), "do refresh tokens rotate at login?", &scope, limit).unwrap()
+        };
+        let hits = found("p", 10);
+        assert_eq!(hits[0].id, ids[3]);
+        let near: HashSet<&str> = hits[1..].iter().map(|hit| hit.id.as_str()).collect();
+        assert_eq!(near, HashSet::from([ids[1].as_str(), &ids[2], &ids[4]]));
+        assert!(hits[1..].iter().all(|hit| hit.score > 0.0 && !hit.is_relevant()));
+        assert_eq!(found("p", 2).len(), 2);
+        assert_eq!(found("q", 10), []);
+        let scope = Scope::Project("p".to_owned());
+        let unasked = relevant(memory.reader(), "do refresh tokens rotate at login?", &scope);
+        let unasked: Vec<String> = unasked.unwrap().into_iter().map(|hit| hit.id).collect();
+        assert_eq!(unasked, [ids[3].clone()]);
+    }
 }

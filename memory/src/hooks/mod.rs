@@ -199,9 +199,8 @@ impl Memory {
         let hits = match (context.auto_recall, payload.prompt.as_deref()) {
             (AutoRecall::On, Some(prompt)) => {
                 let delivered = self.delivered(id)?;
-                let hits = rank::search(reader, prompt, &context.scope, rank::DEPTH)?;
-                let new =
-                    hits.into_iter().filter(|it| it.is_relevant() && !delivered.contains(&it.id));
+                let hits = rank::relevant(reader, prompt, &context.scope)?;
+                let new = hits.into_iter().filter(|it| !delivered.contains(&it.id));
                 new.take(RECALLED).map(|hit| hit.id).collect()
             }
             _ => Vec::new(),
