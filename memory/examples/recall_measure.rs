@@ -18,7 +18,7 @@ use std::path::Path;
 use jiff::Timestamp;
 use runner_memory::model::Table;
 use runner_memory::node::NewNode;
-use runner_memory::rank::{Weights, search_with};
+use runner_memory::rank::{Weights, relevant, search_with};
 use runner_memory::store::Access;
 use runner_memory::{Memory, Scope};
 use runner_text::terms::terms;
@@ -234,7 +234,33 @@ fn main() {
             with_model(half, &Table::open(path.as_ref()).unwrap().load().unwrap());
         }
         thresholds(half);
+        unasked(half);
     }
+}
+
+/// Prints how many prompts get nodes unasked, with a node of their own answer among the first five,
+/// and how many get any when they are asked against the nodes of another repository.
+fn unasked(half: &Half) {
+    let projects: BTreeSet<&String> = half.questions.iter().map(|it| &it.project).collect();
+    let (mut got, mut right, mut foreign, mut others) = (0, 0, 0, 0);
+    for question in &half.questions {
+        for project in &projects {
+            let scope = Scope::Project((*project).clone());
+            let hits = relevant(half.memory.reader(), &question.text, &scope).unwrap();
+            if **project == question.project {
+                got += usize::from(!hits.is_empty());
+                let own = hits.iter().take(5).any(|it| question.relevant.contains(&it.id));
+                right += usize::from(own);
+            } else {
+                foreign += usize::from(!hits.is_empty());
+                others += 1;
+            }
+        }
+    }
+    let all = half.questions.len();
+    println!(
+        "  unasked: {got} of {all} get nodes, {right} of their own answer, {foreign} of {others} foreign"
+    );
 }
 
 /// Prints what prompts would get unasked for several thresholds.

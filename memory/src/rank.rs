@@ -32,6 +32,11 @@ const TYPICAL: f64 = 40.0;
 
 /// Minimum share of a prompt's information that a node must contain to be injected unasked.
 pub const RECALL_SHARE: f64 = 0.40;
+/// Share of that information that the index must find in a node before it is read. The index does not
+/// find every form of a word.
+const LIKELY: f64 = 0.5;
+/// Number of nodes that are injected unasked at most.
+pub const FEW: usize = 5;
 /// Minimum number of a prompt's words that such a node must contain.
 pub const RECALL_WORDS: usize = 3;
 
@@ -109,7 +114,7 @@ pub fn search_with(
 ) -> Result<Vec<Hit>> {
     let mut hits = memory.read(|db| {
         let words = words(db, text)?;
-        let mut candidates = candidates(db, &words, scope)?;
+        let mut candidates = candidates(db, &words, scope, Bar::Any)?;
         let near = neighbours(db, &candidates)?;
         read(db, near, &words, scope, &mut candidates)?;
         fuse(db, candidates, weights)
@@ -125,7 +130,12 @@ pub fn search_with(
 pub fn relevant(memory: Reader<'_>, text: &str, scope: &Scope) -> Result<Vec<Hit>> {
     let mut hits = memory.read(|db| {
         let words = words(db, text)?;
-        fuse(db, candidates(db, &words, scope)?, Weights::default())
+        let few = fuse(db, candidates(db, &words, scope, Bar::Relevant)?, Weights::default())?;
+        // The neighbours and sessions of other nodes only decide which of many come first.
+        match few.iter().filter(|hit| hit.is_relevant()).count() > FEW {
+            true => fuse(db, candidates(db, &words, scope, Bar::Any)?, Weights::default()),
+            false => Ok(few),
+        }
     })?;
     hits.retain(Hit::is_relevant);
     Ok(hits)
@@ -162,15 +172,36 @@ fn words(db: &Connection, text: &str) -> rusqlite::Result<Vec<Word>> {
     Ok(out)
 }
 
+/// Which nodes are worth reading.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Bar {
+    /// Those with any of the words.
+    Any,
+    /// Those that may be relevant enough to be injected unasked.
+    Relevant,
+}
+
 /// Reads the nodes that contain the most informative words, and scores them.
-fn candidates(db: &Connection, words: &[Word], scope: &Scope) -> rusqlite::Result<Vec<Candidate>> {
+fn candidates(
+    db: &Connection,
+    words: &[Word],
+    scope: &Scope,
+    bar: Bar,
+) -> rusqlite::Result<Vec<Candidate>> {
     let mut sums: HashMap<i64, f64> = HashMap::new();
     for word in words {
         for seq in &word.seqs {
             *sums.entry(*seq).or_default() += word.idf;
         }
     }
-    let mut best: Vec<(i64, f64)> = sums.into_iter().collect();
+    let all: f64 = words.iter().map(|word| word.idf).sum();
+    // Any node may contain the common words.
+    let common = words.iter().filter(|word| word.seqs.is_empty()).map(|word| word.idf);
+    let least = match bar {
+        Bar::Any => 0.0,
+        Bar::Relevant => LIKELY * RECALL_SHARE * all - common.sum::<f64>(),
+    };
+    let mut best: Vec<(i64, f64)> = sums.into_iter().filter(|(_, sum)| *sum >= least).collect();
     best.sort_by(|a, b| b.1.total_cmp(&a.1).then(b.0.cmp(&a.0)));
     let mut out = Vec::new();
     let seqs = best.into_iter().take(4 * DEPTH).map(|(seq, _)| seq);

@@ -21,6 +21,7 @@ pub mod folder;
 pub mod hints;
 mod kind;
 mod merge;
+mod parts;
 pub mod record;
 pub mod resume;
 mod shell;
@@ -46,11 +47,12 @@ use serde_json::json;
 use crate::{Context, Finished, JobError};
 use event::Collector;
 pub use folder::{Digests, SessionFolder, resume_packet};
+use parts::Parts;
 use record::SessionRecord;
 use sources::{Source, SourcePlaces, sources};
 pub use spec::SessionsSpec;
 use tasks::Task;
-use transcript::{LineGap, Transcript};
+use transcript::{LineGap, SessionEvent, Transcript};
 
 /// The name of this kind of job.
 pub const KIND: &str = "sessions";
@@ -59,7 +61,7 @@ const KEPT: SignedDuration = SignedDuration::from_hours(24 * 90);
 /// The process priority of a run.
 const NICENESS: i32 = 10;
 
-/// Analyzes one transcript up to its size when it was found.
+/// Analyzes one transcript up to its size when it was found, and the transcripts of its sub-agents.
 ///
 /// # Errors
 /// Returns an error if the file cannot be read, or with the kind `Interrupted` if `cancelled`
@@ -72,15 +74,29 @@ pub fn analyze(
     let file = open_host(&source.path)?.take(source.size);
     let reader = BufReader::with_capacity(256 << 10, file);
     let mut transcript = Transcript::new(reader, LineGap::default());
+    let mut parts = Parts::of(source)?;
     let mut collector = Collector::default();
+    let mut line = 1;
     for event in transcript.by_ref() {
-        collector.take(event?);
+        let event = event?;
+        if let Some(at) = event.at {
+            while let Some(part) = parts.next_until(at)? {
+                collector.take(SessionEvent { line, ..part });
+            }
+        }
+        line = event.line;
+        collector.take(event);
         if cancelled() {
             return Err(io::ErrorKind::Interrupted.into());
         }
     }
+    while let Some(part) = parts.next_until(Timestamp::MAX)? {
+        collector.take(SessionEvent { line, ..part });
+    }
+    let mut tally = transcript.tally().clone();
+    parts.count(&mut tally);
     let record = SessionRecord::of(&source.id, &collector.done(), skip);
-    Ok(record.counted(source, transcript.tally(), transcript.place()))
+    Ok(record.counted(source, tally, transcript.place()))
 }
 
 /// Returns the idle sessions with events that were not analyzed yet, without opening a file. The

@@ -37,6 +37,7 @@ pub struct SessionRecord {
     pub size: u64,
     /// The modification time of the file when it was read.
     pub modified: Option<Timestamp>,
+    /// The counts of the transcript and of its sub-agents' transcripts.
     pub tally: Tally,
     pub branch: Option<String>,
     pub started_at: Option<Timestamp>,
@@ -85,15 +86,15 @@ impl SessionRecord {
         }
     }
 
-    /// Adds what the reader counted.
+    /// Adds what the readers of the transcript and of its sub-agents counted.
     #[must_use]
-    pub fn counted(self, source: &Source, tally: &Tally, place: LineGap) -> Self {
+    pub fn counted(self, source: &Source, tally: Tally, place: LineGap) -> Self {
         Self {
             path: source.path.to_string_lossy().into_owned(),
             size: source.size,
             modified: Some(source.modified),
             bytes: place.offset,
-            tally: tally.clone(),
+            tally,
             ..self
         }
     }

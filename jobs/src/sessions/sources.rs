@@ -92,7 +92,7 @@ pub fn source(path: PathBuf) -> Option<Source> {
 
 fn transcripts(folder: &Path) -> impl Iterator<Item = PathBuf> + use<> {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
-    // The transcript of a sub-agent is a part of a session, and no session.
+    // The transcript of a sub-agent is a part of a session (parts.rs), and no session.
     let is_own = |path: &PathBuf| {
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         name.ends_with(".jsonl") && !name.starts_with("agent-")

@@ -55,6 +55,71 @@ fn repair(name: &str) -> String {
 }
 
 #[test]
+fn sub_agents_in_files_of_their_own_are_parts_of_the_session() {
+    let inline = repair("a");
+    let (before, rest) = inline.split_at(said("user", "Please make the test pass").len());
+    let agent: String = (1..4)
+        .map(|at| {
+            claude(
+                at,
+                "Bash",
+                json!({ "command": format!("cargo test {at}") }),
+                (at == 2).then_some("error[E0308]: mismatched types"),
+            )
+        })
+        .collect();
+    let read = |place: &str, rows: &str| {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("s.jsonl");
+        fs::write(&path, &inline).unwrap();
+        let agent = folder.path().join(place);
+        fs::create_dir_all(agent.parent().unwrap()).unwrap();
+        fs::write(agent, rows).unwrap();
+        let record = analyze(&source(&path), &[], &|| false).unwrap();
+        assert!(record.tally.adds_up(), "{:?}", record.tally);
+        record
+    };
+    let alone = self::read(&inline);
+    let found = read("s/subagents/agent-1.jsonl", &(agent.clone() + "{\"torn"));
+    assert_eq!(found.tally.lines, alone.tally.lines + 7);
+    assert_eq!((found.calls, found.failed, found.tally.torn), (7, 2, 1));
+    assert_eq!((found.turns, found.ending), (alone.turns, Ending::Clean));
+    // By time, as if its rows stood in the transcript.
+    let mixed = format!("{before}{}", mix(rest, &agent));
+    let mixed = self::read(&mixed);
+    let kinds = |it: &SessionRecord| {
+        it.findings.errors.iter().map(|it| it.signature.clone()).collect::<Vec<_>>()
+    };
+    assert_eq!(kinds(&found), kinds(&mixed));
+    assert_eq!(
+        (found.findings.commands.len(), found.calls),
+        (mixed.findings.commands.len(), mixed.calls)
+    );
+    // Files of the first versions stand beside the transcript and name their session.
+    let named = |session: &str| {
+        let row = json!({ "type": "user", "sessionId": session, "isSidechain": true, "timestamp": "2026-01-02T03:00:00Z" });
+        format!("{row}\n{agent}")
+    };
+    assert_eq!(read("agent-1.jsonl", &named("s")).calls, 7);
+    assert_eq!(read("agent-1.jsonl", &named("t")).calls, alone.calls);
+    assert_eq!(read("agent-1.jsonl", "").calls, alone.calls);
+}
+
+/// Mixes the rows of two transcripts by time.
+fn mix(a: &str, b: &str) -> String {
+    let mut rows: Vec<&str> = b.lines().chain(a.lines()).collect();
+    let time = |row: &&str| {
+        let row: serde_json::Value = serde_json::from_str(row).unwrap();
+        row["timestamp"].as_str().unwrap().to_owned()
+    };
+    // The last answer of the fixture has the time of its beginning.
+    let last = rows.pop().unwrap();
+    rows.sort_by_key(time);
+    rows.push(last);
+    rows.join("\n") + "\n"
+}
+
+#[test]
 fn rows_of_every_program_give_the_same_events() {
     let codex = [
         json!({ "timestamp": "2026-01-02T03:00:00Z", "type": "session_meta", "payload": { "cwd": "/p", "git": { "branch": "main" } } }),

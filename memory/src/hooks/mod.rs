@@ -26,8 +26,7 @@ pub use transcript::{Read, Turn, read};
 
 use block::Body;
 
-/// Maximum number of nodes that a prompt gets unasked, and their length in bytes.
-const RECALLED: usize = 5;
+/// Maximum length in bytes of the nodes that a prompt gets unasked.
 const RECALLED_BYTES: usize = 2_000;
 
 /// A hook of the host.
@@ -201,7 +200,7 @@ impl Memory {
                 let delivered = self.delivered(id)?;
                 let hits = rank::relevant(reader, prompt, &context.scope)?;
                 let new = hits.into_iter().filter(|it| !delivered.contains(&it.id));
-                new.take(RECALLED).map(|hit| hit.id).collect()
+                new.take(rank::FEW).map(|hit| hit.id).collect()
             }
             _ => Vec::new(),
         };

@@ -65,6 +65,22 @@ pub struct Tally {
 }
 
 impl Tally {
+    /// Adds the counts of another file. The offsets of its long lines are left out.
+    pub fn add(&mut self, other: &Self) {
+        for (count, more) in [
+            (&mut self.lines, other.lines),
+            (&mut self.read, other.read),
+            (&mut self.foreign, other.foreign),
+            (&mut self.blank, other.blank),
+            (&mut self.bad, other.bad),
+            (&mut self.too_long, other.too_long),
+            (&mut self.torn, other.torn),
+            (&mut self.nuls, other.nuls),
+        ] {
+            *count += more;
+        }
+    }
+
     /// Reports whether the categories add up to the number of lines.
     pub fn adds_up(&self) -> bool {
         let sum = self.read + self.foreign + self.blank + self.bad + self.too_long + self.torn;

@@ -1,0 +1,117 @@
+//! The transcripts of a session's sub-agents, which are files of their own.
+//!
+//! ```text
+//! <session>.jsonl  ──────────┐
+//! <session>/subagents/agent-*.jsonl ──by time──> events of the session
+//! agent-*.jsonl of the session ─┘
+//! ```
+//!
+//! An event of a sub-agent comes before the first event of the session that is later, and has the line of the
+//! event before it, which is the line of the call that started the sub-agent or of a later event. This
+//! module must never keep more than one event of each file.
+
+use std::fs::{self, File};
+use std::io::{self, BufRead as _, BufReader, Read as _, Take};
+use std::path::{Path, PathBuf};
+
+use jiff::Timestamp;
+use runner_engine::files::open_host;
+use serde_json::Value;
+
+use super::sources::Source;
+use super::transcript::{LineGap, SessionEvent, Tally, Transcript};
+
+/// Maximum number of sub-agents of a session that are read, the first ones by name.
+const MOST: usize = 200;
+/// Size of the buffer of one file, in bytes.
+const BUFFER: usize = 16 * 1024;
+/// Maximum length of the first line of a file that may belong to the session, in bytes.
+const FIRST_LINE: u64 = 256 * 1024;
+
+/// The sub-agents of a session, as one stream of events by time.
+#[derive(Debug, Default)]
+pub(super) struct Parts {
+    parts: Vec<Part>,
+}
+
+#[derive(Debug)]
+struct Part {
+    transcript: Transcript<BufReader<Take<File>>>,
+    next: Option<SessionEvent>,
+}
+
+impl Parts {
+    /// Opens the files of a session's sub-agents.
+    ///
+    /// # Errors
+    /// Returns an error if a file cannot be read.
+    pub fn of(source: &Source) -> io::Result<Self> {
+        let mut parts = Vec::new();
+        for path in files(&source.path) {
+            let file = open_host(&path)?;
+            let size = file.metadata()?.len();
+            let reader = BufReader::with_capacity(BUFFER, file.take(size));
+            let mut transcript = Transcript::new(reader, LineGap::default());
+            let next = transcript.next().transpose()?;
+            parts.push(Part { transcript, next });
+        }
+        Ok(Self { parts })
+    }
+
+    /// Returns the next event that is not later than `until`. Events without a time come at once.
+    ///
+    /// # Errors
+    /// Returns an error if a file cannot be read.
+    pub fn next_until(&mut self, until: Timestamp) -> io::Result<Option<SessionEvent>> {
+        let waiting = self.parts.iter_mut().filter(|part| part.next.is_some());
+        let first = waiting.min_by_key(|part| part.next.as_ref().and_then(|event| event.at));
+        let Some(part) = first else { return Ok(None) };
+        if part.next.as_ref().and_then(|event| event.at).is_some_and(|at| at > until) {
+            return Ok(None);
+        }
+        let event = part.next.take();
+        part.next = part.transcript.next().transpose()?;
+        Ok(event.map(|event| SessionEvent { sidechain: true, ..event }))
+    }
+
+    /// Adds the counts of all files.
+    pub fn count(&self, tally: &mut Tally) {
+        self.parts.iter().for_each(|part| tally.add(part.transcript.tally()));
+    }
+}
+
+/// Returns the files of a session's sub-agents.
+fn files(transcript: &Path) -> Vec<PathBuf> {
+    let (Some(folder), Some(session)) = (transcript.parent(), transcript.file_stem()) else {
+        return Vec::new();
+    };
+    let mut all = agents(&folder.join(session).join("subagents"));
+    let session = session.to_string_lossy();
+    all.extend(
+        agents(folder).into_iter().filter(|path| session_of(path).is_some_and(|it| it == session)),
+    );
+    all.sort();
+    all.truncate(MOST);
+    all
+}
+
+/// Returns the regular files in a folder that are named as those of sub-agents.
+fn agents(folder: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    let is_agent = |entry: &fs::DirEntry| {
+        let name = entry.file_name();
+        let name = name.to_string_lossy();
+        name.starts_with("agent-")
+            && name.ends_with(".jsonl")
+            && entry.file_type().is_ok_and(|kind| kind.is_file())
+    };
+    entries.filter(is_agent).map(|entry| entry.path()).collect()
+}
+
+/// Returns the session that the first row of a sub-agent's file names.
+fn session_of(path: &Path) -> Option<String> {
+    let mut line = Vec::new();
+    BufReader::new(open_host(path).ok()?.take(FIRST_LINE)).read_until(b'\n', &mut line).ok()?;
+    let first: Value = serde_json::from_slice(&line).ok()?;
+    first["sessionId"].as_str().map(str::to_owned)
+}
