@@ -28,6 +28,10 @@ use super::proposal::{Action, Confidence, IdeaStatus};
 pub const DONE: f64 = 0.745;
 /// Minimum strength of a commit that perhaps implemented an idea.
 pub const PERHAPS: f64 = 0.63;
+/// Minimum figures of a commit that is no perfect fit and stands out from all other commits, so that it
+/// implemented an idea with high confidence too. Siblings and predecessors rarely stand out, because
+/// several commits resemble them.
+pub const STANDS_OUT: StandsOut = StandsOut { strength: 0.66, lead: 0.2, about: 0.7, content: 0.3 };
 /// Added to [`DONE`] for an idea that calls itself a draft or a proposal. An idea that calls itself
 /// done gets no lower threshold, because anybody can write that.
 pub const DECLARED: f64 = 0.03;
@@ -47,6 +51,18 @@ pub const WORDS_PER_REQUEST: usize = 40;
 pub const TELLING: f64 = 0.025;
 /// Minimum number of words in a story.
 pub const STORY: usize = 200;
+
+/// The minimum figures of a commit that stands out.
+#[derive(Clone, Copy, Debug)]
+pub struct StandsOut {
+    pub strength: f64,
+    /// How much stronger the commit is than the next one.
+    pub lead: f64,
+    /// See [`Candidate::about`].
+    pub about: f64,
+    /// See [`Candidate::content`].
+    pub content: f64,
+}
 
 /// The rule's verdict on one idea.
 #[derive(Clone, Debug, PartialEq)]
@@ -255,19 +271,30 @@ fn implemented<'a>(
     // idea's file.
     let best =
         grounds.candidates.iter().find(|one| one.when != CommitTiming::Before || one.cited)?;
-    let threshold = match features.declared {
-        Some(Declared::Open) => DONE + DECLARED,
-        _ => DONE,
+    let fits = match features.declared {
+        Some(Declared::Open) => best.strength >= DONE + DECLARED,
+        _ => best.strength >= DONE || stands_out(grounds, best),
     };
     // A single commit rarely completes an idea in phases, and an idea with some open boxes among
     // ticked ones is not done.
     let partly = features.phased() || features.half_ticked();
     let missing = best.criteria.len() >= ITEMS && best.unmet().count() * 2 > best.criteria.len();
     match best.strength {
-        strength if strength >= threshold && !partly && !missing => Some((best, Confidence::High)),
+        _ if fits && !partly && !missing => Some((best, Confidence::High)),
         strength if strength >= PERHAPS => Some((best, Confidence::Med)),
         _ => None,
     }
+}
+
+/// Reports whether a commit fits well and no other commit nearly as well. A commit without any other to
+/// compare it with does not stand out.
+fn stands_out(grounds: &Evidence, best: &Candidate) -> bool {
+    let others = grounds.candidates.iter().filter(|one| one.at != best.at);
+    let next = others.map(|one| one.strength).max_by(f64::total_cmp);
+    best.strength >= STANDS_OUT.strength
+        && best.about >= STANDS_OUT.about
+        && best.content >= STANDS_OUT.content
+        && next.is_some_and(|next| best.strength - next >= STANDS_OUT.lead)
 }
 
 /// Returns the commits that implemented the idea with high confidence, the deciding one first. The

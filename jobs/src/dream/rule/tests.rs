@@ -59,6 +59,31 @@ fn implemented_requires_a_matching_commit() {
 }
 
 #[test]
+fn commit_that_stands_out_needs_no_perfect_fit() {
+    let path = "ideas/retry-policy.md";
+    let room = room(&[("feat: retry policy with jitter", &["src/retry.rs"])]);
+    let features = Features::of(SPEC, path);
+    let judge = |change: &dyn Fn(&mut Candidate)| {
+        let mut grounds = room.about(path, SPEC, None);
+        let best = &mut grounds.candidates[0];
+        (best.strength, best.about, best.content) = (0.7, 0.8, 0.4);
+        change(best);
+        let next = Candidate { at: 4, strength: 0.45, ..grounds.candidates[0].clone() };
+        grounds.candidates.truncate(1);
+        grounds.candidates.push(next);
+        implemented(&features, &grounds).map(|(_, confidence)| confidence)
+    };
+    assert_eq!(judge(&|_| ()), Some(Confidence::High));
+    assert_eq!(judge(&|best| best.strength = 0.64), Some(Confidence::Med), "nearly as strong");
+    assert_eq!(judge(&|best| best.about = 0.6), Some(Confidence::Med), "other words");
+    assert_eq!(judge(&|best| best.content = 0.2), Some(Confidence::Med), "little content");
+    let mut alone = room.about(path, SPEC, None);
+    alone.candidates.truncate(1);
+    alone.candidates[0].strength = 0.7;
+    assert_eq!(implemented(&features, &alone).unwrap().1, Confidence::Med, "nothing to compare");
+}
+
+#[test]
 fn parts_templates_and_posts_are_not_archived() {
     let done = room(&[("feat: retry policy with jitter", &["src/retry.rs"])]);
     let part = SPEC.replacen("\n\n", "\n\n**Spec:** specs/retry.md\n\n", 1);
