@@ -17,7 +17,7 @@ use super::secrets::{Login, Secrets};
 /// The name of the cookie of a login.
 pub const COOKIE: &str = "runner-login";
 
-/// What a client may do.
+/// The rights of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
     /// See everything and change nothing.
@@ -45,7 +45,7 @@ pub enum Peer {
     Tcp(std::net::SocketAddr),
 }
 
-/// Who makes a request.
+/// The client that makes a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Client {
     pub role: Role,

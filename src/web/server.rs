@@ -38,7 +38,7 @@ const STACK: usize = 8 * 1024 * 1024;
 /// How long a thread that runs commands waits for the next one.
 const IDLE: Duration = Duration::from_secs(5);
 
-/// Who serves, as recorded in the lock's file.
+/// The serving process, as recorded in the lock's file.
 #[derive(Debug, Serialize, Deserialize)]
 struct Holder {
     pid: u32,

@@ -51,7 +51,7 @@ pub struct Answer {
     pub data: Value,
     /// The output as it was printed.
     pub text: String,
-    /// What the command reported besides its result.
+    /// The notices of the command.
     pub notices: String,
 }
 
