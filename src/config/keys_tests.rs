@@ -98,6 +98,9 @@ fn values(key: &Key) -> (&'static str, Vec<&'static str>) {
             ),
             "heartbeat" => ("\"/x\"", with(&["\"x\"", "\"\"", "\"http://example.org\""])),
             "secret" => ("\"A_KEY\"", with(&["\"a key\"", "\"\"", "\"sk-123\""])),
+            "listen" => {
+                ("\"127.0.0.1:7077\"", with(&["\"x\"", "\"\"", "\"localhost:1\"", "\"127.0.0.1\""]))
+            }
             "secret_file" => ("\"/x\"", with(&["\"x\"", "\"\""])),
             "recipient" | "sender" => {
                 ("\"me@example.org\"", with(&["\"me\"", "\"\"", "\"-f@x\"", "\"a@b\\nBcc: c@d\""]))

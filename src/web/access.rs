@@ -12,29 +12,10 @@
 use axum::http::{HeaderMap, Method, StatusCode, Uri, header};
 use jiff::Timestamp;
 
-use super::secrets::{Login, Secrets};
+use super::secrets::{Login, Role, Secrets};
 
 /// The name of the cookie of a login.
 pub const COOKIE: &str = "runner-login";
-
-/// The rights of a client.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Role {
-    /// See everything and change nothing.
-    Read,
-    /// Also act.
-    Act,
-}
-
-impl Role {
-    /// Returns the name of the role in cookies and in the audit trail.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Read => "read",
-            Self::Act => "act",
-        }
-    }
-}
 
 /// Where a connection comes from.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -161,7 +161,11 @@ impl Action {
     ///
     /// # Errors
     /// Returns an error if the body has an unknown field.
-    fn command(&self, parts: &Parts, fields: &[(String, String)]) -> Result<Vec<String>, Failure> {
+    pub fn command(
+        &self,
+        parts: &Parts,
+        fields: &[(String, String)],
+    ) -> Result<Vec<String>, Failure> {
         let mut words = parts.fill(self.words);
         for (name, value) in fields.iter().filter(|(_, value)| !value.is_empty()) {
             if !self.fields.iter().any(|field| field.name == name) {
@@ -173,8 +177,7 @@ impl Action {
         Ok(words)
     }
 
-    /// Records who asked for the action, and carries it out. `form` is how the command prints its result:
-    /// as JSON or as text.
+    /// Records who asked for the action, and carries it out.
     ///
     /// # Errors
     /// Returns the command's failure, or the reason why the request could not be recorded.
@@ -182,26 +185,32 @@ impl Action {
         &self,
         web: &Arc<Web>,
         client: Client,
-        parts: &Parts,
-        fields: &[(String, String)],
-        form: Output,
+        request: &ActionRequest,
     ) -> Result<Answer, Failure> {
-        let mut words = self.command(parts, fields)?;
-        let (recorded, asked, project) = (Arc::clone(web), words.clone(), parts.project());
+        let project = request.parts.project();
+        let mut words = self.command(&request.parts, &request.fields)?;
+        let (recorded, asked, of) = (Arc::clone(web), words.clone(), project.clone());
         web.blocking(move || {
-            let folder = project.as_deref().map(|id| recorded.folder(id)).transpose()?;
-            recorded.audit(&client, &asked, folder.and(project.as_deref()))
+            let folder = of.as_deref().map(|id| recorded.folder(id)).transpose()?;
+            recorded.audit(&client, &asked, folder.and(of.as_deref()))
         })
         .await?;
-        if form == Output::Json {
-            words.insert(1, "--json".to_owned());
-            // A flag of a subcommand stands behind its name.
-            if ["jobs", "dream", "alerts"].contains(&words[0].as_str()) {
-                words.swap(1, 2);
-            }
+        if request.output == Output::Json {
+            // The flag stands behind the name of a subcommand.
+            let nested = ["jobs", "dream", "alerts"].contains(&words[0].as_str());
+            words.insert(if nested { 2 } else { 1 }, "--json".to_owned());
         }
-        web.call(parts.project(), words).await
+        web.call(project, words).await
     }
+}
+
+/// A request for an action.
+#[derive(Debug)]
+pub struct ActionRequest {
+    pub parts: Parts,
+    /// The fields of the body.
+    pub fields: Vec<(String, String)>,
+    pub output: Output,
 }
 
 /// The form of a command's result.
@@ -216,15 +225,14 @@ pub async fn from_form(
     action: &'static Action,
     web: Arc<Web>,
     client: Client,
-    parts: Parts,
-    fields: Vec<(String, String)>,
+    request: ActionRequest,
 ) -> Response {
     let from = client.from.clone();
-    match action.carry_out(&web, client, &parts, &fields, Output::Text).await {
+    match action.carry_out(&web, client, &request).await {
         Ok(Answer { text, notices, .. }) => {
             web.messages.put(from, format!("{text}{notices}").trim().to_owned());
             let mut next = action.then.to_owned();
-            for (name, value) in &parts.path {
+            for (name, value) in &request.parts.path {
                 next = next.replace(&format!("{{{name}}}"), &segment(value));
             }
             Redirect::to(&next).into_response()

@@ -8,7 +8,7 @@ use axum::response::{IntoResponse as _, Response};
 use serde_json::{Value, json};
 
 use super::access::Client;
-use super::actions::{Action, Output};
+use super::actions::{Action, ActionRequest, Output};
 use super::pages::status;
 use super::state::Web;
 use super::views::{Parts, View};
@@ -29,6 +29,12 @@ pub async fn show(view: &'static View, web: Arc<Web>, parts: Parts) -> Response 
     }
 }
 
+/// The headers and the body of a request.
+pub struct SentRequest {
+    pub headers: HeaderMap,
+    pub body: Vec<u8>,
+}
+
 /// Carries out an action and answers with its JSON. A repeated request with the same idempotency key gets the
 /// first answer.
 pub async fn act(
@@ -36,8 +42,9 @@ pub async fn act(
     web: Arc<Web>,
     client: Client,
     parts: Parts,
-    (headers, body): (HeaderMap, Vec<u8>),
+    sent: SentRequest,
 ) -> Response {
+    let SentRequest { headers, body } = sent;
     let fields = match fields(&body) {
         Ok(fields) => fields,
         Err(failure) => return failed(&failure, StatusCode::BAD_REQUEST),
@@ -63,7 +70,8 @@ pub async fn act(
     {
         asked.push(("key".to_owned(), key.to_owned()));
     }
-    match action.carry_out(&web, client, &parts, &asked, Output::Json).await {
+    let request = ActionRequest { parts, fields: asked, output: Output::Json };
+    match action.carry_out(&web, client, &request).await {
         Ok(answer) => {
             if let Some(place) = place {
                 web.answers.put(place, answer.data.to_string());

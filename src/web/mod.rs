@@ -15,6 +15,7 @@ mod actions;
 mod address;
 mod api;
 mod artifacts;
+mod codes;
 mod connections;
 mod events;
 mod login;

@@ -9,7 +9,8 @@ use minijinja::value::Serde;
 use minijinja::{Value, context};
 use runner_engine::outcome::Exit;
 
-use super::access::{Client, Role};
+use super::access::Client;
+use super::secrets::Role;
 use super::state::{Answer, Web};
 use super::views::{Parts, View};
 use crate::ui::Failure;

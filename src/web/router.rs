@@ -12,9 +12,11 @@ use axum::response::{IntoResponse as _, Redirect, Response};
 use axum::routing::{MethodRouter, get, post};
 use tokio::time::timeout;
 
-use super::access::{Client, LOGIN, Peer, Refusal, RequestHead, Role, is_public};
-use super::actions::{self, ACTIONS};
+use super::access::{Client, LOGIN, Peer, Refusal, RequestHead, is_public};
+use super::actions::{self, ACTIONS, ActionRequest, Output};
+use super::api::SentRequest;
 use super::openapi::{self, BASE};
+use super::secrets::Role;
 use super::state::Web;
 use super::views::{Parts, VIEWS, View};
 use super::{api, artifacts, events, login, logs, pages, webhook};
@@ -65,16 +67,17 @@ pub fn router(web: &Arc<Web>) -> Router {
                         Extension(client): Extension<Client>,
                         path: RawPathParams,
                         axum::Form(fields): axum::Form<Vec<(String, String)>>| {
-                actions::from_form(action, web, client, parts(&path, Query(Vec::new())), fields)
-                    .await
+                let parts = parts(&path, Query(Vec::new()));
+                let request = ActionRequest { parts, fields, output: Output::Text };
+                actions::from_form(action, web, client, request).await
             };
         let answer = async move |State(web): State<Arc<Web>>,
                                  Extension(client): Extension<Client>,
                                  path: RawPathParams,
                                  headers: HeaderMap,
                                  body: axum::body::Bytes| {
-            let parts = parts(&path, Query(Vec::new()));
-            api::act(action, web, client, parts, (headers, body.to_vec())).await
+            let sent = SentRequest { headers, body: body.to_vec() };
+            api::act(action, web, client, parts(&path, Query(Vec::new())), sent).await
         };
         routes = routes
             .route(action.path, post(submit))

@@ -14,7 +14,6 @@ use runner_engine::error_chain::whole;
 use runner_engine::files::{SMALL, read_no_link, write_atomic};
 use sha2::Sha256;
 
-use super::access::Role;
 use crate::env::Env;
 use crate::ui::Failure;
 
@@ -26,6 +25,25 @@ const KEY: usize = 32;
 const CODE: &[u8; 32] = b"0123456789ABCDEFGHJKMNPQRSTVWXYZ";
 /// The number of characters of a login code, which has 60 bits.
 const CODE_LENGTH: usize = 12;
+
+/// The rights of a client.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// See everything and change nothing.
+    Read,
+    /// Also act.
+    Act,
+}
+
+impl Role {
+    /// Returns the name of the role in cookies and in the audit trail.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Read => "read",
+            Self::Act => "act",
+        }
+    }
+}
 
 /// The secrets of a server.
 #[derive(Clone)]

@@ -18,8 +18,8 @@ use tokio::runtime::{Builder, Runtime};
 use tokio::sync::watch;
 
 use super::address::ServeSettings;
+use super::codes::code_file;
 use super::events::look;
-use super::login::code_file;
 use super::render::Renderer;
 use super::secrets::{folder, write};
 use super::state::{CommandCaller, Web};

