@@ -26,7 +26,7 @@ use crate::env::Env;
 use crate::ui::Failure;
 
 /// The time between two looks at the database.
-const LOOK: Duration = Duration::from_millis(50);
+const LOOK: Duration = Duration::from_millis(25);
 /// The time after which an idle stream gets a comment, so that no proxy closes it.
 const ALIVE: Duration = Duration::from_secs(15);
 /// The most changes that are read at a time.

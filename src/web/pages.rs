@@ -19,8 +19,14 @@ use crate::ui::Failure;
 const ONE_FILE: &str = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'; \
     frame-ancestors 'none'";
 
-/// Answers with the page of a view.
-pub async fn show(view: &'static View, web: Arc<Web>, client: Client, parts: Parts) -> Response {
+/// Answers with the page of a view. `message` is the result of the last action.
+pub async fn show(
+    view: &'static View,
+    web: Arc<Web>,
+    client: Client,
+    parts: Parts,
+    message: Option<String>,
+) -> Response {
     let words = match view.command(&parts) {
         Ok(words) => words,
         Err(why) => return failed(&web, &Failure::usage(why)),
@@ -38,7 +44,6 @@ pub async fn show(view: &'static View, web: Arc<Web>, client: Client, parts: Par
     match web.call(parts.project(), words).await {
         Ok(Answer { data, notices, .. }) => {
             let query: BTreeMap<String, String> = parts.query.iter().cloned().collect();
-            let message = web.messages.take(&client.from);
             Html(web.renderer.page(
                 view.template,
                 context! {

@@ -98,8 +98,14 @@ fn page(view: &'static View) -> MethodRouter<Arc<Web>> {
         async move |State(web): State<Arc<Web>>,
                     Extension(client): Extension<Client>,
                     path: RawPathParams,
-                    query: Query2| {
-            pages::show(view, web, client, parts(&path, query)).await
+                    query: Query2,
+                    headers: HeaderMap| {
+            // A page that shows itself again must not take the result of an action from the page that follows it.
+            let message = match headers.contains_key("hx-request") {
+                true => None,
+                false => web.messages.take(&client.from),
+            };
+            pages::show(view, web, client, parts(&path, query), message).await
         },
     )
 }
