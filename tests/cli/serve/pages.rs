@@ -261,12 +261,20 @@ fn actions_do_what_the_commands_do() {
         done(&format!("{base}/jobs/ok/runs"), "").to_ascii_uppercase(),
         format!("{base}/jobs").to_ascii_uppercase()
     );
+    let again = [("Cookie", cookie.as_str()), ("HX-Request", "true")];
+    let page = served.send("GET", &format!("{base}/jobs"), &again, "").ends(200).body;
+    assert!(!page.contains("ok queued"), "a page that shows itself again took the result: {page}");
     let page = served.get(&format!("{base}/jobs"), &cookie).ends(200).body;
     assert!(page.contains("ok queued") && page.contains("no daemon is running"), "{page}");
     let queued = served.api("/runs?outcome=queued")[0]["id"].as_str().unwrap().to_owned();
     done(&format!("/runs/{queued}/cancel"), "");
     assert_eq!(served.api(&format!("/runs/{queued}"))["outcome"], "cancelled");
     served.post(&format!("/runs/{queued}/cancel"), &cookie, "").ends(409);
+    let page = served.get(&format!("/runs/{queued}"), &cookie).ends(200).body;
+    assert!(
+        page.contains("runner cancel -- ") && page.contains("from 127.0.0.1 with the login"),
+        "{page}"
+    );
     done(&format!("/runs/{queued}/retry"), "");
     assert_eq!(served.api("/runs?outcome=queued").as_array().unwrap().len(), 1);
     done(&format!("{base}/jobs/ok/pause"), "until=2h");
@@ -288,7 +296,7 @@ fn actions_do_what_the_commands_do() {
     done(&format!("{base}/proposals/{id}/undo"), "");
     assert_eq!(fixture.tree("ideas"), before);
     done("/pause", "");
-    assert_eq!(served.api("/status")["paused"].is_null(), false);
+    assert!(!served.api("/status")["paused"].is_null());
     done("/resume", "");
     let sql = "SELECT count(*) FROM events WHERE kind = 'web' AND detail LIKE 'runner %: asked by % from 127.0.0.1 with the login %'";
     assert_eq!(fixture.count(sql), 11, "every request is in the audit trail, also the refused one");
