@@ -24,10 +24,12 @@ mod maintenance;
 mod project;
 mod sessions;
 mod setup;
+mod socket;
 mod spawn;
 mod tick;
 mod ui;
 mod wait;
+mod web;
 
 fn main() -> std::process::ExitCode {
     entry::run()

@@ -12,20 +12,26 @@ use crate::ui::Ui;
 
 /// Parses a command line. Prints help or a usage error, and returns its exit code as the error.
 pub fn parse(line: impl Iterator<Item = OsString>) -> Result<Args, Exit> {
-    let parsed = program().try_get_matches_from(line).and_then(|matches| {
-        let mut args = Args::from_arg_matches(&matches)?;
-        args.json = prints_json(&matches);
-        Ok(args)
-    });
-    parsed.map_err(|error| {
+    read(line).map_err(|error| {
         // An error is ignored, because the reader may close the pipe at any time.
         let _closed = error.print();
         if error.use_stderr() { Exit::Usage } else { Exit::Done }
     })
 }
 
+/// Parses a command line.
+///
+/// # Errors
+/// Returns the parser's error, or the requested help, and prints nothing.
+pub fn read(line: impl Iterator<Item = OsString>) -> Result<Args, clap::Error> {
+    let matches = program().try_get_matches_from(line)?;
+    let mut args = Args::from_arg_matches(&matches)?;
+    args.json = prints_json(&matches);
+    Ok(args)
+}
+
 /// The commands without `--json`, separated by `|`.
-const WITHOUT_JSON: &str = "demo|daemon|execute|config schema|config set|config unset|config edit|db path|\
+const WITHOUT_JSON: &str = "demo|daemon|serve|execute|config schema|config set|config unset|config edit|db path|\
     dream review|journal export|hook post-tool-use|hook session-start|hook prompt-submit|hook stop|\
     hook session-end|hook pre-compact|memory mcp|guard hook|completions|man|__deliver|\
     curator events ack|curator setup|overnight schema";
@@ -52,7 +58,7 @@ const EVERYDAY: [(&str, &str); 9] = [
 /// The other commands, by topic.
 const TOPICS: [(&str, &[&str]); 6] = [
     ("queue", &["run", "enqueue", "cancel", "retry", "pause", "resume"]),
-    ("schedule", &["schedule", "tick", "daemon", "doctor", "alerts"]),
+    ("schedule", &["schedule", "tick", "daemon", "serve", "doctor", "alerts"]),
     ("settings", &["config", "trust", "budget", "backends"]),
     (
         "agents",
@@ -164,6 +170,7 @@ pub enum Command {
     Budget(super::budget::BudgetArgs),
     Jobs(super::jobs::JobsArgs),
     Schedule(super::schedule::ScheduleArgs),
+    Serve(super::serve::ServeArgs),
     Config(super::config::ConfigArgs),
     Trust(super::trust::TrustArgs),
     Db(super::db::DbArgs),

@@ -43,6 +43,7 @@ mod report;
 mod run;
 mod runs;
 mod schedule;
+mod serve;
 mod sessions;
 mod setup;
 mod status;
@@ -52,6 +53,7 @@ mod trust;
 #[cfg(test)]
 mod docs_tests;
 
+use std::ffi::OsString;
 use std::path::Path;
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
@@ -64,8 +66,9 @@ use serde::de::DeserializeOwned;
 use crate::commands::args::{Args, Command};
 use crate::config::OverrideScope;
 use crate::env::{self, Env};
+use crate::hooks;
 use crate::spawn::SpawnMode;
-use crate::ui::{Failure, Ui};
+use crate::ui::{self, CalledCommand, Failure, Ui};
 
 /// The inputs of a command besides its arguments.
 #[derive(Clone, Copy)]
@@ -132,6 +135,36 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
     done
 }
 
+/// Runs a command inside this process and captures its output. `words` are its arguments without the
+/// name of the program, and `folder` is the folder in which it looks for its project.
+///
+/// The command must not wait for anything, and must not start a run.
+pub fn call(home: &Env, folder: Option<&Path>, words: &[String]) -> CalledCommand {
+    let mut line: Vec<OsString> = vec!["runner".into()];
+    if let Some(folder) = folder {
+        line.extend(["--dir".into(), folder.into()]);
+    }
+    line.extend(words.iter().map(OsString::from));
+    let (result, captured) = ui::capture(|| {
+        let args = args::read(line.into_iter()).map_err(|error| {
+            let text = error.render().to_string();
+            let text = text.trim().trim_start_matches("error: ");
+            Failure::usage(text.split("\n\n").next().unwrap_or(text))
+        })?;
+        // The memory's commands make the store, and a view must not change anything.
+        if matches!(args.command, Command::Memory(_)) && !hooks::scope::exists() {
+            return Err(Failure::data("there is no memory yet").hint("runner memory install"));
+        }
+        // Outside of a project, a command covers all projects.
+        let home = Env { here: home.state.clone(), ..home.clone() };
+        let home = home.with(&[], reach(&args.command).unwrap_or_default())?;
+        let done = dispatch(&args, &home);
+        home.mark_damage(done.as_ref().err());
+        done
+    });
+    CalledCommand { result, captured }
+}
+
 /// Returns whether a command is a dry run, which must not even record a damaged database.
 fn is_dry(command: &Command) -> bool {
     match command {
@@ -181,7 +214,7 @@ fn dispatch(args: &Args, home: &Env) -> Result<Exit, Failure> {
     }
     dispatch!(&args.command, Command: Init Demo Night Run Daemon Enqueue Cancel Retry Pause Resume Tick Execute Runs Logs
         Status Projects Report Budget Jobs Alerts Deliver Guard Journal Hook Config
-        Schedule Trust Backends Setup Doctor Db Replay Dream Board Lifecycle Overnight Corpus
+        Schedule Serve Trust Backends Setup Doctor Db Replay Dream Board Lifecycle Overnight Corpus
         Curator Memory Sessions
         => run(&cli);
         Command::Completions(_) | Command::Man(_) => unreachable!("done before"))

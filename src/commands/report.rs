@@ -112,7 +112,7 @@ impl ReportArgs {
 }
 
 /// Opens a page with the host's program for web pages.
-fn open(path: &Path, ui: Ui) -> Result<Exit, Failure> {
+pub(super) fn open(path: &Path, ui: Ui) -> Result<Exit, Failure> {
     let by_hand = format!("open it manually: {}", path.display());
     show::out(&format!("{}\n", path.display()));
     let Some(opener) = env::host_program(OPENER) else {

@@ -98,6 +98,9 @@ fn values(key: &Key) -> (&'static str, Vec<&'static str>) {
             ),
             "heartbeat" => ("\"/x\"", with(&["\"x\"", "\"\"", "\"http://example.org\""])),
             "secret" => ("\"A_KEY\"", with(&["\"a key\"", "\"\"", "\"sk-123\""])),
+            "listen" => {
+                ("\"127.0.0.1:7077\"", with(&["\"x\"", "\"\"", "\"localhost:1\"", "\"127.0.0.1\""]))
+            }
             "secret_file" => ("\"/x\"", with(&["\"x\"", "\"\""])),
             "recipient" | "sender" => {
                 ("\"me@example.org\"", with(&["\"me\"", "\"\"", "\"-f@x\"", "\"a@b\\nBcc: c@d\""]))
@@ -330,9 +333,10 @@ fn resolved(bytes: &[u8]) -> Result<Config, Failure> {
     let none = folder.path().join("none.toml");
     // Only the user's file may contain the daemon's table.
     let text = String::from_utf8_lossy(bytes);
-    let users = ["[daemon]", "[retention]", "[trust]", "[pools.", "[prices.", "\nheartbeat ="]
-        .into_iter()
-        .any(|table| text.contains(table));
+    let users =
+        ["[daemon]", "[serve]", "[retention]", "[trust]", "[pools.", "[prices.", "\nheartbeat ="]
+            .into_iter()
+            .any(|table| text.contains(table));
     load(&Stack {
         user: if users { &path } else { &none },
         project: (!users).then_some(path.as_path()),
@@ -383,6 +387,7 @@ fn reader_accepts_exactly_the_listed_keys() {
         ("[day]\n".to_owned(), "day.", ""),
         ("[day.budget]\n".to_owned(), "day.budget.", ""),
         ("[daemon]\n".to_owned(), "daemon.", ""),
+        ("[serve]\n".to_owned(), "serve.", ""),
         ("[retention]\n".to_owned(), "retention.", ""),
         ("[backends.a]\ntype = \"builtin\"\n".to_owned(), "backends.*.", ""),
         ("[groups.a]\nslots = 1\n".to_owned(), "groups.*.", ""),

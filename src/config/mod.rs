@@ -18,6 +18,7 @@ mod finding;
 mod followers;
 mod inline;
 mod job;
+mod listen;
 pub mod notify;
 mod overrides;
 mod paths;
@@ -62,12 +63,14 @@ pub use ctxrc::FILE as FOREIGN_FILE;
 pub use edit::{Edit, SettingChange, edit};
 pub use inline::inline;
 pub use job::Job;
+pub use listen::Listen;
 pub use notify::Notify;
 pub use overrides::{OverrideScope, Overrides};
 pub use policy::{Network, SandboxSettings};
 pub use pools::Pool;
 pub use reader::did_you_mean;
 pub use reference::schema;
+pub use settings::ServeTable;
 pub use sources::ConfigFinding;
 pub use trigger::TriggerSpec;
 pub use view::{ResolvedSetting, ResolvedSettings, SettingOrigin};
@@ -375,6 +378,7 @@ fn read_all(reader: &mut Reader<'_>) -> Option<Config> {
     // The daemon reads its own table in `src/daemon/settings.rs`. Errors in that table are also
     // reported here.
     reader.read::<DaemonTable>(&["daemon"])?;
+    reader.read::<ServeTable>(&["serve"])?;
     let table = reader.read::<RetentionTable>(&["retention"])?;
     let retention = Retention {
         rows: table.rows.0,

@@ -181,7 +181,7 @@ impl Overrides {
                     .refuse("this setting is read only from the user's file")
                     .hint("runner daemon --drain DURATION"));
             }
-            ["retention" | "pools" | "prices", ..] => {
+            ["retention" | "pools" | "prices" | "serve", ..] => {
                 return Err(one
                     .refuse("this setting is read only from the user's file")
                     .hint(format!("runner config set --user {} VALUE", path.join("."))));

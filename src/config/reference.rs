@@ -365,6 +365,7 @@ fn near(path: &[String]) -> Option<String> {
 pub(super) fn users_only(path: &[&str]) -> Option<&'static str> {
     match path {
         ["daemon", ..] => Some("each user has one daemon"),
+        ["serve", ..] => Some("each user has one server"),
         ["trust", ..] => Some("a project must not declare itself trusted"),
         ["retention", ..] => Some("each user has one database"),
         ["notify", "heartbeat", ..] => Some("a tick serves all projects"),

@@ -22,8 +22,8 @@ use serde::{Deserialize, Serialize};
 use super::addresses::{MailAddress, Recipient, SecretName, Url};
 use super::trigger::TriggerText;
 use super::values::{
-    Age, Cap, Dollars, HostPath, Hours, Id, NetworkValue, OrNone, OrUnlimited, RowsAge, Size, Span,
-    Switch, Target, Text, TimeOfDay, Wait, Zone,
+    Age, Cap, Dollars, HostPath, Hours, Id, ListenAddress, NetworkValue, OrNone, OrUnlimited,
+    RowsAge, Size, Span, Switch, Target, Text, TimeOfDay, Wait, Zone,
 };
 use runner_backends::registry::OwnPath;
 
@@ -67,6 +67,8 @@ pub struct Settings {
     day: DayTable,
     /// The settings of `runner daemon`, one per user. This table is read only from the user's file.
     daemon: DaemonTable,
+    /// The settings of `runner serve`, one per user. This table is read only from the user's file.
+    serve: ServeTable,
     /// How long data is kept. This table is read only from the user's file.
     retention: RetentionTable,
     /// The projects whose files count as accepted. This table is read only from the user's file.
@@ -151,6 +153,19 @@ pub struct DaemonTable {
     /// How long runs may continue after the daemon is asked to stop. Read only from the user's
     /// file.
     drain: Text<Wait>,
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ServeTable {
+    /// Whether the daemon serves the API and, if `listen` is an address, the pages. Read only from the user's
+    /// file.
+    pub enabled: bool,
+    /// The IP address and the port of the pages, or "none". Read only from the user's file.
+    pub listen: Text<OrNone<ListenAddress>>,
+    /// Further names, with or without a port, under which the pages may be requested. Needed if other machines
+    /// can reach the address. Read only from the user's file.
+    pub allowed_hosts: Vec<String>,
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]

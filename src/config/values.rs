@@ -14,6 +14,8 @@ use runner_text::{counted, grammar};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
+use super::listen::Listen;
+
 pub use runner_text::values::{Size, Span, Text, Wait, duration};
 
 /// Minimum retention of rows in days. `status` shows a week, which must not be pruned.
@@ -38,6 +40,8 @@ grammar! {
     HostPath: String, "~/.aws", "(/|~/).*", host_path;
     /// The name of a host, and its port if that is not 443.
     HostName: String, "api.anthropic.com", r"[A-Za-z0-9._-]+(:[0-9]+)?", host_name;
+    /// The address of a server: an IP address with a port.
+    ListenAddress: Listen, "127.0.0.1:7077", r"([0-9]{1,3}(\.[0-9]{1,3}){3}|\[[0-9A-Fa-f:.]+\]):[0-9]{1,5}", listen;
     /// The id of a project.
     Id: ProjectId, "", "[0-9A-HJKMNP-TV-Za-hjkmnp-tv-z]{26}", id;
 }
@@ -156,6 +160,10 @@ impl<'de> serde::de::Visitor<'de> for NetworkVisitor {
         let list = serde::de::value::SeqAccessDeserializer::new(list);
         Vec::deserialize(list).map(NetworkValue::Hosts)
     }
+}
+
+fn listen(text: &str) -> Result<Listen, String> {
+    text.parse()
 }
 
 fn host_path(text: &str) -> Result<String, String> {

@@ -9,8 +9,9 @@ use runner_engine::ids::RunId;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
 
 use super::protocol::{DaemonStatus, Reply, Request};
-use super::socket::address;
+use super::socket::NAME;
 use crate::env::Env;
+use crate::socket::socket_address;
 use crate::ui::Failure;
 
 /// Maximum time to wait for a reply.
@@ -42,7 +43,7 @@ pub fn wake(home: &Env) -> bool {
 impl Client {
     /// Connects to the daemon, or returns `None` if none listens.
     pub fn connect(home: &Env) -> Option<Self> {
-        let (_folder, address) = address(&home.state).ok()?;
+        let (_folder, address) = socket_address(&home.state, NAME).ok()?;
         let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
         let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None).ok()?;
         // The nonblocking connect fails immediately if the daemon's backlog is full.

@@ -34,6 +34,7 @@ use tokio::time::sleep;
 use crate::env::{self, Env};
 use crate::spawn::SpawnMode;
 use crate::ui::{Failure, Ui};
+use crate::web;
 use effects::EffectRunner;
 use heartbeat::Heartbeat;
 use log::DaemonLog;
@@ -45,8 +46,14 @@ const LATE: Duration = Duration::from_secs(5);
 /// Maximum number of client requests that wait for the loop.
 const QUESTIONS: usize = 64;
 
-/// Runs the daemon until a signal ends it. Live runs may then continue for `drain`.
-pub fn run(home: &Env, drain: Duration, manner: SpawnMode) -> Result<Exit, Failure> {
+/// Runs the daemon until a signal ends it. Live runs may then continue for `drain`. `caller` runs the commands
+/// of the pages.
+pub fn run(
+    home: &Env,
+    drain: Duration,
+    manner: SpawnMode,
+    caller: web::CommandCaller,
+) -> Result<Exit, Failure> {
     // Opening the database also creates the private state folder.
     let store = home.store()?;
     let me = ProcessIdentity::me();
@@ -65,6 +72,10 @@ pub fn run(home: &Env, drain: Duration, manner: SpawnMode) -> Result<Exit, Failu
         .enable_all()
         .build()
         .map_err(|error| Failure::internal(format!("cannot start the daemon's loop: {error}")))?;
+    let serves = web::settings(&home.user_config)?;
+    if serves.enabled {
+        serve_pages(home, serves.addresses, caller, voice);
+    }
     let hands = EffectRunner::new(home, store, me, manner, voice);
     let done = runtime.block_on(serve(home, settings, hands, now));
     match &done {
@@ -73,6 +84,33 @@ pub fn run(home: &Env, drain: Duration, manner: SpawnMode) -> Result<Exit, Failu
     }
     runtime.shutdown_background();
     done
+}
+
+/// Serves the API and the pages on a thread of its own. The jobs do not depend on it, so the daemon also works
+/// without it.
+fn serve_pages(
+    home: &Env,
+    addresses: web::ServeSettings,
+    caller: web::CommandCaller,
+    voice: DaemonLog,
+) {
+    let served = web::Server::bind(home, addresses).and_then(|bound| match bound {
+        web::Bound::Server(server) => {
+            let address = server.address();
+            server.prepare(caller)?.answer_apart()?;
+            Ok(address.map_or_else(
+                || "the API is served".to_owned(),
+                |at| format!("the pages are served at http://{at}/"),
+            ))
+        }
+        web::Bound::Elsewhere { pid, .. } => Err(Failure::later(format!(
+            "the pages are not served: process {pid} already serves them"
+        ))),
+    });
+    match served {
+        Ok(text) => voice.log(&text),
+        Err(failure) => voice.complain(&failure.to_string()),
+    }
 }
 
 /// An event that wakes the loop.

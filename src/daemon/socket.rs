@@ -16,13 +16,12 @@ use std::io;
 use std::os::fd::AsFd as _;
 use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::net;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
 use runner_engine::ids::RunId;
-use rustix::fs::{Mode, OFlags};
 use rustix::process::geteuid;
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::net::{UnixListener, UnixStream};
@@ -33,6 +32,7 @@ use super::machine::DaemonRequest;
 use super::protocol::{LONGEST, Reply, Request};
 use crate::env::Env;
 use crate::follow::{self, FollowEnd};
+use crate::socket::socket_address;
 use crate::ui::{Failure, log};
 
 /// Maximum time to wait for a client's next request, or for a client to accept a reply.
@@ -54,17 +54,6 @@ pub struct Control {
     path: PathBuf,
 }
 
-/// Returns an address for the socket. The length of a Unix socket address is limited, so the
-/// address goes through an open descriptor of the state folder. The descriptor must stay open while
-/// the address is used.
-pub fn address(state: &Path) -> io::Result<(rustix::fd::OwnedFd, PathBuf)> {
-    use std::os::fd::AsRawFd as _;
-    let folder =
-        rustix::fs::open(state, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
-    let path = PathBuf::from(format!("/proc/self/fd/{}/{NAME}", folder.as_raw_fd()));
-    Ok((folder, path))
-}
-
 impl Control {
     /// Binds the socket and serves it on the current runtime. The caller must hold the daemon's
     /// lock, because an existing socket file is deleted.
@@ -75,7 +64,7 @@ impl Control {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(cannot(error)),
             _ => {}
         }
-        let (_folder, address) = address(&home.state).map_err(cannot)?;
+        let (_folder, address) = socket_address(&home.state, NAME).map_err(cannot)?;
         let listener = net::UnixListener::bind(&address).map_err(cannot)?;
         // The state folder is already private; this is an additional safeguard.
         fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).map_err(cannot)?;

@@ -60,6 +60,13 @@ pub fn store(named: Option<&Path>) -> Result<Location, Failure> {
     })
 }
 
+/// Returns whether the memory store exists. Creates nothing.
+pub fn exists() -> bool {
+    let named = env::setting("CTX_DB").map(PathBuf::from);
+    let own = || user_home().map(|home| locate(&home.join(MEMORY)).path);
+    named.map_or_else(own, Ok).is_ok_and(|path| path.is_file())
+}
+
 /// Returns the user's home folder.
 pub fn user_home() -> Result<PathBuf, Failure> {
     let home = env::setting("HOME").map(PathBuf::from);

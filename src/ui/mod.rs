@@ -1,6 +1,7 @@
 //! The terminal interface: output, errors, and the logs of runs. This module must never depend on a
 //! command.
 
+mod capture;
 mod failure;
 mod keys;
 pub mod log;
@@ -11,5 +12,6 @@ pub mod show;
 mod view;
 pub mod when;
 
+pub use capture::{CalledCommand, Captured, capture};
 pub use failure::{Failure, aside};
 pub use view::{Ui, View};

@@ -15,6 +15,7 @@ use runner_text::redact::Redacted;
 use serde::Serialize;
 use unicode_width::UnicodeWidthChar as _;
 
+use super::capture;
 use crate::env;
 
 static LOST: AtomicBool = AtomicBool::new(false);
@@ -35,6 +36,9 @@ pub fn own(text: &str) {
 }
 
 fn write_out(text: &str) {
+    if capture::add(text, |captured| &mut captured.out) {
+        return;
+    }
     let mut stdout = io::stdout().lock();
     let done = stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush());
     if let Err(error) = done
@@ -116,8 +120,11 @@ pub fn complain(text: &str) {
 }
 
 pub(super) fn complain_raw(text: &str) {
-    let mut stderr = io::stderr().lock();
-    let _closed = writeln!(stderr, "{}", Redacted::of(text));
+    let text = format!("{}\n", Redacted::of(text));
+    if capture::add(&text, |captured| &mut captured.notices) {
+        return;
+    }
+    let _closed = io::stderr().lock().write_all(text.as_bytes());
 }
 
 /// Replaces control characters, except line breaks and tabs, so that untrusted text cannot control

@@ -40,7 +40,7 @@ fn shown_configuration_round_trips() {
     let shown = fixture.run(&["config", "show"]).ends(0).out;
     let full = fixture.run(&["config", "show", "--json"]).ends(0).json();
     // A project's file may contain all tables except those that are reserved for the user's file.
-    let users = ["daemon]", "retention]", "trust]", "pools.local]"];
+    let users = ["daemon]", "serve]", "retention]", "trust]", "pools.local]"];
     let tables: Vec<&str> = shown.split("\n[").collect();
     let own = tables.iter().filter(|table| !users.iter().any(|name| table.starts_with(name)));
     let own: Vec<&str> = own.copied().collect();

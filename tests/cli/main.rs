@@ -65,6 +65,7 @@ mod report;
 mod review;
 mod sandbox;
 mod schedule;
+mod serve;
 mod served;
 mod sessions;
 mod setup;

@@ -3,12 +3,13 @@
 
 use jiff::Timestamp;
 use rusqlite::{Transaction, params};
+use serde::Serialize;
 
 use super::columns::{Query as _, free, millis, time};
 use super::{Fault, Result, Store};
 use crate::ids::{ProjectId, RunId};
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Event {
     pub at: Timestamp,
     /// The affected project, if any.

@@ -237,6 +237,12 @@ pub struct RunFilter {
     pub failed: bool,
     /// Only the runs that were recorded at this time or later.
     pub since: Option<Timestamp>,
+    /// Only the runs with this outcome, or in this state, by its name.
+    pub outcome: Option<String>,
+    /// Only the runs whose job, headline or reason contains this text, regardless of the case of ASCII letters.
+    pub text: Option<String>,
+    /// Only the runs that were recorded before this one.
+    pub before: Option<RunId>,
     /// Excludes jobs of this kind, unless `job` is set.
     pub but_kind: Option<&'static str>,
 }
@@ -344,6 +350,21 @@ impl Store {
         }
         if filter.failed {
             wheres.push("r.outcome ->> 'outcome' IN ('failed', 'timed-out', 'lost')");
+        }
+        if let Some(outcome) = &filter.outcome {
+            wheres.push("coalesce(r.outcome ->> 'outcome', r.state) = ?");
+            values.push(outcome.clone().into());
+        }
+        if let Some(text) = &filter.text {
+            wheres.push(
+                "instr(lower(j.name || char(10) || coalesce(r.summary ->> 'headline', '') || char(10)
+                 || coalesce(r.outcome ->> 'why', '')), lower(?)) > 0",
+            );
+            values.push(text.clone().into());
+        }
+        if let Some(before) = &filter.before {
+            wheres.push("r.rowid < (SELECT rowid FROM runs WHERE id = ?)");
+            values.push(before.to_string().into());
         }
         if let Some(since) = filter.since {
             wheres.push("r.requested >= ?");

@@ -21,9 +21,9 @@ use crate::setup::ticks;
 use crate::ui::{Failure, Ui, View, show};
 
 /// The order in which the tables are printed.
-const ORDER: [&str; 12] = [
-    "project", "night", "day", "daemon", "pools", "prices", "backends", "groups", "defaults",
-    "jobs", "notify", "channels",
+const ORDER: [&str; 13] = [
+    "project", "night", "day", "daemon", "serve", "pools", "prices", "backends", "groups",
+    "defaults", "jobs", "notify", "channels",
 ];
 
 /// Show the settings with their sources, check them, or change one

@@ -27,7 +27,7 @@ struct ProposalDetails<'i> {
     would_not: Option<String>,
     changes: Vec<String>,
     text: Option<String>,
-    #[serde(skip)]
+    /// The changes to files, line by line.
     preview: Vec<PreviewLine>,
 }
 

@@ -65,7 +65,8 @@ pub(super) fn jobs(home: &Env, project: &LoadedProject) -> Result<Vec<JobView>, 
             schedule: row.schedule.describe(),
             next_due,
             last,
-            paused_until: known.and_then(|known| known.paused_until),
+            // The database keeps the end of a pause until its scheduled times are recorded.
+            paused_until: known.and_then(|known| known.paused_until).filter(|end| *end > now),
             failures: streak.failures,
             stopped: stopped(streak),
         });

@@ -32,8 +32,14 @@ const PAGE: &str = "index.html";
 /// Show the journal: the dreams between the runs, what came of them, and the reason for a
 /// missing entry
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Example: runner journal --json | jq '.items[0]'")]
+#[command(
+    args_conflicts_with_subcommands = true,
+    after_help = "Example: runner journal --json | jq '.items[0]'"
+)]
 pub struct JournalArgs {
+    /// Print the journal as one page that needs no script and no network
+    #[arg(long, conflicts_with = "json")]
+    html: bool,
     /// The subcommand [default: show the journal]
     #[command(subcommand)]
     command: Option<JournalCommand>,
@@ -71,6 +77,7 @@ impl JournalArgs {
         };
         let journal = source.journal().map_err(|error| Failure::environment(error.whole()))?;
         match &self.command {
+            None if self.html => show::out(&page::html(&journal)),
             None => cli.ui.show(&journal),
             Some(JournalCommand::Export { dir }) => {
                 let path = export(&journal, cli.here.join(dir))?;

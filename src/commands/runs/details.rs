@@ -35,7 +35,7 @@ struct RunDetails {
     files: LogTail,
     #[serde(skip)]
     row: RunRow,
-    #[serde(skip)]
+    /// The events of the run, oldest first.
     events: Vec<Event>,
     /// Whether the circuit breaker keeps triggers from starting the job.
     #[serde(skip)]

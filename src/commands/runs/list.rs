@@ -2,6 +2,7 @@
 
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
+use runner_engine::ids::RunId;
 use runner_engine::outcome::{Exit, Outcome};
 use runner_engine::store::{JobId, Project, RunFilter, RunRow, RunState, Store};
 use runner_jobs::dream::review;
@@ -15,6 +16,21 @@ use crate::ui::show::{List, Tone};
 use crate::ui::when::parse_past_time;
 use crate::ui::{Failure, Ui, View, show};
 
+/// The outcomes and states of runs.
+const OUTCOMES: [&str; 11] = [
+    "queued",
+    "requested",
+    "running",
+    "succeeded",
+    "degraded",
+    "failed",
+    "timed-out",
+    "cancelled",
+    "lost",
+    "skipped",
+    "deferred",
+];
+
 /// Selects the runs that are listed.
 #[derive(Debug, clap::Args)]
 pub(super) struct ListArgs {
@@ -24,6 +40,15 @@ pub(super) struct ListArgs {
     /// List only the runs that failed, timed out or were lost
     #[arg(long)]
     failed: bool,
+    /// List only the runs with this outcome, such as timed-out, or in this state, such as running
+    #[arg(long, conflicts_with = "failed", value_parser = OUTCOMES)]
+    outcome: Option<String>,
+    /// List only the runs whose job, headline or reason contains this text
+    #[arg(long, value_name = "TEXT")]
+    search: Option<String>,
+    /// List only the runs that were recorded before this run, for the next part of a long list
+    #[arg(long, value_name = "RUN")]
+    before: Option<RunId>,
     /// List only the runs since this time: 7d, 12h, 2026-11-22 or "2026-11-22 02:30"
     #[arg(long, value_name = "TIME")]
     since: Option<String>,
@@ -79,7 +104,7 @@ impl ListArgs {
         }
         let mut list =
             RunList { runs: Vec::new(), nothing: "no runs yet; `runner night` starts the first\n" };
-        if self.failed || self.since.is_some() {
+        if self.failed || self.since.is_some() || self.outcome.is_some() || self.search.is_some() {
             list.nothing = "no such runs\n";
         }
         if let Some(store) = store {
@@ -90,6 +115,9 @@ impl ListArgs {
                     let now = cli.env.wall()?;
                     let filter = RunFilter {
                         failed: self.failed,
+                        outcome: self.outcome.clone(),
+                        text: self.search.clone(),
+                        before: self.before.clone(),
                         since: self.since(now)?,
                         project: project.map(|project| project.id),
                         job,

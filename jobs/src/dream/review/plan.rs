@@ -5,6 +5,7 @@ use jiff::Timestamp;
 use runner_engine::digest::Digest;
 use runner_engine::scope::FileLook;
 use runner_text::front_matter;
+use serde::Serialize;
 use serde_json::json;
 
 use super::super::proposal::Action;
@@ -61,7 +62,8 @@ impl FileChange {
 }
 
 /// The kind of a line in a preview.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum LineKind {
     /// The path of a changed file.
     File,
@@ -72,7 +74,7 @@ pub enum LineKind {
 }
 
 /// A line of a preview.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct PreviewLine {
     /// The kind of the line.
     pub kind: LineKind,

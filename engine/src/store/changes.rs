@@ -1,0 +1,66 @@
+//! The last changes of the database, in their order, for programs that follow it.
+//!
+//! Triggers of the database write the changes, and delete old ones. This module must never write.
+
+use rusqlite::Row;
+use serde::Serialize;
+
+use super::columns::Query as _;
+use super::{Result, Store};
+use crate::ids::ProjectId;
+
+/// A change.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Change {
+    /// The number of the change. Later changes have higher numbers, and no number is used twice.
+    pub id: i64,
+    /// The project; `None` for a change that is about all projects.
+    pub project: Option<ProjectId>,
+    /// `run`, `job`, `night`, `alert`, `grant`, `pause` or `event`.
+    pub kind: String,
+    /// The id or the name of what changed.
+    pub subject: String,
+    /// Its state after the change, such as `running` or `succeeded`.
+    pub state: String,
+}
+
+/// The changes after a number.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ChangesAfter {
+    /// All changes, the oldest first, up to the requested number of changes.
+    All(Vec<Change>),
+    /// Some changes were deleted since. A reader must read everything again and continue after the
+    /// number.
+    Lost { last: i64 },
+}
+
+impl Store {
+    /// Returns the number of the last change, or 0 if there was none.
+    pub fn last_change(&self) -> Result<i64> {
+        // Deleting changes does not reset the sequence.
+        let sql = "SELECT coalesce(max(seq), 0) FROM sqlite_sequence WHERE name = 'changes'";
+        self.view(|db| db.value(sql, []))
+    }
+
+    /// Returns at most `limit` changes after the number `after`.
+    pub fn changes_after(&self, after: i64, limit: u32) -> Result<ChangesAfter> {
+        let last = self.last_change()?;
+        let sql = "SELECT id, project, kind, subject, state FROM changes WHERE id > ?1 ORDER BY id LIMIT ?2";
+        let read = |row: &Row<'_>| {
+            Ok(Change {
+                id: row.get(0)?,
+                project: row.get(1)?,
+                kind: row.get(2)?,
+                subject: row.get(3)?,
+                state: row.get(4)?,
+            })
+        };
+        let changes = self.view(|db| db.all(sql, (after, limit), read))?;
+        // A restored database may continue with lower numbers than a reader has seen.
+        let whole = match changes.first() {
+            Some(first) => first.id == after + 1,
+            None => after == last,
+        };
+        Ok(if whole { ChangesAfter::All(changes) } else { ChangesAfter::Lost { last } })
+    }
+}

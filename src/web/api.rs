@@ -1,0 +1,116 @@
+//! The API: the JSON of a view's or an action's command.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::{IntoResponse as _, Response};
+use serde_json::{Value, json};
+
+use super::access::Client;
+use super::actions::{Action, ActionRequest, Output};
+use super::pages::status;
+use super::state::Web;
+use super::views::{Parts, View};
+use crate::ui::Failure;
+
+/// The longest idempotency key in bytes.
+const KEY: usize = 200;
+
+/// Answers with the JSON of a view.
+pub async fn show(view: &'static View, web: Arc<Web>, parts: Parts) -> Response {
+    let answered = match view.command(&parts) {
+        Ok(words) => web.call(parts.project(), words).await,
+        Err(why) => Err(Failure::usage(why)),
+    };
+    match answered {
+        Ok(answer) => Json(answer.data).into_response(),
+        Err(failure) => failed(&failure, status(&failure)),
+    }
+}
+
+/// The headers and the body of a request.
+pub struct SentRequest {
+    pub headers: HeaderMap,
+    pub body: Vec<u8>,
+}
+
+/// Carries out an action and answers with its JSON. A repeated request with the same idempotency key gets the
+/// first answer.
+pub async fn act(
+    action: &'static Action,
+    web: Arc<Web>,
+    client: Client,
+    parts: Parts,
+    sent: SentRequest,
+) -> Response {
+    let SentRequest { headers, body } = sent;
+    let fields = match fields(&body) {
+        Ok(fields) => fields,
+        Err(failure) => return failed(&failure, StatusCode::BAD_REQUEST),
+    };
+    let key = match headers.get("idempotency-key").map(|key| key.to_str()) {
+        None => None,
+        Some(Ok(key)) if (1..=KEY).contains(&key.len()) => Some(key),
+        Some(_) => {
+            let failure =
+                Failure::usage(format!("Idempotency-Key is a text of at most {KEY} bytes"));
+            return failed(&failure, StatusCode::BAD_REQUEST);
+        }
+    };
+    // The place of the answer: the same key for another request is another answer.
+    let place = key.map(|key| format!("{key} {} {:?} {fields:?}", action.name, parts.path));
+    if let Some(known) = place.as_ref().and_then(|place| web.answers.get(place)) {
+        return Json(serde_json::from_str::<Value>(&known).unwrap_or_default()).into_response();
+    }
+    let mut asked = fields.clone();
+    // The queue remembers its keys in the database, so they outlive a restart.
+    if let (Some(key), "run-job") = (key, action.name)
+        && !asked.iter().any(|(name, _)| name == "key")
+    {
+        asked.push(("key".to_owned(), key.to_owned()));
+    }
+    let request = ActionRequest { parts, fields: asked, output: Output::Json };
+    match action.carry_out(&web, client, &request).await {
+        Ok(answer) => {
+            if let Some(place) = place {
+                web.answers.put(place, answer.data.to_string());
+            }
+            Json(answer.data).into_response()
+        }
+        Err(failure) => {
+            let status = match status(&failure) {
+                // The request is understood, and its subject is not in a state in which it can be done.
+                StatusCode::NOT_FOUND => StatusCode::CONFLICT,
+                status => status,
+            };
+            failed(&failure, status)
+        }
+    }
+}
+
+/// Returns the fields of a JSON body. An empty body has none.
+fn fields(body: &[u8]) -> Result<Vec<(String, String)>, Failure> {
+    if body.iter().all(u8::is_ascii_whitespace) {
+        return Ok(Vec::new());
+    }
+    let wrong = || Failure::usage("the body is not a JSON object of texts");
+    let Ok(Value::Object(map)) = serde_json::from_slice(body) else { return Err(wrong()) };
+    map.into_iter()
+        .map(|(name, value)| match value {
+            Value::String(text) => Ok((name, text)),
+            _ => Err(wrong()),
+        })
+        .collect()
+}
+
+/// Answers with a failure.
+pub fn failed(failure: &Failure, status: StatusCode) -> Response {
+    let (error, fix) = failure.parts();
+    problem(status, &error, fix.as_deref())
+}
+
+/// Answers with a problem.
+pub fn problem(status: StatusCode, error: &str, fix: Option<&str>) -> Response {
+    (status, Json(json!({ "error": error, "fix": fix }))).into_response()
+}

@@ -1,0 +1,80 @@
+//! The code for the next login, in a file that only its owner may read.
+//!
+//! A used code is replaced by a new one. Failed attempts are limited for all clients together, so a code cannot be
+//! guessed. A login that exists must never depend on these attempts.
+
+use std::collections::VecDeque;
+use std::fs;
+use std::path::PathBuf;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use super::secrets::{Secrets, folder, login_code, plain_code, write};
+use crate::env::Env;
+use crate::ui::Failure;
+
+/// The most failed attempts in [`WINDOW`]. Further attempts are refused, also correct ones.
+const ATTEMPTS: usize = 10;
+/// The time after which a failed attempt no longer counts.
+const WINDOW: Duration = Duration::from_secs(60);
+
+/// Returns the path of the file with the code for the next login.
+pub fn code_file(home: &Env) -> PathBuf {
+    folder(home).join("login-code")
+}
+
+/// The code for the next login, and the times of failed attempts.
+pub struct Codes {
+    home: Env,
+    code: Mutex<String>,
+    failed: Mutex<VecDeque<Duration>>,
+}
+
+impl Codes {
+    /// Makes a code and writes it into its file.
+    ///
+    /// # Errors
+    /// Returns an error if the file cannot be written.
+    pub fn new(home: &Env) -> Result<Self, Failure> {
+        let code = fresh(home)?;
+        Ok(Self { home: home.clone(), code: Mutex::new(code), failed: Mutex::default() })
+    }
+
+    /// Exchanges a code, which is then used up.
+    ///
+    /// # Errors
+    /// Returns an error if the next code cannot be written.
+    pub fn exchange(&self, typed: &str, secrets: &Secrets) -> Result<bool, Failure> {
+        let mut code = self.code.lock().unwrap_or_else(PoisonError::into_inner);
+        if !secrets.same(&code, &plain_code(typed)) {
+            return Ok(false);
+        }
+        *code = fresh(&self.home)?;
+        // The file of `--open` contains the used code.
+        let _mostly_absent = fs::remove_file(folder(&self.home).join("open.html"));
+        Ok(true)
+    }
+
+    /// Reports whether too many attempts have failed.
+    pub fn is_locked(&self) -> bool {
+        let Ok(now) = self.home.now().map(|now| now.boot) else { return true };
+        let mut failed = self.failed.lock().unwrap_or_else(PoisonError::into_inner);
+        failed.retain(|at| now.saturating_sub(*at) < WINDOW);
+        failed.len() >= ATTEMPTS
+    }
+
+    /// Counts a failed attempt.
+    pub fn count_failure(&self) {
+        let Ok(now) = self.home.now().map(|now| now.boot) else { return };
+        let mut failed = self.failed.lock().unwrap_or_else(PoisonError::into_inner);
+        failed.push_back(now);
+        failed.truncate(ATTEMPTS);
+    }
+}
+
+fn fresh(home: &Env) -> Result<String, Failure> {
+    let code = login_code()?;
+    let (first, second) = code.split_at(code.len() / 2);
+    write(&code_file(home), format!("{first}-{second}\n").as_bytes())?;
+    Ok(code)
+}

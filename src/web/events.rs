@@ -1,0 +1,163 @@
+//! Streams of server-sent events: the changes of the database.
+//!
+//! ```text
+//! database ──the number of the last change, while somebody listens──> watch ──> one stream per client
+//! ```
+//!
+//! The id of an event is the number of its change, so a client that was disconnected continues where it was.
+//! If changes were deleted since, the event `reset` asks the client to read everything again.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::extract::{Query, State};
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::sse::{Event, KeepAlive, Sse};
+use axum::response::{IntoResponse as _, Response};
+use futures_util::stream;
+use runner_engine::store::ChangesAfter;
+use tokio::sync::{OwnedSemaphorePermit, mpsc, watch};
+use tokio::time::{MissedTickBehavior, interval};
+
+use super::api::problem;
+use super::state::Web;
+use crate::env::Env;
+use crate::ui::Failure;
+
+/// The time between two looks at the database.
+const LOOK: Duration = Duration::from_millis(25);
+/// The time after which an idle stream gets a comment, so that no proxy closes it.
+const ALIVE: Duration = Duration::from_secs(15);
+/// The most changes that are read at a time.
+const BATCH: u32 = 500;
+/// The most events that wait for a slow client.
+const WAITING: usize = 64;
+
+/// Reports the number of the last change while somebody listens.
+pub async fn look(home: Env, sender: watch::Sender<i64>) {
+    let mut pace = interval(LOOK);
+    pace.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut store = None;
+    loop {
+        pace.tick().await;
+        // The server itself holds one receiver.
+        if sender.receiver_count() < 2 {
+            store = None;
+            continue;
+        }
+        if store.is_none() {
+            store = home.store_to_read().ok().flatten();
+        }
+        let Some(open) = &store else { continue };
+        match open.last_change() {
+            Ok(last) => {
+                sender.send_if_modified(|known| std::mem::replace(known, last) != last);
+            }
+            // The database may have been restored.
+            Err(_) => store = None,
+        }
+    }
+}
+
+/// Streams the changes after the last one that the client knows.
+pub async fn changes(
+    State(web): State<Arc<Web>>,
+    Query(query): Query<Vec<(String, String)>>,
+    headers: HeaderMap,
+) -> Response {
+    let known =
+        headers.get("last-event-id").map(|id| id.to_str().ok().and_then(|id| id.parse().ok()));
+    let asked = query.iter().find(|(name, _)| name == "after").map(|(_, id)| id.parse().ok());
+    let after: Option<i64> = match known.or(asked) {
+        Some(None) => {
+            return problem(
+                StatusCode::BAD_REQUEST,
+                "Last-Event-ID is not a number of a change",
+                None,
+            );
+        }
+        Some(after) => after,
+        None => None,
+    };
+    let Some(place) = place(&web) else { return too_many() };
+    let (sender, receiver) = mpsc::channel(WAITING);
+    tokio::spawn(async move {
+        // A client may leave at any time.
+        let _gone = send_changes(&web, after, &sender).await;
+        drop(place);
+    });
+    response(receiver)
+}
+
+/// Returns the place of a stream, or `None` if there are too many.
+pub fn place(web: &Web) -> Option<OwnedSemaphorePermit> {
+    Arc::clone(&web.streams).try_acquire_owned().ok()
+}
+
+/// Refuses a stream because there are too many.
+pub fn too_many() -> Response {
+    problem(
+        StatusCode::SERVICE_UNAVAILABLE,
+        "too many event streams are open",
+        Some("close another page"),
+    )
+}
+
+/// Makes the response of a stream.
+pub fn response(receiver: mpsc::Receiver<Event>) -> Response {
+    let events = stream::unfold(receiver, async |mut receiver| {
+        receiver.recv().await.map(|event| (Ok::<_, Infallible>(event), receiver))
+    });
+    Sse::new(events).keep_alive(KeepAlive::new().interval(ALIVE)).into_response()
+}
+
+/// Sends changes until the client is gone or the database cannot be read.
+async fn send_changes(
+    web: &Arc<Web>,
+    after: Option<i64>,
+    sender: &mpsc::Sender<Event>,
+) -> Result<(), Failure> {
+    let mut changed = web.changes.clone();
+    let mut after = match after {
+        Some(after) => after,
+        None => {
+            let read = Arc::clone(web);
+            web.blocking(move || Ok(read.store()?.last_change()?)).await?
+        }
+    };
+    // The browser then reconnects soon after a restart of the server.
+    let gone = |_| Failure::later("the client is gone");
+    let first =
+        Event::default().id(after.to_string()).retry(Duration::from_secs(1)).comment("connected");
+    sender.send(first).await.map_err(gone)?;
+    loop {
+        changed.borrow_and_update();
+        let read = Arc::clone(web);
+        let found = web.blocking(move || Ok(read.store()?.changes_after(after, BATCH)?)).await?;
+        let more = match found {
+            ChangesAfter::All(changes) => {
+                for change in &changes {
+                    after = change.id;
+                    let data = serde_json::to_string(change).unwrap_or_default();
+                    let event =
+                        Event::default().id(change.id.to_string()).event("changed").data(data);
+                    sender.send(event).await.map_err(gone)?;
+                }
+                changes.len() == BATCH as usize
+            }
+            ChangesAfter::Lost { last } => {
+                after = last;
+                let event = Event::default().id(last.to_string()).event("reset").data("{}");
+                sender.send(event).await.map_err(gone)?;
+                false
+            }
+        };
+        if !more {
+            tokio::select! {
+                changed = changed.changed() => changed.map_err(|_| Failure::later("the server ends"))?,
+                () = sender.closed() => return Ok(()),
+            }
+        }
+    }
+}

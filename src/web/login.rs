@@ -1,0 +1,99 @@
+//! The login: a code that is used once is exchanged for a cookie.
+//!
+//! ```text
+//! code in a file that only its owner may read ──typed, or posted by the file of `--open`──> cookie
+//! ```
+//!
+//! A code must never stand in a URL or in a page of the server.
+
+use std::sync::{Arc, PoisonError};
+
+use axum::Form;
+use axum::extract::State;
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::{Html, IntoResponse as _, Response};
+use jiff::Timestamp;
+use minijinja::context;
+use serde::Deserialize;
+
+use super::access::COOKIE;
+use super::codes::code_file;
+use super::pages;
+use super::secrets::{Role, Secrets};
+use super::state::Web;
+
+/// The form of the login.
+#[derive(Deserialize)]
+pub struct LoginForm {
+    code: String,
+}
+
+/// Shows the form of the login.
+pub async fn form(State(web): State<Arc<Web>>) -> Response {
+    login_page(&web, StatusCode::OK, "")
+}
+
+/// Exchanges a code, or the read-only token, for a cookie.
+pub async fn exchange(State(web): State<Arc<Web>>, Form(typed): Form<LoginForm>) -> Response {
+    if web.codes.is_locked() {
+        return too_many(&web);
+    }
+    let secrets = web.secrets();
+    let role = match secrets.role_of_token(&typed.code) {
+        // The token for programs that act is no login of a person.
+        Some(Role::Read) => Ok(Some(Role::Read)),
+        _ => web.codes.exchange(&typed.code, &secrets).map(|ok| ok.then_some(Role::Act)),
+    };
+    let cookie = role.and_then(|role| {
+        let now: Timestamp = web.home.wall()?;
+        role.map(|role| secrets.cookie(role, now)).transpose()
+    });
+    match cookie {
+        Ok(Some(cookie)) => {
+            let age = Secrets::login_seconds();
+            let cookie =
+                format!("{COOKIE}={cookie}; HttpOnly; SameSite=Strict; Path=/; Max-Age={age}");
+            // The browser sends the cookie only with requests that a page of this server starts, so the
+            // response is such a page and not a redirect.
+            let mut response = Html(web.renderer.page("welcome.html", context! {})).into_response();
+            if let Ok(value) = HeaderValue::from_str(&cookie) {
+                response.headers_mut().insert(header::SET_COOKIE, value);
+            }
+            response
+        }
+        Ok(None) => {
+            web.codes.count_failure();
+            login_page(
+                &web,
+                StatusCode::FORBIDDEN,
+                "This code is not valid. Each code can be used once.",
+            )
+        }
+        Err(failure) => pages::failed(&web, &failure),
+    }
+}
+
+/// Ends all logins.
+pub async fn end(State(web): State<Arc<Web>>) -> Response {
+    match Secrets::renew(&web.home) {
+        Ok(secrets) => {
+            *web.secrets.lock().unwrap_or_else(PoisonError::into_inner) = secrets;
+            login_page(&web, StatusCode::OK, "All logins have ended, and the tokens have changed.")
+        }
+        Err(failure) => pages::failed(&web, &failure),
+    }
+}
+
+/// Refuses an attempt because too many have failed.
+pub fn too_many(web: &Web) -> Response {
+    let text = "Too many attempts have failed. Wait a minute.";
+    let mut response = login_page(web, StatusCode::TOO_MANY_REQUESTS, text);
+    response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("60"));
+    response
+}
+
+/// Shows the form of the login with a message.
+pub fn login_page(web: &Web, status: StatusCode, message: &str) -> Response {
+    let file = code_file(&web.home).display().to_string();
+    (status, Html(web.renderer.page("login.html", context! { message, file }))).into_response()
+}

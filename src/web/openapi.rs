@@ -1,0 +1,133 @@
+//! Describes the API as an OpenAPI 3.1 document, from the tables of views and actions.
+
+use serde_json::{Map, Value, json};
+
+use super::actions::ACTIONS;
+use super::views::{QueryFlag, QueryKind, VIEWS};
+
+/// The path below which the API is.
+pub const BASE: &str = "/api/v1";
+
+/// Returns the description of the API.
+pub fn document() -> Value {
+    let mut paths: Map<String, Value> = Map::new();
+    let mut add = |path: &str, method: &str, operation: Value| {
+        let place = paths.entry(format!("{BASE}{path}")).or_insert_with(|| json!({}));
+        place[method] = operation;
+    };
+    for view in VIEWS {
+        let mut parameters = path_parameters(view.path);
+        parameters.extend(view.query.iter().map(|flag| {
+            json!({ "name": flag.name, "in": "query", "description": flag.summary, "schema": schema(flag) })
+        }));
+        let what = format!("The JSON of `runner {} --json`", shown(view.words));
+        add(view.path, "get", operation(view.name, view.summary, &parameters, &what));
+    }
+    for action in ACTIONS {
+        let mut parameters = path_parameters(action.path);
+        parameters.push(json!({
+            "name": "Idempotency-Key", "in": "header", "schema": { "type": "string", "maxLength": 200 },
+            "description": "A repeated request with the same key has no further effect",
+        }));
+        let what = format!("The JSON of `runner {} --json`", shown(action.words));
+        let mut described = operation(action.name, action.summary, &parameters, &what);
+        let fields: Map<String, Value> = action
+            .fields
+            .iter()
+            .map(|field| {
+                (field.name.to_owned(), json!({ "type": "string", "description": field.summary }))
+            })
+            .collect();
+        described["requestBody"] = json!({ "content": { "application/json": { "schema": {
+            "type": "object", "properties": fields, "additionalProperties": false
+        } } } });
+        add(action.path, "post", described);
+    }
+    for (path, name, summary, kind) in [
+        (
+            "/events",
+            "events",
+            "The changes of the database as server-sent events; Last-Event-ID continues",
+            "text/event-stream",
+        ),
+        (
+            "/runs/{run}/log",
+            "log",
+            "A part of a run's log; the header Range selects bytes",
+            "text/plain",
+        ),
+        ("/openapi.json", "openapi", "This document", "application/json"),
+    ] {
+        let mut described = operation(name, summary, &path_parameters(path), summary);
+        described["responses"]["200"]["content"] = json!({ kind: {} });
+        add(path, "get", described);
+    }
+    json!({
+        "openapi": "3.1.0",
+        "info": {
+            "title": "runner",
+            "version": env!("CARGO_PKG_VERSION"),
+            "description": "Views and actions of runner. Each is a command, and its answer is the command's JSON.",
+        },
+        "paths": paths,
+        "components": { "securitySchemes": { "token": { "type": "http", "scheme": "bearer" } } },
+        "security": [{ "token": [] }],
+    })
+}
+
+fn operation(name: &str, summary: &str, parameters: &[Value], answer: &str) -> Value {
+    let problem = json!({ "description": "A problem, with the command that fixes it", "content": {
+        "application/json": { "schema": { "type": "object", "required": ["error"], "properties": {
+            "error": { "type": "string" }, "fix": { "type": ["string", "null"] }
+        } } }
+    } });
+    json!({
+        "operationId": name,
+        "summary": summary,
+        "parameters": parameters,
+        "responses": {
+            "200": { "description": answer, "content": { "application/json": {} } },
+            "4XX": problem,
+        },
+    })
+}
+
+fn path_parameters(path: &str) -> Vec<Value> {
+    let names = path.split('/').filter_map(|part| part.strip_prefix('{')?.strip_suffix('}'));
+    names
+        .map(|name| json!({ "name": name, "in": "path", "required": true, "schema": { "type": "string" } }))
+        .collect()
+}
+
+fn schema(flag: &QueryFlag) -> Value {
+    match flag.kind {
+        QueryKind::Text => json!({ "type": "string" }),
+        QueryKind::Present => json!({ "type": "string", "enum": ["1"] }),
+        QueryKind::Count(most) => json!({ "type": "integer", "minimum": 1, "maximum": most }),
+    }
+}
+
+fn shown(words: &[&str]) -> String {
+    let words = words.iter().filter(|word| **word != "--").map(|word| word.replace(['{', '}'], ""));
+    words.collect::<Vec<_>>().join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_operation_has_a_name_of_its_own() {
+        let document = document();
+        let mut names = Vec::new();
+        for methods in document["paths"].as_object().unwrap().values() {
+            for operation in methods.as_object().unwrap().values() {
+                names.push(operation["operationId"].as_str().unwrap().to_owned());
+            }
+        }
+        assert_eq!(names.len(), VIEWS.len() + ACTIONS.len() + 3);
+        names.sort();
+        names.dedup();
+        assert_eq!(names.len(), VIEWS.len() + ACTIONS.len() + 3);
+    }
+}
