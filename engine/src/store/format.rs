@@ -25,8 +25,12 @@ use crate::failpoint;
 /// "rnnr", the application id of runner's SQLite files.
 pub(super) const APPLICATION_ID: i64 = 0x726e_6e72;
 /// The migration steps. Step 1 creates format 1, step 2 migrates format 1 to format 2, and so on.
-pub(super) const STEPS: &[&str] =
-    &[include_str!("schema.sql"), include_str!("format_2.sql"), include_str!("format_3.sql")];
+pub(super) const STEPS: &[&str] = &[
+    include_str!("schema.sql"),
+    include_str!("format_2.sql"),
+    include_str!("format_3.sql"),
+    include_str!("format_4.sql"),
+];
 /// The current format.
 pub(super) const PRESENT: i64 = STEPS.len() as i64;
 
