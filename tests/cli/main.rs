@@ -10,6 +10,7 @@
 
 mod alerts;
 mod apis;
+mod archive;
 mod asleep;
 mod awake;
 mod backends;
