@@ -26,6 +26,7 @@ mod sessions;
 mod setup;
 mod spawn;
 mod tick;
+mod tui;
 mod ui;
 mod wait;
 

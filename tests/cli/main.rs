@@ -73,6 +73,7 @@ mod sinks;
 mod snapshots;
 mod status;
 mod surroundings;
+mod top;
 mod trust;
 mod unreadable;
 mod week;

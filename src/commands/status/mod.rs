@@ -18,6 +18,7 @@ mod watch;
 use runner_engine::outcome::Exit;
 
 use super::Cli;
+use crate::ui::show::Tone;
 use crate::ui::{Failure, show};
 
 const SCHEMA: &str = include_str!("../../../config/schemas/status.schema.json");
@@ -46,4 +47,10 @@ impl StatusArgs {
         }
         Ok(Exit::Done)
     }
+}
+
+/// Returns the lines that the command prints for the current project, or for all projects outside of
+/// one, with the tone of each.
+pub(super) fn lines(cli: &Cli<'_>) -> Result<Vec<(Tone, String)>, Failure> {
+    Ok(text::lines(&gather::gather(cli)?))
 }
