@@ -21,6 +21,7 @@ mod guard;
 mod hooks;
 mod keyring;
 mod maintenance;
+mod metrics;
 mod project;
 mod sessions;
 mod setup;

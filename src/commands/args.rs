@@ -26,7 +26,7 @@ pub fn parse(line: impl Iterator<Item = OsString>) -> Result<Args, Exit> {
 
 /// The commands without `--json`, separated by `|`.
 const WITHOUT_JSON: &str = "demo|daemon|execute|config schema|config set|config unset|config edit|db path|\
-    dream review|top|journal export|hook post-tool-use|hook session-start|hook prompt-submit|hook stop|\
+    dream review|top|metrics|journal export|hook post-tool-use|hook session-start|hook prompt-submit|hook stop|\
     hook session-end|hook pre-compact|memory mcp|guard hook|completions|man|__deliver|\
     curator events ack|curator setup|overnight schema";
 
@@ -53,7 +53,7 @@ const EVERYDAY: [(&str, &str); 10] = [
 /// The other commands, by topic.
 const TOPICS: [(&str, &[&str]); 6] = [
     ("queue", &["run", "enqueue", "cancel", "retry", "pause", "resume"]),
-    ("schedule", &["schedule", "tick", "daemon", "doctor", "alerts"]),
+    ("schedule", &["schedule", "tick", "daemon", "doctor", "alerts", "metrics"]),
     ("settings", &["config", "trust", "budget", "backends"]),
     (
         "agents",
@@ -187,6 +187,7 @@ pub enum Command {
     Corpus(super::corpus::CorpusArgs),
     Memory(super::memory::MemoryArgs),
     Top(super::top::TopArgs),
+    Metrics(super::metrics::MetricsArgs),
 }
 
 impl Args {

@@ -32,6 +32,7 @@ mod journal;
 mod lifecycle;
 mod manual;
 pub mod memory;
+mod metrics;
 mod night;
 mod overnight;
 mod pages;
@@ -172,7 +173,7 @@ fn dispatch(args: &Args, home: &Env) -> Result<Exit, Failure> {
     dispatch!(&args.command, Command: Init Demo Night Run Daemon Enqueue Cancel Retry Pause Resume Tick Execute Runs Logs
         Status Projects Report Budget Jobs Alerts Deliver Guard Journal Hook Config
         Schedule Trust Backends Setup Doctor Db Replay Dream Board Lifecycle Overnight Corpus
-        Curator Memory Sessions Top
+        Curator Memory Sessions Top Metrics
         => run(&cli);
         Command::Completions(_) | Command::Man(_) => unreachable!("done before"))
 }

@@ -50,6 +50,7 @@ mod memory_jobs;
 #[cfg(feature = "mcp")]
 mod memory_mcp;
 mod messages;
+mod metrics;
 mod nights;
 mod on_time;
 mod output;
