@@ -10,7 +10,7 @@ use rustix::termios::tcgetpgrp;
 
 use super::keys::{Input, Key, Keys};
 
-/// Reads keys without waiting for Enter, beside output that is not a [`Screen`].
+/// Reads keys without waiting for Enter, beside output that is not a full screen.
 pub struct KeyReader {
     keys: Keys,
 }
