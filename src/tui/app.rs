@@ -61,7 +61,7 @@ pub enum RunsView {
     Log(Viewer),
 }
 
-/// What the caller carries out after a key.
+/// A request that the caller carries out after a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Request {
     /// Leave the application.

@@ -101,7 +101,7 @@ fn footer(app: &App, width: usize) -> Vec<Row> {
     rows
 }
 
-/// Draws the status, and the last runs below it if there is room.
+/// Draws the status, and the last runs in the rows below it.
 fn draw_overview(frame: &mut Frame<'_>, app: &mut App, palette: Palette, area: Rect) {
     let (width, height) = (usize::from(area.width), usize::from(area.height));
     let rows = app.overview.rows(width, height);
