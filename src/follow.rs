@@ -131,14 +131,16 @@ pub fn follow(
     }
 }
 
-enum Stopped {
+pub enum Stopped {
+    /// The sink failed.
     Sink,
+    /// The file cannot be read.
     Log(io::Error),
 }
 
 /// Reads data that is appended to a file. The file may not exist yet.
-struct FileTail {
-    path: PathBuf,
+pub struct FileTail {
+    pub path: PathBuf,
     file: Option<File>,
     /// The offset up to which the file has been read.
     at: u64,
@@ -147,12 +149,31 @@ struct FileTail {
 }
 
 impl FileTail {
-    fn new(path: PathBuf, from: u64) -> Self {
+    /// Creates a reader that begins at an offset.
+    pub fn new(path: PathBuf, from: u64) -> Self {
         Self { path, file: None, at: from, rest: Vec::new() }
     }
 
+    /// Skips unread data before the last `length` bytes of the file. Returns whether it skipped any,
+    /// so that the next read may begin within a line.
+    pub fn skip_to_last(&mut self, length: u64) -> bool {
+        let end = std::fs::metadata(&self.path).map_or(0, |data| data.len());
+        let skips = end.saturating_sub(self.at) > length;
+        if skips {
+            self.at = end - length;
+            self.rest.clear();
+        }
+        skips
+    }
+
     /// Passes new lines to `sink` and returns the number of bytes read.
-    fn read(&mut self, sink: &mut dyn FnMut(&str, u64) -> io::Result<()>) -> Result<u64, Stopped> {
+    ///
+    /// # Errors
+    /// Returns an error if the sink fails, or if the file cannot be read.
+    pub fn read(
+        &mut self,
+        sink: &mut dyn FnMut(&str, u64) -> io::Result<()>,
+    ) -> Result<u64, Stopped> {
         if self.file.is_none() {
             match open_host(&self.path) {
                 Ok(file) => self.file = Some(file),

@@ -121,6 +121,16 @@ P
     none="$sqlite $XDG_STATE_HOME/runner/database.sqlite select(1)"
     python3 "$work/time.py" "status of all $projects projects with 10 jobs each against sqlite3 'select 1'" 20 "$runner status" "$none"
     python3 "$work/time.py" "tick of $projects projects with nothing due against sqlite3 'select 1'" 20 "$runner --quiet tick" "$none"
+    # The metrics before and after a million further runs, which they must not read.
+    python3 "$work/time.py" "metrics of $projects projects against sqlite3 'select 1'" 20 "$runner metrics" "$none"
+    "$sqlite" "$XDG_STATE_HOME/runner/database.sqlite" "
+        CREATE TEMP TABLE numbers AS WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < ${BENCH_RUNS:-1000000}) SELECT i FROM n;
+        INSERT INTO occurrences (id, job, key, due, recorded, origin, outcome, settled)
+            SELECT printf('04%024d', i), 1 + i % (SELECT count(*) FROM jobs), 'many ' || i, 0, 0, 'clock', '{\"outcome\":\"succeeded\"}', 1 FROM numbers;
+        INSERT INTO runs (id, occurrence, job, attempt, state, requested, started, finished, seed, outcome, summary)
+            SELECT printf('05%024d', i), printf('04%024d', i), 1 + i % (SELECT count(*) FROM jobs), 1, 'settled', 0, 0, 1, 1, '{\"outcome\":\"succeeded\"}',
+                '{\"headline\":\"\",\"lines\":[],\"facts\":{},\"artifacts\":[],\"backend\":\"\",\"containment\":\"\"}' FROM numbers;"
+    python3 "$work/time.py" "metrics with ${BENCH_RUNS:-1000000} more runs against sqlite3 'select 1'" 20 "$runner metrics" "$none"
 )
 
 # The queue, from the command in the shell to the start of the job's program.

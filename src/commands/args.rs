@@ -32,7 +32,7 @@ pub fn read(line: impl Iterator<Item = OsString>) -> Result<Args, clap::Error> {
 
 /// The commands without `--json`, separated by `|`.
 const WITHOUT_JSON: &str = "demo|daemon|serve|execute|config schema|config set|config unset|config edit|db path|\
-    dream review|journal export|hook post-tool-use|hook session-start|hook prompt-submit|hook stop|\
+    dream review|top|metrics|journal export|hook post-tool-use|hook session-start|hook prompt-submit|hook stop|\
     hook session-end|hook pre-compact|memory mcp|guard hook|completions|man|__deliver|\
     curator events ack|curator setup|overnight schema";
 
@@ -43,12 +43,13 @@ pub fn program() -> clap::Command {
 }
 
 /// The commands that a person uses every day, with a short description.
-const EVERYDAY: [(&str, &str); 9] = [
+const EVERYDAY: [(&str, &str); 10] = [
     ("init", "Make the current folder a project"),
     ("night", "Run every enabled job once, under one budget, and write one report"),
     ("report", "Print the report of the last night, or open it with --open"),
     ("dream", "Decide on the proposals of a dream pass: dream review"),
     ("status", "Show the last night, the next job, failures and budgets"),
+    ("top", "Watch runs and logs, and decide on proposals, on a full screen"),
     ("jobs", "List jobs, or add, run and reset one"),
     ("runs", "List runs, or show one with its reason and its log"),
     ("logs", "Print the log of a run, or of a job's last run"),
@@ -58,7 +59,7 @@ const EVERYDAY: [(&str, &str); 9] = [
 /// The other commands, by topic.
 const TOPICS: [(&str, &[&str]); 6] = [
     ("queue", &["run", "enqueue", "cancel", "retry", "pause", "resume"]),
-    ("schedule", &["schedule", "tick", "daemon", "serve", "doctor", "alerts"]),
+    ("schedule", &["schedule", "tick", "daemon", "serve", "doctor", "alerts", "metrics"]),
     ("settings", &["config", "trust", "budget", "backends"]),
     (
         "agents",
@@ -192,6 +193,8 @@ pub enum Command {
     Overnight(super::overnight::OvernightArgs),
     Corpus(super::corpus::CorpusArgs),
     Memory(super::memory::MemoryArgs),
+    Top(super::top::TopArgs),
+    Metrics(super::metrics::MetricsArgs),
 }
 
 impl Args {

@@ -32,6 +32,7 @@ mod journal;
 mod lifecycle;
 mod manual;
 pub mod memory;
+mod metrics;
 mod night;
 mod overnight;
 mod pages;
@@ -48,6 +49,7 @@ mod sessions;
 mod setup;
 mod status;
 mod tick;
+mod top;
 mod trust;
 
 #[cfg(test)]
@@ -56,12 +58,9 @@ mod docs_tests;
 use std::ffi::OsString;
 use std::path::Path;
 
-use clap::builder::{PossibleValuesParser, TypedValueParser};
 use runner_engine::failpoint;
 use runner_engine::outcome::Exit;
 use runner_engine::store::StoreError;
-
-use serde::de::DeserializeOwned;
 
 use crate::commands::args::{Args, Command};
 use crate::config::OverrideScope;
@@ -90,14 +89,6 @@ impl Cli<'_> {
     pub fn spawn_mode(&self) -> SpawnMode {
         SpawnMode { watched: true, ui: self.ui, verbose: self.verbose, apart: false }
     }
-}
-
-/// Creates a parser for `words`, which are serialized values of `T`.
-fn contract_words<T: DeserializeOwned + Clone + Send + Sync + 'static>(
-    words: impl IntoIterator<Item = &'static str>,
-) -> impl TypedValueParser<Value = T> {
-    let parser = PossibleValuesParser::new(words);
-    parser.try_map(|word| serde_json::from_value::<T>(word.into()))
 }
 
 /// Runs a command and returns its exit code.
@@ -215,7 +206,7 @@ fn dispatch(args: &Args, home: &Env) -> Result<Exit, Failure> {
     dispatch!(&args.command, Command: Init Demo Night Run Daemon Enqueue Cancel Retry Pause Resume Tick Execute Runs Logs
         Status Projects Report Budget Jobs Alerts Deliver Guard Journal Hook Config
         Schedule Serve Trust Backends Setup Doctor Db Replay Dream Board Lifecycle Overnight Corpus
-        Curator Memory Sessions
+        Curator Memory Sessions Top Metrics
         => run(&cli);
         Command::Completions(_) | Command::Man(_) => unreachable!("done before"))
 }

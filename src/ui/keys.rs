@@ -29,6 +29,9 @@ pub enum Input {
     Enter,
     Escape,
     Backspace,
+    Tab,
+    /// Shift and Tab.
+    BackTab,
     /// The size of the terminal changed.
     Resized,
     /// A request to exit: control-C, control-D, a signal, or the loss of the terminal.
@@ -81,6 +84,7 @@ fn first(bytes: &[u8]) -> Option<(Option<Key>, usize)> {
         [0x03 | 0x04, ..] => (does(Input::Stop), 1),
         // Control-L.
         [0x0c, ..] => (Some(Key::Repaint), 1),
+        [b'\t', ..] => (does(Input::Tab), 1),
         [0..=0x1f, ..] => (None, 1),
         _ => return letter(bytes),
     })
@@ -97,6 +101,7 @@ fn named(numbers: &[u8], last: u8) -> Option<Key> {
         (_, b'F') | (b"4" | b"8", b'~') => Input::End,
         (b"5", b'~') => Input::PageUp,
         (b"6", b'~') => Input::PageDown,
+        (_, b'Z') => Input::BackTab,
         (_, b'M') if numbers.is_empty() => Input::Enter,
         _ => return None,
     }))
@@ -121,7 +126,7 @@ mod tests {
     use super::*;
 
     const ALL: &[u8] =
-        "aä€🦀\r\n\x7f\x08\x03\x04\x0c\x01\x1b[A\x1bOB\x1b[5~\x1b[6;5~\x1b[H\x1b[4~\x1b[15~\x1b[1;2Fq\x1bx\x1b".as_bytes();
+        "aä€🦀\r\n\x7f\x08\x03\x04\x0c\x01\t\x1b[Z\x1b[A\x1bOB\x1b[5~\x1b[6;5~\x1b[H\x1b[4~\x1b[15~\x1b[1;2Fq\x1bx\x1b".as_bytes();
 
     fn expected() -> Vec<Key> {
         use Input::*;
@@ -132,6 +137,7 @@ mod tests {
         let does = |input: &Input| Key::Does(*input);
         (first.iter().chain(&then).map(does))
             .chain([Key::Repaint])
+            .chain([Input::Tab, Input::BackTab].iter().map(does))
             .chain(last.iter().map(does))
             .collect()
     }

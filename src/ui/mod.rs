@@ -3,15 +3,17 @@
 
 mod capture;
 mod failure;
-mod keys;
+pub mod key_reader;
+pub mod keys;
 pub mod log;
 pub mod progress;
 pub mod safe;
-pub mod screen;
 pub mod show;
 mod view;
 pub mod when;
+mod words;
 
 pub use capture::{CalledCommand, Captured, capture};
 pub use failure::{Failure, aside};
 pub use view::{Ui, View};
+pub use words::contract_words;

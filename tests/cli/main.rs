@@ -10,6 +10,7 @@
 
 mod alerts;
 mod apis;
+mod archive;
 mod asleep;
 mod awake;
 mod backends;
@@ -49,6 +50,7 @@ mod memory_jobs;
 #[cfg(feature = "mcp")]
 mod memory_mcp;
 mod messages;
+mod metrics;
 mod nights;
 mod on_time;
 mod output;
@@ -73,6 +75,7 @@ mod sinks;
 mod snapshots;
 mod status;
 mod surroundings;
+mod top;
 mod trust;
 mod unreadable;
 mod week;

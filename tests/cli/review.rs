@@ -100,7 +100,7 @@ fn review_without_terminal_suggests_list_json() {
 }
 
 /// Opens a new terminal and returns the test's end and the program's end.
-fn terminal() -> (File, File) {
+pub fn terminal() -> (File, File) {
     let ours = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).unwrap();
     grantpt(&ours).unwrap();
     unlockpt(&ours).unwrap();

@@ -45,6 +45,7 @@ systemd_lane() {
     one "systemd --user" tests/real/systemd_user.sh "$runner"
     one "logind" tests/real/logind.sh "$runner"
     one "doctor's walk" tests/real/doctor_walk.sh "$runner"
+    one "Prometheus" tests/real/prometheus.sh "$runner"
 }
 agents_lane() {
     one "agents" python3 tests/real/agents.py "$runner" "$agents"

@@ -3,7 +3,7 @@
 use rusqlite::params;
 
 use super::columns::{Query as _, free_json};
-use super::{Result, RunSummary, Store, StoreError};
+use super::{Result, RunSummary, Store, StoreError, totals};
 use crate::ids::RunId;
 use crate::outcome::Outcome;
 
@@ -16,13 +16,16 @@ impl Store {
     /// database cannot be written.
     pub fn degrade(&mut self, run: &RunId, outcome: &Outcome, summary: &RunSummary) -> Result<()> {
         debug_assert!(matches!(outcome, Outcome::Degraded { .. }));
-        if !self.run(run)?.outcome().is_some_and(Outcome::published) {
+        let row = self.run(run)?;
+        let before = row.outcome().filter(|outcome| outcome.published());
+        let (Some(before), Some(settled)) = (before, row.finished()) else {
             return Err(StoreError::NotFound {
                 what: "run that achieved something",
                 name: run.to_string(),
             });
-        }
+        };
         self.write(|tx| {
+            totals::replace(tx, row.job, before, outcome, settled)?;
             let (outcome, summary) = (free_json(outcome), free_json(summary));
             tx.change(
                 "UPDATE runs SET outcome = ?2, summary = ?3 WHERE id = ?1 AND state = 'settled'",

@@ -30,6 +30,7 @@ pub(super) const STEPS: &[&str] = &[
     include_str!("format_2.sql"),
     include_str!("format_3.sql"),
     include_str!("format_4.sql"),
+    include_str!("format_5.sql"),
 ];
 /// The current format.
 pub(super) const PRESENT: i64 = STEPS.len() as i64;

@@ -49,6 +49,7 @@ mod rows;
 mod runs;
 mod settle;
 mod settle_runs;
+mod totals;
 mod trust;
 mod usage;
 
@@ -87,6 +88,7 @@ pub use retention::{
 };
 pub use rows::{NewOccurrence, Origin};
 pub use runs::{Execution, RunFilter, RunRow, RunState, RunSummary, Spawned};
+pub use totals::{DURATION_LIMITS, QueueDepth, RunDurations, RunTotal};
 pub use trust::TrustRecord;
 pub use usage::{
     Amounts, Budget, BudgetLevel, DAY, JOB, MEASURE, Money, NIGHT, PARENT, POOL_DAY, POOL_WEEK,

@@ -4,6 +4,7 @@ use jiff::Timestamp;
 use rusqlite::{Row, Transaction, params};
 
 use super::columns::{Query as _, free, millis, time, time_opt};
+use super::overview::{LastNight, last_night};
 use super::{Fault, Result, RunSummary, Store};
 use crate::ids::{OccurrenceId, ProjectId};
 use crate::tick::REPORT_JOB;
@@ -94,6 +95,15 @@ impl Store {
              ORDER BY n.opens DESC, n.id DESC LIMIT ?2"
         );
         self.view(|db| db.all(&sql, params![project, limit], night))
+    }
+
+    /// Returns a project's nights with the data of their reports, newest first.
+    pub fn reported_nights(&self, project: &ProjectId) -> Result<Vec<LastNight>> {
+        let sql = format!(
+            "SELECT {COLUMNS}, n.headline, n.worst, n.folder FROM nights n WHERE n.project = ?1
+             ORDER BY n.opens DESC, n.id DESC"
+        );
+        self.view(|db| db.all(&sql, [project], last_night))
     }
 
     /// Returns the nights that can close: all their occurrences are settled, or their closing time

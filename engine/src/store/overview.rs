@@ -231,7 +231,7 @@ impl Store {
 }
 
 /// Maps a night's columns, followed by its report's headline, worst outcome and folder.
-fn last_night(row: &Row<'_>) -> rusqlite::Result<LastNight> {
+pub(super) fn last_night(row: &Row<'_>) -> rusqlite::Result<LastNight> {
     let worst: Option<String> = row.get(7)?;
     let reported = match worst {
         Some(worst) => Some(NightRunReport { headline: row.get(6)?, worst, folder: row.get(8)? }),

@@ -20,7 +20,9 @@ use rusqlite::{Connection, Transaction, params};
 use super::columns::{Query as _, free, free_json, json, millis, time, time_opt};
 use super::rows::{NewOccurrence, Origin, line_up, queue};
 use super::usage::budget_seconds;
-use super::{Fault, JobId, NightId, Result, RunSummary, StoreError, alerts, jobs, nights, reserve};
+use super::{
+    Fault, JobId, NightId, Result, RunSummary, StoreError, alerts, jobs, nights, reserve, totals,
+};
 use crate::ids::{Fence, OccurrenceId, RunId};
 use crate::outcome::{Outcome, SkipReason};
 use crate::policy::{Overlap, Policy, QUEUE, retryable};
@@ -89,6 +91,7 @@ pub(super) fn close(
          WHERE id = ?1",
         params![run, free_json(&outcome), free_json(summary), millis(now)],
     )?;
+    totals::add(tx, job, &outcome, started, now)?;
     if matches!(outcome, Outcome::Succeeded) {
         nights::reported(tx, &occurrence, summary)?;
     }

@@ -5,6 +5,7 @@
 //! command prints the same report from the database. The report never asks a model, and states
 //! nothing that is not in a row or an artifact.
 
+pub mod archive;
 pub mod budget_usage;
 mod by_day;
 pub mod dreamscape;
@@ -22,7 +23,7 @@ mod run_line;
 mod sample_tests;
 
 pub use gather::{gather, whole};
-pub use html::render as html;
+pub use html::{ArchiveEntry, NavLinks, index as html_index, render as html, render_linked};
 pub use markdown::render as markdown;
 pub(crate) use markdown::{code, one_line};
 pub use model::{NextStep, NightReport, NotRun, NotRunReason};

@@ -5,9 +5,9 @@ use runner_jobs::curator::events::{self, Event, NewEvent, Severity};
 
 use super::events::failure;
 use super::worker;
-use crate::commands::{Cli, contract_words};
+use crate::commands::Cli;
 use crate::project::LoadedProject;
-use crate::ui::{Failure, Ui, View};
+use crate::ui::{Failure, Ui, View, contract_words};
 
 /// Raise an event that needs attention
 #[derive(Debug, clap::Args)]

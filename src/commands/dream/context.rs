@@ -18,14 +18,14 @@ use crate::project::LoadedProject;
 use crate::ui::{Failure, safe, show};
 
 /// The project whose proposals are reviewed.
-pub(super) struct ReviewContext<'h> {
+pub(in crate::commands) struct ReviewContext<'h> {
     home: &'h Env,
     here: LoadedProject,
     spec: DreamSpec,
 }
 
 /// The resources that a [`Decider`] needs besides its context.
-pub(super) struct Tools {
+pub(in crate::commands) struct Tools {
     store: Store,
     git: Git,
     cache: PathBuf,
@@ -35,14 +35,14 @@ pub(super) struct Tools {
 }
 
 impl<'h> ReviewContext<'h> {
-    pub(super) fn open(cli: &Cli<'h>, which: &DreamJobArg) -> Result<Self, Failure> {
+    pub(in crate::commands) fn open(cli: &Cli<'h>, which: &DreamJobArg) -> Result<Self, Failure> {
         let here = LoadedProject::load(cli.env, cli.here)?;
         let spec = dream_job(&here, which)?.1.clone();
         Ok(Self { home: cli.env, here, spec })
     }
 
     /// Reads the current proposals.
-    pub(super) fn read(&self) -> Result<Proposals, Failure> {
+    pub(in crate::commands) fn read(&self) -> Result<Proposals, Failure> {
         let read = Proposals::read(&self.here.root, &self.spec);
         let mut proposals = read.map_err(proposals_failure)?;
         proposals.rank(&self.past(&proposals)?);
@@ -50,12 +50,15 @@ impl<'h> ReviewContext<'h> {
     }
 
     /// Returns the person's recent decisions.
-    pub(super) fn past(&self, proposals: &Proposals) -> Result<PastDecisions, Failure> {
+    pub(in crate::commands) fn past(
+        &self,
+        proposals: &Proposals,
+    ) -> Result<PastDecisions, Failure> {
         Ok(PastDecisions::of(proposals, self.home.wall()?))
     }
 
     /// Reads all proposals, and reports the files that could not be read.
-    pub(super) fn proposals(&self) -> Result<Proposals, Failure> {
+    pub(in crate::commands) fn proposals(&self) -> Result<Proposals, Failure> {
         let proposals = self.read()?;
         for trouble in &proposals.troubles {
             let (path, why) = (safe::line(&trouble.path), safe::line(&trouble.why));
@@ -64,7 +67,7 @@ impl<'h> ReviewContext<'h> {
         Ok(proposals)
     }
 
-    pub(super) fn tools(&self) -> Result<Tools, Failure> {
+    pub(in crate::commands) fn tools(&self) -> Result<Tools, Failure> {
         let mut store = self.home.store()?;
         self.here.register(&mut store, self.home.wall()?)?;
         let root = &self.here.root;
@@ -80,7 +83,7 @@ impl<'h> ReviewContext<'h> {
         })
     }
 
-    pub(super) fn decider<'d>(&'d self, tools: &'d mut Tools) -> Decider<'d> {
+    pub(in crate::commands) fn decider<'d>(&'d self, tools: &'d mut Tools) -> Decider<'d> {
         Decider {
             root: &self.here.root,
             spec: &self.spec,
@@ -101,7 +104,7 @@ fn proposals_failure(error: ProposalsError) -> Failure {
     Failure::environment(safe::line(&runner_engine::error_chain::whole(&error)))
 }
 
-pub(super) fn failure(error: ReviewError) -> Failure {
+pub(in crate::commands) fn failure(error: ReviewError) -> Failure {
     let what = safe::line(&runner_engine::error_chain::whole(&error));
     match error {
         ReviewError::Ledger(error) => error.into(),

@@ -11,8 +11,8 @@ use serde::Serialize;
 
 use super::DreamJobArg;
 use super::context::{ReviewContext, failure};
-use crate::commands::{Cli, contract_words};
-use crate::ui::{Failure, Ui, View, safe, show};
+use crate::commands::Cli;
+use crate::ui::{Failure, Ui, View, contract_words, safe, show};
 
 /// Carry out a proposal
 #[derive(Debug, clap::Args)]

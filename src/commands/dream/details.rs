@@ -6,8 +6,9 @@ use serde::Serialize;
 
 use super::context::{ReviewContext, failure};
 use super::decide::ProposalArg;
-use super::list::{ProposalView, contract_word, status_text};
+use super::list::ProposalView;
 use crate::commands::Cli;
+use crate::tui::proposals::{contract_word, status_text};
 use crate::ui::{Failure, Ui, View, safe, show};
 
 /// Show one proposal: its evidence, the idea's text, and the effect of accepting it

@@ -8,8 +8,8 @@ use serde::Serialize;
 
 use super::DreamJobArg;
 use super::context::ReviewContext;
-use super::filter::ProposalFilter;
 use crate::commands::Cli;
+use crate::tui::proposals::{ProposalFilter, contract_word, status_text};
 use crate::ui::{Failure, Ui, View, safe, show};
 
 /// List the undecided proposals of all passes, the newest first
@@ -111,28 +111,5 @@ impl ListArgs {
             undecided: proposals.undecided().count(),
         });
         Ok(Exit::Done)
-    }
-}
-
-/// Describes the state of a proposal, or returns an empty text if there is nothing to report.
-pub(super) fn status_text(item: &ProposalItem) -> String {
-    if let Some(decision) = &item.decision {
-        return safe::line(&format!("{} at {}", decision.decision, decision.at));
-    }
-    match (item.stale, item.superseded) {
-        (Some(stale), false) => stale.describe().to_owned(),
-        (Some(stale), true) => {
-            format!("{}; a newer pass has a different proposal", stale.describe())
-        }
-        (None, true) => "a newer pass has a different proposal".to_owned(),
-        (None, false) => String::new(),
-    }
-}
-
-/// Returns the contract's word for a value, or an empty string if the value is not a word.
-pub(super) fn contract_word(value: &impl Serialize) -> String {
-    match serde_json::to_value(value) {
-        Ok(serde_json::Value::String(word)) => word,
-        _ => String::new(),
     }
 }

@@ -4,10 +4,11 @@ mod bench;
 mod context;
 mod decide;
 mod details;
-mod filter;
 mod list;
 mod pass;
 mod review;
+
+pub(super) use context::{ReviewContext, Tools, failure};
 
 use runner_engine::outcome::Exit;
 use runner_jobs::dream::DreamSpec;
@@ -60,7 +61,7 @@ impl DreamArgs {
 
 /// Selects a dream job of the project.
 #[derive(Clone, Debug, Default, clap::Args)]
-struct DreamJobArg {
+pub(super) struct DreamJobArg {
     /// The dream job, if the project has several
     #[arg(long, value_name = "NAME")]
     job: Option<String>,

@@ -9,12 +9,12 @@ use runner_jobs::lifecycle::orient::{Orientation, orient, since};
 use runner_jobs::lifecycle::spec::StateKind;
 use serde::Serialize;
 
+use crate::commands::Cli;
 use crate::commands::board::change::provenance;
 use crate::commands::board::{self, BoardArg};
-use crate::commands::{Cli, contract_words};
 use crate::env;
 use crate::project::LoadedProject;
-use crate::ui::{Failure, Ui, View, safe, show};
+use crate::ui::{Failure, Ui, View, contract_words, safe, show};
 
 /// Show the text that a waking run reads first, in 60 lines at most
 #[derive(Debug, clap::Args)]

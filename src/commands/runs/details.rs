@@ -24,7 +24,7 @@ pub(super) struct ShowArgs {
 }
 
 #[derive(Debug, Serialize)]
-struct RunDetails {
+pub(super) struct RunDetails {
     #[serde(flatten)]
     run: RunRecord,
     /// The usage and tool counts that the run's backends reported.
@@ -46,8 +46,16 @@ struct RunDetails {
 
 impl ShowArgs {
     pub(super) fn run(&self, cli: &Cli<'_>) -> Result<Exit, Failure> {
-        let (store, row) = open(cli.env, &self.run)?;
-        cli.ui.show(&RunDetails {
+        cli.ui.show(&RunDetails::collect(cli, &self.run)?);
+        Ok(Exit::Done)
+    }
+}
+
+impl RunDetails {
+    /// Reads the data of the run whose id begins with `run`.
+    pub(super) fn collect(cli: &Cli<'_>, run: &str) -> Result<Self, Failure> {
+        let (store, row) = open(cli.env, run)?;
+        Ok(Self {
             run: RunRecord::of(&row),
             reported: Tally::of(&cli.env.run_folder(row.id.as_str())),
             spending: RunSpending::of(&store, &row)?,
@@ -56,13 +64,19 @@ impl ShowArgs {
             job_is_stopped: stopped(store.streak(row.job)?),
             now: cli.env.wall()?,
             row,
-        });
-        Ok(Exit::Done)
+        })
     }
 }
 
 impl View for RunDetails {
     fn print(&self, _ui: Ui) {
+        show::out(&self.text(show::table));
+    }
+}
+
+impl RunDetails {
+    /// Formats all data of the run, with `table` for the layout of the rows.
+    pub(super) fn text(&self, table: fn(&[Vec<String>]) -> String) -> String {
         let mut rows = self.state();
         rows.extend(self.usage());
         let row = &self.row;
@@ -85,11 +99,9 @@ impl View for RunDetails {
         }
         rows.extend(self.events.iter().map(|event| show::row([&event.kind, &event.detail])));
         rows.extend(self.files.folder.iter().map(|folder| show::row(["folder", folder])));
-        show::out(&(show::table(&rows) + &tail::text(&self.files, &row.id)));
+        table(&rows) + &tail::text(&self.files, &row.id)
     }
-}
 
-impl RunDetails {
     /// Returns the rows about the run's request and state.
     fn state(&self) -> Vec<Vec<String>> {
         let row = &self.row;

@@ -32,7 +32,7 @@ const OUTCOMES: [&str; 11] = [
 ];
 
 /// Selects the runs that are listed.
-#[derive(Debug, clap::Args)]
+#[derive(Debug, Default, clap::Args)]
 pub(super) struct ListArgs {
     /// List only the runs of this job
     #[arg(long)]
@@ -62,11 +62,14 @@ pub(super) struct ListArgs {
 
 #[derive(Debug, Serialize)]
 #[serde(transparent)]
-struct RunList {
+pub(super) struct RunList {
     runs: Vec<ListedRun>,
     /// The text to print if there is no run.
     #[serde(skip)]
-    nothing: &'static str,
+    pub(super) nothing: &'static str,
+    /// The problem with the project's files, if there is one.
+    #[serde(skip)]
+    trouble: Option<String>,
 }
 
 /// A run, with the last two columns of its row.
@@ -82,33 +85,61 @@ struct ListedRun {
 
 impl View for RunList {
     fn print(&self, _ui: Ui) {
-        if self.runs.is_empty() {
-            return show::out(self.nothing);
+        match self.runs.is_empty() {
+            true => show::out(self.nothing),
+            false => self.list().print(),
         }
+    }
+}
+
+impl RunList {
+    /// Returns the rows of the list.
+    pub(super) fn list(&self) -> List<'static> {
         let rows = self.runs.iter().map(|ListedRun { run, state, text }| {
             let requested = show::format_minute(run.requested);
             let cells = show::row([run.id.as_str(), &run.job, state, &requested, text]);
             (Tone::of(run.outcome.as_ref()), cells)
         });
         let header = &["RUN", "JOB", "STATE", "REQUESTED", "RESULT"];
-        List { header, toned: 2, rows: rows.collect() }.print();
+        List { header, toned: 2, rows: rows.collect() }
     }
 }
 
 impl ListArgs {
     pub(super) fn run(&self, cli: &Cli<'_>) -> Result<Exit, Failure> {
+        let list = self.collect(cli)?;
+        if let Some(trouble) = &list.trouble {
+            show::complain(trouble);
+        }
+        cli.ui.show(&list);
+        Ok(Exit::Done)
+    }
+
+    /// Selects the last `limit` runs of a project or, without one, of all projects.
+    pub(super) fn latest(all: bool, limit: u32) -> Self {
+        Self { all, limit, ..Self::default() }
+    }
+
+    /// Reads the runs that the arguments select.
+    pub(super) fn collect(&self, cli: &Cli<'_>) -> Result<RunList, Failure> {
         let store = cli.env.store_to_read()?;
         if store.is_none() && !self.all {
             // There is nothing to list, but a missing project is still an error.
             LoadedProject::load(cli.env, cli.here)?;
         }
-        let mut list =
-            RunList { runs: Vec::new(), nothing: "no runs yet; `runner night` starts the first\n" };
+        let nothing = "no runs yet; `runner night` starts the first\n";
+        let mut list = RunList { runs: Vec::new(), nothing, trouble: None };
         if self.failed || self.since.is_some() || self.outcome.is_some() || self.search.is_some() {
             list.nothing = "no such runs\n";
         }
         if let Some(store) = store {
-            let project = self.project(cli, &store)?;
+            // The project's files may be invalid, because the runs are in the database.
+            let kept = match self.all {
+                true => None,
+                false => Some(project::kept(cli.env, &store, cli.here)?),
+            };
+            list.trouble = kept.as_ref().and_then(|kept| Some(kept.trouble.as_ref()?.to_string()));
+            let project = kept.map(|kept| kept.row);
             match self.job_id(&store, project.as_ref())? {
                 ListedJob::Unused(nothing) => list.nothing = nothing,
                 ListedJob::Known(job) => {
@@ -132,8 +163,7 @@ impl ListArgs {
                 }
             }
         }
-        cli.ui.show(&list);
-        Ok(Exit::Done)
+        Ok(list)
     }
 
     /// Returns the time since which runs are listed.
@@ -144,19 +174,6 @@ impl ListArgs {
                 .map_err(|why| Failure::usage(format!("--since {why}")))
         };
         self.since.as_ref().map(parse).transpose()
-    }
-
-    /// Returns the project whose runs are listed, or `None` for all projects. The project's files
-    /// may be invalid, because the runs are in the database.
-    fn project(&self, cli: &Cli<'_>, store: &Store) -> Result<Option<Project>, Failure> {
-        if self.all {
-            return Ok(None);
-        }
-        let kept = project::kept(cli.env, store, cli.here)?;
-        if let Some(trouble) = &kept.trouble {
-            show::complain(&trouble.to_string());
-        }
-        Ok(Some(kept.row))
     }
 
     fn job_id(&self, store: &Store, project: Option<&Project>) -> Result<ListedJob, Failure> {

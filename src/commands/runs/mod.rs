@@ -19,6 +19,8 @@ use serde::Serialize;
 
 use super::Cli;
 use crate::env::Env;
+use crate::project;
+use crate::ui::show::List;
 use crate::ui::{Failure, show};
 
 /// List runs, or show one
@@ -145,6 +147,25 @@ pub fn waits(row: &RunRow, now: Timestamp) -> String {
         text.push_str(&format!("; attempt {}", row.attempt));
     }
     text
+}
+
+/// The rows of `runner runs`, and the text to print if there is none.
+pub(super) struct RunRows {
+    pub(super) list: List<'static>,
+    pub(super) nothing: &'static str,
+}
+
+/// Returns what the command prints for the last `limit` runs of the current project, or of all
+/// projects outside of one.
+pub(super) fn latest(cli: &Cli<'_>, limit: u32) -> Result<RunRows, Failure> {
+    let all = !cli.folder_is_named && project::find(cli.here).is_err();
+    let listed = list::ListArgs::latest(all, limit).collect(cli)?;
+    Ok(RunRows { list: listed.list(), nothing: listed.nothing })
+}
+
+/// Returns the text that `runner runs show` prints, with one line for each row.
+pub(super) fn details(cli: &Cli<'_>, run: &str) -> Result<String, Failure> {
+    Ok(details::RunDetails::collect(cli, run)?.text(show::unwrapped_table))
 }
 
 /// Opens the database for reading and returns it with the run whose id begins with `run`.

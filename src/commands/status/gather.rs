@@ -2,7 +2,7 @@
 //! again only if its files have changed.
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
@@ -30,6 +30,19 @@ const SILENCE: SignedDuration = SignedDuration::from_hours(1);
 /// Collects the status of all projects, or of one project if the current folder is inside it.
 pub(super) fn gather(cli: &Cli<'_>) -> Result<Status, Failure> {
     let home = cli.env;
+    match project::find(cli.here) {
+        Ok(root) => gather_at(home, Some(root)),
+        // The database may contain the project even if its `runner.toml` is missing.
+        Err(failure) if cli.folder_is_named => match home.store_to_read()? {
+            Some(store) => gather_at(home, Some(project::kept(home, &store, cli.here)?.row.path)),
+            None => Err(failure),
+        },
+        Err(_) => gather_at(home, None),
+    }
+}
+
+/// Collects the status of the project at `root`, or of all projects.
+pub(super) fn gather_at(home: &Env, root: Option<PathBuf>) -> Result<Status, Failure> {
     let now = home.wall()?;
     let daemon = Client::connect(home).map(|mut daemon| match daemon.status() {
         Ok(status) => DaemonState::Answers(status),
@@ -44,15 +57,6 @@ pub(super) fn gather(cli: &Cli<'_>) -> Result<Status, Failure> {
         daemon,
         live_runs: 0,
         projects: Vec::new(),
-    };
-    let root = match project::find(cli.here) {
-        Ok(root) => Some(root),
-        // The database may contain the project even if its `runner.toml` is missing.
-        Err(failure) if cli.folder_is_named => match home.store_to_read()? {
-            Some(store) => Some(project::kept(home, &store, cli.here)?.row.path),
-            None => return Err(failure),
-        },
-        Err(_) => None,
     };
     let Some(store) = home.store_to_read()? else {
         status.projects.extend(

@@ -15,9 +15,13 @@ mod queue;
 mod text;
 mod watch;
 
+use model::{DaemonState, ProjectStatus};
 use runner_engine::outcome::Exit;
 
 use super::Cli;
+use crate::env::Env;
+use crate::metrics::{BudgetSample, ProjectSample, Snapshot};
+use crate::ui::show::Tone;
 use crate::ui::{Failure, show};
 
 const SCHEMA: &str = include_str!("../../../config/schemas/status.schema.json");
@@ -45,5 +49,37 @@ impl StatusArgs {
             cli.ui.show(&gather::gather(cli)?);
         }
         Ok(Exit::Done)
+    }
+}
+
+/// Returns the lines that the command prints for the current project, or for all projects outside of
+/// one, with the tone of each.
+pub(super) fn lines(cli: &Cli<'_>) -> Result<Vec<(Tone, String)>, Failure> {
+    Ok(text::lines(&gather::gather(cli)?))
+}
+
+/// Adds the status of all projects to the data of metrics.
+pub(super) fn measure(home: &Env, snapshot: &mut Snapshot) -> Result<(), Failure> {
+    let status = gather::gather_at(home, None)?;
+    snapshot.daemons = usize::from(matches!(status.daemon, Some(DaemonState::Answers(_))));
+    snapshot.live_runs = status.live_runs;
+    snapshot.projects = status.projects.iter().map(sample).collect();
+    Ok(())
+}
+
+fn sample(project: &ProjectStatus) -> ProjectSample {
+    let budgets = [("day", Some(&project.budget.day)), ("night", project.budget.night.as_ref())];
+    let budgets = budgets.into_iter().filter_map(|(level, budget)| {
+        budget.map(|budget| BudgetSample { level, used: budget.used, left: budget.left })
+    });
+    ProjectSample {
+        id: project.id.clone().unwrap_or_default(),
+        path: project.path.clone(),
+        next_due: project.next.as_ref().map(|next| next.at),
+        budgets: budgets.collect(),
+        alerts: project.alerts.iter().filter(|alert| !alert.silenced).count(),
+        proposals: project.proposals.count,
+        stopped: project.stopped.len(),
+        failing: project.failmarks.len(),
     }
 }

@@ -2,6 +2,7 @@
 
 use super::model::{BudgetStatus, DaemonState, MissedTimes, Pause, ProjectStatus, Status};
 use crate::commands::pause::until_words;
+use crate::ui::show::Tone;
 use crate::ui::{Ui, View, show};
 use runner_engine::store::FOREVER;
 
@@ -15,32 +16,49 @@ impl View for Status {
 
 /// Formats the status for people.
 pub(super) fn text(status: &Status) -> String {
-    let mut out = String::new();
+    parts(status, show::table).into_iter().map(|(_, text)| text).collect()
+}
+
+/// Formats the status as lines that are not wrapped, with the tone of each.
+pub(super) fn lines(status: &Status) -> Vec<(Tone, String)> {
+    let parts = parts(status, show::unwrapped_table).into_iter();
+    let lines = parts.flat_map(|(problems, text)| {
+        let tone = move |at| if at < problems { Tone::Bad } else { Tone::Plain };
+        let lines: Vec<String> = text.lines().map(str::to_owned).collect();
+        lines.into_iter().enumerate().map(move |(at, line)| (tone(at), line))
+    });
+    lines.collect()
+}
+
+/// Formats the parts of the status, each with the number of its first lines that are problems.
+fn parts(status: &Status, table: fn(&[Vec<String>]) -> String) -> Vec<(usize, String)> {
+    let mut out = Vec::new();
     if status.projects.is_empty() {
-        out.push_str("no projects yet; `runner init` makes the current folder a project\n");
+        let text = "no projects yet; `runner init` makes the current folder a project\n";
+        out.push((0, text.to_owned()));
     }
     if status.projects.len() > 1 {
-        out.push_str(&format!("{}\n", show::count(status.projects.len() as u64, "project")));
+        out.push((0, format!("{}\n", show::count(status.projects.len() as u64, "project"))));
     }
     if let Some(trouble) = &status.ticks.trouble {
-        out.push_str(&format!("NO TICKS: {trouble}\n"));
+        out.push((1, format!("NO TICKS: {trouble}\n")));
     }
     if status.sandbox.is_none() {
-        out.push_str(
-            "NO SANDBOX: job programs are refused here; `runner doctor` shows how to fix it\n",
-        );
+        let text =
+            "NO SANDBOX: job programs are refused here; `runner doctor` shows how to fix it\n";
+        out.push((1, text.to_owned()));
     }
     for project in &status.projects {
-        out.push_str(&format!("{}\n", project.path));
-        out.push_str(&show::table(&rows(status, project)));
+        out.push((0, format!("{}\n", project.path)));
+        out.push((problems(project).len(), table(&rows(status, project))));
     }
     if let Some(pause) = &status.paused {
-        out.push_str(&format!("everything is paused {}\n", describe_pause(pause)));
+        out.push((0, format!("everything is paused {}\n", describe_pause(pause))));
     }
     if let Some(sandbox) = &status.sandbox {
-        out.push_str(&format!("sandbox {sandbox}\n"));
+        out.push((0, format!("sandbox {sandbox}\n")));
     }
-    out.push_str(&daemon(status));
+    out.push((0, daemon(status)));
     out
 }
 

@@ -20,7 +20,8 @@ use rustix::fs::inotify::WatchFlags;
 
 use super::{gather, text};
 use crate::commands::Cli;
-use crate::ui::screen::{Input, KeyReader};
+use crate::ui::key_reader::KeyReader;
+use crate::ui::keys::Input;
 use crate::ui::{Failure, show};
 use crate::wait::{Waiter, WakeReason};
 

@@ -19,6 +19,7 @@ mod queue;
 mod restore;
 mod retry;
 mod settle;
+mod totals;
 mod usage;
 
 use std::path::PathBuf;

@@ -47,8 +47,9 @@ macro_rules! templates {
     };
 }
 
-const TEMPLATES: [(&str, &str); 7] = templates![
+const TEMPLATES: [(&str, &str); 8] = templates![
     "page.html",
+    "index.html",
     "overview.html",
     "dreamscape.html",
     "picture.html",
@@ -63,6 +64,7 @@ static ENVIRONMENT: LazyLock<Environment<'static>> = LazyLock::new(environment);
 #[derive(Serialize)]
 struct PageView<'a> {
     report: &'a NightReport,
+    links: Option<&'a NavLinks>,
     style: Value,
     style_digest: Value,
     overview: overview::Overview<'a>,
@@ -79,8 +81,21 @@ struct PageView<'a> {
 /// # Panics
 /// Panics if a template does not fit the views, which are both compiled in.
 pub fn render(report: &NightReport) -> String {
+    page(report, None)
+}
+
+/// Renders the page of an export, with links to other pages of the same folder.
+///
+/// # Panics
+/// Panics like [`render`].
+pub fn render_linked(report: &NightReport, links: &NavLinks) -> String {
+    page(report, Some(links))
+}
+
+fn page(report: &NightReport, links: Option<&NavLinks>) -> String {
     let view = PageView {
         report,
+        links,
         style: Value::from_safe_string(STYLE.to_owned()),
         style_digest: Value::from_safe_string(style_digest()),
         overview: overview::Overview::of(report),
@@ -93,6 +108,54 @@ pub fn render(report: &NightReport) -> String {
     };
     let template = ENVIRONMENT.get_template("page.html").expect("the templates are compiled in");
     template.render(Value::from(Serde(view))).expect("the templates fit their views")
+}
+
+/// Renders the index of an export: one row with a link for each night.
+///
+/// # Panics
+/// Panics like [`render`].
+pub fn index(project: &str, nights: &[ArchiveEntry]) -> String {
+    let template = ENVIRONMENT.get_template("index.html").expect("the templates are compiled in");
+    let view = IndexView {
+        project,
+        nights,
+        style: Value::from_safe_string(STYLE.to_owned()),
+        style_digest: Value::from_safe_string(style_digest()),
+    };
+    template.render(Value::from(Serde(view))).expect("the templates fit their views")
+}
+
+/// The data of the index.
+#[derive(Serialize)]
+struct IndexView<'a> {
+    project: &'a str,
+    nights: &'a [ArchiveEntry],
+    style: Value,
+    style_digest: Value,
+}
+
+/// A night in the index of an export.
+#[derive(Clone, Debug, Serialize)]
+pub struct ArchiveEntry {
+    /// The name of the night.
+    pub night: String,
+    /// The file name of its page.
+    pub file: String,
+    /// The name of its worst outcome.
+    pub worst: String,
+    /// Its one-line summary.
+    pub headline: String,
+}
+
+/// The file names of the pages beside a page of an export.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct NavLinks {
+    /// The index of all nights.
+    pub index: String,
+    /// The page of the night before, if there is one.
+    pub before: Option<String>,
+    /// The page of the night after, if there is one.
+    pub after: Option<String>,
 }
 
 /// Makes the environment of the templates: every value is escaped, and a name that no view has is

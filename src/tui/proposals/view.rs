@@ -2,12 +2,11 @@
 //! the terminal. This module is pure.
 
 use runner_jobs::dream::review::{LineKind, ProposalItem};
-use unicode_width::UnicodeWidthChar as _;
 
-use super::super::list::{contract_word, status_text};
 use super::machine::{Mode, Review};
+use super::{contract_word, status_text};
+use crate::tui::rows::{CellStyle, Row, columns};
 use crate::ui::safe;
-use crate::ui::screen::{CellStyle, Row};
 
 /// The keys for a decision, for wide and for narrow terminals.
 const CARD_KEYS: [&str; 2] = [
@@ -36,7 +35,7 @@ the backup, and `runner dream undo ID` brings it back at any time.";
 
 /// Renders all rows of the terminal.
 pub fn rows(review: &mut Review, width: usize, height: usize) -> Vec<Row> {
-    let mut top = vec![bar(&title(review), width)];
+    let mut top = vec![Row::bar(&title(review), width)];
     let mut bottom = bottom(review, width);
     if bottom.len() + top.len() >= height {
         bottom.drain(..bottom.len().saturating_sub(height.saturating_sub(top.len() + 1)));
@@ -44,7 +43,7 @@ pub fn rows(review: &mut Review, width: usize, height: usize) -> Vec<Row> {
     let room = height.saturating_sub(top.len() + bottom.len());
     let mut body = match review.mode {
         Mode::List => list(review, width, room),
-        Mode::Help => wrapped(CellStyle::Plain, HELP, width),
+        Mode::Help => Row::wrapped(CellStyle::Plain, HELP, width),
         _ => {
             let all = card(review, width);
             // Scrolling stops at the end of the text.
@@ -52,7 +51,7 @@ pub fn rows(review: &mut Review, width: usize, height: usize) -> Vec<Row> {
             all.into_iter().skip(review.scroll).collect()
         }
     };
-    body.resize(room, Vec::new());
+    body.resize(room, Row::default());
     top.append(&mut body);
     top.append(&mut bottom);
     top.truncate(height);
@@ -89,19 +88,19 @@ fn bottom(review: &Review, width: usize) -> Vec<Row> {
     let mut rows = Vec::new();
     if let Some((said, bad)) = &review.said {
         let look = if *bad { CellStyle::Bad } else { CellStyle::Good };
-        rows.extend(wrapped(look, &safe::line(said), width));
+        rows.extend(Row::wrapped(look, &safe::line(said), width));
     }
     if let Some(note) = &review.note {
-        rows.extend(wrapped(CellStyle::Faint, &format!("note: {}", safe::line(note)), width));
+        rows.extend(Row::wrapped(CellStyle::Faint, &format!("note: {}", safe::line(note)), width));
     }
     let asked = |what: &str, text: &str| {
-        wrapped(CellStyle::Strong, &format!("{what}: {}▏", safe::line(text)), width)
+        Row::wrapped(CellStyle::Strong, &format!("{what}: {}▏", safe::line(text)), width)
     };
     let keys = match &review.mode {
         Mode::List => LIST_KEYS,
         Mode::Card => CARD_KEYS,
         Mode::Amend => {
-            rows.extend(wrapped(
+            rows.extend(Row::wrapped(
                 CellStyle::Strong,
                 "action:  1 archive  2 merge  3 promote  4 mark-blog  5 keep",
                 width,
@@ -121,7 +120,7 @@ fn bottom(review: &Review, width: usize) -> Vec<Row> {
             ["enter: keep  esc: cancel"; 2]
         }
         Mode::Filter => {
-            rows.extend(wrapped(
+            rows.extend(Row::wrapped(
                 CellStyle::Strong,
                 "show only: s status  a action  c confidence  / text  x everything",
                 width,
@@ -132,7 +131,7 @@ fn bottom(review: &Review, width: usize) -> Vec<Row> {
         Mode::Help => ["any key: back"; 2],
     };
     let keys = if columns(keys[0]) < width { keys[0] } else { keys[1] };
-    rows.push(bar(&format!(" {keys}"), width));
+    rows.push(Row::bar(&format!(" {keys}"), width));
     rows
 }
 
@@ -147,7 +146,7 @@ fn list(review: &Review, width: usize, room: usize) -> Vec<Row> {
                 format!("None of {open} undecided proposals matches the filter; f x shows all.")
             }
         };
-        return wrapped(CellStyle::Strong, &text, width);
+        return Row::wrapped(CellStyle::Strong, &text, width);
     }
     // Keeps the current proposal visible.
     let from = review.at.saturating_sub(room.saturating_sub(1));
@@ -156,7 +155,7 @@ fn list(review: &Review, width: usize, room: usize) -> Vec<Row> {
         let mark = if at == review.at { "› " } else { "  " };
         let line = format!("{mark}{}", summary(item, width));
         let look = if at == review.at { CellStyle::Strong } else { CellStyle::Plain };
-        vec![(look, cut(&line, width))]
+        Row::cut(look, &line, width)
     })
     .collect()
 }
@@ -180,12 +179,12 @@ fn card(review: &Review, width: usize) -> Vec<Row> {
             (0, _) => "Everything is decided. u undoes the last decision, q quits.",
             _ => "Nothing else matches the filter; f x shows all.",
         };
-        return wrapped(CellStyle::Strong, text, width);
+        return Row::wrapped(CellStyle::Strong, text, width);
     };
     let it = &item.proposal;
     let mut rows = Vec::new();
     let head = format!("{} {}", it.action.as_str(), it.targets.join(" into "));
-    rows.extend(wrapped(CellStyle::Strong, &safe::line(&head), width));
+    rows.extend(Row::wrapped(CellStyle::Strong, &safe::line(&head), width));
     let found = format!(
         "{} · confidence {} · {} · {}",
         it.status.as_str(),
@@ -193,31 +192,31 @@ fn card(review: &Review, width: usize) -> Vec<Row> {
         it.id,
         item.pass
     );
-    rows.extend(wrapped(CellStyle::Faint, &safe::line(&found), width));
+    rows.extend(Row::wrapped(CellStyle::Faint, &safe::line(&found), width));
     let stands = status_text(item);
     if !stands.is_empty() {
-        rows.extend(wrapped(CellStyle::Bad, &stands, width));
+        rows.extend(Row::wrapped(CellStyle::Bad, &stands, width));
     }
-    rows.push(Vec::new());
-    rows.extend(wrapped(CellStyle::Plain, &safe::line(&it.evidence), width));
+    rows.push(Row::default());
+    rows.extend(Row::wrapped(CellStyle::Plain, &safe::line(&it.evidence), width));
     if !it.rationale.is_empty() {
-        rows.extend(wrapped(CellStyle::Faint, &safe::line(&it.rationale), width));
+        rows.extend(Row::wrapped(CellStyle::Faint, &safe::line(&it.rationale), width));
     }
     let Some(detail) = review.detail.as_ref().filter(|detail| detail.id == it.id) else {
         return rows;
     };
     if let Some(like) = &detail.like {
-        rows.extend(wrapped(CellStyle::Faint, like, width));
+        rows.extend(Row::wrapped(CellStyle::Faint, like, width));
     }
-    rows.push(Vec::new());
+    rows.push(Row::default());
     match &detail.plan {
-        Err(why) => rows.extend(wrapped(
+        Err(why) => rows.extend(Row::wrapped(
             CellStyle::Bad,
             &format!("accept would be refused: {}", safe::line(why)),
             width,
         )),
         Ok((says, preview)) => {
-            rows.extend(wrapped(
+            rows.extend(Row::wrapped(
                 CellStyle::Strong,
                 &format!("accept: {}", safe::line(says)),
                 width,
@@ -229,83 +228,18 @@ fn card(review: &Review, width: usize) -> Vec<Row> {
                     LineKind::Kept => (CellStyle::Faint, "  "),
                 };
                 let text = format!("{sign}{}", safe::line(&line.text));
-                rows.extend(wrapped(look, &text, width));
+                rows.extend(Row::wrapped(look, &text, width));
             }
         }
     }
-    rows.push(Vec::new());
+    rows.push(Row::default());
     let rule = format!("── {} ", safe::line(&it.targets[0]));
     let fill = width.saturating_sub(columns(&rule));
-    rows.push(vec![(CellStyle::Faint, cut(&(rule + &"─".repeat(fill)), width))]);
+    rows.push(Row::cut(CellStyle::Faint, &(rule + &"─".repeat(fill)), width));
     for line in &detail.text {
-        rows.extend(wrapped(CellStyle::Plain, line, width));
+        rows.extend(Row::wrapped(CellStyle::Plain, line, width));
     }
     rows
-}
-
-/// Returns the width of a text in columns.
-fn columns(text: &str) -> usize {
-    text.chars().map(|c| c.width().unwrap_or(0)).sum()
-}
-
-fn bar(text: &str, width: usize) -> Row {
-    let text = cut(text, width);
-    let fill = width.saturating_sub(columns(&text));
-    vec![(CellStyle::Bar, text + &" ".repeat(fill))]
-}
-
-/// Truncates a text to the width and marks the truncation.
-fn cut(text: &str, width: usize) -> String {
-    if columns(text) <= width {
-        return text.to_owned();
-    }
-    let mut short = String::new();
-    let mut used = 0;
-    for c in text.chars() {
-        used += c.width().unwrap_or(0);
-        if used >= width {
-            break;
-        }
-        short.push(c);
-    }
-    short.push('…');
-    short
-}
-
-/// Wraps a text into rows, between words where possible.
-fn wrapped(look: CellStyle, text: &str, width: usize) -> Vec<Row> {
-    let mut rows = Vec::new();
-    for line in text.split('\n') {
-        let mut rest = line;
-        loop {
-            let (row, more) = broken(rest, width.max(2));
-            rows.push(vec![(look, row.to_owned())]);
-            if more.is_empty() {
-                break;
-            }
-            rest = more;
-        }
-    }
-    rows
-}
-
-/// Splits a line into the part that fits and the rest.
-fn broken(line: &str, width: usize) -> (&str, &str) {
-    let mut used = 0;
-    let mut space = None;
-    for (at, c) in line.char_indices() {
-        used += c.width().unwrap_or(0);
-        if used > width {
-            return match space.filter(|space| *space > 0) {
-                Some(space) => (&line[..space], line[space..].trim_start_matches(' ')),
-                None => line.split_at(at.max(c.len_utf8() * usize::from(at == 0))),
-            };
-        }
-        if c == ' ' {
-            space = Some(at);
-        }
-    }
-    (line, "")
 }
 
 #[cfg(test)]

@@ -3,11 +3,11 @@
 use runner_jobs::dream::proposal::{Action, Confidence, IdeaStatus};
 use runner_jobs::dream::review::ProposalItem;
 
-use crate::commands::contract_words;
+use crate::ui::contract_words;
 
 /// The filter for proposals, and the flags that set it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, clap::Args)]
-pub(super) struct ProposalFilter {
+pub struct ProposalFilter {
     /// Only proposals for ideas of this status
     #[arg(long, value_parser = contract_words::<IdeaStatus>(IdeaStatus::ALL.map(IdeaStatus::as_str)))]
     pub status: Option<IdeaStatus>,
@@ -24,7 +24,7 @@ pub(super) struct ProposalFilter {
 
 impl ProposalFilter {
     /// Reports whether a proposal passes the filter.
-    pub(super) fn accepts(&self, item: &ProposalItem) -> bool {
+    pub fn accepts(&self, item: &ProposalItem) -> bool {
         let it = &item.proposal;
         self.status.is_none_or(|status| it.status == status)
             && self.action.is_none_or(|action| it.action == action)
@@ -33,7 +33,7 @@ impl ProposalFilter {
     }
 
     /// Reports whether the filter may hide a proposal.
-    pub(super) fn is_on(&self) -> bool {
+    pub fn is_on(&self) -> bool {
         *self != Self::default()
     }
 }

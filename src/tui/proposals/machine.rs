@@ -16,9 +16,9 @@
 use runner_jobs::dream::proposal::{Action, Confidence, IdeaStatus};
 use runner_jobs::dream::review::{Consent, DecisionInput, PreviewLine, ProposalItem};
 
-use super::super::filter::ProposalFilter;
 use super::effect::{Effect, News};
-use crate::ui::screen::Input;
+use super::filter::ProposalFilter;
+use crate::ui::keys::Input;
 
 /// The part of the review that the person sees.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -137,6 +137,16 @@ impl Review {
         self.at = place.unwrap_or(self.at.min(last));
     }
 
+    /// Returns whether keys choose among the proposals, and do not answer a question.
+    pub fn is_idle(&self) -> bool {
+        matches!(self.mode, Mode::List | Mode::Card)
+    }
+
+    /// Returns whether the list of proposals is visible.
+    pub fn is_listing(&self) -> bool {
+        self.mode == Mode::List
+    }
+
     /// Handles a key and returns the effect to carry out.
     #[must_use]
     pub fn update(&mut self, key: Input) -> Option<Effect> {
@@ -235,9 +245,8 @@ impl Review {
         let card = self.mode == Mode::Card;
         let last = self.shown().len().saturating_sub(1);
         match key {
-            Input::Char('q') => return Some(Effect::Quit),
-            Input::Escape if card => self.mode = Mode::List,
-            Input::Escape => return Some(Effect::Quit),
+            Input::Char('q') | Input::Escape if card => self.mode = Mode::List,
+            Input::Char('q') | Input::Escape => return Some(Effect::Quit),
             Input::Char('?' | 'h') => self.aside(Mode::Help),
             Input::Char('f') => self.aside(Mode::Filter),
             Input::Char('/') => self.aside(Mode::Text(self.sieve.text.clone())),
@@ -374,4 +383,4 @@ fn turned<T: Copy + PartialEq>(now: Option<T>, all: &[T]) -> Option<T> {
 
 #[cfg(test)]
 #[path = "machine_tests.rs"]
-pub(super) mod tests;
+pub(in crate::tui) mod tests;

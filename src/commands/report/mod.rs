@@ -6,6 +6,10 @@
 //!                        └──> --open: the page in a file ──> the host's opener
 //! ```
 
+mod export;
+mod index;
+mod search;
+
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -27,13 +31,31 @@ const OPENER: &str = if cfg!(target_os = "macos") { "open" } else { "xdg-open" }
 /// The command makes the report again, in any format, from the database and the night's
 /// artifacts.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Example: runner report --night 2026-11-21 --open")]
+#[command(
+    args_conflicts_with_subcommands = true,
+    after_help = "Example: runner report --night 2026-11-21 --open"
+)]
 pub struct ReportArgs {
+    /// The subcommand [default: the report of a night]
+    #[command(subcommand)]
+    command: Option<ReportCommand>,
     /// The night's name [default: the last one]
     #[arg(long, value_name = "DATE")]
     night: Option<String>,
+    /// List all nights with their summaries
+    #[arg(long, conflicts_with_all = ["night", "open", "html", "md"])]
+    list: bool,
+    /// Write the pages of all nights and an index into this folder, and replace an earlier export
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["night", "list", "open", "html", "md"])]
+    export: Option<PathBuf>,
     #[command(flatten)]
     form: ReportFormat,
+}
+
+/// The subcommands of `runner report`.
+#[derive(Debug, clap::Subcommand)]
+enum ReportCommand {
+    Search(search::SearchArgs),
 }
 
 /// The output format, which is markdown by default.
@@ -76,6 +98,15 @@ impl ReportArgs {
     /// Prints the report, or opens its page.
     pub fn run(&self, cli: &Cli<'_>) -> Result<Exit, Failure> {
         let project = LoadedProject::load(cli.env, cli.here)?;
+        if let Some(ReportCommand::Search(args)) = &self.command {
+            return args.run(cli, &project);
+        }
+        if self.list {
+            return index::run(cli, &project);
+        }
+        if let Some(folder) = &self.export {
+            return export::run(cli, &project, folder);
+        }
         let none = || Failure::data("this project has had no night yet").hint("runner night");
         let store = cli.env.store_to_read()?.ok_or_else(none)?;
         let nights = store.nights(&project.id, 400)?;

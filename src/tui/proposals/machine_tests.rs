@@ -82,6 +82,7 @@ fn one_after_the_other_is_decided() {
     assert_eq!(keys(&mut review, "s"), decide("b2", DecisionInput::Skip, IfChanged::Refuse));
     decided(&mut review, "b2");
     assert_eq!(keys(&mut review, "arsm"), None, "no proposal is left");
+    assert_eq!(keys(&mut review, "q"), None, "leaves the card");
     assert_eq!(keys(&mut review, "q"), Some(Effect::Quit));
 }
 

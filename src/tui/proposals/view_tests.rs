@@ -3,14 +3,14 @@
 use runner_jobs::dream::proposal::Action;
 use runner_jobs::dream::review::PreviewLine;
 
-use super::super::super::filter::ProposalFilter;
+use super::super::filter::ProposalFilter;
 use super::super::machine::Detail;
 use super::super::machine::tests::{item, three};
 use super::*;
-use crate::ui::screen::Input;
+use crate::ui::keys::Input;
 
 fn text(rows: &[Row]) -> Vec<String> {
-    rows.iter().map(|row| row.iter().map(|(_, text)| text.as_str()).collect()).collect()
+    rows.iter().map(|row| row.text().to_owned()).collect()
 }
 
 fn opened() -> Review {
@@ -67,16 +67,6 @@ fn no_size_is_too_small() {
             }
         }
     }
-}
-
-#[test]
-fn wide_signs_and_long_words_are_broken_where_they_fit() {
-    assert_eq!(text(&wrapped(CellStyle::Plain, "漢字漢字", 5)), ["漢字", "漢字"]);
-    assert_eq!(text(&wrapped(CellStyle::Plain, "one two three", 8)), ["one two", "three"]);
-    assert_eq!(text(&wrapped(CellStyle::Plain, "abcdefgh", 3)), ["abc", "def", "gh"]);
-    assert_eq!(text(&wrapped(CellStyle::Plain, "a\n\nb", 3)), ["a", "", "b"]);
-    assert_eq!(text(&wrapped(CellStyle::Plain, "    indented", 20)), ["    indented"]);
-    assert_eq!(cut("漢字漢", 4), "漢…");
 }
 
 #[test]

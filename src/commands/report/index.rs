@@ -1,0 +1,46 @@
+//! `runner report --list`.
+
+use runner_engine::outcome::Exit;
+use runner_jobs::report::archive::{self, ArchivedNight};
+use serde::Serialize;
+
+use crate::commands::Cli;
+use crate::project::LoadedProject;
+use crate::ui::show::{List, Tone};
+use crate::ui::{Failure, Ui, View, show};
+
+/// The nights of a project, newest first.
+#[derive(Debug, Serialize)]
+#[serde(transparent)]
+struct NightIndex {
+    nights: Vec<ArchivedNight>,
+}
+
+impl View for NightIndex {
+    fn print(&self, _ui: Ui) {
+        if self.nights.is_empty() {
+            return show::out("no nights yet; `runner night` starts the first\n");
+        }
+        let rows = self.nights.iter().map(|night| {
+            let worst = night.worst.as_deref().unwrap_or("no report yet");
+            let headline = night.headline.as_deref().unwrap_or_default();
+            let tone = match night.worst.as_deref() {
+                Some("succeeded") => Tone::Good,
+                Some("failed" | "lost" | "timed-out") => Tone::Bad,
+                Some("degraded" | "deferred" | "cancelled" | "missed") => Tone::Warn,
+                _ => Tone::Plain,
+            };
+            (tone, show::row([&night.night, worst, headline]))
+        });
+        let rows = rows.collect();
+        List { header: &["NIGHT", "WORST", "SUMMARY"], toned: 1, rows }.print();
+    }
+}
+
+/// Lists the nights.
+pub(super) fn run(cli: &Cli<'_>, project: &LoadedProject) -> Result<Exit, Failure> {
+    let store = cli.env.store_to_read()?;
+    let nights = archive::nights(store.as_ref(), &project.id, &project.root)?;
+    cli.ui.show(&NightIndex { nights });
+    Ok(Exit::Done)
+}

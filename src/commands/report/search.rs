@@ -1,0 +1,96 @@
+//! `runner report search`.
+
+use runner_engine::outcome::Exit;
+use runner_jobs::report::{self, archive};
+use runner_text::redact::Redacted;
+use serde::Serialize;
+
+use crate::commands::Cli;
+use crate::project::LoadedProject;
+use crate::ui::show::{List, Tone};
+use crate::ui::{Failure, Ui, View, show};
+
+/// Maximum number of characters of a shown line.
+const WIDTH: usize = 200;
+
+/// Find a text in the reports of all nights, the newest first
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Example: runner report search 'rate limit' --limit 10")]
+pub(super) struct SearchArgs {
+    /// The text; upper and lower case are equal
+    text: String,
+    /// Maximum number of lines; 0 means all
+    #[arg(long, default_value_t = 50)]
+    limit: usize,
+}
+
+/// The lines that contain the text.
+#[derive(Debug, Serialize)]
+#[serde(transparent)]
+struct FoundLines {
+    lines: Vec<FoundLine>,
+    /// Number of further lines.
+    #[serde(skip)]
+    more: usize,
+}
+
+/// A line of a report.
+#[derive(Debug, Serialize)]
+struct FoundLine {
+    night: String,
+    /// The number of the line in the report as markdown, from 1.
+    line: usize,
+    text: String,
+}
+
+impl View for FoundLines {
+    fn print(&self, ui: Ui) {
+        if self.lines.is_empty() {
+            return show::out("no report contains this text\n");
+        }
+        let row = |found: &FoundLine| {
+            let text = Redacted::of(&found.text).head(WIDTH);
+            (Tone::Plain, show::row([&found.night, &found.line.to_string(), &text]))
+        };
+        let rows = self.lines.iter().map(row).collect();
+        List { header: &["NIGHT", "LINE", "TEXT"], toned: 0, rows }.print();
+        if self.more > 0 {
+            let more = show::count(self.more as u64, "more line");
+            ui.info(&format!("{more}; --limit 0 shows all"));
+        }
+    }
+}
+
+impl SearchArgs {
+    /// Prints the lines of all reports that contain the text.
+    pub(super) fn run(&self, cli: &Cli<'_>, project: &LoadedProject) -> Result<Exit, Failure> {
+        let wanted = self.text.trim().to_lowercase();
+        if wanted.is_empty() {
+            return Err(Failure::usage("expected a text to search for")
+                .hint("runner report search 'rate limit'"));
+        }
+        let limit = if self.limit == 0 { usize::MAX } else { self.limit };
+        let store = cli.env.store_to_read()?;
+        let now = cli.env.wall()?;
+        let mut found = FoundLines { lines: Vec::new(), more: 0 };
+        for night in archive::nights(store.as_ref(), &project.id, &project.root)? {
+            let report = archive::report(store.as_ref(), &project.root, &night, now)?;
+            let Some(report) = report else { continue };
+            // The search must not find what a secret was replaced with, or a part of the secret.
+            let text = Redacted::of(&report::markdown(&report));
+            for (at, line) in text.lines().enumerate() {
+                if !line.to_lowercase().contains(&wanted) {
+                    continue;
+                }
+                if found.lines.len() == limit {
+                    found.more += 1;
+                    continue;
+                }
+                let (night, text) = (night.night.clone(), line.trim().to_owned());
+                found.lines.push(FoundLine { night, line: at + 1, text });
+            }
+        }
+        cli.ui.show(&found);
+        Ok(Exit::Done)
+    }
+}

@@ -1,0 +1,88 @@
+//! The end of a run's log and of its program's output, which grow while the run works.
+
+use std::path::Path;
+
+use crate::follow::{self, FileTail, Stopped};
+
+/// Maximum number of bytes of each file that are read at once. Earlier ones are skipped, so a log of
+/// gigabytes costs no more than a short one.
+const END: u64 = 128 * 1024;
+
+/// Reads the log and the output of one run.
+pub(super) struct LogReader {
+    tails: Vec<Tail>,
+}
+
+struct Tail {
+    file: FileTail,
+    /// Whether the next data begins within a line. That line is dropped, because part of a secret
+    /// would not be recognised.
+    is_cut: bool,
+}
+
+impl LogReader {
+    /// Creates a reader of the files in a run's folder.
+    pub(super) fn new(folder: &Path) -> Self {
+        let tail = |(name, _): (&str, &str)| Tail {
+            file: FileTail::new(folder.join(name), 0),
+            is_cut: false,
+        };
+        Self { tails: follow::FILES.map(tail).into() }
+    }
+
+    /// Returns the new lines of all files, as `runner logs --follow` prints them.
+    ///
+    /// # Errors
+    /// Returns a description if a file cannot be read.
+    pub(super) fn read(&mut self) -> Result<String, String> {
+        let mut new = String::new();
+        for (which, Tail { file, is_cut }) in self.tails.iter_mut().enumerate() {
+            *is_cut |= file.skip_to_last(END);
+            let done = file.read(&mut |text, _| {
+                let whole = match text.split_once('\n') {
+                    Some((_, rest)) if *is_cut => rest,
+                    None if *is_cut => return Ok(()),
+                    _ => text,
+                };
+                *is_cut = false;
+                new.push_str(&follow::shown(which, whole));
+                Ok(())
+            });
+            if let Err(Stopped::Log(error)) = done {
+                return Err(format!("cannot read {}: {error}", file.path.display()));
+            }
+        }
+        Ok(new)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::io::{Seek as _, SeekFrom, Write as _};
+
+    use super::*;
+
+    #[test]
+    fn a_long_log_is_read_from_its_last_whole_line() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut reader = LogReader::new(folder.path());
+        assert_eq!(reader.read(), Ok(String::new()), "there is no log yet");
+        let path = folder.path().join("log");
+        let mut file = fs::File::create(&path).unwrap();
+        // A sparse file of 10 GB costs no disk.
+        file.set_len(10_000_000_000).unwrap();
+        file.seek(SeekFrom::End(0)).unwrap();
+        file.write_all(b"end of a cut line\nfirst\nlast\n").unwrap();
+        assert_eq!(reader.read().unwrap(), "first\nlast\n");
+        file.write_all(b"new\nunfinished").unwrap();
+        assert_eq!(reader.read().unwrap(), "new\n");
+        file.write_all(b" line\n").unwrap();
+        assert_eq!(reader.read().unwrap(), "unfinished line\n");
+        let many: String = (0..100_000).map(|line| format!("line {line}\n")).collect();
+        file.write_all(many.as_bytes()).unwrap();
+        let seen = reader.read().unwrap();
+        assert!(seen.len() < 140_000 && seen.ends_with("line 99999\n"), "{}", seen.len());
+        assert!(seen.starts_with("line "), "{:?}", seen.lines().next());
+    }
+}

@@ -1,0 +1,86 @@
+//! Metrics in the text format of Prometheus, as a function of a [`Snapshot`].
+//!
+//! Their number grows with the jobs, never with the runs. This module must never read the database,
+//! a file or a clock, and must never name a metric differently from one release to the next.
+
+mod encode;
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+use prometheus_client::encoding::text;
+use prometheus_client::registry::Registry;
+use runner_engine::ids::ProjectId;
+use runner_engine::store::{Amounts, Budget, LastNight, QueueDepth, RunDurations, RunTotal};
+
+/// The data of all metrics.
+#[derive(Clone, Debug, Default)]
+pub struct Snapshot {
+    /// The time at which the data was read.
+    pub now: Timestamp,
+    /// The counts of settled runs.
+    pub totals: Vec<RunTotal>,
+    /// The durations of settled runs.
+    pub durations: Vec<RunDurations>,
+    /// The queues of the projects that have queued runs.
+    pub queues: Vec<QueueDepth>,
+    /// The earliest scheduled time that has passed and is not recorded.
+    pub oldest_due: Option<Timestamp>,
+    /// The last night of each project.
+    pub nights: BTreeMap<ProjectId, LastNight>,
+    /// The time of the last tick.
+    pub last_tick: Option<Timestamp>,
+    /// Number of daemons that answer: 0 or 1.
+    pub daemons: usize,
+    /// Number of requested and running runs of all projects.
+    pub live_runs: usize,
+    /// The sizes of the database's files in bytes, by file.
+    pub database: Vec<(&'static str, u64)>,
+    /// The state of each project.
+    pub projects: Vec<ProjectSample>,
+}
+
+/// The state of a project.
+#[derive(Clone, Debug, Default)]
+pub struct ProjectSample {
+    /// The project's id.
+    pub id: String,
+    /// The project's folder.
+    pub path: String,
+    /// The next scheduled time of a job.
+    pub next_due: Option<Timestamp>,
+    /// The budgets of the day and of the open night.
+    pub budgets: Vec<BudgetSample>,
+    /// Number of open alerts that are not silenced.
+    pub alerts: usize,
+    /// Number of proposals that wait for a decision.
+    pub proposals: usize,
+    /// Number of jobs that the circuit breaker stops.
+    pub stopped: usize,
+    /// Number of jobs with a failure marker.
+    pub failing: usize,
+}
+
+/// A budget.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct BudgetSample {
+    /// The level: `day` or `night`.
+    pub level: &'static str,
+    /// The amounts spent and reserved.
+    pub used: Amounts,
+    /// The amounts left, of the limited units.
+    pub left: Budget,
+}
+
+/// Returns the metrics as text.
+pub fn text(snapshot: Snapshot) -> String {
+    let mut registry = Registry::default();
+    registry.register_collector(Box::new(snapshot));
+    let mut out = String::new();
+    text::encode(&mut out, &registry).expect("writing to a string cannot fail");
+    out
+}
+
+#[cfg(test)]
+#[path = "tests.rs"]
+mod tests;

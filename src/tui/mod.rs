@@ -1,0 +1,21 @@
+//! The full-screen application of `runner top` and `runner dream review`: its state, its keys and
+//! its rendering.
+//!
+//! ```text
+//! commands/top ──texts of the commands──> App ──draw──> Screen
+//!      ^                                   │ update(key)
+//!      └────────────── Request ────────────┘
+//! ```
+//!
+//! The commands read all data and carry out all requests. This module must never read a file or the
+//! database, and must never word a fact that a command already words.
+
+pub mod app;
+pub mod paint;
+pub mod proposals;
+mod rows;
+pub mod terminal;
+mod viewer;
+
+pub use app::{App, Request, RunsView, Tab};
+pub use viewer::Viewer;

@@ -1,0 +1,49 @@
+//! Reads single keys from standard input, beside output that is not a full screen. This module must
+//! never print.
+
+use std::io;
+
+use crossterm::terminal;
+use rustix::io::Errno;
+use rustix::process::getpgrp;
+use rustix::termios::tcgetpgrp;
+
+use super::keys::{Input, Key, Keys};
+
+/// Reads keys without waiting for Enter, beside output that is not a full screen.
+pub struct KeyReader {
+    keys: Keys,
+}
+
+impl KeyReader {
+    /// Starts to read keys. Returns `None` if standard input is not a terminal, or if another
+    /// program is in the foreground of the terminal.
+    pub fn open() -> Option<Self> {
+        let ours = tcgetpgrp(io::stdin()).is_ok_and(|group| group == getpgrp());
+        if !ours || terminal::enable_raw_mode().is_err() {
+            return None;
+        }
+        Some(Self { keys: Keys::default() })
+    }
+
+    /// Reads the available keys and returns the last of them. Returns [`Input::Stop`] if the
+    /// terminal is gone.
+    pub fn read(&mut self) -> Input {
+        let mut bytes = [0; 1024];
+        match rustix::io::read(io::stdin(), &mut bytes) {
+            Ok(0) => Input::Stop,
+            Ok(len) => match self.keys.take(&bytes[..len]).pop() {
+                Some(Key::Does(input)) => input,
+                Some(Key::Repaint) | None => Input::Resized,
+            },
+            Err(Errno::INTR | Errno::AGAIN) => Input::Resized,
+            Err(_) => Input::Stop,
+        }
+    }
+}
+
+impl Drop for KeyReader {
+    fn drop(&mut self) {
+        let _gone = terminal::disable_raw_mode();
+    }
+}

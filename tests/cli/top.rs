@@ -1,0 +1,179 @@
+//! `runner top` on a terminal of the test's own: views, a log that grows, decisions, and its end.
+
+use std::fs::File;
+use std::io::{Read as _, Write as _};
+use std::process::{Child, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+use crate::fixture::{Fixture, ended_within};
+use crate::review::terminal;
+
+/// Maximum time until the screen changes.
+const WAIT: Timespec = Timespec { tv_sec: 30, tv_nsec: 0 };
+const NOTE: &str = "Coffee is better in the morning.\n";
+
+/// A running application, and everything that it has written.
+struct Top {
+    child: Child,
+    ours: File,
+    seen: Vec<u8>,
+}
+
+/// Returns what a terminal of 80×24 shows after this output: moves of the cursor, and characters.
+fn screen(output: &[u8]) -> String {
+    let mut cells = vec![vec![' '; 80]; 24];
+    let (mut row, mut column) = (0, 0);
+    let text = String::from_utf8_lossy(output);
+    let mut rest = text.chars();
+    while let Some(c) = rest.next() {
+        if c != '\u{1b}' {
+            if let Some(cell) =
+                cells.get_mut(row).and_then(|row: &mut Vec<char>| row.get_mut(column))
+            {
+                *cell = c;
+            }
+            column += 1;
+            continue;
+        }
+        let mut sequence = String::new();
+        for c in rest.by_ref().skip(1) {
+            sequence.push(c);
+            if c.is_ascii_alphabetic() {
+                break;
+            }
+        }
+        if let Some(place) = sequence.strip_suffix('H') {
+            let mut numbers = place.split(';').map(|number| number.parse::<usize>().unwrap_or(1));
+            (row, column) = (numbers.next().unwrap_or(1) - 1, numbers.next().unwrap_or(1) - 1);
+        } else if sequence == "2J" {
+            cells.iter_mut().for_each(|row| row.fill(' '));
+        }
+    }
+    cells.iter().map(|row| row.iter().collect::<String>() + "\n").collect()
+}
+
+impl Top {
+    fn start(fixture: &Fixture, line: &[&str], colour: bool) -> Self {
+        let (ours, theirs) = terminal();
+        let mut command = fixture.runner(line);
+        command.env("TERM", "xterm").stdin(theirs.try_clone().unwrap()).stdout(theirs);
+        if !colour {
+            command.env("NO_COLOR", "1");
+        }
+        let child = command.stderr(Stdio::piped()).spawn().unwrap();
+        Self { child, ours, seen: Vec::new() }
+    }
+
+    /// Reads until the screen shows `text`.
+    fn until(&mut self, text: &str) {
+        let began = Instant::now();
+        while !screen(&self.seen).contains(text) {
+            let ready = {
+                let mut polled = [PollFd::new(&self.ours, PollFlags::IN)];
+                poll(&mut polled, Some(&WAIT)).unwrap()
+            };
+            let shown = screen(&self.seen);
+            assert!(ready > 0 && began.elapsed().as_secs() < 30, "no {text:?}:\n{shown}");
+            let mut bytes = [0; 4096];
+            let count = self.ours.read(&mut bytes).unwrap();
+            self.seen.extend_from_slice(&bytes[..count]);
+        }
+    }
+
+    fn press(&mut self, keys: &str) {
+        self.ours.write_all(keys.as_bytes()).unwrap();
+    }
+
+    /// Waits for the end, and returns everything that the application has written.
+    fn end(mut self, code: i32) -> String {
+        let ended = ended_within(self.child.id(), Duration::from_secs(30));
+        if !ended {
+            self.child.kill().unwrap();
+        }
+        let was = self.child.wait().unwrap();
+        let mut complaints = String::new();
+        self.child.stderr.take().unwrap().read_to_string(&mut complaints).unwrap();
+        assert!(ended, "the application does not end");
+        assert_eq!((was.code(), complaints.as_str()), (Some(code), ""));
+        String::from_utf8_lossy(&self.seen).into_owned()
+    }
+}
+
+fn with_proposal() -> Fixture {
+    let fixture = Fixture::new();
+    fixture.run(&["init"]).ends(0);
+    fixture.write("ideas/coffee.md", NOTE);
+    fixture.run(&["dream", "run"]).ends(0);
+    fixture
+}
+
+#[test]
+fn top_without_terminal_suggests_status() {
+    let fixture = with_proposal();
+    fixture.run(&["top"]).ends(2).expect_text("needs a terminal").expect_text("runner status");
+}
+
+#[test]
+fn views_show_the_data_of_the_commands() {
+    let fixture = with_proposal();
+    let id = fixture.run(&["runs", "--json"]).ends(0).json()[0]["id"].as_str().unwrap().to_owned();
+    let mut top = Top::start(&fixture, &["top"], true);
+    top.until("last night");
+    top.press("\t");
+    top.until("choose");
+    top.press("\r");
+    top.until(&format!("run {id}"));
+    top.press("l");
+    top.until("follows the end");
+    top.press("q");
+    top.until("back");
+    top.press("q");
+    top.until("choose");
+    top.press("q");
+    let seen = top.end(0);
+    assert!(seen.contains("succeeded"), "{seen:?}");
+    assert!(!seen.contains("\u{1b}[?1000h"), "the mouse is on");
+    assert!(seen.contains("\u{1b}[?1049h"), "no alternate screen");
+}
+
+#[test]
+fn a_proposal_is_decided_and_undone() {
+    let fixture = with_proposal();
+    let before = fixture.tree("ideas");
+    let mut top = Top::start(&fixture, &["top"], true);
+    top.until("last night");
+    top.press("3");
+    top.until("coffee");
+    top.press("\r");
+    top.until("accept");
+    top.press("r");
+    top.until("rejected");
+    let all = fixture.run(&["dream", "list", "--all", "--json"]).ends(0).json();
+    assert_eq!(all[0]["decision"]["decision"], "rejected");
+    top.press("u");
+    top.until("undone");
+    top.press("qq");
+    top.end(0);
+    assert_eq!(fixture.tree("ideas"), before);
+    let all = fixture.run(&["dream", "list", "--all", "--json"]).ends(0).json();
+    assert!(all[0]["decision"].is_null(), "{all}");
+}
+
+#[test]
+fn a_new_run_appears_by_itself() {
+    let fixture = with_proposal();
+    let mut top = Top::start(&fixture, &["top"], false);
+    top.until("last night");
+    top.press("2");
+    top.until("choose");
+    fixture.run(&["dream", "run"]).ends(0);
+    let id = fixture.run(&["runs", "--json"]).ends(0).json()[0]["id"].as_str().unwrap().to_owned();
+    // On 80 columns, the list has the beginning of each id.
+    top.until(&id[..12]);
+    top.press("q");
+    let seen = top.end(0);
+    let colours = ["\u{1b}[31m", "\u{1b}[32m", "\u{1b}[33m", "\u{1b}[38;5;"];
+    assert!(!colours.iter().any(|colour| seen.contains(colour)), "{seen:?}");
+}
