@@ -185,7 +185,7 @@ impl Git {
 }
 
 /// Parses `ls-files --stage -z`. A path with a conflict has an entry that equals no commit's.
-fn entries(listing: &[u8]) -> HashMap<PathBuf, (u32, String)> {
+pub(super) fn entries(listing: &[u8]) -> HashMap<PathBuf, (u32, String)> {
     let mut all = HashMap::new();
     for entry in listing.split(|byte| *byte == 0) {
         let Some(tab) = entry.iter().position(|byte| *byte == b'\t') else { continue };
