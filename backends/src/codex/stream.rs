@@ -126,13 +126,26 @@ fn tool_use(item: &Value, kind: &str) -> OwnedEvent {
             OwnedTarget::Pipeline(format!("{server} {tool}"))
         }),
         _ => text("command")
-            .map(|command| OwnedTarget::Command(command.to_owned()))
+            .map(|command| OwnedTarget::Command(inner_command(command)))
             .or_else(|| text("query").map(|query| OwnedTarget::Pipeline(query.to_owned()))),
     };
     OwnedEvent::ToolUse {
         id: item["id"].as_str().unwrap_or_default().to_owned(),
         name: kind.to_owned(),
         target,
+    }
+}
+
+/// Returns the command that Codex gives to a shell, as in `/bin/bash -lc 'make test'`.
+fn inner_command(command: &str) -> String {
+    let words = shlex::split(command).unwrap_or_default();
+    match <[String; 3]>::try_from(words) {
+        Ok([shell, option, inner])
+            if shell.ends_with("sh") && ["-lc", "-c"].contains(&&*option) =>
+        {
+            inner
+        }
+        _ => command.to_owned(),
     }
 }
 
