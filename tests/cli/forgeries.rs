@@ -238,7 +238,7 @@ const FROM_THE_SANDBOX: [(&str, &str, Option<&str>); 13] = [
     ("file", "printf evil > $E; ln $E hard && printf evil > hard; mv rem gone; rm -rf rem", None),
 ];
 
-/// What an honest agent does with git beside its commits.
+/// Honest uses of git beside commits on the branch.
 const HONEST: &str = "echo a > a.txt; git add -A; git commit -q -m 'add: a'; git add -f runner.toml
     git branch side; echo b > a.txt; git stash -q; git notes add -m fine; git tag -a -m x v1
     git worktree add -q --detach wt; git rm -q --cached a.txt; git checkout -q -b other";

@@ -216,7 +216,7 @@ fn compatible_variables_take_effect_in_runs() {
 
 #[test]
 fn simple_claims_are_checked_again_in_a_sandbox() {
-    // The audit says that every claim holds.
+    // The agent reports that every claim holds.
     let fixture = fixture(
         "[jobs.audit]\nkind = \"audit\"\ntrigger = \"manual\"\nbackend = \"trusting\"\n\
          [backends.trusting]\ntype = \"command\"\nprogram = \"sh\"\nargs = [\"-c\", \"seq 1 12 | sed 's/.*/claim &: holds/'\"]\n",

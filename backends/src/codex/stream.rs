@@ -185,3 +185,23 @@ fn usage(usage: &Value) -> Option<Usage> {
         cost_micros: None,
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shell_around_a_command_is_removed() {
+        for (command, inner) in [
+            ("/bin/bash -lc 'make test'", "make test"),
+            ("bash -lc ls", "ls"),
+            (r#"/bin/sh -c "printf 'a\\n' > b""#, r"printf 'a\n' > b"),
+            (r"/bin/bash -lc 'echo '\''x'\'''", "echo 'x'"),
+            ("bash -lc 'not closed", "bash -lc 'not closed"),
+            ("bash run.sh -v", "bash run.sh -v"),
+            ("make test", "make test"),
+        ] {
+            assert_eq!(inner_command(command), inner, "{command}");
+        }
+    }
+}

@@ -54,8 +54,8 @@ enum Rerun {
 /// The result of a check, with its reason.
 struct Check(ClaimFinding, String);
 
-/// Checks the claims that runner can check itself, and replaces the audit's finding on them. Of a claim
-/// that cannot be checked now, only the finding that it holds is replaced.
+/// Checks the claims that runner can check itself, and replaces the audit's finding on them. If a claim
+/// cannot be checked now, the finding that it holds is replaced, and no other.
 ///
 /// # Errors
 /// Returns an error if git fails, or if a replay has no answer.
@@ -128,11 +128,10 @@ fn simple(claim: &str) -> Option<SimpleClaim<'_>> {
         " ended ",
     ];
     let (command, code) = FORMS.iter().find_map(|form| claim.rsplit_once(form))?;
-    let code = plain(code);
-    let code = ["exit ", "code ", "exit code ", "status "]
-        .iter()
-        .find_map(|word| code.strip_prefix(word))
-        .unwrap_or(code);
+    let mut code = plain(code);
+    for word in ["exit ", "code ", "status "] {
+        code = code.strip_prefix(word).unwrap_or(code);
+    }
     let command = plain(command);
     let code = code.parse().ok().filter(|_| !command.is_empty())?;
     Some(SimpleClaim::Ends { command, code })

@@ -47,7 +47,7 @@ pub struct Orientation {
     /// it.
     pub provenance: Option<Provenance>,
     pub carry: Vec<String>,
-    /// What is not committed, and the commits and the moved tasks since the entry, or the newest ones
+    /// The uncommitted paths, and the commits and the moved tasks since the entry, or the newest ones
     /// without an entry.
     pub since: Vec<String>,
     /// The first file of the project that the carry names.

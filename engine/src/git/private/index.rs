@@ -4,12 +4,13 @@
 //! must never write, by `git update-index`, tried to change that path, so the run must fail. This
 //! module must never read an index with the child's configuration.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use super::advance::entries;
 use super::kept_above;
 use crate::git::{Git, GitError, Read};
 
@@ -93,4 +94,21 @@ impl ChildIndex<'_> {
         };
         Ok(committed.as_ref() == entry.map(|(_, object)| object))
     }
+}
+
+/// Parses `ls-files --stage -z`. A path with a conflict has an entry that equals no commit's.
+pub(super) fn entries(listing: &[u8]) -> HashMap<PathBuf, (u32, String)> {
+    let mut all = HashMap::new();
+    for entry in listing.split(|byte| *byte == 0) {
+        let Some(tab) = entry.iter().position(|byte| *byte == b'\t') else { continue };
+        let path = PathBuf::from(OsStr::from_bytes(&entry[tab + 1..]));
+        let facts = String::from_utf8_lossy(&entry[..tab]);
+        let mut facts = facts.split(' ');
+        let mode = facts.next().and_then(|mode| u32::from_str_radix(mode, 8).ok());
+        let object = facts.next().unwrap_or_default().to_owned();
+        let conflict = facts.next() != Some("0");
+        let mode = mode.filter(|_| !conflict).unwrap_or_default();
+        all.insert(path, (mode, object));
+    }
+    all
 }

@@ -37,7 +37,7 @@ pub struct PrivateRefs {
     pub refs: BTreeMap<String, String>,
     /// The commits of all stash entries, the oldest first.
     pub stashes: Vec<String>,
-    /// What each linked work tree has checked out, by the work tree's name.
+    /// The commit or branch of each linked work tree, by the work tree's name.
     pub worktrees: BTreeMap<String, Head>,
 }
 
