@@ -19,7 +19,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use crate::files::{DOCUMENT, read_no_link, write_atomic};
-use crate::git::private::{ImportRules, Imported, RepositoryStart, import, prepare};
+use crate::git::private::{ImportRules, Imported, RepositoryStart, import, kept_above, prepare};
 use crate::git::{Git, GitError};
 use crate::sandbox::Sandbox;
 use crate::sandbox::kept::{self, KeptPath};
@@ -133,6 +133,7 @@ impl Work {
                 run: &self.run,
                 scratch: &run_dir.join(SCRATCH),
                 advance: changed.is_empty(),
+                keep: &self.keep,
                 refuse: &|path| self.refusal(path),
             };
             imported = import(&git, private, &self.starts, &rules)?;
@@ -149,9 +150,7 @@ impl Work {
 
     /// Returns the reason why a commit of the run must not change this path.
     fn refusal(&self, path: &Path) -> Option<String> {
-        let folded = |path: &Path| PathBuf::from(path.to_string_lossy().to_lowercase());
-        let own = folded(path);
-        if let Some(kept) = self.keep.iter().find(|kept| own.starts_with(folded(kept))) {
+        if let Some(kept) = kept_above(&self.keep, path) {
             let kept = kept.strip_prefix(&self.root).unwrap_or(kept);
             return Some(format!("{} is a path that this job must never write", kept.display()));
         }

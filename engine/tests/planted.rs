@@ -172,7 +172,8 @@ impl Place {
         let Ok(starts) = private::prepare(git, &private, &[]) else { return };
         fs::write(at.join("refs/heads/main"), commit).unwrap();
         let scratch = &folder.path().join("read");
-        let rules = ImportRules { run: "run", scratch, advance: true, refuse: &|_| None };
+        let rules =
+            ImportRules { run: "run", scratch, advance: true, keep: &[], refuse: &|_| None };
         let _ = private::import(git, &private, &starts, &rules);
     }
 

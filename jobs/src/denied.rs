@@ -29,6 +29,13 @@ const PATH: [&str; 3] = ["permission denied", "read-only file system", "operatio
 /// Maximum length of a path, in characters, because the text may be that of a model's tool.
 const LONGEST: usize = 200;
 
+/// Returns whether a failed program's output mentions an access that a sandbox without network and
+/// without write access denies.
+pub(crate) fn is_denial(output: &str) -> bool {
+    let lower = output.to_ascii_lowercase();
+    NETWORK.iter().chain(&PATH).any(|text| lower.contains(text))
+}
+
 /// An access that the sandbox probably denied.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum DeniedAccess {

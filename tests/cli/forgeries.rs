@@ -196,20 +196,57 @@ fn twelve_forgeries_are_reported_and_not_applied() {
     is_without_effect(&fixture, "race with publishing");
 }
 
-/// The ways in which an agent brings the forged commit `$C`, whose tree has the entry, into git.
-const FROM_THE_SANDBOX: [(&str, &str); 7] = [
-    ("commit", "git reset -q --soft $C"),
-    ("index", "git update-index --add --cacheinfo 100644,$BLOB,$E"),
-    ("branch", "git branch evil $C"),
-    ("stash", "git update-ref refs/stash $C"),
-    ("notes", "git update-ref refs/notes/evil $C"),
-    ("tag", "git tag evil $C"),
-    ("file", "printf evil > $E; ln $E hard && printf evil > hard; mv rem gone; rm -rf rem"),
+/// The ways in which an agent brings the forged commit `$C`, whose tree has the entry, into git, each with
+/// what the failure of the run names, if it must fail.
+const FROM_THE_SANDBOX: [(&str, &str, Option<&str>); 13] = [
+    ("commit", "git reset -q --soft $C", Some("commit ")),
+    (
+        "index",
+        "git update-index --add --cacheinfo 100644,$BLOB,$E",
+        Some("its index contains a change of rem/"),
+    ),
+    (
+        "index below another name",
+        "git update-index --add --cacheinfo 100644,$BLOB,REM/x.org",
+        Some("its index contains a change of REM/x.org"),
+    ),
+    (
+        "index without runner's settings",
+        "git update-index --force-remove runner.toml",
+        Some("its index no longer contains runner.toml"),
+    ),
+    (
+        "damaged index",
+        "echo evil > $(git rev-parse --git-dir)/index",
+        Some("its index cannot be read"),
+    ),
+    ("branch", "git branch evil $C", Some("heads/evil: commit ")),
+    ("stash", "git update-ref refs/stash $C", Some("stash/1: commit ")),
+    ("notes", "git update-ref refs/notes/evil $C", Some("notes/evil: commit ")),
+    ("tag", "git tag -a -m x evil $C", Some("tags/evil: commit ")),
+    ("work tree", "git worktree add -q --detach side $C", Some("worktrees/side: commit ")),
+    (
+        "index of a work tree",
+        "git worktree add -q --detach side && cd side && git update-index --add --cacheinfo 100644,$BLOB,$E",
+        Some("its index contains a change of rem/"),
+    ),
+    (
+        "submodule",
+        "git update-index --add --cacheinfo 160000,$(git rev-parse HEAD),rem",
+        Some("its index contains a change of rem: rem is"),
+    ),
+    ("file", "printf evil > $E; ln $E hard && printf evil > hard; mv rem gone; rm -rf rem", None),
 ];
+
+/// Honest uses of git beside commits on the branch.
+const HONEST: &str = "echo a > a.txt; git add -A; git commit -q -m 'add: a'; git add -f runner.toml
+    git branch side; echo b > a.txt; git stash -q; git notes add -m fine; git tag -a -m x v1
+    git worktree add -q --detach wt; git rm -q --cached a.txt; git checkout -q -b other";
 
 #[test]
 fn agents_in_the_sandbox_bring_no_entry_into_git() {
-    for (how, script) in FROM_THE_SANDBOX {
+    let honest = ("honest", HONEST, None);
+    for (how, script, names) in FROM_THE_SANDBOX.into_iter().chain([honest]) {
         let (fixture, _, honest) = forger();
         fixture.configure(
             "[backends.evil]\ntype = \"command\"\nprogram = \"sh\"\nargs = [\"evil.sh\"]\n\
@@ -226,8 +263,8 @@ fn agents_in_the_sandbox_bring_no_entry_into_git() {
             ),
         );
         let run = fixture.run(&["run", "evil"]);
-        let is_guarded = run.err.contains("guard") && run.err.contains("rem/");
-        assert_eq!(is_guarded, how == "commit", "{how}: {run:?}");
+        assert_eq!(run.err.contains("guard"), names.is_some(), "{how}: {run:?}");
+        assert!(names.is_none_or(|names| run.err.contains(names)), "{how}: {run:?}");
         assert_eq!([fixture.read(LIST), fixture.read(ENTRY)], honest, "{how}: {run:?}");
         // Except for the commits that a guard keeps for inspection, git has the forged entry in no ref,
         // and not in its index.

@@ -5,7 +5,7 @@ use std::fs;
 use serde_json::Value;
 
 use crate::fixture::{CommandOutput, Fixture};
-use crate::lifecycle::{BOARD, CYCLE, at, fixture};
+use crate::lifecycle::{BOARD, CYCLE, at, fixture, written};
 
 #[test]
 fn adopt_names_missing_entries_and_invalid_agents() {
@@ -122,18 +122,150 @@ fn daydreams_follow_runs_without_configured_jobs() {
     assert!(jobs.contains("lifecycle-daydream") && !jobs.contains("other-daydream"), "{jobs}");
 }
 
+/// A cycle whose dreams are 9 hours apart.
+const OTHER: &str = "* one\n:PROPERTIES:\n:NEXT: rem\n:END:\n* rem\n:PROPERTIES:\n:KIND: rem\n:NEXT: one\n:MIN-INTERVAL: 9h\n:END:\n";
+
+/// The dream of the fake model, whose tale differs from one time to the next.
+const DREAM: &str = "printf '* tale\\n%s\\n* goals\\n- a\\n* blue sky\\n- b\\n* fears\\n- c\\n* verdicts\\n- keep course\\n* carry\\n- x\\n' \"$(tr -dc 'g-z ' </dev/urandom | head -c 90)\"\n";
+
 #[test]
-fn dream_model_comes_from_the_compatible_variable() {
+fn compatible_variables_take_effect_in_runs() {
+    // A variable with its value, the job that is run, and whether the second dream, 20 minutes after the
+    // first one, is written, and by which model.
+    let (in_cycle, alone) = (["lifecycle", "tick"], ["tick", "--json"]);
+    for (variables, command, second, model) in [
+        (vec![], in_cycle, false, "small"),
+        (vec![("WB_DREAM_MIN_INTERVAL_MS", "1200000")], in_cycle, true, "small"),
+        (vec![("WB_DREAM_MIN_INTERVAL_MS", "1260000")], in_cycle, false, "small"),
+        (vec![("WB_DREAM_MODEL", "mercury-2")], in_cycle, false, "mercury-2"),
+        // The other cycle has another state before its dreams.
+        (vec![("WB_LIFECYCLE_DEF", "other.org")], in_cycle, false, "small"),
+        (
+            vec![("WB_LIFECYCLE_DEF", "other.org"), ("WB_DREAM_MIN_INTERVAL_MS", "0")],
+            in_cycle,
+            true,
+            "small",
+        ),
+        (vec![], alone, false, "small"),
+        (vec![("WB_DREAM_MIN_INTERVAL_MS", "1200000")], alone, true, "small"),
+        (vec![("WB_DREAM_MIN_INTERVAL_MS", "1260000")], alone, false, "small"),
+        (vec![("WB_DREAM_MODEL", "mercury-2")], alone, false, "mercury-2"),
+    ] {
+        let fixture = Fixture::new();
+        fixture.write("dream.sh", DREAM);
+        fixture.write(
+            "cycle.org",
+            OTHER
+                .replace("* one", "* first")
+                .replace("NEXT: one", "NEXT: first")
+                .replace("9h", "50m"),
+        );
+        fixture.write("other.org", OTHER);
+        fixture.write("plan.org", "* TODO a\n");
+        let backend = "[backends.dreamer]\ntype = \"command\"\nmodel = \"small\"\nprogram = \"sh\"\nargs = [\"dream.sh\"]\n";
+        let of_cycle = "[jobs.lifecycle]\nkind = \"lifecycle\"\ntrigger = \"manual\"\ncycle = \"cycle.org\"\nbackend = \"dreamer\"\n\
+            [jobs.rem]\nkind = \"rem\"\ntrigger = \"lifecycle\"\nbackend = \"dreamer\"\nanswer = \"org\"\n";
+        let own = "[jobs.rem]\nkind = \"rem\"\ntrigger = \"every 20m\"\nstagger = \"0s\"\nafter_audit = false\nbackend = \"dreamer\"\nanswer = \"org\"\n";
+        let program = format!("{}/dream.sh", fixture.path("").display());
+        let jobs = if command == in_cycle { of_cycle } else { own };
+        let run = |minute: usize, args: &[&str]| {
+            let clock = fixture.root().join("clock");
+            fs::write(&clock, format!("2026-06-10T10:{minute:02}:00Z")).unwrap();
+            let mut run = fixture.runner(args);
+            run.env("RUNNER_TEST_CLOCK", &clock).envs(variables.iter().copied());
+            CommandOutput::of(run.output().unwrap())
+        };
+        run(0, &["init"]).ends(0);
+        let muse =
+            "[jobs.rem-daydream]\nkind = \"daydream\"\ntrigger = \"manual\"\nenabled = false\n";
+        fixture.configure(&format!(
+            "[jobs.dream]\nenabled = false\n{}{jobs}{muse}",
+            backend.replace("dream.sh", &program)
+        ));
+        run(0, &["tick"]).ends(0);
+        for minute in [20, 40] {
+            if command == in_cycle {
+                // The state before the dream: both cycles have it, under different names.
+                run(minute - 1, &command).ends(0);
+            }
+            // Each tool use makes a dream worth an entry.
+            fixture.write(
+                "_steps.jsonl",
+                format!("{{\"tool\":\"Read\",\"ts\":\"2026-06-10T10:{minute}:00Z\"}}\n"),
+            );
+            run(minute, &command);
+        }
+        let list = fs::read_to_string(fixture.path("rem/manifest.json")).unwrap_or_default();
+        let list: Value = serde_json::from_str(&list).unwrap_or_default();
+        let entries = list["entries"].as_array().cloned().unwrap_or_default();
+        let models: Vec<&str> = entries.iter().filter_map(|it| it["model"].as_str()).collect();
+        let expected = vec![model; if second { 2 } else { 1 }];
+        assert_eq!(models, expected, "{variables:?} {command:?}");
+        if command == in_cycle {
+            let states: Vec<String> = ["first", "one"]
+                .map(|state| format!(".runner/lifecycle-ran-{state}"))
+                .into_iter()
+                .filter(|path| fixture.path(path).exists())
+                .collect();
+            let other = variables.iter().any(|(name, _)| *name == "WB_LIFECYCLE_DEF");
+            let state = if other { "one" } else { "first" };
+            assert_eq!(states, [format!(".runner/lifecycle-ran-{state}")], "{variables:?}");
+        }
+    }
+}
+
+#[test]
+fn simple_claims_are_checked_again_in_a_sandbox() {
+    // The agent reports that every claim holds.
     let fixture = fixture(
-        "[jobs.rem]\nkind = \"rem\"\ntrigger = \"lifecycle\"\nbackend = \"dreamer\"\nanswer = \"org\"\n",
+        "[jobs.audit]\nkind = \"audit\"\ntrigger = \"manual\"\nbackend = \"trusting\"\n\
+         [backends.trusting]\ntype = \"command\"\nprogram = \"sh\"\nargs = [\"-c\", \"seq 1 12 | sed 's/.*/claim &: holds/'\"]\n",
     );
-    fixture.configure(
-        "[backends.dreamer]\ntype = \"command\"\nmodel = \"small\"\nprogram = \"sh\"\nargs = [\"-c\", \"printf '* tale\\\\nIt ran.\\\\n* goals\\\\n- a\\\\n* blue sky\\\\n- b\\\\n* fears\\\\n- c\\\\n* verdicts\\\\n- keep course\\\\n* carry\\\\n- x\\\\n'\"]\n",
-    );
-    fixture.run(&["lifecycle", "goto", "rem"]).ends(0);
-    let mut tick = fixture.runner(&["lifecycle", "tick"]);
-    let tick = tick.env("WB_DREAM_MODEL", "inception/mercury-2").output().unwrap();
-    CommandOutput::of(tick).ends(0);
-    let list: Value = serde_json::from_str(&fixture.read("rem/manifest.json")).unwrap();
-    assert_eq!(list["entries"][0]["model"], "inception/mercury-2", "{list}");
+    fixture.git(&["commit", "--quiet", "--allow-empty", "-m", "Begin"]);
+    let commit = fixture.git(&["rev-parse", "--short=8", "HEAD"]).trim().to_owned();
+    let steps = "{\"tool\":\"Bash\",\"args\":{\"cmd\":\"touch b.txt\"},\"exit_code\":1}\n";
+    let claims = [
+        ("`test -e plan.org` exits 0", "holds", "unknown"),
+        ("`sh -c 'exit 3'` ended with 0", "fails", "unknown"),
+        ("`sh -c 'exit 3'` ended with code 3", "holds", "unknown"),
+        // It cannot write here, and outside it could.
+        ("`touch a.txt` exited with 0", "unknown", "unknown"),
+        // The newest recorded use decides.
+        ("`touch b.txt` exited with 0", "fails", "fails"),
+        ("plan.org contains `TODO twin`", "holds", "holds"),
+        ("plan.org contains `TODO triplets`", "fails", "fails"),
+        ("the file gone.txt exists", "fails", "fails"),
+        (&format!("commit {commit} exists"), "holds", "holds"),
+        ("commit 1234567 exists", "fails", "fails"),
+        ("the page renders", "holds", "holds"),
+        // Runner runs five commands again.
+        ("`seq 9` ended with 0", "unknown", "unknown"),
+    ];
+    let verified: Vec<&str> = claims.iter().map(|(claim, ..)| *claim).collect();
+    let id = "2026-06-10-1430";
+    for level in ["", "landlock", "off"] {
+        written(&fixture, "rem", id, "- keep course — y");
+        let entry = format!("rem/{id}.org");
+        let text = fixture.read(&entry).replace("all is well", &verified.join("; "));
+        fixture.write(&entry, text);
+        fixture.run(&["lifecycle", "adopt", "--yes"]);
+        fixture.write("_steps.jsonl", steps);
+        if level == "off" {
+            fixture.run(&["config", "set", "jobs.audit.sandbox", "off"]).ends(0);
+        }
+        let mut run = fixture.runner(&["run", "audit"]);
+        let run =
+            CommandOutput::of(run.env("RUNNER_TEST_SANDBOX", level).output().unwrap()).ends(0);
+        let audit: Value =
+            serde_json::from_str(&fixture.read(&format!("rem/{id}.audit.json"))).unwrap();
+        for (at, (claim, inside, off)) in claims.iter().enumerate() {
+            let found = &audit["claims"][at];
+            let expected = if level == "off" { off } else { inside };
+            assert_eq!(found["finding"], *expected, "{level} {claim}: {found} {run:?}");
+            let is_named = found["why"].as_str().unwrap().contains("checked");
+            assert_eq!(is_named, *claim != "the page renders", "{level} {claim}: {found}");
+        }
+        assert!(!fixture.path("a.txt").exists() && !fixture.path("b.txt").exists());
+        fs::remove_file(fixture.path(&format!("rem/{id}.audit.json"))).unwrap();
+    }
 }

@@ -74,7 +74,7 @@ fn rem_without_model_writes_a_carry() {
     fixture.write(
         "_steps.jsonl",
         "{\"step\":1,\"tool\":\"Edit\",\"args\":{\"path\":\"src/a.rs\"},\"exit_code\":0}\n\
-        {\"step\":2,\"tool\":\"Bash\",\"args\":{\"cmd\":\"make site\"},\"exit_code\":2}\n\
+        {\"step\":2,\"tool\":\"Bash\",\"args\":{\"cmd\":\"make site\"},\"exit_code\":2,\"error\":\"make:\\nno rule for site.\\n---\"}\n\
         {\"step\":3,\"tool\":\"Bash\",\"args\":{\"cmd\":\"make test\"},\"exit_code\":0}\n",
     );
     at(&fixture, "2026-11-02T03:04:05Z", &["run", "plain"])
@@ -84,12 +84,16 @@ fn rem_without_model_writes_a_carry() {
     for words in [
         "#+TITLE: rem — 2026-11-02 03:04 UTC\n#+MODEL: by rule\n",
         "Committed: Begin (",
-        "3 tools were used, and 1 failed.",
-        "Failed: Bash make site (exit 2).",
+        "Until now one commit was made.\n",
+        "Of the 3 tool uses, 1 failed.",
+        "Failed: `make site` (exit 2): no rule for site.",
+        "- `make site` was not seen to pass since it failed.\n",
+        "- An entry by rule has no ideas beyond the tasks on the board.\n",
         "- DOING: comparison table — landscape\n",
         "- NEXT: tidy the page\n",
         "- keep course — ",
-        "- next action: go on with comparison table — landscape\n- file: src/a.rs\n\
+        // The task in flight names no agent, so the agent "night" does not work on it.
+        "- DOING: nothing\n- next action: begin tidy the page\n- file: src/a.rs\n\
          - verified this cycle: `make test` ended with 0\n",
     ] {
         assert!(entry.contains(words), "{words}: {entry}");

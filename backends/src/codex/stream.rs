@@ -126,13 +126,26 @@ fn tool_use(item: &Value, kind: &str) -> OwnedEvent {
             OwnedTarget::Pipeline(format!("{server} {tool}"))
         }),
         _ => text("command")
-            .map(|command| OwnedTarget::Command(command.to_owned()))
+            .map(|command| OwnedTarget::Command(inner_command(command)))
             .or_else(|| text("query").map(|query| OwnedTarget::Pipeline(query.to_owned()))),
     };
     OwnedEvent::ToolUse {
         id: item["id"].as_str().unwrap_or_default().to_owned(),
         name: kind.to_owned(),
         target,
+    }
+}
+
+/// Returns the command that Codex gives to a shell, as in `/bin/bash -lc 'make test'`.
+fn inner_command(command: &str) -> String {
+    let words = shlex::split(command).unwrap_or_default();
+    match <[String; 3]>::try_from(words) {
+        Ok([shell, option, inner])
+            if shell.ends_with("sh") && ["-lc", "-c"].contains(&&*option) =>
+        {
+            inner
+        }
+        _ => command.to_owned(),
     }
 }
 
@@ -171,4 +184,24 @@ fn usage(usage: &Value) -> Option<Usage> {
         cached_input_tokens: cached,
         cost_micros: None,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shell_around_a_command_is_removed() {
+        for (command, inner) in [
+            ("/bin/bash -lc 'make test'", "make test"),
+            ("bash -lc ls", "ls"),
+            (r#"/bin/sh -c "printf 'a\\n' > b""#, r"printf 'a\n' > b"),
+            (r"/bin/bash -lc 'echo '\''x'\'''", "echo 'x'"),
+            ("bash -lc 'not closed", "bash -lc 'not closed"),
+            ("bash run.sh -v", "bash run.sh -v"),
+            ("make test", "make test"),
+        ] {
+            assert_eq!(inner_command(command), inner, "{command}");
+        }
+    }
 }

@@ -5,10 +5,10 @@
 //! Entry::claims ──checklist──> the audit's prompt ──> final message ──read──> Checked ──record──> <id>.audit.json
 //! ```
 //!
-//! A claim that the audit does not mention is *unknown* and never counts as confirmed. This module
-//! must never change an entry.
+//! Runner checks simple claims itself (`claims.rs`). A claim that neither runner nor the
+//! audit checked is *unknown* and never counts as confirmed. This module must never change an entry.
 
-use std::fmt::Write as _;
+use std::fmt::{self, Write as _};
 
 use jiff::Timestamp;
 use runner_engine::ids::RunId;
@@ -18,7 +18,6 @@ use serde::{Deserialize, Serialize};
 use super::entry::Entry;
 use crate::JobError;
 use crate::json::pretty;
-use crate::steps::ToolStep;
 
 /// Maximum size of an audit record, in bytes.
 const LARGEST: u64 = 1024 * 1024;
@@ -36,12 +35,22 @@ pub enum ClaimFinding {
     Unknown,
 }
 
+impl fmt::Display for ClaimFinding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Holds => "holds",
+            Self::Fails => "fails",
+            Self::Unknown => "not checked",
+        })
+    }
+}
+
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CheckedClaim {
     /// The claim as the carry states it.
     pub claim: String,
     pub finding: ClaimFinding,
-    /// The audit's reason for the finding.
+    /// The reason for the finding, from runner or from the audit.
     pub why: String,
 }
 
@@ -125,49 +134,6 @@ fn line_of(line: &str) -> Option<(usize, ClaimFinding, String)> {
     Some((number, finding, why))
 }
 
-/// Checks the claims that runner can check itself, and replaces the audit's finding on them: that a
-/// file exists, and that a command ended with a code.
-///
-/// Runner does not run the command of a claim, because a model wrote it. The newest recorded use of
-/// exactly this command decides.
-pub fn recheck(scope: &Scope, steps: &[ToolStep], checked: &mut [CheckedClaim]) {
-    for one in checked {
-        let Some((holds, why)) = simple(scope, steps, &one.claim) else { continue };
-        one.finding = if holds { ClaimFinding::Holds } else { ClaimFinding::Fails };
-        one.why = format!("runner checked it: {why}");
-    }
-}
-
-/// Returns whether a simple claim holds, and the reason, or `None` if runner cannot check it.
-fn simple(scope: &Scope, steps: &[ToolStep], claim: &str) -> Option<(bool, String)> {
-    let plain = |text: &str| {
-        let text = text.trim().trim_end_matches('.');
-        text.trim_matches(|c: char| c.is_whitespace() || "`'\"".contains(c)).to_owned()
-    };
-    if let Some(path) = claim.trim().strip_suffix("exists") {
-        let path = path.trim().trim_start_matches("file ").trim_start_matches("the file ");
-        let path = plain(path);
-        let outside = path.starts_with('/') || path.contains("..");
-        if path.is_empty() || path.contains(char::is_whitespace) || outside {
-            return None;
-        }
-        let is_there = scope.is_file(&path);
-        let why = if is_there { "the file is there" } else { "there is no such file" };
-        return Some((is_there, why.to_owned()));
-    }
-    let forms = [" ended with ", " exited with ", " ended "];
-    let (command, code) = forms.iter().find_map(|form| claim.rsplit_once(form))?;
-    let code: i64 =
-        plain(code).trim_start_matches("exit ").trim_start_matches("code ").parse().ok()?;
-    let command = plain(command);
-    let used = steps.iter().rev().find(|step| {
-        let cmd = step.args.as_ref().and_then(|args| args.cmd.as_deref());
-        cmd.is_some_and(|cmd| cmd.trim() == command)
-    })?;
-    let ended = used.exit_code;
-    Some((ended == code, format!("its last recorded use ended with {ended}")))
-}
-
 /// Stages the audit record of an entry. An entry without claims gets no record.
 ///
 /// # Errors
@@ -235,34 +201,6 @@ mod tests {
             .collect();
         assert_eq!(found, "fhhfh?fh?");
         assert_eq!(read(&claims, answer)[3].why, "it broke");
-    }
-
-    #[test]
-    fn simple_claims_are_checked_without_the_agent() {
-        let folder = tempfile::tempdir().unwrap();
-        std::fs::write(folder.path().join("a.txt"), "x").unwrap();
-        let scope = Scope::open(folder.path(), &[], ".runner/staging/x").unwrap();
-        let step = |cmd: &str, exit_code| ToolStep {
-            args: Some(crate::steps::Args { cmd: Some(cmd.into()), ..Default::default() }),
-            exit_code,
-            ..ToolStep::default()
-        };
-        let steps = [step("make test", 0), step("make test", 2), step("make site", 0)];
-        for (claim, holds) in [
-            ("a.txt exists", Some(true)),
-            ("file `b.txt` exists", Some(false)),
-            ("`make site` ended with 0", Some(true)),
-            ("make test ended 0", Some(false)),
-            ("`make test` exited with code 2", Some(true)),
-            ("rm -rf . ended with 0", None),
-            ("../../etc/passwd exists", None),
-            ("/etc/passwd exists", None),
-            ("no broken link exists", None),
-            ("the page renders", None),
-        ] {
-            let found = simple(&scope, &steps, claim).map(|(holds, _)| holds);
-            assert_eq!(found, holds, "{claim}");
-        }
     }
 
     #[test]

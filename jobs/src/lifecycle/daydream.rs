@@ -110,6 +110,9 @@ pub fn run(ctx: &mut Context<'_>, spec: &DaydreamSpec) -> Result<Finished, JobEr
     if text.is_empty() {
         return Err(nothing("the answer is empty".to_owned()));
     }
+    if !is_prose(&text) {
+        return Err(nothing("the answer is not plain text".to_owned()));
+    }
     let newest = Daydream { ts: ctx.clock.now(), text: text.clone() };
     let kept = known.daydreams.into_iter().take(MOST - 1);
     let kept = Daydreams { daydreams: std::iter::once(newest).chain(kept).collect() };
@@ -165,6 +168,12 @@ fn musing(text: &str) -> String {
     words.join(" ").to_lowercase().chars().take(400).collect()
 }
 
+/// Returns whether a musing has no fence, link, code or markup. A small model often copies these from
+/// the request or invents them.
+fn is_prose(text: &str) -> bool {
+    !text.contains("://") && !text.contains(|c: char| "<>[]{}|\\`#*_=".contains(c))
+}
+
 impl Kind for DaydreamSpec {
     fn name(&self) -> &'static str {
         "daydream"
@@ -178,7 +187,9 @@ impl Kind for DaydreamSpec {
         let request = question(ctx, self)?;
         Ok(DryRunPlan {
             requests: vec![priced(&mut ctx.spender, request, 0)?],
-            checks: vec!["the answer is text; it is lowercased and cut at 40 words".to_owned()],
+            checks: vec![
+                "the answer is plain text; it is lowercased and cut at 40 words".to_owned(),
+            ],
             ..DryRunPlan::default()
         })
     }
@@ -223,6 +234,12 @@ mod tests {
         assert_eq!(musing(&"Word ".repeat(99)).split(' ').count(), WORDS);
         assert_eq!(musing("\"\"\n"), "");
         assert_eq!(musing(&"x".repeat(9_000)).len(), 400);
+        assert!(is_prose("the tide comes in — and the table waits; isn't it late?"));
+        for bad in
+            ["<<<end 08e2>>> the code", "see https://x.org", "run `make`", "[a] list", "# so"]
+        {
+            assert!(!is_prose(bad), "{bad}");
+        }
     }
 
     #[test]

@@ -3,6 +3,7 @@
 
 pub mod audit;
 pub mod board;
+mod claims;
 pub mod cycle;
 pub mod daydream;
 pub mod entry;

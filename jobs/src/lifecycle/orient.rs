@@ -6,6 +6,7 @@
 //! never fail a run. A source that cannot be read is reported instead.
 
 use runner_engine::git::Git;
+use runner_engine::git::changes::Untracked;
 use runner_engine::scope::Scope;
 use runner_text::org::{Board, BoardForm, Keyword, Task};
 use serde::Serialize;
@@ -18,6 +19,7 @@ use super::manifest::{Listed, Newest};
 use super::provenance::Provenance;
 use super::spec::StateKind;
 use crate::JobError;
+use crate::reserved::{NEVER, reserved};
 
 /// Maximum number of lines in an orientation.
 pub const MOST: usize = 60;
@@ -45,7 +47,8 @@ pub struct Orientation {
     /// it.
     pub provenance: Option<Provenance>,
     pub carry: Vec<String>,
-    /// The commits and the moved tasks since the entry, or the newest ones without an entry.
+    /// The uncommitted paths, and the commits and the moved tasks since the entry, or the newest ones
+    /// without an entry.
     pub since: Vec<String>,
     /// The first file of the project that the carry names.
     pub file: Option<String>,
@@ -76,6 +79,23 @@ pub fn since(git: &Git, scope: &Scope, newest: Option<&Listed>) -> Result<Vec<St
         format!("{from} → {}: {}", it.to.map_or("", |to| to.as_str()), it.task)
     }));
     Ok(out)
+}
+
+/// Describes the paths of the project that differ from the last commit, without the board, which runner
+/// itself changes, and runner's files.
+///
+/// # Errors
+/// Returns an error if git cannot compare the work tree.
+pub fn uncommitted(git: &Git, board_path: &str) -> Result<Option<String>, JobError> {
+    let changes = git.changes(&[], Untracked::Folders)?;
+    let of_work = |path: &&String| *path != board_path && reserved(path, &NEVER).is_none();
+    let paths: Vec<&String> = changes.keys().filter(of_work).collect();
+    let listed: Vec<&str> = paths.iter().take(HAPPENED).map(|path| path.as_str()).collect();
+    let more = match paths.len().saturating_sub(HAPPENED) {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    Ok((!paths.is_empty()).then(|| format!("not committed: {}{more}", listed.join(", "))))
 }
 
 /// Reads the board and takes the carry of the newest entry of an agent, with its origin.

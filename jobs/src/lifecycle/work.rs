@@ -26,10 +26,10 @@ use serde_json::{Value, json};
 use super::board::{self, BoardEditor, BoardError, BoardRequest};
 use super::entry::Entry;
 use super::manifest::{Newest, folder_of, newest_in};
-use super::orient::{Orientation, orient, since};
+use super::orient::{Orientation, orient, since, uncommitted};
 use super::provenance::Provenance;
 use super::spec::StateKind;
-use super::{Files, audit, files, prompts};
+use super::{Files, audit, claims, files, prompts};
 use crate::dry_run::{DryRunPlan, priced};
 use crate::kind::{BadSetting, Kind, ProjectSettings, Targets, Works, given_input};
 use crate::manual_edit::{EditActor, ManualEditError};
@@ -196,14 +196,12 @@ fn audited(
     let mut claims = audit::read(&entry.claims(), answer);
     let agent = Some(spec.agent.as_str()).filter(|agent| !agent.is_empty());
     let steps = ctx.last_steps(&spec.files.steps, agent, STEPS)?.unwrap_or_default();
-    audit::recheck(&ctx.files, &steps, &mut claims);
+    claims::recheck(ctx, &steps, &mut claims)?;
     let audit = audit::record(&mut ctx.files, &folder, entry, claims, (run, ctx.clock.now()))?;
     let claims = audit.map(|audit| audit.claims).unwrap_or_default();
-    let reported = claims.iter().map(|it| {
-        let found = serde_json::to_value(it.finding).unwrap_or_default();
-        let found = found.as_str().unwrap_or_default().to_owned();
-        format!("claim of {}: {}: {found}", entry.id, it.claim)
-    });
+    let reported = claims
+        .iter()
+        .map(|it| format!("claim of {}: {}: {} ({})", entry.id, it.claim, it.finding, it.why));
     Ok(reported.collect())
 }
 
@@ -233,6 +231,7 @@ fn oriented(
     let mut orientation = orient(&ctx.files, &spec.board, newest);
     let shown = newest.as_ref().ok().and_then(Option::as_ref);
     orientation.since = since(&ctx.git, &ctx.files, shown.map(|(newest, _)| &newest.listed))?;
+    orientation.since.splice(0..0, uncommitted(&ctx.git, &spec.board)?);
     Ok(orientation)
 }
 

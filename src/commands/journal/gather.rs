@@ -184,8 +184,7 @@ fn shown(entry: Entry) -> ShownEntry {
     }
 }
 
-/// Groups the dreams that wrote no entry. Consecutive dreams of a job with the same reason form one
-/// gap.
+/// Groups the runs that failed. Consecutive runs of a job with the same reason form one gap.
 fn gaps(runs: &[RunRow]) -> Vec<Gap> {
     let mut gaps: Vec<Gap> = Vec::new();
     let mut last = BTreeMap::<String, usize>::new();
@@ -201,7 +200,7 @@ fn gaps(runs: &[RunRow]) -> Vec<Gap> {
                 | Outcome::Lost { .. }
                 | Outcome::Cancelled { .. }),
             ) => outcome.to_string(),
-            // A successful dream ends a gap.
+            // A successful run ends a gap.
             Some(Outcome::Succeeded | Outcome::Degraded { .. }) => {
                 last.remove(&run.job_name);
                 continue;

@@ -147,7 +147,8 @@ impl View for Journal {
                         1 => String::new(),
                         many => format!(" ({many} times)"),
                     };
-                    show::out(&format!("{at}  no entry: {}{times}\n", safe::line(&gap.why)));
+                    let job = safe::line(&gap.job);
+                    show::out(&format!("{at}  {job}: {}{times}\n", safe::line(&gap.why)));
                 }
                 TimelineItem::Commit(commit) => {
                     show::out(&format!("{at}  {} {}\n", commit.short, safe::line(&commit.subject)));

@@ -87,16 +87,16 @@ pub struct Commit {
     pub tag: Option<&'static str>,
 }
 
-/// A sequence of dreams that wrote no entry.
+/// A sequence of runs of a job with dreams that failed, or an entry that cannot be read.
 #[derive(Debug, Serialize)]
 pub struct Gap {
-    /// The time of the first dream.
+    /// The time of the first run.
     pub first: Timestamp,
-    /// The time of the last dream.
+    /// The time of the last run.
     pub last: Timestamp,
-    /// The number of consecutive dreams with this reason.
+    /// The number of consecutive runs with this reason.
     pub count: u32,
     pub job: String,
-    /// The reason why there is no entry.
+    /// The reason.
     pub why: String,
 }

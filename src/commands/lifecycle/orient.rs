@@ -5,7 +5,7 @@ use runner_engine::git::Git;
 use runner_engine::outcome::Exit;
 use runner_engine::scope::Scope;
 use runner_jobs::lifecycle::manifest::newest_in;
-use runner_jobs::lifecycle::orient::{Orientation, orient, since};
+use runner_jobs::lifecycle::orient::{Orientation, orient, since, uncommitted};
 use runner_jobs::lifecycle::spec::StateKind;
 use serde::Serialize;
 
@@ -56,12 +56,16 @@ impl OrientArgs {
             Ok(None) => Ok(None),
             Err(error) => Err(error),
         };
-        let mut orientation = orient(&scope, &board::path(here, &self.which), &newest);
+        let board = board::path(here, &self.which);
+        let mut orientation = orient(&scope, &board, &newest);
         let git = Git::new(&here.root, &env::child_environment(), &env::marker()?);
         let listed =
             newest.as_ref().ok().and_then(Option::as_ref).map(|(newest, _)| &newest.listed);
         orientation.since = since(&git, &scope, listed)
             .map_err(|error| Failure::environment(safe::line(&error.whole())))?;
+        let left = uncommitted(&git, &board)
+            .map_err(|error| Failure::environment(safe::line(&error.whole())))?;
+        orientation.since.splice(0..0, left);
         cli.ui.show(&OrientationView { orientation, kind: self.kind });
         Ok(Exit::Done)
     }

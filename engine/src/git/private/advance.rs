@@ -9,8 +9,6 @@
 //! new branch with the old index and thereby revert the new commits. The lock is a second name of a
 //! file of the run, by which a repeated import recognises a lock that an interrupted one left.
 
-use std::collections::HashMap;
-use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io::{self, Write as _};
 use std::os::unix::ffi::OsStrExt as _;
@@ -19,6 +17,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::import::PathChange;
+use super::index::entries;
 use super::refs::Head;
 use crate::failpoint;
 use crate::files::{copy_host, open_no_link, sync_folder};
@@ -182,23 +181,6 @@ impl Git {
         let bytes = crate::files::read_in(&self.root, path, crate::files::DOCUMENT).ok()?;
         crate::git::changes::hash(length, &mut bytes.as_slice()).ok()
     }
-}
-
-/// Parses `ls-files --stage -z`. A path with a conflict has an entry that equals no commit's.
-fn entries(listing: &[u8]) -> HashMap<PathBuf, (u32, String)> {
-    let mut all = HashMap::new();
-    for entry in listing.split(|byte| *byte == 0) {
-        let Some(tab) = entry.iter().position(|byte| *byte == b'\t') else { continue };
-        let path = PathBuf::from(OsStr::from_bytes(&entry[tab + 1..]));
-        let facts = String::from_utf8_lossy(&entry[..tab]);
-        let mut facts = facts.split(' ');
-        let mode = facts.next().and_then(|mode| u32::from_str_radix(mode, 8).ok());
-        let object = facts.next().unwrap_or_default().to_owned();
-        let conflict = facts.next() != Some("0");
-        let mode = mode.filter(|_| !conflict).unwrap_or_default();
-        all.insert(path, (mode, object));
-    }
-    all
 }
 
 /// Git's lock on an index.

@@ -17,8 +17,10 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
+use super::index::ChildIndex;
+use super::kept_above;
 use super::prepare::RepositoryStart;
-use super::refs::{self, Head};
+use super::refs::{self, Head, PrivateRefs, WORKTREES};
 use crate::digest::Digest;
 use crate::failpoint;
 use crate::files::{copy_host, open_no_link, sync_folder};
@@ -55,7 +57,9 @@ pub struct ImportRules<'a> {
     pub scratch: &'a Path,
     /// Whether branches may be advanced. Otherwise everything is kept below `refs/runner/`.
     pub advance: bool,
-    /// Returns the reason why a commit must not change this path of the project.
+    /// The absolute paths that no commit, index or reference of the run may change.
+    pub keep: &'a [PathBuf],
+    /// Returns the reason why a commit on the branch of the start must not change this path.
     pub refuse: &'a dyn Fn(&Path) -> Option<String>,
 }
 
@@ -118,17 +122,27 @@ impl Source<'_> {
         refs::remove_links(self.folder).map_err(failed)?;
         let found = refs::read(self.folder).map_err(failed)?;
         let (target, others) = self.changed(&found);
+        let length = match self.start.refs.values().next() {
+            Some(object) => object.len(),
+            None => match git.one_line(Read::RevParse, &["--show-object-format"])?.as_str() {
+                "sha256" => 64,
+                _ => 40,
+            },
+        };
+        let reader = self.reader(git, rules.scratch, length).map_err(failed)?;
+        let refused = self.refused_index(git, &reader, &found, rules)?;
+        done.refused.extend(refused);
         if target.is_none() && others.is_empty() {
             return Ok(());
         }
         let kept = git.all_refs()?;
         let mut news: BTreeSet<&str> = others.iter().map(|it| it.object.as_str()).collect();
         news.extend(target.as_ref().map(|it| it.object.as_str()));
-        let length = news.first().map_or(0, |object| object.len());
-        let reader = self.reader(git, rules.scratch, length).map_err(failed)?;
         self.bring_objects(&reader, (&news, &kept))?;
         self.bring_lfs(done).map_err(failed)?;
         for other in &others {
+            let refused = self.refused_other(git, other, rules)?;
+            done.refused.extend(refused);
             self.keep(git, rules, other, done)?;
         }
         if let Some(target) = target {
@@ -164,6 +178,14 @@ impl Source<'_> {
         let mut stashes = found.stashes.clone();
         let newest = found.refs.get("refs/stash");
         stashes.extend(newest.filter(|it| !found.stashes.contains(it)).cloned());
+        for (name, head) in &found.worktrees {
+            let Head::Detached(object) = head else { continue };
+            let mut known = found.refs.values().chain(self.start.refs.values());
+            if !known.any(|it| it == object) && self.start.head != *head {
+                let name = format!("{WORKTREES}/{name}");
+                others.push(Changed { name, object: object.clone() });
+            }
+        }
         others.extend(
             stashes
                 .into_iter()
@@ -177,6 +199,12 @@ impl Source<'_> {
     /// and no setting of either.
     fn reader(&self, git: &Git, scratch: &Path, length: usize) -> io::Result<Git> {
         empty_repository(scratch, length, &[&self.folder.join("objects"), &self.one.objects])?;
+        // A split index refers to a second file beside it.
+        for entry in fs::read_dir(self.folder)?.flatten() {
+            if entry.file_name().to_string_lossy().starts_with("sharedindex.") {
+                copy_host(&entry.path(), &scratch.join(entry.file_name()))?;
+            }
+        }
         // In a shallow clone, this file lists the commits whose parents are missing.
         if let Ok(mut file) = open_no_link(self.one.common_dir.join("shallow")) {
             io::copy(&mut file, &mut fs::File::create(scratch.join("shallow"))?)?;
@@ -280,7 +308,7 @@ impl Source<'_> {
                 done.refused.push(why);
                 None
             }
-            None if !rules.advance => None,
+            None if !(rules.advance && done.refused.is_empty()) => None,
             None => {
                 match git.advance(self.one, &self.start.head, (old.as_deref(), new), rules.run)? {
                     Ok(advanced) => {
@@ -302,6 +330,73 @@ impl Source<'_> {
             None => format!("its commits are kept as {name}"),
         });
         Ok(())
+    }
+
+    /// Describes the first change of a kept path in the indexes of the private directory.
+    fn refused_index(
+        &self,
+        git: &Git,
+        reader: &Git,
+        found: &PrivateRefs,
+        rules: &ImportRules<'_>,
+    ) -> Result<Option<String>, GitError> {
+        let main = found.head.iter().map(|head| (self.folder.to_owned(), head));
+        let linked = found.worktrees.iter();
+        let linked = linked.map(|(name, head)| (self.folder.join(WORKTREES).join(name), head));
+        for (folder, head) in main.chain(linked) {
+            let file = folder.join("index");
+            if !file.is_file() {
+                continue;
+            }
+            let head = match head {
+                Head::Branch(name) => found.refs.get(name).map(String::as_str),
+                Head::Detached(object) => Some(object.as_str()),
+            };
+            let index = ChildIndex { file: &file, head };
+            let changed = index.changed((reader, git), &self.start.index, rules.keep)?;
+            if changed.is_some() {
+                return Ok(changed);
+            }
+        }
+        Ok(None)
+    }
+
+    /// Describes the first change of a kept path in the new commits of another reference than the
+    /// branch of the start.
+    fn refused_other(
+        &self,
+        git: &Git,
+        other: &Changed,
+        rules: &ImportRules<'_>,
+    ) -> Result<Option<String>, GitError> {
+        let commits = self.new_commits(git, &other.object, None)?;
+        let out = git.diffs(commits, &["-c", "--raw", "-z", "--full-index"])?;
+        for (commit, change) in changes(&out) {
+            let Some(kept) = kept_above(rules.keep, &self.one.top.join(&change.path)) else {
+                continue;
+            };
+            if self.is_current(git, &change) {
+                continue;
+            }
+            let commit: String = commit.chars().take(12).collect();
+            let kept = kept.strip_prefix(git.root()).unwrap_or(kept);
+            return Ok(Some(format!(
+                "{}: commit {commit} changes {}: {} is a path that this job must never write",
+                other.name,
+                change.path.display(),
+                kept.display()
+            )));
+        }
+        Ok(None)
+    }
+
+    /// Returns whether a change only records a file that is in the work tree. The child could not
+    /// write a kept file, so it did not change it.
+    fn is_current(&self, git: &Git, change: &PathChange) -> bool {
+        change.new.as_ref().is_some_and(|(mode, object)| {
+            matches!(mode, 0o100_644 | 0o100_755)
+                && git.blob_of(&change.path, object.len()).is_some_and(|it| it == *object)
+        })
     }
 
     /// Returns the commits that no reference of the project reached at the start, the newest first.
@@ -332,12 +427,7 @@ impl Source<'_> {
             }
             let path = self.one.top.join(&change.path);
             let why = (rules.refuse)(&path)?;
-            // The child could not write this file, so its commit only records what is there.
-            let current = change.new.as_ref().is_some_and(|(mode, object)| {
-                matches!(mode, 0o100_644 | 0o100_755)
-                    && git.blob_of(&change.path, object.len()).is_some_and(|it| it == *object)
-            });
-            (!current).then(|| format!("{shown}: {why}"))
+            (!self.is_current(git, change)).then(|| format!("{shown}: {why}"))
         };
         let out = git.diffs(commits.to_vec(), &["-c", "--raw", "-z", "--full-index"])?;
         for (commit, change) in changes(&out) {

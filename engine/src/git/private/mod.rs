@@ -21,6 +21,7 @@
 
 mod advance;
 mod import;
+mod index;
 mod prepare;
 pub(super) mod refs;
 
@@ -35,6 +36,13 @@ use crate::sandbox::private_git::{PrivateGit, Repository};
 
 pub use import::{ImportRules, Imported, import};
 pub use prepare::{RepositoryStart, prepare};
+
+/// Returns the kept path that contains `path`, ignoring the case of letters. All paths are absolute.
+pub(crate) fn kept_above<'k>(keep: &'k [PathBuf], path: &Path) -> Option<&'k Path> {
+    let folded = |path: &Path| PathBuf::from(path.to_string_lossy().to_lowercase());
+    let own = folded(path);
+    keep.iter().map(PathBuf::as_path).find(|kept| own.starts_with(folded(kept)))
+}
 
 impl Git {
     /// Finds the git directory that a child gets a private copy of, at `folder`. Returns `None` if

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
+use super::index::KeptEntries;
 use super::refs::{Head, head};
 use crate::files::{SMALL, copy_host, open_no_link, read_no_link};
 use crate::git::{Git, GitError, Read};
@@ -38,10 +39,14 @@ pub struct RepositoryStart {
     pub head: Head,
     /// Object names by full reference name, without the person's stash.
     pub refs: BTreeMap<String, String>,
+    /// The entries of the index at or below the paths that the child must not change.
+    #[serde(default)]
+    pub index: KeptEntries,
 }
 
 /// Creates the private directory and returns the references of each repository. `hidden` are names
-/// below the top folder that `git add` leaves out while they are untracked.
+/// below the top folder that `git add` leaves out while they are untracked, and whose entries in the
+/// index the child must not change.
 ///
 /// # Errors
 /// Returns a [`GitError`] if the project's repository cannot be read or a file cannot be written.
@@ -53,7 +58,9 @@ pub fn prepare(
     let mut starts = Vec::new();
     for one in &private.repositories {
         let git = Git { root: one.top.clone(), ..git.clone() };
-        let start = git.references()?;
+        let listing = git.ask(Read::LsFiles, &["--stage", "--full-name", "-z"])?;
+        let index = KeptEntries::of(&listing, &one.top, hidden);
+        let start = RepositoryStart { index, ..git.references()? };
         let listing = git.ask(Read::ConfigList, &[])?;
         let config = carried_config(&String::from_utf8_lossy(&listing), &one.below);
         let folder = private.folder.join(&one.below);
@@ -82,7 +89,8 @@ impl Git {
         let head = head.ok_or_else(|| GitError::Unsupported { path: self.root.clone(), why })?;
         let refs = self.all_refs()?.into_iter();
         let own = |name: &String| OWN_REFS.iter().any(|it| name.starts_with(it));
-        Ok(RepositoryStart { head, refs: refs.filter(|(name, _)| !own(name)).collect() })
+        let refs = refs.filter(|(name, _)| !own(name)).collect();
+        Ok(RepositoryStart { head, refs, index: KeptEntries::default() })
     }
 
     /// Returns the object names of all references, by full name.

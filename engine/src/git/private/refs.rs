@@ -15,6 +15,9 @@ const MOST: usize = 100_000;
 /// Maximum number of nested folders of references.
 const DEEPEST: usize = 32;
 
+/// The folder of the linked work trees in a git directory.
+pub const WORKTREES: &str = "worktrees";
+
 /// The commit or branch that is checked out.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -34,6 +37,8 @@ pub struct PrivateRefs {
     pub refs: BTreeMap<String, String>,
     /// The commits of all stash entries, the oldest first.
     pub stashes: Vec<String>,
+    /// The commit or branch of each linked work tree, by the work tree's name.
+    pub worktrees: BTreeMap<String, Head>,
 }
 
 /// Reads all references of the directory. An entry that git would not have written is ignored.
@@ -68,6 +73,14 @@ pub fn read(folder: &Path) -> io::Result<PrivateRefs> {
     let log = text(&folder.join("logs/refs/stash"), DOCUMENT);
     let entries = log.lines().filter_map(|line| line.split(' ').nth(1));
     found.stashes = entries.filter(|it| is_object(it)).map(str::to_owned).collect();
+    for entry in fs::read_dir(folder.join(WORKTREES)).into_iter().flatten().flatten() {
+        let name = entry.file_name().to_string_lossy().into_owned();
+        if let (true, Some(head)) =
+            (is_name(&format!("refs/{name}")), head(&text(&entry.path().join("HEAD"), SMALL)))
+        {
+            found.worktrees.insert(name, head);
+        }
+    }
     Ok(found)
 }
 
@@ -161,12 +174,15 @@ mod tests {
         fs::write(at("outside"), format!("{two}\n")).unwrap();
         std::os::unix::fs::symlink(at("outside"), at("refs/heads/link")).unwrap();
         fs::write(at("logs/refs/stash"), format!("{one} {two} a <a> 0 +0000\tx\n")).unwrap();
+        fs::create_dir_all(at("worktrees/side")).unwrap();
+        fs::write(at("worktrees/side/HEAD"), format!("{one}\n")).unwrap();
         let found = read(folder.path()).unwrap();
         assert_eq!(found.head, Some(Head::Branch("refs/heads/a/b".into())));
         let expected = [("refs/heads/a/b", &two), ("refs/heads/main", &one)];
         let expected = expected.map(|(name, object)| (name.to_owned(), object.clone()));
         assert_eq!(found.refs, expected.into());
         assert_eq!(found.stashes, std::slice::from_ref(&two));
+        assert_eq!(found.worktrees, [("side".to_owned(), Head::Detached(one))].into());
         assert_eq!(head(&two), Some(Head::Detached(two)));
         assert_eq!(head("ref: ../../x"), None);
         remove_links(folder.path()).unwrap();

@@ -123,7 +123,7 @@ impl BoardEditor<'_> {
                     let change = moves::apply(&board, &text, &entry.sections, self.agent);
                     (HistoryEvent::Apply, Some(entry.id.clone()), change)
                 }
-                BoardRequest::Pick => match moves::pick(&board, &text, self.agent) {
+                BoardRequest::Pick => match moves::pick(&board, &text, &history, self.agent) {
                     None => continue,
                     Some((task, change)) => {
                         done.picked = Some(task.clone());

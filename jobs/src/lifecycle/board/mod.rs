@@ -23,7 +23,7 @@ pub use change::{
 pub use history::{
     BoardHistory, HistoryEvent, HistoryRecord, PATH, TaskMove, UnappliedVerdict, Unresolved,
 };
-pub use moves::{BoardEdit, add, apply, done, pick};
+pub use moves::{BoardEdit, add, apply, current, done, pick};
 
 /// Maximum size of a board, in bytes.
 pub const LARGEST: u64 = 16 << 20;

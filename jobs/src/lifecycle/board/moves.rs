@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use runner_text::org::{self, Board, Edit, Keyword, Resolved, Task, fold};
 
-use super::history::{TaskMove, UnappliedVerdict, Unresolved};
+use super::history::{BoardHistory, HistoryEvent, TaskMove, UnappliedVerdict, Unresolved};
 use crate::lifecycle::entry::{Sections, VerdictMove};
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -137,10 +137,28 @@ fn unknown(board: &Board, said: &str) -> String {
     }
 }
 
-/// Begins the next task for an agent: the first task with NEXT, otherwise the agent's own task that is
-/// already DOING, otherwise the first task with TODO. A task that names another agent is left out.
+/// Returns the task that an agent is working on: of its own tasks that are DOING, the one that it
+/// picked last, or the first one if it picked none of them.
+pub fn current<'b>(board: &'b Board, history: &BoardHistory, agent: &str) -> Option<&'b Task> {
+    let own = || {
+        let doing = |task: &&Task| task.keyword == Keyword::Doing && is_held_by(task, agent);
+        board.tasks.iter().filter(doing)
+    };
+    let picks = history.records.iter().rev();
+    let picks = picks.filter(|it| it.what == HistoryEvent::Pick && it.agent == agent);
+    let mut picked = picks.flat_map(|it| &it.moves);
+    picked.find_map(|it| own().find(|task| task.heading == it.task)).or_else(|| own().next())
+}
+
+/// Begins the next task for an agent: the first task with NEXT, otherwise the agent's
+/// [`current`] task, otherwise the first task with TODO. A task that names another agent is left out.
 /// Returns `None` if no other task is open. `text` is the board's text.
-pub fn pick<'b>(board: &'b Board, text: &str, agent: &str) -> Option<(&'b Task, BoardEdit)> {
+pub fn pick<'b>(
+    board: &'b Board,
+    text: &str,
+    history: &BoardHistory,
+    agent: &str,
+) -> Option<(&'b Task, BoardEdit)> {
     let free = |keyword: Keyword| {
         let mine = |task: &&Task| task.agent.as_deref().is_none_or(|name| name == agent);
         board.tasks.iter().filter(mine).find(|task| task.keyword == keyword)
@@ -153,8 +171,7 @@ pub fn pick<'b>(board: &'b Board, text: &str, agent: &str) -> Option<(&'b Task, 
     if let Some(task) = free(Keyword::Next) {
         return begun(task, "first NEXT");
     }
-    let own = |task: &&Task| task.keyword == Keyword::Doing && is_held_by(task, agent);
-    if let Some(task) = board.tasks.iter().find(own) {
+    if let Some(task) = current(board, history, agent) {
         return Some((task, BoardEdit::default()));
     }
     begun(free(Keyword::Todo)?, "top TODO")

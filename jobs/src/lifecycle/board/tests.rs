@@ -110,7 +110,7 @@ fn outdated_entry_moves_only_open_tasks() {
 fn pick_prefers_next_then_doing_then_todo() {
     let picked = |text: &str| {
         let board = Board::read(text, BoardForm::Org);
-        let (task, change) = pick(&board, text, "")?;
+        let (task, change) = pick(&board, text, &BoardHistory::default(), "")?;
         let after = change.text(text, &board).unwrap();
         Some((task.heading.clone(), after))
     };
@@ -126,11 +126,34 @@ fn pick_prefers_next_then_doing_then_todo() {
 }
 
 #[test]
+fn agent_continues_what_it_picked_last() {
+    let text = "* DOING old\n* DOING promoted\n* TODO b\n";
+    let board = Board::read(text, BoardForm::Org);
+    let line = |agent: &str, task: &str| {
+        format!(
+            "{{\"ts\":\"2026-06-10T00:00:00Z\",\"run\":\"r\",\"agent\":\"{agent}\",\"board\":\"plan.org\",\
+             \"what\":\"pick\",\"moves\":[{{\"task\":\"{task}\",\"line\":1,\"to\":\"DOING\"}}]}}\n"
+        )
+    };
+    for (history, expected) in [
+        (String::new(), "old"),
+        (line("", "old") + &line("", "promoted"), "promoted"),
+        (line("", "promoted") + &line("", "old"), "old"),
+        // Tasks that are finished and picks of other agents do not count.
+        (line("", "promoted") + &line("", "gone") + &line("two", "old"), "promoted"),
+    ] {
+        let history = BoardHistory::parse(history.as_bytes());
+        let (task, change) = pick(&board, text, &history, "").unwrap();
+        assert_eq!((task.heading.as_str(), change.moves.len()), (expected, 0), "{history:?}");
+    }
+}
+
+#[test]
 fn agents_hold_their_own_tasks() {
     let mut text = "* DOING mine\n* NEXT c\n* TODO d\n".to_owned();
     let picks = |text: &mut String, agent: &str| {
         let board = Board::read(text, BoardForm::Org);
-        let (task, change) = pick(&board, text, agent)?;
+        let (task, change) = pick(&board, text, &BoardHistory::default(), agent)?;
         let heading = task.heading.clone();
         *text = change.text(text, &board).unwrap();
         Some(heading)
@@ -268,7 +291,7 @@ proptest! {
                 change.moves.len() + change.kept.len() + change.unresolved.len(),
                 entry.verdicts.len()
             );
-            if let Some((_, change)) = pick(&board, &text, agent) {
+            if let Some((_, change)) = pick(&board, &text, &BoardHistory::default(), agent) {
                 change.text(&text, &board).unwrap();
             }
             if let Ok(change) = add(&board, &text, "a task that is new") {

@@ -37,7 +37,7 @@ const LARGEST_README: u64 = 1024 * 1024;
 /// Maximum number of characters of the board that are shown.
 const BOARD: usize = 4_000;
 /// Maximum number of tool steps that are shown.
-const STEPS: usize = 25;
+pub(super) const STEPS: usize = 25;
 /// Maximum number of characters of the newest entry that are shown.
 const ENTRY: usize = 2_500;
 /// Maximum size of the board's file, in bytes.
@@ -73,6 +73,8 @@ pub struct Slice {
     pub plan: Option<String>,
     /// The complete board, against which verdicts are resolved.
     pub board: Board,
+    /// The heading of the task that the agent is working on.
+    pub doing: Option<String>,
     /// The tool steps, oldest first.
     pub steps: Vec<ToolStep>,
     /// The newest entry, if a readable entry exists.
@@ -104,10 +106,11 @@ pub fn gather(ctx: &Context<'_>, spec: &RemSpec) -> Result<Slice, JobError> {
     let newer = log::newer(&ctx.git, &commits, newest)?;
     commits.truncate(COMMITS);
     let whole = plan.as_deref().unwrap_or_default();
-    let board_changed = match newest {
-        Some(newest) => is_board_changed(ctx, newest, whole)?,
-        None => true,
-    };
+    let history = ctx.files.inspect(board::PATH, LARGEST_BOARD)?;
+    let history = BoardHistory::parse(&history.map(|(bytes, _)| bytes).unwrap_or_default());
+    let board_changed = newest.is_none_or(|newest| is_board_changed(&history, newest, whole));
+    let agent = spec.agent.as_deref().unwrap_or_default();
+    let doing = board::current(&board, &history, agent).map(|task| task.heading.clone());
     Ok(Slice {
         commits,
         newer,
@@ -117,6 +120,7 @@ pub fn gather(ctx: &Context<'_>, spec: &RemSpec) -> Result<Slice, JobError> {
         board_digest: Digest::of(whole.as_bytes()).to_string(),
         plan: plan.map(|text| beginning(&text, BOARD)),
         board,
+        doing,
         steps,
         previous,
         listed,
@@ -176,9 +180,7 @@ fn about(ctx: &Context<'_>) -> Option<String> {
 
 /// Reports whether somebody other than runner changed the board since the newest entry. Runner's own
 /// moves, which apply verdicts and pick tasks, are no evidence of work.
-fn is_board_changed(ctx: &Context<'_>, newest: &Listed, plan: &str) -> Result<bool, JobError> {
-    let history = ctx.files.inspect(board::PATH, LARGEST_BOARD)?;
-    let history = BoardHistory::parse(&history.map(|(bytes, _)| bytes).unwrap_or_default());
+fn is_board_changed(history: &BoardHistory, newest: &Listed, plan: &str) -> bool {
     let mut known = newest.board.clone();
     for record in history.records.iter().filter(|record| newest.ts.is_none_or(|ts| record.ts >= ts))
     {
@@ -186,10 +188,10 @@ fn is_board_changed(ctx: &Context<'_>, newest: &Listed, plan: &str) -> Result<bo
             HistoryEvent::Apply | HistoryEvent::Pick if record.before == known => {
                 known.clone_from(&record.after);
             }
-            _ => return Ok(true),
+            _ => return true,
         }
     }
-    Ok(known != Some(Digest::of(plan.as_bytes()).to_string()))
+    known != Some(Digest::of(plan.as_bytes()).to_string())
 }
 
 fn beginning(text: &str, characters: usize) -> String {

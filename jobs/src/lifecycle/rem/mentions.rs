@@ -247,6 +247,7 @@ mod tests {
             board_digest: String::new(),
             plan: None,
             board: Board::read("* TODO fix the roof\n", BoardForm::Org),
+            doing: None,
             steps: vec![step(Some("src/04-weave.rs"), None, 0), step(None, Some(&long), 2)],
             previous: None,
             listed: ReadManifest { manifest: Manifest::default(), expect: Expect::Absent },

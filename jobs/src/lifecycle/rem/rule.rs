@@ -8,38 +8,95 @@ use std::collections::BTreeMap;
 use runner_text::org::Keyword;
 
 use super::super::entry::{Sections, Verdict, VerdictMove};
-use super::gather::Slice;
+use super::gather::{STEPS, Slice};
 use crate::steps::ToolStep;
 
 /// Words that identify a command as a check.
 const LOOKS: [&str; 6] = ["test", "check", "lint", "build", "verify", "clippy"];
+/// Characters of a command that does more than run one check, or that is hard to read.
+const COMPLEX: [char; 8] = ['\'', '"', '>', '<', '|', ';', '&', '\n'];
+/// Maximum number of commits, and of different failures, that a tale lists.
+const LISTED: usize = 4;
 /// Minimum number of tool uses at which a file counts as used repeatedly.
 const OFTEN: usize = 4;
 
 /// Builds the sections of the entry.
 pub fn sections(slice: &Slice) -> Sections {
     let task = |keyword| slice.board.first(keyword).map(|it| it.heading.clone());
-    let doing = task(Keyword::Doing);
     let next = task(Keyword::Next).or_else(|| task(Keyword::Todo));
-    let failed: Vec<&ToolStep> = slice.new_steps().filter(|it| it.exit_code != 0).collect();
+    let failed = failures(slice);
     Sections {
         tale: tale(slice, &failed),
         goals: goals(slice),
-        blue_sky: vec![
-            "No model was asked, so there are no ideas here beyond those on the board.".to_owned(),
-        ],
+        blue_sky: vec!["An entry by rule has no ideas beyond the tasks on the board.".to_owned()],
         fears: fears(slice, &failed),
         verdicts: vec![Verdict::new(
             VerdictMove::KeepCourse,
             None,
-            "no model was asked, and rules alone move no task",
+            "an entry by rule moves no task",
         )],
         unread: Vec::new(),
-        carry: carry(slice, doing, next),
+        carry: carry(slice, slice.doing.clone(), next),
     }
 }
 
-fn tale(slice: &Slice, failed: &[&ToolStep]) -> String {
+/// The failures of one tool use since the newest entry.
+struct Failure<'s> {
+    /// The newest use that failed.
+    last: &'s ToolStep,
+    times: usize,
+    /// Whether a later use succeeded.
+    passed: bool,
+}
+
+impl Failure<'_> {
+    /// Describes the tool use: a command in backticks, or the tool and its input.
+    fn what(&self) -> String {
+        used(self.last)
+    }
+}
+
+/// Returns the different failures since the newest entry, those that still stand first, then the newest
+/// first.
+fn failures(slice: &Slice) -> Vec<Failure<'_>> {
+    let mut all: Vec<Failure<'_>> = Vec::new();
+    for step in slice.new_steps() {
+        let known =
+            all.iter_mut().find(|it| it.last.args == step.args && it.last.tool == step.tool);
+        match (known, step.exit_code) {
+            (None, 0) => {}
+            (None, _) => all.push(Failure { last: step, times: 1, passed: false }),
+            (Some(known), 0) => known.passed = true,
+            (Some(known), _) => {
+                *known = Failure { last: step, times: known.times + 1, passed: false };
+            }
+        }
+    }
+    all.reverse();
+    all.sort_by_key(|it| it.passed);
+    all
+}
+
+/// Describes a tool use in a sentence.
+fn used(step: &ToolStep) -> String {
+    let args = step.args.as_ref();
+    match args.and_then(|args| args.cmd.as_deref()) {
+        Some(cmd) => format!("`{}`", limit_words(cmd, 12)),
+        None => {
+            let line = step.line();
+            line.rsplit_once(" (exit").map_or(line.as_str(), |(line, _)| line).to_owned()
+        }
+    }
+}
+
+/// Returns the last line with words of a failure's message, limited to some words.
+fn reason(step: &ToolStep) -> Option<String> {
+    let lines = step.error.as_deref()?.lines().rev();
+    let line = lines.map(str::trim).find(|line| line.contains(char::is_alphabetic))?;
+    Some(limit_words(line.trim_end_matches(['.', '…']), 16))
+}
+
+fn tale(slice: &Slice, failed: &[Failure<'_>]) -> String {
     let since = match slice.since() {
         Some(at) => format!("Since {}", at.strftime("%Y-%m-%d %H:%M UTC")),
         None => "Until now".to_owned(),
@@ -48,19 +105,36 @@ fn tale(slice: &Slice, failed: &[&ToolStep]) -> String {
         .new_commits()
         .map(|it| format!("{} ({})", limit_words(&it.subject, 12), it.short))
         .collect();
-    let used = slice.new_steps().count();
     let mut lines = vec![match commits.len() {
         0 => format!("{since} nothing was committed."),
-        many => format!("{since} {} landed.", counted(many, "commit")),
+        1 => format!("{since} one commit was made."),
+        many => format!("{since} {many} commits were made."),
     }];
-    lines.extend(commits.iter().take(4).map(|it| format!("Committed: {it}.")));
-    lines.push(match (used, failed.len()) {
-        (0, _) => "No tool was used.".to_owned(),
-        (used, 0) => format!("{} used, and none failed.", were(used)),
-        (used, failed) => format!("{} used, and {failed} failed.", were(used)),
+    lines.extend(commits.iter().take(LISTED).map(|it| format!("Committed: {it}.")));
+    if commits.len() > LISTED {
+        lines.push(format!("And {} more.", commits.len() - LISTED));
+    }
+    let count: usize = slice.new_steps().filter(|it| it.exit_code != 0).count();
+    lines.push(match (slice.new_steps().count(), count) {
+        (0, _) => "No tool use was recorded.".to_owned(),
+        (1, 0) => "One tool was used, and it did not fail.".to_owned(),
+        (1, _) => "One tool was used, and it failed.".to_owned(),
+        (used, failed) => {
+            let failed = if failed == 0 { "none".to_owned() } else { failed.to_string() };
+            let last = if used >= STEPS { "last " } else { "" };
+            format!("Of the {last}{used} tool uses, {failed} failed.")
+        }
     });
-    let last = failed.iter().rev().take(2);
-    lines.extend(last.map(|it| format!("Failed: {}.", limit_words(&it.line(), 12))));
+    for it in failed.iter().take(LISTED) {
+        let times = if it.times == 1 { String::new() } else { format!(" {} times", it.times) };
+        let code = it.last.exit_code;
+        let end = match (it.passed, reason(it.last)) {
+            (true, _) => "; it passed later".to_owned(),
+            (false, None) => String::new(),
+            (false, Some(why)) => format!(": {why}"),
+        };
+        lines.push(format!("Failed{times}: {} (exit {code}){end}.", it.what()));
+    }
     lines.join("\n")
 }
 
@@ -77,10 +151,11 @@ fn goals(slice: &Slice) -> Vec<String> {
     goals
 }
 
-fn fears(slice: &Slice, failed: &[&ToolStep]) -> Vec<String> {
+fn fears(slice: &Slice, failed: &[Failure<'_>]) -> Vec<String> {
     let mut fears = Vec::new();
-    if let Some(last) = failed.last() {
-        fears.push(format!("What failed may fail again: {}", last.line()));
+    if let Some(last) = failed.iter().find(|it| !it.passed) {
+        let since = if last.times == 1 { "since it failed" } else { "after these failures" };
+        fears.push(format!("{} was not seen to pass {since}.", last.what()));
     }
     let mut touched = BTreeMap::<&str, usize>::new();
     let paths = slice.new_steps().filter_map(|it| it.args.as_ref()?.path.as_deref());
@@ -124,32 +199,18 @@ fn carry(slice: &Slice, doing: Option<String>, next: Option<String>) -> Vec<Stri
     // Only the last result of each command counts, so that a later failure replaces a success.
     let looked = slice.new_steps().filter_map(|it| {
         let cmd = it.args.as_ref()?.cmd.as_deref()?;
-        LOOKS.iter().any(|word| cmd.contains(word)).then_some((cmd, it.exit_code))
+        let plain = !cmd.contains(COMPLEX) && cmd.split_whitespace().count() <= 12;
+        let looks = LOOKS.iter().any(|word| cmd.contains(word));
+        (plain && looks).then_some((cmd, it.exit_code))
     });
     let looked: BTreeMap<&str, i64> = looked.collect();
     let sound = looked.iter().filter(|(_, code)| **code == 0);
-    let sound: Vec<String> = sound
-        .take(3)
-        .map(|(cmd, _)| format!("`{}` ended with 0", limit_words(cmd, 12).replace(';', ",")))
-        .collect();
+    let sound: Vec<String> =
+        sound.take(3).map(|(cmd, _)| format!("`{cmd}` ended with 0")).collect();
     if !sound.is_empty() {
         carry.push(format!("verified this cycle: {}", sound.join("; ")));
     }
     carry
-}
-
-fn counted(count: usize, what: &str) -> String {
-    match count {
-        1 => format!("one {what}"),
-        many => format!("{many} {what}s"),
-    }
-}
-
-fn were(used: usize) -> String {
-    match used {
-        1 => "One tool was".to_owned(),
-        many => format!("{many} tools were"),
-    }
 }
 
 fn limit_words(text: &str, most: usize) -> String {

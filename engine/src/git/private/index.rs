@@ -1,0 +1,114 @@
+//! Compares an index of a child's private git directory with the project's index at the start.
+//!
+//! The child's index never reaches the project. But an agent that adds an entry for a path that it
+//! must never write, by `git update-index`, tried to change that path, so the run must fail. This
+//! module must never read an index with the child's configuration.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use super::kept_above;
+use crate::git::{Git, GitError, Read};
+
+/// The entries of an index at or below kept paths, by path: mode and object.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct KeptEntries(BTreeMap<String, (u32, String)>);
+
+impl KeptEntries {
+    /// Reads the entries below `keep` from the output of `ls-files --stage -z` in the work tree
+    /// `top`.
+    pub(super) fn of(listing: &[u8], top: &Path, keep: &[PathBuf]) -> Self {
+        let kept = |path: &Path| kept_above(keep, &top.join(path)).is_some();
+        let entries = entries(listing).into_iter().filter(|(path, _)| kept(path));
+        Self(entries.map(|(path, entry)| (path.to_string_lossy().into_owned(), entry)).collect())
+    }
+}
+
+/// An index of a private git directory, and the commit that is checked out with it.
+pub(super) struct ChildIndex<'a> {
+    pub file: &'a Path,
+    pub head: Option<&'a str>,
+}
+
+impl ChildIndex<'_> {
+    /// Describes the first entry of a kept path that the child changed. An entry is no change if it
+    /// is the one of the start or of the commit that is checked out, whose changes are checked
+    /// separately, or if it records the file that is there.
+    ///
+    /// `reader` reads the child's objects, and `project` is the project's work tree.
+    ///
+    /// # Errors
+    /// Returns a [`GitError`] if git cannot be started.
+    pub fn changed(
+        &self,
+        (reader, project): (&Git, &Git),
+        start: &KeptEntries,
+        keep: &[PathBuf],
+    ) -> Result<Option<String>, GitError> {
+        let mut reader = reader.clone();
+        reader.env.insert("GIT_INDEX_FILE".to_owned(), self.file.display().to_string());
+        let listing = match reader.ask(Read::LsFiles, &["--stage", "--full-name", "-z"]) {
+            Err(GitError::Failed { .. }) => {
+                return Ok(Some("its index cannot be read".to_owned()));
+            }
+            listing => listing?,
+        };
+        let top = project.root();
+        let now = KeptEntries::of(&listing, top, keep);
+        let paths: BTreeSet<&String> = start.0.keys().chain(now.0.keys()).collect();
+        for path in paths {
+            let (old, new) = (start.0.get(path), now.0.get(path));
+            if old == new || self.is_known(&reader, project, path, new)? {
+                continue;
+            }
+            let kept = kept_above(keep, &top.join(path)).unwrap_or(Path::new(path));
+            let kept = kept.strip_prefix(top).unwrap_or(kept).display();
+            let what = if new.is_some() { "contains a change of" } else { "no longer contains" };
+            return Ok(Some(format!(
+                "its index {what} {path}: {kept} is a path that this job must never write"
+            )));
+        }
+        Ok(None)
+    }
+
+    /// Returns whether the checked-out commit has this entry, or the work tree this file.
+    fn is_known(
+        &self,
+        reader: &Git,
+        project: &Git,
+        path: &str,
+        entry: Option<&(u32, String)>,
+    ) -> Result<bool, GitError> {
+        if let Some((0o100_644 | 0o100_755, object)) = entry
+            && project.blob_of(Path::new(path), object.len()).is_some_and(|it| it == *object)
+        {
+            return Ok(true);
+        }
+        let committed = match self.head {
+            Some(head) => reader.value(&format!("{head}:{path}"))?,
+            None => None,
+        };
+        Ok(committed.as_ref() == entry.map(|(_, object)| object))
+    }
+}
+
+/// Parses `ls-files --stage -z`. A path with a conflict has an entry that equals no commit's.
+pub(super) fn entries(listing: &[u8]) -> HashMap<PathBuf, (u32, String)> {
+    let mut all = HashMap::new();
+    for entry in listing.split(|byte| *byte == 0) {
+        let Some(tab) = entry.iter().position(|byte| *byte == b'\t') else { continue };
+        let path = PathBuf::from(OsStr::from_bytes(&entry[tab + 1..]));
+        let facts = String::from_utf8_lossy(&entry[..tab]);
+        let mut facts = facts.split(' ');
+        let mode = facts.next().and_then(|mode| u32::from_str_radix(mode, 8).ok());
+        let object = facts.next().unwrap_or_default().to_owned();
+        let conflict = facts.next() != Some("0");
+        let mode = mode.filter(|_| !conflict).unwrap_or_default();
+        all.insert(path, (mode, object));
+    }
+    all
+}

@@ -1,0 +1,309 @@
+//! Checks simple claims of a carry without the agent: that a file exists or contains a text, that a
+//! commit exists, and that a command ends with a code.
+//!
+//! ```text
+//! command ──sandbox?──yes──> run again: nothing writable, no network ──> holds or fails
+//!              │ no                    │ the sandbox kept it from working
+//!              └───────────────────────┴──> its last recorded use ──none──> not checked
+//! ```
+//!
+//! A model wrote the claims. This module must never run a command where it could change the project,
+//! the host or the run's results, and must never quote the output of a command.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use runner_engine::process::{
+    self, ChildSandbox, ChildSpec, ExitStatus, Limits, OutputVerdict, Reason, Stdin,
+};
+use runner_engine::sandbox::Sandbox;
+use serde::{Deserialize, Serialize};
+
+use super::audit::{CheckedClaim, ClaimFinding};
+use crate::denied::is_denial;
+use crate::steps::ToolStep;
+use crate::{Context, JobError};
+
+/// Maximum number of commands that are run again for one entry.
+const COMMANDS: usize = 5;
+/// Maximum time of one command.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// Maximum size of a command's output, and of a file that is searched, in bytes.
+const LARGEST: usize = 1024 * 1024;
+
+/// A claim that runner can check.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum SimpleClaim<'c> {
+    Exists { path: &'c str },
+    Contains { path: &'c str, text: &'c str },
+    Commit { hash: &'c str },
+    Ends { command: &'c str, code: i64 },
+}
+
+/// The result of running a command again.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum Rerun {
+    /// The command exited with this code.
+    Ended(i64),
+    /// It could not be run, or not as it would outside of the sandbox, for this reason.
+    NotRun(String),
+}
+
+/// The result of a check, with its reason.
+struct Check(ClaimFinding, String);
+
+/// Checks the claims that runner can check itself, and replaces the audit's finding on them. If a claim
+/// cannot be checked now, the finding that it holds is replaced, and no other.
+///
+/// # Errors
+/// Returns an error if git fails, or if a replay has no answer.
+pub fn recheck(
+    ctx: &Context<'_>,
+    steps: &[ToolStep],
+    checked: &mut [CheckedClaim],
+) -> Result<(), JobError> {
+    let mut commands = 0;
+    for one in checked {
+        let claim = one.claim.clone();
+        let Check(finding, why) = match simple(&claim) {
+            None => continue,
+            Some(SimpleClaim::Exists { path }) => exists(ctx, path),
+            Some(SimpleClaim::Contains { path, text }) => contains(ctx, path, text),
+            Some(SimpleClaim::Commit { hash }) => match ctx.git.commit(hash)? {
+                Some(_) => Check(ClaimFinding::Holds, "the commit exists".to_owned()),
+                None => Check(ClaimFinding::Fails, "git knows no such commit".to_owned()),
+            },
+            Some(SimpleClaim::Ends { command, code }) => {
+                commands += 1;
+                let again = match commands > COMMANDS {
+                    true => Rerun::NotRun(format!("only {COMMANDS} commands are run again")),
+                    false => ctx
+                        .recording
+                        .through("claim", command, || Ok::<_, JobError>(run_again(ctx, command)))?,
+                };
+                judge(&again, steps, (command, code))
+            }
+        };
+        match finding {
+            ClaimFinding::Unknown if one.finding == ClaimFinding::Fails => {}
+            ClaimFinding::Unknown => one.why = format!("not checked: {why}"),
+            _ => one.why = format!("runner checked it: {why}"),
+        }
+        if finding != ClaimFinding::Unknown || one.finding == ClaimFinding::Holds {
+            one.finding = finding;
+        }
+    }
+    Ok(())
+}
+
+/// Parses a claim, or returns `None` if it has no simple form.
+fn simple(claim: &str) -> Option<SimpleClaim<'_>> {
+    let claim = claim.trim().trim_end_matches('.');
+    if let Some(rest) = claim.strip_suffix("exists") {
+        let rest = plain(rest);
+        let rest = rest.strip_prefix("the ").unwrap_or(rest);
+        if let Some(hash) = rest.strip_prefix("commit ").map(plain) {
+            let is_hash = hash.len() >= 7 && hash.bytes().all(|it| it.is_ascii_hexdigit());
+            return is_hash.then_some(SimpleClaim::Commit { hash });
+        }
+        return file(rest).map(|path| SimpleClaim::Exists { path });
+    }
+    if let Some((path, text)) = claim.split_once(" contains ")
+        && let Some(path) = file(path)
+    {
+        let text = plain(text);
+        return (!text.is_empty()).then_some(SimpleClaim::Contains { path, text });
+    }
+    const FORMS: [&str; 9] = [
+        " ended with ",
+        " exited with ",
+        " exits with ",
+        " ends with ",
+        " returned ",
+        " returns ",
+        " exits ",
+        " exited ",
+        " ended ",
+    ];
+    let (command, code) = FORMS.iter().find_map(|form| claim.rsplit_once(form))?;
+    let mut code = plain(code);
+    for word in ["exit ", "code ", "status "] {
+        code = code.strip_prefix(word).unwrap_or(code);
+    }
+    let command = plain(command);
+    let code = code.parse().ok().filter(|_| !command.is_empty())?;
+    Some(SimpleClaim::Ends { command, code })
+}
+
+/// Removes blanks and one pair of quotes around a text.
+fn plain(text: &str) -> &str {
+    let text = text.trim();
+    let quoted = ['`', '\'', '"'].into_iter();
+    let mut quoted = quoted.filter_map(|quote| text.strip_prefix(quote)?.strip_suffix(quote));
+    quoted.next().unwrap_or(text)
+}
+
+/// Returns the path in a text such as "the file `a/b`", if it can only be a path of the project.
+fn file(text: &str) -> Option<&str> {
+    let text = plain(text);
+    let text = text.strip_prefix("the ").unwrap_or(text);
+    let named = text.strip_prefix("file ").map(plain);
+    let path = named.unwrap_or(text);
+    let is_path = (named.is_some() || path.contains(['.', '/']))
+        && !path.is_empty()
+        && !path.contains(char::is_whitespace)
+        && !path.starts_with('/')
+        && !path.split('/').any(|part| part == "..");
+    is_path.then_some(path)
+}
+
+fn exists(ctx: &Context<'_>, path: &str) -> Check {
+    match ctx.files.is_file(path) {
+        true => Check(ClaimFinding::Holds, "the file is there".to_owned()),
+        false => Check(ClaimFinding::Fails, "there is no such file".to_owned()),
+    }
+}
+
+fn contains(ctx: &Context<'_>, path: &str, text: &str) -> Check {
+    match ctx.files.inspect(path, LARGEST as u64) {
+        Ok(None) => Check(ClaimFinding::Fails, "there is no such file".to_owned()),
+        Err(error) => Check(ClaimFinding::Unknown, error.to_string()),
+        Ok(Some((bytes, _))) => match String::from_utf8_lossy(&bytes).contains(text) {
+            true => Check(ClaimFinding::Holds, "the file contains it".to_owned()),
+            false => Check(ClaimFinding::Fails, "the file does not contain it".to_owned()),
+        },
+    }
+}
+
+/// Decides on a command. If it could not be run again, its last recorded use decides.
+fn judge(again: &Rerun, steps: &[ToolStep], (command, code): (&str, i64)) -> Check {
+    let finding = |ended: i64| match ended == code {
+        true => ClaimFinding::Holds,
+        false => ClaimFinding::Fails,
+    };
+    let why = match again {
+        Rerun::Ended(ended) => {
+            let why = format!("run again without write access, it ended with {ended}");
+            return Check(finding(*ended), why);
+        }
+        Rerun::NotRun(why) => why,
+    };
+    let used = steps.iter().rev().find(|step| {
+        let cmd = step.args.as_ref().and_then(|args| args.cmd.as_deref());
+        cmd.is_some_and(|cmd| cmd.trim() == command)
+    });
+    match used.map(|step| step.exit_code) {
+        Some(ended) => {
+            let why = format!("its last recorded use ended with {ended} (not run again: {why})");
+            Check(finding(ended), why)
+        }
+        None => Check(ClaimFinding::Unknown, why.clone()),
+    }
+}
+
+/// Runs a command in the sandbox of the run's programs, without any right to write in the project and
+/// without the network.
+fn run_again(ctx: &Context<'_>, command: &str) -> Rerun {
+    let ChildSandbox::Launched(mut start) = ctx.programs.sandbox() else {
+        return Rerun::NotRun("this run has no sandbox".to_owned());
+    };
+    if start.sandbox.off {
+        return Rerun::NotRun("the sandbox of this job is off".to_owned());
+    }
+    start.sandbox = Sandbox {
+        write: Vec::new(),
+        keep: Vec::new(),
+        own: Vec::new(),
+        git: None,
+        network: false,
+        hosts: Vec::new(),
+        ..start.sandbox
+    };
+    let child = ChildSpec {
+        program: PathBuf::from("sh"),
+        args: ["-c", command].map(OsString::from).to_vec(),
+        cwd: ctx.files.root().to_owned(),
+        env: ctx.programs.env().clone(),
+        stdin: Stdin::Null,
+        limits: Limits {
+            total: Some(PATIENCE.min(ctx.clock.left())),
+            output_cap: LARGEST,
+            ..Limits::default()
+        },
+        marker: ctx.admitted.run().to_string(),
+        sandbox: ChildSandbox::Launched(start),
+    };
+    let ended = match process::run(&child, &ctx.cancel, &mut |_, _| OutputVerdict::Continue) {
+        Ok(ended) => ended,
+        Err(error) => return Rerun::NotRun(error.to_string()),
+    };
+    match (&ended.reason, ended.status) {
+        (Reason::Exited, ExitStatus::Exit(0)) => Rerun::Ended(0),
+        (Reason::Exited, ExitStatus::Exit(code)) => {
+            let said = [&ended.stdout, &ended.stderr].map(|it| String::from_utf8_lossy(it));
+            match said.iter().any(|said| is_denial(said)) {
+                true => Rerun::NotRun("it needs to write files or to use the network".to_owned()),
+                false => Rerun::Ended(i64::from(code)),
+            }
+        }
+        _ => Rerun::NotRun("it did not come to an end within its limits".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::steps::Args;
+
+    #[test]
+    fn simple_forms_are_parsed() {
+        use SimpleClaim::{Commit, Contains, Ends, Exists};
+        let ends = |command, code| Some(Ends { command, code });
+        for (claim, expected) in [
+            ("a.txt exists", Some(Exists { path: "a.txt" })),
+            ("the file `LICENSE` exists.", Some(Exists { path: "LICENSE" })),
+            (
+                "tides.py contains `def local`",
+                Some(Contains { path: "tides.py", text: "def local" }),
+            ),
+            ("file \"a b\" contains x", None),
+            ("commit `39ff213` exists", Some(Commit { hash: "39ff213" })),
+            ("commit of today exists", None),
+            ("`make site` ended with 0", ends("make site", 0)),
+            ("make test ended 0", ends("make test", 0)),
+            ("`make test` exited with code 2", ends("make test", 2)),
+            ("`sh -c 'exit 3'` ended with 3", ends("sh -c 'exit 3'", 3)),
+            ("`python3 -m unittest -q` exits 0", ends("python3 -m unittest -q", 0)),
+            ("`test -e x` exits with exit code 1.", ends("test -e x", 1)),
+            ("../../etc/passwd exists", None),
+            ("/etc/passwd contains root", None),
+            ("no broken link exists", None),
+            ("the week ended well", None),
+            ("the page renders", None),
+        ] {
+            assert_eq!(simple(claim), expected, "{claim}");
+        }
+    }
+
+    #[test]
+    fn last_recorded_use_decides_without_a_sandbox() {
+        let step = |cmd: &str, exit_code| ToolStep {
+            args: Some(Args { cmd: Some(cmd.into()), ..Args::default() }),
+            exit_code,
+            ..ToolStep::default()
+        };
+        let steps = [step("make test", 0), step("make test", 2)];
+        let not_run = Rerun::NotRun("x".to_owned());
+        for (again, command, code, expected) in [
+            (&not_run, "make test", 0, ClaimFinding::Fails),
+            (&not_run, "make test", 2, ClaimFinding::Holds),
+            (&not_run, "make site", 0, ClaimFinding::Unknown),
+            (&Rerun::Ended(0), "make test", 0, ClaimFinding::Holds),
+            (&Rerun::Ended(1), "make site", 0, ClaimFinding::Fails),
+        ] {
+            assert_eq!(judge(again, &steps, (command, code)).0, expected, "{again:?} {command}");
+        }
+    }
+}
