@@ -35,6 +35,9 @@ const FILES: &[(&str, &str, &str)] = &[
     ("/hx-sse.js", "text/javascript; charset=utf-8", include_str!("vendor/hx-sse.min.js")),
 ];
 
+/// Where Prometheus reads the metrics.
+const METRICS: &str = "/metrics";
+
 type Query2 = Query<Vec<(String, String)>>;
 
 /// Returns the routes of the server.
@@ -52,6 +55,7 @@ pub fn router(web: &Arc<Web>) -> Router {
         .route("/runs/{run}/live", get(logs::live))
         .route(&format!("{BASE}/runs/{{run}}/log"), get(logs::part))
         .route(&format!("{BASE}/events"), get(events::changes))
+        .route(METRICS, get(metrics))
         .route(&format!("{BASE}/openapi.json"), get(async || axum::Json(openapi::document())));
     for view in VIEWS {
         let answer =
@@ -108,6 +112,16 @@ fn page(view: &'static View) -> MethodRouter<Arc<Web>> {
             pages::show(view, web, client, parts(&path, query), message).await
         },
     )
+}
+
+async fn metrics(State(web): State<Arc<Web>>) -> Response {
+    match web.call(None, vec!["metrics".to_owned()]).await {
+        Ok(answer) => {
+            ([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], answer.text)
+                .into_response()
+        }
+        Err(failure) => api::failed(&failure, pages::status(&failure)),
+    }
 }
 
 fn one_file(
@@ -235,7 +249,7 @@ fn refuse(web: &Web, path: &str, status: StatusCode, text: &str) -> Response {
         Some((what, fix)) => (what, Some(fix)),
         None => (text, None),
     };
-    if path.starts_with(BASE) {
+    if path.starts_with(BASE) || path == METRICS {
         return api::problem(status, what, fix);
     }
     match status {

@@ -115,6 +115,14 @@ pub const VIEWS: &[View] = &[
     view("jobs", "/projects/{project}/jobs", "The jobs of a project", &["jobs", "list"], &[])
         .on("jobs.html"),
     view(
+        "nights",
+        "/projects/{project}/nights",
+        "The nights of a project, the newest first",
+        &["report", "--list"],
+        &[],
+    )
+    .on("nights.html"),
+    view(
         "night",
         "/projects/{project}/nights/last",
         "The report of the last night",
