@@ -21,6 +21,7 @@ const TEMPLATES: &[(&str, &str)] = &[
     ("login.html", include_str!("templates/login.html")),
     ("memory.html", include_str!("templates/memory.html")),
     ("night.html", include_str!("templates/night.html")),
+    ("nights.html", include_str!("templates/nights.html")),
     ("open.html", include_str!("templates/open.html")),
     ("overview.html", include_str!("templates/overview.html")),
     ("projects.html", include_str!("templates/projects.html")),

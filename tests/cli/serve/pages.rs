@@ -341,6 +341,10 @@ fn the_api_answers_like_the_command_line() {
         path = format!("/runs?limit=2&before={}", last["id"].as_str().unwrap());
     }
     assert_eq!(walked, ids, "the cursor skips or repeats runs");
+    let reader = format!("Bearer {}", served.secret("read-token"));
+    let metrics = served.send("GET", "/metrics", &[("Authorization", &reader)], "").ends(200);
+    assert!(metrics.body.contains("runner_runs_total{"), "{}", metrics.body);
+    served.send("GET", "/metrics", &[], "").ends(401);
     let found = served.api("/runs?search=dream");
     assert!(found.as_array().unwrap().iter().all(|it| it.to_string().contains("dream")), "{found}");
     let token = format!("Bearer {}", served.secret("token"));
