@@ -227,12 +227,16 @@ pub async fn from_form(
     client: Client,
     request: ActionRequest,
 ) -> Response {
-    let from = client.from.clone();
-    match action.carry_out(&web, client, &request).await {
+    let (from, path) = (client.from.clone(), request.parts.path.clone());
+    let acting = Arc::clone(&web);
+    // The task ends even if the browser goes away.
+    let task = tokio::spawn(async move { action.carry_out(&acting, client, &request).await });
+    let ended = task.await.unwrap_or_else(|_| Err(Failure::internal("the action was not ended")));
+    match ended {
         Ok(Answer { text, notices, .. }) => {
             web.messages.put(from, format!("{text}{notices}").trim().to_owned());
             let mut next = action.then.to_owned();
-            for (name, value) in &request.parts.path {
+            for (name, value) in &path {
                 next = next.replace(&format!("{{{name}}}"), &segment(value));
             }
             Redirect::to(&next).into_response()

@@ -42,6 +42,11 @@ impl ServeSettings {
             IpAddr::V4(ip) => hosts.push(format!("{ip}:{port}")),
             IpAddr::V6(ip) => hosts.push(format!("[{ip}]:{port}")),
         }
+        // Browsers leave out the usual port.
+        if port == 80 {
+            let names = hosts.iter().filter_map(|host| host.strip_suffix(":80")).map(str::to_owned);
+            hosts.extend(names.collect::<Vec<_>>());
+        }
         hosts.extend(self.allowed_hosts.iter().map(|name| name.to_ascii_lowercase()));
         hosts
     }
@@ -58,7 +63,10 @@ mod tests {
             allowed_hosts: vec!["Runner.example:8443".to_owned()],
         };
         let hosts = settings.hosts(settings.listen.unwrap().0);
-        assert_eq!(hosts, ["localhost:80", "127.0.0.1:80", "runner.example:8443"]);
+        assert_eq!(
+            hosts,
+            ["localhost:80", "127.0.0.1:80", "localhost", "127.0.0.1", "runner.example:8443"]
+        );
         for wrong in ["localhost:80", "80", "127.0.0.1", "", "::1:80"] {
             assert!(wrong.parse::<Listen>().is_err(), "{wrong}");
         }

@@ -1,6 +1,6 @@
 //! The API: the JSON of a view's or an action's command.
 
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 
 use axum::Json;
 use axum::http::{HeaderMap, StatusCode};
@@ -60,8 +60,15 @@ pub async fn act(
     };
     // The place of the answer: the same key for another request is another answer.
     let place = key.map(|key| format!("{key} {} {:?} {fields:?}", action.name, parts.path));
-    if let Some(known) = place.as_ref().and_then(|place| web.answers.get(place)) {
-        return Json(serde_json::from_str::<Value>(&known).unwrap_or_default()).into_response();
+    if let Some(place) = &place {
+        let mut pending = web.pending.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = web.answers.get(place) {
+            return Json(serde_json::from_str::<Value>(&known).unwrap_or_default()).into_response();
+        }
+        if !pending.insert(place.clone()) {
+            let what = "the first request with this key is still being carried out";
+            return problem(StatusCode::CONFLICT, what, None);
+        }
     }
     let mut asked = fields.clone();
     // The queue remembers its keys in the database, so they outlive a restart.
@@ -71,13 +78,21 @@ pub async fn act(
         asked.push(("key".to_owned(), key.to_owned()));
     }
     let request = ActionRequest { parts, fields: asked, output: Output::Json };
-    match action.carry_out(&web, client, &request).await {
-        Ok(answer) => {
-            if let Some(place) = place {
-                web.answers.put(place, answer.data.to_string());
+    // The task ends even if the client goes away, so that its next request gets the answer.
+    let done = tokio::spawn(async move {
+        let result = action.carry_out(&web, client, &request).await;
+        if let Some(place) = place {
+            let mut pending = web.pending.lock().unwrap_or_else(PoisonError::into_inner);
+            if let Ok(answer) = &result {
+                web.answers.put(place.clone(), answer.data.to_string());
             }
-            Json(answer.data).into_response()
+            pending.remove(&place);
         }
+        result
+    });
+    let ended = done.await.unwrap_or_else(|_| Err(Failure::internal("the request was not ended")));
+    match ended {
+        Ok(answer) => Json(answer.data).into_response(),
         Err(failure) => {
             let status = match status(&failure) {
                 // The request is understood, and its subject is not in a state in which it can be done.

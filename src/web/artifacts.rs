@@ -16,7 +16,7 @@ use runner_text::redact::Redacted;
 
 use super::pages::failed;
 use super::state::Web;
-use crate::ui::{Failure, show};
+use crate::ui::Failure;
 
 /// The most bytes of a file that a page shows.
 const PREVIEW: u64 = 256 * 1024;
@@ -74,15 +74,14 @@ fn read(web: &Web, run: &str, number: usize, limit: u64) -> Result<Artifact, Fai
     let mut bytes = Vec::new();
     file.read_to_end(&mut bytes).map_err(cannot)?;
     let is_cut = bytes.len() as u64 > limit;
-    bytes.truncate(limit as usize);
-    let text = match std::str::from_utf8(&bytes) {
-        Ok(text) => text,
-        // The limit may have cut a character.
-        Err(error) if is_cut && error.error_len().is_none() => {
-            std::str::from_utf8(&bytes[..error.valid_up_to()]).unwrap_or_default()
-        }
-        Err(_) => return Err(Failure::data(format!("{path} is not a text file"))),
+    if is_cut {
+        // Part of a line may be part of a secret, which would not be recognized.
+        let whole = bytes.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
+        bytes.truncate(whole);
+    }
+    let Ok(text) = std::str::from_utf8(&bytes) else {
+        return Err(Failure::data(format!("{path} is not a text file")));
     };
-    let text = Redacted::of(&show::printable(text)).to_string();
+    let text = Redacted::of(text).to_string();
     Ok(Artifact { path: path.clone(), text, is_cut })
 }

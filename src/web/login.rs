@@ -35,10 +35,8 @@ pub async fn form(State(web): State<Arc<Web>>) -> Response {
 
 /// Exchanges a code, or the read-only token, for a cookie.
 pub async fn exchange(State(web): State<Arc<Web>>, Form(typed): Form<LoginForm>) -> Response {
-    if web.codes.is_locked() {
-        return too_many(&web);
-    }
     let secrets = web.secrets();
+    // A valid code is accepted even after many failures, so that nobody can keep a person out by failing.
     let role = match secrets.role_of_token(&typed.code) {
         // The token for programs that act is no login of a person.
         Some(Role::Read) => Ok(Some(Role::Read)),
@@ -61,6 +59,7 @@ pub async fn exchange(State(web): State<Arc<Web>>, Form(typed): Form<LoginForm>)
             }
             response
         }
+        Ok(None) if web.codes.is_locked() => too_many(&web),
         Ok(None) => {
             web.codes.count_failure();
             login_page(

@@ -184,8 +184,10 @@ async fn admitted(web: &Arc<Web>, peer: &Peer, request: Request) -> Result<Reque
     }
     let now = web.home.wall().map_err(|failure| pages::failed(web, &failure))?;
     let client = match asked.client(&web.secrets(), now) {
+        // Only its signature counts, so that no page can use a login for one.
+        _ if is_webhook => None,
         Ok(client) => Some(client),
-        Err(_) if is_webhook || is_public(&path) => None,
+        Err(_) if is_public(&path) => None,
         Err(Refusal::WrongToken) if web.codes.is_locked() => return Err(login::too_many(web)),
         Err(refusal) => {
             if refusal == Refusal::WrongToken {
@@ -211,11 +213,11 @@ async fn admitted(web: &Arc<Web>, peer: &Peer, request: Request) -> Result<Reque
     let client = match client {
         Some(client) => Some(client),
         None if is_webhook => {
-            if web.codes.is_locked() {
-                return Err(login::too_many(web));
-            }
             let key = web.secrets().webhook_key();
             let Some(unique) = webhook::check(&key, &path, &head.headers, &bytes, now) else {
+                if web.codes.is_locked() {
+                    return Err(login::too_many(web));
+                }
                 web.codes.count_failure();
                 let text = "the signature of the webhook is not valid, or too old";
                 return Err(refuse(web, &path, StatusCode::UNAUTHORIZED, text));

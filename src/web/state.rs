@@ -1,6 +1,6 @@
 //! The state that all requests of a server share, and the call of a command.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -14,6 +14,7 @@ use super::codes::Codes;
 use super::render::Renderer;
 use super::secrets::Secrets;
 use crate::env::{self, Env};
+use crate::project::FILE;
 use crate::ui::{CalledCommand, Captured, Failure};
 
 /// The most commands that run at the same time. Each has a connection to the database of its own.
@@ -41,6 +42,8 @@ pub struct Web {
     pub messages: Kept,
     /// The answers to requests of the API, by their idempotency keys.
     pub answers: Kept,
+    /// The requests with an idempotency key that are being carried out.
+    pub pending: Mutex<BTreeSet<String>>,
     commands: Arc<Semaphore>,
 }
 
@@ -73,6 +76,7 @@ impl Web {
             streams: Arc::new(Semaphore::new(streams)),
             messages: Kept::default(),
             answers: Kept::default(),
+            pending: Mutex::default(),
             commands: Arc::new(Semaphore::new(COMMANDS)),
         })
     }
@@ -93,6 +97,11 @@ impl Web {
         let web = Arc::clone(self);
         self.blocking(move || {
             let folder = project.map(|id| web.folder(&id)).transpose()?;
+            // Without its settings, the command would take a project around the folder.
+            if let Some(folder) = folder.as_deref().filter(|folder| !folder.join(FILE).is_file()) {
+                let what = format!("{} has no {FILE}", folder.display());
+                return Err(Failure::data(what).hint("runner projects"));
+            }
             let CalledCommand { result, captured: Captured { out, notices } } =
                 (web.caller)(&web.home, folder.as_deref(), &words);
             result?;

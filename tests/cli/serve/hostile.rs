@@ -240,8 +240,10 @@ fn login_codes_are_used_once_and_guesses_are_limited() {
     for _ in 0..9 {
         served.post("/login", "", "code=WRONG").ends(403);
     }
+    // Failures lock out nobody but those who fail.
+    served.post("/login", "", "code=WRONG").ends(429);
     let code = served.secret("login-code");
-    served.post("/login", "", &format!("code={code}")).ends(429);
+    served.post("/login", "", &format!("code={code}")).ends(200);
     served.get("/", &cookie).ends(200);
     served.post("/logout", &cookie, "").ends(200);
     served.get("/", &cookie).ends(303);
@@ -269,6 +271,18 @@ fn every_page_needs_a_login() {
             assert!(reply.head.contains("location: /login"), "{path}: {reply:?}");
         }
     }
+}
+
+#[test]
+fn requests_never_reach_a_project_around_another() {
+    let fixture = project();
+    let served = Served::start(&fixture);
+    let (project, cookie) = (served.project(), served.log_in());
+    let around = fixture.project().parent().unwrap().join("runner.toml");
+    std::fs::rename(fixture.path("runner.toml"), around).unwrap();
+    served.get(&format!("/projects/{project}/jobs"), &cookie).ends(404);
+    served.post(&format!("/projects/{project}/jobs/ok/runs"), &cookie, "").ends(409);
+    assert_eq!(fixture.count("SELECT count(*) FROM runs"), 0);
 }
 
 #[test]
@@ -311,6 +325,19 @@ fn webhooks_are_signed_and_never_repeated() {
         let reply = send(&path, at, &signature, body);
         assert!([401, 403].contains(&reply.status), "{path} {at}: {reply:?}");
     }
+    // A login does not replace the signature, and failures keep no signed request out.
+    let (cookie, at) = (served.log_in(), now.to_string());
+    let headers = [
+        ("Cookie", cookie.as_str()),
+        ("Origin", "http://localhost:3000"),
+        ("X-Runner-Timestamp", &at),
+        ("X-Runner-Signature", "sha256=00"),
+    ];
+    for _ in 0..12 {
+        let reply = served.send("POST", &path("ok"), &headers, "{}");
+        assert!([401, 429].contains(&reply.status), "{reply:?}");
+    }
+    let again = send(&path("ok"), now, &good, "{}").ends(200).json();
+    assert_eq!(first["id"], again["id"]);
     assert_eq!(fixture.count("SELECT count(*) FROM runs"), 1);
-    assert_eq!(fixture.count("SELECT count(*) FROM events WHERE kind = 'web'"), 1);
 }
