@@ -63,6 +63,8 @@ review_at_terminal() {
     type_key a
     shown 'accepted'
     type_key q
+    shown 'No undecided proposals'
+    type_key q
     shown 'ready>'
     type_line 'clear; echo "review ended with $?"'
     shown 'review ended with 0'
