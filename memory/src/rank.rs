@@ -92,8 +92,8 @@ struct Candidate {
     words: usize,
 }
 
-/// Returns the nodes in scope for a text, best first: those that contain its words, and the neighbours
-/// of the best ones.
+/// Returns the nodes in scope for a text, best first: nodes that contain its words, and the neighbours
+/// of the best of these nodes.
 ///
 /// # Errors
 /// Returns an error if the store cannot be read.

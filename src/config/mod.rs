@@ -33,6 +33,7 @@ mod shape;
 mod source_location;
 mod sources;
 mod trigger;
+mod user_text;
 pub mod values;
 mod view;
 
@@ -73,6 +74,7 @@ pub use reference::schema;
 pub use settings::ServeTable;
 pub use sources::ConfigFinding;
 pub use trigger::TriggerSpec;
+pub use user_text::user_text;
 pub use view::{ResolvedSetting, ResolvedSettings, SettingOrigin};
 
 /// The table of the jobs.

@@ -1,15 +1,14 @@
 //! Reads the `[daemon]` table of the configuration. One daemon serves all projects of a user, so
 //! this module must never read a project's file.
 
-use std::io;
 use std::path::Path;
 use std::time::Duration;
 
 use jiff::SignedDuration;
 use serde::Deserialize;
 
+use crate::config::user_text;
 use crate::ui::Failure;
-use runner_engine::files::{DOCUMENT, read_text_host};
 
 const DEFAULT: &str = include_str!("../../config/default.toml");
 
@@ -31,14 +30,9 @@ pub fn drain(user_config: &Path) -> Result<Duration, Failure> {
         Failure::configuration(format!("{}: {why}", user_config.display()))
             .hint("write drain = \"30s\" below [daemon]")
     };
-    let text = match read_text_host(user_config, DOCUMENT) {
-        Ok(text) => text,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
-        Err(error) => return Err(wrong(&error.to_string())),
-    };
-    let text = text.strip_prefix('\u{feff}').unwrap_or(&text);
+    let text = user_text(user_config, wrong)?;
     let stated: File = toml::from_str(DEFAULT).expect("the embedded default parses");
-    let file: File = toml::from_str(text).map_err(|error| wrong(error.message()))?;
+    let file: File = toml::from_str(&text).map_err(|error| wrong(error.message()))?;
     let drain = [file, stated]
         .into_iter()
         .find_map(|file| file.daemon?.drain)

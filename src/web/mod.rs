@@ -8,7 +8,7 @@
 //!
 //! Every view and every action is a command of `runner`: it runs inside this process, and its JSON is
 //! the answer of the API and the input of the page's template. This module must never query the database for
-//! what a page shows, and a request with the method GET must never change anything.
+//! the content of a page. A GET request must never change anything.
 
 mod access;
 mod actions;

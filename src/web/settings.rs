@@ -1,14 +1,12 @@
 //! Reads the `[serve]` table of the configuration. One server serves all projects of a user, so this module
 //! must never read a project's file.
 
-use std::io;
 use std::path::Path;
 
-use runner_engine::files::{DOCUMENT, read_text_host};
 use serde::Deserialize;
 
 use super::address::ServeSettings;
-use crate::config::ServeTable;
+use crate::config::{ServeTable, user_text};
 use crate::ui::Failure;
 
 const DEFAULT: &str = include_str!("../../config/default.toml");
@@ -35,14 +33,9 @@ pub fn settings(user_config: &Path) -> Result<ServeConfig, Failure> {
         Failure::configuration(format!("{}: {why}", user_config.display()))
             .hint("runner config check")
     };
-    let text = match read_text_host(user_config, DOCUMENT) {
-        Ok(text) => text,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
-        Err(error) => return Err(wrong(&error.to_string())),
-    };
-    let text = text.strip_prefix('\u{feff}').unwrap_or(&text);
+    let text = user_text(user_config, wrong)?;
     let mut table: toml::Table = toml::from_str(DEFAULT).expect("the embedded default parses");
-    let own: toml::Table = toml::from_str(text).map_err(|error| wrong(error.message()))?;
+    let own: toml::Table = toml::from_str(&text).map_err(|error| wrong(error.message()))?;
     if let (Some(toml::Value::Table(all)), Some(toml::Value::Table(own))) =
         (table.get_mut("serve"), own.get("serve"))
     {
