@@ -196,8 +196,8 @@ fn twelve_forgeries_are_reported_and_not_applied() {
     is_without_effect(&fixture, "race with publishing");
 }
 
-/// The ways in which an agent brings the forged commit `$C`, whose tree has the entry, into git, each with
-/// what the failure of the run names, if it must fail.
+/// The ways in which an agent brings the forged commit `$C`, whose tree has the entry, into git. The last
+/// part is the text in the run's failure, or `None` if the run must not fail.
 const FROM_THE_SANDBOX: [(&str, &str, Option<&str>); 13] = [
     ("commit", "git reset -q --soft $C", Some("commit ")),
     (
