@@ -239,7 +239,8 @@ fn between_rows(db: &Connection, findings: &mut Vec<StoreFinding>) -> Result<(),
 }
 
 fn count(db: &Connection) -> Result<BTreeMap<String, u64>, Fault> {
-    let sql = "SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite_%'";
+    let sql = "SELECT name FROM pragma_table_list
+               WHERE schema = 'main' AND type = 'table' AND name NOT LIKE 'sqlite_%'";
     let tables: Vec<String> = db.values(sql, [])?;
     let count = |table: String| {
         let Count(count) = db.value(&format!("SELECT count(*) FROM {table}"), [])?;

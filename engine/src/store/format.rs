@@ -31,6 +31,7 @@ pub(super) const STEPS: &[&str] = &[
     include_str!("format_3.sql"),
     include_str!("format_4.sql"),
     include_str!("format_5.sql"),
+    include_str!("format_6.sql"),
 ];
 /// The current format.
 pub(super) const PRESENT: i64 = STEPS.len() as i64;

@@ -46,6 +46,7 @@ mod restore;
 mod restore_loss;
 mod retention;
 mod rows;
+mod run_list;
 mod runs;
 mod settle;
 mod settle_runs;
@@ -87,7 +88,8 @@ pub use retention::{
     FileKind, KeptRows, OldFile, OldRows, PrunableFile, PruneFacts, PrunePlan, Retention,
 };
 pub use rows::{NewOccurrence, Origin};
-pub use runs::{Execution, RunFilter, RunRow, RunState, RunSummary, Spawned};
+pub use run_list::RunFilter;
+pub use runs::{Execution, RunRow, RunState, RunSummary, Spawned};
 pub use totals::{DURATION_LIMITS, QueueDepth, RunDurations, RunTotal};
 pub use trust::TrustRecord;
 pub use usage::{

@@ -12,11 +12,10 @@
 use std::time::Duration;
 
 use jiff::Timestamp;
-use rusqlite::types::Value;
-use rusqlite::{Connection, Row, params, params_from_iter};
+use rusqlite::{Connection, Row, params};
 use serde::{Deserialize, Serialize};
 
-use super::columns::{Count, Json, Query as _, json, json_opt, millis, time, time_opt, to_json};
+use super::columns::{Count, Json, Query as _, json, json_opt, time, time_opt, to_json};
 use super::{Fault, JobId, NightId, Origin, Result, Store};
 use crate::awake::SleepInhibition;
 use crate::ids::{Fence, OccurrenceId, ProjectId, RunId};
@@ -220,41 +219,14 @@ impl RunRow {
     }
 }
 
-/// Selects runs to list.
-#[derive(Clone, Debug, Default)]
-pub struct RunFilter {
-    /// Only the runs of this project.
-    pub project: Option<ProjectId>,
-    /// Only the runs of this job.
-    pub job: Option<JobId>,
-    /// Only the runs of this night.
-    pub night: Option<NightId>,
-    /// Only the runs whose id begins with this text.
-    pub prefix: Option<String>,
-    /// Maximum number of runs. 0 means no limit.
-    pub limit: u32,
-    /// Only the runs that failed, timed out or were lost.
-    pub failed: bool,
-    /// Only the runs that were recorded at this time or later.
-    pub since: Option<Timestamp>,
-    /// Only the runs with this outcome, or in this state, by its name.
-    pub outcome: Option<String>,
-    /// Only the runs whose job, headline or reason contains this text, regardless of the case of ASCII letters.
-    pub text: Option<String>,
-    /// Only the runs that were recorded before this one.
-    pub before: Option<RunId>,
-    /// Excludes jobs of this kind, unless `job` is set.
-    pub but_kind: Option<&'static str>,
-}
-
 /// The columns for [`run`].
-const COLUMNS: &str = "r.id, r.occurrence, r.job, j.name, j.kind, j.project, o.night, o.origin,
+pub(super) const COLUMNS: &str = "r.id, r.occurrence, r.job, j.name, j.kind, j.project, o.night, o.origin,
     o.settings, o.priority, o.due, r.attempt, r.requested, r.model_calls, r.summary, r.state,
     r.ready_at, (SELECT json_array(w.id, wj.name) FROM runs w JOIN jobs wj ON wj.id = w.job
      WHERE w.occurrence = r.waits_for ORDER BY w.attempt DESC LIMIT 1), r.starter, r.owner, r.deadline, r.fence, r.started, r.staging, r.cancel,
     r.outcome, r.finished";
 
-fn run(row: &Row<'_>) -> rusqlite::Result<RunRow> {
+pub(super) fn run(row: &Row<'_>) -> rusqlite::Result<RunRow> {
     Ok(RunRow {
         id: row.get(0)?,
         occurrence: row.get(1)?,
@@ -323,61 +295,6 @@ impl Store {
             let found = db.first(&select("", "r.id = ?1"), [wanted], run)?;
             found.ok_or_else(|| Fault::not_found("run", wanted))
         })
-    }
-
-    /// Returns runs, last recorded first. The order of ids would be wrong after the clock is set
-    /// back.
-    pub fn runs(&self, filter: &RunFilter) -> Result<Vec<RunRow>> {
-        let mut wheres: Vec<&str> = vec!["1"];
-        let mut values: Vec<Value> = Vec::new();
-        if let Some(night) = filter.night {
-            wheres.push("r.occurrence IN (SELECT id FROM occurrences WHERE night = ?)");
-            values.push(night.0.into());
-        }
-        if let Some(job) = filter.job {
-            wheres.push("r.job = ?");
-            values.push(job.0.into());
-        }
-        if let Some(project) = &filter.project {
-            // The plus sign prevents an index on `job`, so the query follows the order of recording
-            // and stops at the limit.
-            wheres.push("+r.job IN (SELECT id FROM jobs WHERE project = ?)");
-            values.push(project.to_string().into());
-        }
-        if let (Some(kind), None) = (filter.but_kind, filter.job) {
-            wheres.push("+r.job NOT IN (SELECT id FROM jobs WHERE kind = ?)");
-            values.push(kind.to_owned().into());
-        }
-        if filter.failed {
-            wheres.push("r.outcome ->> 'outcome' IN ('failed', 'timed-out', 'lost')");
-        }
-        if let Some(outcome) = &filter.outcome {
-            wheres.push("coalesce(r.outcome ->> 'outcome', r.state) = ?");
-            values.push(outcome.clone().into());
-        }
-        if let Some(text) = &filter.text {
-            wheres.push(
-                "instr(lower(j.name || char(10) || coalesce(r.summary ->> 'headline', '') || char(10)
-                 || coalesce(r.outcome ->> 'why', '')), lower(?)) > 0",
-            );
-            values.push(text.clone().into());
-        }
-        if let Some(before) = &filter.before {
-            wheres.push("r.rowid < (SELECT rowid FROM runs WHERE id = ?)");
-            values.push(before.to_string().into());
-        }
-        if let Some(since) = filter.since {
-            wheres.push("r.requested >= ?");
-            values.push(millis(since).into());
-        }
-        if let Some(prefix) = &filter.prefix {
-            wheres.push("r.id BETWEEN ? AND ?");
-            values.push(prefix.clone().into());
-            values.push(format!("{prefix}~").into());
-        }
-        values.push(if filter.limit == 0 { -1 } else { i64::from(filter.limit) }.into());
-        let sql = select("", &wheres.join(" AND ")) + " ORDER BY r.rowid DESC LIMIT ?";
-        self.view(|db| db.all(&sql, params_from_iter(values), run))
     }
 
     /// Returns the last attempt at an occurrence.

@@ -18,6 +18,7 @@ mod prune;
 mod queue;
 mod restore;
 mod retry;
+mod run_list;
 mod settle;
 mod totals;
 mod usage;
