@@ -8,7 +8,7 @@ use axum::response::{IntoResponse as _, Redirect, Response};
 use super::access::Client;
 use super::pages;
 use super::render::segment;
-use super::state::{Answer, Web};
+use super::state::{Answer, Purpose, Web};
 use super::views::{Parts, QueryFlag, QueryKind};
 use crate::ui::Failure;
 
@@ -190,7 +190,7 @@ impl Action {
         let project = request.parts.project();
         let mut words = self.command(&request.parts, &request.fields)?;
         let (recorded, asked, of) = (Arc::clone(web), words.clone(), project.clone());
-        web.blocking(move || {
+        web.blocking(Purpose::Act, move || {
             let folder = of.as_deref().map(|id| recorded.folder(id)).transpose()?;
             recorded.audit(&client, &asked, folder.and(of.as_deref()))
         })
@@ -200,7 +200,7 @@ impl Action {
             let nested = ["jobs", "dream", "alerts"].contains(&words[0].as_str());
             words.insert(if nested { 2 } else { 1 }, "--json".to_owned());
         }
-        web.call(project, words).await
+        web.call(Purpose::Act, project, words).await
     }
 }
 

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use super::access::Client;
 use super::actions::{Action, ActionRequest, Output};
 use super::pages::status;
-use super::state::Web;
+use super::state::{Purpose, Web};
 use super::views::{Parts, View};
 use crate::ui::Failure;
 
@@ -20,7 +20,7 @@ const KEY: usize = 200;
 /// Answers with the JSON of a view.
 pub async fn show(view: &'static View, web: Arc<Web>, parts: Parts) -> Response {
     let answered = match view.command(&parts) {
-        Ok(words) => web.call(parts.project(), words).await,
+        Ok(words) => web.call(Purpose::Look, parts.project(), words).await,
         Err(why) => Err(Failure::usage(why)),
     };
     match answered {

@@ -15,7 +15,7 @@ use runner_engine::ids::RunId;
 use runner_text::redact::Redacted;
 
 use super::pages::failed;
-use super::state::Web;
+use super::state::{Purpose, Web};
 use crate::ui::Failure;
 
 /// The most bytes of a file that a page shows.
@@ -41,7 +41,7 @@ pub async fn show(
     let downloads = query.iter().any(|(name, _)| name == "download");
     let limit = if downloads { DOWNLOAD } else { PREVIEW };
     let (found, id) = (Arc::clone(&web), run.clone());
-    match web.blocking(move || read(&found, &id, number, limit)).await {
+    match web.blocking(Purpose::Look, move || read(&found, &id, number, limit)).await {
         Ok(artifact) if downloads => {
             let mut response = artifact.text.into_response();
             let headers = response.headers_mut();

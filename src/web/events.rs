@@ -8,6 +8,8 @@
 //! If changes were deleted since, the event `reset` asks the client to read everything again.
 
 use std::convert::Infallible;
+use std::fs;
+use std::os::unix::fs::MetadataExt as _;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -21,7 +23,7 @@ use tokio::sync::{OwnedSemaphorePermit, mpsc, watch};
 use tokio::time::{MissedTickBehavior, interval};
 
 use super::api::problem;
-use super::state::Web;
+use super::state::{Purpose, Web};
 use crate::env::Env;
 use crate::ui::Failure;
 
@@ -38,6 +40,10 @@ const WAITING: usize = 64;
 pub async fn look(home: Env, sender: watch::Sender<i64>) {
     let mut pace = interval(LOOK);
     pace.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let path = home.store_path();
+    // A restored database is another file.
+    let file = || fs::symlink_metadata(&path).ok().map(|data| (data.dev(), data.ino()));
+    let mut opened = None;
     let mut store = None;
     loop {
         pace.tick().await;
@@ -46,7 +52,9 @@ pub async fn look(home: Env, sender: watch::Sender<i64>) {
             store = None;
             continue;
         }
-        if store.is_none() {
+        let present = file();
+        if store.is_none() || opened != present {
+            opened = present;
             store = home.store_to_read().ok().flatten();
         }
         let Some(open) = &store else { continue };
@@ -54,7 +62,6 @@ pub async fn look(home: Env, sender: watch::Sender<i64>) {
             Ok(last) => {
                 sender.send_if_modified(|known| std::mem::replace(known, last) != last);
             }
-            // The database may have been restored.
             Err(_) => store = None,
         }
     }
@@ -119,11 +126,12 @@ async fn send_changes(
     sender: &mpsc::Sender<Event>,
 ) -> Result<(), Failure> {
     let mut changed = web.changes.clone();
+    let mut secrets = web.secrets.subscribe();
     let mut after = match after {
         Some(after) => after,
         None => {
             let read = Arc::clone(web);
-            web.blocking(move || Ok(read.store()?.last_change()?)).await?
+            web.blocking(Purpose::Look, move || Ok(read.store()?.last_change()?)).await?
         }
     };
     // The browser then reconnects soon after a restart of the server.
@@ -134,7 +142,9 @@ async fn send_changes(
     loop {
         changed.borrow_and_update();
         let read = Arc::clone(web);
-        let found = web.blocking(move || Ok(read.store()?.changes_after(after, BATCH)?)).await?;
+        let found = web
+            .blocking(Purpose::Look, move || Ok(read.store()?.changes_after(after, BATCH)?))
+            .await?;
         let more = match found {
             ChangesAfter::All(changes) => {
                 for change in &changes {
@@ -156,6 +166,8 @@ async fn send_changes(
         if !more {
             tokio::select! {
                 changed = changed.changed() => changed.map_err(|_| Failure::later("the server ends"))?,
+                // The client connects again if it may.
+                _ = secrets.changed() => return Ok(()),
                 () = sender.closed() => return Ok(()),
             }
         }

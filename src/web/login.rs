@@ -6,7 +6,7 @@
 //!
 //! A code must never stand in a URL or in a page of the server.
 
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
 use axum::Form;
 use axum::extract::State;
@@ -76,7 +76,7 @@ pub async fn exchange(State(web): State<Arc<Web>>, Form(typed): Form<LoginForm>)
 pub async fn end(State(web): State<Arc<Web>>) -> Response {
     match Secrets::renew(&web.home) {
         Ok(secrets) => {
-            *web.secrets.lock().unwrap_or_else(PoisonError::into_inner) = secrets;
+            web.secrets.send_replace(secrets);
             login_page(&web, StatusCode::OK, "All logins have ended, and the tokens have changed.")
         }
         Err(failure) => pages::failed(&web, &failure),

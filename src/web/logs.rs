@@ -15,13 +15,14 @@ use axum::response::{IntoResponse as _, Response};
 use runner_engine::files::open_host;
 use runner_engine::ids::RunId;
 use runner_text::redact::Redacted;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 
 use super::api::{failed, problem};
 use super::events::{place, response, too_many};
 use super::pages::status;
 use super::render::escaped;
-use super::state::Web;
+use super::secrets::Secrets;
+use super::state::{Purpose, Web};
 use crate::follow::{self, FollowEnd};
 use crate::ui::Failure;
 
@@ -120,7 +121,7 @@ pub async fn part(
         );
     };
     let home = web.home.clone();
-    let found = web.blocking(move || {
+    let found = web.blocking(Purpose::Look, move || {
         let none = || Failure::data(format!("no run {run}")).hint("runner runs");
         let id: RunId = run.parse().map_err(|_| none())?;
         let (name, _) = follow::FILES[which];
@@ -165,7 +166,7 @@ pub async fn live(
     let offsets = known.and_then(offsets);
     let (sender, receiver) = mpsc::channel(WAITING);
     let Ok((gone, here)) = io::pipe() else { return too_many() };
-    let changes = web.changes.clone();
+    let (changes, secrets) = (web.changes.clone(), web.secrets.subscribe());
     let (home, lines) = (web.home.clone(), sender.clone());
     let follower =
         thread::Builder::new().name("follow".to_owned()).stack_size(1024 * 1024).spawn(move || {
@@ -197,15 +198,18 @@ pub async fn live(
         return too_many();
     }
     tokio::spawn(async move {
-        forward(changes, &sender).await;
+        forward((changes, secrets), &sender).await;
         // Closing the pipe ends the follower.
         drop((gone, place));
     });
     response(receiver)
 }
 
-/// Reports changes of the database until the client is gone.
-async fn forward(mut changes: tokio::sync::watch::Receiver<i64>, sender: &mpsc::Sender<Event>) {
+/// Reports changes of the database until the client is gone or all logins end.
+async fn forward(
+    (mut changes, mut secrets): (watch::Receiver<i64>, watch::Receiver<Secrets>),
+    sender: &mpsc::Sender<Event>,
+) {
     changes.borrow_and_update();
     loop {
         tokio::select! {
@@ -215,6 +219,7 @@ async fn forward(mut changes: tokio::sync::watch::Receiver<i64>, sender: &mpsc::
                     return;
                 }
             }
+            _ = secrets.changed() => return,
             () = sender.closed() => return,
         }
     }

@@ -17,7 +17,7 @@ use super::actions::{self, ACTIONS, ActionRequest, Output};
 use super::api::SentRequest;
 use super::openapi::{self, BASE};
 use super::secrets::Role;
-use super::state::Web;
+use super::state::{Purpose, Web};
 use super::views::{Parts, VIEWS, View};
 use super::{api, artifacts, events, login, logs, pages, webhook};
 
@@ -115,7 +115,7 @@ fn page(view: &'static View) -> MethodRouter<Arc<Web>> {
 }
 
 async fn metrics(State(web): State<Arc<Web>>) -> Response {
-    match web.call(None, vec!["metrics".to_owned()]).await {
+    match web.call(Purpose::Look, None, vec!["metrics".to_owned()]).await {
         Ok(answer) => {
             ([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], answer.text)
                 .into_response()

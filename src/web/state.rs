@@ -17,8 +17,10 @@ use crate::env::{self, Env};
 use crate::project::FILE;
 use crate::ui::{CalledCommand, Captured, Failure};
 
-/// The most commands that run at the same time. Each has a connection to the database of its own.
-const COMMANDS: usize = 4;
+/// The most commands that look at something at the same time. Each has a connection to the database of its own.
+const LOOKS: usize = 4;
+/// The most commands that change something at the same time.
+const ACTS: usize = 2;
 /// The most messages and answers that are kept for a later request.
 const KEPT: usize = 256;
 
@@ -32,7 +34,8 @@ pub struct Web {
     caller: CommandCaller,
     /// The values of the header `Host` that are accepted.
     pub hosts: Vec<String>,
-    pub secrets: Mutex<Secrets>,
+    /// The secrets. New ones end all logins and event streams.
+    pub secrets: watch::Sender<Secrets>,
     pub codes: Codes,
     pub renderer: Renderer,
     /// The number of the database's last change.
@@ -44,7 +47,15 @@ pub struct Web {
     pub answers: Kept,
     /// The requests with an idempotency key that are being carried out.
     pub pending: Mutex<BTreeSet<String>>,
-    commands: Arc<Semaphore>,
+    looks: Arc<Semaphore>,
+    acts: Arc<Semaphore>,
+}
+
+/// The purpose of a command. Slow looks do not keep an action waiting.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Purpose {
+    Look,
+    Act,
 }
 
 /// The result of a command.
@@ -66,7 +77,7 @@ impl Web {
         streams: usize,
     ) -> Result<Self, Failure> {
         Ok(Self {
-            secrets: Mutex::new(Secrets::load(&home)?),
+            secrets: watch::Sender::new(Secrets::load(&home)?),
             codes: Codes::new(&home)?,
             home,
             caller,
@@ -77,12 +88,13 @@ impl Web {
             messages: Kept::default(),
             answers: Kept::default(),
             pending: Mutex::default(),
-            commands: Arc::new(Semaphore::new(COMMANDS)),
+            looks: Arc::new(Semaphore::new(LOOKS)),
+            acts: Arc::new(Semaphore::new(ACTS)),
         })
     }
 
     pub fn secrets(&self) -> Secrets {
-        self.secrets.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.secrets.borrow().clone()
     }
 
     /// Runs a command for a project, or for all projects, and returns its result.
@@ -91,11 +103,12 @@ impl Web {
     /// Returns the command's failure.
     pub async fn call(
         self: &Arc<Self>,
+        purpose: Purpose,
         project: Option<String>,
         words: Vec<String>,
     ) -> Result<Answer, Failure> {
         let web = Arc::clone(self);
-        self.blocking(move || {
+        self.blocking(purpose, move || {
             let folder = project.map(|id| web.folder(&id)).transpose()?;
             // Without its settings, the command would take a project around the folder.
             if let Some(folder) = folder.as_deref().filter(|folder| !folder.join(FILE).is_file()) {
@@ -117,9 +130,14 @@ impl Web {
     /// Returns the function's failure.
     pub async fn blocking<T: Send + 'static>(
         &self,
+        purpose: Purpose,
         work: impl FnOnce() -> Result<T, Failure> + Send + 'static,
     ) -> Result<T, Failure> {
-        let place = Arc::clone(&self.commands).acquire_owned().await;
+        let places = match purpose {
+            Purpose::Look => &self.looks,
+            Purpose::Act => &self.acts,
+        };
+        let place = Arc::clone(places).acquire_owned().await;
         let done = tokio::task::spawn_blocking(move || {
             let _place = place;
             work()
@@ -169,13 +187,20 @@ impl Web {
             kind: "web".to_owned(),
             detail: format!(
                 "runner {}: asked by {} from {}",
-                words.join(" "),
+                quoted(&words),
                 env::person(),
                 client.from
             ),
         })?;
         Ok(())
     }
+}
+
+/// Returns words as a shell would read them, so that a value with spaces or quotes is one word. A null byte, which
+/// no shell can quote, is shown as the replacement character.
+fn quoted(words: &[&str]) -> String {
+    let words: Vec<String> = words.iter().map(|word| word.replace('\0', "\u{fffd}")).collect();
+    shlex::try_join(words.iter().map(String::as_str)).unwrap_or_default()
 }
 
 /// The last texts, by a key.
@@ -205,6 +230,13 @@ impl Kept {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn values_of_the_audit_trail_are_single_words() {
+        let words = ["dream", "accept", "--note=ok: asked by root from home", "--", "a\0b"];
+        let text = quoted(&words);
+        assert_eq!(text, "dream accept '--note=ok: asked by root from home' -- a\u{fffd}b");
+    }
 
     #[test]
     fn kept_texts_are_limited() {

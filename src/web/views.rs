@@ -53,7 +53,10 @@ const LIMIT: QueryFlag = QueryFlag {
 };
 const RUNS: &[QueryFlag] = &[
     text("outcome", "Only the runs with this outcome or state"),
-    text("search", "Only the runs whose job, headline or reason contains this text"),
+    text(
+        "search",
+        "Only the ended runs whose job, headline or reason contains this text of at least 3 characters",
+    ),
     text("since", "Only the runs since this time: 7d, 12h or 2026-11-22"),
     text("before", "Only the runs that were recorded before this run: the cursor of the next page"),
     LIMIT,
@@ -61,7 +64,10 @@ const RUNS: &[QueryFlag] = &[
 const JOB_RUNS: &[QueryFlag] = &[
     text("job", "Only the runs of this job"),
     text("outcome", "Only the runs with this outcome or state"),
-    text("search", "Only the runs whose job, headline or reason contains this text"),
+    text(
+        "search",
+        "Only the ended runs whose job, headline or reason contains this text of at least 3 characters",
+    ),
     text("since", "Only the runs since this time: 7d, 12h or 2026-11-22"),
     text("before", "Only the runs that were recorded before this run: the cursor of the next page"),
     LIMIT,

@@ -2,11 +2,11 @@
 //!
 //! Triggers of the database write the changes, and delete old ones. This module must never write.
 
-use rusqlite::Row;
+use rusqlite::{Connection, Row, Transaction};
 use serde::Serialize;
 
 use super::columns::Query as _;
-use super::{Result, Store};
+use super::{Fault, Result, Store};
 use crate::ids::ProjectId;
 
 /// A change.
@@ -37,9 +37,7 @@ pub enum ChangesAfter {
 impl Store {
     /// Returns the number of the last change, or 0 if there was none.
     pub fn last_change(&self) -> Result<i64> {
-        // Deleting changes does not reset the sequence.
-        let sql = "SELECT coalesce(max(seq), 0) FROM sqlite_sequence WHERE name = 'changes'";
-        self.view(|db| db.value(sql, []))
+        self.view(last)
     }
 
     /// Returns at most `limit` changes after the number `after`.
@@ -56,11 +54,26 @@ impl Store {
             })
         };
         let changes = self.view(|db| db.all(sql, (after, limit), read))?;
-        // A restored database may continue with lower numbers than a reader has seen.
         let whole = match changes.first() {
             Some(first) => first.id == after + 1,
             None => after == last,
         };
         Ok(if whole { ChangesAfter::All(changes) } else { ChangesAfter::Lost { last } })
     }
+}
+
+/// Returns the number of the last change, or 0 if there was none.
+pub(super) fn last(db: &Connection) -> Result<i64, Fault> {
+    // Deleting changes does not reset the sequence.
+    let sql = "SELECT coalesce(max(seq), 0) FROM sqlite_sequence WHERE name = 'changes'";
+    db.value(sql, [])
+}
+
+/// Leaves out numbers after `seen`, so that every reader of the changes learns that it must read
+/// everything again.
+pub(super) fn interrupt(tx: &Transaction<'_>, seen: i64) -> Result<(), Fault> {
+    let next = last(tx)?.max(seen) + 1;
+    tx.change("DELETE FROM sqlite_sequence WHERE name = 'changes'", [])?;
+    tx.change("INSERT INTO sqlite_sequence (name, seq) VALUES ('changes', ?1)", [next])?;
+    Ok(())
 }

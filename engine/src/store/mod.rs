@@ -88,7 +88,7 @@ pub use retention::{
     FileKind, KeptRows, OldFile, OldRows, PrunableFile, PruneFacts, PrunePlan, Retention,
 };
 pub use rows::{NewOccurrence, Origin};
-pub use run_list::RunFilter;
+pub use run_list::{RunFilter, SHORTEST_TEXT};
 pub use runs::{Execution, RunRow, RunState, RunSummary, Spawned};
 pub use totals::{DURATION_LIMITS, QueueDepth, RunDurations, RunTotal};
 pub use trust::TrustRecord;

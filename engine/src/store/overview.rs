@@ -163,9 +163,20 @@ impl Store {
     }
 
     /// Returns the jobs whose last run failed, not counting runs that did no work. These jobs may
-    /// have a failure marker or an open circuit breaker.
-    pub fn failing_jobs(&self) -> Result<Vec<JobId>> {
+    /// have a failure marker or an open circuit breaker. With `only`, only jobs of this project are
+    /// examined.
+    pub fn failing_jobs(&self, only: Option<&ProjectId>) -> Result<Vec<JobId>> {
         self.view(|db| {
+            if let Some(project) = only {
+                let sql = format!(
+                    "SELECT id FROM jobs j WHERE project = ?1
+                       AND (SELECT max(rowid) FROM runs INDEXED BY runs_failed
+                            WHERE {FAILED} AND job = j.id)
+                         = (SELECT max(rowid) FROM runs INDEXED BY runs_tried
+                            WHERE {TRIED} AND job = j.id)"
+                );
+                return db.values(&sql, [project]);
+            }
             // The query steps from one job with failures to the next. Two index lookups per job
             // determine whether its last failed run is also its last run that did work.
             let sql = format!(

@@ -29,8 +29,8 @@ use super::maintenance::{self, Task};
 use super::occurrences::{MissedCause, MissedRow};
 use super::restore_loss::{RestoreLoss, since};
 use super::{
-    Event, Fault, JobId, NewOccurrence, NightId, Origin, Result, StoreError, cannot_write, events,
-    format, occurrences, settle, sql_error,
+    Event, Fault, JobId, NewOccurrence, NightId, Origin, Result, StoreError, cannot_write, changes,
+    events, format, occurrences, settle, sql_error,
 };
 use crate::failpoint;
 use crate::files::{SMALL, copy_host, open_host, read_host, write_atomic};
@@ -38,6 +38,9 @@ use crate::ids::RunId;
 use crate::outcome::{Outcome, SkipReason};
 use crate::schedule::Schedule;
 use crate::tick::{REPORT_JOB, passed_over};
+
+/// More changes than a database that cannot be read has recorded after any of its backups.
+const UNKNOWN: i64 = 1_000_000;
 
 /// The plan of a restore.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -199,6 +202,9 @@ impl RestorePlan {
             None => "a backup of an unknown time".to_owned(),
         };
         let restored = format!("the database was restored from {of}");
+        // The numbers of a database that cannot be read are not known.
+        let seen = self.since.as_ref().map_or(changes::last(tx)? + UNKNOWN, |it| it.last_change);
+        changes::interrupt(tx, seen)?;
         let mut reported = Restored::default();
         let waited: Vec<RunId> = tx.values(
             "SELECT id FROM runs WHERE state = 'requested'

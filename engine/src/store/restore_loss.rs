@@ -9,7 +9,7 @@ use rusqlite::{Connection, OpenFlags, Transaction, params};
 use serde::Serialize;
 
 use super::columns::{Query as _, millis};
-use super::{Fault, Result, Store, sql_error};
+use super::{Fault, Result, Store, changes, sql_error};
 
 /// The records that were made since a copy was made.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
@@ -26,6 +26,9 @@ pub struct RestoreLoss {
     pub pauses: u64,
     #[serde(skip)]
     held: Pauses,
+    /// The number of the last change.
+    #[serde(skip)]
+    pub(super) last_change: i64,
 }
 
 /// All pauses in a database, as milliseconds since the epoch.
@@ -63,6 +66,7 @@ pub(super) fn since(path: &Path, copy: &Path, now: Timestamp) -> Result<RestoreL
             limits: more("SELECT pool || ' ' || until || ' ' || noted FROM limits")?,
             pauses: pauses as u64,
             held,
+            last_change: changes::last(db)?,
         })
     })
 }

@@ -23,8 +23,8 @@ const FEW: u32 = if cfg!(test) { 40 } else { 10_000 };
 /// The number of rows of the index of times that are read to find the first run since a time. A run
 /// is missed only if the clock was set back while more runs than this were recorded.
 const DISORDER: u32 = 10_000;
-/// Length of the sequences of characters in the index of texts.
-const SEQUENCE: usize = 3;
+/// Length of the sequences of characters in the index of texts. Shorter texts are compared with all runs.
+pub const SHORTEST_TEXT: usize = 3;
 /// The most sequences of a text that are looked up. The text itself is always compared.
 const SEQUENCES: usize = 16;
 
@@ -186,7 +186,7 @@ fn has_few_runs(db: &Connection, project: &ProjectId) -> Result<bool, Fault> {
 fn sequences(text: &str) -> String {
     let letters: Vec<char> = text.chars().collect();
     let all: BTreeSet<String> =
-        letters.windows(SEQUENCE).take(SEQUENCES).map(|it| it.iter().collect()).collect();
+        letters.windows(SHORTEST_TEXT).take(SEQUENCES).map(|it| it.iter().collect()).collect();
     let quoted = all.into_iter().map(|it| format!("\"{}\"", it.replace('"', "\"\"")));
     quoted.collect::<Vec<_>>().join(" AND ")
 }

@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use runner_engine::ids::RunId;
 use runner_engine::outcome::{Exit, Outcome};
-use runner_engine::store::{JobId, Project, RunFilter, RunRow, RunState, Store};
+use runner_engine::store::{JobId, Project, RunFilter, RunRow, RunState, SHORTEST_TEXT, Store};
 use runner_jobs::dream::review;
 use runner_jobs::lifecycle::board;
 use serde::Serialize;
@@ -31,6 +31,14 @@ const OUTCOMES: [&str; 11] = [
     "deferred",
 ];
 
+/// Returns the text to search, if it is so long that the database can find it.
+fn searched_text(text: &str) -> Result<String, &'static str> {
+    match text.chars().count() >= SHORTEST_TEXT {
+        true => Ok(text.to_owned()),
+        false => Err("a text to search has at least 3 characters"),
+    }
+}
+
 /// Selects the runs that are listed.
 #[derive(Debug, Default, clap::Args)]
 pub(super) struct ListArgs {
@@ -43,8 +51,8 @@ pub(super) struct ListArgs {
     /// List only the runs with this outcome, such as timed-out, or in this state, such as running
     #[arg(long, conflicts_with = "failed", value_parser = OUTCOMES)]
     outcome: Option<String>,
-    /// List only the runs whose job, headline or reason contains this text
-    #[arg(long, value_name = "TEXT")]
+    /// List only the ended runs whose job, headline or reason contains this text of at least 3 characters
+    #[arg(long, value_name = "TEXT", value_parser = searched_text)]
     search: Option<String>,
     /// List only the runs that were recorded before this run, for the next part of a long list
     #[arg(long, value_name = "RUN")]

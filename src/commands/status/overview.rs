@@ -28,7 +28,12 @@ pub(super) struct StoreOverview {
 }
 
 impl StoreOverview {
-    pub(super) fn of(store: &Store, now: Timestamp) -> Result<Self, Failure> {
+    /// Reads the data of all projects. With `only`, failing jobs of other projects may be left out.
+    pub(super) fn of(
+        store: &Store,
+        only: Option<&ProjectId>,
+        now: Timestamp,
+    ) -> Result<Self, Failure> {
         let week = now.saturating_sub(SignedDuration::from_hours(7 * 24)).unwrap_or(now);
         let mut missed: BTreeMap<ProjectId, Vec<MissedStretch>> = BTreeMap::new();
         for stretch in store.all_missed_since(week)? {
@@ -41,7 +46,7 @@ impl StoreOverview {
         let mut stopped: BTreeMap<ProjectId, Vec<StoppedJob>> = BTreeMap::new();
         let mut failing: BTreeMap<ProjectId, Vec<JobRow>> = BTreeMap::new();
         let mut stopped_ids = Vec::new();
-        for job in store.failing_jobs()? {
+        for job in store.failing_jobs(only)? {
             let streak = store.streak(job)?;
             if streak.failures == 0 {
                 continue;

@@ -33,6 +33,10 @@ impl Stream {
                 return None;
             }
             let line = line.trim_end();
+            // The length of the last part of the body.
+            if line == "0" {
+                return None;
+            }
             for (field, value) in [("id: ", &mut id), ("event: ", &mut name), ("data: ", &mut data)]
             {
                 if let Some(text) = line.strip_prefix(field) {
@@ -94,6 +98,41 @@ fn streams_continue_after_a_restart() {
     fixture.store().execute("DELETE FROM changes WHERE id < 3", []).unwrap();
     let mut stream = Stream::open(&served, "/api/v1/events", &cookie, Some(1));
     assert_eq!(stream.next().unwrap().1, "reset");
+}
+
+#[test]
+fn ending_all_logins_ends_their_streams() {
+    let fixture = project();
+    fixture.run(&["jobs", "run", "ok"]).ends(0);
+    let served = Served::start(&fixture);
+    let cookie = served.log_in();
+    let run = served.api("/runs")[0]["id"].as_str().unwrap().to_owned();
+    let mut changes = Stream::open(&served, "/api/v1/events", &cookie, Some(0));
+    let mut live = Stream::open(&served, &format!("/runs/{run}/live"), &cookie, None);
+    changes.change();
+    while live.next().unwrap().1 != "over" {}
+    served.post("/logout", &cookie, "").ends(200);
+    while changes.next().is_some() {}
+    while live.next().is_some() {}
+    served.get("/", &cookie).ends(303);
+}
+
+#[test]
+fn streams_follow_a_restored_database() {
+    let fixture = project();
+    fixture.run(&["jobs", "run", "ok"]).ends(0);
+    let backup = fixture.root().join("backup.sqlite");
+    fixture.run(&["db", "backup", backup.to_str().unwrap()]).ends(0);
+    fixture.run(&["pause", "--all"]).ends(0);
+    let served = Served::start(&fixture);
+    let cookie = served.log_in();
+    let last = fixture.count("SELECT max(id) FROM changes");
+    let mut stream = Stream::open(&served, "/api/v1/events", &cookie, Some(last - 1));
+    stream.change();
+    fixture.run(&["db", "restore", "--yes", backup.to_str().unwrap()]).ends(0);
+    assert_eq!(stream.next().unwrap().1, "reset");
+    fixture.run(&["pause", "--all"]).ends(0);
+    assert_eq!(stream.change()["kind"], "pause");
 }
 
 fn stream_kind(stream: &mut Stream, seen: &mut Vec<i64>) -> String {

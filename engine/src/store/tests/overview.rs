@@ -17,11 +17,11 @@ fn next_and_failing_jobs_are_found() {
     let next = fixture.store.next_due(&[], now()).unwrap();
     assert_eq!(next[&project].job, "tidy");
     assert!(fixture.store.has_clocks().unwrap());
-    assert_eq!(fixture.store.failing_jobs().unwrap(), []);
+    assert_eq!(fixture.store.failing_jobs(None).unwrap(), []);
     let run = fixture.requested("dream", "one");
     fixture.store.settle(&run, None, &failed(), &RunSummary::default(), now()).unwrap();
     let dream = fixture.store.job(&project, "dream").unwrap().id;
-    assert_eq!(fixture.store.failing_jobs().unwrap(), [dream]);
+    assert_eq!(fixture.store.failing_jobs(None).unwrap(), [dream]);
     let tidy = fixture.store.job(&project, "tidy").unwrap().id;
     fixture.store.pause(Some(tidy), later(60)).unwrap();
     assert!(fixture.store.next_due(&[], now()).unwrap().is_empty());
@@ -68,11 +68,16 @@ fn skipped_runs_do_not_end_failures() {
     for (at, (job, outcome, expected)) in steps.into_iter().enumerate() {
         let run = fixture.requested(job, &format!("key {at}"));
         fixture.store.settle(&run, None, &outcome, &RunSummary::default(), now()).unwrap();
-        let mut found = fixture.store.failing_jobs().unwrap();
+        let mut found = fixture.store.failing_jobs(None).unwrap();
         found.sort();
         let mut expected = expected;
         expected.sort();
         assert_eq!(found, expected, "step {at}");
+        let mut own = fixture.store.failing_jobs(Some(&fixture.project)).unwrap();
+        own.sort();
+        assert_eq!(own, expected, "step {at}");
+        let stranger = ProjectId::new(now());
+        assert_eq!(fixture.store.failing_jobs(Some(&stranger)).unwrap(), []);
     }
 }
 

@@ -113,6 +113,7 @@ fn restore_counts_losses_and_keeps_pauses() {
     fixture.store.pause(Some(dream), later(900)).unwrap();
     fixture.store.pause(None, later(800)).unwrap();
     fixture.requested("dream", "since");
+    let last = fixture.store.last_change().unwrap();
     let plan = plan_restore(&path, &copy, later(120)).unwrap();
     assert_eq!(counts(plan.since.as_ref().unwrap()), (1, 0, 0, 0, 2));
     drop(fixture.store);
@@ -127,6 +128,11 @@ fn restore_counts_losses_and_keeps_pauses() {
     let own = store.own_pauses(later(121)).unwrap();
     let own: Vec<_> = own.iter().map(|it| (it.job.as_str(), it.until)).collect();
     assert_eq!(own, [("dream", later(900))], "the ended pause stays ended");
+    // No number of a change is used again, and a reader of the changes learns of the gap.
+    for known in [last - 1, last] {
+        let after = store.changes_after(known, 100).unwrap();
+        assert!(matches!(after, ChangesAfter::Lost { last: now } if now > last + 1), "{known}");
+    }
     drop(store);
     // If the database cannot be read, the loss is unknown.
     std::fs::write(&path, "damaged").unwrap();
