@@ -141,6 +141,12 @@ pub fn gather(
         first: Vec::new(),
     };
     report.not_run = not_run(&report, missed_jobs);
+    if row.closed.is_none() && now < row.closes {
+        // A run that was never put off has its first turn still ahead.
+        let put_off =
+            |job: &str| report.runs.iter().any(|it| it.job == job && it.outcome.is_some());
+        report.not_run.retain(|it| it.because != NotRunReason::Waiting || put_off(&it.job));
+    }
     let worst = report
         .last_attempts()
         .filter_map(|run| ORDER.iter().position(|word| *word == run.as_str()))

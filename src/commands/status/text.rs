@@ -126,7 +126,8 @@ fn schedule(status: &Status, project: &ProjectStatus) -> Rows {
     match &project.last_night {
         None => row("last night", "none yet".to_owned()),
         Some(night) => {
-            row("last night", format!("{}: {}", night.name, night.headline));
+            let state = if night.closed { "" } else { "in progress; " };
+            row("last night", format!("{}: {state}{}", night.name, night.headline));
             if let Some(report) = &night.report {
                 row("report", report.clone());
             }
