@@ -53,6 +53,8 @@ mod top;
 mod trust;
 
 #[cfg(test)]
+mod agreement;
+#[cfg(test)]
 mod docs_tests;
 
 use std::ffi::OsString;

@@ -18,6 +18,8 @@ mod artifacts;
 mod codes;
 mod connections;
 mod events;
+#[cfg(test)]
+mod local;
 mod login;
 mod logs;
 mod openapi;
@@ -32,6 +34,8 @@ mod views;
 mod webhook;
 
 pub use address::ServeSettings;
+#[cfg(test)]
+pub use local::LocalServer;
 pub use server::{Bound, Server, open_page};
 pub use settings::settings;
 pub use state::CommandCaller;

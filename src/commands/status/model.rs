@@ -165,30 +165,38 @@ pub(super) struct ProjectBudgets {
     pub(super) night: Option<BudgetStatus>,
 }
 
-/// A budget: its cap, its spent and reserved amounts, and the rest. A unit without a cap has no
-/// limit, so no rest is given for it.
+/// A budget: its cap, the amounts granted in addition, its spent and reserved amounts, and the rest.
+/// A unit without a cap has no limit, so no rest is given for it.
 #[derive(Debug, Default, Serialize)]
 pub(super) struct BudgetStatus {
     pub(super) name: String,
     pub(super) cap: Budget,
+    pub(super) granted: Amounts,
     pub(super) used: Amounts,
     pub(super) left: Budget,
 }
 
 impl BudgetStatus {
-    pub(super) fn of(name: String, cap: Budget, used: Amounts) -> Self {
-        let left = |cap: Option<u64>, used: u64| cap.map(|cap| cap.saturating_sub(used));
-        Self {
-            name,
-            left: Budget {
-                calls: left(cap.calls, used.calls),
-                tokens: left(cap.tokens, used.tokens),
-                micros: left(cap.micros, used.micros),
-                seconds: left(cap.seconds, used.seconds),
-                ideas: left(cap.ideas, used.ideas),
-            },
-            cap,
-            used,
-        }
+    pub(super) fn of(name: String, cap: Budget, granted: Amounts, used: Amounts) -> Self {
+        let mut status = Self { name, cap, granted, used, left: Budget::default() };
+        status.left = each(status.limit(), used, u64::saturating_sub);
+        status
+    }
+
+    /// Returns the limit of each unit: its cap and the granted amount.
+    pub(super) fn limit(&self) -> Budget {
+        each(self.cap, self.granted, u64::saturating_add)
+    }
+}
+
+/// Combines each limit of a budget with an amount.
+fn each(budget: Budget, amounts: Amounts, combine: fn(u64, u64) -> u64) -> Budget {
+    let with = |limit: Option<u64>, amount: u64| limit.map(|limit| combine(limit, amount));
+    Budget {
+        calls: with(budget.calls, amounts.calls),
+        tokens: with(budget.tokens, amounts.tokens),
+        micros: with(budget.micros, amounts.micros),
+        seconds: with(budget.seconds, amounts.seconds),
+        ideas: with(budget.ideas, amounts.ideas),
     }
 }
