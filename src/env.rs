@@ -24,6 +24,7 @@ use runner_engine::recover::RUNS;
 use runner_engine::store::{Store, StoreError};
 use runner_engine::time::{Clock, ClockReading};
 use runner_jobs::recording;
+use rustix::fs::FlockOperation;
 use sd_notify::NotifyState;
 
 use crate::config::{OverrideScope, Overrides, Stack};
@@ -79,7 +80,7 @@ macro_rules! state_paths {
 state_paths! {
     daemon_lock = "daemon.lock";
     daemon_log = "daemon.log";
-    /// Returns the path of the file that contains the time of the last tick.
+    /// Returns the path of the file that contains the time of the last tick, and the number of ticks.
     tick_stamp = "tick.stamp";
     /// Returns the path of the file in which a tick records which sandbox is available.
     sandbox_note = "sandbox.json";
@@ -350,18 +351,35 @@ impl Env {
         Ok(Store::dry_run_copy(&self.store_path())?)
     }
 
-    /// Records the time of a tick. Errors are ignored, because the record is only used in reports.
+    /// Records the time of a tick, and counts it. Errors are ignored, because the record is only used in
+    /// reports.
     pub fn note_tick(&self, now: Timestamp) {
-        let line = format!("{}\n", now.strftime("%Y-%m-%dT%H:%M:%SZ"));
         let mut options = fs::File::options();
-        options.create(true).write(true).truncate(false);
-        let _said_by_other_writes = open_with(&mut options, self.tick_stamp())
-            // The stamp always has the same length, so a reader never sees part of it.
-            .and_then(|file| file.write_all_at(line.as_bytes(), 0));
+        options.create(true).read(true).write(true).truncate(false);
+        let Ok(file) = open_with(&mut options, self.tick_stamp()) else { return };
+        // A tick that writes just now has the same time. It is not waited for, so that no tick can
+        // keep another one from ending.
+        if rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive).is_err() {
+            return;
+        }
+        let count = self.ticks().unwrap_or_default().saturating_add(1);
+        // The record always has the same length, so a reader never sees part of it.
+        let record = format!("{}\n{count:020}\n", now.strftime("%Y-%m-%dT%H:%M:%SZ"));
+        let _only_reported = file.write_all_at(record.as_bytes(), 0);
     }
 
+    /// Returns the time of the last tick, if one is recorded.
     pub fn last_tick(&self) -> Option<Timestamp> {
-        read_text_host(self.tick_stamp(), SMALL).ok()?.trim().parse().ok()
+        self.tick_record()?.lines().next()?.trim().parse().ok()
+    }
+
+    /// Returns the number of recorded ticks.
+    pub fn ticks(&self) -> Option<u64> {
+        self.tick_record()?.lines().nth(1)?.trim().parse().ok()
+    }
+
+    fn tick_record(&self) -> Option<String> {
+        read_text_host(self.tick_stamp(), SMALL).ok()
     }
 
     /// Returns the folder with the user's configuration of all programs, such as `~/.config`.
