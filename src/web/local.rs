@@ -11,8 +11,8 @@ use tokio::sync::watch;
 
 use super::access::Peer;
 use super::router;
-use super::server::Server;
-use super::state::{CommandCaller, Web};
+use super::server::{Commands, Server};
+use super::state::Web;
 use crate::env::Env;
 
 /// A server without sockets.
@@ -22,10 +22,13 @@ pub struct LocalServer {
 }
 
 impl LocalServer {
-    pub fn new(home: &Env, caller: CommandCaller) -> Self {
+    pub fn new(home: &Env, (caller, answers): Commands) -> Self {
         let (_sender, changes) = watch::channel(0);
         let web = Web::new((home.clone(), caller), Vec::new(), changes, 1).unwrap();
-        Self { router: router::router(&Arc::new(web)), runtime: Server::runtime().unwrap() }
+        Self {
+            router: router::router(&Arc::new(web), answers),
+            runtime: Server::runtime().unwrap(),
+        }
     }
 
     /// Returns the status and the body of the answer to a client of the Unix socket.

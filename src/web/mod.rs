@@ -36,9 +36,8 @@ mod webhook;
 pub use address::ServeSettings;
 #[cfg(test)]
 pub use local::LocalServer;
-pub use server::{Bound, Server, open_page};
+pub use server::{Bound, Commands, Server, open_page};
 pub use settings::settings;
-pub use state::CommandCaller;
 
 /// Returns the name and the command of every view and every action, with a flag as each part of the path and in each
 /// field.

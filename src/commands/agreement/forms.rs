@@ -74,7 +74,7 @@ pub fn runs_of_json(runs: &Value) -> Facts {
         add("state", state(run).to_owned());
         let at: Timestamp = text(run, "requested").parse().unwrap();
         add("requested", at.strftime("%Y-%m-%d %H:%M").to_string());
-        // The list of the terminal says of a queued run why it waits.
+        // For a queued run, the list of the terminal has the reason why it waits.
         if text(run, "state") != "queued" {
             let why = run["why"].as_str().unwrap_or_else(|| text(run, "headline"));
             add("result", plain(why));
@@ -136,7 +136,7 @@ pub fn runs_of_page(page: &Page) -> Facts {
     facts
 }
 
-/// What a terminal shows.
+/// The screen of a terminal.
 pub struct Shown(pub Buffer);
 
 impl Shown {

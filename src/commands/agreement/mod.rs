@@ -4,6 +4,7 @@
 mod forms;
 mod nights;
 mod rows;
+mod schemas;
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -17,7 +18,7 @@ use rusqlite::{Connection, params};
 use serde_json::Value;
 
 use super::top::Source;
-use super::{Cli, call};
+use super::{COMMANDS, Cli, call};
 use crate::config::Overrides;
 use crate::env::Env;
 use crate::project::LoadedProject;
@@ -72,7 +73,7 @@ impl Sample {
         let db = Connection::open(home.store_path()).unwrap();
         let mut dice = Dice::new(seed);
         Writer { db: &db, dice: &mut dice, project: &project, now }.fill(3, runs);
-        let sample = Self { server: LocalServer::new(&home, call), folder, home, project };
+        let sample = Self { server: LocalServer::new(&home, COMMANDS), folder, home, project };
         sample.report(&db, now);
         sample
     }
@@ -152,7 +153,7 @@ fn differences(form: &str, shown: &Facts, json: &Facts) -> Vec<String> {
     shown.iter().filter_map(differs).collect()
 }
 
-/// What two forms show of one thing.
+/// The values of one thing in a form and in the JSON.
 struct Compared {
     form: String,
     shown: Facts,
@@ -291,6 +292,13 @@ const PLANTED: [(&str, &[&str]); 4] = [
         &["page of budgets", "terminal: overview", "page of the project"],
     ),
 ];
+
+#[test]
+fn random_answers_fit_their_schemas() {
+    let (found, count) = schemas::misfits(&Sample::new(3, 60));
+    assert!(found.is_empty(), "{}", found.join("\n"));
+    assert!(count > 70, "{count}");
+}
 
 #[test]
 fn a_planted_difference_is_found() {

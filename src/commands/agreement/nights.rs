@@ -1,4 +1,4 @@
-//! Reads what a form shows of nights, alerts and budgets.
+//! Reads the nights, alerts and budgets that a form shows.
 
 use serde_json::Value;
 
@@ -225,7 +225,7 @@ pub fn budgets_of_page(page: &Page) -> Facts {
     facts
 }
 
-/// Reads what the first view of the terminal says of a project: its last night, its open alerts and the calls
+/// Reads the first view of the terminal for a project: its last night, its open alerts and the calls
 /// that are left.
 pub fn overview_of_screen(screen: &Shown) -> Facts {
     let values = screen.values();
