@@ -22,6 +22,8 @@ mod hooks;
 mod keyring;
 mod maintenance;
 mod metrics;
+#[cfg(feature = "otel")]
+mod otel;
 mod project;
 mod sessions;
 mod setup;
