@@ -9,7 +9,7 @@ use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io;
 use std::os::unix::ffi::OsStrExt as _;
-use std::os::unix::fs::{DirBuilderExt as _, FileExt as _, MetadataExt as _, PermissionsExt as _};
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, PermissionsExt as _};
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -17,14 +17,13 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use runner_engine::error_chain::whole;
-use runner_engine::files::{SMALL, open_with, read_host, read_text_host, write_atomic};
+use runner_engine::files::{SMALL, read_host, read_text_host, write_atomic};
 use runner_engine::git::is_in_a_project;
 use runner_engine::ids::{OccurrenceId, ProjectId, RunId};
 use runner_engine::recover::RUNS;
 use runner_engine::store::{Store, StoreError};
 use runner_engine::time::{Clock, ClockReading};
 use runner_jobs::recording;
-use rustix::fs::FlockOperation;
 use sd_notify::NotifyState;
 
 use crate::config::{OverrideScope, Overrides, Stack};
@@ -349,37 +348,6 @@ impl Env {
     pub fn store_for_dry_run(&self) -> Result<Store, Failure> {
         self.known_loss()?;
         Ok(Store::dry_run_copy(&self.store_path())?)
-    }
-
-    /// Records the time of a tick, and counts it. Errors are ignored, because the record is only used in
-    /// reports.
-    pub fn note_tick(&self, now: Timestamp) {
-        let mut options = fs::File::options();
-        options.create(true).read(true).write(true).truncate(false);
-        let Ok(file) = open_with(&mut options, self.tick_stamp()) else { return };
-        // A tick that writes just now has the same time. It is not waited for, so that no tick can
-        // keep another one from ending.
-        if rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive).is_err() {
-            return;
-        }
-        let count = self.ticks().unwrap_or_default().saturating_add(1);
-        // The record always has the same length, so a reader never sees part of it.
-        let record = format!("{}\n{count:020}\n", now.strftime("%Y-%m-%dT%H:%M:%SZ"));
-        let _only_reported = file.write_all_at(record.as_bytes(), 0);
-    }
-
-    /// Returns the time of the last tick, if one is recorded.
-    pub fn last_tick(&self) -> Option<Timestamp> {
-        self.tick_record()?.lines().next()?.trim().parse().ok()
-    }
-
-    /// Returns the number of recorded ticks.
-    pub fn ticks(&self) -> Option<u64> {
-        self.tick_record()?.lines().nth(1)?.trim().parse().ok()
-    }
-
-    fn tick_record(&self) -> Option<String> {
-        read_text_host(self.tick_stamp(), SMALL).ok()
     }
 
     /// Returns the folder with the user's configuration of all programs, such as `~/.config`.

@@ -30,6 +30,7 @@ mod setup;
 mod socket;
 mod spawn;
 mod tick;
+mod tick_record;
 mod tui;
 mod ui;
 mod wait;

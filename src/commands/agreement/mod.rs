@@ -248,6 +248,7 @@ fn read_nights(sample: &Sample, all: &mut Vec<Compared>) {
 }
 
 #[test]
+#[allow(clippy::print_stderr, reason = "the seed repeats a test")]
 fn all_forms_show_the_same_values() {
     #[allow(clippy::disallowed_methods, reason = "the seed of a test is no setting of the program")]
     let given = std::env::var("RUNNER_TEST_SEED").ok().and_then(|seed| seed.parse().ok());

@@ -128,7 +128,7 @@ pub fn report_of_markdown(text: &str, ids: &[String]) -> Facts {
     }
     let section = |title: &str| -> String {
         let lines = text.lines().skip_while(|line| *line != format!("## {title}")).skip(2);
-        lines.take_while(|line| !line.is_empty()).map(|line| plain(line)).collect()
+        lines.take_while(|line| !line.is_empty()).map(plain).collect()
     };
     facts.insert("missed".to_owned(), section("Missed"));
     facts.insert("alerts".to_owned(), section("Alerts"));
