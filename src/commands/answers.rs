@@ -1,7 +1,7 @@
 //! The schemas of the JSON that commands print, for the description of the API. They are derived from the
 //! types that the commands print.
 //!
-//! This module must never describe an answer by hand.
+//! This module must never describe an answer itself.
 
 use schemars::{Schema, SchemaGenerator};
 
