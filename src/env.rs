@@ -9,7 +9,7 @@ use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io;
 use std::os::unix::ffi::OsStrExt as _;
-use std::os::unix::fs::{DirBuilderExt as _, FileExt as _, MetadataExt as _, PermissionsExt as _};
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, PermissionsExt as _};
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use runner_engine::error_chain::whole;
-use runner_engine::files::{SMALL, open_with, read_host, read_text_host, write_atomic};
+use runner_engine::files::{SMALL, read_host, read_text_host, write_atomic};
 use runner_engine::git::is_in_a_project;
 use runner_engine::ids::{OccurrenceId, ProjectId, RunId};
 use runner_engine::recover::RUNS;
@@ -79,7 +79,7 @@ macro_rules! state_paths {
 state_paths! {
     daemon_lock = "daemon.lock";
     daemon_log = "daemon.log";
-    /// Returns the path of the file that contains the time of the last tick.
+    /// Returns the path of the file that contains the time of the last tick, and the number of ticks.
     tick_stamp = "tick.stamp";
     /// Returns the path of the file in which a tick records which sandbox is available.
     sandbox_note = "sandbox.json";
@@ -348,20 +348,6 @@ impl Env {
     pub fn store_for_dry_run(&self) -> Result<Store, Failure> {
         self.known_loss()?;
         Ok(Store::dry_run_copy(&self.store_path())?)
-    }
-
-    /// Records the time of a tick. Errors are ignored, because the record is only used in reports.
-    pub fn note_tick(&self, now: Timestamp) {
-        let line = format!("{}\n", now.strftime("%Y-%m-%dT%H:%M:%SZ"));
-        let mut options = fs::File::options();
-        options.create(true).write(true).truncate(false);
-        let _said_by_other_writes = open_with(&mut options, self.tick_stamp())
-            // The stamp always has the same length, so a reader never sees part of it.
-            .and_then(|file| file.write_all_at(line.as_bytes(), 0));
-    }
-
-    pub fn last_tick(&self) -> Option<Timestamp> {
-        read_text_host(self.tick_stamp(), SMALL).ok()?.trim().parse().ok()
     }
 
     /// Returns the folder with the user's configuration of all programs, such as `~/.config`.

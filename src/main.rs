@@ -22,12 +22,15 @@ mod hooks;
 mod keyring;
 mod maintenance;
 mod metrics;
+#[cfg(feature = "otel")]
+mod otel;
 mod project;
 mod sessions;
 mod setup;
 mod socket;
 mod spawn;
 mod tick;
+mod tick_record;
 mod tui;
 mod ui;
 mod wait;

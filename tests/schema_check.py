@@ -1,20 +1,23 @@
 """Checks the schemas in config/schemas with an independent JSON Schema validator.
 
-Usage: schema_check.py RUNNER. Needs Python 3.11 and the package `jsonschema`. The validator and runner must accept the
-default file, the default file with every commented setting enabled, and the examples of the documentation, and reject
-mistyped settings. The output of `status --json` in several situations must fit its own schema.
+Usage: schema_check.py RUNNER. Needs Python 3.11 and the packages `jsonschema` and `openapi-spec-validator`. The
+validator and runner must accept the default file, the default file with every commented setting enabled, and the
+examples of the documentation, and reject mistyped settings. The output of `status --json` in several situations must
+fit its own schema, and the description of the API must be valid OpenAPI 3.1.
 """
 
 import json
 import os
 import pathlib
 import re
+import socket
 import subprocess
 import sys
 import tempfile
 import tomllib
 
 import jsonschema
+import openapi_spec_validator
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 RUNNER = str(pathlib.Path(sys.argv[1]).resolve())
@@ -64,6 +67,24 @@ def taken_by_runner(text):
         return done.returncode == 0, done.stderr
 
 
+def description(home, folder):
+    """Checks the description of the API with an independent validator."""
+    server = subprocess.Popen([RUNNER, "serve", "--quiet"], env=home, cwd=folder, stderr=subprocess.DEVNULL)
+    path = pathlib.Path(folder, ".local/state/runner/serve.sock")
+    client = socket.socket(socket.AF_UNIX)
+    while client.connect_ex(str(path)) and server.poll() is None:
+        pass
+    client.sendall(b"GET /api/v1/openapi.json HTTP/1.1\r\nHost: runner\r\nConnection: close\r\n\r\n")
+    answer = client.makefile("rb").read()
+    server.terminate()
+    server.wait()
+    document = json.loads(answer.partition(b"\r\n\r\n")[2])
+    openapi_spec_validator.OpenAPIV31SpecValidator(document).validate()
+    for schema in document["components"]["schemas"].values():
+        jsonschema.Draft202012Validator.check_schema(schema)
+    print(f"description of the API: {len(document['components']['schemas'])} schemas")
+
+
 def houses():
     """Yields situations and their status: empty, working, broken, missing and paused projects."""
     with tempfile.TemporaryDirectory() as folder:
@@ -106,6 +127,7 @@ def houses():
         yield "with a daemon", status()
         daemon.terminate()
         daemon.communicate()
+        description(home, folder)
         file.write_text("[nigth]\n")
         yield "broken", status()
         project.rename(project.with_name("away"))

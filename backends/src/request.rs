@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use runner_text::redact::Redacted;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -166,7 +167,7 @@ pub struct Reply {
 }
 
 /// The usage that a provider states for an answer.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct Usage {
     /// Input tokens, including cached tokens.
     pub input_tokens: u64,

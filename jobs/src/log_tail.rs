@@ -10,6 +10,7 @@ use runner_engine::files::open_host;
 use runner_engine::ids::RunId;
 use runner_engine::recover::RUNS;
 use runner_text::redact::Redacted;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::output;
@@ -25,7 +26,7 @@ const WIDTH: usize = 400;
 const READ: u64 = 16 * 1024;
 
 /// The last lines of a run's files. Every text is redacted.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct LogTail {
     /// The run's folder, if it still exists.
     pub folder: Option<String>,
@@ -38,7 +39,7 @@ pub struct LogTail {
 }
 
 /// The reply of a backend.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct ModelReply {
     /// The name of the backend.
     pub backend: String,

@@ -17,6 +17,7 @@ use std::path::Path;
 use jiff::Timestamp;
 use runner_backends::{Event, Sink, Usage};
 use runner_text::redact::Redactor;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::steps::Recorder;
@@ -192,7 +193,7 @@ impl Sink for Telemetry<'_> {
 }
 
 /// The totals of a run's events.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, JsonSchema, Serialize)]
 pub struct Tally {
     /// The number of requests.
     pub asked: u64,

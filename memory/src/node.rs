@@ -2,6 +2,7 @@
 
 use std::str::FromStr;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use strum::VariantNames as _;
 
@@ -21,6 +22,7 @@ const PREVIEW: usize = 100;
     Eq,
     PartialOrd,
     Ord,
+    JsonSchema,
     Serialize,
     Deserialize,
     strum::EnumString,
@@ -150,7 +152,7 @@ impl Scope {
 }
 
 /// A node as it is stored.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct Node {
     /// The ULID.
     pub id: String,

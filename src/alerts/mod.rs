@@ -18,7 +18,7 @@ mod mail;
 pub mod message;
 mod programs;
 mod text;
-mod webhook;
+pub mod webhook;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::unix::process::CommandExt as _;

@@ -51,13 +51,13 @@ pub fn post(
         let signature = sign(&key, &at.to_string(), &body);
         headers.push(("x-runner-signature", format!("sha256={signature}")));
     }
-    request(Method::POST, url, headers, body)
+    request(Method::POST, url, headers, body, TOTAL)
 }
 
 /// Sends a GET request to the address and checks only that the status is a success.
 pub fn ping(address: &Address) -> Result<(), String> {
     let url = checked_url(&resolved(address)?)?;
-    request(Method::GET, url, Vec::new(), Vec::new())
+    request(Method::GET, url, Vec::new(), Vec::new(), TOTAL)
 }
 
 /// Returns the HMAC-SHA256 over the timestamp, a dot and the body, in hex.
@@ -109,11 +109,17 @@ fn key_file(path: &Path) -> Result<Vec<u8>, String> {
     Ok(key)
 }
 
-fn request(
+/// Sends a request, and checks that the status of the answer is a success. `total` is the time limit until the
+/// response begins.
+///
+/// # Errors
+/// Returns the reason, without the address.
+pub fn request(
     method: Method,
     url: Url,
     headers: Vec<(&'static str, String)>,
     body: Vec<u8>,
+    total: Duration,
 ) -> Result<(), String> {
     // Only the first call installs the provider. The error of any further call is ignored.
     let _decided = rustls::crypto::ring::default_provider().install_default();
@@ -125,8 +131,8 @@ fn request(
         let mut client = Client::builder()
             .user_agent(concat!("runner/", env!("CARGO_PKG_VERSION")))
             .redirect(redirect::Policy::none())
-            .connect_timeout(CONNECT)
-            .timeout(TOTAL);
+            .connect_timeout(CONNECT.min(total))
+            .timeout(total);
         if is_loopback(&url) {
             client = client.no_proxy();
         }
@@ -146,7 +152,7 @@ fn request(
             let late = error.is_timeout();
             let why = whole(&error.without_url());
             Err(match late {
-                true => format!("no answer within {} s: {why}", TOTAL.as_secs()),
+                true => format!("no answer within {} s: {why}", total.as_secs()),
                 false => why,
             })
         }

@@ -36,6 +36,6 @@ impl DaemonArgs {
             }
             None => settings::drain(&cli.env.user_config)?,
         };
-        daemon::run(cli.env, drain, cli.spawn_mode(), super::call)
+        daemon::run(cli.env, drain, cli.spawn_mode(), super::COMMANDS)
     }
 }

@@ -28,7 +28,8 @@ impl MetricsArgs {
 /// Returns the metrics of all projects as text.
 pub fn text(home: &Env) -> Result<String, Failure> {
     let now = home.wall()?;
-    let mut snapshot = Snapshot { now, last_tick: home.last_tick(), ..Snapshot::default() };
+    let (last_tick, ticks) = (home.last_tick(), home.ticks());
+    let mut snapshot = Snapshot { now, last_tick, ticks, ..Snapshot::default() };
     status::measure(home, &mut snapshot)?;
     if let Some(store) = home.store_to_read()? {
         snapshot.totals = store.run_totals()?;

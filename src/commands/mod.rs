@@ -9,6 +9,7 @@ macro_rules! dispatch {
 }
 
 mod alerts;
+mod answers;
 pub mod args;
 mod backends;
 mod board;
@@ -53,6 +54,8 @@ mod top;
 mod trust;
 
 #[cfg(test)]
+mod agreement;
+#[cfg(test)]
 mod docs_tests;
 
 use std::ffi::OsString;
@@ -68,6 +71,7 @@ use crate::env::{self, Env};
 use crate::hooks;
 use crate::spawn::SpawnMode;
 use crate::ui::{self, CalledCommand, Failure, Ui};
+use crate::web;
 
 /// The inputs of a command besides its arguments.
 #[derive(Clone, Copy)]
@@ -125,6 +129,9 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
     }
     done
 }
+
+/// The commands, as the server of pages uses them.
+const COMMANDS: web::Commands = (call, answers::answer);
 
 /// Runs a command inside this process and captures its output. `words` are its arguments without the
 /// name of the program, and `folder` is the folder in which it looks for its project.

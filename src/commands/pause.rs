@@ -8,6 +8,7 @@ use runner_engine::ids::RunId;
 use runner_engine::outcome::Exit;
 use runner_engine::store::{FOREVER, JobRow, RunRow, Store};
 use runner_engine::tick::record_due;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::Cli;
@@ -44,8 +45,8 @@ pub struct ResumeArgs {
 }
 
 /// Whether a job, or all jobs, are paused after the command.
-#[derive(Debug, Serialize)]
-struct PauseState {
+#[derive(Debug, JsonSchema, Serialize)]
+pub(in crate::commands) struct PauseState {
     /// The job; `None` for all jobs.
     job: Option<String>,
     /// Whether the job is paused, by its own pause or by the pause of all jobs.

@@ -8,6 +8,7 @@ use runner_engine::outcome::{Exit, Outcome};
 use runner_engine::store::{NewOccurrence, Origin, Recorded, RunRow, Store};
 use runner_jobs::dream::review;
 use runner_jobs::overnight::OvernightSpec;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::Cli;
@@ -59,8 +60,8 @@ pub struct RetryArgs {
     run: String,
 }
 
-#[derive(Debug, Serialize)]
-struct QueuedRun {
+#[derive(Debug, JsonSchema, Serialize)]
+pub(in crate::commands) struct QueuedRun {
     #[serde(flatten)]
     run: RunRecord,
     /// The state of the run as text.
@@ -78,8 +79,8 @@ impl View for QueuedRun {
     }
 }
 
-#[derive(Debug, Serialize)]
-struct CancelledRun {
+#[derive(Debug, JsonSchema, Serialize)]
+pub(in crate::commands) struct CancelledRun {
     #[serde(flatten)]
     run: RunRecord,
     /// A description of the change.

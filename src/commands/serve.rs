@@ -41,7 +41,7 @@ impl ServeArgs {
             Bound::Elsewhere { pid, address } => return self.open_elsewhere(cli, pid, address),
         };
         let (address, socket) = (server.address(), server.socket());
-        let ready = server.prepare(super::call)?;
+        let ready = server.prepare(super::COMMANDS)?;
         let runtime = Server::runtime()?;
         let ended = runtime.block_on(async {
             let cannot = |error| Failure::internal(format!("cannot wait for signals: {error}"));

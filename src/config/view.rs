@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::path::PathBuf;
 
+use schemars::JsonSchema;
 use serde::Serialize;
 use toml::{Table, Value};
 
@@ -14,7 +15,7 @@ use super::sources::lines;
 use super::{Failure, Stack, dream, first, layers, reference, resolve};
 
 /// The origin of a value.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, JsonSchema, Serialize)]
 pub struct SettingOrigin {
     /// `default`, `user`, `project`, `environment` or `flag`.
     pub layer: &'static str,

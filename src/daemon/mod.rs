@@ -46,13 +46,13 @@ const LATE: Duration = Duration::from_secs(5);
 /// Maximum number of client requests that wait for the loop.
 const QUESTIONS: usize = 64;
 
-/// Runs the daemon until a signal ends it. Live runs may then continue for `drain`. `caller` runs the commands
+/// Runs the daemon until a signal ends it. Live runs may then continue for `drain`. `commands` runs the commands
 /// of the pages.
 pub fn run(
     home: &Env,
     drain: Duration,
     manner: SpawnMode,
-    caller: web::CommandCaller,
+    commands: web::Commands,
 ) -> Result<Exit, Failure> {
     // Opening the database also creates the private state folder.
     let store = home.store()?;
@@ -74,7 +74,7 @@ pub fn run(
         .map_err(|error| Failure::internal(format!("cannot start the daemon's loop: {error}")))?;
     let serves = web::settings(&home.user_config)?;
     if serves.enabled {
-        serve_pages(home, serves.addresses, caller, voice);
+        serve_pages(home, serves.addresses, commands, voice);
     }
     let hands = EffectRunner::new(home, store, me, manner, voice);
     let done = runtime.block_on(serve(home, settings, hands, now));
@@ -91,13 +91,13 @@ pub fn run(
 fn serve_pages(
     home: &Env,
     addresses: web::ServeSettings,
-    caller: web::CommandCaller,
+    commands: web::Commands,
     voice: DaemonLog,
 ) {
     let served = web::Server::bind(home, addresses).and_then(|bound| match bound {
         web::Bound::Server(server) => {
             let address = server.address();
-            server.prepare(caller)?.answer_apart()?;
+            server.prepare(commands)?.answer_apart()?;
             Ok(address.map_or_else(
                 || "the API is served".to_owned(),
                 |at| format!("the pages are served at http://{at}/"),

@@ -13,6 +13,7 @@
 
 use jiff::Timestamp;
 use runner_engine::ids::RunId;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Maximum length of a line in bytes.
@@ -74,7 +75,7 @@ impl Reply {
     }
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct DaemonStatus {
     pub pid: u32,
     pub version: String,
@@ -87,7 +88,7 @@ pub struct DaemonStatus {
     pub live: Vec<Live>,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct Live {
     pub run: String,
     pub job: String,

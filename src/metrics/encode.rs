@@ -152,6 +152,12 @@ impl Snapshot {
 
     fn encode_program(&self, encoder: &mut DescriptorEncoder<'_>) -> Result<(), Error> {
         let alone = |value: f64| [(Labels::new(), value)];
+        if let Some(ticks) = self.ticks {
+            let help = "Ticks since the state folder exists";
+            let counter = MetricType::Counter;
+            let mut family = encoder.encode_descriptor("runner_ticks", help, None, counter)?;
+            family.encode_counter::<NoLabelSet, _, u64>(&ticks, None)?;
+        }
         let tick = self.last_tick.map(|at| (Labels::new(), seconds(at)));
         gauge(encoder, "runner_last_tick_timestamp_seconds", "When runner last ticked", tick)?;
         let help = "1 if a daemon answers, otherwise 0";

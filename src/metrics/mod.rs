@@ -30,6 +30,8 @@ pub struct Snapshot {
     pub nights: BTreeMap<ProjectId, LastNight>,
     /// The time of the last tick.
     pub last_tick: Option<Timestamp>,
+    /// The number of ticks since the state folder exists, if one is recorded.
+    pub ticks: Option<u64>,
     /// Number of daemons that answer: 0 or 1.
     pub daemons: usize,
     /// Number of requested and running runs of all projects.

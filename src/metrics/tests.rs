@@ -53,6 +53,7 @@ fn snapshot() -> Snapshot {
         oldest_due: None,
         nights: [(project.clone(), LastNight { night, reported: Some(reported) })].into(),
         last_tick: Some(at("2026-11-22T06:59:00Z")),
+        ticks: Some(4_096),
         daemons: 0,
         live_runs: 1,
         database: vec![("database", 4_096), ("log", 0)],

@@ -7,7 +7,7 @@
 //! ```
 //!
 //! The module is pure: it uses no terminal, no disk and no clock. `q` leaves the current view, and
-//! the application in the first view of a tab.
+//! the application in the first view of a tab. An action that ends something is asked once.
 
 use super::proposals::{Effect, Review};
 use super::viewer::{Search, Viewer};
@@ -72,8 +72,38 @@ pub enum Request {
     Details(String),
     /// Follow the log of a run.
     Log(String),
+    /// Carry out an action on a run, a job or everything.
+    Act(Action),
     /// Carry out a decision on a proposal.
     Proposal(Effect),
+}
+
+/// An action on a run, a job or everything. The text is the id of a run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// End the run, or remove it from the queue.
+    Cancel(String),
+    /// Queue one more attempt at the work of the run.
+    Retry(String),
+    /// Pause the job of the run, or end its pause.
+    SwitchJob(String),
+    /// End the pause of everything, or ask whether to pause everything.
+    SwitchAll,
+    /// Pause everything.
+    PauseAll,
+}
+
+impl Action {
+    /// Returns the question that a person answers before the action.
+    pub fn question(&self) -> String {
+        match self {
+            Self::Cancel(run) => format!("End run {run}? It is not retried."),
+            Self::PauseAll => "Pause everything, in all projects? Live runs continue.".to_owned(),
+            Self::Retry(run) => format!("Queue one more attempt at run {run}?"),
+            Self::SwitchJob(run) => format!("Pause or resume the job of run {run}?"),
+            Self::SwitchAll => "End the pause of everything?".to_owned(),
+        }
+    }
 }
 
 /// The state of the application.
@@ -89,8 +119,12 @@ pub struct App {
     /// The proposals, or the reason why there are none to review.
     pub proposals: Result<Review, String>,
     pub help: bool,
+    /// The action that is carried out if the next key confirms it.
+    asked: Option<Action>,
     /// The last error, until the next key.
     pub trouble: Option<String>,
+    /// The result of the last action, until the next key.
+    pub news: Option<String>,
 }
 
 impl App {
@@ -105,7 +139,9 @@ impl App {
             runs: RunsView::List,
             proposals: Err("The proposals are not loaded.".to_owned()),
             help: false,
+            asked: None,
             trouble: None,
+            news: None,
         }
     }
 
@@ -149,6 +185,16 @@ impl App {
         search.typing.then_some(search)
     }
 
+    /// Asks whether to carry out an action. The next key answers.
+    pub fn ask(&mut self, action: Action) {
+        self.asked = Some(action);
+    }
+
+    /// Returns the action that waits for its confirmation.
+    pub fn asked(&self) -> Option<&Action> {
+        self.asked.as_ref()
+    }
+
     /// Returns whether keys answer a question instead of choosing a view.
     fn is_asking(&self) -> bool {
         let reviews = self.tab == Tab::Proposals;
@@ -165,6 +211,11 @@ impl App {
             _ => {}
         }
         self.trouble = None;
+        self.news = None;
+        if let Some(action) = self.asked.take() {
+            let is_confirmed = matches!(key, Input::Char('y' | 'Y'));
+            return (self, is_confirmed.then_some(Request::Act(action)));
+        }
         if std::mem::take(&mut self.help) {
             return (self, None);
         }
@@ -198,6 +249,9 @@ impl App {
                     return Some(Request::Quit);
                 }
                 Input::Enter if !self.overview.search.typing => return self.go(Tab::Runs),
+                Input::Char('p') if !self.overview.search.typing => {
+                    return Some(Request::Act(Action::SwitchAll));
+                }
                 _ => self.overview.update(key),
             },
             Tab::Runs => return self.pass_to_runs(key),
@@ -218,6 +272,11 @@ impl App {
     }
 
     fn pass_to_runs(&mut self, key: Input) -> Option<Request> {
+        if self.typed_search().is_none()
+            && let Input::Char(letter @ ('c' | 'r' | 'p')) = key
+        {
+            return self.act(letter);
+        }
         let leaves = matches!(key, Input::Char('q') | Input::Escape);
         match &mut self.runs {
             RunsView::List => return self.choose(key),
@@ -232,6 +291,23 @@ impl App {
             RunsView::Details(viewer) | RunsView::Log(viewer) => viewer.update(key),
         }
         (leaves && self.runs == RunsView::List).then_some(Request::Load)
+    }
+
+    /// Handles a key that acts on the current run.
+    fn act(&mut self, letter: char) -> Option<Request> {
+        let run = match &self.runs {
+            RunsView::List => self.current_run().map(str::to_owned),
+            RunsView::Details(viewer) | RunsView::Log(viewer) => viewer.run.clone(),
+        };
+        let action = match letter {
+            'c' => {
+                self.asked = run.map(Action::Cancel);
+                return None;
+            }
+            'r' => Action::Retry,
+            _ => Action::SwitchJob,
+        };
+        run.map(|run| Request::Act(action(run)))
     }
 
     /// Handles a key in the list of runs.

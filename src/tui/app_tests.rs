@@ -78,6 +78,10 @@ fn views_look_as_recorded() {
         views.push(("search", press(app(), "\t/fail").0));
         views.push(("log", opened_log(press(app(), "\t").0)));
         views.push(("proposals", press(app(), "3").0));
+        views.push(("question", press(app(), "\tjc").0));
+        let mut done = press(app(), "\tj").0;
+        done.news = Some("dream is paused until `runner resume dream`".to_owned());
+        views.push(("news", done));
         views.push(("help", press(app(), "?").0));
         for (name, mut app) in views {
             let terminal = screen(&mut app, width, height, Palette::Colours);
@@ -153,6 +157,38 @@ fn runs_are_chosen_and_opened() {
 }
 
 #[test]
+fn runs_are_cancelled_retried_and_paused() {
+    let act = |action| Some(Request::Act(action));
+    let second = || "01KA5V7Q4B2".to_owned();
+    assert_eq!(press(app(), "\tjc").1, None, "a run ends only after a question");
+    assert_eq!(press(app(), "\tjcy").1, act(Action::Cancel(second())));
+    for other in ["n", "c", "q", "\n", "\u{1b}", " "] {
+        let (left, request) = press(app(), &format!("\tjc{other}"));
+        assert_eq!((request, left.asked(), left.tab), (None, None, Tab::Runs), "{other:?}");
+    }
+    assert_eq!(press(app(), "\tjr").1, act(Action::Retry(second())));
+    assert_eq!(press(app(), "\tjp").1, act(Action::SwitchJob(second())));
+    assert_eq!(press(app(), "p").1, act(Action::SwitchAll));
+    assert_eq!(press(app(), "\t/cp\nr").1, None, "no run is visible");
+    let (searched, request) = press(app(), "\t/crp");
+    assert_eq!((searched.search.text.as_str(), request), ("crp", None), "letters are typed");
+    for view in ["c", "cy", "r", "p"] {
+        let (_, request) = press(opened_log(press(app(), "\t").0), view);
+        let first = "01KA5V7Q4B3".to_owned();
+        let expected = match view {
+            "c" => None,
+            "cy" => act(Action::Cancel(first)),
+            "r" => act(Action::Retry(first)),
+            _ => act(Action::SwitchJob(first)),
+        };
+        assert_eq!(request, expected, "{view}");
+    }
+    let mut asked = app();
+    asked.ask(Action::PauseAll);
+    assert_eq!(press(asked, "y").1, act(Action::PauseAll));
+}
+
+#[test]
 fn decisions_are_requests() {
     let (_, request) = press(app(), "3\na");
     assert!(matches!(request, Some(Request::Proposal(Effect::Decide { .. }))), "{request:?}");
@@ -162,7 +198,7 @@ fn decisions_are_requests() {
 fn no_size_is_too_small() {
     for width in 1..=90 {
         for height in 1..=26 {
-            for keys in ["", "\t", "\t/x", "3", "3\n", "?"] {
+            for keys in ["", "\t", "\t/x", "\tc", "3", "3\n", "?"] {
                 screen(&mut press(app(), keys).0, width, height, Palette::Colours);
             }
             screen(&mut opened_log(press(app(), "\t").0), width, height, Palette::Colours);

@@ -17,5 +17,5 @@ mod rows;
 pub mod terminal;
 mod viewer;
 
-pub use app::{App, Request, RunsView, Tab};
+pub use app::{Action, App, Request, RunsView, Tab};
 pub use viewer::Viewer;

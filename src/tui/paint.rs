@@ -11,10 +11,15 @@ pub use super::rows::Palette;
 use super::rows::{CellStyle, Row, shown};
 use super::viewer::Viewer;
 
-const OVERVIEW_KEYS: &str = " j k scroll  / search  enter runs  tab view  ? help  q quit";
-const LIST_KEYS: &str = " j k choose  enter open  l log  / search  tab view  ? help  q quit";
-const DETAILS_KEYS: &str = " j k scroll  l log  / search  tab view  ? help  q back";
-const LOG_KEYS: &str = " j k scroll  f follow  / search  tab view  ? help  q back";
+const OVERVIEW_KEYS: &str =
+    " j k scroll  / search  enter runs  p pause all  tab view  ? help  q quit";
+const LIST_KEYS: &str =
+    " j k choose  enter open  l log  c cancel  r retry  p pause  ? help  q quit";
+const DETAILS_KEYS: &str =
+    " j k scroll  l log  c cancel  r retry  p pause  / search  ? help  q back";
+const LOG_KEYS: &str =
+    " j k scroll  f follow  c cancel  r retry  p pause  / search  ? help  q back";
+const ASKED_KEYS: &str = " y: yes  any other key: no";
 const SEARCH_KEYS: &str = " enter: keep  esc: clear";
 const HELP: &str = "\
 tab, 1 2 3    overview, runs, proposals
@@ -24,6 +29,9 @@ g G           the beginning, the end
 enter         open a run, or a proposal
 l             the log of a run, which follows its end
 f             follow the end of the log again
+c             cancel the run, after a question
+r             retry the run: queue one more attempt at its work
+p             pause or resume the job of the run; in the overview, all
 ?             this help; in the proposals, the keys of decisions
 q, escape     leave the view, and the application in the first view
 
@@ -85,11 +93,18 @@ fn footer(app: &App, width: usize) -> Vec<Row> {
     if let Some(trouble) = &app.trouble {
         rows.extend(Row::wrapped(CellStyle::Bad, trouble, width));
     }
+    if let Some(news) = &app.news {
+        rows.extend(Row::wrapped(CellStyle::Good, news, width));
+    }
+    if let Some(action) = app.asked() {
+        rows.extend(Row::wrapped(CellStyle::Strong, &action.question(), width));
+    }
     let search = app.typed_search();
     if let Some(search) = search {
         rows.push(Row::cut(CellStyle::Strong, &format!("search text: {}▏", search.text), width));
     }
     let keys = match (app.tab, &app.runs) {
+        _ if app.asked().is_some() => ASKED_KEYS,
         _ if search.is_some() => SEARCH_KEYS,
         (Tab::Overview, _) => OVERVIEW_KEYS,
         (Tab::Runs, RunsView::List) => LIST_KEYS,

@@ -18,6 +18,8 @@ mod artifacts;
 mod codes;
 mod connections;
 mod events;
+#[cfg(test)]
+mod local;
 mod login;
 mod logs;
 mod openapi;
@@ -32,9 +34,10 @@ mod views;
 mod webhook;
 
 pub use address::ServeSettings;
-pub use server::{Bound, Server, open_page};
+#[cfg(test)]
+pub use local::LocalServer;
+pub use server::{Bound, Commands, Server, open_page};
 pub use settings::settings;
-pub use state::CommandCaller;
 
 /// Returns the name and the command of every view and every action, with a flag as each part of the path and in each
 /// field.

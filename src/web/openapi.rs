@@ -1,15 +1,28 @@
 //! Describes the API as an OpenAPI 3.1 document, from the tables of views and actions.
 
+use schemars::generate::SchemaSettings;
+use schemars::{Schema, SchemaGenerator};
 use serde_json::{Map, Value, json};
 
 use super::actions::ACTIONS;
 use super::views::{QueryFlag, QueryKind, VIEWS};
 
+/// The type of the answers of views and actions.
+const JSON: &str = "application/json";
+
 /// The path below which the API is.
 pub const BASE: &str = "/api/v1";
 
+/// Returns the schema of the answer of a command.
+pub type AnswerSchemas = fn(&[&str], &mut SchemaGenerator) -> Option<Schema>;
+
 /// Returns the description of the API.
-pub fn document() -> Value {
+pub fn document(answers: AnswerSchemas) -> Value {
+    let mut settings = SchemaSettings::draft2020_12().for_serialize();
+    settings.definitions_path = "/components/schemas".into();
+    settings.meta_schema = None;
+    let mut generator = settings.into_generator();
+    let mut answer = |words: &[&str]| json!({ "schema": answers(words, &mut generator) });
     let mut paths: Map<String, Value> = Map::new();
     let mut add = |path: &str, method: &str, operation: Value| {
         let place = paths.entry(format!("{BASE}{path}")).or_insert_with(|| json!({}));
@@ -21,7 +34,9 @@ pub fn document() -> Value {
             json!({ "name": flag.name, "in": "query", "description": flag.summary, "schema": schema(flag) })
         }));
         let what = format!("The JSON of `runner {} --json`", shown(view.words));
-        add(view.path, "get", operation(view.name, view.summary, &parameters, &what));
+        let mut described = operation(view.name, view.summary, &parameters, &what);
+        described["responses"]["200"]["content"] = json!({ JSON: answer(view.words) });
+        add(view.path, "get", described);
     }
     for action in ACTIONS {
         let mut parameters = path_parameters(action.path);
@@ -31,6 +46,7 @@ pub fn document() -> Value {
         }));
         let what = format!("The JSON of `runner {} --json`", shown(action.words));
         let mut described = operation(action.name, action.summary, &parameters, &what);
+        described["responses"]["200"]["content"] = json!({ JSON: answer(action.words) });
         let fields: Map<String, Value> = action
             .fields
             .iter()
@@ -70,7 +86,10 @@ pub fn document() -> Value {
             "description": "Views and actions of runner. Each is a command, and its answer is the command's JSON.",
         },
         "paths": paths,
-        "components": { "securitySchemes": { "token": { "type": "http", "scheme": "bearer" } } },
+        "components": {
+            "schemas": generator.take_definitions(true),
+            "securitySchemes": { "token": { "type": "http", "scheme": "bearer" } },
+        },
         "security": [{ "token": [] }],
     })
 }
@@ -86,7 +105,7 @@ fn operation(name: &str, summary: &str, parameters: &[Value], answer: &str) -> V
         "summary": summary,
         "parameters": parameters,
         "responses": {
-            "200": { "description": answer, "content": { "application/json": {} } },
+            "200": { "description": answer, "content": { JSON: {} } },
             "4XX": problem,
         },
     })
@@ -118,7 +137,7 @@ mod tests {
 
     #[test]
     fn every_operation_has_a_name_of_its_own() {
-        let document = document();
+        let document = document(|_, _| Some(Schema::default()));
         let mut names = Vec::new();
         for methods in document["paths"].as_object().unwrap().values() {
             for operation in methods.as_object().unwrap().values() {

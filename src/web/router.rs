@@ -15,7 +15,7 @@ use tokio::time::timeout;
 use super::access::{Client, LOGIN, Peer, Refusal, RequestHead, is_public};
 use super::actions::{self, ACTIONS, ActionRequest, Output};
 use super::api::SentRequest;
-use super::openapi::{self, BASE};
+use super::openapi::{self, AnswerSchemas, BASE};
 use super::secrets::Role;
 use super::state::{Purpose, Web};
 use super::views::{Parts, VIEWS, View};
@@ -41,7 +41,8 @@ const METRICS: &str = "/metrics";
 type Query2 = Query<Vec<(String, String)>>;
 
 /// Returns the routes of the server.
-pub fn router(web: &Arc<Web>) -> Router {
+/// `answers` has the schemas of the answers.
+pub fn router(web: &Arc<Web>, answers: AnswerSchemas) -> Router {
     let mut routes: Router<Arc<Web>> = Router::new()
         .route("/", page(&VIEWS[0]))
         .route(LOGIN, get(login::form).post(login::exchange))
@@ -56,7 +57,10 @@ pub fn router(web: &Arc<Web>) -> Router {
         .route(&format!("{BASE}/runs/{{run}}/log"), get(logs::part))
         .route(&format!("{BASE}/events"), get(events::changes))
         .route(METRICS, get(metrics))
-        .route(&format!("{BASE}/openapi.json"), get(async || axum::Json(openapi::document())));
+        .route(
+            &format!("{BASE}/openapi.json"),
+            get(async move || axum::Json(openapi::document(answers))),
+        );
     for view in VIEWS {
         let answer =
             async move |State(web): State<Arc<Web>>, path: RawPathParams, query: Query2| {

@@ -20,6 +20,7 @@ use tokio::sync::watch;
 use super::address::ServeSettings;
 use super::codes::code_file;
 use super::events::look;
+use super::openapi::AnswerSchemas;
 use super::render::Renderer;
 use super::secrets::{folder, write};
 use super::state::{CommandCaller, Web};
@@ -37,6 +38,9 @@ const STREAMS: usize = 32;
 const STACK: usize = 8 * 1024 * 1024;
 /// How long a thread that runs commands waits for the next one.
 const IDLE: Duration = Duration::from_secs(5);
+
+/// The commands of the program: a call of one, and the schemas of their answers.
+pub type Commands = (CommandCaller, AnswerSchemas);
 
 /// The serving process, as recorded in the lock's file.
 #[derive(Debug, Serialize, Deserialize)]
@@ -140,7 +144,7 @@ impl Server {
     ///
     /// # Errors
     /// Returns an error if a file cannot be read or written.
-    pub fn prepare(self, caller: CommandCaller) -> Result<Ready, Failure> {
+    pub fn prepare(self, (caller, answers): Commands) -> Result<Ready, Failure> {
         // A database of an older format has no changes to follow, so it is migrated once, here.
         if self.home.store_path().exists() {
             self.home.store()?;
@@ -148,7 +152,7 @@ impl Server {
         let (sender, changes) = watch::channel(0);
         let hosts = self.address().map(|at| self.settings.hosts(at)).unwrap_or_default();
         let web = Arc::new(Web::new((self.home.clone(), caller), hosts, changes, STREAMS)?);
-        Ok(Ready { server: self, web, sender })
+        Ok(Ready { server: self, web, sender, answers })
     }
 }
 
@@ -157,6 +161,7 @@ pub struct Ready {
     server: Server,
     web: Arc<Web>,
     sender: watch::Sender<i64>,
+    answers: AnswerSchemas,
 }
 
 impl Ready {
@@ -166,7 +171,7 @@ impl Ready {
     /// Returns an error if a bound address cannot be used.
     pub async fn answer(self) -> Result<(), Failure> {
         let cannot = |error: io::Error| Failure::internal(format!("cannot serve: {error}"));
-        let router = router::router(&self.web);
+        let router = router::router(&self.web, self.answers);
         let unix = self.server.unix.try_clone().map_err(cannot)?;
         unix.set_nonblocking(true).map_err(cannot)?;
         let unix = tokio::net::UnixListener::from_std(unix).map_err(cannot)?;

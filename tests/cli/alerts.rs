@@ -16,13 +16,13 @@ const SURE: Duration = Duration::from_secs(60);
 
 const FAILS: &str = "[jobs.bad]\nkind = \"command\"\nprogram = \"sh\"\nargs = [\"-c\", \"test -e ok || { echo broken >&2; exit 3; }\"]\ntrigger = \"manual\"\nretries = 0\n";
 
-struct ReceivedRequest {
-    head: String,
-    body: Vec<u8>,
+pub struct ReceivedRequest {
+    pub head: String,
+    pub body: Vec<u8>,
 }
 
 impl ReceivedRequest {
-    fn header(&self, name: &str) -> &str {
+    pub fn header(&self, name: &str) -> &str {
         self.head
             .lines()
             .find_map(|line| {
@@ -32,19 +32,19 @@ impl ReceivedRequest {
             .unwrap_or_else(|| panic!("no {name} in {}", self.head))
     }
 
-    fn json(&self) -> serde_json::Value {
+    pub fn json(&self) -> serde_json::Value {
         serde_json::from_slice(&self.body).unwrap()
     }
 }
 
 /// A server that reports each request to the test and then calls its answer function.
-struct Server {
-    port: u16,
+pub struct Server {
+    pub port: u16,
     heard: Receiver<ReceivedRequest>,
 }
 
 impl Server {
-    fn start(mut answer: impl FnMut(TcpStream) + Send + 'static) -> Self {
+    pub fn start(mut answer: impl FnMut(TcpStream) + Send + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
         let (tell, heard): (Sender<ReceivedRequest>, _) = channel();
@@ -73,22 +73,22 @@ impl Server {
     }
 
     /// Starts a server that always answers with these bytes.
-    fn saying(bytes: &'static [u8]) -> Self {
+    pub fn saying(bytes: &'static [u8]) -> Self {
         Self::start(move |mut stream| {
             let _closed = stream.write_all(bytes);
         })
     }
 
-    fn next_request(&self) -> ReceivedRequest {
+    pub fn next_request(&self) -> ReceivedRequest {
         self.heard.recv_timeout(SURE).unwrap()
     }
 
-    fn heard_nothing(&self) {
+    pub fn heard_nothing(&self) {
         assert!(self.heard.try_recv().is_err());
     }
 }
 
-const GOOD: &[u8] = b"HTTP/1.1 204 No Content\r\nconnection: close\r\n\r\n";
+pub const GOOD: &[u8] = b"HTTP/1.1 204 No Content\r\nconnection: close\r\n\r\n";
 
 /// Creates a fixture whose job fails until the file `ok` exists.
 fn fixture(channels: &str) -> Fixture {

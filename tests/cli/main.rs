@@ -53,6 +53,8 @@ mod messages;
 mod metrics;
 mod nights;
 mod on_time;
+#[cfg(feature = "otel")]
+mod otel;
 mod output;
 mod overnight;
 mod planted;

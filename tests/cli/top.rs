@@ -177,3 +177,55 @@ fn a_new_run_appears_by_itself() {
     let colours = ["\u{1b}[31m", "\u{1b}[32m", "\u{1b}[33m", "\u{1b}[38;5;"];
     assert!(!colours.iter().any(|colour| seen.contains(colour)), "{seen:?}");
 }
+
+#[test]
+fn runs_are_cancelled_retried_and_paused() {
+    let fixture = with_proposal();
+    fixture.run(&["enqueue", "dream"]).ends(0);
+    let mut top = Top::start(&fixture, &["top"], true);
+    top.until("last night");
+    top.press("2");
+    top.until("queued");
+    top.press("c");
+    top.until("End run");
+    top.press("n");
+    top.until("choose");
+    assert_eq!(fixture.count("SELECT count(*) FROM runs WHERE state = 'queued'"), 1, "n means no");
+    top.press("cy");
+    top.until("will not run");
+    top.until("cancelled");
+    let sql = "SELECT count(*) FROM runs WHERE outcome ->> 'outcome' = 'cancelled'";
+    assert_eq!(fixture.count(sql), 1);
+    top.press("r");
+    top.until("queued: ready");
+    assert_eq!(fixture.count("SELECT count(*) FROM runs WHERE state = 'queued'"), 1);
+    let paused = || {
+        fixture.run(&["jobs", "show", "dream", "--json"]).ends(0).json()["paused_until"].is_string()
+    };
+    top.press("p");
+    top.until("dream is paused");
+    assert!(paused());
+    top.press("p");
+    top.until("dream is resumed");
+    assert!(!paused());
+    // The new attempt is the first run of the list; an ended run cannot be cancelled.
+    top.press("G");
+    top.press("cy");
+    top.until("is over");
+    top.press("1");
+    top.until("pause all");
+    top.press("p");
+    top.until("Pause everything");
+    top.press("y");
+    top.until("everything is paused");
+    assert_eq!(fixture.count("SELECT count(*) FROM pause"), 1);
+    top.press("p");
+    top.until("everything is resumed");
+    top.press("q");
+    top.end(0);
+    let sql =
+        "SELECT count(*) FROM events WHERE kind = 'top' AND detail LIKE 'runner %: asked by %'";
+    assert_eq!(fixture.count(sql), 7, "every request is in the audit trail, also the refused one");
+    let of_run = "SELECT count(*) FROM events WHERE kind = 'top' AND run IS NOT NULL AND project IS NOT NULL";
+    assert_eq!(fixture.count(of_run), 5);
+}

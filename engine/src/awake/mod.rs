@@ -22,13 +22,14 @@ mod inhibitor_command;
 
 use std::fmt;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub use inhibitor::{InhibitRequest, Inhibitor};
 pub use inhibitor_command::{InhibitScope, InhibitorCommand};
 
 /// The kinds of sleep that are inhibited.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum InhibitLevel {
     /// Automatic sleep, and sleep requested by programs that respect inhibitions.
@@ -42,7 +43,7 @@ pub enum InhibitLevel {
 }
 
 /// The result of a request to keep the machine awake.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct SleepInhibition {
     pub held: InhibitLevel,
     /// The service that received the request: `logind` or `caffeinate`. Empty if there is none.

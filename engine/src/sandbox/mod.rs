@@ -37,6 +37,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use private_git::PrivateGit;
@@ -224,7 +225,9 @@ pub enum LimitControl {
 }
 
 /// The extent of the sandbox's protection, the strongest first.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, JsonSchema, Serialize, Deserialize,
+)]
 #[serde(rename_all = "kebab-case")]
 #[derive(strum::Display)]
 #[strum(serialize_all = "kebab-case")]

@@ -3,13 +3,14 @@
 
 use jiff::Timestamp;
 use rusqlite::{Transaction, params};
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::columns::{Query as _, free, millis, time};
 use super::{Fault, Result, Store};
 use crate::ids::{ProjectId, RunId};
 
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, JsonSchema, Serialize)]
 pub struct Event {
     pub at: Timestamp,
     /// The affected project, if any.

@@ -3,11 +3,13 @@
 //! A grant ends with the day, night or window of its budget level, or at an earlier time. It can
 //! only raise the limit, and it applies from the next reservation.
 
+use std::collections::BTreeMap;
+
 use jiff::{SignedDuration, Timestamp};
 use rusqlite::params;
 
-use super::columns::{Query as _, free, millis, time, time_opt};
-use super::usage::{amounts, held_at, in_use, stored};
+use super::columns::{Query as _, free, millis, time, time_opt, to_json};
+use super::usage::{amounts, amounts_from, held_at, in_use, stored};
 use super::{Amounts, BudgetLevel, Result, Store, reserve};
 use crate::ids::RunId;
 
@@ -108,6 +110,29 @@ impl Store {
             )?;
             Ok(())
         })
+    }
+
+    /// Returns the amounts of the grants at budget levels of one kind that have not ended at `now`, by key.
+    /// Levels without grants are omitted.
+    pub fn granted(
+        &self,
+        level: &str,
+        keys: &[String],
+        now: Timestamp,
+    ) -> Result<BTreeMap<String, Amounts>> {
+        let sql = "SELECT k.value, g.calls, g.tokens, g.micros, g.seconds, g.ideas
+                   FROM json_each(?2) k JOIN grants g ON g.level = ?1 AND g.key = k.value
+                   WHERE g.until IS NULL OR g.until > ?3";
+        let rows: Vec<(String, Amounts)> = self.view(|db| {
+            let params = params![level, to_json(&keys), millis(now)];
+            db.all(sql, params, |row| Ok((row.get(0)?, amounts_from(row, 1)?)))
+        })?;
+        let mut found: BTreeMap<String, Amounts> = BTreeMap::new();
+        for (key, amounts) in rows {
+            let sum = found.entry(key).or_default();
+            *sum = sum.plus(amounts);
+        }
+        Ok(found)
     }
 
     /// Returns all grants for a budget level, oldest first, including grants that have ended.

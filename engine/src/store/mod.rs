@@ -81,6 +81,7 @@ pub use occurrences::{MissedReasons, OccurrenceRow, Recorded};
 pub use overview::{JobPause, LastNight, MissedStretch, NextDue, NightRunReport};
 pub use pause::FOREVER;
 pub use projects::{GONE, Node, Project, gone, why_gone};
+pub use publications::PublicationTimes;
 pub use replay_store::ReplayRun;
 pub use restore::{RestorePlan, Restored, plan_restore};
 pub use restore_loss::RestoreLoss;

@@ -4,7 +4,7 @@
 use jiff::Timestamp;
 use rusqlite::{Connection, params};
 
-use super::columns::{Query as _, free_json, json, json_opt, millis, to_json};
+use super::columns::{Query as _, free_json, json, json_opt, millis, time, time_opt, to_json};
 use super::{Fault, Result, RunSummary, Store, StoreError, published, settle};
 use crate::ids::{Fence, RunId};
 use crate::publish::{LogError, Manifest, PublishLog, RecordedManifest};
@@ -16,7 +16,26 @@ pub struct RunLog<'a> {
     now: Timestamp,
 }
 
+/// The times of a run's publication.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PublicationTimes {
+    /// The time at which the manifest was committed, before the first file was moved.
+    pub committed: Timestamp,
+    /// The time at which the outcome was committed, if it was.
+    pub published: Option<Timestamp>,
+}
+
 impl Store {
+    /// Returns the times of a run's publication, or `None` if the run published nothing.
+    pub fn publication_times(&self, run: &RunId) -> Result<Option<PublicationTimes>> {
+        let sql = "SELECT committed, published FROM publications WHERE run = ?1";
+        self.view(|db| {
+            db.first(sql, [run], |row| {
+                Ok(PublicationTimes { committed: time(row, 0)?, published: time_opt(row, 1)? })
+            })
+        })
+    }
+
     /// Returns the log for a run's publication. `summary` is stored with the manifest. With `None`,
     /// as in a recovery, the stored summary is kept.
     pub fn publish_log<'a>(

@@ -17,6 +17,7 @@
 
 use jiff::{SignedDuration, Timestamp};
 use rusqlite::{Connection, Row, params};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::columns::{Count, Query as _, free, millis};
@@ -25,7 +26,7 @@ use crate::admission::Shortfall;
 use crate::ids::RunId;
 
 /// An amount of each unit.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, JsonSchema, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Amounts {
     /// Model calls.
@@ -41,7 +42,7 @@ pub struct Amounts {
 }
 
 /// A limit for each unit. `None` means that the unit has no limit.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, JsonSchema, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Budget {
     /// Model calls.

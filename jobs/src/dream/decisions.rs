@@ -7,6 +7,7 @@
 use std::collections::BTreeMap;
 
 use jiff::Timestamp;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::proposal::Action;
@@ -15,7 +16,7 @@ use super::proposal::Action;
 pub const UNDONE: &str = "undone";
 
 /// One decision, as it is written in the file.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct Decision {
     pub proposal_id: String,
     /// `accepted`, `rejected`, `amended`, `skipped` or `undone`. A value that a later version

@@ -10,6 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use runner_engine::digest::Digest;
 use runner_text::redact::Redactor;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -17,7 +18,9 @@ use serde_json::Value;
 pub(super) const LONGEST: usize = 2000;
 
 /// The status that an idea was found to have.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, JsonSchema, Serialize, Deserialize,
+)]
 #[serde(rename_all = "kebab-case")]
 pub enum IdeaStatus {
     /// Commits implemented the idea.
@@ -33,7 +36,9 @@ pub enum IdeaStatus {
 }
 
 /// The action that is proposed for an idea.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, JsonSchema, Serialize, Deserialize,
+)]
 #[serde(rename_all = "kebab-case")]
 pub enum Action {
     /// Move the idea to the archived ideas.
@@ -49,7 +54,9 @@ pub enum Action {
 }
 
 /// The confidence of a proposal.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, JsonSchema, Serialize, Deserialize,
+)]
 #[serde(rename_all = "kebab-case")]
 pub enum Confidence {
     /// There is hardly any doubt.
@@ -114,7 +121,7 @@ impl Action {
 }
 
 /// A proposal as it is published: the contract's keys, and the hash of its targets' content.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct Proposal {
     /// An id that is the same for the same targets, status and action.
     pub id: String,

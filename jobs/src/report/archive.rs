@@ -9,12 +9,13 @@ use jiff::Timestamp;
 use runner_engine::files::{DOCUMENT, read_in};
 use runner_engine::ids::ProjectId;
 use runner_engine::store::{NightId, Store, StoreError};
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::{FOLDER, NightReport, whole};
 
 /// A night of a project.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, JsonSchema, Serialize)]
 pub struct ArchivedNight {
     /// The name of the night.
     pub night: String,

@@ -8,6 +8,7 @@
 
 use jiff::Timestamp;
 use runner_engine::store::{Amounts, Budget, BudgetLevel, NIGHT, Night, Store, StoreError};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -15,7 +16,7 @@ use serde_json::Value;
 pub const UNITS: [&str; 5] = ["calls", "tokens", "money", "time", "ideas"];
 
 /// The night's budget usage in one unit.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct UnitUsage {
     /// One of [`UNITS`].
     pub unit: String,

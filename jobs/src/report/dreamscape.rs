@@ -17,6 +17,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use runner_engine::outcome::Class;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -39,7 +40,7 @@ const LONGEST: usize = 400;
 const CHANGES: [&str; 4] = ["compiled", "harvested", "promoted", "removed"];
 
 /// One overnight run in the report.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct Dreamscape {
     pub job: String,
     pub run: String,
@@ -88,7 +89,7 @@ impl Dreamscape {
 }
 
 /// The answers of a run's councillors.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct Council {
     /// The result of the council in a few words.
     pub words: String,
@@ -101,7 +102,7 @@ pub struct Council {
 }
 
 /// The answer of one councillor.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct CouncillorView {
     pub runner: String,
     /// The recommended kind of work, in one word.
@@ -120,7 +121,7 @@ pub struct CouncillorView {
 }
 
 /// One iteration, as a point of the picture.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct Point {
     /// The number of the iteration, from 1.
     pub index: u64,
@@ -136,7 +137,7 @@ pub struct Point {
 }
 
 /// One morning packet.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct Packet {
     /// The rank, from 1.
     pub rank: u64,

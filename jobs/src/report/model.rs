@@ -4,6 +4,7 @@ use jiff::Timestamp;
 use runner_engine::awake::InhibitLevel;
 use runner_engine::outcome::{Class, Outcome, SkipReason};
 use runner_engine::store::Amounts;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::budget_usage::UnitUsage;
@@ -17,7 +18,7 @@ use super::run_line::RunLine;
 pub const SCHEMA: u32 = 1;
 
 /// The report of one night.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct NightReport {
     /// The version of the JSON form, `SCHEMA`.
     pub schema_version: u32,
@@ -172,7 +173,7 @@ impl NightReport {
 }
 
 /// An enabled job that was due and did not run.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct NotRun {
     pub job: String,
     /// The kind of the reason.
@@ -183,7 +184,7 @@ pub struct NotRun {
 }
 
 /// The kind of reason for which a job did not run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 #[serde(tag = "because", content = "kind", rename_all = "kebab-case")]
 pub enum NotRunReason {
     /// A check before the start failed.
@@ -231,7 +232,7 @@ impl NotRunReason {
 }
 
 /// One step for a person to take.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct NextStep {
     pub what: String,
     /// The reason for the step, or a hint on how to take it.

@@ -9,6 +9,7 @@
 use std::path::Path;
 
 use runner_text::counted;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -24,7 +25,9 @@ const LARGEST: u64 = 1024 * 1024;
 const MOST: usize = 100;
 
 /// The sort of an item, in the order of the report.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, JsonSchema, Serialize, Deserialize,
+)]
 #[serde(rename_all = "kebab-case")]
 pub enum PendingSort {
     Draft,
@@ -47,7 +50,7 @@ impl PendingSort {
 }
 
 /// An item that waits for a person.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct PendingItem {
     pub sort: PendingSort,
     /// The job that left the item.

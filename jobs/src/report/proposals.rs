@@ -13,6 +13,7 @@ use runner_engine::error_chain::whole;
 use runner_engine::ids::ProjectId;
 use runner_engine::store::{Store, StoreError};
 use runner_text::counted;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::run_line::RunLine;
@@ -30,7 +31,7 @@ const LONGEST: usize = 400;
 const FILE: &str = "/proposals.json";
 
 /// A proposal in the report.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct ReportedProposal {
     /// The job that made the proposal.
     pub job: String,
@@ -127,7 +128,7 @@ pub(super) fn dream_jobs(store: &Store, project: &ProjectId) -> Result<DreamJobs
 }
 
 /// The proposals that wait for a decision.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, JsonSchema, Serialize)]
 pub struct WaitingProposals {
     pub count: usize,
     /// The time of the pass that made the oldest of them.

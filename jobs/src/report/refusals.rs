@@ -4,12 +4,15 @@
 //! refusal is visible only in a run's details.
 
 use runner_engine::outcome::{Class, Outcome};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::run_line::RunLine;
 
 /// The source of a refusal.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, JsonSchema, Serialize, Deserialize,
+)]
 #[serde(rename_all = "kebab-case")]
 pub enum RefusedBy {
     /// A guard refused a write or an act outside the run's scope.
@@ -33,7 +36,7 @@ impl RefusedBy {
     }
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct Refusal {
     pub job: String,
     pub run: String,

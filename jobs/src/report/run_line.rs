@@ -5,13 +5,14 @@ use runner_engine::awake::SleepInhibition;
 use runner_engine::outcome::Outcome;
 use runner_engine::sandbox::SandboxLevel;
 use runner_engine::store::Amounts;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::log_tail::LogTail;
 
 /// One run in the report.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct RunLine {
     /// The id of the run.
     pub run: String,

@@ -2,6 +2,7 @@
 
 use runner_engine::outcome::Exit;
 use runner_engine::store::AlertSelection;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::list::Alert;
@@ -10,9 +11,9 @@ use crate::env;
 use crate::ui::{Failure, Ui, View};
 
 /// The silenced alerts, without their messages.
-#[derive(Debug, Serialize)]
+#[derive(Debug, JsonSchema, Serialize)]
 #[serde(transparent)]
-struct SilencedAlerts<'a> {
+pub(in crate::commands) struct SilencedAlerts<'a> {
     alerts: Vec<Alert>,
     #[serde(skip)]
     wanted: &'a str,

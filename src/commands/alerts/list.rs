@@ -3,6 +3,7 @@
 use jiff::Timestamp;
 use runner_engine::outcome::Exit;
 use runner_engine::store::{AlertEnd, AlertRow, AlertSelection, MessageRow, MessageState};
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::commands::Cli;
@@ -21,7 +22,7 @@ pub struct ListArgs {
     all: bool,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, JsonSchema, Serialize)]
 pub struct Alert {
     id: String,
     project: String,
@@ -37,7 +38,7 @@ pub struct Alert {
     messages: Vec<AlertMessage>,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, JsonSchema, Serialize)]
 struct EndedBy {
     at: Timestamp,
     /// `recovered`, or the name of a person.
@@ -47,7 +48,7 @@ struct EndedBy {
     recovered: bool,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, JsonSchema, Serialize)]
 struct AlertMessage {
     id: String,
     channel: String,
@@ -123,9 +124,9 @@ impl Alert {
     }
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, JsonSchema, Serialize)]
 #[serde(transparent)]
-struct Alerts(Vec<Alert>);
+pub(in crate::commands) struct Alerts(Vec<Alert>);
 
 impl View for Alerts {
     fn print(&self, _ui: Ui) {

@@ -1,8 +1,8 @@
 //! `runner alerts`: lists alerts with the delivery of their messages, tests channels, and silences
 //! alerts.
 
-mod ack;
-mod list;
+pub(super) mod ack;
+pub(super) mod list;
 mod test;
 
 use runner_engine::ids::ProjectId;

@@ -2,7 +2,7 @@
 
 pub(super) mod change;
 mod history;
-mod tasks;
+pub(super) mod tasks;
 
 use runner_engine::outcome::Exit;
 use runner_engine::process_id::ProcessIdentity;

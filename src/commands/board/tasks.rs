@@ -3,6 +3,7 @@
 use runner_engine::outcome::Exit;
 use runner_jobs::lifecycle::board;
 use runner_text::org::{Board, BoardForm, Keyword};
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::{BoardArg, failure, path};
@@ -10,13 +11,13 @@ use crate::commands::Cli;
 use crate::project::LoadedProject;
 use crate::ui::{Failure, Ui, View, safe, show};
 
-#[derive(Serialize)]
-struct BoardTasks<'a> {
+#[derive(JsonSchema, Serialize)]
+pub(in crate::commands) struct BoardTasks<'a> {
     board: &'a str,
     tasks: Vec<BoardTask<'a>>,
 }
 
-#[derive(Serialize)]
+#[derive(JsonSchema, Serialize)]
 struct BoardTask<'a> {
     heading: &'a str,
     keyword: &'static str,

@@ -4,6 +4,7 @@ use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use runner_engine::outcome::Exit;
 use runner_engine::store::{Amounts, BudgetStanding, Event, Grant, Store, WINDOW};
+use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
@@ -34,7 +35,7 @@ pub struct GrantArgs {
     reason: String,
 }
 
-#[derive(Serialize)]
+#[derive(JsonSchema, Serialize)]
 pub struct BudgetGrant {
     made: Timestamp,
     until: Option<Timestamp>,

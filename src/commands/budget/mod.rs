@@ -2,7 +2,7 @@
 
 mod grant;
 mod history;
-mod standings;
+pub(super) mod standings;
 
 use jiff::Timestamp;
 use jiff::tz::TimeZone;

@@ -4,6 +4,7 @@ use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use runner_engine::outcome::Exit;
 use runner_engine::store::{Amounts, BudgetStanding, NIGHT, ProviderLimit, Store};
+use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
@@ -15,8 +16,8 @@ use crate::project::LoadedProject;
 use crate::ui::{Failure, Ui, View, show};
 
 /// The budgets, and the rate limits that providers reported.
-#[derive(Serialize)]
-struct Budgets {
+#[derive(JsonSchema, Serialize)]
+pub(in crate::commands) struct Budgets {
     budgets: Vec<ShownBudget>,
     limits: Vec<ShownLimit>,
     #[serde(skip)]
@@ -24,7 +25,7 @@ struct Budgets {
 }
 
 /// A budget, with its amounts by unit.
-#[derive(Serialize)]
+#[derive(JsonSchema, Serialize)]
 struct ShownBudget {
     level: &'static str,
     key: String,
@@ -40,7 +41,7 @@ struct ShownBudget {
     standing: BudgetStanding,
 }
 
-#[derive(Serialize)]
+#[derive(JsonSchema, Serialize)]
 struct ShownLimit {
     pool: String,
     until: Timestamp,

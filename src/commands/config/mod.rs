@@ -2,9 +2,11 @@
 
 mod change;
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use runner_engine::outcome::Exit;
+use schemars::JsonSchema;
 use serde::{Serialize, Serializer};
 use toml::Value;
 
@@ -166,12 +168,17 @@ struct ShownSettings {
 }
 
 /// A setting with its source, for JSON.
-#[derive(Serialize)]
-struct SourcedSetting<'a> {
+#[derive(JsonSchema, Serialize)]
+pub(in crate::commands) struct SourcedSetting<'a> {
+    /// The value, of any type.
+    #[schemars(with = "serde_json::Value")]
     value: &'a Value,
     #[serde(flatten)]
     origin: &'a SettingOrigin,
 }
+
+/// The settings with their sources, by name, as JSON has them.
+pub(super) type SourcedSettings<'a> = BTreeMap<String, SourcedSetting<'a>>;
 
 impl Serialize for ShownSettings {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {

@@ -7,6 +7,7 @@ use runner_jobs::dream::proposal::Action;
 use runner_jobs::dream::review::{
     AppliedDecision, Consent, DecisionInput, DecisionRequest, IfChanged, IfExposed, ReviewError,
 };
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::DreamJobArg;
@@ -112,9 +113,9 @@ impl From<&Overrule> for Consent {
 }
 
 /// The result of a decision.
-#[derive(Debug, Serialize)]
+#[derive(Debug, JsonSchema, Serialize)]
 #[serde(transparent)]
-struct DecisionView(AppliedDecision);
+pub(in crate::commands) struct DecisionView(AppliedDecision);
 
 impl View for DecisionView {
     fn print(&self, ui: Ui) {

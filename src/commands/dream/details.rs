@@ -2,6 +2,7 @@
 
 use runner_engine::outcome::Exit;
 use runner_jobs::dream::review::{DecisionInput, LineKind, PreviewLine, ReviewError};
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::context::{ReviewContext, failure};
@@ -20,8 +21,8 @@ pub(super) struct ShowArgs {
 }
 
 /// A proposal, with the effect of accepting it.
-#[derive(Debug, Serialize)]
-struct ProposalDetails<'i> {
+#[derive(Debug, JsonSchema, Serialize)]
+pub(in crate::commands) struct ProposalDetails<'i> {
     #[serde(flatten)]
     proposal: ProposalView<'i>,
     would: Option<String>,

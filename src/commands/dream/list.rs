@@ -4,6 +4,7 @@ use runner_engine::outcome::Exit;
 use runner_jobs::dream::decisions::Decision;
 use runner_jobs::dream::proposal::Proposal;
 use runner_jobs::dream::review::{PastDecisions, ProposalItem, Stale};
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::DreamJobArg;
@@ -26,9 +27,9 @@ pub(super) struct ListArgs {
 }
 
 /// The proposals that pass the filter.
-#[derive(Debug, Serialize)]
+#[derive(Debug, JsonSchema, Serialize)]
 #[serde(transparent)]
-struct ProposalList<'i> {
+pub(in crate::commands) struct ProposalList<'i> {
     proposals: Vec<ProposalView<'i>>,
     /// The number of undecided proposals without the filter.
     #[serde(skip)]
@@ -36,7 +37,7 @@ struct ProposalList<'i> {
 }
 
 /// A proposal.
-#[derive(Debug, Serialize)]
+#[derive(Debug, JsonSchema, Serialize)]
 pub(super) struct ProposalView<'i> {
     #[serde(flatten)]
     proposal: &'i Proposal,

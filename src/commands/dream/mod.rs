@@ -2,9 +2,9 @@
 
 mod bench;
 mod context;
-mod decide;
-mod details;
-mod list;
+pub(super) mod decide;
+pub(super) mod details;
+pub(super) mod list;
 mod pass;
 mod review;
 

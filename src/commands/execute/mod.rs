@@ -93,6 +93,8 @@ impl ExecuteArgs {
         };
         let outcome = attempt(cli, &mut store, &setting)?;
         tracing::info!(outcome = outcome.to_string(), "settled");
+        #[cfg(feature = "otel")]
+        crate::otel::send(&store, &id);
         Ok(outcome.exit(true))
     }
 }

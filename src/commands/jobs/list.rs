@@ -5,6 +5,7 @@ use runner_engine::admission::stopped;
 use runner_engine::ids::RunId;
 use runner_engine::outcome::Outcome;
 use runner_engine::store::{FOREVER, JobId, RunFilter, Store, Streak};
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::env::Env;
@@ -12,7 +13,7 @@ use crate::project::LoadedProject;
 use crate::ui::show::{List, Tone};
 use crate::ui::{Failure, Ui, View, show};
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, JsonSchema, Serialize)]
 pub(super) struct JobView {
     pub(super) job: String,
     kind: String,
@@ -74,12 +75,12 @@ pub(super) fn jobs(home: &Env, project: &LoadedProject) -> Result<Vec<JobView>, 
     Ok(jobs)
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, JsonSchema, Serialize)]
 #[serde(transparent)]
-pub(super) struct JobList(pub(super) Vec<JobView>);
+pub(in crate::commands) struct JobList(pub(super) Vec<JobView>);
 
 /// The last finished run of a job.
-#[derive(Debug, Serialize)]
+#[derive(Debug, JsonSchema, Serialize)]
 struct LastRun {
     run: RunId,
     finished: Option<Timestamp>,

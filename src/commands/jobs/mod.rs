@@ -1,8 +1,8 @@
 //! `runner jobs`: lists, shows, adds and runs jobs, and resets a job's failures.
 
 mod add;
-mod list;
-mod reset;
+pub(super) mod list;
+pub(super) mod reset;
 
 use runner_engine::outcome::Exit;
 

@@ -2,6 +2,7 @@
 
 use runner_engine::admission::stopped;
 use runner_jobs::failmark;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::daemon::client;
@@ -9,11 +10,11 @@ use crate::env::{self, Env};
 use crate::project::LoadedProject;
 use crate::ui::{Failure, Ui, View, show};
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, JsonSchema, Serialize)]
 #[serde(transparent)]
-pub(super) struct Resets(Vec<ResetJob>);
+pub(in crate::commands) struct Resets(Vec<ResetJob>);
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, JsonSchema, Serialize)]
 struct ResetJob {
     job: String,
     /// The number of consecutive failures that were reset.

@@ -19,6 +19,7 @@ use runner_engine::outcome::Exit;
 use runner_memory::session::Session;
 use runner_memory::store::{Access, Location};
 use runner_memory::{Memory, Node, Scope};
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::Cli;
@@ -141,7 +142,7 @@ impl MemoryCli {
 }
 
 /// A node with its short id.
-#[derive(Debug, Serialize)]
+#[derive(Debug, JsonSchema, Serialize)]
 struct NodeView {
     short_id: String,
     #[serde(flatten)]
@@ -155,8 +156,8 @@ impl NodeView {
 }
 
 /// A list of nodes.
-#[derive(Debug, Serialize)]
-struct NodesView {
+#[derive(Debug, JsonSchema, Serialize)]
+pub(in crate::commands) struct NodesView {
     /// The number of all nodes that match.
     found: usize,
     nodes: Vec<NodeView>,

@@ -4,6 +4,7 @@
 use runner_engine::ids::ProjectId;
 use runner_engine::outcome::Exit;
 use runner_engine::store::Project;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::commands::Cli;
@@ -12,11 +13,11 @@ use crate::project::registration::Registration;
 use crate::project::{self, identity};
 use crate::ui::{Failure, Ui, View, show};
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, JsonSchema, Serialize)]
 #[serde(transparent)]
-struct ProjectList(Vec<ListedProject>);
+pub(in crate::commands) struct ProjectList(Vec<ListedProject>);
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, JsonSchema, Serialize)]
 struct ListedProject {
     id: ProjectId,
     path: String,

@@ -2,7 +2,7 @@
 //! project.
 
 mod forget;
-mod list;
+pub(super) mod list;
 mod relocate;
 
 use std::fs;

@@ -2,6 +2,7 @@
 
 use runner_engine::outcome::Exit;
 use runner_jobs::report::archive::{self, ArchivedNight};
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::commands::Cli;
@@ -10,9 +11,9 @@ use crate::ui::show::{List, Tone};
 use crate::ui::{Failure, Ui, View, show};
 
 /// The nights of a project, newest first.
-#[derive(Debug, Serialize)]
+#[derive(Debug, JsonSchema, Serialize)]
 #[serde(transparent)]
-struct NightIndex {
+pub(in crate::commands) struct NightIndex {
     nights: Vec<ArchivedNight>,
 }
 

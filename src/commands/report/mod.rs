@@ -7,7 +7,7 @@
 //! ```
 
 mod export;
-mod index;
+pub(super) mod index;
 mod search;
 
 use std::path::{Path, PathBuf};
@@ -16,6 +16,7 @@ use std::process::Command;
 use runner_engine::files::{DOCUMENT, read_text_in, write_atomic};
 use runner_engine::outcome::Exit;
 use runner_jobs::report::{self, NightReport};
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::Cli;
@@ -77,9 +78,9 @@ struct ReportFormat {
 }
 
 /// The report of a night, as a page or as markdown for people.
-#[derive(Debug, Serialize)]
+#[derive(Debug, JsonSchema, Serialize)]
 #[serde(transparent)]
-struct ReportView {
+pub(in crate::commands) struct ReportView {
     report: NightReport,
     #[serde(skip)]
     form: ReportFormat,

@@ -9,6 +9,7 @@ use runner_jobs::failmark;
 use runner_jobs::log_tail::LogTail;
 use runner_jobs::telemetry::Tally;
 use runner_text::counted;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::{RunRecord, open, spending::RunSpending, state_name, tail, waits};
@@ -23,8 +24,8 @@ pub(super) struct ShowArgs {
     run: String,
 }
 
-#[derive(Debug, Serialize)]
-pub(super) struct RunDetails {
+#[derive(Debug, JsonSchema, Serialize)]
+pub(in crate::commands) struct RunDetails {
     #[serde(flatten)]
     run: RunRecord,
     /// The usage and tool counts that the run's backends reported.

@@ -7,6 +7,7 @@ use runner_engine::outcome::{Exit, Outcome};
 use runner_engine::store::{JobId, Project, RunFilter, RunRow, RunState, SHORTEST_TEXT, Store};
 use runner_jobs::dream::review;
 use runner_jobs::lifecycle::board;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::{RunRecord, state_name, waits};
@@ -68,9 +69,9 @@ pub(super) struct ListArgs {
     limit: u32,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, JsonSchema, Serialize)]
 #[serde(transparent)]
-pub(super) struct RunList {
+pub(in crate::commands) struct RunList {
     runs: Vec<ListedRun>,
     /// The text to print if there is no run.
     #[serde(skip)]
@@ -81,7 +82,7 @@ pub(super) struct RunList {
 }
 
 /// A run, with the last two columns of its row.
-#[derive(Debug, Serialize)]
+#[derive(Debug, JsonSchema, Serialize)]
 struct ListedRun {
     #[serde(flatten)]
     run: RunRecord,

@@ -1,7 +1,7 @@
 //! `runner runs`: lists runs, shows one run, and prints its log.
 
-mod details;
-mod list;
+pub(super) mod details;
+pub(super) mod list;
 mod logs;
 mod spending;
 mod tail;
@@ -15,6 +15,7 @@ use runner_engine::awake::SleepInhibition;
 use runner_engine::ids::RunId;
 use runner_engine::outcome::{Exit, Outcome};
 use runner_engine::store::{RunFilter, RunRow, RunState, Store};
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::Cli;
@@ -56,7 +57,7 @@ impl RunsArgs {
 }
 
 /// The data of a run as every command prints it with `--json`.
-#[derive(Debug, Serialize)]
+#[derive(Debug, JsonSchema, Serialize)]
 pub struct RunRecord {
     pub(super) id: RunId,
     pub(super) job: String,

@@ -2,12 +2,13 @@
 
 use runner_engine::store::{Amounts, RunRow, Store, budget_seconds};
 use runner_text::counted;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::budget;
 use crate::ui::{Failure, show};
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, JsonSchema, Serialize)]
 pub(super) struct RunSpending {
     spent: Amounts,
     /// The number of calls that reported no usage and are charged the reserved amounts.
@@ -20,7 +21,7 @@ pub(super) struct RunSpending {
     usage: Vec<BudgetUse>,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, JsonSchema, Serialize)]
 struct BudgetUse {
     level: String,
     key: String,

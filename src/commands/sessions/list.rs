@@ -3,6 +3,7 @@
 use jiff::Timestamp;
 use runner_engine::outcome::Exit;
 use runner_jobs::sessions::sources::sources;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::commands::Cli;
@@ -10,7 +11,7 @@ use crate::project::LoadedProject;
 use crate::ui::{Failure, Ui, View, show};
 
 /// One session of the project.
-#[derive(Debug, Serialize)]
+#[derive(Debug, JsonSchema, Serialize)]
 struct ListedSession {
     session: String,
     /// The path of the transcript.
@@ -26,9 +27,9 @@ struct ListedSession {
     unresolved: Option<usize>,
 }
 
-#[derive(Serialize)]
+#[derive(JsonSchema, Serialize)]
 #[serde(transparent)]
-struct SessionList(Vec<ListedSession>);
+pub(in crate::commands) struct SessionList(Vec<ListedSession>);
 
 impl View for SessionList {
     fn print(&self, ui: Ui) {

@@ -4,7 +4,7 @@
 //! commands read them.
 
 mod artifacts;
-mod list;
+pub(super) mod list;
 mod show;
 
 use std::path::PathBuf;

@@ -7,11 +7,11 @@ use std::path::{Path, PathBuf};
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
 use runner_engine::ids::ProjectId;
-use runner_engine::store::{Amounts, LastNight, Project, Store};
+use runner_engine::store::{Amounts, Budget, DAY, LastNight, NIGHT, Project, Store, StoreError};
 use runner_engine::tick::civil_date;
 
 use super::files::Files;
-use super::model::{DaemonState, Pause, ProjectStatus, Status, TickState, VERSION};
+use super::model::{BudgetStatus, DaemonState, Pause, ProjectStatus, Status, TickState, VERSION};
 use super::overview::StoreOverview;
 use super::project_scan;
 use crate::commands::Cli;
@@ -149,8 +149,8 @@ pub(super) struct GatheredStatus<'a> {
     pub(super) held: Option<Timestamp>,
     pub(super) dates: Dates,
     pub(super) nights: BTreeMap<ProjectId, LastNight>,
-    pub(super) days: BTreeMap<String, Amounts>,
-    pub(super) open_nights: BTreeMap<String, Amounts>,
+    pub(super) days: LevelUsage,
+    pub(super) open_nights: LevelUsage,
     pub(super) asked: StoreOverview,
     /// Whether only one project is shown.
     pub(super) alone: bool,
@@ -199,12 +199,31 @@ impl<'a> GatheredStatus<'a> {
             held: store.paused_until(now)?,
             dates,
             nights,
-            days: store.budget_usage("day", &day_keys)?,
-            open_nights: store.budget_usage("night", &night_keys)?,
+            days: LevelUsage::of(store, DAY, &day_keys, now)?,
+            open_nights: LevelUsage::of(store, NIGHT, &night_keys, now)?,
             asked,
             alone: shown.len() == 1,
         };
         Ok((all, files))
+    }
+}
+
+/// The state of all budgets of one level, by key.
+pub(super) struct LevelUsage {
+    used: BTreeMap<String, Amounts>,
+    granted: BTreeMap<String, Amounts>,
+}
+
+impl LevelUsage {
+    fn of(store: &Store, level: &str, keys: &[String], now: Timestamp) -> Result<Self, StoreError> {
+        let (used, granted) = (store.budget_usage(level, keys)?, store.granted(level, keys, now)?);
+        Ok(Self { used, granted })
+    }
+
+    /// Returns the state of the budget with this key.
+    pub(super) fn status(&self, key: &str, name: String, cap: Budget) -> BudgetStatus {
+        let amounts = |of: &BTreeMap<String, Amounts>| of.get(key).copied().unwrap_or_default();
+        BudgetStatus::of(name, cap, amounts(&self.granted), amounts(&self.used))
     }
 }
 

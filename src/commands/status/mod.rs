@@ -7,7 +7,7 @@
 
 mod files;
 mod gather;
-mod model;
+pub(super) mod model;
 mod overview;
 mod project_scan;
 mod project_status;

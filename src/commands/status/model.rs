@@ -4,6 +4,7 @@
 use jiff::Timestamp;
 use runner_engine::store::{Amounts, Budget};
 use runner_jobs::report::proposals::WaitingProposals;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 pub(super) use super::queue::QueuedRuns;
@@ -12,8 +13,8 @@ use crate::daemon::protocol;
 /// Version of the output's schema.
 pub(super) const VERSION: u32 = 1;
 
-#[derive(Debug, Serialize)]
-pub(super) struct Status {
+#[derive(Debug, JsonSchema, Serialize)]
+pub(in crate::commands) struct Status {
     pub(super) schema_version: u32,
     #[serde(rename = "database")]
     pub(super) store: String,
@@ -29,7 +30,7 @@ pub(super) struct Status {
 }
 
 /// The state of a daemon that listens on the socket.
-#[derive(Debug, Serialize)]
+#[derive(Debug, JsonSchema, Serialize)]
 #[serde(untagged)]
 pub(super) enum DaemonState {
     Answers(protocol::DaemonStatus),
@@ -37,14 +38,14 @@ pub(super) enum DaemonState {
 }
 
 /// The last tick, and whether ticks are missing.
-#[derive(Debug, Serialize)]
+#[derive(Debug, JsonSchema, Serialize)]
 pub(super) struct TickState {
     pub(super) last: Option<Timestamp>,
     /// The problem if a job has a schedule but nothing ticks.
     pub(super) trouble: Option<String>,
 }
 
-#[derive(Debug, Default, Serialize)]
+#[derive(Debug, Default, JsonSchema, Serialize)]
 pub(super) struct ProjectStatus {
     /// The project's id; absent if the project was never registered and its id cannot be read.
     pub(super) id: Option<String>,
@@ -68,7 +69,7 @@ pub(super) struct ProjectStatus {
     pub(super) budget: ProjectBudgets,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, JsonSchema, Serialize)]
 pub(super) struct OpenAlert {
     pub(super) id: String,
     pub(super) job: String,
@@ -80,7 +81,7 @@ pub(super) struct OpenAlert {
 }
 
 /// A pause that is in effect.
-#[derive(Debug, Serialize)]
+#[derive(Debug, JsonSchema, Serialize)]
 pub(super) struct Pause {
     /// The job; absent if all jobs are paused.
     pub(super) job: Option<String>,
@@ -91,20 +92,20 @@ pub(super) struct Pause {
 }
 
 /// A job that its schedule no longer starts.
-#[derive(Debug, Serialize)]
+#[derive(Debug, JsonSchema, Serialize)]
 pub(super) struct StoppedJob {
     pub(super) job: String,
     pub(super) failures_in_a_row: u32,
 }
 
 /// A job whose runs never complete, because each scheduled time replaces the previous run.
-#[derive(Debug, Serialize)]
+#[derive(Debug, JsonSchema, Serialize)]
 pub(super) struct StarvedJob {
     pub(super) job: String,
     pub(super) replaced_in_a_row: u32,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, JsonSchema, Serialize)]
 pub(super) struct NightStatus {
     pub(super) name: String,
     pub(super) headline: String,
@@ -114,14 +115,14 @@ pub(super) struct NightStatus {
     pub(super) report: Option<String>,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, JsonSchema, Serialize)]
 pub(super) struct NextRun {
     pub(super) job: String,
     pub(super) at: Timestamp,
     pub(super) zone: String,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, JsonSchema, Serialize)]
 pub(super) struct JobFailure {
     pub(super) job: String,
     pub(super) at: Timestamp,
@@ -130,7 +131,7 @@ pub(super) struct JobFailure {
     pub(super) hint: String,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, JsonSchema, Serialize)]
 pub(super) struct MissedTimes {
     pub(super) job: String,
     pub(super) first: Timestamp,
@@ -141,7 +142,7 @@ pub(super) struct MissedTimes {
     pub(super) zone: String,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, JsonSchema, Serialize)]
 pub(super) struct LiveRun {
     pub(super) run: String,
     pub(super) job: String,
@@ -150,7 +151,7 @@ pub(super) struct LiveRun {
 }
 
 /// A deciding lock whose owner is a live process.
-#[derive(Debug, Serialize)]
+#[derive(Debug, JsonSchema, Serialize)]
 pub(super) struct HeldLock {
     pub(super) job: String,
     pub(super) pid: u32,
@@ -158,37 +159,45 @@ pub(super) struct HeldLock {
     pub(super) since: Timestamp,
 }
 
-#[derive(Debug, Default, Serialize)]
+#[derive(Debug, Default, JsonSchema, Serialize)]
 pub(super) struct ProjectBudgets {
     pub(super) day: BudgetStatus,
     /// The budget of the open night.
     pub(super) night: Option<BudgetStatus>,
 }
 
-/// A budget: its cap, its spent and reserved amounts, and the rest. A unit without a cap has no
-/// limit, so no rest is given for it.
-#[derive(Debug, Default, Serialize)]
+/// A budget: its cap, the amounts granted in addition, its spent and reserved amounts, and the rest.
+/// A unit without a cap has no limit, so no rest is given for it.
+#[derive(Debug, Default, JsonSchema, Serialize)]
 pub(super) struct BudgetStatus {
     pub(super) name: String,
     pub(super) cap: Budget,
+    pub(super) granted: Amounts,
     pub(super) used: Amounts,
     pub(super) left: Budget,
 }
 
 impl BudgetStatus {
-    pub(super) fn of(name: String, cap: Budget, used: Amounts) -> Self {
-        let left = |cap: Option<u64>, used: u64| cap.map(|cap| cap.saturating_sub(used));
-        Self {
-            name,
-            left: Budget {
-                calls: left(cap.calls, used.calls),
-                tokens: left(cap.tokens, used.tokens),
-                micros: left(cap.micros, used.micros),
-                seconds: left(cap.seconds, used.seconds),
-                ideas: left(cap.ideas, used.ideas),
-            },
-            cap,
-            used,
-        }
+    pub(super) fn of(name: String, cap: Budget, granted: Amounts, used: Amounts) -> Self {
+        let mut status = Self { name, cap, granted, used, left: Budget::default() };
+        status.left = each(status.limit(), used, u64::saturating_sub);
+        status
+    }
+
+    /// Returns the limit of each unit: its cap and the granted amount.
+    pub(super) fn limit(&self) -> Budget {
+        each(self.cap, self.granted, u64::saturating_add)
+    }
+}
+
+/// Combines each limit of a budget with an amount.
+fn each(budget: Budget, amounts: Amounts, combine: fn(u64, u64) -> u64) -> Budget {
+    let with = |limit: Option<u64>, amount: u64| limit.map(|limit| combine(limit, amount));
+    Budget {
+        calls: with(budget.calls, amounts.calls),
+        tokens: with(budget.tokens, amounts.tokens),
+        micros: with(budget.micros, amounts.micros),
+        seconds: with(budget.seconds, amounts.seconds),
+        ideas: with(budget.ideas, amounts.ideas),
     }
 }

@@ -14,8 +14,8 @@ use runner_jobs::report;
 use super::files::Files;
 use super::gather::GatheredStatus;
 use super::model::{
-    BudgetStatus, HeldLock, JobFailure, LiveRun, MissedTimes, NextRun, NightStatus, OpenAlert,
-    Pause, ProjectBudgets, ProjectStatus, QueuedRuns, StarvedJob,
+    HeldLock, JobFailure, LiveRun, MissedTimes, NextRun, NightStatus, OpenAlert, Pause,
+    ProjectBudgets, ProjectStatus, QueuedRuns, StarvedJob,
 };
 use super::queue;
 use crate::commands::pause::limited;
@@ -208,14 +208,12 @@ impl GatheredStatus<'_> {
         let (day, night) = projection.map_or((none, none), |it| (it.day, it.night));
         let zone = projection.map_or("UTC", |it| it.zone.as_str());
         let date = self.dates.of(zone);
-        let used = self.days.get(&format!("{id} {date}")).copied();
         let open = self.nights.get(id).map(|last| &last.night);
         let open = open.filter(|night| night.closed.is_none());
         ProjectBudgets {
-            day: BudgetStatus::of(date, day, used.unwrap_or_default()),
+            day: self.days.status(&format!("{id} {date}"), date, day),
             night: open.map(|open| {
-                let used = self.open_nights.get(&open.id.0.to_string()).copied();
-                BudgetStatus::of(open.name.clone(), night, used.unwrap_or_default())
+                self.open_nights.status(&open.id.0.to_string(), open.name.clone(), night)
             }),
         }
     }

@@ -2,19 +2,20 @@
 
 use jiff::Timestamp;
 use runner_engine::store::{JobRow, Project, RunRow, Store};
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::super::runs::waits;
 use crate::ui::Failure;
 
 /// The number of queued runs, and the next few of them.
-#[derive(Debug, Default, Serialize)]
+#[derive(Debug, Default, JsonSchema, Serialize)]
 pub(super) struct QueuedRuns {
     pub(super) count: usize,
     pub(super) next: Vec<WaitingRun>,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, JsonSchema, Serialize)]
 pub(super) struct WaitingRun {
     pub(super) run: String,
     pub(super) job: String,

@@ -211,7 +211,7 @@ fn activity(project: &ProjectStatus) -> Rows {
 /// Formats the remaining amount of each limited unit with its limit, or returns `None` if no unit
 /// is limited.
 fn left(budget: &BudgetStatus) -> Option<String> {
-    let (cap, left) = (&budget.cap, &budget.left);
+    let (cap, left) = (budget.limit(), &budget.left);
     let mut parts = Vec::new();
     for (unit, cap, left) in [
         ("calls", cap.calls, left.calls),
@@ -291,7 +291,8 @@ mod tests {
 
     #[test]
     fn only_what_is_capped_is_said_to_be_left() {
-        let none = BudgetStatus::of("d".into(), Budget::default(), Amounts::default());
+        let none =
+            BudgetStatus::of("d".into(), Budget::default(), Amounts::default(), Amounts::default());
         assert_eq!(left(&none), None);
         let cap = Budget {
             calls: Some(10),
@@ -301,7 +302,7 @@ mod tests {
         };
         let used = Amounts { calls: 12, micros: 1_234_567, seconds: 60, ..Amounts::default() };
         assert_eq!(
-            left(&BudgetStatus::of("d".into(), cap, used)).unwrap(),
+            left(&BudgetStatus::of("d".into(), cap, Amounts::default(), used)).unwrap(),
             "0 of 10 calls, $0.76 of $2.00, 89 of 90 min"
         );
     }

@@ -9,6 +9,7 @@
 //!
 //! `runner dream review` is the same application, opened at the proposals.
 
+mod act;
 mod decide;
 mod log;
 mod source;
@@ -34,7 +35,8 @@ const PACE: Duration = Duration::from_secs(2);
 
 /// Watch runs, read logs and decide on proposals in one full-screen application
 ///
-/// Press ? for the keys. Nothing changes until you decide on a proposal.
+/// Press ? for the keys. Nothing changes until you decide on a proposal, or cancel, retry or pause
+/// something.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example: runner top")]
 pub struct TopArgs {}

@@ -6,6 +6,7 @@ use std::path::Path;
 
 use runner_jobs::dream::review::PastDecisions;
 
+use super::act::{self, ActionEnd};
 use super::decide;
 use super::log::LogReader;
 use crate::commands::dream::{DreamJobArg, ReviewContext, Tools};
@@ -37,7 +38,7 @@ struct OpenReview<'h> {
 
 impl<'h> Source<'h> {
     /// Creates the source for all proposals of the project's dream job.
-    pub(super) fn new(cli: Cli<'h>) -> Self {
+    pub(in crate::commands) fn new(cli: Cli<'h>) -> Self {
         Self::with(cli, ProposalFilter::default(), DreamJobArg::default())
     }
 
@@ -56,7 +57,7 @@ impl<'h> Source<'h> {
     }
 
     /// Reads the data of the current tab.
-    pub(super) fn load(&mut self, app: &mut App) -> Result<(), Failure> {
+    pub(in crate::commands) fn load(&mut self, app: &mut App) -> Result<(), Failure> {
         match app.tab {
             Tab::Proposals => return self.load_proposals(app),
             Tab::Overview => app.overview.set(status::lines(&self.cli)?),
@@ -139,7 +140,11 @@ impl<'h> Source<'h> {
     }
 
     /// Carries out a request. An error that leaves a file half written ends the application.
-    pub(super) fn carry_out(&mut self, app: &mut App, request: Request) -> Result<(), Failure> {
+    pub(in crate::commands) fn carry_out(
+        &mut self,
+        app: &mut App,
+        request: Request,
+    ) -> Result<(), Failure> {
         match request {
             Request::Load => {
                 if let Err(failure) = self.load(app) {
@@ -162,6 +167,17 @@ impl<'h> Source<'h> {
                 self.log = Some(LogReader::new(&self.cli.env.run_folder(&run)));
                 app.runs = RunsView::Log(Viewer::following(format!("log of run {run}"), run));
                 self.read_log(app);
+                Ok(())
+            }
+            Request::Act(action) => {
+                match act::carry_out(self.cli.env, &action) {
+                    Ok(ActionEnd::Done(text)) => app.news = Some(text),
+                    Ok(ActionEnd::Ask(action)) => app.ask(action),
+                    Err(failure) => app.trouble = Some(failure.to_string()),
+                }
+                if let Err(failure) = self.load(app) {
+                    app.trouble = Some(failure.to_string());
+                }
                 Ok(())
             }
             Request::Proposal(effect) => {

@@ -2,6 +2,7 @@
 
 mod hostile;
 mod pages;
+mod schemas;
 mod streams;
 
 use std::fs;

@@ -21,6 +21,7 @@ use runner_engine::scope::Scope;
 use runner_engine::store::{Store, StoreError};
 use runner_engine::time::Clock;
 use runner_text::redact::Redactor;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::super::LONGEST;
@@ -122,7 +123,7 @@ pub struct DecisionRequest<'a> {
 }
 
 /// The result of a decision.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, JsonSchema, Serialize)]
 pub struct AppliedDecision {
     /// The decision, as it was written.
     #[serde(flatten)]

@@ -5,6 +5,7 @@ use jiff::Timestamp;
 use runner_engine::digest::Digest;
 use runner_engine::scope::FileLook;
 use runner_text::front_matter;
+use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::json;
 
@@ -62,7 +63,7 @@ impl FileChange {
 }
 
 /// The kind of a line in a preview.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, JsonSchema, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum LineKind {
     /// The path of a changed file.
@@ -74,7 +75,7 @@ pub enum LineKind {
 }
 
 /// A line of a preview.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, JsonSchema, Serialize)]
 pub struct PreviewLine {
     /// The kind of the line.
     pub kind: LineKind,

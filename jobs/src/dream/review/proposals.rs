@@ -13,6 +13,7 @@ use jiff::tz::TimeZone;
 use runner_engine::digest::Digest;
 use runner_engine::publish::{FsError, PublishFs as _, RealFs, RelPath};
 use runner_text::json_extract::extract_array;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -24,7 +25,7 @@ use super::super::spec::DreamSpec;
 use super::super::walk::WalkProblem;
 
 /// The reason why a proposal does not apply to the current content.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, JsonSchema, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Stale {
     /// The content of a target differs from the content that was triaged.
