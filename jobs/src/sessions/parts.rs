@@ -10,7 +10,7 @@
 //! event before it, which is the line of the call that started the sub-agent or of a later event. This
 //! module must never keep more than one event of each file.
 
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::{self, BufRead as _, BufReader, Read as _, Take};
 use std::path::{Path, PathBuf};
 
@@ -18,7 +18,7 @@ use jiff::Timestamp;
 use runner_engine::files::open_host;
 use serde_json::Value;
 
-use super::sources::Source;
+use super::sources::{Source, agents, subagents};
 use super::transcript::{LineGap, SessionEvent, Tally, Transcript};
 
 /// Maximum number of sub-agents of a session that are read, the first ones by name.
@@ -85,7 +85,7 @@ fn files(transcript: &Path) -> Vec<PathBuf> {
     let (Some(folder), Some(session)) = (transcript.parent(), transcript.file_stem()) else {
         return Vec::new();
     };
-    let mut all = agents(&folder.join(session).join("subagents"));
+    let mut all = agents(&subagents(transcript));
     let session = session.to_string_lossy();
     all.extend(
         agents(folder).into_iter().filter(|path| session_of(path).is_some_and(|it| it == session)),
@@ -93,19 +93,6 @@ fn files(transcript: &Path) -> Vec<PathBuf> {
     all.sort();
     all.truncate(MOST);
     all
-}
-
-/// Returns the regular files in a folder that are named as those of sub-agents.
-fn agents(folder: &Path) -> Vec<PathBuf> {
-    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
-    let is_agent = |entry: &fs::DirEntry| {
-        let name = entry.file_name();
-        let name = name.to_string_lossy();
-        name.starts_with("agent-")
-            && name.ends_with(".jsonl")
-            && entry.file_type().is_ok_and(|kind| kind.is_file())
-    };
-    entries.filter(is_agent).map(|entry| entry.path()).collect()
 }
 
 /// Returns the session that the first row of a sub-agent's file names.

@@ -28,6 +28,7 @@ pub struct Source {
     pub path: PathBuf,
     /// The size in bytes.
     pub size: u64,
+    /// The time of the last change, of the transcript or of its sub-agents' transcripts.
     pub modified: Timestamp,
 }
 
@@ -79,7 +80,10 @@ pub fn sources(places: SourcePlaces<'_>, now: Timestamp) -> Vec<Source> {
 /// Returns the transcript at a path, or `None` if it is not a regular file.
 pub fn source(path: PathBuf) -> Option<Source> {
     let data = fs::symlink_metadata(&path).ok().filter(fs::Metadata::is_file)?;
-    let modified = data.modified().ok().unwrap_or(SystemTime::UNIX_EPOCH);
+    // A sub-agent may continue after the last event of its session.
+    let agents = agents(&subagents(&path)).into_iter();
+    let times = agents.filter_map(|agent| fs::symlink_metadata(agent).ok()?.modified().ok());
+    let modified = times.chain(data.modified().ok()).max().unwrap_or(SystemTime::UNIX_EPOCH);
     let name = path.file_stem()?.to_string_lossy().into_owned();
     let plain = |b: u8| b.is_ascii_alphanumeric() || b"-_.+".contains(&b);
     let id = match name.len() <= 120 && !name.starts_with('.') && name.bytes().all(plain) {
@@ -88,6 +92,26 @@ pub fn source(path: PathBuf) -> Option<Source> {
     };
     let modified = Timestamp::try_from(modified).unwrap_or(Timestamp::UNIX_EPOCH);
     Some(Source { id, path, size: data.len(), modified })
+}
+
+/// Returns the folder with the transcripts of a session's sub-agents.
+pub(super) fn subagents(transcript: &Path) -> PathBuf {
+    transcript.with_extension("").join("subagents")
+}
+
+/// Returns the regular files in a folder that are named as those of sub-agents, in order.
+pub(super) fn agents(folder: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    let is_agent = |entry: &fs::DirEntry| {
+        let name = entry.file_name();
+        let name = name.to_string_lossy();
+        name.starts_with("agent-")
+            && name.ends_with(".jsonl")
+            && entry.file_type().is_ok_and(|kind| kind.is_file())
+    };
+    let mut paths: Vec<PathBuf> = entries.filter(is_agent).map(|entry| entry.path()).collect();
+    paths.sort();
+    paths
 }
 
 fn transcripts(folder: &Path) -> impl Iterator<Item = PathBuf> + use<> {
