@@ -69,6 +69,7 @@ mod sandbox;
 mod schedule;
 mod serve;
 mod served;
+mod session_kills;
 mod sessions;
 mod setup;
 mod sinks;

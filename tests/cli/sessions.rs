@@ -12,7 +12,7 @@ const JOB: &str = "[jobs.sessions]\nkind = \"sessions\"\ntrigger = \"manual\"\n"
 const FOLDER: &str = ".warden/cross-session";
 
 /// Returns the path at which Claude Code keeps a session of the fixture's project.
-fn transcript(fixture: &Fixture, id: &str) -> PathBuf {
+pub fn transcript(fixture: &Fixture, id: &str) -> PathBuf {
     let root = fs::canonicalize(fixture.project()).unwrap();
     let slug = |c: char| if c.is_ascii_alphanumeric() { c } else { '-' };
     let slug: String = root.display().to_string().chars().map(slug).collect();
