@@ -19,6 +19,7 @@ pub mod event;
 pub mod fold;
 pub mod folder;
 pub mod hints;
+mod imports;
 mod kind;
 mod merge;
 mod parts;
