@@ -58,7 +58,7 @@ const PYTHON: [&str; 44] = [
 /// Whether a file has a form that imports may have.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ImportForm {
-    /// What the form is about, such as `rs order`. Files are compared by it.
+    /// The subject of the form, such as `rs order`. Files are compared by it.
     pub sort: String,
     pub pattern: String,
     pub holds: bool,
@@ -177,7 +177,7 @@ fn rust(line: &str) -> Option<(&str, Origin)> {
 fn go(line: &str) -> Option<(&str, Origin)> {
     let source = line.split('"').nth(1)?;
     let first = source.split('/').next()?;
-    // Only the module file says which packages are the project's own.
+    // Only the module file lists the packages that are the project's own.
     Some((source, if first.contains('.') { Origin::Package } else { Origin::Standard }))
 }
 

@@ -219,6 +219,7 @@ fn analyze_due(
         let cancel = &ctx.cancel;
         match analyze(source, &spec.skip, &|| cancel.is_cancelled()) {
             Ok(mut record) => {
+                record.note_end(spec.ended, folder.records.get(&source.id));
                 finished.lines.push(line(&record));
                 // The artifacts rest on what the record's file keeps, so that a later run derives
                 // the same ones from it.

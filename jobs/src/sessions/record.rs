@@ -17,7 +17,7 @@ pub const LARGEST: usize = 16 * 1024;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Ending {
-    /// The model had the last word, and no call waited for its outcome.
+    /// The end was reported, or the model had the last word and no call waited for its outcome.
     Clean,
     #[default]
     Interrupted,
@@ -43,6 +43,9 @@ pub struct SessionRecord {
     pub started_at: Option<Timestamp>,
     pub ended_at: Option<Timestamp>,
     pub ending: Ending,
+    /// Whether the agent's program or a person reported the end.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub ended: bool,
     pub turns: u32,
     pub calls: u32,
     pub failed: u32,
@@ -96,6 +99,15 @@ impl SessionRecord {
             bytes: place.offset,
             tally,
             ..self
+        }
+    }
+
+    /// Notes whether the session has ended. An end that was reported before holds until the session
+    /// makes another call.
+    pub fn note_end(&mut self, ended: bool, before: Option<&Self>) {
+        self.ended = ended || before.is_some_and(|it| it.ended && it.calls == self.calls);
+        if self.ended {
+            self.ending = Ending::Clean;
         }
     }
 
