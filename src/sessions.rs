@@ -116,7 +116,13 @@ mod tests {
         let at = |second| Timestamp::from_second(second).unwrap();
         let source = |size| {
             let id = "one".to_owned();
-            vec![Source { id, path: "one.jsonl".into(), size, modified: at(100) }]
+            vec![Source {
+                id,
+                path: "one.jsonl".into(),
+                size,
+                modified: at(100),
+                agents: Vec::new(),
+            }]
         };
         let first = key(&source(10), at(3_600));
         assert_eq!(key(&source(10), at(7_199)), first);

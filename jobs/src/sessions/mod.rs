@@ -212,6 +212,7 @@ fn analyze_due(
             all.truncate(spec.batch as usize);
         }
     }
+    sources::find_agents(&mut all);
     let mut done = Vec::new();
     let total = all.len() as u64;
     for (at, source) in all.iter().enumerate() {

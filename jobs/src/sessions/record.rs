@@ -128,8 +128,10 @@ impl SessionRecord {
     /// the record has its maximum size.
     pub fn file(&mut self) -> Vec<u8> {
         loop {
-            let bytes = compact(self);
-            if bytes.len() <= LARGEST {
+            // The redaction of a long record takes far longer than its length.
+            let long = serde_json::to_vec(self).is_ok_and(|bytes| bytes.len() > LARGEST);
+            let bytes = if long { Vec::new() } else { compact(self) };
+            if !long && bytes.len() <= LARGEST {
                 return bytes;
             }
             let found = &mut self.findings;
@@ -146,10 +148,10 @@ impl SessionRecord {
                 (found.injections.len(), &mut |to| found.injections.truncate(to)),
             ];
             let Some(longest) = lists.into_iter().max_by_key(|(length, _)| *length) else {
-                return bytes;
+                return compact(self);
             };
             if longest.0 == 0 {
-                return bytes;
+                return compact(self);
             }
             let weight = longest.0;
             (longest.1)(weight / 6);
