@@ -1,17 +1,22 @@
-//! Notices that sessions of coding agents have become idle, and records an occurrence for each new
-//! state of them.
+//! Notices that sessions of coding agents have become idle or have ended, and has them analyzed.
 //!
-//! The daemon and `runner tick` call this module at each tick. It looks at the names and the times
-//! of files only. It must never open a transcript, and never record an occurrence without new
-//! events.
+//! The daemon and `runner tick` call this module at each tick, and it records an occurrence for each
+//! new state of the sessions. The hook at the end of a session calls it for that session. It looks at
+//! the names and the times of files only. It must never open a transcript, and never record an
+//! occurrence without new events.
+
+use std::os::unix::process::CommandExt as _;
+use std::path::Path;
+use std::process::{Command, Stdio};
 
 use jiff::Timestamp;
 use runner_engine::digest::Digest;
 use runner_engine::store::{NewOccurrence, Origin, Project, Store};
-use runner_jobs::sessions::sources::{Source, SourcePlaces};
+use runner_jobs::sessions::sources::{Source, SourcePlaces, sources};
 use runner_jobs::sessions::{SessionsSpec, due};
 
-use crate::env::Env;
+use crate::env::{self, Env};
+use crate::project;
 use crate::project::projection::Projection;
 use crate::ui::Failure;
 
@@ -41,14 +46,8 @@ fn of_job(
     (job, spec): (&str, &SessionsSpec),
 ) -> Result<(), Failure> {
     let folder = home.folder().ok();
-    let places = SourcePlaces {
-        root: &project.path,
-        home: folder.as_deref(),
-        folders: &spec.transcripts,
-        steps: &spec.steps,
-    };
     let now = home.wall()?;
-    let waiting = due(places, spec, now);
+    let waiting = due(places(&project.path, folder.as_deref(), spec), spec, now);
     if waiting.is_empty() {
         return Ok(());
     }
@@ -60,6 +59,42 @@ fn of_job(
     };
     store.enqueue(&new, now, None, now)?;
     Ok(())
+}
+
+/// Returns the places of a project's transcripts.
+fn places<'a>(root: &'a Path, home: Option<&'a Path>, spec: &'a SessionsSpec) -> SourcePlaces<'a> {
+    SourcePlaces { root, home, folders: &spec.transcripts, steps: &spec.steps }
+}
+
+/// Starts the analysis of a session that has ended, if its project has a job for it. The agent's
+/// program waits for its hook only for a short time, so the analysis is a process that outlives this
+/// one.
+///
+/// # Errors
+/// Returns an error if the database cannot be read or the process cannot be started.
+pub fn analyze_ended(home: &Env, root: &Path, session: &str) -> Result<(), Failure> {
+    let Some(id) = project::id_at(root) else { return Ok(()) };
+    let Some(store) = home.store_to_read()? else { return Ok(()) };
+    let kept = store.projections(Some(&id))?;
+    let projection = kept.get(&id).and_then(|text| Projection::read(text));
+    let jobs = projection.map(|it| it.sessions).unwrap_or_default();
+    let folder = home.folder().ok();
+    let now = home.wall()?;
+    // A session without a prompt has no transcript.
+    let known = jobs.values().any(|spec| {
+        let all = sources(places(root, folder.as_deref(), spec), now);
+        all.iter().any(|source| source.id == session)
+    });
+    if !known {
+        return Ok(());
+    }
+    let mut command = Command::new(env::executable()?);
+    let (name, folder) = home.state_variable();
+    command.arg0("runner").args(["--quiet", "sessions", "end", "--", session]).env(name, folder);
+    command.current_dir(root).process_group(0);
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    let started = command.spawn().map(drop);
+    started.map_err(|error| Failure::environment(format!("cannot start the analysis: {error}")))
 }
 
 /// Returns the key of an occurrence. It names the state of the sessions, so each state has one
@@ -81,7 +116,13 @@ mod tests {
         let at = |second| Timestamp::from_second(second).unwrap();
         let source = |size| {
             let id = "one".to_owned();
-            vec![Source { id, path: "one.jsonl".into(), size, modified: at(100) }]
+            vec![Source {
+                id,
+                path: "one.jsonl".into(),
+                size,
+                modified: at(100),
+                agents: Vec::new(),
+            }]
         };
         let first = key(&source(10), at(3_600));
         assert_eq!(key(&source(10), at(7_199)), first);

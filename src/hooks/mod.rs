@@ -1,7 +1,7 @@
 //! The memory's hooks, which an agent's program calls during a session.
 //!
 //! A hook is on the path of every prompt: it reads no configuration, opens one database, and starts no
-//! runtime and no other process. It always prints valid JSON, and its exit code is 0 unless the store is
+//! runtime and no other process. Only the end of a session starts the analysis of the session. It always prints valid JSON, and its exit code is 0 unless the store is
 //! damaged. In a run of runner it does nothing, so that memory is not fed with runner's own output.
 
 pub mod scope;
@@ -22,6 +22,7 @@ use serde_json::{Value, json};
 
 use crate::env;
 use crate::project;
+use crate::sessions;
 use crate::ui::{Failure, show};
 
 /// Maximum size of a payload in bytes. A prompt may be long.
@@ -167,6 +168,11 @@ fn work(call: &HookCall) -> Result<(), Failure> {
         },
         transcript_limit: transcript_limit(),
     };
+    if call.event == HookEvent::SessionEnd
+        && let (Some(root), Some(session)) = (&found.root, &payload.session_id)
+    {
+        sessions::analyze_ended(&home, root, session)?;
+    }
     match call.event {
         HookEvent::SessionStart => {
             memory.session_start(&payload, &context, inject(call.event))?;

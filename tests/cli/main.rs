@@ -71,6 +71,7 @@ mod sandbox;
 mod schedule;
 mod serve;
 mod served;
+mod session_kills;
 mod sessions;
 mod setup;
 mod sinks;

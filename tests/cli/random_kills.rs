@@ -10,6 +10,18 @@ use rustix::process::{
 
 use crate::fixture::{Fixture, Random, ended_within, print_line, scaled};
 
+/// Kills the leader of a process group, its children, or all of them.
+pub fn kill_some(leader: u32, dice: &mut Random) {
+    match dice.roll(3) {
+        // Kill the command and its run's process.
+        0 => kill_process_group(pid(leader), Signal::KILL).unwrap(),
+        // Kill only the command.
+        1 => kill_process(pid(leader), Signal::KILL).unwrap(),
+        // Kill only the run's process.
+        _ => kill_children(leader),
+    }
+}
+
 /// Kills the children of `parent`, but no process that reuses the PID of a child.
 fn kill_children(parent: u32) {
     let children = std::fs::read_to_string(format!("/proc/{parent}/task/{parent}/children"));
@@ -64,14 +76,7 @@ fn random_kills_leave_no_unsettled_run() {
         let delay = Duration::from_micros(dice.roll(whole));
         if !ended_within(run.id(), delay) {
             landed += 1;
-            match dice.roll(3) {
-                // Kill the command and its run's process.
-                0 => kill_process_group(pid(run.id()), Signal::KILL).unwrap(),
-                // Kill only the command.
-                1 => kill_process(pid(run.id()), Signal::KILL).unwrap(),
-                // Kill only the run's process.
-                _ => kill_children(run.id()),
-            }
+            kill_some(run.id(), &mut dice);
         }
         run.wait().unwrap();
         if number % 10 == 0 || landed == kills {

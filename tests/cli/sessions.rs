@@ -2,7 +2,7 @@
 
 use std::fs::{self, File};
 use std::path::PathBuf;
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use serde_json::{Value, json};
 
@@ -12,7 +12,7 @@ const JOB: &str = "[jobs.sessions]\nkind = \"sessions\"\ntrigger = \"manual\"\n"
 const FOLDER: &str = ".warden/cross-session";
 
 /// Returns the path at which Claude Code keeps a session of the fixture's project.
-fn transcript(fixture: &Fixture, id: &str) -> PathBuf {
+pub fn transcript(fixture: &Fixture, id: &str) -> PathBuf {
     let root = fs::canonicalize(fixture.project()).unwrap();
     let slug = |c: char| if c.is_ascii_alphanumeric() { c } else { '-' };
     let slug: String = root.display().to_string().chars().map(slug).collect();
@@ -136,6 +136,49 @@ fn new_session_gets_the_packet_of_the_last_one_before_its_notes() {
     fixture.write(&packet, fixture.read(&packet).replace("src/a.rs", "src/b.rs"));
     let got = started(&fixture, "startup");
     assert!(got.contains("8080") && !got.contains("Files in work"), "{got}");
+}
+
+/// Calls the hook at the end of a session.
+fn ended(fixture: &Fixture, session: &str) {
+    let payload = fixture.root().join("payload.json");
+    let cwd = fs::canonicalize(fixture.project()).unwrap();
+    let text = json!({ "session_id": session, "cwd": cwd, "reason": "prompt_input_exit" });
+    fs::write(&payload, text.to_string()).unwrap();
+    let mut hook = fixture.runner(&["hook", "session-end"]);
+    let output = hook.stdin(File::open(&payload).unwrap()).output().unwrap();
+    CommandOutput::of(output).ends(0);
+}
+
+#[test]
+fn end_of_session_starts_its_analysis() {
+    let fixture = Fixture::with("");
+    // The session is not idle, and its last event is no answer of the model.
+    write(&fixture, "one", &repair(1), 0);
+    let before = fixture.read("runner.toml");
+    ended(&fixture, "one");
+    assert_eq!(fixture.read("runner.toml"), before, "a hook adds no job");
+    fixture.configure(JOB);
+    fixture.run(&["tick"]).ends(0);
+    assert_eq!(fixture.count("SELECT count(*) FROM runs"), 0);
+    ended(&fixture, "--all");
+    ended(&fixture, "one");
+    // The analysis outlives the hook.
+    let began = Instant::now();
+    let state = || fixture.run(&["sessions", "list", "--json"]).ends(0).json()[0]["state"].clone();
+    while state() != "analyzed" {
+        assert!(began.elapsed() < Duration::from_secs(60), "the session is not analyzed");
+    }
+    let ending = || {
+        let shown = fixture.run(&["sessions", "show", "one", "--json"]).ends(0).json();
+        shown["ending"].as_str().unwrap().to_owned()
+    };
+    assert_eq!(ending(), "clean");
+    fixture.run(&["sessions", "analyze", "one"]).ends(0);
+    assert_eq!(ending(), "clean", "the end was reported before");
+    write(&fixture, "one", &(repair(1) + &repair(20)), 0);
+    fixture.run(&["sessions", "analyze", "one"]).ends(0);
+    assert_eq!(ending(), "interrupted", "the session went on");
+    assert_eq!(fixture.count("SELECT count(*) FROM runs"), 3);
 }
 
 #[test]

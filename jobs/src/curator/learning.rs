@@ -74,7 +74,7 @@ impl Finder {
                 self.diagnoses.answered(text);
                 self.explain(text);
             }
-            SessionEventKind::Call { id, tool, target } => {
+            SessionEventKind::Call { id, tool, target, .. } => {
                 if changes_files(tool) {
                     self.failed.values_mut().for_each(|failed| failed.edited = true);
                     self.diagnoses.changed(within(target, event.cwd.as_deref()));
@@ -273,8 +273,12 @@ mod tests {
     }
 
     fn call(line: u64, id: &str, target: &str, failed: bool, text: &str) -> [SessionEvent; 2] {
-        let called =
-            SessionEventKind::Call { id: id.into(), tool: "Bash".into(), target: target.into() };
+        let called = SessionEventKind::Call {
+            id: id.into(),
+            tool: "Bash".into(),
+            target: target.into(),
+            written: String::new(),
+        };
         let came = SessionEventKind::Outcome { id: id.into(), failed, text: text.into() };
         [event(line, called), event(line + 1, came)]
     }
@@ -306,7 +310,7 @@ mod tests {
         let text = "The parser panics because the map is never made.";
         events.push(event(32, SessionEventKind::Answer(text.into())));
         let (id, tool, target) = ("i".into(), "Edit".into(), "parser.go".into());
-        events.push(event(33, SessionEventKind::Call { id, tool, target }));
+        events.push(event(33, SessionEventKind::Call { id, tool, target, written: String::new() }));
         events.extend(call(34, "j", "go test -run All", false, "ok"));
         events.push(event(
             36,

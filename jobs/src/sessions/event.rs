@@ -10,6 +10,7 @@ use std::path::Path;
 use jiff::Timestamp;
 use runner_text::redact::Redacted;
 
+use super::imports::{ImportForm, forms};
 use super::shell;
 pub use super::shell::Action;
 use super::signature::{Signature, check_failed, refusal, signature};
@@ -40,6 +41,8 @@ pub struct Event {
     /// The program of a command and its first arguments. Empty for everything but commands.
     pub subject: String,
     pub outcome: Outcome,
+    /// How the file that was read or written orders its imports.
+    pub imports: Vec<ImportForm>,
 }
 
 /// How a call ended.
@@ -118,6 +121,7 @@ impl Collector {
             target: String::new(),
             subject: String::new(),
             outcome: Outcome::Open,
+            imports: Vec::new(),
         };
         match what {
             SessionEventKind::Prompt(text) => {
@@ -134,7 +138,8 @@ impl Collector {
                 event.action = Action::Injection;
                 event.target = Redacted::of(&text).head(INJECTED).into_string();
             }
-            SessionEventKind::Call { id, tool, target } => {
+            SessionEventKind::Call { id, tool, target, written } => {
+                event.imports = forms(&target, &written);
                 return self.call(event, &id, tool, &target);
             }
             SessionEventKind::Outcome { id, failed, text } => {
@@ -178,6 +183,9 @@ impl Collector {
             let Some(event) = at.and_then(|at| self.events.get_mut(at)) else { continue };
             // A pipe hides the exit code of a check, so its output decides too.
             let failed = failed || event.action == Action::Check && check_failed(text);
+            if event.tool == "Read" && !failed {
+                event.imports = forms(&event.target, text);
+            }
             event.outcome = match failed {
                 false => Outcome::Passed,
                 true if refusal(text) => Outcome::Denied,

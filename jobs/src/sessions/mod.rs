@@ -19,6 +19,7 @@ pub mod event;
 pub mod fold;
 pub mod folder;
 pub mod hints;
+mod imports;
 mod kind;
 mod merge;
 mod parts;
@@ -211,6 +212,7 @@ fn analyze_due(
             all.truncate(spec.batch as usize);
         }
     }
+    sources::find_agents(&mut all);
     let mut done = Vec::new();
     let total = all.len() as u64;
     for (at, source) in all.iter().enumerate() {
@@ -218,6 +220,7 @@ fn analyze_due(
         let cancel = &ctx.cancel;
         match analyze(source, &spec.skip, &|| cancel.is_cancelled()) {
             Ok(mut record) => {
+                record.note_end(spec.ended, folder.records.get(&source.id));
                 finished.lines.push(line(&record));
                 // The artifacts rest on what the record's file keeps, so that a later run derives
                 // the same ones from it.

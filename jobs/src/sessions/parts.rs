@@ -10,23 +10,19 @@
 //! event before it, which is the line of the call that started the sub-agent or of a later event. This
 //! module must never keep more than one event of each file.
 
-use std::fs::{self, File};
-use std::io::{self, BufRead as _, BufReader, Read as _, Take};
-use std::path::{Path, PathBuf};
+use std::fs::File;
+use std::io::{self, BufReader, Read as _, Take};
 
 use jiff::Timestamp;
 use runner_engine::files::open_host;
-use serde_json::Value;
 
 use super::sources::Source;
 use super::transcript::{LineGap, SessionEvent, Tally, Transcript};
 
-/// Maximum number of sub-agents of a session that are read, the first ones by name.
+/// Maximum number of sub-agents of a session that are read.
 const MOST: usize = 200;
 /// Size of the buffer of one file, in bytes.
 const BUFFER: usize = 16 * 1024;
-/// Maximum length of the first line of a file that may belong to the session, in bytes.
-const FIRST_LINE: u64 = 256 * 1024;
 
 /// The sub-agents of a session, as one stream of events by time.
 #[derive(Debug, Default)]
@@ -47,8 +43,8 @@ impl Parts {
     /// Returns an error if a file cannot be read.
     pub fn of(source: &Source) -> io::Result<Self> {
         let mut parts = Vec::new();
-        for path in files(&source.path) {
-            let file = open_host(&path)?;
+        for path in source.agents.iter().take(MOST) {
+            let file = open_host(path)?;
             let size = file.metadata()?.len();
             let reader = BufReader::with_capacity(BUFFER, file.take(size));
             let mut transcript = Transcript::new(reader, LineGap::default());
@@ -78,40 +74,4 @@ impl Parts {
     pub fn count(&self, tally: &mut Tally) {
         self.parts.iter().for_each(|part| tally.add(part.transcript.tally()));
     }
-}
-
-/// Returns the files of a session's sub-agents.
-fn files(transcript: &Path) -> Vec<PathBuf> {
-    let (Some(folder), Some(session)) = (transcript.parent(), transcript.file_stem()) else {
-        return Vec::new();
-    };
-    let mut all = agents(&folder.join(session).join("subagents"));
-    let session = session.to_string_lossy();
-    all.extend(
-        agents(folder).into_iter().filter(|path| session_of(path).is_some_and(|it| it == session)),
-    );
-    all.sort();
-    all.truncate(MOST);
-    all
-}
-
-/// Returns the regular files in a folder that are named as those of sub-agents.
-fn agents(folder: &Path) -> Vec<PathBuf> {
-    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
-    let is_agent = |entry: &fs::DirEntry| {
-        let name = entry.file_name();
-        let name = name.to_string_lossy();
-        name.starts_with("agent-")
-            && name.ends_with(".jsonl")
-            && entry.file_type().is_ok_and(|kind| kind.is_file())
-    };
-    entries.filter(is_agent).map(|entry| entry.path()).collect()
-}
-
-/// Returns the session that the first row of a sub-agent's file names.
-fn session_of(path: &Path) -> Option<String> {
-    let mut line = Vec::new();
-    BufReader::new(open_host(path).ok()?.take(FIRST_LINE)).read_until(b'\n', &mut line).ok()?;
-    let first: Value = serde_json::from_slice(&line).ok()?;
-    first["sessionId"].as_str().map(str::to_owned)
 }

@@ -17,7 +17,7 @@ pub const LARGEST: usize = 16 * 1024;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Ending {
-    /// The model had the last word, and no call waited for its outcome.
+    /// The end was reported, or the model had the last word and no call waited for its outcome.
     Clean,
     #[default]
     Interrupted,
@@ -43,6 +43,9 @@ pub struct SessionRecord {
     pub started_at: Option<Timestamp>,
     pub ended_at: Option<Timestamp>,
     pub ending: Ending,
+    /// Whether the agent's program or a person reported the end.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub ended: bool,
     pub turns: u32,
     pub calls: u32,
     pub failed: u32,
@@ -99,6 +102,15 @@ impl SessionRecord {
         }
     }
 
+    /// Notes whether the session has ended. An end that was reported before holds until the session
+    /// makes another call.
+    pub fn note_end(&mut self, ended: bool, before: Option<&Self>) {
+        self.ended = ended || before.is_some_and(|it| it.ended && it.calls == self.calls);
+        if self.ended {
+            self.ending = Ending::Clean;
+        }
+    }
+
     /// Returns the duration of the session in seconds.
     pub fn duration_s(&self) -> i64 {
         match (self.started_at, self.ended_at) {
@@ -116,8 +128,10 @@ impl SessionRecord {
     /// the record has its maximum size.
     pub fn file(&mut self) -> Vec<u8> {
         loop {
-            let bytes = compact(self);
-            if bytes.len() <= LARGEST {
+            // The redaction of a long record takes far longer than its length.
+            let long = serde_json::to_vec(self).is_ok_and(|bytes| bytes.len() > LARGEST);
+            let bytes = if long { Vec::new() } else { compact(self) };
+            if !long && bytes.len() <= LARGEST {
                 return bytes;
             }
             let found = &mut self.findings;
@@ -134,10 +148,10 @@ impl SessionRecord {
                 (found.injections.len(), &mut |to| found.injections.truncate(to)),
             ];
             let Some(longest) = lists.into_iter().max_by_key(|(length, _)| *length) else {
-                return bytes;
+                return compact(self);
             };
             if longest.0 == 0 {
-                return bytes;
+                return compact(self);
             }
             let weight = longest.0;
             (longest.1)(weight / 6);

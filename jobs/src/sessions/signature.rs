@@ -305,7 +305,7 @@ fn code(line: &str) -> Option<String> {
     let linter =
         text.strip_suffix(')').and_then(|text| text.rsplit_once('(')).map(|(_, linter)| linter)?;
     let plain =
-        !linter.is_empty() && linter.len() < 20 && linter.bytes().all(|b| b.is_ascii_lowercase());
+        !linter.is_empty() && linter.len() < 40 && linter.bytes().all(|b| b.is_ascii_lowercase());
     (plain && language == "go").then(|| format!("error:go:{linter}"))
 }
 
@@ -336,7 +336,9 @@ fn unquoted(line: &str) -> String {
             _ => None,
         };
         let inner = &rest[first.len_utf8()..];
-        match close.and_then(|close| inner.find(close)) {
+        // Some programs quote `like this'.
+        let end = close.and_then(|close| inner.find(close));
+        match end.or_else(|| inner.find('\'').filter(|_| first == '`')) {
             Some(end) => {
                 out.push_str("<text>");
                 before = '>';
@@ -412,6 +414,11 @@ mod tests {
             ),
             ("ruff check", "src/a.py:1:8: F401 `os` imported but unused", "error:python:F401"),
             ("mise run lint", "[lint] a/b.go:10:3: error is not nil (nilerr)", "error:go:nilerr"),
+            (
+                "mise run lint",
+                "a/b.go:42:3: embedded fields should be listed before others (embeddedstructfieldcheck)",
+                "error:go:embeddedstructfieldcheck",
+            ),
             ("dotnet build", "A.cs(1,2): error CS0103: The name 'x'", "error:csharp:CS0103"),
             ("shellcheck a.sh", "^-- SC2086 (info): Double quote", "error:shell:SC2086"),
         ] {
@@ -442,6 +449,7 @@ mod tests {
                 "noise 1\n--- FAIL: TestA (0.13s)\n    a_test.go:1: x",
                 "--- FAIL: TestA (2.00s)\n    a_test.go:9: y",
             ),
+            ("./a", "(eval):1: parse error near `('", "(eval):2: parse error near `time'"),
             ("cargo test", "test a::b ... FAILED\n\u{1b}[31mx\u{1b}[0m", "test a::b ... FAILED"),
             (
                 "pytest",

@@ -15,6 +15,8 @@ use serde_json::Value;
 
 /// Maximum length of the first line of a rollout, in bytes.
 const FIRST_LINE: u64 = 64 * 1024;
+/// Maximum length of the first line of a sub-agent's file, in bytes.
+const AGENT_LINE: u64 = 256 * 1024;
 /// The age from which rollouts of Codex are no longer inspected.
 const ROLLOUTS: SignedDuration = SignedDuration::from_hours(24 * 90);
 /// Maximum number of transcripts of a project.
@@ -28,7 +30,11 @@ pub struct Source {
     pub path: PathBuf,
     /// The size in bytes.
     pub size: u64,
+    /// The time of the last change, of the transcript or of its sub-agents' transcripts.
     pub modified: Timestamp,
+    /// The transcripts of its sub-agents that are known. [`find_agents`] finds those that stand beside the
+    /// transcript.
+    pub agents: Vec<PathBuf>,
 }
 
 /// The folders in which to look for transcripts.
@@ -79,7 +85,10 @@ pub fn sources(places: SourcePlaces<'_>, now: Timestamp) -> Vec<Source> {
 /// Returns the transcript at a path, or `None` if it is not a regular file.
 pub fn source(path: PathBuf) -> Option<Source> {
     let data = fs::symlink_metadata(&path).ok().filter(fs::Metadata::is_file)?;
-    let modified = data.modified().ok().unwrap_or(SystemTime::UNIX_EPOCH);
+    // A sub-agent may continue after the last event of its session.
+    let agents = agents(&path.with_extension("").join("subagents"));
+    let times = agents.iter().filter_map(|it| fs::symlink_metadata(it).ok()?.modified().ok());
+    let modified = times.chain(data.modified().ok()).max().unwrap_or(SystemTime::UNIX_EPOCH);
     let name = path.file_stem()?.to_string_lossy().into_owned();
     let plain = |b: u8| b.is_ascii_alphanumeric() || b"-_.+".contains(&b);
     let id = match name.len() <= 120 && !name.starts_with('.') && name.bytes().all(plain) {
@@ -87,7 +96,51 @@ pub fn source(path: PathBuf) -> Option<Source> {
         false => Digest::of(path.to_string_lossy().as_bytes()).short(),
     };
     let modified = Timestamp::try_from(modified).unwrap_or(Timestamp::UNIX_EPOCH);
-    Some(Source { id, path, size: data.len(), modified })
+    Some(Source { id, path, size: data.len(), modified, agents })
+}
+
+/// Adds the transcripts of sub-agents that stand beside the transcript of their session. Their first
+/// row names it.
+pub fn find_agents(sources: &mut [Source]) {
+    let mut folders: BTreeMap<PathBuf, BTreeMap<String, Vec<PathBuf>>> = BTreeMap::new();
+    for source in sources {
+        let (Some(folder), Some(session)) = (source.path.parent(), source.path.file_stem()) else {
+            continue;
+        };
+        let by_session = folders.entry(folder.to_owned()).or_insert_with(|| {
+            let mut found: BTreeMap<String, Vec<PathBuf>> = BTreeMap::new();
+            for agent in agents(folder) {
+                if let Some(session) = session_of(&agent) {
+                    found.entry(session).or_default().push(agent);
+                }
+            }
+            found
+        });
+        source.agents.extend(by_session.remove(&*session.to_string_lossy()).unwrap_or_default());
+    }
+}
+
+/// Returns the session that the first row of a sub-agent's file names.
+fn session_of(path: &Path) -> Option<String> {
+    let mut line = Vec::new();
+    BufReader::new(open_host(path).ok()?.take(AGENT_LINE)).read_until(b'\n', &mut line).ok()?;
+    let first: Value = serde_json::from_slice(&line).ok()?;
+    first["sessionId"].as_str().map(str::to_owned)
+}
+
+/// Returns the regular files in a folder that are named as those of sub-agents, in order.
+fn agents(folder: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    let is_agent = |entry: &fs::DirEntry| {
+        let name = entry.file_name();
+        let name = name.to_string_lossy();
+        name.starts_with("agent-")
+            && name.ends_with(".jsonl")
+            && entry.file_type().is_ok_and(|kind| kind.is_file())
+    };
+    let mut paths: Vec<PathBuf> = entries.filter(is_agent).map(|entry| entry.path()).collect();
+    paths.sort();
+    paths
 }
 
 fn transcripts(folder: &Path) -> impl Iterator<Item = PathBuf> + use<> {

@@ -28,6 +28,8 @@ pub struct SessionsSpec {
     /// Analyze this session although it is not idle: its id, or the path of its transcript.
     /// `runner sessions analyze` and `end` set it.
     pub session: Option<String>,
+    /// The session in `session` has ended. `runner sessions end` sets it.
+    pub ended: bool,
     /// Analyze all sessions anew. `runner sessions analyze --all` sets it.
     pub all: bool,
     /// A decision about an artifact. `runner sessions artifacts` sets it.
@@ -46,6 +48,7 @@ impl Default for SessionsSpec {
             idle: 60,
             batch: 50,
             session: None,
+            ended: false,
             all: false,
             change: None,
             steps: steps::FILE.to_owned(),

@@ -12,7 +12,9 @@ use super::record::Ending;
 use super::*;
 
 fn source(path: &Path) -> Source {
-    sources::source(path.to_owned()).unwrap()
+    let mut source = sources::source(path.to_owned()).unwrap();
+    sources::find_agents(std::slice::from_mut(&mut source));
+    source
 }
 
 fn read(text: impl AsRef<[u8]>) -> SessionRecord {

@@ -80,8 +80,8 @@ impl SessionsArgs {
             SessionsCommand::Artifacts(args) => args.run(cli, project),
             SessionsCommand::Resume => resume(cli, &project),
             SessionsCommand::End { session } => {
-                let settings = vec![("session".to_owned(), quoted(&whole(cli, session)))];
-                work(cli, project, settings)
+                let session = ("session".to_owned(), quoted(&whole(cli, session)));
+                work(cli, project, vec![session, ("ended".to_owned(), "true".to_owned())])
             }
         }
     }

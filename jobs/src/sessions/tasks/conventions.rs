@@ -1,5 +1,5 @@
-//! Task 4, conventions: the names of files, the places of tests, and the forms of commit messages
-//! that a session followed.
+//! Task 4, conventions: the names of files, the places of tests, the order of imports, and the forms
+//! of commit messages that a session followed.
 //!
 //! A session records how often it followed a form and how often it did not. Only the sum over
 //! sessions decides whether a convention holds.
@@ -14,7 +14,7 @@ use crate::sessions::event::{Action, Event, Outcome};
 /// Observations of one form.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Observed {
-    /// `testing`, `naming` or `commits`.
+    /// `testing`, `naming`, `imports` or `commits`.
     pub domain: String,
     pub pattern: String,
     /// The number of files or messages that have the form.
@@ -24,36 +24,51 @@ pub struct Observed {
     pub evidence: Vec<u64>,
 }
 
-/// The forms that were found for one sort of thing: the pattern of each, with its lines.
-type Forms = BTreeMap<String, Vec<u64>>;
+/// The forms that were found for one sort of thing.
+#[derive(Default)]
+struct Forms {
+    /// The lines of each pattern.
+    found: BTreeMap<String, Vec<u64>>,
+    /// The number of things that have none of the forms.
+    others: usize,
+}
 
 /// Returns what a session observed, one form for each sort of thing: the most frequent one.
 pub fn observe(events: &[Event]) -> Vec<Observed> {
     let mut sorts: BTreeMap<(&'static str, String), Forms> = BTreeMap::new();
-    let mut note = |domain, sort: String, pattern: String, line| {
-        sorts.entry((domain, sort)).or_default().entry(pattern).or_default().push(line);
+    let mut note = |domain, sort: String, pattern: String, line: Option<u64>| {
+        let forms = sorts.entry((domain, sort)).or_default();
+        forms.found.entry(pattern).or_default().extend(line);
+        forms.others += usize::from(line.is_none());
     };
-    let mut seen: BTreeSet<&str> = BTreeSet::new();
+    let (mut seen, mut imported): (BTreeSet<&str>, BTreeSet<&str>) = Default::default();
     for event in events.iter().filter(|event| event.outcome == Outcome::Passed) {
+        let is_own = !event.target.starts_with('/');
+        if is_own && !event.imports.is_empty() && imported.insert(&event.target) {
+            for form in &event.imports {
+                let line = form.holds.then_some(event.line);
+                note("imports", form.sort.clone(), form.pattern.clone(), line);
+            }
+        }
         match event.action {
-            Action::Edit if !event.target.starts_with('/') && seen.insert(&event.target) => {
+            Action::Edit if is_own && seen.insert(&event.target) => {
                 if let Some((sort, pattern)) = test_file(&event.target) {
-                    note("testing", sort, pattern, event.line);
+                    note("testing", sort, pattern, Some(event.line));
                 } else if let Some((sort, pattern)) = file_name(&event.target) {
-                    note("naming", sort, pattern, event.line);
+                    note("naming", sort, pattern, Some(event.line));
                 }
             }
             Action::Commit => {
                 if let Some(pattern) = subject_line(&event.target).map(message_form) {
-                    note("commits", String::new(), pattern.to_owned(), event.line);
+                    note("commits", String::new(), pattern.to_owned(), Some(event.line));
                 }
             }
             _ => {}
         }
     }
     let observed = |((domain, _), forms): ((&str, String), Forms)| {
-        let all: usize = forms.values().map(Vec::len).sum();
-        let (pattern, lines) = forms.into_iter().max_by_key(|(_, lines)| lines.len())?;
+        let all = forms.found.values().map(Vec::len).sum::<usize>() + forms.others;
+        let (pattern, lines) = forms.found.into_iter().max_by_key(|(_, lines)| lines.len())?;
         let mut evidence = Vec::new();
         lines.iter().for_each(|line| cite(&mut evidence, *line));
         let count = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);

@@ -57,7 +57,12 @@ fn session(script: &str) -> crate::sessions::event::Session {
             other => panic!("{other}"),
         };
         let id = at.to_string();
-        add(SessionEventKind::Call { id: id.clone(), tool: tool.into(), target });
+        add(SessionEventKind::Call {
+            id: id.clone(),
+            tool: tool.into(),
+            target,
+            written: String::new(),
+        });
         add(SessionEventKind::Outcome {
             id,
             failed: failure.is_some(),

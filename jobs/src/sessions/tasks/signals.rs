@@ -5,7 +5,7 @@
 //! check that passes gains 5. Debt is the number of edits since the last check that passed. Focus is
 //! 100, less 5 for each file above 15 and each folder above 8 among the last 50 calls.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeSet, HashMap, VecDeque};
 
 use serde::{Deserialize, Serialize};
 
@@ -87,7 +87,24 @@ pub fn trajectory(events: &[Event], signals: &[Signal]) -> Vec<TrustPoint> {
 #[derive(Default)]
 struct Focus<'e> {
     recent: VecDeque<Option<&'e str>>,
-    files: BTreeMap<&'e str, usize>,
+    /// The number of calls of each file, and the number of files in each folder.
+    files: HashMap<&'e str, usize>,
+    folders: HashMap<&'e str, usize>,
+}
+
+/// Removes one from a count. Returns true if it was the last.
+fn remove_one<'e>(counts: &mut HashMap<&'e str, usize>, of: &'e str) -> bool {
+    let Some(count) = counts.get_mut(of) else { return false };
+    *count -= 1;
+    let last = *count == 0;
+    if last {
+        counts.remove(of);
+    }
+    last
+}
+
+fn folder(file: &str) -> &str {
+    file.rsplit_once('/').map_or("", |(folder, _)| folder)
 }
 
 impl<'e> Focus<'e> {
@@ -96,27 +113,22 @@ impl<'e> Focus<'e> {
             .then_some(event.target.as_str());
         self.recent.push_back(file);
         if let Some(file) = file {
-            *self.files.entry(file).or_default() += 1;
+            let calls = self.files.entry(file).or_default();
+            *calls += 1;
+            if *calls == 1 {
+                *self.folders.entry(folder(file)).or_default() += 1;
+            }
         }
         if self.recent.len() > FOCUS_WINDOW
             && let Some(Some(old)) = self.recent.pop_front()
-            && let Some(count) = self.files.get_mut(old)
+            && remove_one(&mut self.files, old)
         {
-            *count -= 1;
-            if *count == 0 {
-                self.files.remove(old);
-            }
+            remove_one(&mut self.folders, folder(old));
         }
     }
 
     fn value(&self) -> u8 {
-        let folder = |file: &&'e str| file.rsplit_once('/').map_or("", |(folder, _)| folder);
-        // Without many files there are not many folders.
-        let folders = match self.files.len() {
-            0..=8 => 0,
-            _ => self.files.keys().map(folder).collect::<BTreeSet<_>>().len(),
-        };
-        let over = self.files.len().saturating_sub(15) + folders.saturating_sub(8);
+        let over = self.files.len().saturating_sub(15) + self.folders.len().saturating_sub(8);
         u8::try_from(100_usize.saturating_sub(5 * over)).unwrap_or(0)
     }
 }

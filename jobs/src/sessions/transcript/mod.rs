@@ -53,6 +53,8 @@ pub enum SessionEventKind {
         tool: String,
         /// The path, command or pattern that the tool was used on.
         target: String,
+        /// The start of the text that the tool writes to a file. Empty for every other tool.
+        written: String,
     },
     /// The result of a call.
     Outcome {

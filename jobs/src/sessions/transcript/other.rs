@@ -56,7 +56,12 @@ impl RowBase {
     /// Returns a call and its outcome, for a row that contains both.
     fn done(self, tool: &str, target: String, failure: Option<String>) -> Vec<SessionEvent> {
         let id = format!("line-{}", self.line);
-        let call = SessionEventKind::Call { id: id.clone(), tool: tool.to_owned(), target };
+        let call = SessionEventKind::Call {
+            id: id.clone(),
+            tool: tool.to_owned(),
+            target,
+            written: String::new(),
+        };
         let failed = failure.is_some();
         let text = failure.unwrap_or_default();
         vec![self.event(call), self.event(SessionEventKind::Outcome { id, failed, text })]
@@ -80,7 +85,7 @@ fn codex(base: RowBase, kind: &str, payload: &Value) -> Vec<SessionEvent> {
         }
         ("response_item", Some("function_call" | "custom_tool_call" | "local_shell_call")) => {
             let (tool, target) = codex_call(payload);
-            SessionEventKind::Call { id: id(), tool, target }
+            SessionEventKind::Call { id: id(), tool, target, written: String::new() }
         }
         ("response_item", Some("function_call_output" | "custom_tool_call_output")) => {
             let (failed, text) = codex_output(&payload["output"]);

@@ -14,6 +14,8 @@ use super::{SessionEvent, SessionEventKind};
 const BLOCKS: usize = 1000;
 /// Maximum length of the text of an event, in bytes. Longer texts are truncated.
 const TEXT: usize = 64 * 1024;
+/// Maximum length of the start of a text, in bytes.
+const HEAD: usize = 8 * 1024;
 
 /// The needed fields of a row.
 #[derive(Debug, Deserialize)]
@@ -114,6 +116,20 @@ struct Input {
     query: Option<String>,
     #[serde(default, deserialize_with = "any_form")]
     description: Option<String>,
+    #[serde(default, deserialize_with = "any_form")]
+    content: Head,
+    #[serde(default, deserialize_with = "any_form")]
+    new_string: Head,
+}
+
+/// The start of a text.
+#[derive(Debug, Default)]
+struct Head(String);
+
+impl Form<'_> for Head {
+    fn of_text(text: &str) -> Self {
+        Self(text[..text.floor_char_boundary(HEAD)].to_owned())
+    }
 }
 
 impl<'de> Form<'de> for Content {
@@ -219,11 +235,19 @@ pub(super) fn events(line: u64, row: Row) -> Vec<SessionEvent> {
                             _ => SessionEventKind::Other("meta".to_owned()),
                         }
                     }
-                    Some("tool_use") => SessionEventKind::Call {
-                        id: block.id.unwrap_or_default(),
-                        tool: block.name.unwrap_or_default(),
-                        target: block.input.0.unwrap_or_default().target(),
-                    },
+                    Some("tool_use") => {
+                        let mut input = block.input.0.unwrap_or_default();
+                        let written = match input.content.0.is_empty() {
+                            true => std::mem::take(&mut input.new_string.0),
+                            false => std::mem::take(&mut input.content.0),
+                        };
+                        SessionEventKind::Call {
+                            id: block.id.unwrap_or_default(),
+                            tool: block.name.unwrap_or_default(),
+                            written,
+                            target: input.target(),
+                        }
+                    }
                     Some("tool_result") => SessionEventKind::Outcome {
                         id: block.tool_use_id.unwrap_or_default(),
                         failed: block.is_error.unwrap_or(false),

@@ -29,7 +29,12 @@ fn rows_of_each_form_become_events() {
     assert_eq!(*what[1], SessionEventKind::Answer("Done.".into()));
     assert_eq!(
         *what[2],
-        SessionEventKind::Call { id: "t1".into(), tool: "Edit".into(), target: "src/a.rs".into() }
+        SessionEventKind::Call {
+            id: "t1".into(),
+            tool: "Edit".into(),
+            target: "src/a.rs".into(),
+            written: String::new()
+        }
     );
     assert_eq!(
         *what[3],
