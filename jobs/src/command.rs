@@ -245,7 +245,7 @@ fn judge(ctx: &Context<'_>, ended: &Ended, sandbox: &ChildSandbox) -> Result<(),
             ));
         }
         Reason::Overuse(over) => {
-            return Err(JobError::failed(Class::Crash, format!("{over}; it was killed")));
+            return Err(JobError::failed(Class::Crash, over.to_string()));
         }
         Reason::Exited => {}
     }

@@ -70,7 +70,9 @@ pub(crate) fn charge(
         // Usage was observed during the request, so the charge is at least that usage, even beyond
         // the reservation.
         Some(usage) => {
-            RequestCharge { spent: RequestUsage::AtLeast(amounts(usage).0), money: None, note }
+            let (least, money) = amounts(usage);
+            let money = usage.cost_micros.is_some().then_some(money);
+            RequestCharge { spent: RequestUsage::AtLeast(least), money, note }
         }
         None => RequestCharge { spent: RequestUsage::Unknown, money: None, note },
     };
@@ -81,7 +83,7 @@ pub(crate) fn charge(
                 let (known, money) = amounts(&whole);
                 let note = match money {
                     Money::Reserved => "answered; its price is not known",
-                    Money::Stated | Money::Priced => "answered",
+                    Money::Stated | Money::Priced | Money::Limited => "answered",
                 };
                 RequestCharge {
                     spent: RequestUsage::Known(known),

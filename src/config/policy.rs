@@ -5,6 +5,7 @@
 //! weaken the sandbox, which is on by default. `"none"` removes a limit.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use runner_engine::policy::{ConcurrencyGroup, DEFAULT_GROUP, Policy};
 
@@ -45,6 +46,8 @@ pub struct SandboxSettings {
     pub max_memory: Option<u64>,
     /// Maximum number of processes and threads in a child's process tree.
     pub max_processes: u32,
+    /// Maximum processor time of a child's process tree; `None` sets no limit.
+    pub max_cpu_time: Option<Duration>,
 }
 
 /// The part of the network that children may use.
@@ -66,6 +69,7 @@ impl Default for SandboxSettings {
             max_folder: 4_000_000_000,
             max_memory: None,
             max_processes: 4096,
+            max_cpu_time: None,
         }
     }
 }
@@ -165,5 +169,7 @@ impl SandboxSettings {
         lay(&mut self.max_folder, table.max_folder.map(|size| size.0));
         lay(&mut self.max_memory, table.max_memory.map(|size| Some(size.0)));
         lay(&mut self.max_processes, table.max_processes);
+        let cpu_time = table.max_cpu_time.as_ref();
+        lay(&mut self.max_cpu_time, cpu_time.map(|span| Some(span.0.unsigned_abs())));
     }
 }

@@ -310,6 +310,9 @@ pub struct SandboxTable {
     /// The maximum number of processes and threads of a child process.
     #[schemars(range(min = 1, max = 4_000_000))]
     pub max_processes: Option<u32>,
+    /// The maximum processor time that a child process and all processes that it starts use in total.
+    /// Default: no limit.
+    pub max_cpu_time: Option<Text<Span>>,
     /// Whether the machine is kept awake during a run. Default: true for night jobs and dreams,
     /// false for others.
     pub keep_awake: Option<bool>,

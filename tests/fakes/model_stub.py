@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """A scripted model that serves the Anthropic Messages API and the OpenAI Responses API on loopback.
 
-    model_stub.py PORT_FILE [SECONDS]
+    model_stub.py PORT_FILE [SECONDS [ADDRESS CERTIFICATE]]
 
 The first part of a request's path is its scenario, so that one server can serve many independent clients at
 once:
@@ -23,12 +23,14 @@ once:
                    a tool call before the answer; with `plain=1` always the text
 
 `GET /SCENARIO/calls` returns the number of model requests for the scenario. The server exits after SECONDS
-(default 300). It must never be reachable from another machine.
+(default 300). With a CERTIFICATE, a file that also contains its key, it serves HTTPS at ADDRESS, which is an address
+of loopback. It must never be reachable from another machine.
 """
 
 import json
 import os
 import re
+import ssl
 import sys
 import threading
 import urllib.parse
@@ -233,7 +235,12 @@ class Model(BaseHTTPRequestHandler):
 
 
 def main():
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Model)
+    address, certificate = sys.argv[3:5] if sys.argv[4:] else ("127.0.0.1", None)
+    server = ThreadingHTTPServer((address, 0), Model)
+    if certificate:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(certificate)
+        server.socket = context.wrap_socket(server.socket, server_side=True, do_handshake_on_connect=False)
     server.daemon_threads = True
     port_file = sys.argv[1]
     with open(port_file + ".new", "w") as file:

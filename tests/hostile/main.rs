@@ -7,9 +7,14 @@
 #[allow(unused)]
 #[path = "../cli/fixture.rs"]
 mod fixture;
+#[allow(unused)]
+#[path = "../cli/served.rs"]
+mod served;
 
 mod behaviours;
 mod injections;
+mod metering;
+mod nights;
 mod payloads;
 mod settings;
 mod table;

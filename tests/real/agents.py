@@ -94,12 +94,12 @@ def say(good, what):
 class Place:
     """The project, home and state folder of one case."""
 
-    def __init__(self, root, kind, scenario, port, more="", after=""):
+    def __init__(self, root, kind, scenario, port, more="", after="", origin=None):
         self.root = Path(tempfile.mkdtemp(dir=root))
         self.home, self.project = self.root / "home", self.root / "project"
         self.home.mkdir()
         self.project.mkdir()
-        base = f"http://127.0.0.1:{port}/{scenario}"
+        base = f"{origin or 'http://127.0.0.1'}:{port}/{scenario}"
         self.env = {"RUNNER_CONFIG__TRUST__PATHS": '["/"]', "PATH": PATH, "HOME": str(self.home), "USER": "nobody", "LANG": "C.UTF-8", "TZ": "UTC",
                     "XDG_STATE_HOME": str(self.root / "state"), "XDG_CONFIG_HOME": str(self.root / "config"),
                     "GIT_CONFIG_NOSYSTEM": "1"}
@@ -247,6 +247,67 @@ def sandboxed(root, kind, port):
     print(f"{kind} tool: inside {bool(inside)}, outside {target.exists()}", flush=True)
 
 
+def https_stub(root, address):
+    """Starts the scripted model with HTTPS at another address of loopback. Returns it, its port and the certificate
+    of its authority."""
+    folder = Path(tempfile.mkdtemp(dir=root))
+    curve = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
+    (folder / "names").write_text(f"subjectAltName=IP:{address}\nbasicConstraints=CA:FALSE\n")
+    for line in (["req", "-x509", *curve, "-days", "2", "-subj", "/CN=authority", "-keyout", "ca.key", "-out", "ca.crt"],
+                 ["req", *curve, "-subj", f"/CN={address}", "-keyout", "key", "-out", "request"],
+                 ["x509", "-req", "-in", "request", "-CA", "ca.crt", "-CAkey", "ca.key", "-CAcreateserial", "-days", "2",
+                  "-extfile", "names", "-out", "crt"]):
+        subprocess.run(["openssl", *line], cwd=folder, check=True, capture_output=True)
+    certificate, both = folder / "ca.crt", folder / "pem"
+    both.write_text((folder / "key").read_text() + (folder / "crt").read_text())
+    port_file = folder / "port"
+    stub = subprocess.Popen([sys.executable, HERE.parent / "fakes/model_stub.py", port_file, "900", address, both],
+                            stderr=subprocess.DEVNULL)
+    while not port_file.exists():
+        time.sleep(0.02)
+    return stub, int(port_file.read_text()), certificate
+
+
+def proxied(root, kind, plain_port):
+    """Lets the agent reach only the scripted model, through runner's proxy. Its tool tries other ways and hosts."""
+    listed, other = "127.0.0.2", "127.0.0.3"
+    stub, port, certificate = https_stub(root, listed)
+    second, other_port, _ = https_stub(root, other)
+    try:
+        tries = {"listed": f"https://{listed}:{port}/x/calls", "other": f"https://{other}:{other_port}/x/calls",
+                 "direct": f"http://127.0.0.1:{plain_port}/x/calls",
+                 "around": f"--noproxy '*' https://{listed}:{port}/x/calls"}
+        script = "; ".join(f"curl -sk -m 5 -o got-{name} {url}" for name, url in tries.items()) + "; touch tried"
+        names = ["NODE_EXTRA_CA_CERTS", "SSL_CERT_FILE", "CODEX_CA_CERTIFICATE"]
+        # A later key of the same table would be a duplicate.
+        own = "" if kind == "codex" else f"env = {json.dumps(names)}\n"
+        place = Place(root, kind, "tool;sh=" + urllib.parse.quote_plus(script), port, origin=f"https://{listed}",
+                      more=own, after=f'network = ["{listed}:{port}"]\n')
+        config = place.project / "runner.toml"
+        config.write_text(config.read_text().replace('env = ["STUB_KEY"]', f"env = {json.dumps(['STUB_KEY', *names])}")
+                          .replace('timeout = "8s"', 'timeout = "60s"'))
+        for name in names:
+            place.env[name] = str(certificate)
+        done = place.runner("run", "ask")
+        last = json.loads(place.runner("runs", "show", place.last()["id"], "--json").stdout)
+        name, sandbox = f"{kind} proxied", last["containment"]
+        if done.returncode == 78:
+            skip("bwrap", f"5 of {kind}: a list of hosts needs bubblewrap")
+            return
+        say(last["outcome"] == "succeeded", f"{name}: {last['outcome']}: {last.get('why')} {done.stderr}")
+        got = {path.name for path in (place.root / "state").rglob("got-*")}
+        say(any((place.root / "state").rglob("tried")), f"{name}: the tool did not run")
+        say(got == {"got-listed"}, f"{name}: the tool reached {got}")
+        say(f"network only {listed}:{port}; requested {listed}:{port} " in sandbox, f"{name}: {sandbox}")
+        say(f"{other}:{other_port} 1×" in sandbox.partition("refused")[2], f"{name}: {sandbox}")
+        say(not place.left(), f"{name}: left {place.left()}")
+        print(f"{name}: {sandbox}", flush=True)
+    finally:
+        for one in (stub, second):
+            one.terminate()
+            one.wait()
+
+
 def dreamed(root, port, case):
     """Runs one dream through claude; checks outcome, exit code and failure marker, and that no idea has changed."""
     name, scenario, query, code, outcome, failure, longest = case
@@ -313,6 +374,7 @@ def main():
                 one(root, kind, port, case)
             killed(root, kind, port)
             sandboxed(root, kind, port)
+            proxied(root, kind, port)
         if shutil.which("claude", path=PATH):
             for case in DREAMS:
                 dreamed(root, port, case)

@@ -76,6 +76,14 @@ impl ControlGroup {
         kills.is_some_and(|count| count.trim() != "0")
     }
 
+    /// Returns the processor time that all processes of the group have used, also those that have
+    /// ended. The kernel counts it without any delegated controller.
+    pub fn cpu_time(&self) -> Option<Duration> {
+        let text = read_text_proc(self.own.join("cpu.stat")).ok()?;
+        let used = text.lines().find_map(|line| line.strip_prefix("usage_usec "))?;
+        Some(Duration::from_micros(used.trim().parse().ok()?))
+    }
+
     /// Calls `start` from inside the group, so that every process that it starts is in the group
     /// from the beginning.
     pub fn within<T>(&self, start: impl FnOnce() -> T) -> io::Result<T> {

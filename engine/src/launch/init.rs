@@ -29,8 +29,7 @@ use super::signals::Signals;
 use crate::process::{ExitStatus, MARKER_VARIABLE, tree, wait};
 use crate::sandbox::resolve::{ResolvedSandbox, unchanged};
 use crate::sandbox::{
-    AppliedSandbox, LimitControl, SandboxError, SandboxLevel, SandboxMechanism, TreeControl,
-    landlock, syscalls,
+    AppliedSandbox, SandboxError, SandboxLevel, SandboxMechanism, TreeControl, landlock, syscalls,
 };
 
 /// The variables that name the proxy to a program.
@@ -85,7 +84,7 @@ pub(super) fn attend(channel: &Channel, plan: &LaunchPlan, streams: Vec<OwnedFd>
         network: plan.sandbox.network,
         hosts: plan.sandbox.hosts.clone(),
         requested: Vec::new(),
-        limits: LimitControl::Sampled,
+        limits: Vec::new(),
     };
     let main = child.id();
     let with: Vec<_> = proxy.iter().map(AsFd::as_fd).collect();

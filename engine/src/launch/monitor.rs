@@ -1,28 +1,38 @@
-//! Samples the memory and the number of tasks of a process tree, where no control group limits them.
+//! Samples the memory, the tasks and the processor time of a process tree.
 //!
-//! A sample costs time in proportion to the number of processes, so samples never take more than a
-//! twentieth of the time. Between two samples a tree can exceed its limits; the report states the
-//! largest value that was seen. Memory is counted once for all processes that share it, as far as the
-//! kernel reports that. Memory that no process maps is counted only if it belongs to an open anonymous file.
+//! Memory and tasks are sampled where no control group limits them. A sample costs time in proportion
+//! to the number of processes, so samples never take more than a tenth of the time. Between two
+//! samples a tree can exceed its limits; the report states the largest value that was seen. Memory is
+//! counted once for all processes that share it, as far as the kernel reports that. Memory that no
+//! process maps is counted only if it belongs to an anonymous file that a process holds open or maps.
+//!
+//! The control group counts processor time exactly, also without delegated controllers. Without a group,
+//! the time of a process that ended between two samples is missing if its parent ignores its end.
 //!
 //! This module must never signal a process.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
 use std::time::Duration;
 
 use rustix::fs::statfs;
+use rustix::param::clock_ticks_per_second;
 
+use super::cgroup::ControlGroup;
 use crate::files::read_text_proc;
-use crate::process::tree;
+use crate::process::tree::{self, Stat, UnnamedFiles};
 use crate::sandbox::{Overuse, ResourceLimits};
 use crate::time::boot_time;
 
 /// Time between two samples.
 const EVERY: Duration = Duration::from_millis(250);
+/// Time until the sample that confirms that the limit on memory is exceeded.
+const CONFIRM: Duration = Duration::from_millis(20);
+/// One in this many samples looks for files in memory that processes map but do not hold open.
+const MAPPED: u32 = 8;
 /// A sample takes at most one part in this many of the time.
-const SHARE: u32 = 20;
+const SHARE: u32 = 10;
 /// The type that `statfs` reports for files in memory.
 const TMPFS: i64 = 0x0102_1994;
 
@@ -31,14 +41,24 @@ const TMPFS: i64 = 0x0102_1994;
 pub(super) struct TreeMonitor {
     memory: Option<u64>,
     tasks: Option<u64>,
+    cpu_time: Option<Duration>,
+    counted: CountedTime,
+    /// Whether the last sample exceeded the limit on memory.
+    suspect: bool,
+    /// The number of samples.
+    turn: u32,
     next: Duration,
 }
 
-/// The resources that a tree uses.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Usage {
-    memory: u64,
-    tasks: u64,
+/// The processor time of a tree without a control group, in clock ticks.
+#[derive(Debug, Default)]
+struct CountedTime {
+    /// The time of each process that still exists, by its id and start time.
+    now: BTreeMap<(u32, u64), u64>,
+    /// The last seen times of the processes that no longer exist.
+    gone: u64,
+    /// The largest sum of the processes' times and those of the children that they have reaped.
+    reaped: u64,
 }
 
 impl TreeMonitor {
@@ -47,6 +67,10 @@ impl TreeMonitor {
         Self {
             memory: caps.memory.or_else(default_memory),
             tasks: Some(caps.processes),
+            cpu_time: caps.cpu_time,
+            counted: CountedTime::default(),
+            suspect: false,
+            turn: 0,
             next: boot_time(),
         }
     }
@@ -64,32 +88,72 @@ impl TreeMonitor {
 
     /// Returns how long to wait for the next sample, or `None` if there is nothing to sample.
     pub fn wait(&self) -> Option<Duration> {
-        let watches = self.memory.is_some() || self.tasks.is_some();
+        let watches = self.memory.is_some() || self.tasks.is_some() || self.cpu_time.is_some();
         watches.then(|| self.next.saturating_sub(boot_time()))
     }
 
     /// Takes a sample if it is due, and returns the limit that the tree exceeds.
-    pub fn sample(&mut self) -> Option<Overuse> {
+    pub fn sample(&mut self, group: Option<&ControlGroup>) -> Option<Overuse> {
         let begun = boot_time();
         if begun < self.next {
             return None;
         }
-        let found = self.compare(&tree::descendants_alive());
+        let tree = tree::all_descendants();
+        let found = self.compare(&tree).or_else(|| self.sample_time(group, &tree));
         let now = boot_time();
-        self.next = now + EVERY.max(now.saturating_sub(begun) * SHARE);
+        self.turn = self.turn.wrapping_add(1);
+        self.next = now
+            + match self.suspect {
+                true => CONFIRM,
+                false => EVERY.max(now.saturating_sub(begun) * SHARE),
+            };
         found
     }
 
-    fn compare(&self, pids: &[u32]) -> Option<Overuse> {
-        let seen = usage(pids);
-        if let Some(limit) = self.tasks.filter(|limit| seen.tasks > *limit) {
-            return Some(Overuse::Processes { limit, seen: seen.tasks });
+    /// Returns the limit on processor time if the tree exceeds it.
+    pub fn sample_time(&mut self, group: Option<&ControlGroup>, tree: &[Stat]) -> Option<Overuse> {
+        let limit = self.cpu_time?;
+        let exact = group.and_then(ControlGroup::cpu_time);
+        let seen = exact.unwrap_or_else(|| self.counted.count(tree));
+        (seen > limit).then_some(Overuse::CpuTime { limit, seen })
+    }
+
+    fn compare(&mut self, tree: &[Stat]) -> Option<Overuse> {
+        let tasks = tree.iter().map(|process| process.threads.max(1)).sum();
+        if let Some(limit) = self.tasks.filter(|limit| tasks > *limit) {
+            return Some(Overuse::Processes { limit, seen: tasks });
         }
-        let limit = self.memory.filter(|limit| seen.memory > *limit)?;
+        let limit = self.memory?;
+        let alive = tree.iter().filter(|process| !process.is_dead());
+        let pids: Vec<u32> = alive.map(|process| process.pid).collect();
+        let files = match self.suspect || self.turn.is_multiple_of(MAPPED) {
+            true => UnnamedFiles::OpenAndMapped,
+            false => UnnamedFiles::Open,
+        };
         // The first sum counts shared memory once for each process.
-        let proportional = proportional(pids);
-        let seen = seen.memory.min(proportional);
-        (seen > limit).then_some(Overuse::Memory { limit, seen })
+        let most = memory(&pids, files);
+        let seen = if most > limit { most.min(proportional(&pids, files)) } else { most };
+        let confirmed = std::mem::replace(&mut self.suspect, seen > limit);
+        // A new process shares its parent's memory until it starts its program, and counts twice.
+        (confirmed && seen > limit).then_some(Overuse::Memory { limit, seen })
+    }
+}
+
+impl CountedTime {
+    /// Adds a sample, and returns the time that the tree has used at least.
+    fn count(&mut self, tree: &[Stat]) -> Duration {
+        let now = tree.iter().map(|process| ((process.pid, process.start), process.ticks[0]));
+        let before = std::mem::replace(&mut self.now, now.collect());
+        self.gone +=
+            before.iter().filter(|it| !self.now.contains_key(it.0)).map(|it| it.1).sum::<u64>();
+        let own: u64 = self.now.values().sum();
+        // The launcher reaps the processes whose parents have ended.
+        let launcher = tree::stat(std::process::id()).map_or(0, |own| own.ticks[1]);
+        let reaped =
+            launcher + tree.iter().map(|process| process.ticks.iter().sum::<u64>()).sum::<u64>();
+        self.reaped = self.reaped.max(reaped);
+        let ticks = (self.gone + own).max(self.reaped);
+        Duration::from_millis(ticks.saturating_mul(1000) / clock_ticks_per_second().max(1))
     }
 }
 
@@ -106,26 +170,40 @@ fn field(text: &str, name: &str) -> Option<u64> {
     Some(kilobytes * 1024)
 }
 
-/// Returns the sum over all processes, in which shared memory is counted several times.
-fn usage(pids: &[u32]) -> Usage {
-    let mut sum = Usage::default();
-    let mut shared = 0;
-    for pid in pids {
-        let Ok(text) = read_text_proc(format!("/proc/{pid}/status")) else { continue };
-        let of = |name| field(&text, name).unwrap_or(0);
-        sum.memory += of("RssAnon:") + of("VmSwap:");
-        shared += of("RssShmem:");
-        let threads = text.lines().find_map(|line| line.strip_prefix("Threads:"));
-        sum.tasks += threads.and_then(|it| it.trim().parse().ok()).unwrap_or(1);
-    }
+/// The memory of a process, in bytes.
+#[derive(Clone, Copy, Debug, Default)]
+struct MappedMemory {
+    anonymous: u64,
+    shared: u64,
+}
+
+/// Returns the memory that a process maps. A process whose first thread has ended reports it only in
+/// the other threads.
+fn mapped(pid: u32) -> MappedMemory {
+    let read = |path: String| {
+        let text = read_text_proc(path).ok()?;
+        let anonymous = field(&text, "RssAnon:")? + field(&text, "VmSwap:").unwrap_or(0);
+        Some(MappedMemory { anonymous, shared: field(&text, "RssShmem:").unwrap_or(0) })
+    };
+    let threads = || fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+    read(format!("/proc/{pid}/status"))
+        .or_else(|| {
+            threads().find_map(|thread| read(format!("{}/status", thread.path().display())))
+        })
+        .unwrap_or_default()
+}
+
+/// Returns the memory of all processes, in which shared memory is counted several times.
+fn memory(pids: &[u32], files: UnnamedFiles) -> u64 {
+    let all = pids.iter().map(|pid| mapped(*pid));
+    let (own, shared) = all.fold((0, 0), |sum, it| (sum.0 + it.anonymous, sum.1 + it.shared));
     // A mapped file in memory may be open as well.
-    sum.memory += shared.max(open_in_memory(pids));
-    sum
+    own + shared.max(in_memory_files(pids, files))
 }
 
 /// Returns the memory of all processes, in which each process has its share of shared memory. A
 /// process that hides it counts with everything that it maps.
-fn proportional(pids: &[u32]) -> u64 {
+fn proportional(pids: &[u32], files: UnnamedFiles) -> u64 {
     let (mut own, mut shared) = (0, 0);
     for pid in pids {
         if let Ok(text) = read_text_proc(format!("/proc/{pid}/smaps_rollup"))
@@ -133,29 +211,24 @@ fn proportional(pids: &[u32]) -> u64 {
         {
             own += anonymous + field(&text, "SwapPss:").unwrap_or(0);
             shared += field(&text, "Pss_Shmem:").unwrap_or(0);
-        } else if let Ok(text) = read_text_proc(format!("/proc/{pid}/status")) {
-            let of = |name| field(&text, name).unwrap_or(0);
-            own += of("RssAnon:") + of("VmSwap:");
-            shared += of("RssShmem:");
+        } else {
+            let all = mapped(*pid);
+            own += all.anonymous;
+            shared += all.shared;
         }
     }
-    own + shared.max(open_in_memory(pids))
+    own + shared.max(in_memory_files(pids, files))
 }
 
-/// Returns the size of the unnamed files in memory that these processes have open.
-fn open_in_memory(pids: &[u32]) -> u64 {
+/// Returns the size of the unnamed files in memory that these processes use.
+fn in_memory_files(pids: &[u32], files: UnnamedFiles) -> u64 {
     let mut seen = BTreeSet::new();
     let mut sum = 0;
-    for pid in pids {
-        for file in fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten() {
-            let Ok(data) = fs::metadata(file.path()) else { continue };
-            let unnamed = data.is_file() && data.nlink() == 0;
-            if unnamed
-                && seen.insert((data.dev(), data.ino()))
-                && statfs(file.path()).is_ok_and(|system| system.f_type == TMPFS)
-            {
-                sum += data.blocks() * 512;
-            }
+    for (path, data) in tree::unnamed_files(pids, files) {
+        if seen.insert((data.dev(), data.ino()))
+            && statfs(&path).is_ok_and(|system| system.f_type == TMPFS)
+        {
+            sum += data.blocks() * 512;
         }
     }
     sum
@@ -169,16 +242,44 @@ mod tests {
     #[test]
     fn memory_of_anonymous_files_is_counted() {
         let pids = [std::process::id()];
-        let before = usage(&pids).memory;
+        let before = memory(&pids, UnnamedFiles::Open);
         let file = rustix::fs::memfd_create("test", rustix::fs::MemfdFlags::CLOEXEC).unwrap();
         let mut file = fs::File::from(file);
         file.write_all(&vec![1; 64 << 20]).unwrap();
-        let after = usage(&pids).memory;
+        let after = memory(&pids, UnnamedFiles::Open);
         assert!(after >= before + (60 << 20), "{before} {after}");
-        let monitor = TreeMonitor { memory: Some(60 << 20), tasks: None, next: Duration::ZERO };
+        let caps = ResourceLimits { memory: Some(60 << 20), ..ResourceLimits::default() };
+        let mut monitor = TreeMonitor::new(&caps);
+        let this = [tree::stat(std::process::id()).unwrap()];
+        assert_eq!(monitor.compare(&this), None, "the first sample is not confirmed");
         assert!(
-            matches!(monitor.compare(&pids), Some(Overuse::Memory { seen, .. }) if seen > 60 << 20)
+            matches!(monitor.compare(&this), Some(Overuse::Memory { seen, .. }) if seen > 60 << 20)
         );
+    }
+
+    #[test]
+    fn time_of_ended_processes_is_kept() {
+        let process = |pid, ticks| Stat {
+            pid,
+            state: b'S',
+            parent: 1,
+            group: 1,
+            ticks,
+            threads: 1,
+            start: 0,
+        };
+        // These numbers exceed the largest process id on Linux.
+        let (a, b) = (5_000_001, 5_000_002);
+        let mut counted = CountedTime::default();
+        let tick = Duration::from_millis(1000 / clock_ticks_per_second());
+        let launcher = tree::stat(std::process::id()).unwrap().ticks[1];
+        assert_eq!(launcher, 0, "this test has reaped nothing");
+        assert_eq!(counted.count(&[process(a, [100, 0]), process(b, [50, 0])]), tick * 150);
+        // Its parent ignores the end of `b`.
+        assert_eq!(counted.count(&[process(a, [120, 0])]), tick * 170);
+        // `a` has reaped children that no sample has seen.
+        assert_eq!(counted.count(&[process(a, [120, 400])]), tick * 520);
+        assert_eq!(counted.count(&[]), tick * 520);
     }
 
     #[test]

@@ -39,7 +39,7 @@ use crate::sandbox::placeholders::{Placeholders, create};
 use crate::sandbox::private_git::Cover;
 use crate::sandbox::resolve::{ResolvedSandbox, resolve};
 use crate::sandbox::{
-    AppliedSandbox, LimitControl, Overuse, SandboxLevel, SandboxMechanism, TreeControl, bwrap,
+    AppliedLimit, AppliedSandbox, Overuse, SandboxLevel, SandboxMechanism, TreeControl, bwrap,
     landlock, probe, sockets,
 };
 
@@ -97,7 +97,7 @@ struct LaunchSupervisor<'a> {
     monitor: TreeMonitor,
     /// The limit on memory, in bytes.
     memory: u64,
-    limits: LimitControl,
+    limits: Vec<AppliedLimit>,
     over: Option<Overuse>,
 }
 
@@ -147,11 +147,7 @@ impl<'a> LaunchSupervisor<'a> {
             proxy: None,
             monitor,
             memory,
-            limits: if enforced == (true, true) {
-                LimitControl::Cgroup
-            } else {
-                LimitControl::Sampled
-            },
+            limits: plan.sandbox.caps.stated(enforced),
             over: None,
         })
     }
@@ -225,7 +221,7 @@ impl<'a> LaunchSupervisor<'a> {
             network: off || plan.sandbox.network,
             hosts: Vec::new(),
             requested: Vec::new(),
-            limits: self.limits,
+            limits: self.limits.clone(),
         };
         self.tell_started(containment);
         Ok(())
@@ -297,7 +293,7 @@ impl<'a> LaunchSupervisor<'a> {
                     let served = Proxy::serve(listener, &plan.sandbox.hosts);
                     self.proxy = Some(served.map_err(at("start the proxy"))?);
                 }
-                containment.limits = self.limits;
+                containment.limits.clone_from(&self.limits);
                 containment.tree = self.tree(TreeControl::Namespace);
                 containment.made_of.insert(0, "bubblewrap".to_owned());
                 self.tell_started(containment);
@@ -344,10 +340,7 @@ impl<'a> LaunchSupervisor<'a> {
         let mut inner_end = None;
         loop {
             if let Some(status) = reap(self.main) {
-                if self.group.as_ref().is_some_and(ControlGroup::ran_out_of_memory) {
-                    let limit = self.memory;
-                    self.over = Some(Overuse::Memory { limit, seen: limit });
-                }
+                self.over = self.exceeded_at_end();
                 let Some((inner, _)) = &self.inner else {
                     return Ok((status, 0));
                 };
@@ -367,7 +360,7 @@ impl<'a> LaunchSupervisor<'a> {
             wait::poll_within(&mut fds, self.monitor.wait());
             let reported = !fds[0].revents().is_empty();
             drop(fds);
-            if let Some(over) = self.monitor.sample() {
+            if let Some(over) = self.monitor.sample(self.group.as_ref()) {
                 self.over = Some(over);
                 return Ok((ExitStatus::Signal(rustix::process::Signal::KILL.as_raw()), 0));
             }
@@ -381,6 +374,15 @@ impl<'a> LaunchSupervisor<'a> {
                 return Ok((ExitStatus::Signal(killed), 0));
             }
         }
+    }
+
+    /// Returns the limit that the tree exceeded without being ended by a sample.
+    fn exceeded_at_end(&mut self) -> Option<Overuse> {
+        let group = self.group.as_ref();
+        if group.is_some_and(ControlGroup::ran_out_of_memory) {
+            return Some(Overuse::Memory { limit: self.memory, seen: self.memory });
+        }
+        self.monitor.sample_time(group, &tree::all_descendants())
     }
 
     fn pass_on(&self, signal: i32) {

@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use rustix::fs::Stat;
 
-use super::tree;
+use super::tree::{self, UnnamedFiles};
 use crate::files::{TreeVisitor, walk};
 use crate::sandbox::FolderQuota;
 use crate::time::boot_time;
@@ -85,9 +85,10 @@ struct DiskUsage {
 }
 
 impl DiskUsage {
-    /// Subtracts allocated blocks, so the holes of a sparse file are free.
+    /// Subtracts allocated blocks, so the holes of a sparse file are free. An empty file counts as one
+    /// block, because it takes a place in the file system.
     fn take(&mut self, blocks: u64) -> io::Result<()> {
-        let left = self.left.checked_sub(blocks * 512);
+        let left = self.left.checked_sub(blocks.max(1) * 512);
         self.left = left.ok_or(io::ErrorKind::QuotaExceeded)?;
         Ok(())
     }
@@ -95,16 +96,10 @@ impl DiskUsage {
     /// Subtracts the files on this device that have no name and that a descendant of this process has
     /// open or has mapped.
     fn take_unnamed(&mut self, device: u64) -> io::Result<()> {
-        for pid in tree::descendants_alive() {
-            for kind in ["fd", "map_files"] {
-                let files = fs::read_dir(format!("/proc/{pid}/{kind}"));
-                for file in files.into_iter().flatten().flatten() {
-                    let Ok(data) = fs::metadata(file.path()) else { continue };
-                    let unnamed = data.is_file() && data.nlink() == 0 && data.dev() == device;
-                    if unnamed && self.linked.insert(data.ino()) {
-                        self.take(data.blocks())?;
-                    }
-                }
+        let children = tree::descendants_alive();
+        for (_, data) in tree::unnamed_files(&children, UnnamedFiles::OpenAndMapped) {
+            if data.dev() == device && self.linked.insert(data.ino()) {
+                self.take(data.blocks())?;
             }
         }
         Ok(())
@@ -114,8 +109,10 @@ impl DiskUsage {
 impl TreeVisitor for DiskUsage {
     fn file(&mut self, _: BorrowedFd<'_>, _: &OsStr, stat: &Stat) -> io::Result<()> {
         let again = stat.st_nlink > 1 && !self.linked.insert(stat.st_ino);
-        let blocks = if again { 0 } else { u64::try_from(stat.st_blocks).unwrap_or(0) };
-        self.take(blocks)
+        match again {
+            true => Ok(()),
+            false => self.take(u64::try_from(stat.st_blocks).unwrap_or(0)),
+        }
     }
 
     fn may_open(&self) -> bool {

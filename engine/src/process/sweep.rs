@@ -254,7 +254,10 @@ mod tests {
     #[test]
     fn only_orphans_are_adopted() {
         let here = ProcessScope { me: 10, group: 10, others: [(20, "other".to_owned())].into() };
-        let stat = |pid, parent, group| Stat { pid, state: b'S', parent, group, start: 5 };
+        let stat = |pid, parent, group| {
+            let (state, ticks) = (b'S', [0; 2]);
+            Stat { pid, state, parent, group, ticks, threads: 1, start: 5 }
+        };
         assert!(here.is_adopted(&stat(30, 10, 30)));
         assert!(!here.is_adopted(&stat(20, 10, 20)), "another run's child");
         assert!(!here.is_adopted(&stat(31, 10, 10)), "a plain child");

@@ -3,12 +3,15 @@
 //! A process is identified by its number *and* its start time, because numbers are reused. A signal
 //! goes through a pidfd that was opened before the start time was checked, so it can only reach the
 //! intended process. This module must never signal by number alone, never signal this process or
-//! its ancestors, and never treat a zombie as alive.
+//! its ancestors, and never treat a zombie as alive. A process whose first thread has ended shows
+//! as a zombie while its other threads run, and is alive.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io::Read;
 use std::os::fd::OwnedFd;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags};
@@ -84,6 +87,48 @@ pub(crate) fn descendants_alive() -> Vec<u32> {
     alive.filter(|pid| all.get(pid).is_some_and(|stat| !stat.is_dead())).collect()
 }
 
+/// Returns all descendants of this process, with those that have ended and that nobody has reaped.
+pub(crate) fn all_descendants() -> Vec<Stat> {
+    let all = snapshot();
+    descendants(&all).iter().filter_map(|pid| all.get(pid).copied()).collect()
+}
+
+/// The files without a name to look for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum UnnamedFiles {
+    /// Those that a process holds open.
+    Open,
+    /// Also those that a process only maps.
+    OpenAndMapped,
+}
+
+/// Returns the paths below `/proc` and the data of the files without a name that these processes use.
+/// Threads whose table of open files is not the one of their process do not occur, because
+/// the sandbox refuses to create them.
+pub(crate) fn unnamed_files(
+    pids: &[u32],
+    files: UnnamedFiles,
+) -> impl Iterator<Item = (PathBuf, fs::Metadata)> {
+    let entries = |folder: PathBuf| fs::read_dir(folder).into_iter().flatten().flatten();
+    let files = pids.iter().flat_map(move |pid| {
+        let process = PathBuf::from(format!("/proc/{pid}"));
+        let mut open: Vec<_> = entries(process.join("fd")).collect();
+        if open.is_empty() {
+            // The first thread of the process may have ended before the others.
+            let threads = entries(process.join("task"));
+            open.extend(threads.flat_map(|thread| entries(thread.path().join("fd"))));
+        }
+        if files == UnnamedFiles::OpenAndMapped {
+            open.extend(entries(process.join("map_files")));
+        }
+        open
+    });
+    files.filter_map(|file| {
+        let data = fs::metadata(file.path()).ok()?;
+        (data.is_file() && data.nlink() == 0).then(|| (file.path(), data))
+    })
+}
+
 /// Kills all descendants of this process until none is alive. This process must be a subreaper.
 pub(crate) fn kill_descendants() -> Killed {
     sweep(&mut BTreeSet::new(), descendants)
@@ -112,26 +157,32 @@ fn descendants(all: &Snapshot) -> BTreeSet<u32> {
     with_descendants(all, children.map(|stat| stat.pid).collect())
 }
 
-/// The fields of `/proc/PID/stat` that this module uses.
+/// The fields of `/proc/PID/stat` that this crate uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Stat {
+pub(crate) struct Stat {
     pub pid: u32,
     pub state: u8,
     pub parent: u32,
     pub group: u32,
+    /// The processor time of the process and of the children that it has reaped, in clock ticks.
+    pub ticks: [u64; 2],
+    /// The number of threads. An ended thread counts until it is reaped.
+    pub threads: u64,
     pub start: u64,
 }
 
 impl Stat {
+    /// Returns whether the process has ended. The state is the one of the first thread, which may end
+    /// before the others.
     pub fn is_dead(&self) -> bool {
-        matches!(self.state, b'Z' | b'X' | b'x')
+        matches!(self.state, b'Z' | b'X' | b'x') && self.threads <= 1
     }
 }
 
 pub(super) type Snapshot = BTreeMap<u32, Stat>;
 
 /// Reads the current state of process `pid`.
-pub(super) fn stat(pid: u32) -> Option<Stat> {
+pub(crate) fn stat(pid: u32) -> Option<Stat> {
     parse(&read_proc(format!("/proc/{pid}/stat")).ok()?)
 }
 
@@ -313,9 +364,13 @@ fn parse(line: &[u8]) -> Option<Stat> {
     let state = *fields.next()?.as_bytes().first()?;
     let parent = fields.next()?.parse().ok()?;
     let group = fields.next()?.parse().ok()?;
-    // The start time is field 22 of proc_pid_stat(5); the group is field 5.
-    let start = fields.nth(16)?.parse().ok()?;
-    Some(Stat { pid, state, parent, group, start })
+    // The group is field 5 of proc_pid_stat(5), the processor times are fields 14 to 17, the number of
+    // threads is field 20, and the start time is field 22.
+    let mut number = |skipped: usize| fields.nth(skipped)?.parse::<u64>().ok();
+    let own = number(8)? + number(0)?;
+    let reaped = number(0)? + number(0)?;
+    let (threads, start) = (number(2)?, number(1)?);
+    Some(Stat { pid, state, parent, group, ticks: [own, reaped], threads, start })
 }
 
 #[cfg(test)]
@@ -329,7 +384,9 @@ mod tests {
 
     #[test]
     fn stat_parses_any_process_name() {
-        let expected = Stat { pid: 42, state: b'S', parent: 7, group: 8, start: 123_456 };
+        let ticks = [11, 15];
+        let (state, start) = (b'S', 123_456);
+        let expected = Stat { pid: 42, state, parent: 7, group: 8, ticks, threads: 1, start };
         for comm in ["sh", "a) R 1 1 1 (b", ")))", "", "x\n1 (y"] {
             assert_eq!(parse(line(comm).as_bytes()), Some(expected), "{comm:?}");
         }
@@ -338,6 +395,14 @@ mod tests {
             assert_eq!(parse(&whole.as_bytes()[..end]), None, "cut at {end}");
         }
         assert_eq!(parse(b"42 (\xff\xfe) S"), None);
+    }
+
+    #[test]
+    fn a_process_whose_first_thread_ended_is_alive() {
+        let zombie = line("sh").replacen(") S ", ") Z ", 1);
+        assert!(parse(zombie.as_bytes()).unwrap().is_dead());
+        let others_run = zombie.replacen(" 20 0 1 0 ", " 20 0 2 0 ", 1);
+        assert!(!parse(others_run.as_bytes()).unwrap().is_dead());
     }
 
     #[test]
@@ -392,7 +457,10 @@ mod tests {
         // These numbers exceed the largest process id on Linux, so that none of them identifies
         // this process.
         const A: u32 = 5_000_000;
-        let entry = |pid, parent| (pid, Stat { pid, state: b'S', parent, group: 1, start: 0 });
+        let entry = |pid, parent| {
+            let (state, ticks) = (b'S', [0; 2]);
+            (pid, Stat { pid, state, parent, group: 1, ticks, threads: 1, start: 0 })
+        };
         let all: Snapshot =
             [entry(A + 9, A + 5), entry(A + 5, A + 7), entry(A + 7, 1), entry(A + 8, A + 8)].into();
         assert_eq!(with_descendants(&all, [A + 7].into()), [A + 5, A + 7, A + 9].into());

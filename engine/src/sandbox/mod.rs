@@ -36,6 +36,7 @@ use std::ffi::OsString;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
+use std::time::Duration;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -115,6 +116,34 @@ pub struct ResourceLimits {
     pub memory: Option<u64>,
     /// Maximum number of processes and threads in the child's process tree. Default: 4096.
     pub processes: u64,
+    /// Maximum processor time that the child's process tree uses in total; `None` sets no limit.
+    pub cpu_time: Option<Duration>,
+}
+
+impl ResourceLimits {
+    /// Returns the limits on the process tree that differ from the defaults, each with its value and
+    /// who enforces it. `kernel` states whether the kernel enforces the limits on memory and on
+    /// processes.
+    pub(crate) fn stated(&self, kernel: (bool, bool)) -> Vec<AppliedLimit> {
+        let by = |kernel| if kernel { LimitControl::Cgroup } else { LimitControl::Sampled };
+        let memory =
+            self.memory.map(|bytes| (format!("memory {} MB", bytes / 1_000_000), kernel.0));
+        let processes = (self.processes != Self::default().processes)
+            .then(|| (format!("processes {}", self.processes), kernel.1));
+        let cpu_time =
+            self.cpu_time.map(|limit| (format!("cpu time {} s", limit.as_secs()), false));
+        let all = [memory, processes, cpu_time].into_iter().flatten();
+        all.map(|(limit, kernel)| AppliedLimit { limit, by: by(kernel) }).collect()
+    }
+}
+
+/// A limit that the configuration sets on a child's process tree.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AppliedLimit {
+    /// The resource with the limit's value, for example `memory 200 MB`.
+    pub limit: String,
+    /// The mechanism that enforces the limit.
+    pub by: LimitControl,
 }
 
 /// The resource of which a process tree used more than its limit.
@@ -132,6 +161,12 @@ pub enum Overuse {
         /// The number that was seen.
         seen: u64,
     },
+    /// Processor time.
+    CpuTime {
+        limit: Duration,
+        /// The time that was seen.
+        seen: Duration,
+    },
 }
 
 impl fmt::Display for Overuse {
@@ -146,13 +181,25 @@ impl fmt::Display for Overuse {
             Self::Processes { limit, seen } => {
                 write!(f, "it had {seen} processes and threads; max_processes allows {limit}")
             }
+            Self::CpuTime { limit, seen } => write!(
+                f,
+                "it used {:.1} s of processor time; max_cpu_time allows {} s",
+                seen.as_secs_f64(),
+                limit.as_secs()
+            ),
         }
     }
 }
 
 impl Default for ResourceLimits {
     fn default() -> Self {
-        Self { file_bytes: 1 << 30, open_files: 4096, memory: None, processes: 4096 }
+        Self {
+            file_bytes: 1 << 30,
+            open_files: 4096,
+            memory: None,
+            processes: 4096,
+            cpu_time: None,
+        }
     }
 }
 
@@ -211,15 +258,15 @@ pub enum TreeControl {
     Subreaper,
 }
 
-/// The mechanism that enforces the limits on memory and processes.
+/// The mechanism that enforces a limit on a child's process tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[derive(strum::Display)]
 #[strum(serialize_all = "kebab-case")]
 pub enum LimitControl {
-    /// The kernel enforces them for the child's control group.
+    /// The kernel enforces it for the child's control group.
     Cgroup,
-    /// The launcher samples the process tree, and kills it. Between two samples the tree can exceed a
+    /// The launcher samples the process tree, and kills it. Between two samples the tree can exceed the
     /// limit.
     Sampled,
 }
@@ -295,8 +342,8 @@ pub struct AppliedSandbox {
     pub hosts: Vec<String>,
     /// The hosts for which the child asked, once it has ended.
     pub requested: Vec<RequestedHost>,
-    /// The mechanism that enforces the limits on memory and processes.
-    pub limits: LimitControl,
+    /// The limits that the configuration sets on the process tree.
+    pub limits: Vec<AppliedLimit>,
 }
 
 /// A host for which a child asked the launcher's proxy.
@@ -372,7 +419,12 @@ impl fmt::Display for AppliedSandbox {
                 self.describe_requested(f)?;
             }
         }
-        write!(f, ", tree {}, limits {}", self.tree, self.limits)
+        write!(f, ", tree {}", self.tree)?;
+        for (at, limit) in self.limits.iter().enumerate() {
+            let separator = if at == 0 { ", limits: " } else { ", " };
+            write!(f, "{separator}{} {}", limit.limit, limit.by)?;
+        }
+        Ok(())
     }
 }
 

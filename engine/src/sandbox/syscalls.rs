@@ -8,7 +8,9 @@
 //! terminal; changing the machine's clock and power state; the kernel's keyring; setting the setuid
 //! bit of a file, through which another user could act as this one; and sockets of any but the common
 //! families. If no mount view hides sockets with a path, the filter refuses all of
-//! these sockets except socket pairs.
+//! these sockets except socket pairs, and the memory, queues and semaphores of System V, which other
+//! programs share and which outlive a run. Under a mount view, the child has these for itself, and the
+//! filter refuses large segments, whose memory a sample does not see.
 //!
 //! A call of another architecture kills the caller. Every other refused call returns an error, so
 //! that a program that merely tries the call can continue.
@@ -29,8 +31,8 @@ use super::SandboxError;
 pub struct SyscallRules {
     /// Whether internet sockets are allowed.
     pub network: bool,
-    /// Whether sockets with a path are allowed. They are safe only under a mount view, which hides
-    /// the sockets of other programs.
+    /// Whether sockets with a path and System V IPC are allowed. They are safe only under a mount
+    /// view, which hides the sockets of other programs and has an IPC namespace of its own.
     pub sockets: bool,
     /// Whether new processes may be started. Threads are always allowed.
     pub processes: bool,
@@ -117,6 +119,8 @@ const OPENS: &[(i64, u8)] = &[
     (libc::SYS_open, 1),
     (libc::SYS_openat, 2),
 ];
+/// The largest System V segment in bytes. The 4096 segments that the kernel allows are then small.
+const SEGMENT: u64 = 64 << 10;
 /// The number of `fchmodat2`, which is the same on every architecture.
 const FCHMODAT2: i64 = 452;
 const SETUID: u64 = 0o4000;
@@ -137,6 +141,7 @@ const NAMESPACES: [u64; 8] = [
 
 const CLONE_THREAD: u64 = 0x0001_0000;
 const CLONE_VFORK: u64 = 0x0000_4000;
+const CLONE_FILES: u64 = 0x0000_0400;
 
 /// `TIOCSTI`, `TIOCLINUX`, `TIOCCONS` and `TIOCSCTTY`, which can fake terminal input.
 const TERMINAL: [u64; 4] = [0x5412, 0x541c, 0x541d, 0x540e];
@@ -165,6 +170,8 @@ fn programs(wanted: SyscallRules) -> Result<Vec<BpfProgram>, seccompiler::Error>
         REFUSED.iter().map(|call| (*call, Vec::new())).collect();
     let flags = NAMESPACES.iter().map(|flag| when(0, SeccompCmpOp::MaskedEq(*flag), *flag));
     let mut clones: Vec<SeccompRule> = flags.collect::<Result<_, _>>()?;
+    // A thread with a table of open files of its own hides files from the checks of memory and disk space.
+    clones.push(when(0, SeccompCmpOp::MaskedEq(CLONE_THREAD | CLONE_FILES), CLONE_THREAD)?);
     if !wanted.processes {
         // `CLONE_VFORK` must stay allowed, because starting the program itself uses it.
         let either = CLONE_THREAD | CLONE_VFORK;
@@ -175,6 +182,13 @@ fn programs(wanted: SyscallRules) -> Result<Vec<BpfProgram>, seccompiler::Error>
     refused.insert(libc::SYS_clone, clones);
     let requests = TERMINAL.iter().map(|request| when(1, SeccompCmpOp::Eq, *request));
     refused.insert(libc::SYS_ioctl, requests.collect::<Result<_, _>>()?);
+    if wanted.sockets {
+        let large = SeccompCondition::new(1, SeccompCmpArgLen::Qword, SeccompCmpOp::Gt, SEGMENT)?;
+        refused.insert(libc::SYS_shmget, vec![SeccompRule::new(vec![large])?]);
+    } else {
+        let calls = [libc::SYS_shmget, libc::SYS_msgget, libc::SYS_semget];
+        refused.extend(calls.map(|call| (call, Vec::new())));
+    }
     let set = |mode| condition(mode, SeccompCmpOp::MaskedEq(SETUID), SETUID);
     for (call, mode) in MODES {
         refused.insert(*call, vec![SeccompRule::new(vec![set(*mode)?])?]);

@@ -120,6 +120,12 @@ impl Store {
         self.view(|db| db.value(sql, [run]).map(|Count(count)| count))
     }
 
+    /// Counts a run's requests whose backend stated a higher cost than the run had left.
+    pub fn limited_calls(&self, run: &RunId) -> Result<u64> {
+        let sql = "SELECT count(*) FROM requests WHERE run = ?1 AND money = 'limited'";
+        self.view(|db| db.value(sql, [run]).map(|Count(count)| count))
+    }
+
     /// Returns the parent run whose reservation contains this run's reservation, if there is one.
     pub fn parent_of(&self, run: &RunId) -> Result<Option<RunId>> {
         let sql = "SELECT parent FROM escalations WHERE run = ?1";

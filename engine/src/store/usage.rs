@@ -11,7 +11,8 @@
 //! A run reserves its maximum at every level until it is settled. The levels are its job's day, its
 //! night, its project's day and the pool from which it spends. Each model request uses a part of
 //! that reservation. A request is charged its reserved maximum if its usage is not reported or
-//! exceeds [`MEASURE`]. A unit that neither the run nor a level limits is reserved at
+//! exceeds [`MEASURE`]. A cost that a backend states is charged up to the amount that the run has left: a
+//! program that states any cost must not use up the budget of others. A unit that neither the run nor a level limits is reserved at
 //! `DEFAULT` of `reserve.rs`, so no amount is unlimited. Sums of amounts saturate and
 //! cannot overflow a row.
 
@@ -127,6 +128,8 @@ pub enum Money {
     Priced,
     /// The price is unknown, so the reserved maximum is charged.
     Reserved,
+    /// The backend stated more than the run had left, which is charged.
+    Limited,
 }
 
 impl Money {
@@ -266,6 +269,9 @@ impl Store {
                 }
                 RequestUsage::Unknown => (false, Amounts::default(), note.to_owned()),
             };
+            let (least, money) = limit_stated(tx, request, least, money)?;
+            // A cost that was observed before an interruption is not the whole cost.
+            let money = money.filter(|money| known || *money == Money::Limited);
             let [calls, tokens, micros, _, ideas] = stored(least);
             let (id, money) = (request.0, money.map(Money::as_str));
             // A request with unknown usage is charged its reserved maximum or, if larger, the
@@ -300,6 +306,26 @@ impl Store {
     pub fn left_of(&self, run: &RunId) -> Result<Amounts> {
         self.view(|db| Ok(reserved_by(db, run)?.unwrap_or_default().less(used_by(db, run)?)))
     }
+}
+
+/// Limits a cost that the backend stated to what the request has reserved and its run has left.
+fn limit_stated(
+    db: &Connection,
+    request: RequestId,
+    spent: Amounts,
+    money: Option<Money>,
+) -> Result<(Amounts, Option<Money>), Fault> {
+    if money != Some(Money::Stated) {
+        return Ok((spent, money));
+    }
+    let run: RunId = db.value("SELECT run FROM requests WHERE id = ?1", [request.0])?;
+    let Count(held) = db.value("SELECT micros FROM requests WHERE id = ?1", [request.0])?;
+    let left = reserved_by(db, &run)?.unwrap_or_default().less(used_by(db, &run)?);
+    let most = held.saturating_add(left.micros);
+    Ok(match spent.micros > most {
+        true => (Amounts { micros: most, ..spent }, Some(Money::Limited)),
+        false => (spent, money),
+    })
 }
 
 /// Increases a run's reservation at all its levels if its usage exceeds it. Otherwise, other runs

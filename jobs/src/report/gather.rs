@@ -229,6 +229,7 @@ fn run_line(store: &Store, run: RunRow) -> Result<RunLine, StoreError> {
         spent,
         unstated_calls: store.unstated_calls(&run.id)?,
         unpriced_calls: store.unpriced_calls(&run.id)?,
+        limited_calls: store.limited_calls(&run.id)?,
         headline: run.summary.headline,
         lines: run.summary.lines,
         facts: run.summary.facts,

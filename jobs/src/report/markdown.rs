@@ -253,6 +253,12 @@ fn section(out: &mut String, run: &RunLine) -> std::fmt::Result {
             calls(run.unpriced_calls)
         ));
     }
+    if run.limited_calls > 0 {
+        facts.push(format!(
+            "stated cost of {} exceeds the reservation, which is charged",
+            calls(run.limited_calls)
+        ));
+    }
     for (name, value) in [("backend", &run.backend), ("sandbox", &run.containment)] {
         if !value.is_empty() {
             facts.push(format!("{name}: {}", one_line(value)));
@@ -344,6 +350,7 @@ mod tests {
             spent: Amounts { calls: 1, micros: 12_345, ..Amounts::default() },
             unstated_calls: 1,
             unpriced_calls: 0,
+            limited_calls: 0,
             headline: "did | it\nall".into(),
             lines: vec!["one\n# two ![x](http://evil.example) <img src=x>".into()],
             facts: Map::new(),

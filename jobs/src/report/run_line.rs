@@ -35,6 +35,9 @@ pub struct RunLine {
     /// reserved.
     #[serde(default)]
     pub unpriced_calls: u64,
+    /// Number of calls that stated a higher cost than the run had left, which is charged.
+    #[serde(default)]
+    pub limited_calls: u64,
     /// The one-line summary of the run.
     pub headline: String,
     /// Further lines about the run.

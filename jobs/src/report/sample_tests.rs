@@ -30,6 +30,7 @@ pub(crate) fn run(job: &str, kind: &str) -> RunLine {
         spent: Amounts { calls: 1, tokens: 1200, micros: 12_345, seconds: 42, ideas: 0 },
         unstated_calls: 0,
         unpriced_calls: 0,
+        limited_calls: 0,
         headline: "did it".into(),
         lines: vec![],
         facts: Map::new(),

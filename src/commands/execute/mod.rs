@@ -12,6 +12,7 @@
 mod admitted;
 pub mod dry_run;
 mod input;
+mod leftovers;
 mod locks;
 mod resolved_run;
 
@@ -180,6 +181,7 @@ fn attempt(
     if locks.is_some() {
         let row = store.run(&row.id)?;
         sweep(store, &row, home.wall()?)?;
+        leftovers::remove(&setting.run_dir);
     }
     drop(locks);
     Ok(outcome)

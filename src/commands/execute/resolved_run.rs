@@ -39,6 +39,7 @@ use crate::ui::Failure;
 pub(super) use backends::Backends;
 use backends::chain;
 pub(super) use panel::Convened;
+pub(super) use sandbox::TEMP_FOLDER;
 
 /// Whether the inputs are gathered for a real run or a dry run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

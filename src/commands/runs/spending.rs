@@ -16,6 +16,8 @@ pub(super) struct RunSpending {
     /// The number of calls that reported tokens without a known price, and are charged the reserved
     /// cost.
     unpriced_calls: u64,
+    /// The number of calls that stated a higher cost than the run had left, which is charged.
+    limited_calls: u64,
     /// The run whose reservation includes the reservation of this run.
     parent: Option<String>,
     usage: Vec<BudgetUse>,
@@ -40,6 +42,7 @@ impl RunSpending {
             spent,
             unstated_calls: store.unstated_calls(&row.id)?,
             unpriced_calls: store.unpriced_calls(&row.id)?,
+            limited_calls: store.limited_calls(&row.id)?,
             parent: store.parent_of(&row.id)?.map(|parent| parent.to_string()),
             usage: store
                 .held_by(&row.id)?
@@ -63,6 +66,7 @@ impl RunSpending {
                 self.unpriced_calls,
                 "without a known price, its cost charged at the reserved maximum",
             ),
+            (self.limited_calls, "with a stated cost beyond the reservation, which is charged"),
         ] {
             match count {
                 0 => {}

@@ -248,6 +248,21 @@ pub const ALL: &[Behaviour] = &[
     ("usage-words", "an answer whose usage is no number", |t| {
         spent(t, json!("many"), json!(null), json!([]))
     }),
+    ("usage-fraction", "an answer of tokens and a half", |t| {
+        spent(t, json!(10.5), json!(2.5), json!(0.000_000_1))
+    }),
+    ("usage-dear", "an answer that costs more than the whole budget", |t| {
+        t.message(ANSWER, &Count::of(1, 1, 0.0));
+        t.done(ANSWER, &Count::of(10, 3, 900.0));
+    }),
+    ("window-nearly-used", "an answer, after which little of the window is left", |t| {
+        t.begin();
+        if t.kind == ProgramKind::Claude {
+            t.line(&json!({"type": "rate_limit_event", "rate_limit_info": {"status": "allowed",
+                "rateLimitType": "five_hour", "utilization": 0.8, "resetsAt": 4_102_444_800_i64}}));
+        }
+        t.good(ANSWER);
+    }),
     ("usage-none", "an answer that says nothing of what it cost", |t| {
         t.begin();
         match t.kind {

@@ -31,7 +31,7 @@ use crate::guard::reach;
 use crate::ui::Failure;
 
 /// The name of the folder for temporary files in a run's folder.
-pub(super) const TEMP_FOLDER: &str = "tmp";
+pub(in crate::commands::execute) const TEMP_FOLDER: &str = "tmp";
 /// The name of the private git directory in a run's folder.
 const GIT_FOLDER: &str = "git";
 
@@ -75,6 +75,7 @@ impl ResolvedRun<'_> {
                 file_bytes: sandbox.max_file,
                 memory: sandbox.max_memory,
                 processes: sandbox.max_processes.into(),
+                cpu_time: sandbox.max_cpu_time,
                 ..ResourceLimits::default()
             },
             quota: Some(FolderQuota { folder: run_dir, bytes: sandbox.max_folder }),

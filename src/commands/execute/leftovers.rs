@@ -1,0 +1,83 @@
+//! Removes what the children of a settled run left in the run's folder.
+//!
+//! The folder is kept for months with the log. Small files of children stay with it, because they may
+//! explain a failure. This module must never remove a file of runner, or anything of a run that is not
+//! settled.
+
+use std::ffi::OsStr;
+use std::io;
+use std::os::fd::BorrowedFd;
+use std::path::Path;
+
+use runner_engine::files::{TreeVisitor, remove_tree, walk};
+use runner_jobs::context::{CHILD_FOLDER, OUT_FOLDER};
+use rustix::fs::Stat;
+
+use super::resolved_run::TEMP_FOLDER;
+
+/// Maximum size of the files of children that are kept, in bytes for each folder.
+const KEPT: u64 = 1_000_000;
+
+/// Removes the children's temporary files, and their other files if these are large.
+pub(super) fn remove(run_dir: &Path) {
+    for name in [TEMP_FOLDER, CHILD_FOLDER, OUT_FOLDER] {
+        let folder = run_dir.join(name);
+        if name != TEMP_FOLDER && !is_large(&folder) {
+            continue;
+        }
+        match remove_tree(&folder) {
+            Ok(()) => tracing::debug!(folder = %folder.display(), "removed the children's files"),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            // The folder is removed with the log later.
+            Err(error) => tracing::warn!(folder = %folder.display(), %error, "files are left"),
+        }
+    }
+}
+
+fn is_large(folder: &Path) -> bool {
+    let mut left = SpaceLeft(KEPT);
+    walk(folder, &mut left).is_err_and(|error| error.kind() == io::ErrorKind::QuotaExceeded)
+}
+
+/// The number of bytes that may still be found.
+struct SpaceLeft(u64);
+
+impl SpaceLeft {
+    fn take(&mut self, stat: &Stat) -> io::Result<()> {
+        let blocks = u64::try_from(stat.st_blocks).unwrap_or(0).max(1);
+        self.0 = self.0.checked_sub(blocks * 512).ok_or(io::ErrorKind::QuotaExceeded)?;
+        Ok(())
+    }
+}
+
+impl TreeVisitor for SpaceLeft {
+    fn file(&mut self, _: BorrowedFd<'_>, _: &OsStr, stat: &Stat) -> io::Result<()> {
+        self.take(stat)
+    }
+
+    fn may_open(&self) -> bool {
+        true
+    }
+
+    fn enter(&mut self, stat: &Stat) -> io::Result<()> {
+        self.take(stat)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+
+    #[test]
+    fn only_small_files_of_children_stay() {
+        let folder = tempfile::tempdir().unwrap();
+        for (name, size) in [("tmp", 10), ("child", 10), ("out", 2_000_000), ("log", 2_000_000)] {
+            fs::create_dir(folder.path().join(name)).unwrap();
+            fs::write(folder.path().join(name).join("file"), vec![1; size]).unwrap();
+        }
+        remove(folder.path());
+        let left = ["tmp", "child", "out", "log"].map(|name| folder.path().join(name).exists());
+        assert_eq!(left, [false, true, false, true]);
+    }
+}

@@ -1,0 +1,275 @@
+//! Nights of a hostile agent in one project, with healthy projects beside it, under one daemon whose clock
+//! the test sets.
+//!
+//! An ordinary test run simulates 3 nights, `RUNNER_TEST_SCALE=1` simulates 24.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::fs;
+use std::io::Read as _;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use crate::fixture::{Fixture, print_line, scaled_from};
+use crate::served::{Daemon, NO_DREAM, at, over, run};
+use crate::table::{Ends, ROWS, TONGUES};
+use crate::testbed::{CANARY, differs, holding, link, picture};
+
+const NIGHTS: usize = 24;
+/// The limit of the pool from which all projects spend in a day, in calls.
+const CALLS: i64 = 30;
+/// The projects beside the hostile one.
+const HEALTHY: [&str; 2] = ["well-1", "well-2"];
+
+/// The job of a hostile program that writes, floods, forks and hides. `$TARGETS` lists the paths that it
+/// must not change.
+const ATTACK: &str = r#"
+while read -r path; do
+    echo evil >> "$path"; rm -f "$path"; mv notes/mine "$path"; ln -sf /etc/passwd "$path"; chmod 777 "$path"
+done < targets 2> /dev/null
+echo evil > "../evil"; echo evil > "$HOME/evil"
+for i in 1 2 3 4 5 6 7 8; do (setsid env -i sleep 1000 &); done
+git -c user.name=a -c user.email=a@b commit --quiet --allow-empty -m evil
+head -c 3000000 /dev/zero > "$RUNNER_OUT/waste"
+echo mine > notes/mine
+"#;
+
+/// Returns the settings of the hostile project's jobs of one night.
+fn hostile_jobs(fixture: &Fixture, night: usize, nights: usize) -> String {
+    let mut toml = format!(
+        "{NO_DREAM}[jobs.attack]\nkind = \"command\"\nprogram = \"sh\"\nargs = [\"attack.sh\"]\nretries = 0\n\
+         timeout = \"20s\"\nmax_processes = 200\nmax_memory = \"500MB\"\nmax_cpu_time = \"15s\"\n"
+    );
+    for (at, (behaviour, _, ends)) in ROWS.iter().enumerate() {
+        if at % nights.max(NIGHTS) != night {
+            continue;
+        }
+        let dialect = TONGUES[(at + night) % TONGUES.len()];
+        let deadlines = match ends {
+            Ends::Itself | Ends::Total => "",
+            Ends::FirstByte | Ends::Idle => "first_byte = \"1s\"\nidle = \"1s\"\n",
+        };
+        let total = if *ends == Ends::Total { "2s" } else { "60s" };
+        let program = link(fixture, dialect, behaviour);
+        write!(
+            toml,
+            "[backends.{behaviour}]\ntype = \"{dialect}\"\nprogram = \"{program}\"\nenv = [\"CANARY_KEY\"]\n\
+             output_cap = \"1MB\"\ngrace = \"200ms\"\npool = \"shared\"\n{deadlines}\
+             [jobs.{behaviour}]\nkind = \"prompt\"\nbackend = \"{behaviour}\"\nprompt = \"How are we doing?\"\n\
+             to = \"notes/{behaviour}.md\"\ntimeout = \"{total}\"\nretries = 0\nmax_file = \"16MB\"\n\
+             max_folder = \"24MB\"\nbudget = {{ calls = 2, tokens = 100000, money = 1.00 }}\n",
+        )
+        .unwrap();
+    }
+    toml
+}
+
+/// A healthy project: a question and a program each night.
+fn healthy(fixture: &Fixture, name: &str) -> PathBuf {
+    let folder = fixture.root().join(name);
+    let path = folder.to_str().unwrap().to_owned();
+    fs::create_dir_all(&folder).unwrap();
+    fixture.git(&["init", "--quiet", "--initial-branch=main", &path]);
+    fixture.git(&["-C", &path, "commit", "--quiet", "--allow-empty", "-m", "Begin"]);
+    run(fixture, &["-C", &path, "init"]).ends(0);
+    let file = folder.join("runner.toml");
+    let text = fs::read_to_string(&file).unwrap();
+    let jobs = format!(
+        "{NO_DREAM}[backends.well]\ntype = \"command\"\nprogram = \"echo\"\nargs = [\"all is well\"]\n\
+         pool = \"shared\"\n[jobs.ask]\nkind = \"prompt\"\nbackend = \"well\"\nprompt = \"How are we doing?\"\n\
+         to = \"notes/{{date}}.md\"\nbudget = {{ calls = 1, tokens = 100000, money = 1.00 }}\n\
+         [jobs.work]\nkind = \"command\"\nprogram = \"sh\"\nargs = [\"-c\", \"echo worked >> notes/log\"]\n\
+         writes = [\"notes\"]\n"
+    );
+    fs::create_dir(folder.join("notes")).unwrap();
+    fs::write(file, format!("{text}\n{jobs}")).unwrap();
+    folder
+}
+
+/// Resources of the daemon and the database: memory in kilobytes, descriptors, and the size of the state in
+/// bytes.
+#[derive(Clone, Copy, Debug)]
+struct Footprint {
+    memory: u64,
+    descriptors: usize,
+    state: u64,
+}
+
+impl Footprint {
+    fn of(daemon: &Daemon<'_>) -> Self {
+        let process = PathBuf::from(format!("/proc/{}", daemon.child.id()));
+        let status = fs::read_to_string(process.join("status")).unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:")).unwrap();
+        Self {
+            memory: line.trim().trim_end_matches(" kB").parse().unwrap(),
+            descriptors: fs::read_dir(process.join("fd")).unwrap().count(),
+            state: size(&daemon.fixture.state()),
+        }
+    }
+}
+
+fn size(folder: &Path) -> u64 {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    let sizes = entries.map(|entry| match entry.metadata() {
+        Ok(data) if data.is_dir() => size(&entry.path()),
+        Ok(data) => data.blocks() * 512,
+        Err(_) => 0,
+    });
+    sizes.sum()
+}
+
+/// Ticks until every run is settled or waits for a later time. Returns the runs that wait.
+fn settle(fixture: &Fixture, daemon: &Daemon<'_>) -> Vec<(String, String)> {
+    for _ in 0..100 {
+        let started = daemon.tick()["started"].as_array().map_or(0, Vec::len);
+        let left = open_runs(fixture);
+        let active: Vec<_> = left.iter().filter(|(_, state)| !state.ends_with("queued")).collect();
+        if active.is_empty() && started == 0 {
+            return left;
+        }
+        for (id, _) in active {
+            over(fixture, id);
+        }
+    }
+    panic!("runs start forever: {:?}", open_runs(fixture));
+}
+
+/// Returns the ids of all runs that are not settled, with their job and state.
+fn open_runs(fixture: &Fixture) -> Vec<(String, String)> {
+    let db = fixture.store();
+    let sql = "SELECT r.id, j.name || ' ' || r.state FROM runs r JOIN jobs j ON j.id = r.job
+               WHERE r.state <> 'settled'";
+    let mut rows = db.prepare(sql).unwrap();
+    let rows = rows.query_map([], |row| Ok((row.get(0)?, row.get(1)?))).unwrap();
+    rows.map(Result::unwrap).collect()
+}
+
+/// Checks that the calls are charged exactly once, within the pool's limit, and that nothing is reserved.
+fn check_budgets(fixture: &Fixture, night: usize) {
+    assert_eq!(fixture.count("SELECT count(*) FROM reservations WHERE open"), 0, "night {night}");
+    for unit in ["calls", "tokens", "micros"] {
+        let sum = |table: &str, only: &str| {
+            fixture.count(&format!("SELECT coalesce(sum({unit}), 0) FROM {table} {only}"))
+        };
+        let charged = sum("budget_usage", "WHERE level = 'pool-day'");
+        assert_eq!(charged, sum("requests", ""), "{unit}, night {night}");
+    }
+    let most =
+        fixture.count("SELECT coalesce(max(calls), 0) FROM budget_usage WHERE level = 'pool-day'");
+    assert!(most <= CALLS, "night {night}: {most} calls in a day");
+}
+
+#[test]
+fn hostile_nights_leave_healthy_projects_alone() {
+    let (nights, began) = (scaled_from(NIGHTS, 0.125), Instant::now());
+    let fixture = Fixture::new();
+    let config = fixture.root().join("config/runner/config.toml");
+    let text = fs::read_to_string(&config).unwrap();
+    fs::write(&config, format!("{text}\n[pools.shared.day]\ncalls = {CALLS}\n")).unwrap();
+    at(&fixture, "2026-11-01T20:00:00Z");
+    run(&fixture, &["init"]).ends(0);
+    let own = fixture.read("runner.toml");
+    let folders = HEALTHY.map(|name| healthy(&fixture, name));
+    fixture.write("attack.sh", ATTACK);
+    fixture.write("notes/kept.md", "kept\n");
+    let targets = [
+        fixture.path("runner.toml"),
+        fixture.path(".git/config"),
+        fixture.path(".git/hooks/pre-commit"),
+        fixture.state().join("database.sqlite"),
+        config.clone(),
+        folders[0].join("runner.toml"),
+        folders[0].join("notes/log"),
+        folders[1].join(".git/HEAD"),
+    ];
+    let list: String = targets.iter().map(|path| format!("{}\n", path.display())).collect();
+    fixture.write("targets", &list);
+    // The program that obeys instructions reads its targets here.
+    fs::write(fixture.root().join("targets"), &list).unwrap();
+    let mut but = vec!["state", "clock", ".claude", ".codex", "bin", "project"];
+    let written: Vec<String> = HEALTHY
+        .iter()
+        .flat_map(|name| [format!("{name}/notes"), format!("{name}/.runner")])
+        .collect();
+    but.extend(written.iter().map(String::as_str));
+
+    let mut daemon = Daemon::with(&fixture, &[], &[("CANARY_KEY", CANARY)]);
+    rustix::io::ioctl_fionbio(daemon.lines.get_ref(), true).unwrap();
+    let before = picture(&fixture, &but);
+    let mut footprints: Vec<Footprint> = Vec::new();
+    for night in 0..nights {
+        fixture.write("runner.toml", format!("{own}\n{}", hostile_jobs(&fixture, night, nights)));
+        let day = 2 + night;
+        at(&fixture, &format!("2026-11-{day:02}T02:00:00Z"));
+        settle(&fixture, &daemon);
+        let protected = [fixture.read("runner.toml"), fixture.read(".git/config")];
+        let mut waiting = Vec::new();
+        for time in ["02:30:00", "02:45:00", "04:00:00", "06:00:00", "11:00:00", "11:15:00"] {
+            at(&fixture, &format!("2026-11-{day:02}T{time}Z"));
+            waiting = settle(&fixture, &daemon);
+        }
+        // An agent that states a limit of its provider each time waits each time.
+        waiting.retain(|(_, job)| job != "limited queued");
+        assert!(waiting.is_empty(), "night {night}: {waiting:?}");
+        // Nobody else reads what the daemon reports.
+        let mut said = Vec::new();
+        let _would_block = daemon.lines.read_to_end(&mut said);
+        let changed = differs(&before, &picture(&fixture, &but));
+        assert!(changed.is_empty(), "night {night}: {changed:?}");
+        let now = [fixture.read("runner.toml"), fixture.read(".git/config")];
+        assert_eq!(now, protected, "night {night}");
+        assert!(!fixture.path(".git/hooks/pre-commit").exists(), "night {night}");
+        assert_eq!(fixture.survivors(), Vec::<String>::new(), "night {night}");
+        check_budgets(&fixture, night);
+        let date = format!("2026-11-{day:02}");
+        for folder in &folders {
+            let answer = fs::read_to_string(folder.join(format!("notes/{date}.md"))).unwrap();
+            assert_eq!(answer, "all is well\n", "night {night}");
+            let log = fs::read_to_string(folder.join("notes/log")).unwrap();
+            assert_eq!(log.lines().count(), night + 1, "night {night}");
+            assert!(folder.join(format!(".runner/reports/{date}/report.md")).is_file());
+        }
+        footprints.push(Footprint::of(&daemon));
+    }
+    run(&fixture, &["db", "check"]).ends(0);
+    let leaks = holding(&fixture, CANARY);
+    let leaks: Vec<_> = leaks.into_iter().filter(|path| !path.contains("/scratch/")).collect();
+    assert!(leaks.is_empty(), "the secret is in {leaks:?}");
+    let ends = ends(&fixture);
+    let well = "SELECT count(*) FROM runs r JOIN jobs j ON j.id = r.job
+                WHERE j.name IN ('ask', 'work') AND r.outcome ->> 'outcome' = 'succeeded'";
+    let (first, last) = (footprints[0], footprints[nights - 1]);
+    print_line(&format!(
+        "hostile nights: {nights} nights, {} runs ({ends:?}), {} healthy runs, {} calls; memory {} → {} kB, \
+         descriptors {} → {}, state {} → {} kB; {:.0?}",
+        fixture.count("SELECT count(*) FROM runs"),
+        fixture.count(well),
+        fixture.count("SELECT sum(calls) FROM requests"),
+        first.memory,
+        last.memory,
+        first.descriptors,
+        last.descriptors,
+        first.state / 1000,
+        last.state / 1000,
+        began.elapsed()
+    ));
+    let count = i64::try_from(4 * nights).unwrap();
+    assert_eq!(fixture.count(well), count, "a healthy job did not run every night: {ends:?}");
+    assert!(last.descriptors <= first.descriptors + 2, "{footprints:?}");
+    assert!(last.memory <= first.memory * 3 / 2 + 4_000, "{footprints:?}");
+    // Logs and rows are kept for 90 days, the waste of agents is not.
+    let nightly =
+        (last.state.saturating_sub(first.state)) / u64::try_from(nights.max(2) - 1).unwrap();
+    assert!(nightly < 2_000_000, "{nightly} bytes each night: {footprints:?}");
+}
+
+/// Returns the number of runs by outcome.
+fn ends(fixture: &Fixture) -> BTreeMap<String, i64> {
+    let db = fixture.store();
+    let mut rows = db
+        .prepare("SELECT coalesce(outcome ->> 'outcome', state), count(*) FROM runs GROUP BY 1")
+        .unwrap();
+    let rows = rows.query_map([], |row| Ok((row.get(0)?, row.get(1)?))).unwrap();
+    rows.map(Result::unwrap).collect()
+}
