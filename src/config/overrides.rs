@@ -181,7 +181,7 @@ impl Overrides {
                     .refuse("this setting is read only from the user's file")
                     .hint("runner daemon --drain DURATION"));
             }
-            ["retention" | "pools" | "prices" | "serve", ..] => {
+            ["retention" | "pools" | "prices" | "serve" | "fleet", ..] => {
                 return Err(one
                     .refuse("this setting is read only from the user's file")
                     .hint(format!("runner config set --user {} VALUE", path.join("."))));

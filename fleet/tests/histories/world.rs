@@ -8,7 +8,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use runner_engine::outcome::Outcome;
 use runner_engine::store::Amounts;
-use runner_fleet::{Claim, Deliverable, Ending, HostInfo, HostState, Release, Snapshot, State};
+use runner_fleet::{
+    Claim, Deliverable, Ending, HostInfo, HostState, Release, Snapshot, State, Verdict,
+};
 
 use crate::call::{Call, LEASE, Reply, delivery, host, offer, request};
 
@@ -250,7 +252,8 @@ impl<'a> World<'a> {
             sent.outcome = Outcome::TimedOut { why: "too slow".to_owned() };
         }
         let reply = self.call(&Call::Deliver(sent.clone()));
-        if matches!(reply, Reply::Verdict(runner_fleet::Verdict::Accepted)) {
+        self.check_verdict(&reply, &claim);
+        if matches!(reply, Reply::Verdict(Verdict::Accepted)) {
             self.leases.insert(claim.occurrence.clone(), (claim.fence, self.now));
         }
         if self.random.one_in(4) {
@@ -313,7 +316,9 @@ impl<'a> World<'a> {
             _ => {
                 let used = self.used(&claim);
                 let sent = delivery(&claim, &worker, used);
-                if self.call(&Call::Deliver(sent)).is_ok() {
+                let reply = self.call(&Call::Deliver(sent));
+                self.check_verdict(&reply, &claim);
+                if reply.is_ok() {
                     // A stopped process may still deliver first.
                     let lease = self.leases.get_mut(&claim.occurrence);
                     if let Some(lease) = lease.filter(|lease| lease.0 == claim.fence) {
@@ -322,6 +327,13 @@ impl<'a> World<'a> {
                 }
             }
         }
+    }
+
+    /// Only the last claim of an occurrence may deliver its result.
+    fn check_verdict(&self, reply: &Reply, claim: &Claim) {
+        let last = self.leases.get(&claim.occurrence).map(|lease| lease.0);
+        let accepted = matches!(reply, Reply::Verdict(Verdict::Accepted));
+        assert!(!accepted || last == Some(claim.fence), "{claim:?}: the last fence is {last:?}");
     }
 
     fn changes_files(&mut self, occurrence: &str, fence: i64) {
