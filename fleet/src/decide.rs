@@ -38,7 +38,7 @@ pub struct Candidate {
     pub cancel: Option<String>,
 }
 
-/// What happens to a candidate.
+/// The result for a candidate.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Step {
     /// It is claimed with this fence until `expires`.

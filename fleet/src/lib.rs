@@ -21,7 +21,7 @@ mod types;
 pub use postgres::{Postgres, Signals};
 pub use rows::{AttemptRow, BudgetRow, Ending, HostRow, HostState, OccurrenceRow, Snapshot, State};
 #[cfg(feature = "fault-injection")]
-pub use simulation::PlantedBug;
+pub use simulation::InjectedBug;
 pub use simulation::Simulation;
 pub use store::{FleetError, FleetStore, Result};
 pub use types::{

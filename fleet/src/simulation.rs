@@ -1,6 +1,6 @@
 //! A fleet's database in memory, with a clock that the caller sets.
 //!
-//! The tests compare it with PostgreSQL operation by operation. With planted bugs it shows that the
+//! The tests compare it with PostgreSQL operation by operation. With injected bugs it shows that the
 //! tests of the invariants can fail.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -21,7 +21,7 @@ use crate::types::{
 /// A bug that a simulation can have.
 #[cfg(feature = "fault-injection")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum PlantedBug {
+pub enum InjectedBug {
     /// A delivery is accepted with any fence.
     DeliverIgnoresFence,
     /// A publication may begin with any fence.
@@ -59,7 +59,7 @@ pub enum PlantedBug {
 }
 
 #[cfg(feature = "fault-injection")]
-impl PlantedBug {
+impl InjectedBug {
     pub const ALL: [Self; 17] = [
         Self::DeliverIgnoresFence,
         Self::PublishIgnoresFence,
@@ -82,13 +82,13 @@ impl PlantedBug {
 }
 
 /// Reports whether a simulation has a bug. Without the feature, none has one.
-macro_rules! planted {
+macro_rules! injected {
     ($sim:expr, $bug:ident) => {{
         #[cfg(feature = "fault-injection")]
-        let planted = $sim.bug == Some(PlantedBug::$bug);
+        let injected = $sim.bug == Some(InjectedBug::$bug);
         #[cfg(not(feature = "fault-injection"))]
-        let planted = false;
-        planted
+        let injected = false;
+        injected
     }};
 }
 
@@ -101,7 +101,7 @@ pub struct Simulation {
     budgets: BTreeMap<String, BudgetRow>,
     now: i64,
     #[cfg(feature = "fault-injection")]
-    bug: Option<PlantedBug>,
+    bug: Option<InjectedBug>,
 }
 
 impl Simulation {
@@ -110,10 +110,10 @@ impl Simulation {
         Self { now, ..Self::default() }
     }
 
-    /// Plants a bug.
+    /// Injects a bug.
     #[cfg(feature = "fault-injection")]
     #[must_use]
-    pub fn with_bug(mut self, bug: PlantedBug) -> Self {
+    pub fn with_bug(mut self, bug: InjectedBug) -> Self {
         self.bug = Some(bug);
         self
     }
@@ -163,7 +163,7 @@ impl Simulation {
         let now = self.now;
         let due = |row: &&OccurrenceRow| {
             row.wake.is_some_and(|wake| {
-                wake <= now || (row.state == State::Claimed && planted!(self, ClaimIgnoresLease))
+                wake <= now || (row.state == State::Claimed && injected!(self, ClaimIgnoresLease))
             })
         };
         let waits = |row: &OccurrenceRow| {
@@ -186,7 +186,8 @@ impl Simulation {
             .values()
             .filter(due)
             .filter(|row| {
-                planted!(self, TagsIgnored) || row.tags.iter().all(|tag| request.tags.contains(tag))
+                injected!(self, TagsIgnored)
+                    || row.tags.iter().all(|tag| request.tags.contains(tag))
             })
             .filter(|row| request.home.as_ref().is_none_or(|home| *home == row.home))
             .filter(|row| !waits(row) && !full(row))
@@ -216,7 +217,7 @@ impl Simulation {
         let mut running = BTreeMap::new();
         for row in self.occurrences.values() {
             if let (State::Claimed, Some(group), false) =
-                (row.state, &row.group, planted!(self, GroupIgnored))
+                (row.state, &row.group, injected!(self, GroupIgnored))
                 && row.wake.is_some_and(|wake| wake > self.now)
             {
                 *running.entry(group.clone()).or_default() += 1;
@@ -227,7 +228,7 @@ impl Simulation {
 
     /// Applies a decision to its occurrence, and returns the claim, if there is one.
     fn apply(&mut self, step: Step, id: &str, request: &ClaimRequest) -> Applied {
-        let keeps = planted!(self, ClaimKeepsFence);
+        let keeps = injected!(self, ClaimKeepsFence);
         let Some(row) = self.occurrences.get_mut(id) else { return Applied::Nothing };
         match step {
             Step::Leave { why } => Applied::Declined(why),
@@ -275,7 +276,7 @@ impl Simulation {
         states: &[State],
     ) -> Result<&mut OccurrenceRow> {
         let stale = self.stale(occurrence, fence);
-        let ignored = planted!(self, PublishIgnoresFence);
+        let ignored = injected!(self, PublishIgnoresFence);
         let row = self.occurrences.get_mut(occurrence);
         let row = row.filter(|row| {
             states.contains(&row.state) && (row.fence == fence || ignored) && row.home == home
@@ -345,7 +346,7 @@ impl FleetStore for Simulation {
             row.project == offer.project && row.job == offer.job && row.key == offer.key
         };
         if let Some(row) = self.occurrences.values().find(same)
-            && !planted!(self, OfferRepeats)
+            && !injected!(self, OfferRepeats)
         {
             return Ok(row.id.clone());
         }
@@ -389,19 +390,19 @@ impl FleetStore for Simulation {
             return Err(FleetError::NotJoined(request.host.clone()));
         };
         member.seen = self.now;
-        if member.state != HostState::Active && !planted!(self, DrainIgnored) {
+        if member.state != HostState::Active && !injected!(self, DrainIgnored) {
             return Ok((Vec::new(), Vec::new()));
         }
         let candidates = self.candidates(request);
         let mut budgets = self.budgets.clone();
-        if planted!(self, OneLevelReserved) {
+        if injected!(self, OneLevelReserved) {
             let first: BTreeSet<&String> =
                 candidates.iter().filter_map(|one| one.levels.first()).collect();
             budgets.retain(|level, _| first.contains(level));
         }
         let mut running = self.running();
         let decided = decide::plan(&candidates, &mut budgets, &mut running, self.now);
-        if planted!(self, DeadClaimIsFree) {
+        if injected!(self, DeadClaimIsFree) {
             for (level, row) in &mut budgets {
                 row.used = self.budgets[level].used;
             }
@@ -448,7 +449,7 @@ impl FleetStore for Simulation {
         let used = units(delivery.used);
         let current = self.claimed(occurrence, *fence, worker).ok().or_else(|| {
             let row = self.occurrences.get(occurrence)?;
-            let ignored = planted!(self, DeliverIgnoresFence) && row.state == State::Claimed;
+            let ignored = injected!(self, DeliverIgnoresFence) && row.state == State::Claimed;
             (ignored && self.attempts.contains_key(&key)).then(|| row.clone())
         });
         if let Some(row) = current {
@@ -474,7 +475,7 @@ impl FleetStore for Simulation {
         self.seen(worker);
         match attempt.ending {
             Some(Ending::Delivered) => {
-                if planted!(self, RepeatIsCharged) {
+                if injected!(self, RepeatIsCharged) {
                     decide::charge_levels(&mut self.budgets, &row.levels, [0; 5], used);
                 }
                 Ok(Verdict::Repeated)
@@ -482,7 +483,7 @@ impl FleetStore for Simulation {
             Some(Ending::Lost) => {
                 let charged = attempt.charged.unwrap_or_default();
                 let mut more = late_surplus(charged, used);
-                if planted!(self, LateIsChargedTwice) {
+                if injected!(self, LateIsChargedTwice) {
                     more = used;
                 }
                 decide::charge_levels(&mut self.budgets, &row.levels, [0; 5], more);
@@ -492,7 +493,7 @@ impl FleetStore for Simulation {
                     attempt.charged = Some(crate::rows::plus(charged, more));
                     record(attempt, delivery);
                 }
-                if planted!(self, LateIsApplied)
+                if injected!(self, LateIsApplied)
                     && let Some(row) = self.occurrences.get_mut(occurrence)
                     && row.state != State::Settled
                 {
@@ -508,7 +509,7 @@ impl FleetStore for Simulation {
     fn release(&mut self, release: &Release) -> Result<()> {
         let row = self.claimed(&release.occurrence, release.fence, &release.worker)?;
         self.seen(&release.worker);
-        if planted!(self, ReleaseKeepsReservation) {
+        if injected!(self, ReleaseKeepsReservation) {
             let budgets = self.budgets.clone();
             self.close(&row, release.fence, Ending::Released, units(release.used));
             self.budgets = budgets;
@@ -519,7 +520,7 @@ impl FleetStore for Simulation {
         if let Some(attempt) = self.attempts.get_mut(&(row.id.clone(), release.fence)) {
             attempt.not_before = Some(now + release.host_waits);
         }
-        let forgets = planted!(self, ReleaseForgets);
+        let forgets = injected!(self, ReleaseForgets);
         if let Some(row) = self.occurrences.get_mut(&release.occurrence) {
             let wake = if forgets { i64::MAX } else { now };
             (row.state, row.wake, row.owner) = (State::Pending, Some(wake), None);
@@ -552,7 +553,7 @@ impl FleetStore for Simulation {
     }
 
     fn begin_publish(&mut self, occurrence: &str, fence: i64, home: &str) -> Result<()> {
-        let states: &[State] = match planted!(self, PublishIgnoresState) {
+        let states: &[State] = match injected!(self, PublishIgnoresState) {
             true => &[State::Delivered, State::Publishing, State::Claimed],
             false => &[State::Delivered, State::Publishing],
         };
@@ -582,7 +583,7 @@ impl FleetStore for Simulation {
 
     fn reopen(&mut self, occurrence: &str, fence: i64, home: &str, why: &str) -> Result<()> {
         let now = self.now;
-        let states: &[State] = match planted!(self, ReopenIgnoresState) {
+        let states: &[State] = match injected!(self, ReopenIgnoresState) {
             true => &[State::Publishing, State::Settled],
             false => &[State::Publishing],
         };

@@ -1,4 +1,4 @@
-//! What hosts exchange with the fleet's database.
+//! The values that hosts exchange with the fleet's database.
 
 use std::collections::BTreeMap;
 

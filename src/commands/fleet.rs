@@ -63,7 +63,7 @@ struct MembershipView {
     fleet: String,
     /// The host's name in the fleet; empty for `init`.
     host: String,
-    /// What was done.
+    /// A description of the change.
     done: String,
 }
 
@@ -193,7 +193,7 @@ struct FleetStatus {
     /// The occurrences that are not settled.
     open: Vec<OpenView>,
     budgets: Vec<BudgetView>,
-    /// What a person should look at.
+    /// The problems that a person should look at.
     findings: Vec<String>,
 }
 

@@ -272,6 +272,8 @@ fn file(key: &Key, name: &str, value: &str) -> (String, usize) {
     let quoted = kind.map(|kind| format!("{kind:?}")).unwrap_or_default();
     match (table, kind) {
         ("jobs.*", Some("dream")) => header = "jobs.dream".to_owned(),
+        // A command cannot be shared.
+        ("jobs.*", None) if last == "fleet" => header = "jobs.dream".to_owned(),
         ("jobs.*", Some("prompt")) => {
             header = "jobs.a".to_owned();
             need(&[("kind", "\"prompt\""), ("prompt", "\"x\""), ("to", "\"x\"")]);
@@ -286,6 +288,11 @@ fn file(key: &Key, name: &str, value: &str) -> (String, usize) {
         }
         ("jobs.*.budget", _) => header = "jobs.dream.budget".to_owned(),
         ("jobs.*.day_budget", _) => header = "jobs.dream.day_budget".to_owned(),
+        ("fleet.*", _) => {
+            header = "fleet.a".to_owned();
+            need(&[("url", "\"postgresql://a\"")]);
+        }
+        ("fleet.*.day", _) => header = "fleet.a.day".to_owned(),
         ("pools.*", _) => {
             header = "pools.a".to_owned();
             if last != "unlimited" {
@@ -333,10 +340,18 @@ fn resolved(bytes: &[u8]) -> Result<Config, Failure> {
     let none = folder.path().join("none.toml");
     // Only the user's file may contain the daemon's table.
     let text = String::from_utf8_lossy(bytes);
-    let users =
-        ["[daemon]", "[serve]", "[retention]", "[trust]", "[pools.", "[prices.", "\nheartbeat ="]
-            .into_iter()
-            .any(|table| text.contains(table));
+    let users = [
+        "[daemon]",
+        "[serve]",
+        "[retention]",
+        "[trust]",
+        "[pools.",
+        "[prices.",
+        "[fleet.",
+        "\nheartbeat =",
+    ]
+    .into_iter()
+    .any(|table| text.contains(table));
     load(&Stack {
         user: if users { &path } else { &none },
         project: (!users).then_some(path.as_path()),
@@ -400,6 +415,7 @@ fn reader_accepts_exactly_the_listed_keys() {
         ("[pools.a.day]\n".to_owned(), "pools.*.day.", ""),
         ("[pools.a.week]\n".to_owned(), "pools.*.week.", ""),
         ("[pools.a.window]\n".to_owned(), "pools.*.window.", ""),
+        ("[fleet.a]\nurl = \"postgresql://a\"\n".to_owned(), "fleet.*.", ""),
         ("[prices.a]\n".to_owned(), "prices.*.", ""),
         ("[jobs.dream]\n".to_owned(), "jobs.*.", "dream"),
         ("[jobs.a]\nkind = \"command\"\nprogram = \"x\"\n".to_owned(), "jobs.*.", "command"),
@@ -452,7 +468,8 @@ fn default_file_documents_exactly_all_keys() {
         key.path.starts_with("jobs.*.budget.")
             || key.path.starts_with("jobs.*.day_budget.")
             || key.path.starts_with("jobs.*.")
-                && (is_shared(last(key)) || ["zone", "success_within"].contains(&last(key)))
+                && (is_shared(last(key))
+                    || ["zone", "success_within", "fleet", "fleet_tags"].contains(&last(key)))
     };
     let wanted: BTreeSet<String> =
         all().iter().filter(|key| !shared(key)).map(|key| key.path.clone()).collect();
@@ -465,7 +482,8 @@ fn default_file_documents_exactly_all_keys() {
 fn leaves(table: &Table, path: &mut Vec<String>, found: &mut BTreeSet<String>) {
     for (key, value) in table {
         let named = path.len() == 1
-            && ["jobs", "groups", "backends", "pools", "prices", "channels"].contains(&&*path[0]);
+            && ["jobs", "groups", "backends", "pools", "prices", "channels", "fleet"]
+                .contains(&&*path[0]);
         path.push(if named { "*".to_owned() } else { key.clone() });
         match value {
             Value::Table(inner) => leaves(inner, path, found),
@@ -490,6 +508,7 @@ fn run_overrides_cannot_change_stored_settings() {
         let name = name.replace("groups.*", "groups.few");
         let name = name
             .replace("pools.*", "pools.local")
+            .replace("fleet.*", "fleet.a")
             .replace("prices.*", "prices.a")
             .replace("channels.*", "channels.a");
         for reach in [OverrideScope::Run, OverrideScope::Look] {

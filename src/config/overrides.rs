@@ -16,7 +16,9 @@ use super::sources::{InlineSetting, Sources};
 use crate::ui::Failure;
 
 /// Keys that cannot be changed for a single run.
-pub(super) const SCHEDULES: [&str; 15] = [
+pub(super) const SCHEDULES: [&str; 17] = [
+    "fleet",
+    "fleet_tags",
     "success_within",
     "kind",
     "trigger",

@@ -46,6 +46,10 @@ pub fn prepare(
     }
     git(&root, &["checkout", "--quiet", "--force", "-B", "main", &source.commit], &[])?;
     git(&root, &["clean", "-ffdxq"], &[])?;
+    let info = root.join(".git/info");
+    fs::create_dir_all(&info).map_err(|error| Failure::not_made(&info, error))?;
+    write_atomic(&info.join("exclude"), source.exclude.as_bytes(), 0o644)
+        .map_err(|error| Failure::cannot_write(error.to_string()))?;
     for file in &source.files {
         let path = RelPath::new(&file.path)
             .map_err(|error| Failure::data(format!("{}: {error}", file.path)))?;

@@ -275,7 +275,7 @@ impl Host<'_> {
             if note.fleet != self.member.fleet {
                 continue;
             }
-            let told = match &outcome {
+            let report = match &outcome {
                 // Nobody knows what a dead run did, so its lease ends, and it is charged in full.
                 Outcome::Lost { .. } => "lost".to_owned(),
                 Outcome::Deferred { until, why } => {
@@ -283,7 +283,7 @@ impl Host<'_> {
                 }
                 outcome => self.deliver(&run, &note, outcome)?,
             };
-            self.store.note_fleet(&run, FleetNote::Reported, &told, now)?;
+            self.store.note_fleet(&run, FleetNote::Reported, &report, now)?;
         }
         Ok(())
     }
@@ -393,8 +393,8 @@ impl Host<'_> {
             RunState::Queued { .. } => {}
             RunState::Settled { outcome, .. } => {
                 self.settle(&result, outcome)?;
-                let told = outcome.to_string();
-                self.store.note_fleet(&run, FleetNote::Reported, &told, now)?;
+                let report = outcome.to_string();
+                self.store.note_fleet(&run, FleetNote::Reported, &report, now)?;
                 return Ok(());
             }
             RunState::Requested { .. } | RunState::Running { .. } => return Ok(()),

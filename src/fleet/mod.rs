@@ -38,7 +38,7 @@ pub use apply::replace_kind;
 #[cfg(feature = "fleet")]
 pub use lease::hold;
 
-/// What a tick does for fleets.
+/// The result of a tick for fleets.
 #[derive(Debug, Default)]
 pub struct FleetStep {
     /// Runs that the caller must start now.

@@ -6,7 +6,7 @@ use std::fs;
 use std::path::Path;
 
 use runner_engine::digest::Digest;
-use runner_engine::files::read_in;
+use runner_engine::files::{SMALL, read_in, read_text_host};
 use runner_engine::git::changes::Untracked;
 use runner_engine::git::{Git, Read};
 use runner_engine::process::Stdin;
@@ -31,6 +31,8 @@ pub struct Source {
     pub pack: Digest,
     /// The files that differ from the commit.
     pub files: Vec<SourceFile>,
+    /// The clone's own list of ignored paths, which no commit contains.
+    pub exclude: String,
 }
 
 /// A file of the work tree.
@@ -80,7 +82,9 @@ pub fn store(
         };
         files.push(SourceFile { path, content });
     }
-    Ok(Source { commit, pack, files })
+    let exclude = git.path(&["--git-path", "info/exclude"]).map_err(refused)?;
+    let exclude = read_text_host(&exclude, SMALL).unwrap_or_default();
+    Ok(Source { commit, pack, files, exclude })
 }
 
 /// Adds the regular files at or below a path. Links are not followed.

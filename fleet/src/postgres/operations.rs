@@ -13,7 +13,7 @@ use crate::simulation::stale_reason;
 use crate::store::{FleetError, Result};
 use crate::types::{Deliverable, Delivery, HostInfo, Lease, Offer, Release, Stale, Verdict};
 
-/// The name of the notification that tells hosts to look for work or results.
+/// The name of the notification of new work and new results.
 pub(super) const CHANNEL: &str = "runner_fleet";
 
 const NOTIFY: &str = "SELECT pg_notify('runner_fleet', $1)";

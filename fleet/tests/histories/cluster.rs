@@ -155,10 +155,10 @@ impl Drop for Cluster {
 /// Reports a check that was skipped because no server is installed, as `tests/skips.sh` does.
 fn skipped(check: &str) {
     static LINE: OnceLock<()> = OnceLock::new();
-    println!("{check}: skipped 1: postgres is not installed");
+    println!("{check}: skipped 1: PostgreSQL is not installed");
     LINE.get_or_init(|| {
         if let Some(path) = std::env::var_os("RUNNER_SKIPS") {
-            let line = format!("postgres\t{check}: postgres is not installed\n");
+            let line = format!("pg_ctlcluster\t{check}: PostgreSQL is not installed\n");
             let file = fs::OpenOptions::new().append(true).create(true).open(path);
             file.unwrap().write_all(line.as_bytes()).unwrap();
         }

@@ -10,7 +10,7 @@ mod world;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use runner_fleet::{FleetStore as _, PlantedBug, Postgres, Simulation, Snapshot};
+use runner_fleet::{FleetStore as _, InjectedBug, Postgres, Simulation, Snapshot};
 
 use call::{Call, Reply};
 use cluster::Cluster;
@@ -134,12 +134,12 @@ fn history(seed: u64, simulation: Simulation) -> Result<u64, String> {
 }
 
 #[test]
-fn every_planted_bug_is_caught() {
+fn every_injected_bug_is_caught() {
     let hook = std::panic::take_hook();
     // The panics are expected, and there are thousands of them.
     std::panic::set_hook(Box::new(|_| {}));
     let mut missed = Vec::new();
-    for bug in PlantedBug::ALL {
+    for bug in InjectedBug::ALL {
         let caught =
             (0..3_000).find(|seed| history(*seed, Simulation::at(START).with_bug(bug)).is_err());
         match caught {

@@ -39,7 +39,7 @@ impl Random {
     }
 }
 
-/// What a history runs on.
+/// The stores that a history runs on.
 pub trait Target {
     /// Runs an operation on all stores, which must agree.
     fn run(&mut self, call: &Call) -> Reply;
