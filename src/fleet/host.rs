@@ -13,7 +13,9 @@ use runner_engine::ids::RunId;
 use runner_engine::outcome::Outcome;
 use runner_engine::process_id::ProcessIdentity;
 use runner_engine::publish::PublishLog as _;
-use runner_engine::store::{Amounts, FleetNote, FleetRun, NewOccurrence, Origin, RunState, Store};
+use runner_engine::store::{
+    Amounts, FleetNote, FleetRun, NewOccurrence, Origin, RunState, Store, budget_seconds,
+};
 use runner_engine::time::boot_time;
 use runner_fleet::{
     Claim, ClaimRequest, Deliverable, Delivery, FleetError, FleetStore as _, Offer, Postgres,
@@ -166,7 +168,10 @@ impl Host<'_> {
         let job = here.config.job(&run.job_name)?;
         let kind = &*job.spec.kind;
         let source = source::store(&mut self.database, &here, kind)?;
-        let now = self.now()?;
+        // The hosts' clocks may differ, and all of them spend from the same day.
+        let now = self.database.now().map_err(membership::failure)?;
+        let now = Timestamp::from_millisecond(now)
+            .map_err(|error| Failure::internal(error.to_string()))?;
         let day = now.to_zoned(jiff::tz::TimeZone::UTC).date();
         let attempt = if run.attempt > 1 { format!(" #{}", run.attempt) } else { String::new() };
         let group = &run.policy.group;
@@ -299,7 +304,7 @@ impl Host<'_> {
             occurrence: note.occurrence.clone(),
             fence: note.fence,
             worker: note.worker.clone(),
-            used: self.store.spent_by(run)?,
+            used: self.used(run)?,
             host_waits: i64::try_from(wait.as_millis()).unwrap_or(HOST_WAITS).max(0),
             why: why.to_owned(),
         };
@@ -308,6 +313,14 @@ impl Host<'_> {
             Err(FleetError::Stale(stale)) => Ok(stale.to_string()),
             Err(error) => Err(error.into()),
         }
+    }
+
+    /// Returns the amounts that a settled run used. A run that was not admitted used nothing.
+    fn used(&self, run: &RunId) -> Result<Amounts, Trouble> {
+        let row = self.store.run(run)?;
+        let seconds = row.started().zip(row.finished());
+        let seconds = seconds.map_or(0, |(started, finished)| budget_seconds(started, finished));
+        Ok(Amounts { seconds, ..self.store.spent_by(run)? })
     }
 
     fn deliver(
@@ -325,13 +338,14 @@ impl Host<'_> {
             }
             Err(other) => return Err(other),
         };
+        let used = self.used(run)?;
         let summary = self.store.run(run)?.summary;
         let delivery = Delivery {
             occurrence: note.occurrence.clone(),
             fence: note.fence,
             worker: note.worker.clone(),
             outcome: outcome.clone(),
-            used: self.store.spent_by(run)?,
+            used,
             summary: json!(summary),
             manifest: json!(files),
         };

@@ -219,6 +219,7 @@ def nightly(server):
     home = fleet.home.start("tick", start_new_session=True)
     until(lambda: fleet.count("true") == 6, "six occurrences are offered")
     child = victim.start("tick", start_new_session=True)
+    worker = fleet.workers[0].start("tick", start_new_session=True)
     name = fleet.member(victim)
     until(lambda: fleet.count(f"state = 'claimed' AND owner LIKE '{name}%'") == 1, "the second worker has a claim")
     os.killpg(child.pid, signal.SIGKILL)
@@ -226,6 +227,7 @@ def nightly(server):
     child.wait()
     say(True, "the second worker was killed in mid-run")
     home.communicate()
+    worker.communicate()
     began = time.monotonic()
     until(lambda: all(host.run("tick") for host in others) and fleet.count("state <> 'settled'") == 0,
           "all occurrences are settled", 120)

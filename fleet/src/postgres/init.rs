@@ -90,6 +90,17 @@ impl Postgres {
         })
     }
 
+    /// Returns the database's time in milliseconds since the Unix epoch.
+    ///
+    /// # Errors
+    /// Returns a [`FleetError`].
+    pub fn now(&mut self) -> Result<i64> {
+        self.write(|step| {
+            let row = step.tx.query_one("SELECT runner_fleet.clock()", &[])?;
+            Ok(row.try_get(0)?)
+        })
+    }
+
     /// Reports whether a session's state is lost between two transactions: a temporary name that
     /// one transaction sets must be there in the next one, on the same backend process.
     fn is_pooled(&mut self) -> Result<bool> {
