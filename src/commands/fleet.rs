@@ -5,10 +5,11 @@ use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 use runner_engine::outcome::Exit;
-use runner_fleet::{FleetStore as _, HostState, Snapshot, State};
+use runner_fleet::{FleetStore as _, HostState, State};
 use serde::Serialize;
 
 use super::Cli;
+use crate::fleet::health::{self, FleetHealth};
 use crate::fleet::membership::{self, Membership, failure};
 use crate::ui::{Failure, Ui, View, show};
 
@@ -150,37 +151,13 @@ impl FleetName {
 
     fn status(&self, cli: &Cli<'_>) -> Result<Exit, Failure> {
         let settings = membership::settings(cli.env, &self.name)?;
-        let mut database = membership::database(&settings)?;
-        let facts = database.facts().map_err(failure)?;
-        let snapshot = database.snapshot().map_err(failure)?;
+        let health = health::of(cli.env, &settings)?;
         let own = Membership::of(cli.env, &self.name)?.map(|member| member.host);
-        let mut status = FleetStatus::of(&self.name, &snapshot, own);
-        status.database = format!("PostgreSQL {}, {}", facts.version, database.place());
-        let ahead = cli.env.wall()?.as_millisecond() - facts.now;
-        if ahead.abs() > CLOCK_OFFSET {
-            status.findings.push(format!(
-                "the clock of this host differs from the database's by {} s; decisions use the database's",
-                ahead / 1000
-            ));
-        }
-        if facts.pooled {
-            status
-                .findings
-                .push("a pooler stands before the database; use a direct connection".to_owned());
-        }
-        for right in facts.missing {
-            status.findings.push(format!("the role lacks the right to {right}"));
-        }
+        let status = FleetStatus::of(&self.name, health, own);
         cli.ui.show(&status);
         Ok(if status.findings.is_empty() { Exit::Done } else { Exit::Failed })
     }
 }
-
-/// Difference between two clocks in milliseconds that is reported.
-const CLOCK_OFFSET: i64 = 30_000;
-
-/// Time in milliseconds without a sign of a host after which it counts as silent.
-const SILENT: i64 = 3_600_000;
 
 #[derive(Debug, Serialize)]
 struct FleetStatus {
@@ -229,20 +206,16 @@ struct BudgetView {
 }
 
 impl FleetStatus {
-    fn of(fleet: &str, snapshot: &Snapshot, own: Option<String>) -> Self {
+    fn of(fleet: &str, health: FleetHealth, own: Option<String>) -> Self {
+        let FleetHealth { database, snapshot, problems } = health;
         let time = |millis| Timestamp::from_millisecond(millis).ok();
         let mut occurrences = BTreeMap::new();
         for row in &snapshot.occurrences {
             *occurrences.entry(row.state).or_default() += 1;
         }
-        let mut findings = snapshot.budget_errors();
         let hosts = snapshot.hosts.iter().map(|row| {
             let running = snapshot.occurrences.iter();
             let running = running.filter(|one| one.owner.as_ref() == Some(&row.worker)).count();
-            if row.state != HostState::Left && snapshot.now - row.seen > SILENT {
-                let hours = (snapshot.now - row.seen) / 3_600_000;
-                findings.push(format!("{} has been silent for {hours} h", row.host));
-            }
             HostView {
                 host: row.host.clone(),
                 state: row.state,
@@ -274,12 +247,12 @@ impl FleetStatus {
         });
         Self {
             fleet: fleet.to_owned(),
-            database: String::new(),
+            database,
             hosts,
             occurrences,
             open: open.collect(),
             budgets: budgets.collect(),
-            findings,
+            findings: problems,
         }
     }
 }

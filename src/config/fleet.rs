@@ -37,6 +37,13 @@ pub(super) fn fleets(reader: &mut Reader<'_>) -> BTreeMap<String, Fleet> {
             let why = "the name of a fleet has only letters, digits, \"-\" and \"_\"";
             reader.wrong(&format!("fleet.{name}"), why);
         }
+        let is_address = ["postgresql://", "postgres://", "env:"]
+            .iter()
+            .any(|start| table.url.strip_prefix(start).is_some_and(|rest| !rest.is_empty()));
+        if !is_address {
+            let why = "expected postgresql://HOST/DATABASE, or env:NAME";
+            reader.wrong(&format!("fleet.{name}.url"), why);
+        }
         if has_password(&table.url) {
             let why = "the address contains a password, which logs would record; use env:NAME";
             reader.wrong(&format!("fleet.{name}.url"), why);

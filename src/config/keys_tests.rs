@@ -92,6 +92,10 @@ fn values(key: &Key) -> (&'static str, Vec<&'static str>) {
             "pool" => ("\"local\"", with(&["\"locla\"", "\"\""])),
             "group" => ("\"default\"", with(&["\"defualt\"", "\"\""])),
             "to" => ("\"x\"", with(&["\"../x\"", "\"/x\"", "\"dreams/x\"", "\"{dte}\"", "\"\""])),
+            "url" if key.path.starts_with("fleet.") => (
+                "\"postgresql://a\"",
+                with(&["\"x\"", "\"\"", "\"https://a\"", "\"postgresql://me:pw@a\""]),
+            ),
             "url" => (
                 "\"https://example.org/x\"",
                 with(&["\"x\"", "\"\"", "\"http://example.org\"", "\"https://me:pw@example.org\""]),
@@ -122,6 +126,8 @@ fn values(key: &Key) -> (&'static str, Vec<&'static str>) {
             match last {
                 "priority" => bad.extend(["2147483648", "-2147483649"]),
                 "min_battery" => bad.extend(["101", "-1"]),
+                // A host of a fleet need not work itself.
+                "slots" if key.path.starts_with("fleet.") => bad.extend(["-1", "4294967296"]),
                 "slots" | "catch_up_cap" | "max_turns" | "max_output_tokens" | "num_ctx" => {
                     bad.extend(["0", "4294967296"])
                 }

@@ -98,6 +98,8 @@ pub fn findings(home: &Env, here: &Path) -> Vec<DoctorFinding> {
         Err(failure) => found.push(DoctorFinding::failure("setup", &failure)),
     }
     found.extend(memory::findings(home));
+    #[cfg(feature = "fleet")]
+    found.extend(crate::fleet::health::findings(home));
     match home.store_to_read() {
         Ok(store) => {
             found.extend(projects::findings(home, store.as_ref(), here));

@@ -14,6 +14,8 @@ mod apply;
 #[cfg(feature = "fleet")]
 mod checkout;
 #[cfg(feature = "fleet")]
+pub mod health;
+#[cfg(feature = "fleet")]
 mod host;
 #[cfg(feature = "fleet")]
 mod lease;
