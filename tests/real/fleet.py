@@ -298,6 +298,67 @@ def database_loss(server):
     check_budgets(fleet)
 
 
+def changed_at_home(server):
+    """A file that the home host changes while a worker works is never overwritten."""
+    fleet = Fleet(server, "changed")
+    folder = fleet.home.project("p")
+    fleet.home.good("--dir", folder, "enqueue", "dream")
+    fleet.home.good("tick")
+    fleet.workers[0].good("tick")
+    (folder / "dreams").mkdir(exist_ok=True)
+    (folder / "dreams/state.json").write_text("a person's text\n")
+    done = fleet.home.run("tick")
+    say(done.returncode == 1 and "guard" in done.stderr, f"the run fails as guard: {done.stderr.strip()[:200]}")
+    say((folder / "dreams/state.json").read_text() == "a person's text\n", "the person's file stays")
+    fleet.home.run("tick")
+    say(fleet.count("state = 'settled' AND outcome ->> 'class' = 'guard'") == 1, "the fleet records the failure")
+
+
+def drain_and_leave(server):
+    """A host that drains takes no work, and leaves once its own runs are settled."""
+    fleet = Fleet(server, "drain")
+    folder = fleet.home.project("p")
+    fleet.home.good("--dir", folder, "enqueue", "dream")
+    fleet.home.good("tick")
+    fleet.workers[0].good("fleet", "drain", "night")
+    fleet.workers[0].good("tick")
+    say(fleet.count("state = 'pending'") == 1, "the draining host took no work")
+    left = fleet.home.run("fleet", "leave", "night")
+    say(left.returncode == 75 and "open run" in left.stderr, f"the home host may not leave yet: {left.stderr.strip()}")
+    fleet.workers[0].good("fleet", "leave", "night")
+    fleet.workers[1].good("tick")
+    for _ in range(2):
+        fleet.home.good("tick")
+    fleet.home.good("fleet", "leave", "night")
+    states = fleet.ask("SELECT state FROM runner_fleet.hosts ORDER BY state").replace("\n", " ")
+    say(states == "active left left", f"two hosts left: {states}")
+    rights = fleet.home.run("fleet", "join", "night")
+    say(rights.returncode == 0, "a host may join again")
+
+
+def least_rights(server):
+    """A role with the rights that the guide lists is enough for the hosts, and others are named."""
+    guide = (Path(__file__).resolve().parent.parent.parent / "docs/guide/fleet.md").read_text()
+    grants = guide.split("```sql\n")[1].split("```")[0]
+    server.ask("postgres", "CREATE ROLE runner_worker LOGIN")
+    fleet = Fleet(server, "rights")
+    fleet.ask(grants)
+    folder = fleet.home.project("p")
+    fleet.home.good("--dir", folder, "enqueue", "dream")
+    for host in fleet.hosts:
+        config = host.root / "config/runner/config.toml"
+        config.write_text(config.read_text().replace("//runner@", "//runner_worker@"))
+        host.good("fleet", "join", "night")
+    for host in [fleet.home, fleet.workers[0], fleet.home, fleet.home]:
+        host.good("tick")
+    say(fleet.count("state = 'settled'") == 1, "a run was shared with the least rights")
+    fleet.ask("REVOKE UPDATE ON runner_fleet.budgets FROM runner_worker")
+    status = fleet.home.run("fleet", "status", "night")
+    say("lacks the right to UPDATE on budgets" in status.stderr, "a missing right is named")
+    doctor = fleet.home.run("doctor")
+    say("lacks the right to UPDATE on budgets" in doctor.stdout, "the doctor names it, too")
+
+
 def show(text):
     print("    " + text.strip().replace("\n", "\n    "))
 
@@ -355,7 +416,7 @@ def check_budgets(fleet):
     say(wrong == "0", "the budgets are the sums of the claims")
 
 
-CHECKS = [one_job, nightly, laptop, database_loss]
+CHECKS = [one_job, nightly, laptop, database_loss, changed_at_home, drain_and_leave, least_rights]
 
 
 def main():
