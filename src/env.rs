@@ -96,8 +96,6 @@ state_paths! {
     store_path = "database.sqlite";
     /// Returns the path of the file that marks the database as damaged.
     damage_mark = "damaged.json";
-    /// Returns the folder with one file for each fleet that this host has joined.
-    fleets = "fleets";
 }
 
 impl Env {
@@ -418,12 +416,6 @@ impl Env {
     }
 
     /// Returns the private folder of a run, for its log and its children's files.
-    /// Returns the folder for copies of other hosts' projects. It lies outside of the state folder,
-    /// which the children of runs cannot read.
-    pub fn fleet_copies(&self) -> PathBuf {
-        self.state.with_file_name("runner-fleet")
-    }
-
     pub fn run_folder(&self, run: &str) -> PathBuf {
         self.state.join(RUNS).join(run)
     }

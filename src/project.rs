@@ -210,10 +210,16 @@ impl LoadedProject {
     }
 }
 
+/// Returns the folder for copies of other hosts' projects. It lies outside of the state folder, which
+/// the children of runs cannot read.
+pub fn copies(home: &Env) -> PathBuf {
+    home.state.with_file_name("runner-fleet")
+}
+
 /// Reports whether `root` is a copy of another host's project. The fleet that the user joined decides
 /// what runs there.
 fn is_copy(home: &Env, root: &Path) -> bool {
-    fs::canonicalize(home.fleet_copies()).is_ok_and(|copies| root.starts_with(copies))
+    fs::canonicalize(copies(home)).is_ok_and(|copies| root.starts_with(copies))
 }
 
 fn is_displaced(known: Option<&Project>) -> bool {

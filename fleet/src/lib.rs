@@ -12,16 +12,18 @@
 //! of a project, or read a host's clock for a decision.
 
 pub mod decide;
+#[cfg(feature = "fault-injection")]
+mod injected_bug;
 mod postgres;
 mod rows;
 mod simulation;
 mod store;
 mod types;
 
+#[cfg(feature = "fault-injection")]
+pub use injected_bug::InjectedBug;
 pub use postgres::{Postgres, Signals};
 pub use rows::{AttemptRow, BudgetRow, Ending, HostRow, HostState, OccurrenceRow, Snapshot, State};
-#[cfg(feature = "fault-injection")]
-pub use simulation::InjectedBug;
 pub use simulation::Simulation;
 pub use store::{FleetError, FleetStore, Result};
 pub use types::{

@@ -8,6 +8,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use runner_engine::outcome::Outcome;
 
 use crate::decide::{self, Candidate, Step, late_surplus};
+#[cfg(feature = "fault-injection")]
+use crate::injected_bug::InjectedBug;
 use crate::rows::{
     AttemptRow, BudgetRow, Ending, HostRow, HostState, OccurrenceRow, Snapshot, State, amounts,
     limits, units,
@@ -17,69 +19,6 @@ use crate::types::{
     Claim, ClaimRequest, Declined, Deliverable, Delivery, HostInfo, Lease, Offer, Release, Stale,
     Verdict,
 };
-
-/// A bug that a simulation can have.
-#[cfg(feature = "fault-injection")]
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum InjectedBug {
-    /// A delivery is accepted with any fence.
-    DeliverIgnoresFence,
-    /// A publication may begin with any fence.
-    PublishIgnoresFence,
-    /// A publication may begin before a delivery.
-    PublishIgnoresState,
-    /// A new claim keeps the fence of the dead one.
-    ClaimKeepsFence,
-    /// A claim is taken over although its lease lasts.
-    ClaimIgnoresLease,
-    /// A dead claim costs nothing.
-    DeadClaimIsFree,
-    /// A repeated delivery is charged again.
-    RepeatIsCharged,
-    /// A late result is charged in full, in addition to the dead claim.
-    LateIsChargedTwice,
-    /// A release keeps its reservation.
-    ReleaseKeepsReservation,
-    /// A claim reserves at the first level only.
-    OneLevelReserved,
-    /// A repeated offer adds another occurrence.
-    OfferRepeats,
-    /// A claim does not count the live claims of its group.
-    GroupIgnored,
-    /// A released occurrence is never claimable again.
-    ReleaseForgets,
-    /// A publication may be reopened after it was settled.
-    ReopenIgnoresState,
-    /// A late result replaces the state of the occurrence.
-    LateIsApplied,
-    /// A host that drains or has left still gets work.
-    DrainIgnored,
-    /// A claim ignores the tags that the occurrence requires.
-    TagsIgnored,
-}
-
-#[cfg(feature = "fault-injection")]
-impl InjectedBug {
-    pub const ALL: [Self; 17] = [
-        Self::DeliverIgnoresFence,
-        Self::PublishIgnoresFence,
-        Self::PublishIgnoresState,
-        Self::ClaimKeepsFence,
-        Self::ClaimIgnoresLease,
-        Self::DeadClaimIsFree,
-        Self::RepeatIsCharged,
-        Self::LateIsChargedTwice,
-        Self::ReleaseKeepsReservation,
-        Self::OneLevelReserved,
-        Self::OfferRepeats,
-        Self::GroupIgnored,
-        Self::ReleaseForgets,
-        Self::ReopenIgnoresState,
-        Self::LateIsApplied,
-        Self::DrainIgnored,
-        Self::TagsIgnored,
-    ];
-}
 
 /// Reports whether a simulation has a bug. Without the feature, none has one.
 macro_rules! injected {

@@ -298,7 +298,9 @@ fn file(key: &Key, name: &str, value: &str) -> (String, usize) {
             header = "fleet.a".to_owned();
             need(&[("url", "\"postgresql://a\"")]);
         }
-        ("fleet.*.day", _) => header = "fleet.a.day".to_owned(),
+        ("fleet.*.day", _) => {
+            header = "fleet.a]\nurl = \"postgresql://a\"\n[fleet.a.day".to_owned();
+        }
         ("pools.*", _) => {
             header = "pools.a".to_owned();
             if last != "unlimited" {

@@ -5,6 +5,8 @@
 //! shell; advice is part of the finding's text.
 
 mod backends;
+#[cfg(feature = "fleet")]
+mod fleet;
 mod host_rows;
 mod memory;
 mod projects;
@@ -99,7 +101,7 @@ pub fn findings(home: &Env, here: &Path) -> Vec<DoctorFinding> {
     }
     found.extend(memory::findings(home));
     #[cfg(feature = "fleet")]
-    found.extend(crate::fleet::health::findings(home));
+    found.extend(fleet::findings(home));
     match home.store_to_read() {
         Ok(store) => {
             found.extend(projects::findings(home, store.as_ref(), here));

@@ -17,7 +17,7 @@ use runner_fleet::{Claim, Postgres};
 use super::membership::failure;
 use super::source::Source;
 use crate::env::{self, Env};
-use crate::project::identity;
+use crate::project::{self, identity};
 use crate::ui::Failure;
 
 /// Makes the copy as the source describes it, and returns its folder.
@@ -33,7 +33,7 @@ pub fn prepare(
     if !is_hash || RelPath::new(&claim.job).is_err() || RelPath::new(&claim.project).is_err() {
         return Err(Failure::data(format!("the claim of {} has an invalid name", claim.job)));
     }
-    let root = home.fleet_copies().join(fleet).join(format!("{}.{}", claim.project, claim.job));
+    let root = project::copies(home).join(fleet).join(format!("{}.{}", claim.project, claim.job));
     fs::create_dir_all(&root).map_err(|error| Failure::not_made(&root, error))?;
     if !root.join(".git").is_dir() {
         git(&root, &["init", "--quiet", "--template="], &[])?;

@@ -2,9 +2,8 @@
 
 use runner_fleet::{FleetStore as _, HostState, Postgres, Snapshot};
 
-use super::membership::{self, Membership, failure};
-use crate::config::{self, Fleet};
-use crate::doctor::DoctorFinding;
+use super::membership::{self, failure};
+use crate::config::Fleet;
 use crate::env::Env;
 use crate::ui::Failure;
 
@@ -53,40 +52,4 @@ pub fn of(home: &Env, settings: &Fleet) -> Result<FleetHealth, Failure> {
     }
     let database = format!("PostgreSQL {}, {}", facts.version, database.place());
     Ok(FleetHealth { database, snapshot, problems })
-}
-
-/// Returns the findings about the fleets that this host has joined.
-pub fn findings(home: &Env) -> Vec<DoctorFinding> {
-    let members = match Membership::all(home) {
-        Ok(members) => members,
-        Err(failure) => return vec![DoctorFinding::failure("fleet", &failure)],
-    };
-    if members.is_empty() {
-        return Vec::new();
-    }
-    let fleets = match config::load(&home.stack(None)) {
-        Ok(config) => config.fleets,
-        // Another check reports an invalid configuration.
-        Err(_) => return Vec::new(),
-    };
-    let mut found = Vec::new();
-    for member in members {
-        let place = format!("fleet {}", member.fleet);
-        let Some(settings) = fleets.get(&member.fleet) else {
-            let hint = format!("runner config set --user fleet.{}.url ADDRESS", member.fleet);
-            let what = "this host has joined it, but the user's config.toml does not name it";
-            found.push(DoctorFinding::error(place, what).hint(hint));
-            continue;
-        };
-        match of(home, settings) {
-            Ok(health) => {
-                let hint = format!("runner fleet status {}", member.fleet);
-                let of_problem =
-                    |what: String| DoctorFinding::warning(&place, what).hint(hint.clone());
-                found.extend(health.problems.into_iter().map(of_problem));
-            }
-            Err(failure) => found.push(DoctorFinding::failure(place, &failure)),
-        }
-    }
-    found
 }

@@ -36,7 +36,7 @@ impl Membership {
 
     /// Returns all memberships, by name.
     pub fn all(home: &Env) -> Result<Vec<Self>, Failure> {
-        let folder = home.fleets();
+        let folder = super::folder(home);
         let Ok(entries) = fs::read_dir(&folder) else { return Ok(Vec::new()) };
         let mut all = Vec::new();
         for entry in entries.flatten() {
@@ -61,7 +61,7 @@ impl Membership {
 
     /// Writes the file.
     pub fn save(&self, home: &Env) -> Result<(), Failure> {
-        let folder = home.fleets();
+        let folder = super::folder(home);
         home.make_state()?;
         fs::create_dir_all(&folder).map_err(|error| Failure::not_made(&folder, error))?;
         let path = folder.join(format!("{}.json", self.fleet));
@@ -73,7 +73,7 @@ impl Membership {
 
     /// Removes the file.
     pub fn remove(&self, home: &Env) -> Result<(), Failure> {
-        let path = home.fleets().join(format!("{}.json", self.fleet));
+        let path = super::folder(home).join(format!("{}.json", self.fleet));
         fs::remove_file(&path).map_err(|error| Failure::not_written(&path, error))
     }
 

@@ -26,6 +26,8 @@ mod notes;
 #[cfg(feature = "fleet")]
 mod source;
 
+use std::path::PathBuf;
+
 use jiff::SignedDuration;
 use runner_engine::ids::RunId;
 use runner_engine::outcome::Outcome;
@@ -58,7 +60,7 @@ const WAIT: SignedDuration = SignedDuration::from_mins(5);
 /// Returns an error of the host's own database. Errors of a fleet are troubles.
 pub fn step(home: &Env, store: &mut Store, me: &ProcessIdentity) -> Result<FleetStep, Failure> {
     let waiting = store.fleet_runs(home.wall()?)?;
-    if waiting.is_empty() && !home.fleets().is_dir() {
+    if waiting.is_empty() && !folder(home).is_dir() {
         return Ok(FleetStep::default());
     }
     #[cfg(feature = "fleet")]
@@ -69,6 +71,11 @@ pub fn step(home: &Env, store: &mut Store, me: &ProcessIdentity) -> Result<Fleet
         defer(home, store, me, &waiting, why)?;
         Ok(FleetStep::default())
     }
+}
+
+/// Returns the folder with one file for each fleet that this host has joined.
+fn folder(home: &Env) -> PathBuf {
+    home.state.join("fleets")
 }
 
 /// Defers waiting runs that were not offered yet. An offered run waits for its result.

@@ -2,6 +2,13 @@
 //!
 //! `RUNNER_TEST_SEED` repeats one history, and `RUNNER_TEST_SCALE` multiplies their number.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    clippy::disallowed_methods,
+    reason = "a test program"
+)]
+
 mod call;
 mod cluster;
 mod concurrent;
@@ -157,7 +164,8 @@ fn postgres_and_simulation_agree() {
     let mut real = cluster.fleet("compared");
     cluster.sql("compared", TEST_CLOCK);
     let mut clock = connect(&cluster);
-    let (mut calls, seeds, mut restarts) = (0, seeds(40.0), 3);
+    let (mut calls, seeds) = (0, seeds(40.0));
+    let mut restarts = seeds.clone().count().div_ceil(10) as u32;
     for seed in seeds.clone() {
         clock.batch_execute(EMPTY).unwrap();
         let mut target = Compared {
