@@ -60,7 +60,7 @@ CREATE TABLE runner_fleet.occurrences (
     CHECK ((owner IS NOT NULL) = (state = 'claimed')),
     CHECK ((outcome IS NOT NULL) = (state IN ('delivered', 'publishing', 'settled')))
 );
-CREATE INDEX occurrences_wake ON runner_fleet.occurrences (wake, id) WHERE wake IS NOT NULL;
+CREATE INDEX occurrences_wake ON runner_fleet.occurrences (wake, id COLLATE "C") WHERE wake IS NOT NULL;
 CREATE INDEX occurrences_home ON runner_fleet.occurrences (home) WHERE state <> 'settled';
 CREATE INDEX occurrences_group ON runner_fleet.occurrences ("group") WHERE state = 'claimed' AND "group" IS NOT NULL;
 
