@@ -54,7 +54,7 @@ test *args:
 
 # Run runner against real programs (a name selects the checks whose names contain it)
 real *names:
-    cargo build --locked --features fault-injection,mcp
+    cargo build --locked --features fault-injection,fleet,mcp
     tests/real/all.sh {{ runner }} {{ names }}
 
 # Run all tests at full scale (RUNNER_TEST_SCALE, default 1), then fuzzing and mutation tests if installed

@@ -16,6 +16,7 @@ mod doctor;
 mod entry;
 mod env;
 mod filesystem;
+mod fleet;
 mod follow;
 mod guard;
 mod hooks;

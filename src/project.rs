@@ -45,6 +45,8 @@ pub struct LoadedProject {
     pub stamp: String,
     /// The differences from the files that a person last accepted.
     pub trust: Trust,
+    /// Whether this is a copy of another host's project, in which only claims of a fleet run.
+    pub copy: bool,
 }
 
 /// Returns the nearest folder at or above `from` that holds a `runner.toml`.
@@ -104,7 +106,8 @@ impl LoadedProject {
                 .hint("runner init")
         })?;
         let trust = trust::inspect(home, store, (root, &id), &config)?;
-        Ok(Self { root: root.to_owned(), id, own, config, stamp, trust })
+        let copy = is_copy(home, root);
+        Ok(Self { root: root.to_owned(), id, own, config, stamp, trust, copy })
     }
 
     /// Returns the job that a run belongs to, as the configuration describes it now.
@@ -205,6 +208,18 @@ impl LoadedProject {
         }
         Ok(())
     }
+}
+
+/// Returns the folder for copies of other hosts' projects. It lies outside of the state folder, which
+/// the children of runs cannot read.
+pub fn copies(home: &Env) -> PathBuf {
+    home.state.with_file_name("runner-fleet")
+}
+
+/// Reports whether `root` is a copy of another host's project. The fleet that the user joined decides
+/// what runs there.
+fn is_copy(home: &Env, root: &Path) -> bool {
+    fs::canonicalize(copies(home)).is_ok_and(|copies| root.starts_with(copies))
 }
 
 fn is_displaced(known: Option<&Project>) -> bool {

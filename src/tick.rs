@@ -14,6 +14,7 @@ use runner_engine::tick::{Tick, tick};
 use crate::alerts;
 use crate::doctor;
 use crate::env::Env;
+use crate::fleet;
 use crate::project::{self, LoadedProject, StampBase};
 use crate::sessions;
 use crate::spawn;
@@ -61,9 +62,12 @@ pub fn once(
     let mut unreadable = BTreeMap::new();
     refresh(home, store, reread, &mut unreadable)?;
     let unwatched = sessions::enqueue(home, store)?;
-    let Tick { start, end, settled, mut troubles, swept } =
+    let Tick { mut start, end, settled, mut troubles, swept } =
         tick(store, &spawn::driver(home, me), home.now()?)?;
     troubles.extend(unwatched);
+    let shared = fleet::step(home, store, me)?;
+    start.extend(shared.start);
+    troubles.extend(shared.troubles);
     for run in &end {
         spawn::end(store, run)?;
     }

@@ -59,7 +59,10 @@ const EVERYDAY: [(&str, &str); 10] = [
 /// The other commands, by topic.
 const TOPICS: [(&str, &[&str]); 6] = [
     ("queue", &["run", "enqueue", "cancel", "retry", "pause", "resume"]),
+    #[cfg(not(feature = "fleet"))]
     ("schedule", &["schedule", "tick", "daemon", "serve", "doctor", "alerts", "metrics"]),
+    #[cfg(feature = "fleet")]
+    ("schedule", &["schedule", "tick", "daemon", "serve", "doctor", "alerts", "metrics", "fleet"]),
     ("settings", &["config", "trust", "budget", "backends"]),
     (
         "agents",
@@ -195,6 +198,8 @@ pub enum Command {
     Memory(super::memory::MemoryArgs),
     Top(super::top::TopArgs),
     Metrics(super::metrics::MetricsArgs),
+    #[cfg(feature = "fleet")]
+    Fleet(super::fleet::FleetArgs),
 }
 
 impl Args {

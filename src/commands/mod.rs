@@ -25,6 +25,8 @@ mod doctor;
 mod dream;
 mod dry_run;
 mod execute;
+#[cfg(feature = "fleet")]
+mod fleet;
 mod guard;
 mod hook;
 mod init;
@@ -215,7 +217,9 @@ fn dispatch(args: &Args, home: &Env) -> Result<Exit, Failure> {
         Schedule Serve Trust Backends Setup Doctor Db Replay Dream Board Lifecycle Overnight Corpus
         Curator Memory Sessions Top Metrics
         => run(&cli);
-        Command::Completions(_) | Command::Man(_) => unreachable!("done before"))
+        Command::Completions(_) | Command::Man(_) => unreachable!("done before"),
+        #[cfg(feature = "fleet")]
+        Command::Fleet(args) => args.run(&cli))
 }
 
 /// Checks that the database can be used before a command writes anything else. An older format is

@@ -3,7 +3,7 @@
 //! This module must never accept a setting that no code reads.
 
 use jiff::SignedDuration;
-use runner_engine::policy::Policy;
+use runner_engine::policy::{FleetJob, Policy};
 use runner_engine::store::Budget;
 use runner_jobs::kind::ProjectSettings;
 use runner_jobs::kinds;
@@ -95,6 +95,12 @@ pub(super) fn job(name: &str, around: &JobContext<'_>, reader: &mut Reader<'_>) 
         .or(around.defaults.keep_awake)
         .unwrap_or_else(|| kind.is_unattended() || matches!(when, TriggerSpec::Night));
     kind.set_keep_awake(keep_awake);
+    policy.fleet = table.fleet.map(|name| FleetJob { name, tags: table.fleet_tags });
+    if policy.fleet.is_some() && kind.works().is_some() {
+        let why = "a job whose program changes the work tree itself cannot be shared: only files that \
+                   runner publishes travel between hosts";
+        reader.wrong(&key("fleet"), why);
+    }
     let backend = table.backend.unwrap_or_else(|| "builtin".to_owned());
     reader.exists(&key("backend"), "backends", &backend);
     for runner in kind.panel() {

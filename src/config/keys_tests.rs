@@ -92,6 +92,10 @@ fn values(key: &Key) -> (&'static str, Vec<&'static str>) {
             "pool" => ("\"local\"", with(&["\"locla\"", "\"\""])),
             "group" => ("\"default\"", with(&["\"defualt\"", "\"\""])),
             "to" => ("\"x\"", with(&["\"../x\"", "\"/x\"", "\"dreams/x\"", "\"{dte}\"", "\"\""])),
+            "url" if key.path.starts_with("fleet.") => (
+                "\"postgresql://a\"",
+                with(&["\"x\"", "\"\"", "\"https://a\"", "\"postgresql://me:pw@a\""]),
+            ),
             "url" => (
                 "\"https://example.org/x\"",
                 with(&["\"x\"", "\"\"", "\"http://example.org\"", "\"https://me:pw@example.org\""]),
@@ -122,6 +126,8 @@ fn values(key: &Key) -> (&'static str, Vec<&'static str>) {
             match last {
                 "priority" => bad.extend(["2147483648", "-2147483649"]),
                 "min_battery" => bad.extend(["101", "-1"]),
+                // A host of a fleet need not work itself.
+                "slots" if key.path.starts_with("fleet.") => bad.extend(["-1", "4294967296"]),
                 "slots" | "catch_up_cap" | "max_turns" | "max_output_tokens" | "num_ctx" => {
                     bad.extend(["0", "4294967296"])
                 }
@@ -272,6 +278,8 @@ fn file(key: &Key, name: &str, value: &str) -> (String, usize) {
     let quoted = kind.map(|kind| format!("{kind:?}")).unwrap_or_default();
     match (table, kind) {
         ("jobs.*", Some("dream")) => header = "jobs.dream".to_owned(),
+        // A command cannot be shared.
+        ("jobs.*", None) if last == "fleet" => header = "jobs.dream".to_owned(),
         ("jobs.*", Some("prompt")) => {
             header = "jobs.a".to_owned();
             need(&[("kind", "\"prompt\""), ("prompt", "\"x\""), ("to", "\"x\"")]);
@@ -286,6 +294,13 @@ fn file(key: &Key, name: &str, value: &str) -> (String, usize) {
         }
         ("jobs.*.budget", _) => header = "jobs.dream.budget".to_owned(),
         ("jobs.*.day_budget", _) => header = "jobs.dream.day_budget".to_owned(),
+        ("fleet.*", _) => {
+            header = "fleet.a".to_owned();
+            need(&[("url", "\"postgresql://a\"")]);
+        }
+        ("fleet.*.day", _) => {
+            header = "fleet.a]\nurl = \"postgresql://a\"\n[fleet.a.day".to_owned();
+        }
         ("pools.*", _) => {
             header = "pools.a".to_owned();
             if last != "unlimited" {
@@ -333,10 +348,18 @@ fn resolved(bytes: &[u8]) -> Result<Config, Failure> {
     let none = folder.path().join("none.toml");
     // Only the user's file may contain the daemon's table.
     let text = String::from_utf8_lossy(bytes);
-    let users =
-        ["[daemon]", "[serve]", "[retention]", "[trust]", "[pools.", "[prices.", "\nheartbeat ="]
-            .into_iter()
-            .any(|table| text.contains(table));
+    let users = [
+        "[daemon]",
+        "[serve]",
+        "[retention]",
+        "[trust]",
+        "[pools.",
+        "[prices.",
+        "[fleet.",
+        "\nheartbeat =",
+    ]
+    .into_iter()
+    .any(|table| text.contains(table));
     load(&Stack {
         user: if users { &path } else { &none },
         project: (!users).then_some(path.as_path()),
@@ -400,6 +423,7 @@ fn reader_accepts_exactly_the_listed_keys() {
         ("[pools.a.day]\n".to_owned(), "pools.*.day.", ""),
         ("[pools.a.week]\n".to_owned(), "pools.*.week.", ""),
         ("[pools.a.window]\n".to_owned(), "pools.*.window.", ""),
+        ("[fleet.a]\nurl = \"postgresql://a\"\n".to_owned(), "fleet.*.", ""),
         ("[prices.a]\n".to_owned(), "prices.*.", ""),
         ("[jobs.dream]\n".to_owned(), "jobs.*.", "dream"),
         ("[jobs.a]\nkind = \"command\"\nprogram = \"x\"\n".to_owned(), "jobs.*.", "command"),
@@ -452,7 +476,8 @@ fn default_file_documents_exactly_all_keys() {
         key.path.starts_with("jobs.*.budget.")
             || key.path.starts_with("jobs.*.day_budget.")
             || key.path.starts_with("jobs.*.")
-                && (is_shared(last(key)) || ["zone", "success_within"].contains(&last(key)))
+                && (is_shared(last(key))
+                    || ["zone", "success_within", "fleet", "fleet_tags"].contains(&last(key)))
     };
     let wanted: BTreeSet<String> =
         all().iter().filter(|key| !shared(key)).map(|key| key.path.clone()).collect();
@@ -465,7 +490,8 @@ fn default_file_documents_exactly_all_keys() {
 fn leaves(table: &Table, path: &mut Vec<String>, found: &mut BTreeSet<String>) {
     for (key, value) in table {
         let named = path.len() == 1
-            && ["jobs", "groups", "backends", "pools", "prices", "channels"].contains(&&*path[0]);
+            && ["jobs", "groups", "backends", "pools", "prices", "channels", "fleet"]
+                .contains(&&*path[0]);
         path.push(if named { "*".to_owned() } else { key.clone() });
         match value {
             Value::Table(inner) => leaves(inner, path, found),
@@ -490,6 +516,7 @@ fn run_overrides_cannot_change_stored_settings() {
         let name = name.replace("groups.*", "groups.few");
         let name = name
             .replace("pools.*", "pools.local")
+            .replace("fleet.*", "fleet.a")
             .replace("prices.*", "prices.a")
             .replace("channels.*", "channels.a");
         for reach in [OverrideScope::Run, OverrideScope::Look] {

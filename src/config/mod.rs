@@ -15,6 +15,7 @@ mod cycle;
 mod dream;
 mod edit;
 mod finding;
+mod fleet;
 mod followers;
 mod inline;
 mod job;
@@ -62,6 +63,7 @@ use sources::{
 
 pub use ctxrc::FILE as FOREIGN_FILE;
 pub use edit::{Edit, SettingChange, edit};
+pub use fleet::Fleet;
 pub use inline::inline;
 pub use job::Job;
 pub use listen::Listen;
@@ -109,6 +111,8 @@ pub struct Config {
     pub priced: std::collections::BTreeSet<String>,
     /// The local curator.
     pub curator: curator::Curator,
+    /// The fleets that this host may join, by name.
+    pub fleets: BTreeMap<String, Fleet>,
     /// The folders below which the files of every project count as accepted.
     pub trusted: Vec<PathBuf>,
     /// The texts of the project's own files with settings, by file name.
@@ -355,6 +359,7 @@ fn read_all(reader: &mut Reader<'_>) -> Option<Config> {
     };
     let day = reader.read::<DayTable>(&["day"])?.budget.into();
     let pools = pools::pools(reader);
+    let fleets = fleet::fleets(reader);
     let priced = reader.entries("prices").into_iter().collect();
     let prices = pools::prices(reader);
     let backends = backends(reader);
@@ -412,6 +417,7 @@ fn read_all(reader: &mut Reader<'_>) -> Option<Config> {
         lifecycle,
         priced,
         curator,
+        fleets,
         trusted,
         texts: BTreeMap::new(),
     })

@@ -16,7 +16,9 @@ use super::sources::{InlineSetting, Sources};
 use crate::ui::Failure;
 
 /// Keys that cannot be changed for a single run.
-pub(super) const SCHEDULES: [&str; 15] = [
+pub(super) const SCHEDULES: [&str; 17] = [
+    "fleet",
+    "fleet_tags",
     "success_within",
     "kind",
     "trigger",
@@ -181,7 +183,7 @@ impl Overrides {
                     .refuse("this setting is read only from the user's file")
                     .hint("runner daemon --drain DURATION"));
             }
-            ["retention" | "pools" | "prices" | "serve", ..] => {
+            ["retention" | "pools" | "prices" | "serve" | "fleet", ..] => {
                 return Err(one
                     .refuse("this setting is read only from the user's file")
                     .hint(format!("runner config set --user {} VALUE", path.join("."))));

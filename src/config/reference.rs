@@ -369,6 +369,7 @@ pub(super) fn users_only(path: &[&str]) -> Option<&'static str> {
         ["trust", ..] => Some("a project must not declare itself trusted"),
         ["retention", ..] => Some("each user has one database"),
         ["notify", "heartbeat", ..] => Some("a tick serves all projects"),
+        ["fleet", ..] => Some("a project must not choose where its work is sent"),
         ["pools" | "prices", ..] => Some("all projects of a user share this setting"),
         _ => None,
     }

@@ -73,6 +73,8 @@ pub struct Settings {
     retention: RetentionTable,
     /// The projects whose files count as accepted. This table is read only from the user's file.
     trust: TrustTable,
+    /// The fleets that this host may join, by name. This table is read only from the user's file.
+    fleet: BTreeMap<String, FleetTable>,
     /// The memory of coding sessions.
     memory: MemoryTable,
     /// The groups of jobs, by name. A group limits how many of its jobs run at the same time.
@@ -191,6 +193,25 @@ pub struct TrustTable {
     /// Folders in which the files of every project count as accepted without `runner trust`. List
     /// only folders whose repositories nobody else changes.
     pub paths: Vec<Text<OwnPath>>,
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct FleetTable {
+    /// The address of the fleet's PostgreSQL database, such as "postgresql://runner@db.example/fleet",
+    /// or env:NAME. An address with a password must be in a variable.
+    pub url: String,
+    /// The tags of this host. A job runs only on hosts with all of its `fleet_tags`.
+    #[serde(default)]
+    pub tags: Vec<String>,
+    /// The number of runs of the fleet that this host does at the same time. Default: 1. With 0, it
+    /// only offers its own jobs and publishes their results.
+    pub slots: Option<u32>,
+    /// How long a claim lasts unless its host renews it. Default: 2m.
+    pub lease: Option<Text<Span>>,
+    /// The limits of one calendar day in UTC, for all hosts together.
+    #[serde(default)]
+    pub day: CapsTable,
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -344,6 +365,11 @@ pub struct JobTable {
     /// How long the job may go without a success before it is stale. Overrides the time in
     /// `[notify]`.
     pub success_within: Option<Text<OrNone<Age>>>,
+    /// The `[fleet.NAME]` whose hosts share the job. This host must have joined it.
+    pub fleet: Option<String>,
+    /// Tags that a host of the fleet needs to run the job.
+    #[serde(default)]
+    pub fleet_tags: Vec<String>,
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]

@@ -130,7 +130,7 @@ impl ResolvedSettings {
         reference::known(&path)
             .map_err(|error| unknown(error.near, &format!(": {}", error.there)))?;
         if let [
-            group @ ("jobs" | "backends" | "groups" | "pools" | "prices" | "channels"),
+            group @ ("jobs" | "backends" | "groups" | "pools" | "prices" | "channels" | "fleet"),
             name,
             ..,
         ] = path.iter().map(String::as_str).collect::<Vec<_>>().as_slice()

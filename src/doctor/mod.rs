@@ -5,6 +5,8 @@
 //! shell; advice is part of the finding's text.
 
 mod backends;
+#[cfg(feature = "fleet")]
+mod fleet;
 mod host_rows;
 mod memory;
 mod projects;
@@ -98,6 +100,8 @@ pub fn findings(home: &Env, here: &Path) -> Vec<DoctorFinding> {
         Err(failure) => found.push(DoctorFinding::failure("setup", &failure)),
     }
     found.extend(memory::findings(home));
+    #[cfg(feature = "fleet")]
+    found.extend(fleet::findings(home));
     match home.store_to_read() {
         Ok(store) => {
             found.extend(projects::findings(home, store.as_ref(), here));

@@ -21,7 +21,7 @@ use runner_jobs::lifecycle::prompts::prompt_file;
 use runner_jobs::lifecycle::rem::RemSpec;
 use serde_json::{Map, Value, json};
 
-use super::{FILE, LoadedProject};
+use super::{FILE, LoadedProject, is_copy};
 use crate::config::{Config, JOBS, Job};
 use crate::cycles;
 use crate::env::{self, Env};
@@ -141,7 +141,9 @@ pub(super) fn inspect(
     let folders = config.trusted.iter().map(|path| home.expanded(path));
     let folders: Vec<PathBuf> = folders.collect::<Result<_, _>>()?;
     let (now, instructions) = current(root, config, home.wall()?);
-    if !in_run() && folders.iter().any(|folder| is_below(root, folder)) {
+    // The home host offers only what a person accepted there.
+    let copied = is_copy(home, root);
+    if !in_run() && (copied || folders.iter().any(|folder| is_below(root, folder))) {
         return Ok(Trust::accepted(now, instructions));
     }
     let accepted = match store {
@@ -305,6 +307,11 @@ impl LoadedProject {
     /// schedule, and a new one has none.
     pub(super) fn accepted_rows(&self, store: &Store) -> Result<Vec<NewJob>, Failure> {
         let mut rows = self.config.job_rows()?;
+        if self.copy {
+            for row in &mut rows {
+                (row.schedule, row.policy.fleet) = (Schedule::manual(), None);
+            }
+        }
         if self.trust.holds() {
             return Ok(rows);
         }

@@ -57,6 +57,7 @@ agents_lane() {
     one "first hour" tests/real/first_hour.sh "$runner" "$agents"
     one "page in Chromium" python3 tests/real/page.py "$runner"
     one "curator's walk" tests/real/curator_walk.sh "$runner"
+    one "fleet" python3 tests/real/fleet.py "$runner"
 }
 # The council and the curator use the small model, whose packages the step before them installs.
 models_lane() {

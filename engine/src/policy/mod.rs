@@ -45,6 +45,18 @@ pub struct Policy {
     /// The job's priority among waiting jobs. Higher values start first.
     pub priority: i32,
     pub retry: Retry,
+    /// The fleet whose hosts run the job. `None` runs it on this host.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fleet: Option<FleetJob>,
+}
+
+/// Settings of a job that the hosts of a fleet share.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FleetJob {
+    /// The fleet's name in the user's configuration.
+    pub name: String,
+    /// Tags that a host needs to run the job.
+    pub tags: Vec<String>,
 }
 
 /// Settings for missed scheduled times.
@@ -123,6 +135,7 @@ impl Default for Policy {
             group: ConcurrencyGroup { name: DEFAULT_GROUP.to_owned(), slots: 4 },
             priority: 0,
             retry: Retry { count: 2, backoff: [1, 5, 15].map(SignedDuration::from_mins).to_vec() },
+            fleet: None,
         }
     }
 }

@@ -126,7 +126,7 @@ fn copy(path: &Path, found: SideFiles) -> Result<Store> {
     db.pragma_update(None, "foreign_keys", true).map_err(&at)?;
     db.set_prepared_statement_cache_capacity(STATEMENTS);
     migrate(&mut db, path, STEPS)?;
-    Ok(Store { db, path: path.to_owned(), _open: None })
+    Ok(Store { db, path: path.to_owned(), _open: None, guard: None })
 }
 
 /// Returns the file's inode, size and modification time.

@@ -22,6 +22,7 @@ mod dry_run;
 mod events;
 mod fallback_reservation;
 mod file_length;
+mod fleet;
 mod format;
 mod grants;
 mod history;
@@ -70,6 +71,7 @@ pub use check::{StoreFinding, StoreHealth};
 pub use delete_project::ProjectDeletion;
 pub use events::Event;
 pub use fallback_reservation::FallbackReservation;
+pub use fleet::{FleetNote, FleetRun};
 pub use grants::{BudgetStanding, Grant};
 pub use history::{GroupBy, ReservedUsage, UsageSum};
 pub use jobs::{AHEAD, DueJob, JobRow, NewJob};
@@ -81,8 +83,9 @@ pub use occurrences::{MissedReasons, OccurrenceRow, Recorded};
 pub use overview::{JobPause, LastNight, MissedStretch, NextDue, NightRunReport};
 pub use pause::FOREVER;
 pub use projects::{GONE, Node, Project, gone, why_gone};
-pub use publications::PublicationTimes;
+pub use publications::{CommitGuard, PublicationTimes};
 pub use replay_store::ReplayRun;
+pub use reserve::DEFAULT as DEFAULT_AMOUNTS;
 pub use restore::{RestorePlan, Restored, plan_restore};
 pub use restore_loss::RestoreLoss;
 pub use retention::{
@@ -107,6 +110,8 @@ pub struct Store {
     path: PathBuf,
     /// A shared `flock` on the lock file. Readers have none.
     _open: Option<File>,
+    /// The check that commits of publications make first.
+    guard: Option<Box<dyn CommitGuard>>,
 }
 
 #[derive(Debug, thiserror::Error)]

@@ -44,12 +44,12 @@ impl Store {
         if path.exists() && !restore::is_half_done(path) {
             let (db, found) = connect_existing(path, steps)?;
             if found == steps.len() as i64 {
-                return Ok(Self { db, path: path.to_owned(), _open: Some(lock) });
+                return Ok(Self { db, path: path.to_owned(), _open: Some(lock), guard: None });
             }
         }
         exclusively(&lock, path, || make_or_migrate(path, steps))?;
         let (db, _) = connect_existing(path, steps)?;
-        Ok(Self { db, path: path.to_owned(), _open: Some(lock) })
+        Ok(Self { db, path: path.to_owned(), _open: Some(lock), guard: None })
     }
 
     /// Opens the database read-only. SQLite may create its log and index files beside it.
@@ -82,7 +82,7 @@ impl Store {
         if found < known {
             return Err(StoreError::Older { path: path.to_owned(), found, known });
         }
-        Ok(Self { db, path: path.to_owned(), _open: None })
+        Ok(Self { db, path: path.to_owned(), _open: None, guard: None })
     }
 
     /// Creates a database in memory, for simulations.
@@ -96,7 +96,7 @@ impl Store {
         db.pragma_update(None, "foreign_keys", true).map_err(sql_error(path))?;
         db.set_prepared_statement_cache_capacity(STATEMENTS);
         format::migrate(&mut db, path, STEPS)?;
-        Ok(Self { db, path: path.to_owned(), _open: None })
+        Ok(Self { db, path: path.to_owned(), _open: None, guard: None })
     }
 
     /// Writes a consistent copy to a file that must not exist.

@@ -9,6 +9,17 @@ use super::{Fault, Result, RunSummary, Store, StoreError, published, settle};
 use crate::ids::{Fence, RunId};
 use crate::publish::{LogError, Manifest, PublishLog, RecordedManifest};
 
+/// A check that both commits of a publication make first, for a run whose fence another store also
+/// holds.
+pub trait CommitGuard: Send {
+    /// Checks that the run may still commit.
+    ///
+    /// # Errors
+    /// Returns [`LogError::StaleFence`] if it may not, or [`LogError::Store`] if that cannot be
+    /// determined.
+    fn check(&mut self, run: &RunId, fence: Fence) -> Result<(), LogError>;
+}
+
 /// The publication log of one run, with the summary for the run's row.
 pub struct RunLog<'a> {
     store: &'a mut Store,
@@ -44,6 +55,15 @@ impl Store {
         now: Timestamp,
     ) -> RunLog<'a> {
         RunLog { store: self, summary, now }
+    }
+
+    /// Sets the check for the commits of the publications that this process makes.
+    pub fn set_commit_guard(&mut self, guard: Box<dyn CommitGuard>) {
+        self.guard = Some(guard);
+    }
+
+    fn guarded(&mut self, run: &RunId, fence: Fence) -> Result<(), LogError> {
+        self.guard.as_mut().map_or(Ok(()), |guard| guard.check(run, fence))
     }
 
     /// Checks that a running run still has its fence, for both commits of a publication that is
@@ -88,6 +108,7 @@ impl PublishLog for RunLog<'_> {
         fence: Fence,
         manifest: &Manifest,
     ) -> Result<(), LogError> {
+        self.store.guarded(run, fence)?;
         let (summary, now) = (self.summary, self.now);
         let done = self.store.write(|tx| {
             if let Err(refused) = fenced(tx, run, fence)? {
@@ -111,6 +132,7 @@ impl PublishLog for RunLog<'_> {
     }
 
     fn commit_outcome(&mut self, run: &RunId, fence: Fence) -> Result<(), LogError> {
+        self.store.guarded(run, fence)?;
         let now = self.now;
         let done = self.store.write(|tx| {
             let found: Option<(Manifest, bool, Option<RunSummary>)> = tx.first(

@@ -145,6 +145,10 @@ fn waiting(
             Entry::Occupied(known) => known.into_mut(),
             Entry::Vacant(new) => new.insert(jobs::policy(tx, job)?),
         };
+        // The hosts of a fleet share this job, so a claim starts it.
+        if policy.fleet.is_some() {
+            continue;
+        }
         waiting.push(QueuedRun {
             run,
             job,

@@ -27,6 +27,8 @@ pub(super) fn locked(
     let input = AdmissionInput::of(store, setting, Purpose::Run)?;
     let cancel = cancel_token()?;
     cancel_on_signals(&cancel);
+    #[cfg(feature = "fleet")]
+    let _held_until_settled = crate::fleet::hold(setting.home, store, &setting.row.id, &cancel)?;
     std::fs::create_dir_all(&setting.cache).map_err(|error| {
         let what = format!("cannot create {}: {error}", setting.cache.display());
         refuse(Class::Environment, what)

@@ -16,7 +16,9 @@ use runner_backends::{Backend, Chain};
 use runner_engine::outcome::Outcome;
 use runner_engine::policy::Overlap;
 use runner_engine::process::Cancel;
-use runner_engine::store::{Admitted, Budget, BudgetLevel, RunRow, Store};
+use runner_engine::store::{
+    Admitted, Budget, BudgetLevel, POOL_DAY, POOL_WEEK, RunRow, Store, WINDOW,
+};
 use runner_engine::tick::{REPORT_JOB, civil_date};
 use runner_jobs::execute::redacted;
 use runner_jobs::kind::{Asks, Targets};
@@ -122,6 +124,8 @@ impl<'a> ResolvedRun<'a> {
             .into());
         }
         let mut spec = here.spec(row)?;
+        #[cfg(feature = "fleet")]
+        crate::fleet::replace_kind(home, store, row, &mut spec)?;
         let date = match row.night {
             Some(night) => store.night(night)?.date().to_owned(),
             None => civil_date(home.wall()?, &here.config.night.zone),
@@ -180,7 +184,11 @@ impl<'a> ResolvedRun<'a> {
         };
         let here = &self.here;
         let budgets = budget::of_run(here, &self.row.job_name, backend, night.as_ref(), now);
-        Ok(budgets.into_iter().map(|account| account.level).collect())
+        let levels = budgets.into_iter().map(|account| account.level);
+        // The fleet's budget limits a claim, and this host's pools do. The budgets of the project are
+        // those of its home host.
+        let of_host = [POOL_DAY, POOL_WEEK, WINDOW];
+        Ok(levels.filter(|level| !here.copy || of_host.contains(&level.level)).collect())
     }
 
     /// Returns the backends of an admitted run, each with its pool and its prices.

@@ -1,0 +1,32 @@
+//! More than one machine: several hosts share occurrences, claims, leases and budgets in a PostgreSQL
+//! database.
+//!
+//! ```text
+//! home host ──offer──> pending ──claim──> claimed ──deliver──> delivered ──publish──> settled
+//!                        any host that has joined      home host only
+//! ```
+//!
+//! Every operation of a [`FleetStore`] is one transaction on the time of the database. Its
+//! decisions are pure ([`decide`]). Two implementations exist: [`Postgres`], and the
+//! [`Simulation`], with which the tests compare it. This crate must never run a job, publish a file
+//! of a project, or read a host's clock for a decision.
+
+pub mod decide;
+#[cfg(feature = "fault-injection")]
+mod injected_bug;
+mod postgres;
+mod rows;
+mod simulation;
+mod store;
+mod types;
+
+#[cfg(feature = "fault-injection")]
+pub use injected_bug::InjectedBug;
+pub use postgres::{Postgres, Signals};
+pub use rows::{AttemptRow, BudgetRow, Ending, HostRow, HostState, OccurrenceRow, Snapshot, State};
+pub use simulation::Simulation;
+pub use store::{FleetError, FleetStore, Result};
+pub use types::{
+    Claim, ClaimRequest, Declined, Deliverable, Delivery, HostInfo, Lease, Offer, Release, Stale,
+    Verdict,
+};

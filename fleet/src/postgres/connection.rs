@@ -1,0 +1,200 @@
+//! The connection: address, TLS, time limits, and the translation of errors.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::time::Duration;
+
+use postgres::error::SqlState;
+use postgres::{Client, Config, IsolationLevel, Statement, Transaction};
+use rustls::{ClientConfig, RootCertStore};
+use tokio_postgres_rustls::MakeRustlsConnect;
+
+use super::{Fault, Step};
+use crate::store::{FleetError, Result};
+
+/// How long a connection may take, and how long an answer may be outstanding on a dead network.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Statements and waits for locks end after this time. A transaction that waits for its client
+/// longer is ended by the database, so a stopped host holds no locks.
+const LIMITS: &str = "SET statement_timeout = '30s'; SET lock_timeout = '20s';
+     SET idle_in_transaction_session_timeout = '20s'; SET default_transaction_isolation = 'read committed';
+     SET application_name = 'runner'";
+
+/// The prepared statements of a connection, by their text.
+#[derive(Default)]
+pub(super) struct Statements(HashMap<&'static str, Statement>);
+
+impl Statements {
+    pub fn get(
+        &mut self,
+        tx: &mut Transaction<'_>,
+        sql: &'static str,
+    ) -> Result<Statement, postgres::Error> {
+        if let Some(statement) = self.0.get(sql) {
+            return Ok(statement.clone());
+        }
+        let statement = tx.prepare(sql)?;
+        self.0.insert(sql, statement.clone());
+        Ok(statement)
+    }
+}
+
+/// A fleet's database in PostgreSQL. It connects when it is first used, and again after the
+/// connection was lost.
+pub struct Postgres {
+    config: Config,
+    live: Option<(Client, Statements)>,
+}
+
+impl fmt::Debug for Postgres {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // The address may contain a password.
+        f.debug_struct("Postgres").field("connected", &self.live.is_some()).finish_non_exhaustive()
+    }
+}
+
+impl Postgres {
+    /// Reads an address, such as `postgresql://runner@db.example/fleet`. Does not connect.
+    ///
+    /// # Errors
+    /// Returns [`FleetError::Address`]. The message does not contain the address.
+    pub fn at(url: &str) -> Result<Self> {
+        let mut config: Config = url.parse().map_err(|error| FleetError::Address(chain(&error)))?;
+        if config.get_connect_timeout().is_none() {
+            config.connect_timeout(PATIENCE);
+        }
+        config.tcp_user_timeout(PATIENCE).keepalives_idle(PATIENCE);
+        config.keepalives_interval(PATIENCE / 5).keepalives_retries(3);
+        Ok(Self { config, live: None })
+    }
+
+    /// Returns a description of the database for people, without a password.
+    pub fn place(&self) -> String {
+        use postgres::config::Host;
+        let hosts = self.config.get_hosts().iter().zip(self.config.get_ports().iter().cycle());
+        let hosts = hosts.map(|(host, port)| match host {
+            Host::Tcp(name) => format!("{name}:{port}"),
+            Host::Unix(path) => path.display().to_string(),
+        });
+        let hosts = hosts.collect::<Vec<_>>().join(", ");
+        let name = self.config.get_dbname().or(self.config.get_user()).unwrap_or("postgres");
+        format!("{name} at {hosts}")
+    }
+
+    /// Runs one transaction.
+    pub(super) fn write<T>(
+        &mut self,
+        work: impl FnOnce(&mut Step<'_>) -> Result<T, Fault>,
+    ) -> Result<T> {
+        let done = self.transaction(work);
+        if matches!(done, Err(FleetError::Unreachable(_))) {
+            self.live = None;
+        }
+        done
+    }
+
+    fn transaction<T>(
+        &mut self,
+        work: impl FnOnce(&mut Step<'_>) -> Result<T, Fault>,
+    ) -> Result<T> {
+        let (client, statements) = self.client()?;
+        let build = client.build_transaction().isolation_level(IsolationLevel::ReadCommitted);
+        let mut step = Step { tx: build.start().map_err(known)?, statements };
+        match work(&mut step) {
+            Ok(done) => step.tx.commit().map(|()| done).map_err(known),
+            Err(Fault::Known(error)) => Err(error),
+            Err(Fault::Sql(error)) => Err(known(error)),
+        }
+    }
+
+    /// Returns the connection, which is made anew if there is none.
+    pub(super) fn client(&mut self) -> Result<(&mut Client, &mut Statements)> {
+        if self.live.as_ref().is_some_and(|(client, _)| client.is_closed()) {
+            self.live = None;
+        }
+        if self.live.is_none() {
+            let mut client = self.connect()?;
+            client.batch_execute(LIMITS).map_err(known)?;
+            self.live = Some((client, Statements::default()));
+        }
+        let live = self.live.as_mut();
+        let (client, statements) =
+            live.ok_or_else(|| FleetError::Unreachable("there is no connection".to_owned()))?;
+        Ok((client, statements))
+    }
+
+    /// Makes a connection of its own.
+    pub(super) fn connect(&self) -> Result<Client> {
+        self.config.connect(tls()?).map_err(|error| {
+            let refused = error.code().is_some_and(|code| {
+                *code == SqlState::INVALID_PASSWORD
+                    || *code == SqlState::INVALID_AUTHORIZATION_SPECIFICATION
+                    || *code == SqlState::INVALID_CATALOG_NAME
+            });
+            match refused {
+                true => FleetError::Denied(chain(&error)),
+                false => FleetError::Unreachable(chain(&error)),
+            }
+        })
+    }
+}
+
+/// Returns TLS with the certificates that the host trusts.
+fn tls() -> Result<MakeRustlsConnect> {
+    let provider = rustls::crypto::ring::default_provider().into();
+    let mut roots = RootCertStore::empty();
+    roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+    let config = ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .map_err(|error| FleetError::Address(error.to_string()))?;
+    Ok(MakeRustlsConnect::new(config.with_root_certificates(roots).with_no_client_auth()))
+}
+
+/// Translates an error of the client or of the database.
+pub(super) fn known(error: postgres::Error) -> FleetError {
+    let Some(code) = error.code() else {
+        // Without a code, the error is one of the connection or of this client.
+        return match error.is_closed() || io_error(&error) {
+            true => FleetError::Unreachable(chain(&error)),
+            false => FleetError::Database(chain(&error)),
+        };
+    };
+    if *code == SqlState::INSUFFICIENT_PRIVILEGE {
+        return FleetError::Denied(chain(&error));
+    }
+    if *code == SqlState::INVALID_SCHEMA_NAME || *code == SqlState::UNDEFINED_TABLE {
+        return FleetError::NoFleet;
+    }
+    // Class 08 is a lost connection, 53 a lack of resources, 57P a shutdown. Statements that ran
+    // into a time limit may be repeated.
+    let transient = ["08", "53", "57P"].iter().any(|class| code.code().starts_with(class))
+        || [SqlState::QUERY_CANCELED, SqlState::LOCK_NOT_AVAILABLE].contains(code)
+        || *code == SqlState::IDLE_IN_TRANSACTION_SESSION_TIMEOUT;
+    match transient {
+        true => FleetError::Unreachable(chain(&error)),
+        false => FleetError::Database(chain(&error)),
+    }
+}
+
+fn io_error(error: &postgres::Error) -> bool {
+    let mut source = std::error::Error::source(error);
+    while let Some(cause) = source {
+        if cause.is::<std::io::Error>() {
+            return true;
+        }
+        source = cause.source();
+    }
+    false
+}
+
+/// Joins the causes of an error.
+fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        text = format!("{text}: {cause}");
+        source = cause.source();
+    }
+    text
+}

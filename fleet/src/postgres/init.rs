@@ -1,0 +1,122 @@
+//! The schema: creating it, checking its format, and what a person should know about the database.
+
+use super::connection::known;
+use super::{Postgres, Step};
+use crate::store::{FleetError, Result};
+
+/// The format that this version creates and reads.
+const FORMAT: i32 = 1;
+
+/// The tables that a worker's role must read and write.
+const TABLES: [&str; 6] = ["hosts", "occurrences", "attempts", "groups", "budgets", "blobs"];
+
+/// Facts about a fleet's database.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DatabaseFacts {
+    /// The version of PostgreSQL.
+    pub version: String,
+    /// The database's time in milliseconds since the Unix epoch.
+    pub now: i64,
+    /// Permissions that the role lacks, such as `UPDATE on budgets`.
+    pub missing: Vec<String>,
+    /// Whether another process stands between runner and the database and gives each transaction
+    /// another connection.
+    pub pooled: bool,
+}
+
+impl Postgres {
+    /// Creates the schema unless it exists. Returns whether it was created.
+    ///
+    /// # Errors
+    /// Returns a [`FleetError`], for a newer format [`FleetError::Format`].
+    pub fn init(&mut self) -> Result<bool> {
+        match self.check_format() {
+            Err(FleetError::NoFleet) => {}
+            found => return found.map(|()| false),
+        }
+        self.write(|step| {
+            // Only one host creates the schema.
+            step.tx.execute("SELECT pg_advisory_xact_lock(7235409)", &[])?;
+            if exists(step)? {
+                return Ok(false);
+            }
+            step.tx.batch_execute(include_str!("../schema.sql"))?;
+            let sql = "INSERT INTO runner_fleet.format VALUES (1, $1, runner_fleet.clock())";
+            step.tx.execute(sql, &[&FORMAT])?;
+            Ok(true)
+        })
+    }
+
+    /// Checks that the database has a fleet of a format that this version knows.
+    ///
+    /// # Errors
+    /// Returns [`FleetError::NoFleet`] or [`FleetError::Format`].
+    pub fn check_format(&mut self) -> Result<()> {
+        let found: i32 = self.write(|step| {
+            if !exists(step)? {
+                return Err(FleetError::NoFleet.into());
+            }
+            let row = step.tx.query_opt("SELECT version FROM runner_fleet.format", &[])?;
+            Ok(row.ok_or(FleetError::NoFleet)?.try_get(0)?)
+        })?;
+        match found {
+            FORMAT => Ok(()),
+            found => Err(FleetError::Format { found, known: FORMAT }),
+        }
+    }
+
+    /// Returns facts for the doctor.
+    ///
+    /// # Errors
+    /// Returns a [`FleetError`].
+    pub fn facts(&mut self) -> Result<DatabaseFacts> {
+        self.check_format()?;
+        let pooled = self.is_pooled()?;
+        self.write(|step| {
+            let row = step
+                .tx
+                .query_one("SELECT current_setting('server_version'), runner_fleet.clock()", &[])?;
+            let mut missing = Vec::new();
+            for table in TABLES {
+                for right in ["SELECT", "INSERT", "UPDATE"] {
+                    let name = format!("runner_fleet.{table}");
+                    let sql = "SELECT has_table_privilege($1, $2)";
+                    if !step.tx.query_one(sql, &[&name, &right])?.try_get::<_, bool>(0)? {
+                        missing.push(format!("{right} on {table}"));
+                    }
+                }
+            }
+            Ok(DatabaseFacts { version: row.try_get(0)?, now: row.try_get(1)?, missing, pooled })
+        })
+    }
+
+    /// Returns the database's time in milliseconds since the Unix epoch.
+    ///
+    /// # Errors
+    /// Returns a [`FleetError`].
+    pub fn now(&mut self) -> Result<i64> {
+        self.write(|step| {
+            let row = step.tx.query_one("SELECT runner_fleet.clock()", &[])?;
+            Ok(row.try_get(0)?)
+        })
+    }
+
+    /// Reports whether a session's state is lost between two transactions: a temporary name that
+    /// one transaction sets must be there in the next one, on the same backend process.
+    fn is_pooled(&mut self) -> Result<bool> {
+        let (client, _) = self.client()?;
+        let mut pids = std::collections::BTreeSet::new();
+        for _ in 0..4 {
+            let row = client.query_one("SELECT pg_backend_pid()", &[]).map_err(known)?;
+            pids.insert(row.try_get::<_, i32>(0).map_err(known)?);
+        }
+        let row = client.query_one("SELECT current_setting('application_name')", &[]);
+        let name: String = row.map_err(known)?.try_get(0).map_err(known)?;
+        Ok(pids.len() > 1 || name != "runner")
+    }
+}
+
+fn exists(step: &mut Step<'_>) -> Result<bool, super::Fault> {
+    let sql = "SELECT to_regclass('runner_fleet.format') IS NOT NULL";
+    Ok(step.tx.query_one(sql, &[])?.try_get(0)?)
+}

@@ -1,0 +1,143 @@
+//! A fleet's database in PostgreSQL.
+//!
+//! The connection must be a direct one: behind a pooler that gives each transaction another
+//! connection, prepared statements and LISTEN do not work. Every operation is one transaction at
+//! the isolation level `READ COMMITTED`. Rows are locked in the order that `schema.sql` states.
+
+mod blobs;
+mod claim;
+mod connection;
+mod init;
+mod operations;
+mod signals;
+
+use postgres::types::ToSql;
+use postgres::{Row, Transaction};
+use runner_engine::outcome::Outcome;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+pub use connection::Postgres;
+pub use signals::Signals;
+
+use crate::rows::{HostState, Snapshot};
+use crate::store::{FleetError, FleetStore, Result};
+use crate::types::{
+    Claim, ClaimRequest, Declined, Deliverable, Delivery, HostInfo, Lease, Offer, Release, Verdict,
+};
+
+/// The parameters of a statement.
+type Params<'a> = &'a [&'a (dyn ToSql + Sync)];
+
+/// The error of a statement inside a transaction.
+#[derive(Debug)]
+enum Fault {
+    Known(FleetError),
+    Sql(postgres::Error),
+}
+
+impl From<postgres::Error> for Fault {
+    fn from(error: postgres::Error) -> Self {
+        Self::Sql(error)
+    }
+}
+
+impl From<FleetError> for Fault {
+    fn from(error: FleetError) -> Self {
+        Self::Known(error)
+    }
+}
+
+/// A transaction whose statements are prepared once per connection.
+struct Step<'a> {
+    tx: Transaction<'a>,
+    statements: &'a mut connection::Statements,
+}
+
+impl Step<'_> {
+    fn query(&mut self, sql: &'static str, params: Params<'_>) -> Result<Vec<Row>, Fault> {
+        let statement = self.statements.get(&mut self.tx, sql)?;
+        Ok(self.tx.query(&statement, params)?)
+    }
+
+    fn first(&mut self, sql: &'static str, params: Params<'_>) -> Result<Option<Row>, Fault> {
+        Ok(self.query(sql, params)?.into_iter().next())
+    }
+
+    fn change(&mut self, sql: &'static str, params: Params<'_>) -> Result<u64, Fault> {
+        let statement = self.statements.get(&mut self.tx, sql)?;
+        Ok(self.tx.execute(&statement, params)?)
+    }
+}
+
+/// Reads a value of a row that the schema declares as `NOT NULL`.
+fn json<T: DeserializeOwned>(value: Value) -> Result<T, Fault> {
+    let parsed = serde_json::from_value(value);
+    parsed.map_err(|error| {
+        Fault::Known(FleetError::Database(format!("a row cannot be read: {error}")))
+    })
+}
+
+impl FleetStore for Postgres {
+    fn join(&mut self, host: &HostInfo) -> Result<()> {
+        self.write(|step| operations::join(step, host))
+    }
+
+    fn set_host_state(&mut self, host: &str, state: HostState) -> Result<()> {
+        self.write(|step| operations::set_host_state(step, host, state))
+    }
+
+    fn offer(&mut self, offer: &Offer) -> Result<String> {
+        self.write(|step| operations::offer(step, offer))
+    }
+
+    fn claim(&mut self, request: &ClaimRequest) -> Result<(Vec<Claim>, Vec<Declined>)> {
+        self.write(|step| claim::claim(step, request))
+    }
+
+    fn renew(&mut self, occurrence: &str, fence: i64, worker: &str) -> Result<Lease> {
+        self.write(|step| operations::renew(step, occurrence, fence, worker))
+    }
+
+    fn deliver(&mut self, delivery: &Delivery) -> Result<Verdict> {
+        self.write(|step| operations::deliver(step, delivery))
+    }
+
+    fn release(&mut self, release: &Release) -> Result<()> {
+        self.write(|step| operations::release(step, release))
+    }
+
+    fn deliveries(&mut self, home: &str) -> Result<Vec<Deliverable>> {
+        self.write(|step| operations::deliveries(step, home))
+    }
+
+    fn begin_publish(&mut self, occurrence: &str, fence: i64, home: &str) -> Result<()> {
+        self.write(|step| operations::begin_publish(step, (occurrence, fence, home)))
+    }
+
+    fn settle(
+        &mut self,
+        occurrence: &str,
+        fence: i64,
+        home: &str,
+        outcome: &Outcome,
+    ) -> Result<()> {
+        self.write(|step| operations::settle(step, (occurrence, fence, home), outcome))
+    }
+
+    fn reopen(&mut self, occurrence: &str, fence: i64, home: &str, why: &str) -> Result<()> {
+        self.write(|step| operations::reopen(step, (occurrence, fence, home), why))
+    }
+
+    fn cancel(&mut self, occurrence: &str, home: &str, why: &str) -> Result<()> {
+        self.write(|step| operations::cancel(step, occurrence, home, why))
+    }
+
+    fn snapshot(&mut self) -> Result<Snapshot> {
+        self.write(|step| {
+            let row = step.first(include_str!("snapshot.sql"), &[])?;
+            let row = row.ok_or(FleetError::NoFleet)?;
+            json(row.try_get(0)?)
+        })
+    }
+}

@@ -1,0 +1,138 @@
+//! The operations of a fleet's database.
+
+use runner_engine::outcome::Outcome;
+
+use crate::rows::{HostState, Snapshot};
+use crate::types::{
+    Claim, ClaimRequest, Declined, Deliverable, Delivery, HostInfo, Lease, Offer, Release, Stale,
+    Verdict,
+};
+
+/// The result of an operation.
+pub type Result<T, E = FleetError> = std::result::Result<T, E>;
+
+/// An error of the fleet's database.
+#[derive(Debug, thiserror::Error)]
+pub enum FleetError {
+    /// The database cannot be reached, or the connection ended. The operation may have been done.
+    #[error("the fleet's database cannot be reached: {0}")]
+    Unreachable(String),
+    /// The database has no fleet.
+    #[error("the database has no fleet yet")]
+    NoFleet,
+    /// The fleet has a format that this version does not know.
+    #[error(
+        "the fleet's database has format {found}, but this version of runner knows format {known}"
+    )]
+    Format { found: i32, known: i32 },
+    /// The role may not do this.
+    #[error("the role of the fleet's database lacks a permission: {0}")]
+    Denied(String),
+    /// The address cannot be used.
+    #[error("the address of the fleet's database cannot be used: {0}")]
+    Address(String),
+    /// The claim is no longer valid.
+    #[error(transparent)]
+    Stale(#[from] Stale),
+    /// The host has not joined the fleet, or has left it.
+    #[error("the host {0} is not a member of the fleet")]
+    NotJoined(String),
+    /// A row or answer that this version cannot read, or an error of the database.
+    #[error("the fleet's database: {0}")]
+    Database(String),
+}
+
+impl FleetError {
+    /// Reports whether a later try may succeed without a person.
+    pub fn is_transient(&self) -> bool {
+        matches!(self, Self::Unreachable(_))
+    }
+}
+
+/// A fleet's database. Every operation is one transaction, on the time of the database.
+///
+/// After [`FleetError::Unreachable`], the operation may have been done or not. All operations may be
+/// repeated.
+pub trait FleetStore {
+    /// Adds a host, or updates its boot, tags and version. It becomes active.
+    ///
+    /// # Errors
+    /// Returns a [`FleetError`], as do all operations.
+    fn join(&mut self, host: &HostInfo) -> Result<()>;
+
+    /// Sets whether a host takes work.
+    ///
+    /// # Errors
+    /// Returns [`FleetError::NotJoined`] if the fleet does not know the host.
+    fn set_host_state(&mut self, host: &str, state: HostState) -> Result<()>;
+
+    /// Adds an occurrence, and returns its id. If the job already has an occurrence with this key,
+    /// changes nothing and returns the id of that one.
+    ///
+    /// # Errors
+    /// Returns a [`FleetError`].
+    fn offer(&mut self, offer: &Offer) -> Result<String>;
+
+    /// Claims occurrences, oldest first. A dead claim is charged in full before its occurrence is
+    /// claimed again.
+    ///
+    /// # Errors
+    /// Returns [`FleetError::NotJoined`] unless the host is active.
+    fn claim(&mut self, request: &ClaimRequest) -> Result<(Vec<Claim>, Vec<Declined>)>;
+
+    /// Starts the lease of a claim anew.
+    ///
+    /// # Errors
+    /// Returns [`FleetError::Stale`] if the claim is over, or if its lease has ended.
+    fn renew(&mut self, occurrence: &str, fence: i64, worker: &str) -> Result<Lease>;
+
+    /// Hands in the result of a claim, and charges the used amounts.
+    ///
+    /// # Errors
+    /// Returns [`FleetError::Stale`] if there never was such a claim.
+    fn deliver(&mut self, delivery: &Delivery) -> Result<Verdict>;
+
+    /// Gives a claim back, and charges the used amounts.
+    ///
+    /// # Errors
+    /// Returns [`FleetError::Stale`] if the claim is over.
+    fn release(&mut self, release: &Release) -> Result<()>;
+
+    /// Returns the results that wait for this home host, by id.
+    ///
+    /// # Errors
+    /// Returns a [`FleetError`].
+    fn deliveries(&mut self, home: &str) -> Result<Vec<Deliverable>>;
+
+    /// Lets the home host publish a delivered result. From now on, no other claim can be made.
+    ///
+    /// # Errors
+    /// Returns [`FleetError::Stale`] unless this result is the one to publish.
+    fn begin_publish(&mut self, occurrence: &str, fence: i64, home: &str) -> Result<()>;
+
+    /// Records the outcome of a delivered or published result.
+    ///
+    /// # Errors
+    /// Returns [`FleetError::Stale`] unless this result is the one to settle, or is settled already.
+    fn settle(&mut self, occurrence: &str, fence: i64, home: &str, outcome: &Outcome)
+    -> Result<()>;
+
+    /// Makes an occurrence claimable again whose publication has begun and changed nothing.
+    ///
+    /// # Errors
+    /// Returns [`FleetError::Stale`] unless this publication is in progress.
+    fn reopen(&mut self, occurrence: &str, fence: i64, home: &str, why: &str) -> Result<()>;
+
+    /// Cancels an occurrence: at once if it is pending, otherwise by asking its worker. An
+    /// occurrence with a result stays.
+    ///
+    /// # Errors
+    /// Returns a [`FleetError`].
+    fn cancel(&mut self, occurrence: &str, home: &str, why: &str) -> Result<()>;
+
+    /// Returns all rows.
+    ///
+    /// # Errors
+    /// Returns a [`FleetError`].
+    fn snapshot(&mut self) -> Result<Snapshot>;
+}

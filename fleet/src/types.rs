@@ -1,0 +1,164 @@
+//! The values that hosts exchange with the fleet's database.
+
+use std::collections::BTreeMap;
+
+use runner_engine::outcome::Outcome;
+use runner_engine::store::{Amounts, Budget};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+/// A host as it introduces itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HostInfo {
+    /// The name of the machine and the id of its state folder. It survives a restart.
+    pub host: String,
+    /// The host and its boot. A claim belongs to a worker, so a restart ends it.
+    pub worker: String,
+    /// The tags that the host offers.
+    pub tags: Vec<String>,
+    /// The version of runner.
+    pub version: String,
+}
+
+/// An occurrence that a host makes available to the fleet.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Offer {
+    /// The id if the occurrence is new.
+    pub id: String,
+    /// The project's id.
+    pub project: String,
+    /// The job's name.
+    pub job: String,
+    /// The key of the occurrence within its job.
+    pub key: String,
+    /// The host that publishes the result.
+    pub home: String,
+    /// The scheduled time in milliseconds since the Unix epoch, for people.
+    pub due: i64,
+    /// The concurrency group and the most claims that it may have at once.
+    pub group: Option<(String, u32)>,
+    /// Tags that a host needs to claim it.
+    pub tags: Vec<String>,
+    /// The budget levels of the occurrence and their limits.
+    pub levels: BTreeMap<String, Budget>,
+    /// The amounts that a claim reserves at each level.
+    pub want: Amounts,
+    /// The length of a lease in milliseconds.
+    pub lease: i64,
+    /// Number of lost claims with which the occurrence is lost.
+    pub most_lost: u32,
+    /// How a host obtains the project.
+    pub source: Value,
+}
+
+/// A request for work.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClaimRequest {
+    pub host: String,
+    pub worker: String,
+    pub tags: Vec<String>,
+    /// The most occurrences to claim.
+    pub most: u32,
+    /// Limits the request to occurrences of this home host.
+    pub home: Option<String>,
+}
+
+/// An occurrence that a worker has claimed.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Claim {
+    pub occurrence: String,
+    /// The fence, which every later operation on this claim requires.
+    pub fence: i64,
+    pub project: String,
+    pub job: String,
+    pub key: String,
+    pub home: String,
+    pub due: i64,
+    /// The length of the lease in milliseconds, from before the request was made.
+    pub lease: i64,
+    /// The reserved amounts.
+    pub reserved: Amounts,
+    pub source: Value,
+}
+
+/// An occurrence that could not be claimed now.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Declined {
+    pub occurrence: String,
+    pub why: String,
+}
+
+/// A renewed lease.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Lease {
+    /// Milliseconds from before the request was made.
+    pub lease: i64,
+    /// Why the run should end, if it should.
+    pub cancel: Option<String>,
+}
+
+/// The result of a claim.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Delivery {
+    pub occurrence: String,
+    pub fence: i64,
+    pub worker: String,
+    pub outcome: Outcome,
+    /// The amounts that were used.
+    pub used: Amounts,
+    /// The report for people, as JSON.
+    pub summary: Value,
+    /// The files with their digests, as JSON.
+    pub manifest: Value,
+}
+
+/// A claim that a worker gives back.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Release {
+    pub occurrence: String,
+    pub fence: i64,
+    pub worker: String,
+    pub used: Amounts,
+    /// Milliseconds from now during which this host does not claim the occurrence again.
+    pub host_waits: i64,
+    pub why: String,
+}
+
+/// How a delivery was received.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// The home host will apply the result.
+    Accepted,
+    /// The same delivery had already been accepted.
+    Repeated,
+    /// The claim had been lost. The result is kept and charged, and never applied.
+    Late,
+}
+
+/// A result that waits for its home host.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Deliverable {
+    pub occurrence: String,
+    pub fence: i64,
+    pub project: String,
+    pub job: String,
+    pub key: String,
+    pub outcome: Outcome,
+    /// The host that did the work. `None` if no host finished it.
+    pub host: Option<String>,
+    pub summary: Value,
+    pub manifest: Value,
+    /// Whether its publication has begun.
+    pub publishing: bool,
+}
+
+/// A fence that is no longer, or was never, valid.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+#[error("the claim {held} of occurrence {occurrence} is no longer valid: {why}")]
+pub struct Stale {
+    pub occurrence: String,
+    /// The fence of the refused operation.
+    pub held: i64,
+    /// The current state.
+    pub why: String,
+}

@@ -1,0 +1,134 @@
+//! A run of the home host that publishes what a run of another host produced.
+//!
+//! It takes the place of the job's own kind: it asks no model and starts no program. It stages the
+//! delivered files through the run's scope, so that only paths that the job may write are written,
+//! and only where the home host still has the content that the other host started from.
+
+use std::path::PathBuf;
+
+use runner_engine::outcome::{Class, Outcome};
+use runner_engine::scope::Expect;
+use runner_engine::store::{FleetNote, RunRow, Store};
+use runner_fleet::Postgres;
+use runner_jobs::kind::{Asks, Targets};
+use runner_jobs::{Context, DryRunPlan, Finished, JobError, JobSpec, Kind};
+use serde::ser::{Error as _, Serialize, Serializer};
+
+use super::membership;
+use super::notes::ApplyNote;
+use crate::env::Env;
+use crate::ui::Failure;
+
+/// Replaces the kind of a run that applies a result. Other runs keep theirs.
+pub fn replace_kind(
+    home: &Env,
+    store: &Store,
+    row: &RunRow,
+    spec: &mut JobSpec,
+) -> Result<(), Failure> {
+    let Some(text) = store.fleet_note(&row.id, FleetNote::Applies)? else { return Ok(()) };
+    let note: ApplyNote = serde_json::from_str(&text)
+        .map_err(|error| Failure::internal(format!("the result of run {}: {error}", row.id)))?;
+    let home = home.clone();
+    spec.kind = Box::new(AppliedResult { inner: spec.kind.clone(), note, home });
+    spec.backend = "builtin".to_owned();
+    Ok(())
+}
+
+/// The result of another host in place of a job's work.
+#[derive(Clone, Debug)]
+struct AppliedResult {
+    inner: Box<dyn Kind>,
+    note: ApplyNote,
+    home: Env,
+}
+
+impl Serialize for AppliedResult {
+    /// A recording has the settings of the job.
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.inner.settings().map_err(S::Error::custom)?.serialize(serializer)
+    }
+}
+
+impl AppliedResult {
+    fn database(&self) -> Result<Postgres, JobError> {
+        membership::settings(&self.home, &self.note.fleet)
+            .and_then(|settings| membership::database(&settings))
+            .map_err(|failure| JobError::failed(Class::Environment, failure.to_string()))
+    }
+}
+
+impl Kind for AppliedResult {
+    fn name(&self) -> &'static str {
+        self.inner.name()
+    }
+
+    fn run(&self, ctx: &mut Context<'_>, _job: &str) -> Result<Finished, JobError> {
+        let mut database = self.database()?;
+        for file in &self.note.files {
+            match file.after {
+                Some(after) => {
+                    let content = database.blob(after).map_err(|error| {
+                        JobError::failed(Class::Environment, format!("{}: {error}", file.path))
+                    })?;
+                    let expect = file.before.map_or(Expect::Absent, Expect::Digest);
+                    ctx.files.stage(&file.path, &content, expect)?;
+                }
+                None => {
+                    if let Some(before) = file.before {
+                        ctx.files.remove(&file.path, before)?;
+                    }
+                }
+            }
+        }
+        let summary = self.note.summary.clone();
+        let host = self.note.host.as_deref().unwrap_or("no host");
+        let mut lines = summary.lines;
+        lines.push(format!("done by the host {host} of the fleet {}", self.note.fleet));
+        let mut facts = summary.facts;
+        facts.insert("fleet_host".to_owned(), host.into());
+        Ok(Finished {
+            degraded: match &self.note.outcome {
+                Outcome::Degraded { why } => Some(why.clone()),
+                _ => None,
+            },
+            idle: match &self.note.outcome {
+                Outcome::Skipped { why, .. } => Some(why.clone()),
+                _ => None,
+            },
+            headline: summary.headline,
+            lines,
+            refused: summary.refused,
+            facts,
+        })
+    }
+
+    fn dry_run(&self, _ctx: &mut Context<'_>) -> Result<DryRunPlan, JobError> {
+        Err(JobError::Nothing("a result of a fleet has no plan".to_owned()))
+    }
+
+    fn publishes(&self) -> Targets {
+        self.inner.publishes()
+    }
+
+    fn asks(&self) -> Asks {
+        Asks::Never
+    }
+
+    /// The work was paid for where it was done, and its gates were checked there.
+    fn is_exempt(&self) -> bool {
+        true
+    }
+
+    fn staging(&self) -> String {
+        self.inner.staging()
+    }
+
+    fn lock_file(&self) -> Option<PathBuf> {
+        self.inner.lock_file()
+    }
+
+    fn failure_marker(&self) -> Option<PathBuf> {
+        self.inner.failure_marker()
+    }
+}

@@ -1,0 +1,55 @@
+//! Problems of a fleet that a person should know, for `runner doctor` and `runner fleet status`.
+
+use runner_fleet::{FleetStore as _, HostState, Postgres, Snapshot};
+
+use super::membership::{self, failure};
+use crate::config::Fleet;
+use crate::env::Env;
+use crate::ui::Failure;
+
+/// Difference between two clocks in milliseconds that is reported.
+const CLOCK_OFFSET: i64 = 30_000;
+
+/// Time in milliseconds without a sign of a host after which it counts as silent.
+const SILENT: i64 = 3_600_000;
+
+/// The state of a fleet's database, and its problems.
+#[derive(Debug)]
+pub struct FleetHealth {
+    /// The version of PostgreSQL and the database, without a password.
+    pub database: String,
+    pub snapshot: Snapshot,
+    pub problems: Vec<String>,
+}
+
+/// Reads the state of a fleet.
+///
+/// # Errors
+/// Returns an error if the database cannot be used.
+pub fn of(home: &Env, settings: &Fleet) -> Result<FleetHealth, Failure> {
+    let mut database: Postgres = membership::database(settings)?;
+    let facts = database.facts().map_err(failure)?;
+    let snapshot = database.snapshot().map_err(failure)?;
+    let mut problems = snapshot.budget_errors();
+    for host in snapshot.hosts.iter().filter(|host| host.state != HostState::Left) {
+        if snapshot.now - host.seen > SILENT {
+            let hours = (snapshot.now - host.seen) / SILENT;
+            problems.push(format!("{} has been silent for {hours} h", host.host));
+        }
+    }
+    let ahead = home.wall()?.as_millisecond() - facts.now;
+    if ahead.abs() > CLOCK_OFFSET {
+        problems.push(format!(
+            "the clock of this host differs from the database's by {} s; decisions use the database's",
+            ahead / 1000
+        ));
+    }
+    if facts.pooled {
+        problems.push("a pooler stands before the database; use a direct connection".to_owned());
+    }
+    for right in facts.missing {
+        problems.push(format!("the role lacks the right to {right} (docs/guide/fleet.md, Rights)"));
+    }
+    let database = format!("PostgreSQL {}, {}", facts.version, database.place());
+    Ok(FleetHealth { database, snapshot, problems })
+}

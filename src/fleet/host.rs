@@ -1,0 +1,490 @@
+//! One tick of one host in one fleet.
+//!
+//! ```text
+//! settled claims ──deliver──> fleet        results for this home ──> runs that apply them
+//! due runs ──offer──> fleet                settled results ──settle──> fleet
+//! free slots ──claim──> copy of the project ──> run
+//! ```
+
+use std::collections::BTreeMap;
+
+use jiff::{SignedDuration, Timestamp};
+use runner_engine::ids::RunId;
+use runner_engine::outcome::Outcome;
+use runner_engine::process_id::ProcessIdentity;
+use runner_engine::publish::PublishLog as _;
+use runner_engine::store::{
+    Amounts, FleetNote, FleetRun, NewOccurrence, Origin, RunState, Store, budget_seconds,
+};
+use runner_engine::time::boot_time;
+use runner_fleet::{
+    Claim, ClaimRequest, Deliverable, Delivery, FleetError, FleetStore as _, Offer, Postgres,
+    Release, Verdict,
+};
+use runner_jobs::kind::Asks;
+use serde_json::json;
+
+use super::membership::{self, Membership};
+use super::notes::{ApplyNote, ClaimNote, ResultFile};
+use super::{FleetStep, checkout, defer, source};
+use crate::config::{self, Fleet};
+use crate::env::Env;
+use crate::project::LoadedProject;
+use crate::spawn;
+use crate::ui::Failure;
+
+/// Age of a note up to which its run is still reported to the fleet.
+const MEMORY: SignedDuration = SignedDuration::from_hours(24 * 30);
+
+/// Number of claims without a result with which an occurrence is lost.
+const MOST_LOST: u32 = 3;
+
+/// Milliseconds after which a host tries again to claim what it could not start.
+const HOST_WAITS: i64 = 600_000;
+
+/// Does one tick for all fleets.
+pub fn step(
+    home: &Env,
+    store: &mut Store,
+    me: &ProcessIdentity,
+    waiting: &[FleetRun],
+) -> Result<FleetStep, Failure> {
+    let mut step = FleetStep::default();
+    let fleets = config::load(&home.stack(None))?.fleets;
+    let mut by_fleet: BTreeMap<String, Vec<FleetRun>> = BTreeMap::new();
+    for run in waiting {
+        let fleet = run.policy.fleet.as_ref().map_or_else(String::new, |it| it.name.clone());
+        by_fleet.entry(fleet).or_default().push(run.clone());
+    }
+    for member in Membership::all(home)? {
+        let due = by_fleet.remove(&member.fleet).unwrap_or_default();
+        let fleet = member.fleet.clone();
+        let Some(settings) = fleets.get(&fleet) else {
+            let why = format!("there is no [fleet.{fleet}] in the user's config.toml");
+            defer(home, store, me, &due, &why)?;
+            step.troubles.push(format!("fleet {fleet}: {why}"));
+            continue;
+        };
+        let database = membership::database(settings)?;
+        let mut host = Host { home, store, me, member, settings, database, step: &mut step };
+        match host.work(&due) {
+            Ok(()) => {}
+            Err(Trouble::Own(failure)) => return Err(failure),
+            Err(Trouble::Fleet(error)) => {
+                let why = error.to_string();
+                defer(home, host.store, me, &due, &why)?;
+                step.troubles.push(format!("fleet {fleet}: {why}"));
+            }
+        }
+    }
+    for (_, due) in by_fleet {
+        defer(home, store, me, &due, "this host has not joined it (runner fleet join NAME)")?;
+    }
+    Ok(step)
+}
+
+/// An error that ends a host's tick in a fleet.
+enum Trouble {
+    /// An error of this host, which ends the whole tick.
+    Own(Failure),
+    /// An error of the fleet's database.
+    Fleet(FleetError),
+}
+
+impl From<FleetError> for Trouble {
+    fn from(error: FleetError) -> Self {
+        Self::Fleet(error)
+    }
+}
+
+impl<T: Into<Failure>> From<T> for Trouble {
+    fn from(failure: T) -> Self {
+        Self::Own(failure.into())
+    }
+}
+
+struct Host<'a> {
+    home: &'a Env,
+    store: &'a mut Store,
+    me: &'a ProcessIdentity,
+    member: Membership,
+    settings: &'a Fleet,
+    database: Postgres,
+    step: &'a mut FleetStep,
+}
+
+impl Host<'_> {
+    fn work(&mut self, due: &[FleetRun]) -> Result<(), Trouble> {
+        self.database.check_format()?;
+        if self.member.worker != self.member.worker_now() {
+            // The host was restarted, so its old claims are nobody's.
+            self.member.worker = self.member.worker_now();
+            self.database.join(&self.member.info(self.settings))?;
+            self.member.save(self.home)?;
+        }
+        self.deliver_results()?;
+        for result in self.database.deliveries(&self.member.host)? {
+            self.receive(result)?;
+        }
+        self.report_ended_offers()?;
+        for run in due.iter().filter(|run| !run.offered) {
+            self.offer(run)?;
+        }
+        if !self.member.draining {
+            self.claim()?;
+        }
+        Ok(())
+    }
+
+    fn now(&self) -> Result<Timestamp, Failure> {
+        self.home.wall()
+    }
+
+    fn trouble(&mut self, what: impl std::fmt::Display) {
+        self.step.troubles.push(format!("fleet {}: {what}", self.member.fleet));
+    }
+
+    /// Offers a due run to the fleet. A project that cannot be offered defers its run.
+    fn offer(&mut self, run: &FleetRun) -> Result<(), Trouble> {
+        let offer = match self.offer_of(run) {
+            Ok(offer) => offer,
+            Err(problem) => {
+                let why = problem.to_string();
+                defer(self.home, self.store, self.me, std::slice::from_ref(run), &why)?;
+                return Ok(());
+            }
+        };
+        self.database.offer(&offer)?;
+        let now = self.now()?;
+        self.store.note_fleet(&run.run, FleetNote::Offered, &self.member.fleet, now)?;
+        Ok(())
+    }
+
+    fn offer_of(&mut self, run: &FleetRun) -> Result<Offer, Failure> {
+        let project = self.store.project(&run.project)?;
+        let project = project.ok_or_else(|| Failure::internal("its project is not known"))?;
+        let here = LoadedProject::at(self.home, Some(&*self.store), &project.path)?;
+        here.check_trusted(&run.job_name)?;
+        let job = here.config.job(&run.job_name)?;
+        let kind = &*job.spec.kind;
+        let source = source::store(&mut self.database, &here, kind)?;
+        // The hosts' clocks may differ, and all of them spend from the same day.
+        let now = self.database.now().map_err(membership::failure)?;
+        let now = Timestamp::from_millisecond(now)
+            .map_err(|error| Failure::internal(error.to_string()))?;
+        let day = now.to_zoned(jiff::tz::TimeZone::UTC).date();
+        let attempt = if run.attempt > 1 { format!(" #{}", run.attempt) } else { String::new() };
+        let group = &run.policy.group;
+        let grouped = group.name != runner_engine::policy::DEFAULT_GROUP;
+        Ok(Offer {
+            id: run.run.to_string(),
+            project: run.project.to_string(),
+            job: run.job_name.clone(),
+            key: format!("{}{attempt}", run.key),
+            home: self.member.host.clone(),
+            due: run.due.as_millisecond(),
+            group: grouped.then(|| (group.name.clone(), group.slots)),
+            tags: run.policy.fleet.as_ref().map(|it| it.tags.clone()).unwrap_or_default(),
+            levels: BTreeMap::from([(format!("day {day}"), self.settings.day)]),
+            want: want(&job.spec),
+            lease: i64::try_from(self.settings.lease.as_millis()).unwrap_or(i64::MAX),
+            most_lost: MOST_LOST,
+            source: json!(source),
+        })
+    }
+
+    /// Claims as many occurrences as this host has free slots, and requests their runs.
+    fn claim(&mut self) -> Result<(), Trouble> {
+        let since = self.now()?.saturating_sub(MEMORY).unwrap_or(Timestamp::UNIX_EPOCH);
+        let live = self.store.unreported_for_fleet(FleetNote::Claimed, since)?.len();
+        let most = self.settings.slots.saturating_sub(u32::try_from(live).unwrap_or(u32::MAX));
+        if most == 0 {
+            return Ok(());
+        }
+        let request = ClaimRequest {
+            host: self.member.host.clone(),
+            worker: self.member.worker.clone(),
+            tags: self.settings.tags.clone(),
+            most,
+            home: None,
+        };
+        // The lease counts from before the request.
+        let asked = boot_time();
+        let (claims, declined) = self.database.claim(&request)?;
+        for one in declined {
+            tracing::info!(occurrence = one.occurrence, why = one.why, "not claimed");
+        }
+        for claim in claims {
+            match self.enter(&claim, asked) {
+                Ok(run) => self.step.start.extend(run),
+                Err(problem) => {
+                    let why = problem.to_string();
+                    self.trouble(format!("{} was given back: {why}", claim.job));
+                    self.database.release(&Release {
+                        occurrence: claim.occurrence,
+                        fence: claim.fence,
+                        worker: self.member.worker.clone(),
+                        used: Amounts::default(),
+                        host_waits: HOST_WAITS,
+                        why,
+                    })?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes the copy of a claim's project, and records the claim with its fence.
+    fn enter(
+        &mut self,
+        claim: &Claim,
+        asked: std::time::Duration,
+    ) -> Result<Option<RunId>, Failure> {
+        let now = self.now()?;
+        let fleet = self.member.fleet.clone();
+        let root = checkout::prepare(self.home, &mut self.database, (&fleet, claim), now)?;
+        let here = LoadedProject::at(self.home, Some(&*self.store), &root)?;
+        here.config.job(&claim.job)?;
+        here.register(self.store, now)?;
+        let job = self.store.job(&here.id, &claim.job)?;
+        let lease = u64::try_from(claim.lease).unwrap_or(0);
+        let note = ClaimNote {
+            fleet,
+            occurrence: claim.occurrence.clone(),
+            fence: claim.fence,
+            worker: self.member.worker.clone(),
+            lease,
+            until: u64::try_from(asked.as_millis()).unwrap_or(u64::MAX).saturating_add(lease),
+        };
+        let new = NewOccurrence {
+            due: Timestamp::from_millisecond(claim.due).unwrap_or(now),
+            origin: Origin::Manual,
+            ..NewOccurrence::manual(
+                job.id,
+                format!("fleet {} {}", claim.occurrence, claim.fence),
+                now,
+            )
+        };
+        let note = json!(note).to_string();
+        Ok(self.store.enter_for_fleet(&new, self.me, &note, now)?)
+    }
+
+    /// Delivers the results of the claims whose runs are settled.
+    fn deliver_results(&mut self) -> Result<(), Trouble> {
+        let now = self.now()?;
+        let since = now.saturating_sub(MEMORY).unwrap_or(Timestamp::UNIX_EPOCH);
+        for (run, text) in self.store.unreported_for_fleet(FleetNote::Claimed, since)? {
+            let Ok(note) = serde_json::from_str::<ClaimNote>(&text) else { continue };
+            let row = self.store.run(&run)?;
+            let Some(outcome) = row.outcome().cloned() else { continue };
+            if note.fleet != self.member.fleet {
+                continue;
+            }
+            let report = match &outcome {
+                // Nobody knows what a dead run did, so its lease ends, and it is charged in full.
+                Outcome::Lost { .. } => "lost".to_owned(),
+                Outcome::Deferred { until, why } => {
+                    self.give_back(&run, &note, until.duration_since(now), why)?
+                }
+                outcome => self.deliver(&run, &note, outcome)?,
+            };
+            self.store.note_fleet(&run, FleetNote::Reported, &report, now)?;
+        }
+        Ok(())
+    }
+
+    fn give_back(
+        &mut self,
+        run: &RunId,
+        note: &ClaimNote,
+        wait: SignedDuration,
+        why: &str,
+    ) -> Result<String, Trouble> {
+        let release = Release {
+            occurrence: note.occurrence.clone(),
+            fence: note.fence,
+            worker: note.worker.clone(),
+            used: self.used(run)?,
+            host_waits: i64::try_from(wait.as_millis()).unwrap_or(HOST_WAITS).max(0),
+            why: why.to_owned(),
+        };
+        match self.database.release(&release) {
+            Ok(()) => Ok("given back".to_owned()),
+            Err(FleetError::Stale(stale)) => Ok(stale.to_string()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Returns the amounts that a settled run used. A run that was not admitted used nothing.
+    fn used(&self, run: &RunId) -> Result<Amounts, Trouble> {
+        let row = self.store.run(run)?;
+        let seconds = row.started().zip(row.finished());
+        let seconds = seconds.map_or(0, |(started, finished)| budget_seconds(started, finished));
+        Ok(Amounts { seconds, ..self.store.spent_by(run)? })
+    }
+
+    fn deliver(
+        &mut self,
+        run: &RunId,
+        note: &ClaimNote,
+        outcome: &Outcome,
+    ) -> Result<String, Trouble> {
+        let files = match self.result_files(run) {
+            Ok(files) => files,
+            Err(Trouble::Own(problem)) => {
+                // Without its files, the result is worth nothing, and the lease ends.
+                self.trouble(format!("run {run} cannot be delivered: {problem}"));
+                return Ok(problem.to_string());
+            }
+            Err(other) => return Err(other),
+        };
+        let used = self.used(run)?;
+        let summary = self.store.run(run)?.summary;
+        let delivery = Delivery {
+            occurrence: note.occurrence.clone(),
+            fence: note.fence,
+            worker: note.worker.clone(),
+            outcome: outcome.clone(),
+            used,
+            summary: json!(summary),
+            manifest: json!(files),
+        };
+        Ok(match self.database.deliver(&delivery) {
+            Ok(Verdict::Accepted | Verdict::Repeated) => "delivered".to_owned(),
+            Ok(Verdict::Late) => {
+                self.trouble(format!(
+                    "run {run} ended after its lease; its result is kept, not applied"
+                ));
+                "late".to_owned()
+            }
+            Err(FleetError::Stale(stale)) => stale.to_string(),
+            Err(error) => return Err(error.into()),
+        })
+    }
+
+    /// Stores the files that a run published in its copy of the project.
+    fn result_files(&mut self, run: &RunId) -> Result<Vec<ResultFile>, Trouble> {
+        let row = self.store.run(run)?;
+        let project = self.store.project(&row.project)?;
+        let project = project.ok_or_else(|| Failure::internal("its copy is not known"))?;
+        let now = self.now()?;
+        let recorded = self.store.publish_log(None, now).manifest(run);
+        let recorded = recorded.map_err(|error| Failure::internal(error.to_string()))?;
+        let mut files = Vec::new();
+        for entry in recorded.into_iter().flat_map(|recorded| recorded.manifest.entries) {
+            let path = entry.target.as_str().to_owned();
+            if let Some(after) = entry.after {
+                let most = 64 * 1024 * 1024;
+                let content = runner_engine::files::read_in(&project.path, &path, most)
+                    .map_err(|error| Failure::unreadable(&project.path.join(&path), error))?;
+                if self.database.put_blob(&content)? != after {
+                    return Err(Failure::data(format!("{path} was changed after the run")).into());
+                }
+            }
+            files.push(ResultFile { path, before: entry.before, after: entry.after });
+        }
+        Ok(files)
+    }
+
+    /// Lets a waiting run apply a result, or settles both.
+    fn receive(&mut self, result: Deliverable) -> Result<(), Trouble> {
+        let Ok(run) = result.occurrence.parse::<RunId>() else { return Ok(()) };
+        let now = self.now()?;
+        let row = match self.store.run(&run) {
+            Ok(row) => row,
+            Err(runner_engine::store::StoreError::NotFound { .. }) => {
+                // The database of this host was restored from a backup or was lost.
+                self.trouble(format!(
+                    "a result for run {run} arrived, which this host does not know"
+                ));
+                let outcome = Outcome::Lost { why: "its home host lost the run".to_owned() };
+                self.settle(&result, &outcome)?;
+                return Ok(());
+            }
+            Err(error) => return Err(error.into()),
+        };
+        match &row.state {
+            RunState::Queued { .. } => {}
+            RunState::Settled { outcome, .. } => {
+                self.settle(&result, outcome)?;
+                let report = outcome.to_string();
+                self.store.note_fleet(&run, FleetNote::Reported, &report, now)?;
+                return Ok(());
+            }
+            RunState::Requested { .. } | RunState::Running { .. } => return Ok(()),
+        }
+        let files: Vec<ResultFile> =
+            serde_json::from_value(result.manifest.clone()).unwrap_or_default();
+        let note = ApplyNote {
+            fleet: self.member.fleet.clone(),
+            occurrence: result.occurrence.clone(),
+            fence: result.fence,
+            home: self.member.host.clone(),
+            host: result.host.clone(),
+            outcome: result.outcome.clone(),
+            summary: serde_json::from_value(result.summary.clone()).unwrap_or_default(),
+            files,
+        };
+        let text = json!(note).to_string();
+        if !self.store.start_for_fleet(&run, self.me, (FleetNote::Applies, &text), now)? {
+            return Ok(());
+        }
+        if !note.files.is_empty() || note.outcome.published() {
+            self.step.start.push(run);
+            return Ok(());
+        }
+        // There is nothing to publish.
+        self.store.settle(&run, None, &note.outcome, &note.summary, now)?;
+        spawn::mark(self.home, self.store, &run)?;
+        self.settle(&result, &note.outcome)?;
+        self.store.note_fleet(&run, FleetNote::Reported, &note.outcome.to_string(), now)?;
+        Ok(())
+    }
+
+    fn settle(&mut self, result: &Deliverable, outcome: &Outcome) -> Result<(), Trouble> {
+        let home = self.member.host.clone();
+        match self.database.settle(&result.occurrence, result.fence, &home, outcome) {
+            Ok(()) => Ok(()),
+            Err(FleetError::Stale(stale)) => {
+                self.trouble(stale);
+                Ok(())
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Cancels the offers whose runs ended at home.
+    fn report_ended_offers(&mut self) -> Result<(), Trouble> {
+        let now = self.now()?;
+        let since = now.saturating_sub(MEMORY).unwrap_or(Timestamp::UNIX_EPOCH);
+        for (run, fleet) in self.store.unreported_for_fleet(FleetNote::Offered, since)? {
+            if fleet != self.member.fleet {
+                continue;
+            }
+            let Some(outcome) = self.store.run(&run)?.outcome().cloned() else { continue };
+            let why = outcome.why().unwrap_or("it ended at home").to_owned();
+            let home = self.member.host.clone();
+            self.database.cancel(run.as_str(), &home, &why)?;
+            self.store.note_fleet(&run, FleetNote::Reported, &why, now)?;
+        }
+        Ok(())
+    }
+}
+
+/// Returns the amounts that a claim of a job reserves: its own limits, and otherwise the amounts
+/// that a run on one host would reserve.
+fn want(spec: &runner_jobs::JobSpec) -> Amounts {
+    let budget = spec.budget;
+    let ask = spec.kind.asks() != Asks::Never;
+    let pays = ask && spec.backend != "builtin";
+    let or =
+        |limit: Option<u64>, most: u64, used: bool| if used { limit.unwrap_or(most) } else { 0 };
+    let most = runner_engine::store::DEFAULT_AMOUNTS;
+    Amounts {
+        calls: or(budget.calls, most.calls, ask),
+        tokens: or(budget.tokens, most.tokens, pays),
+        micros: or(budget.micros, most.micros, pays),
+        seconds: or(budget.seconds, most.seconds, true),
+        ideas: or(budget.ideas, most.ideas, ask),
+    }
+}

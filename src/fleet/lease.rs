@@ -1,0 +1,157 @@
+//! The lease of a run in progress: renews it, and ends the run when it cannot be renewed.
+//!
+//! ```text
+//! every third of the lease: renew ──ok──> the lease begins anew
+//!                              ├─ claim is over, or cancelled ──> the run is asked to end
+//!                              └─ no answer ──> a quarter before its end: the run is asked to end
+//! ```
+//!
+//! A run that ends too late changes nothing at home: the fence is checked at both commits.
+
+use std::sync::mpsc::{self, RecvTimeoutError, Sender};
+use std::thread;
+use std::time::Duration;
+
+use runner_engine::ids::{Fence, RunId};
+use runner_engine::process::Cancel;
+use runner_engine::publish::LogError;
+use runner_engine::store::{CommitGuard, FleetNote, Store};
+use runner_engine::time::boot_time;
+use runner_fleet::{FleetError, FleetStore as _, Postgres};
+
+use super::membership;
+use super::notes::{ApplyNote, ClaimNote};
+use crate::env::Env;
+use crate::ui::Failure;
+
+/// The longest time between the request to end a run and the end of its lease.
+const MARGIN: Duration = Duration::from_secs(20);
+
+/// A lease that is renewed until this value is dropped.
+#[derive(Debug)]
+pub struct HeldLease {
+    /// Its end stops the thread.
+    _stop: Sender<()>,
+}
+
+/// Holds the lease of a run that works on a claim, and sets the check of its commits. Returns `None`
+/// for a run without a claim.
+///
+/// # Errors
+/// Returns an error if the fleet's settings cannot be used.
+pub fn hold(
+    home: &Env,
+    store: &mut Store,
+    run: &RunId,
+    cancel: &Cancel,
+) -> Result<Option<HeldLease>, Failure> {
+    let parsed = |text: String, what: &str| -> Result<serde_json::Value, Failure> {
+        serde_json::from_str(&text)
+            .map_err(|error| Failure::internal(format!("the {what} of run {run}: {error}")))
+    };
+    if let Some(text) = store.fleet_note(run, FleetNote::Applies)? {
+        let note: ApplyNote = of(parsed(text, "result")?, run)?;
+        let database = membership::database(&membership::settings(home, &note.fleet)?)?;
+        store.set_commit_guard(Box::new(HomeGuard { note, database }));
+        return Ok(None);
+    }
+    let Some(text) = store.fleet_note(run, FleetNote::Claimed)? else { return Ok(None) };
+    let note: ClaimNote = of(parsed(text, "claim")?, run)?;
+    let settings = membership::settings(home, &note.fleet)?;
+    let guard = WorkerGuard { note: note.clone(), database: membership::database(&settings)? };
+    store.set_commit_guard(Box::new(guard));
+    let database = membership::database(&settings)?;
+    let (stop, stopped) = mpsc::channel();
+    let cancel = cancel.clone();
+    let mut keeper = LeaseKeeper { end: Duration::from_millis(note.until), note, database };
+    // Without the thread, the run would lose its lease and its result.
+    thread::Builder::new()
+        .spawn(move || {
+            let mut wait = Duration::ZERO;
+            while let Err(RecvTimeoutError::Timeout) = stopped.recv_timeout(wait) {
+                match keeper.renew() {
+                    Ok(next) => wait = next,
+                    Err(why) => return cancel.cancel(why),
+                }
+            }
+        })
+        .map_err(|error| Failure::environment(format!("cannot start a thread: {error}")))?;
+    Ok(Some(HeldLease { _stop: stop }))
+}
+
+fn of<T: serde::de::DeserializeOwned>(value: serde_json::Value, run: &RunId) -> Result<T, Failure> {
+    serde_json::from_value(value)
+        .map_err(|error| Failure::internal(format!("the claim of run {run}: {error}")))
+}
+
+struct LeaseKeeper {
+    note: ClaimNote,
+    database: Postgres,
+    /// The boot time at which the lease ends.
+    end: Duration,
+}
+
+impl LeaseKeeper {
+    /// Renews the lease once. Returns the time until the next try, or the reason why the run must
+    /// end.
+    fn renew(&mut self) -> Result<Duration, String> {
+        let lease = Duration::from_millis(self.note.lease);
+        let ends = self.end.saturating_sub((lease / 4).min(MARGIN));
+        // The lease counts from before the request, so it never ends here later than there.
+        let asked = boot_time();
+        if asked >= ends {
+            return Err(
+                "the lease of its claim ends, and the fleet's database does not answer".to_owned()
+            );
+        }
+        let note = &self.note;
+        match self.database.renew(&note.occurrence, note.fence, &note.worker) {
+            Ok(renewed) => {
+                self.end = asked.saturating_add(lease);
+                renewed.cancel.map_or(Ok(lease / 3), Err)
+            }
+            Err(FleetError::Unreachable(why)) => {
+                tracing::warn!(why, "the lease was not renewed");
+                Ok((lease / 12).min(ends.saturating_sub(boot_time())))
+            }
+            Err(error) => Err(error.to_string()),
+        }
+    }
+}
+
+/// Lets a run commit in its copy of the project while it has its claim.
+struct WorkerGuard {
+    note: ClaimNote,
+    database: Postgres,
+}
+
+impl CommitGuard for WorkerGuard {
+    fn check(&mut self, run: &RunId, fence: Fence) -> Result<(), LogError> {
+        let note = &self.note;
+        let renewed = self.database.renew(&note.occurrence, note.fence, &note.worker);
+        renewed.map(|_| ()).map_err(|error| refused(error, run, fence))
+    }
+}
+
+/// Lets a run publish a result at home while no other result takes its place.
+struct HomeGuard {
+    note: ApplyNote,
+    database: Postgres,
+}
+
+impl CommitGuard for HomeGuard {
+    fn check(&mut self, run: &RunId, fence: Fence) -> Result<(), LogError> {
+        let note = &self.note;
+        let begun = self.database.begin_publish(&note.occurrence, note.fence, &note.home);
+        begun.map_err(|error| refused(error, run, fence))
+    }
+}
+
+fn refused(error: FleetError, run: &RunId, fence: Fence) -> LogError {
+    match error {
+        FleetError::Stale(_) => {
+            LogError::StaleFence { run: run.clone(), held: fence, current: Fence(fence.0 + 1) }
+        }
+        other => LogError::Store(Box::new(other)),
+    }
+}

@@ -1,0 +1,99 @@
+//! Jobs that the hosts of a fleet share.
+//!
+//! ```text
+//! home host:  due run ──offer──> fleet ──deliver──> run that applies the result ──> settled
+//! any member: claim ──> run in a copy of the project ──> deliver
+//! ```
+//!
+//! A tick calls [`step`] after its local work. Without the feature `fleet`, the runs of such jobs
+//! are deferred. This module must never start a process of a run; the caller starts the returned
+//! runs.
+
+#[cfg(feature = "fleet")]
+mod apply;
+#[cfg(feature = "fleet")]
+mod checkout;
+#[cfg(feature = "fleet")]
+pub mod health;
+#[cfg(feature = "fleet")]
+mod host;
+#[cfg(feature = "fleet")]
+mod lease;
+#[cfg(feature = "fleet")]
+pub mod membership;
+#[cfg(feature = "fleet")]
+mod notes;
+#[cfg(feature = "fleet")]
+mod source;
+
+use std::path::PathBuf;
+
+use jiff::SignedDuration;
+use runner_engine::ids::RunId;
+use runner_engine::outcome::Outcome;
+use runner_engine::process_id::ProcessIdentity;
+use runner_engine::store::{FleetNote, FleetRun, Store};
+
+use crate::env::Env;
+use crate::ui::Failure;
+
+#[cfg(feature = "fleet")]
+pub use apply::replace_kind;
+#[cfg(feature = "fleet")]
+pub use lease::hold;
+
+/// The result of a tick for fleets.
+#[derive(Debug, Default)]
+pub struct FleetStep {
+    /// Runs that the caller must start now.
+    pub start: Vec<RunId>,
+    /// Problems that did not prevent the rest of the tick.
+    pub troubles: Vec<String>,
+}
+
+/// Time after which a run is tried again whose fleet cannot be used.
+const WAIT: SignedDuration = SignedDuration::from_mins(5);
+
+/// Offers due runs, claims work, delivers results and applies them.
+///
+/// # Errors
+/// Returns an error of the host's own database. Errors of a fleet are troubles.
+pub fn step(home: &Env, store: &mut Store, me: &ProcessIdentity) -> Result<FleetStep, Failure> {
+    let waiting = store.fleet_runs(home.wall()?)?;
+    if waiting.is_empty() && !folder(home).is_dir() {
+        return Ok(FleetStep::default());
+    }
+    #[cfg(feature = "fleet")]
+    return host::step(home, store, me, &waiting);
+    #[cfg(not(feature = "fleet"))]
+    {
+        let why = "this build of runner has no fleets (cargo build --features fleet)";
+        defer(home, store, me, &waiting, why)?;
+        Ok(FleetStep::default())
+    }
+}
+
+/// Returns the folder with one file for each fleet that this host has joined.
+fn folder(home: &Env) -> PathBuf {
+    home.state.join("fleets")
+}
+
+/// Defers waiting runs that were not offered yet. An offered run waits for its result.
+fn defer(
+    home: &Env,
+    store: &mut Store,
+    me: &ProcessIdentity,
+    waiting: &[FleetRun],
+    why: &str,
+) -> Result<(), Failure> {
+    let now = home.wall()?;
+    let until = now.saturating_add(WAIT).unwrap_or(now);
+    for one in waiting.iter().filter(|one| !one.offered) {
+        let fleet = one.policy.fleet.as_ref().map_or("", |fleet| fleet.name.as_str());
+        let why = format!("fleet {fleet}: {why}");
+        if store.start_for_fleet(&one.run, me, (FleetNote::Reported, &why), now)? {
+            store.decline(&one.run, &Outcome::Deferred { until, why }, now)?;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,440 @@
+#!/usr/bin/env python3
+"""Runs jobs of a fleet on a real PostgreSQL: one machine with three state folders.
+
+    fleet.py RUNNER [CHECK...]
+
+The server is started in a temporary folder, as the user nobody if this script runs as root. The checks are those of
+the functions below, in this order; a CHECK limits them by name. The program must be built with the feature `fleet`.
+The exit code is 1 if a check fails.
+"""
+
+import glob
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+from skips import skip  # noqa: E402
+
+RUNNER = Path(sys.argv[1]).resolve()
+ROOT = Path(tempfile.mkdtemp(prefix="runner-fleet-"))
+NIGHT = "2027-03-10T02:30:00Z"
+IDEAS = {
+    "retry.md": "# Limit the retry\n\nThe retry in src/net.py has no limit. Give it one, and jitter.\n",
+    "export.md": "# Export as CSV\n\nWrite the table as CSV, so that a spreadsheet opens it.\n",
+    "cache.md": "# Cache the answers\n\nMost answers of src/net.py do not change within an hour.\n",
+}
+failures = []
+
+
+def say(good, what):
+    print(("  ok      " if good else "  FAILED  ") + what, flush=True)
+    if not good:
+        failures.append(what)
+
+
+def run(*command, **more):
+    done = subprocess.run([str(word) for word in command], capture_output=True, text=True, **more)
+    if done.returncode:
+        raise SystemExit(f"{command}: {done.returncode}\n{done.stdout}{done.stderr}")
+    return done.stdout
+
+
+class Server:
+    """A PostgreSQL of this script's own."""
+
+    def __init__(self):
+        self.bin = Path(sorted(glob.glob("/usr/lib/postgresql/*/bin"))[-1])
+        self.data = ROOT / "data"
+        ROOT.chmod(0o755)
+        self.data.mkdir()
+        self.prefix = []
+        if os.getuid() == 0:
+            shutil.chown(self.data, "nobody", "nogroup")
+            self.prefix = ["setpriv", "--reuid=nobody", "--regid=nogroup", "--clear-groups"]
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            self.port = free.getsockname()[1]
+        self.call("initdb", "-D", self.data, "-U", "runner", "-A", "trust", "--no-sync")
+        with (self.data / "postgresql.conf").open("a") as settings:
+            settings.write(f"listen_addresses = '127.0.0.1'\nport = {self.port}\nunix_socket_directories = ''\n"
+                           "fsync = off\n")
+        self.start()
+
+    def call(self, program, *words):
+        with (ROOT / "server.log").open("a") as log:
+            command = [*self.prefix, str(self.bin / program), *map(str, words)]
+            subprocess.run(command, check=True, stdout=log, stderr=log, cwd="/")
+
+    def start(self):
+        self.call("pg_ctl", "-D", self.data, "-w", "-s", "start")
+
+    def stop(self):
+        self.call("pg_ctl", "-D", self.data, "-w", "-s", "stop", "-m", "immediate")
+
+    def url(self, name):
+        return f"postgresql://runner@127.0.0.1:{self.port}/{name}"
+
+    def ask(self, name, sql):
+        return run("psql", "-X", "-A", "-t", "-d", self.url(name), "-c", sql).strip()
+
+
+class Host:
+    """A state folder with its own home and configuration."""
+
+    def __init__(self, folder, name, url, settings=""):
+        self.root = folder / name
+        self.state = self.root / "state"
+        self.clock = self.root / "clock"
+        for path in [self.root / "home", self.state, self.root / "config/runner"]:
+            path.mkdir(parents=True)
+        self.at(NIGHT)
+        (self.root / "config/runner/config.toml").write_text(
+            f'[trust]\npaths = ["/"]\n[defaults]\nstagger = "0s"\n[fleet.night]\nurl = "{url}"\n{settings}')
+        (self.root / "home/.gitconfig").write_text("[user]\n\tname = a\n\temail = a@example.org\n")
+        self.env = {"PATH": os.environ["PATH"], "HOME": str(self.root / "home"), "USER": "somebody", "TZ": "UTC",
+                    "LANG": "C.UTF-8", "XDG_STATE_HOME": str(self.state),
+                    "XDG_CONFIG_HOME": str(self.root / "config"), "RUNNER_TEST_CLOCK": str(self.clock)}
+
+    def at(self, moment):
+        self.clock.write_text(moment + "\n")
+
+    def start(self, *words, **more):
+        return subprocess.Popen([RUNNER, *map(str, words)], env={**self.env, **more.pop("env", {})}, text=True,
+                                stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd="/", **more)
+
+    def run(self, *words, **more):
+        child = self.start(*words, **more)
+        out, err = child.communicate(timeout=300)
+        return subprocess.CompletedProcess(words, child.returncode, out, err)
+
+    def good(self, *words, **more):
+        done = self.run(*words, **more)
+        if done.returncode:
+            raise SystemExit(f"runner {words}: {done.returncode}\n{done.stdout}{done.stderr}")
+        return done.stdout
+
+    def project(self, name, fleet=True):
+        """Makes a project with ideas and a dream job that the fleet shares."""
+        folder = self.root / "projects" / name
+        (folder / "src").mkdir(parents=True)
+        (folder / "src/net.py").write_text("def ask():\n    return retry(ask)\n")
+        run("git", "init", "-q", "-b", "main", folder, env=self.env)
+        run("git", "-C", folder, "add", ".", env=self.env)
+        run("git", "-C", folder, "commit", "-qm", "Ask again after an error", env=self.env)
+        self.good("--dir", folder, "init", "--yes")
+        for path, text in IDEAS.items():
+            (folder / "ideas").mkdir(exist_ok=True)
+            (folder / "ideas" / path).write_text(text)
+        file = folder / "runner.toml"
+        text = file.read_text()
+        if "[jobs.dream]" not in text:
+            text += '\n[jobs.dream]\nkind = "dream"\n'
+        if fleet:
+            text = text.replace("[jobs.dream]\n", '[jobs.dream]\nfleet = "night"\n', 1)
+        file.write_text(text)
+        return folder
+
+    def runs(self, folder):
+        return json.loads(self.good("--dir", folder, "runs", "--json"))
+
+
+def outcome(row):
+    found = row.get("outcome")
+    return found.get("outcome") if isinstance(found, dict) else found
+
+
+def dreams(folder):
+    return sorted(str(path.relative_to(folder)) for path in (folder / "dreams").rglob("*") if path.is_file())
+
+
+class Fleet:
+    """A database, a home host and two workers."""
+
+    def __init__(self, server, name, settings="", home_slots=0):
+        self.server, self.name = server, name
+        server.ask("postgres", f"CREATE DATABASE {name}")
+        folder = ROOT / name
+        self.home = Host(folder, "home", server.url(name), f"slots = {home_slots}\n" + settings)
+        self.workers = [Host(folder, worker, server.url(name), settings) for worker in ["one", "two"]]
+        self.hosts = [self.home, *self.workers]
+        self.home.good("fleet", "init", "night")
+        for host in self.hosts:
+            host.good("fleet", "join", "night")
+
+    def ask(self, sql):
+        return self.server.ask(self.name, sql)
+
+    def at(self, moment):
+        for host in self.hosts:
+            host.at(moment)
+
+    def member(self, host):
+        return json.loads((host.state / "runner/fleets/night.json").read_text())["host"]
+
+    def count(self, where):
+        return int(self.ask(f"SELECT count(*) FROM runner_fleet.occurrences WHERE {where}"))
+
+
+def one_job(server):
+    """One job over two state folders: offered, claimed, delivered, published at home."""
+    fleet = Fleet(server, "one_job")
+    folder = fleet.home.project("p")
+    fleet.home.good("--dir", folder, "enqueue", "dream")
+    say(fleet.home.run("tick").returncode == 0, "the home host offers the run")
+    say(fleet.count("state = 'pending'") == 1, "the fleet has one pending occurrence")
+    done = fleet.workers[0].run("tick")
+    say(done.returncode == 0, f"a worker claims and works {done.stderr}")
+    say(fleet.count("state = 'delivered'") == 1, "the result is delivered")
+    say(not dreams(folder), "nothing is published yet")
+    done = fleet.home.run("tick")
+    say(done.returncode == 0, f"the home host applies the result {done.stderr}")
+    say(bool(dreams(folder)), f"the artifacts are published: {dreams(folder)[:3]}")
+    fleet.home.run("tick")
+    say(fleet.count("state = 'settled'") == 1, "the occurrence is settled")
+    rows = fleet.home.runs(folder)
+    say([outcome(row) for row in rows] == ["succeeded"], f"the home host has one successful run: {[outcome(row) for row in rows]}")
+    show(fleet.home.good("--dir", folder, "runs"))
+    status = fleet.home.run("fleet", "status", "night")
+    say("differs from the database's" in status.stderr, "the status reports that the clocks differ")
+    show(status.stdout)
+
+
+def nightly(server):
+    """A nightly dream over six projects, spread over three hosts, one of which is killed in mid-run."""
+    fleet = Fleet(server, "nightly", 'lease = "10s"\n', home_slots=1)
+    fleet.at("2027-03-09T12:00:00Z")
+    folders = [fleet.home.project(f"p{number}") for number in range(6)]
+    fleet.home.good("tick")
+    fleet.at("2027-03-10T23:30:00Z")
+    # A first tick offers the night's runs and claims one.
+    victim, others = fleet.workers[1], [fleet.home, fleet.workers[0]]
+    home = fleet.home.start("tick", start_new_session=True)
+    until(lambda: fleet.count("true") == 6, "six occurrences are offered")
+    child = victim.start("tick", start_new_session=True)
+    worker = fleet.workers[0].start("tick", start_new_session=True)
+    name = fleet.member(victim)
+    until(lambda: fleet.count(f"state = 'claimed' AND owner LIKE '{name}%'") == 1, "the second worker has a claim")
+    os.killpg(child.pid, signal.SIGKILL)
+    kill_executes(victim)
+    child.wait()
+    say(True, "the second worker was killed in mid-run")
+    home.communicate()
+    worker.communicate()
+    began = time.monotonic()
+    until(lambda: all(host.run("tick") for host in others) and fleet.count("state <> 'settled'") == 0,
+          "all occurrences are settled", 120)
+    print(f"    settled {time.monotonic() - began:.0f} s after the kill, with a lease of 10 s")
+    spread = fleet.ask("SELECT split_part(host, '.', 1), ending, count(*) FROM runner_fleet.attempts "
+                       "GROUP BY host, ending ORDER BY 1, 2")
+    print("    claims by host and ending:", spread.replace("\n", "; "))
+    lost = fleet.ask("SELECT count(*) FROM runner_fleet.attempts WHERE ending = 'lost'")
+    say(lost == "1", f"the killed claim was lost and taken over: {lost}")
+    hosts = fleet.ask("SELECT count(DISTINCT host) FROM runner_fleet.attempts")
+    say(hosts == "3", f"three hosts had claims: {hosts}")
+    for folder in folders:
+        rows = [row for row in fleet.home.runs(folder) if row["job"] == "dream"]
+        say([outcome(row) for row in rows] == ["succeeded"], f"{folder.name}: one successful run")
+    report = fleet.home.run("--dir", folders[0], "report")
+    say(report.returncode == 0 and "dream" in report.stdout, "the morning's report has the run")
+    say("fleet night" in report.stdout, "the report names the host that did the work")
+    show(report.stdout[:1500])
+    check_budgets(fleet)
+
+
+def laptop(server):
+    """A home host that sleeps for an hour while a worker finishes."""
+    fleet = Fleet(server, "laptop", 'lease = "10s"\n', home_slots=1)
+    folder = fleet.home.project("p")
+    fleet.home.good("--dir", folder, "enqueue", "dream")
+    home = fleet.home.start("tick", start_new_session=True)
+    until(lambda: fleet.count("state = 'claimed'") == 1, "the home host has claimed its own run")
+    stopped = stop_tree(home.pid)
+    say(True, f"the home host sleeps ({len(stopped)} processes stopped)")
+    until(lambda: fleet.workers[0].run("tick") and fleet.count("state = 'delivered' AND fence = 2") == 1,
+          "a worker takes over and finishes", 90)
+    fleet.home.at("2027-03-10T03:30:00Z")
+    for pid in stopped:
+        os.kill(pid, signal.SIGCONT)
+    home.communicate()
+    until(lambda: fleet.home.run("tick") and fleet.count("state = 'settled'") == 1, "it is settled on wake-up")
+    rows = fleet.home.runs(folder)
+    say([outcome(row) for row in rows] == ["succeeded"], f"published once: {[outcome(row) for row in rows]}")
+    endings = fleet.ask("SELECT fence, ending FROM runner_fleet.attempts ORDER BY fence").replace("\n", "; ")
+    say(endings.startswith("1|l") and endings.endswith("2|delivered"), f"the sleeping host's claim: {endings}")
+    journals = [path for path in dreams(folder) if path.endswith("proposals.json")]
+    say(len(journals) == 1, f"one set of proposals at home: {journals}")
+    check_budgets(fleet)
+
+
+def database_loss(server):
+    """The database is gone during a night: local jobs go on, fleet jobs are deferred, and all settles afterwards."""
+    fleet = Fleet(server, "loss", 'lease = "10s"\n')
+    shared, local = fleet.home.project("shared"), fleet.home.project("local", fleet=False)
+    server.stop()
+    for folder in [shared, local]:
+        fleet.home.good("--dir", folder, "enqueue", "dream")
+    began = time.monotonic()
+    done = fleet.home.run("tick")
+    print(f"    the tick without a database took {time.monotonic() - began:.1f} s and ended with {done.returncode}: "
+          f"{done.stderr.strip()[:200]}")
+    say([outcome(row) for row in fleet.home.runs(local)] == ["succeeded"], "the local job ran")
+    rows = fleet.home.runs(shared)
+    say("deferred" in [outcome(row) for row in rows], f"the fleet's job is deferred: {[outcome(r) for r in rows]}")
+    say("cannot be reached" in fleet.home.good("--dir", shared, "runs", "--json"), "with the reason")
+    server.start()
+    for host in fleet.hosts:
+        host.at("2027-03-10T02:45:00Z")
+    until(lambda: all(host.run("tick") for host in fleet.hosts[:2]) and fleet.count("state = 'settled'") == 1,
+          "everything settles afterwards", 60)
+    say([outcome(row) for row in fleet.home.runs(shared)][0] == "succeeded", "the deferred run succeeded")
+    check_budgets(fleet)
+
+
+def changed_at_home(server):
+    """A file that the home host changes while a worker works is never overwritten."""
+    fleet = Fleet(server, "changed")
+    folder = fleet.home.project("p")
+    fleet.home.good("--dir", folder, "enqueue", "dream")
+    fleet.home.good("tick")
+    fleet.workers[0].good("tick")
+    (folder / "dreams").mkdir(exist_ok=True)
+    (folder / "dreams/state.json").write_text("a person's text\n")
+    done = fleet.home.run("tick")
+    say(done.returncode == 1 and "guard" in done.stderr, f"the run fails as guard: {done.stderr.strip()[:200]}")
+    say((folder / "dreams/state.json").read_text() == "a person's text\n", "the person's file stays")
+    fleet.home.run("tick")
+    say(fleet.count("state = 'settled' AND outcome ->> 'class' = 'guard'") == 1, "the fleet records the failure")
+
+
+def drain_and_leave(server):
+    """A host that drains takes no work, and leaves once its own runs are settled."""
+    fleet = Fleet(server, "drain")
+    folder = fleet.home.project("p")
+    fleet.home.good("--dir", folder, "enqueue", "dream")
+    fleet.home.good("tick")
+    fleet.workers[0].good("fleet", "drain", "night")
+    fleet.workers[0].good("tick")
+    say(fleet.count("state = 'pending'") == 1, "the draining host took no work")
+    left = fleet.home.run("fleet", "leave", "night")
+    say(left.returncode == 75 and "open run" in left.stderr, f"the home host may not leave yet: {left.stderr.strip()}")
+    fleet.workers[0].good("fleet", "leave", "night")
+    fleet.workers[1].good("tick")
+    for _ in range(2):
+        fleet.home.good("tick")
+    fleet.home.good("fleet", "leave", "night")
+    states = fleet.ask("SELECT state FROM runner_fleet.hosts ORDER BY state").replace("\n", " ")
+    say(states == "active left left", f"two hosts left: {states}")
+    rights = fleet.home.run("fleet", "join", "night")
+    say(rights.returncode == 0, "a host may join again")
+
+
+def least_rights(server):
+    """A role with the rights that the guide lists is enough for the hosts, and others are named."""
+    guide = (Path(__file__).resolve().parent.parent.parent / "docs/guide/fleet.md").read_text()
+    grants = guide.split("```sql\n")[1].split("```")[0]
+    server.ask("postgres", "CREATE ROLE runner_worker LOGIN")
+    fleet = Fleet(server, "rights")
+    fleet.ask(grants)
+    folder = fleet.home.project("p")
+    fleet.home.good("--dir", folder, "enqueue", "dream")
+    for host in fleet.hosts:
+        config = host.root / "config/runner/config.toml"
+        config.write_text(config.read_text().replace("//runner@", "//runner_worker@"))
+        host.good("fleet", "join", "night")
+    for host in [fleet.home, fleet.workers[0], fleet.home, fleet.home]:
+        host.good("tick")
+    say(fleet.count("state = 'settled'") == 1, "a run was shared with the least rights")
+    fleet.ask("REVOKE UPDATE ON runner_fleet.budgets FROM runner_worker")
+    status = fleet.home.run("fleet", "status", "night")
+    say("lacks the right to UPDATE on budgets" in status.stderr, "a missing right is named")
+    doctor = fleet.home.run("doctor")
+    say("lacks the right to UPDATE on budgets" in doctor.stdout, "the doctor names it, too")
+
+
+def show(text):
+    print("    " + text.strip().replace("\n", "\n    "))
+
+
+def until(condition, what, seconds=60):
+    """Waits until a condition of other processes holds."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        if condition():
+            say(True, what)
+            return
+        time.sleep(0.02)
+    say(False, what)
+
+
+def children(pid):
+    done = subprocess.run(["ps", "-eo", "pid=,ppid="], capture_output=True, text=True, check=True).stdout
+    pairs = [tuple(map(int, line.split())) for line in done.splitlines()]
+    found = [pid]
+    for known in found:
+        found += [child for child, parent in pairs if parent == known]
+    return found
+
+
+def stop_tree(pid):
+    """Stops a process and its descendants, as a sleeping machine does."""
+    stopped = []
+    while True:
+        new = [one for one in children(pid) if one not in stopped]
+        if not new:
+            return stopped
+        for one in new:
+            os.kill(one, signal.SIGSTOP)
+            stopped.append(one)
+
+
+def kill_executes(host):
+    """Kills the runs of a host whose tick was killed, as a power cut does."""
+    for entry in Path("/proc").glob("[0-9]*"):
+        try:
+            if b"execute" in (entry / "cmdline").read_bytes() and \
+                    f"XDG_STATE_HOME={host.state}".encode() in (entry / "environ").read_bytes():
+                os.kill(int(entry.name), signal.SIGKILL)
+        except OSError:
+            pass
+
+
+def check_budgets(fleet):
+    wrong = fleet.ask("""
+        SELECT count(*) FROM runner_fleet.budgets b, LATERAL (SELECT
+            coalesce(sum(a.charged[4]), 0) AS used,
+            coalesce(sum(CASE WHEN a.charged IS NULL THEN a.reserved[4] END), 0) AS held
+            FROM runner_fleet.attempts a JOIN runner_fleet.occurrences o ON o.id = a.occurrence
+            WHERE b.level = ANY (o.levels)) s WHERE (b.used[4], b.held[4]) <> (s.used, s.held)""")
+    say(wrong == "0", "the budgets are the sums of the claims")
+
+
+CHECKS = [one_job, nightly, laptop, database_loss, changed_at_home, drain_and_leave, least_rights]
+
+
+def main():
+    if not glob.glob("/usr/lib/postgresql/*/bin/initdb"):
+        skip("pg_ctlcluster", "fleet: PostgreSQL is not installed")
+        return
+    chosen = [check for check in CHECKS if not sys.argv[2:] or check.__name__ in sys.argv[2:]]
+    server = Server()
+    try:
+        for check in chosen:
+            print(check.__name__, flush=True)
+            check(server)
+    finally:
+        server.stop()
+        if not os.environ.get("KEEP"):
+            shutil.rmtree(ROOT, ignore_errors=True)
+    print(f"{len(failures)} failures")
+    sys.exit(1 if failures else 0)
+
+
+main()
