@@ -140,6 +140,9 @@ fn documented_command_lines_parse() {
         };
         for words in commands(&text) {
             if let Some(line) = line_of(&words) {
+                if cfg!(not(feature = "fleet")) && line.get(1).is_some_and(|word| word == "fleet") {
+                    continue;
+                }
                 count += 1;
                 if let Err(error) = program().try_get_matches_from(&line) {
                     panic!("{}: {line:?}\n{error}", block.place);

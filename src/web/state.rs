@@ -235,7 +235,7 @@ mod tests {
     fn values_of_the_audit_trail_are_single_words() {
         let words = ["dream", "accept", "--note=ok: asked by root from home", "--", "a\0b"];
         let text = quoted(&words);
-        assert_eq!(text, "dream accept '--note=ok: asked by root from home' -- a\u{fffd}b");
+        assert_eq!(text, "dream accept '--note=ok: asked by root from home' -- 'a\u{fffd}b'");
     }
 
     #[test]

@@ -66,7 +66,9 @@ pub fn report_of_json(report: &Value) -> Facts {
 pub fn report_of_page(page: &Page) -> Facts {
     let mut facts = Facts::new();
     let head = inner(page.all("main > p .tag")[0]);
-    facts.insert("worst".to_owned(), head.trim().to_owned());
+    // Nothing worse than a success has happened yet.
+    let worst = if head.trim() == "in progress" { "succeeded" } else { head.trim() };
+    facts.insert("worst".to_owned(), worst.to_owned());
     let spent = inner(page.all("main > p")[1]);
     for (unit, noun) in [("calls", "call"), ("tokens", "token")] {
         facts.insert(format!("spent {unit}"), amount(&spent, noun));
@@ -233,6 +235,7 @@ pub fn overview_of_screen(screen: &Shown) -> Facts {
     let mut facts = Facts::new();
     let night = value("last night");
     let (name, headline) = night.split_once(": ").unwrap();
+    let headline = headline.strip_prefix("in progress; ").unwrap_or(headline);
     facts.insert(format!("{name} headline"), plain(headline));
     let alerts = value("alerts");
     facts.insert("alerts".to_owned(), alerts.split(' ').next().unwrap_or("0").to_owned());
@@ -249,9 +252,9 @@ pub fn overview_of_page(page: &Page) -> Facts {
     let mut facts = Facts::new();
     let night = page.all("section.card dd")[0];
     let name = inner(within(night, "a")[0]);
-    let worst = inner(within(night, ".tag")[0]).trim().to_owned();
+    let last = inner(*within(night, ".tag").last().unwrap()).trim().to_owned();
     let all = inner(night);
-    let headline = all.split_once(worst.as_str()).unwrap().1;
+    let headline = all.split_once(last.as_str()).unwrap().1;
     facts.insert(format!("{name} headline"), plain(headline));
     let calls = &terms["Calls today"];
     let (used, limit) = calls.trim().split_once(" of ").unwrap();
