@@ -159,15 +159,15 @@ struct RunningNight<'a> {
 }
 
 impl RunningNight<'_> {
-    /// Runs the queue to its end, one run after the other, and cancels the rest once a run is
-    /// cancelled.
+    /// Runs the queue to its end, one run after the other. A signal ends the current run and cancels
+    /// the rest. A run that a person cancels by its id ends alone.
     fn work(&mut self, mut queue: VecDeque<RunId>) -> Result<(), Failure> {
         while let Some(run) = queue.pop_front() {
             let row = spawn::run_to_end(self.home, &mut self.store, &self.me, &run, self.manner)?;
             let exit = row.outcome().map_or(Exit::Internal, |outcome| outcome.exit(true));
             self.worst = self.worst.max(exit);
             self.manner.ui.show_part(&EndedRun::of(&row));
-            if exit == Exit::Cancelled {
+            if exit == Exit::Cancelled && row.cancel().is_none() {
                 break;
             }
             let now = self.home.wall()?;
