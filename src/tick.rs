@@ -65,9 +65,14 @@ pub fn once(
     let Tick { mut start, end, settled, mut troubles, swept } =
         tick(store, &spawn::driver(home, me), home.now()?)?;
     troubles.extend(unwatched);
-    let shared = fleet::step(home, store, me)?;
-    start.extend(shared.start);
-    troubles.extend(shared.troubles);
+    // An error of the fleet must not keep the returned runs from being started.
+    match fleet::step(home, store, me) {
+        Ok(shared) => {
+            start.extend(shared.start);
+            troubles.extend(shared.troubles);
+        }
+        Err(failure) => troubles.push(format!("fleet: {failure}")),
+    }
     for run in &end {
         spawn::end(store, run)?;
     }

@@ -163,11 +163,19 @@ impl RunningNight<'_> {
     /// the rest. A run that a person cancels by its id ends alone.
     fn work(&mut self, mut queue: VecDeque<RunId>) -> Result<(), Failure> {
         while let Some(run) = queue.pop_front() {
-            let row = spawn::run_to_end(self.home, &mut self.store, &self.me, &run, self.manner)?;
+            // A person may have cancelled it while it waited for its turn.
+            let waiting = self.store.run(&run)?;
+            let cancelled = waiting.outcome().is_some();
+            let row = match cancelled {
+                true => waiting,
+                false => {
+                    spawn::run_to_end(self.home, &mut self.store, &self.me, &run, self.manner)?
+                }
+            };
             let exit = row.outcome().map_or(Exit::Internal, |outcome| outcome.exit(true));
             self.worst = self.worst.max(exit);
             self.manner.ui.show_part(&EndedRun::of(&row));
-            if exit == Exit::Cancelled && row.cancel().is_none() {
+            if exit == Exit::Cancelled && !cancelled && row.cancel().is_none() {
                 break;
             }
             let now = self.home.wall()?;

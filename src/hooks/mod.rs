@@ -168,11 +168,6 @@ fn work(call: &HookCall) -> Result<(), Failure> {
         },
         transcript_limit: transcript_limit(),
     };
-    if call.event == HookEvent::SessionEnd
-        && let (Some(root), Some(session)) = (&found.root, &payload.session_id)
-    {
-        sessions::analyze_ended(&home, root, session)?;
-    }
     match call.event {
         HookEvent::SessionStart => {
             memory.session_start(&payload, &context, inject(call.event))?;
@@ -196,6 +191,11 @@ fn work(call: &HookCall) -> Result<(), Failure> {
                 answer(&json!({ "systemMessage": text }));
             }
         }
+    }
+    if call.event == HookEvent::SessionEnd
+        && let (Some(root), Some(session)) = (&found.root, &payload.session_id)
+    {
+        sessions::analyze_ended(&home, root, session)?;
     }
     Ok(())
 }

@@ -108,15 +108,18 @@ fn cancelled_night_is_closed_and_reported() {
 fn run_cancelled_by_its_id_ends_alone() {
     let fixture = Fixture::with(
         "[jobs.dream]\nenabled = false\n[jobs.a]\nkind = \"command\"\nprogram = \"sh\"\n\
-         args = [\"-c\", \"echo up > up.fifo; exec sleep 1000\"]\n[jobs.b]\nkind = \"command\"\nprogram = \"true\"\n",
+         args = [\"-c\", \"echo up > up.fifo; exec sleep 1000\"]\n[jobs.b]\nkind = \"command\"\nprogram = \"true\"\n[jobs.c]\nkind = \"command\"\nprogram = \"true\"\n",
     );
     fixture.command("mkfifo", &["up.fifo"]).status().unwrap();
     let night = fixture.runner(&["night"]).stdout(std::process::Stdio::null()).spawn().unwrap();
     assert_eq!(fs::read_to_string(fixture.path("up.fifo")).unwrap(), "up\n");
-    let runs = fixture.run(&["runs", "--job", "a", "--json"]).ends(0).json();
-    fixture.run(&["cancel", runs[0]["id"].as_str().unwrap()]).ends(0);
+    // One still waits for its turn, the other one runs.
+    for job in ["b", "a"] {
+        let runs = fixture.run(&["runs", "--job", job, "--json"]).ends(0).json();
+        fixture.run(&["cancel", runs[0]["id"].as_str().unwrap()]).ends(0);
+    }
     assert_eq!(night.wait_with_output().unwrap().status.code(), Some(130));
-    fixture.run(&["report"]).ends(0).expect_text("1 cancelled").expect_text("1 succeeded");
+    fixture.run(&["report"]).ends(0).expect_text("2 cancelled").expect_text("1 succeeded");
 }
 
 #[test]

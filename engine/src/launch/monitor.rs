@@ -114,7 +114,10 @@ impl TreeMonitor {
     pub fn sample_time(&mut self, group: Option<&ControlGroup>, tree: &[Stat]) -> Option<Overuse> {
         let limit = self.cpu_time?;
         let exact = group.and_then(ControlGroup::cpu_time);
-        let seen = exact.unwrap_or_else(|| self.counted.count(tree));
+        let seen = exact.unwrap_or_else(|| {
+            let launcher = tree::stat(std::process::id()).map_or(0, |own| own.ticks[1]);
+            self.counted.count(tree, launcher)
+        });
         (seen > limit).then_some(Overuse::CpuTime { limit, seen })
     }
 
@@ -141,14 +144,14 @@ impl TreeMonitor {
 
 impl CountedTime {
     /// Adds a sample, and returns the time that the tree has used at least.
-    fn count(&mut self, tree: &[Stat]) -> Duration {
+    ///
+    /// `launcher` is the time of the children that the launcher has reaped, whose parents had ended.
+    fn count(&mut self, tree: &[Stat], launcher: u64) -> Duration {
         let now = tree.iter().map(|process| ((process.pid, process.start), process.ticks[0]));
         let before = std::mem::replace(&mut self.now, now.collect());
         self.gone +=
             before.iter().filter(|it| !self.now.contains_key(it.0)).map(|it| it.1).sum::<u64>();
         let own: u64 = self.now.values().sum();
-        // The launcher reaps the processes whose parents have ended.
-        let launcher = tree::stat(std::process::id()).map_or(0, |own| own.ticks[1]);
         let reaped =
             launcher + tree.iter().map(|process| process.ticks.iter().sum::<u64>()).sum::<u64>();
         self.reaped = self.reaped.max(reaped);
@@ -272,14 +275,12 @@ mod tests {
         let (a, b) = (5_000_001, 5_000_002);
         let mut counted = CountedTime::default();
         let tick = Duration::from_millis(1000 / clock_ticks_per_second());
-        let launcher = tree::stat(std::process::id()).unwrap().ticks[1];
-        assert_eq!(launcher, 0, "this test has reaped nothing");
-        assert_eq!(counted.count(&[process(a, [100, 0]), process(b, [50, 0])]), tick * 150);
+        assert_eq!(counted.count(&[process(a, [100, 0]), process(b, [50, 0])], 0), tick * 150);
         // Its parent ignores the end of `b`.
-        assert_eq!(counted.count(&[process(a, [120, 0])]), tick * 170);
+        assert_eq!(counted.count(&[process(a, [120, 0])], 0), tick * 170);
         // `a` has reaped children that no sample has seen.
-        assert_eq!(counted.count(&[process(a, [120, 400])]), tick * 520);
-        assert_eq!(counted.count(&[]), tick * 520);
+        assert_eq!(counted.count(&[process(a, [120, 400])], 0), tick * 520);
+        assert_eq!(counted.count(&[], 0), tick * 520);
     }
 
     #[test]

@@ -34,6 +34,9 @@ const OUTCOMES: [&str; 11] = [
 
 /// Returns the text to search, if it is so long that the database can find it.
 fn searched_text(text: &str) -> Result<String, &'static str> {
+    if text.contains('\0') {
+        return Err("a text to search has no null bytes");
+    }
     match text.chars().count() >= SHORTEST_TEXT {
         true => Ok(text.to_owned()),
         false => Err("a text to search has at least 3 characters"),

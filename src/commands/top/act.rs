@@ -8,6 +8,7 @@ use runner_engine::store::{Event, RunRow, Store};
 
 use crate::commands::{call, runs};
 use crate::env::{self, Env};
+use crate::project::FILE;
 use crate::tui::Action;
 use crate::ui::Failure;
 
@@ -81,5 +82,11 @@ fn found(store: &Store, run: &str) -> Result<(RunRow, PathBuf), Failure> {
     let row = runs::find(store, id.as_str())?;
     let project = store.project(&row.project)?;
     let gone = || Failure::data(format!("run {run} has no project")).hint("runner projects");
-    Ok((row, project.ok_or_else(gone)?.path))
+    let folder = project.ok_or_else(gone)?.path;
+    // Without its settings, the command would take a project around the folder.
+    if !folder.join(FILE).is_file() {
+        let what = format!("{} has no {FILE}", folder.display());
+        return Err(Failure::data(what).hint("runner projects"));
+    }
+    Ok((row, folder))
 }
