@@ -214,7 +214,11 @@ def killed(root, kind, port):
     killed_now = []
     for number, line in place.processes():
         if b"runner" in line.split(b"\0")[0] or b"exe\0execute" in line or b"\0execute\0" in line:
-            os.kill(int(number), signal.SIGKILL)
+            try:
+                os.kill(int(number), signal.SIGKILL)
+            except ProcessLookupError:
+                # It ended when the process before it was killed.
+                continue
             killed_now.append(number)
     begun.wait()
     # The kernel releases the lock when the process has ended.

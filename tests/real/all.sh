@@ -33,7 +33,8 @@ one() {
 
 install_readers() {
     python3 -m venv "$readers" &&
-        "$readers/bin/pip" install --quiet --disable-pip-version-check jsonschema tree-sitter tree-sitter-pwsh
+        "$readers/bin/pip" install --quiet --disable-pip-version-check jsonschema openapi-spec-validator \
+            tree-sitter tree-sitter-pwsh
 }
 
 cron_lane() {
