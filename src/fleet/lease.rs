@@ -6,7 +6,7 @@
 //!                              └─ no answer ──> a quarter before its end: the run is asked to end
 //! ```
 //!
-//! A run that ends too late changes nothing at home: the fence is checked at both commits.
+//! A run that ends too late changes nothing at home: the home host checks the fence at both commits.
 
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::thread;

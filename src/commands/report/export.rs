@@ -58,7 +58,10 @@ pub(super) fn run(cli: &Cli<'_>, project: &LoadedProject, into: &Path) -> Result
     if done.is_err() {
         let _nothing_to_remove = fs::remove_dir_all(&draft);
     }
-    done.map_err(|error| Failure::not_written(&into, error))?;
+    done.map_err(|error| {
+        Failure::not_written(&into, error)
+            .hint("runner report --export DIR   (in a folder in which you can write)")
+    })?;
     let index = into.join(INDEX).display().to_string();
     cli.ui.show(&Exported { index, pages: pages.len() });
     Ok(Exit::Done)
