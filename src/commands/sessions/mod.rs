@@ -121,7 +121,7 @@ fn load(cli: &Cli<'_>, project: &LoadedProject, spec: &SessionsSpec) -> SessionF
 }
 
 /// Makes one run of the project's job of this kind. A project without one gets one that runs only
-/// manually.
+/// manually. The exit code of a deferred run is not 0, because nothing was analyzed.
 fn work(
     cli: &Cli<'_>,
     project: LoadedProject,
@@ -136,8 +136,7 @@ fn work(
             (default_job::add(cli, &project.root, &added)?, KIND.to_owned())
         }
     };
-    let how = ManualRun { deferral_is_normal: true, ..ManualRun::new(cli, wanted) };
-    by_hand::once(cli.env, &project, &name, None, how)
+    by_hand::once(cli.env, &project, &name, None, ManualRun::new(cli, wanted))
 }
 
 /// Returns the places of the project's transcripts.
