@@ -111,6 +111,12 @@ impl BoardHistory {
         })
     }
 
+    /// Returns when work on a task began for the last time, or `None` if the history does not show it.
+    pub fn begun(&self, task: &str) -> Option<Timestamp> {
+        let begun = |it: &TaskMove| it.task == task && it.to == Some(Keyword::Doing);
+        self.records.iter().rev().find(|record| record.moves.iter().any(begun)).map(|it| it.ts)
+    }
+
     /// Returns the history's text with `more` appended, without the oldest lines beyond the limit.
     pub fn with(&self, more: &[HistoryRecord]) -> String {
         let more = more

@@ -75,6 +75,8 @@ pub struct Slice {
     pub board: Board,
     /// The heading of the task that the agent is working on.
     pub doing: Option<String>,
+    /// When the agent began that task, if the board's history shows it.
+    pub doing_since: Option<Timestamp>,
     /// The tool steps, oldest first.
     pub steps: Vec<ToolStep>,
     /// The newest entry, if a readable entry exists.
@@ -111,6 +113,7 @@ pub fn gather(ctx: &Context<'_>, spec: &RemSpec) -> Result<Slice, JobError> {
     let board_changed = newest.is_none_or(|newest| is_board_changed(&history, newest, whole));
     let agent = spec.agent.as_deref().unwrap_or_default();
     let doing = board::current(&board, &history, agent).map(|task| task.heading.clone());
+    let doing_since = doing.as_deref().and_then(|task| history.begun(task));
     Ok(Slice {
         commits,
         newer,
@@ -121,6 +124,7 @@ pub fn gather(ctx: &Context<'_>, spec: &RemSpec) -> Result<Slice, JobError> {
         plan: plan.map(|text| beginning(&text, BOARD)),
         board,
         doing,
+        doing_since,
         steps,
         previous,
         listed,
@@ -212,6 +216,12 @@ impl Slice {
         self.listed.manifest.entries.first()?.ts
     }
 
+    /// Returns the number of entries that were written since the agent began its task.
+    pub fn entries_since_begun(&self) -> usize {
+        let entries = self.listed.manifest.entries.iter();
+        entries.filter(|entry| self.doing_since.is_some_and(|begun| entry.ts > Some(begun))).count()
+    }
+
     /// Returns the commits that are newer than the newest entry.
     pub fn new_commits(&self) -> impl Iterator<Item = &Commit> {
         self.commits.iter().filter(|it| self.newer.contains(&it.hash))
@@ -240,11 +250,13 @@ impl Slice {
     /// Formats the commits. The new ones are marked if there is an entry before them.
     fn log(&self) -> Vec<String> {
         let marks = !self.listed.manifest.entries.is_empty();
+        let none_is_new = marks && self.newer.is_empty() && !self.commits.is_empty();
         let mark = |it: &Commit| match marks && self.newer.contains(&it.hash) {
             true => format!("{}  [new since the previous entry]", it.line()),
             false => it.line(),
         };
-        self.commits.iter().map(mark).collect()
+        let note = none_is_new.then(|| "(no commit is new since the previous entry)".to_owned());
+        note.into_iter().chain(self.commits.iter().map(mark)).collect()
     }
 
     /// Returns the sources that are shown, each with its label.

@@ -1,7 +1,8 @@
 //! Finds what a tale names: commits, paths, exit codes and tasks.
 //!
 //! A commit that no source shows is an invented one, and the entry is refused. A path, an exit code
-//! or a task that no source shows is only marked, because a tale may describe them in its own words.
+//! or a task that no source shows, and a commit that is not new, are only marked, because a tale may
+//! describe them in its own words.
 //! This module must never decide that an event happened.
 
 use runner_text::org::{Resolved, fold};
@@ -91,7 +92,23 @@ fn is_hyphen(c: char) -> bool {
     matches!(c, '-' | '\u{2010}'..='\u{2015}' | '\u{2212}')
 }
 
-/// Returns what a tale names although no source shows it: paths, exit codes and quoted tasks.
+/// Returns the commits that a tale names although they are older than the previous entry. A tale is
+/// about what is new.
+fn older_commits(tale: &str, slice: &Slice) -> Vec<String> {
+    if slice.listed.manifest.entries.is_empty() {
+        return Vec::new();
+    }
+    let named = hex_words(tale).into_iter().filter(|it| it.presented).map(|it| it.word);
+    let older = |word: &str| {
+        let hash = word.to_ascii_lowercase();
+        let mut commits = slice.commits.iter().filter(|commit| commit.hash.starts_with(&hash));
+        commits.next().is_some_and(|commit| !slice.newer.contains(&commit.hash))
+    };
+    named.filter(|word| older(word)).map(|word| format!("{word} as a new commit")).collect()
+}
+
+/// Returns what a tale names although no source shows it: paths, exit codes, quoted tasks, and
+/// commits that are not new.
 pub fn unseen(tale: &str, slice: &Slice) -> Vec<String> {
     let mut shown: Vec<String> =
         slice.sources(PreviousEntry::Shown).into_iter().map(|(_, text)| plain(&text)).collect();
@@ -100,7 +117,7 @@ pub fn unseen(tale: &str, slice: &Slice) -> Vec<String> {
     shown.extend(rows.flat_map(|args| [&args.path, &args.cmd]).flatten().map(|text| plain(text)));
     let is_shown = |text: &str| shown.iter().any(|source| source.contains(text));
     let tale = plain(tale);
-    let mut out = Vec::new();
+    let mut out = older_commits(&tale, slice);
     out.extend(paths(&tale).into_iter().filter(|path| !is_shown(path)));
     let codes = exit_codes(&tale).into_iter();
     let codes = codes.filter(|code| slice.steps.iter().all(|step| step.exit_code != *code));
@@ -185,11 +202,11 @@ fn quoted_tasks(text: &str) -> Vec<String> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use runner_engine::scope::Expect;
     use runner_text::org::{Board, BoardForm};
 
-    use super::super::super::manifest::{Manifest, ReadManifest};
+    use super::super::super::manifest::{Listed, Manifest, ReadManifest};
     use super::*;
     use crate::lifecycle::log::Commit;
     use crate::steps::{Args, ToolStep};
@@ -221,7 +238,7 @@ mod tests {
         }
     }
 
-    fn slice() -> Slice {
+    pub(in super::super) fn slice() -> Slice {
         let step = |path: Option<&str>, cmd: Option<&str>, exit_code| ToolStep {
             tool: "Bash".into(),
             args: Some(Args {
@@ -248,6 +265,7 @@ mod tests {
             plan: None,
             board: Board::read("* TODO fix the roof\n", BoardForm::Org),
             doing: None,
+            doing_since: None,
             steps: vec![step(Some("src/04-weave.rs"), None, 0), step(None, Some(&long), 2)],
             previous: None,
             listed: ReadManifest { manifest: Manifest::default(), expect: Expect::Absent },
@@ -276,5 +294,16 @@ mod tests {
             unseen(invented, &slice),
             ["blog/a/b", "content/", "exit 101", "paint the door", "src/wave.rs"]
         );
+    }
+
+    #[test]
+    fn commits_that_are_not_new_are_marked() {
+        let mut slice = slice();
+        let tale = "It added words (a3f91c2).";
+        assert_eq!(unseen(tale, &slice), Vec::<String>::new(), "there is no previous entry");
+        slice.listed.manifest.entries.push(Listed::default());
+        assert_eq!(unseen(tale, &slice), ["a3f91c2 as a new commit"]);
+        slice.newer.insert(slice.commits[0].hash.clone());
+        assert_eq!(unseen(tale, &slice), Vec::<String>::new());
     }
 }

@@ -20,6 +20,9 @@ const LISTED: usize = 4;
 /// Minimum number of tool uses at which a file counts as used repeatedly.
 const OFTEN: usize = 4;
 
+/// Minimum number of entries since a task was begun at which the task counts as stuck.
+const STUCK: usize = 2;
+
 /// Builds the sections of the entry.
 pub fn sections(slice: &Slice) -> Sections {
     let task = |keyword| slice.board.first(keyword).map(|it| it.heading.clone());
@@ -152,7 +155,7 @@ fn goals(slice: &Slice) -> Vec<String> {
 }
 
 fn fears(slice: &Slice, failed: &[Failure<'_>]) -> Vec<String> {
-    let mut fears = Vec::new();
+    let mut fears: Vec<String> = stuck(slice).into_iter().collect();
     if let Some(last) = failed.iter().find(|it| !it.passed) {
         let since = if last.times == 1 { "since it failed" } else { "after these failures" };
         fears.push(format!("{} was not seen to pass {since}.", last.what()));
@@ -177,6 +180,20 @@ fn fears(slice: &Slice, failed: &[Failure<'_>]) -> Vec<String> {
         );
     }
     fears
+}
+
+/// Says that the same task has been worked on since several entries, for which a person may have to
+/// decide.
+fn stuck(slice: &Slice) -> Option<String> {
+    let (task, since) = (slice.doing.as_deref()?, slice.doing_since?);
+    let entries = slice.entries_since_begun();
+    let since = since.strftime("%Y-%m-%d %H:%M UTC");
+    (entries >= STUCK).then(|| {
+        format!(
+            "\"{task}\" was begun on {since}, {entries} entries ago, and is not done; a person may have to \
+             decide whether it goes on."
+        )
+    })
 }
 
 fn carry(slice: &Slice, doing: Option<String>, next: Option<String>) -> Vec<String> {
@@ -220,4 +237,34 @@ fn limit_words(text: &str, most: usize) -> String {
         out.push("…");
     }
     out.join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use jiff::Timestamp;
+
+    use super::super::super::manifest::Listed;
+    use super::super::mentions::tests::slice;
+    use super::*;
+
+    #[test]
+    fn a_task_that_stays_in_flight_over_entries_needs_a_decision() {
+        let at = |second| Timestamp::from_second(second).unwrap();
+        let mut slice = slice();
+        slice.doing = Some("fix the roof".to_owned());
+        let begun =
+            |slice: &Slice| fears(slice, &[]).iter().any(|fear| fear.contains("fix the roof"));
+        for ts in [400, 300, 200] {
+            slice.listed.manifest.entries.push(Listed { ts: Some(at(ts)), ..Listed::default() });
+        }
+        assert!(!begun(&slice), "it is not known when it began");
+        slice.doing_since = Some(at(350));
+        assert!(!begun(&slice), "one entry is no sign");
+        slice.doing_since = Some(at(250));
+        assert_eq!(
+            fears(&slice, &[])[0],
+            "\"fix the roof\" was begun on 1970-01-01 00:04 UTC, 2 entries ago, and is not done; a \
+             person may have to decide whether it goes on."
+        );
+    }
 }
