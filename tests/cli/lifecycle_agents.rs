@@ -78,7 +78,7 @@ fn prompts_of_dreams_come_from_files_of_the_project() {
     fixture.write("prompts/rem.md", "Dream of the sea, in our house style.\n");
     fs::write(
         &answer,
-        "* tale\nIt ran.\n* goals\n- a\n* blue sky\n- b\n* fears\n- c\n* verdicts\n- keep course\n* carry\n- x\n",
+        "* tale\nIt ran and wrote its rows.\n* goals\n- a\n* blue sky\n- b\n* fears\n- c\n* verdicts\n- keep course\n* carry\n- x\n",
     )
     .unwrap();
     fixture.run(&["lifecycle", "goto", "rem"]).ends(0);

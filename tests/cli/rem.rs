@@ -215,7 +215,7 @@ fn model_dream_is_published_and_committed() {
     assert_eq!(fixture.git(&["status", "--porcelain", "--", "rem"]), "");
 }
 
-const ORG: &str = "* tale\nIt ran.\n* goals\n- a\n* blue sky\n- b\n* fears\n- c\n* verdicts\n- keep course — fine\n* carry\n- DOING: x\n";
+const ORG: &str = "* tale\nIt ran and wrote its rows.\n* goals\n- a\n* blue sky\n- b\n* fears\n- c\n* verdicts\n- keep course — fine\n* carry\n- DOING: nothing\n";
 
 #[test]
 fn invalid_answers_publish_nothing_and_are_explained() {
@@ -276,10 +276,13 @@ fn untrue_answers_are_repaired_once_then_replaced() {
     let data = |act: &str, task: &str| data(TALE, act, task).to_string();
     let cases = [
         (
-            ORG.replace("It ran.", "It ran in a3f91c2."),
+            ORG.replace("It ran and wrote its rows.", "It ran in a3f91c2."),
             "commit a3f91c2 does not occur in the sources that were shown",
         ),
-        (ORG.replace("It ran.", "Commit 20480 ran."), "commit 20480 does not occur"),
+        (
+            ORG.replace("It ran and wrote its rows.", "Commit 20480 ran."),
+            "commit 20480 does not occur",
+        ),
         (verdict("- pick up: no such task — why"), "names no task"),
         (verdict("- cancel: twice — why"), "occurs on lines 7, 8"),
         (verdict("- think it over"), "is listed below verdicts but is not a verdict"),
@@ -315,7 +318,7 @@ fn asked(fixture: &Fixture, number: u32) -> String {
 #[test]
 fn second_malformed_answer_after_untrue_one_is_replaced() {
     let fixture = fixture("answer = \"org\"\n");
-    answer(&fixture, "1", &ORG.replace("It ran.", "It ran in a3f91c2."));
+    answer(&fixture, "1", &ORG.replace("It ran and wrote its rows.", "It ran in a3f91c2."));
     answer(&fixture, "2", "no entry at all");
     fixture.run(&["run", "rem"]).ends(0).expect_text("the entry is by rule");
     // The program dies at the second question.

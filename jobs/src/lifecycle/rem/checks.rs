@@ -2,7 +2,7 @@
 //!
 //! Every commit hash in the entry must occur in the sources that the sleeper saw. Every verdict
 //! that names a task must resolve to exactly one task. The tale must not repeat the previous tale.
-//! This module must never fix an entry.
+//! An entry must say something (see [`substance`]). This module must never fix an entry.
 
 use runner_text::org::{self, Board, Resolved};
 
@@ -10,6 +10,7 @@ use super::super::entry::{Entry, Sections, VerdictMove, render};
 use super::gather::Slice;
 use super::mentions;
 use super::repeats::{REPEATED, likeness};
+use super::substance;
 
 /// A reason to refuse an entry.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -20,6 +21,9 @@ pub enum Refusal {
     /// The entry names something that does not exist.
     #[error("{0}")]
     Untrue(String),
+    /// The entry is empty of meaning.
+    #[error("{0}")]
+    Empty(String),
     /// The tale repeats that of the previous entry.
     #[error("parrot: the tale repeats that of the previous entry")]
     Parrot,
@@ -40,6 +44,7 @@ pub fn check(sections: &Sections, slice: &Slice) -> Result<(), Refusal> {
         let why = format!("commit {hash} does not occur in the sources that were shown");
         return Err(Refusal::Untrue(why));
     }
+    substance::check(sections, slice).map_err(Refusal::Empty)?;
     let previous = slice.previous.as_ref().map(|it| it.entry.sections.tale.as_str());
     if previous.is_some_and(|tale| likeness(&sections.tale, tale) >= REPEATED) {
         return Err(Refusal::Parrot);

@@ -16,10 +16,11 @@ pub mod checks;
 pub mod gather;
 mod kind;
 mod mentions;
-mod repeats;
+pub(super) mod repeats;
 pub mod request;
 pub mod rule;
 mod stage;
+mod substance;
 
 use jiff::{SignedDuration, Timestamp};
 use runner_backends::{Reply, Request};

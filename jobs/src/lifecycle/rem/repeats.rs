@@ -58,6 +58,14 @@ pub fn likeness(tale: &str, previous: &str) -> f64 {
     if all == 0 { 0.0 } else { shared as f64 / all as f64 }
 }
 
+/// Returns the fraction of a text's pairs of adjacent masked words that `source` contains too, from 0
+/// to 1. It is 0 for a text without such pairs.
+pub fn quoted(text: &str, source: &str) -> f64 {
+    let (text, source) = (masked(text), masked(source));
+    let (own, other) = (pairs(&text), pairs(&source));
+    if own.is_empty() { 0.0 } else { own.intersection(&other).count() as f64 / own.len() as f64 }
+}
+
 fn pairs(words: &[String]) -> BTreeSet<(&str, &str)> {
     words.windows(2).map(|pair| (pair[0].as_str(), pair[1].as_str())).collect()
 }

@@ -22,9 +22,9 @@ use crate::frame::Frame;
 const TEMPERATURE: Temperature = Temperature::hundredths(80);
 /// Maximum number of headings that a verdict may choose from.
 const ENUM: usize = 250;
-/// A placeholder for the rule-based answer in the request. The text of that answer is one of the
-/// fenced sources.
-const BY_RULE: &str = "by rule";
+/// Stands for the rule-based answer in the request, whose text is one of the fenced sources. It is not
+/// shown to a model, and it does not fit the schema.
+const BY_RULE: Value = Value::Null;
 
 /// The instruction for the second answer.
 const AGAIN: &str = "\n\nYour first answer was refused. The source `why the first answer was refused` names \
@@ -63,7 +63,7 @@ pub fn build(
     }
     let mut request = frame.request("rem", &instructions, sources);
     request.limits.temperature = Some(TEMPERATURE);
-    request.rule_answer = Value::String(BY_RULE.to_owned());
+    request.rule_answer = BY_RULE;
     match form {
         AnswerForm::Data => request.schema = Some(schema(&headings)),
         AnswerForm::Org => request.offer = json!({ "tasks": headings }),
@@ -73,7 +73,7 @@ pub fn build(
 
 /// Reports whether an answer is the placeholder for the rule-based answer.
 pub fn is_rule(answer: &Value) -> bool {
-    answer == BY_RULE
+    *answer == BY_RULE
 }
 
 /// Returns the headings of open tasks that identify exactly one task and contain no secret.

@@ -182,7 +182,7 @@ fn fears(slice: &Slice, failed: &[Failure<'_>]) -> Vec<String> {
     fears
 }
 
-/// Says that the same task has been worked on since several entries, for which a person may have to
+/// States that the same task has been worked on since several entries, for which a person may have to
 /// decide.
 fn stuck(slice: &Slice) -> Option<String> {
     let (task, since) = (slice.doing.as_deref()?, slice.doing_since?);

@@ -1,0 +1,131 @@
+//! Decides whether an entry states anything about what happened.
+//!
+//! A small model often fills the form with one phrase, with dates, or with the names of the form's own
+//! fields. Such an entry would move tasks and read as a successful night. This module must never
+//! decide by a list of known phrases, and never judge whether a statement is true.
+
+use std::collections::BTreeSet;
+
+use runner_text::org::{Resolved, fold};
+
+use super::super::entry::{Sections, VerdictMove};
+use super::gather::Slice;
+
+/// Minimum number of letters in a tale. Not every language separates words.
+const LETTERS: usize = 12;
+
+/// Checks that the tale has words, that no line of a list is repeated, that no task gets two verdicts,
+/// and that the carry names a task.
+///
+/// # Errors
+/// Returns the first thing that is wrong, as a sentence for the model.
+pub fn check(sections: &Sections, slice: &Slice) -> Result<(), String> {
+    let tale = &sections.tale;
+    if tale.chars().filter(|c| c.is_alphabetic()).count() < LETTERS {
+        return Err(format!("the tale {tale:?} does not say what happened"));
+    }
+    for (name, lines) in
+        [("goals", &sections.goals), ("blue sky", &sections.blue_sky), ("fears", &sections.fears)]
+    {
+        let mut known = BTreeSet::new();
+        if let Some(line) = lines.iter().find(|line| !known.insert(fold(line).to_lowercase())) {
+            return Err(format!("{name} lists {line:?} twice"));
+        }
+    }
+    let mut judged = BTreeSet::new();
+    for verdict in sections.verdicts.iter().filter(|it| it.act != VerdictMove::KeepCourse) {
+        if let Resolved::One { task, .. } = slice.board.resolve(&verdict.said)
+            && !judged.insert(task.line)
+        {
+            return Err(format!("two verdicts name the task {:?}", task.heading));
+        }
+    }
+    doing(sections, slice)
+}
+
+/// Checks that the carry's `DOING` is a task of the board. The line may also say that there is none.
+fn doing(sections: &Sections, slice: &Slice) -> Result<(), String> {
+    let said = sections.carry.iter().find_map(|line| {
+        let (name, said) = line.split_once(':')?;
+        name.trim().eq_ignore_ascii_case("doing").then(|| said.trim())
+    });
+    let said = said.unwrap_or_default();
+    let none = ["", "-", "—", "none", "nothing", "no task", "null", "n/a"];
+    let plain = said.trim_matches(|c: char| c.is_whitespace() || ".\"'`()[]".contains(c));
+    if none.contains(&plain.to_lowercase().as_str())
+        || slice.board.tasks.is_empty()
+        || !matches!(slice.board.resolve(said), Resolved::Unknown)
+        || names_a_task(said, slice)
+    {
+        return Ok(());
+    }
+    Err(format!("the carry says that {said:?} is DOING, which is no task on the board"))
+}
+
+/// Returns whether a text contains the heading of a task, whatever it says around it.
+fn names_a_task(said: &str, slice: &Slice) -> bool {
+    let said = fold(said).to_lowercase();
+    slice.board.tasks.iter().any(|task| said.contains(&fold(&task.heading).to_lowercase()))
+}
+
+#[cfg(test)]
+mod tests {
+    use runner_text::org::{Board, BoardForm};
+
+    use super::super::super::entry::Verdict;
+    use super::super::mentions::tests::slice as sample;
+    use super::*;
+
+    fn slice() -> Slice {
+        let board = "* TODO fix the roof\n* DOING paint the door\n";
+        Slice { board: Board::read(board, BoardForm::Org), ..sample() }
+    }
+
+    fn entry() -> Sections {
+        let lines = |lines: &[&str]| lines.iter().map(|line| (*line).to_owned()).collect();
+        Sections {
+            tale: "Words on re-entry were added, and one command failed.".to_owned(),
+            goals: lines(&["fix the roof", "paint the door", "rest"]),
+            blue_sky: lines(&["a garden", "a pond"]),
+            fears: lines(&["rain", "wind"]),
+            verdicts: vec![Verdict::new(VerdictMove::PickUp, Some("fix the roof"), "it rains")],
+            unread: Vec::new(),
+            carry: lines(&["DOING: paint the door", "next action: buy paint"]),
+        }
+    }
+
+    #[test]
+    fn an_entry_that_says_something_passes() {
+        assert_eq!(check(&entry(), &slice()), Ok(()));
+        for doing in ["nothing", "None.", "", "paint the door (third try)", "on \"Paint the door\""]
+        {
+            let carry = vec![format!("DOING: {doing}"), "next action: rest".to_owned()];
+            assert_eq!(check(&Sections { carry, ..entry() }, &slice()), Ok(()), "{doing}");
+        }
+        let mut twice = entry();
+        twice.verdicts = vec![Verdict::new(VerdictMove::KeepCourse, None, "it is right"); 2];
+        assert_eq!(check(&twice, &slice()), Ok(()));
+    }
+
+    #[test]
+    fn filled_forms_are_refused() {
+        let changed = |change: &dyn Fn(&mut Sections)| {
+            let mut sections = entry();
+            change(&mut sections);
+            check(&sections, &slice()).unwrap_err()
+        };
+        for tale in ["by rule", "2026-06-01 13:00 UTC", "", "done: 1 2 3 4 5 6 7"] {
+            let why = changed(&|it| it.tale = tale.to_owned());
+            assert!(why.ends_with("does not say what happened"), "{why}");
+        }
+        let why = changed(&|it| it.goals = vec!["Go on".to_owned(), "go  on".to_owned()]);
+        assert_eq!(why, "goals lists \"go  on\" twice");
+        let why = changed(&|it| {
+            let again = Verdict::new(VerdictMove::Cancel, Some("fix the roof"), "it is dry");
+            it.verdicts.push(again);
+        });
+        assert_eq!(why, "two verdicts name the task \"fix the roof\"");
+        let why = changed(&|it| it.carry[0] = "DOING: pick-up".to_owned());
+        assert_eq!(why, "the carry says that \"pick-up\" is DOING, which is no task on the board");
+    }
+}
