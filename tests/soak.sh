@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Runs all tests at full scale (1,000 simulated years, 1,000 killed nights, all sandbox attempts), then the hosts of
-# a fleet while their processes, networks and database fail, each
-# fuzz target for a minute, mutations of recent changes, and a sample of mutations of the code that limits jobs.
+# Runs all tests at full scale (1,000 simulated years, 1,000 killed nights, all sandbox attempts), then the hosts of a
+# fleet while their processes, networks and database fail, each fuzz target for a minute, mutations of recent changes,
+# and a sample of mutations of the code that limits jobs.
 # usage: tests/soak.sh
 #   RUNNER_TEST_SCALE    scale of the tests and the fuzzing time (default: 1)
 #   RUNNER_MUTANTS_BASE  mutates the changes since this commit (default: HEAD~10)

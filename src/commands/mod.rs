@@ -230,7 +230,7 @@ fn dispatch(args: &Args, home: &Env) -> Result<Exit, Failure> {
 /// The arguments of a command that this build does not have.
 #[cfg(not(feature = "fleet"))]
 #[derive(Debug, clap::Args)]
-struct AbsentArgs {
+pub struct AbsentArgs {
     #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
     _all: Vec<String>,
 }

@@ -165,7 +165,9 @@ class Operations:
         total = len(faults)
         while settled < CASES and time.monotonic() - began < 900:
             if time.monotonic() - looked > 0.5:
-                settled, looked = self.settled(), time.monotonic()
+                before, settled, looked = settled, self.settled(), time.monotonic()
+                if settled * 10 // CASES > before * 10 // CASES:
+                    print(f"    {settled} of {CASES} settled after {looked - began:.0f} s", flush=True)
             self.repair()
             if faults and (total - len(faults)) * CASES <= settled * total:
                 if faults[-1] != "partition" or len(self.parted) < 2:
