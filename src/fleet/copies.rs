@@ -119,7 +119,7 @@ fn forget(
     }
     let runs = plan.runs.iter().map(|run| home.run_folder(run.as_str()));
     for folder in runs.chain([home.cache_folder(&copy.id)]) {
-        // What remains is only a cache or a log without a row.
+        // A remaining folder is only a cache, or a log without a row.
         let _maybe_absent = remove_tree(&folder);
     }
     Ok(true)
