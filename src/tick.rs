@@ -61,6 +61,8 @@ pub fn once(
 ) -> Result<TickResult, Failure> {
     let mut unreadable = BTreeMap::new();
     refresh(home, store, reread, &mut unreadable)?;
+    #[cfg(feature = "fleet")]
+    fleet::guard_recovery(home, store);
     let unwatched = sessions::enqueue(home, store)?;
     let Tick { mut start, end, settled, mut troubles, swept } =
         tick(store, &spawn::driver(home, me), home.now()?)?;

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Runs all tests at full scale (1,000 simulated years, 1,000 killed nights, all sandbox attempts), then each
-# fuzz target for a minute, mutations of recent changes, and a sample of mutations of the code that limits jobs.
+# Runs all tests at full scale (1,000 simulated years, 1,000 killed nights, all sandbox attempts), then the hosts of a
+# fleet while their processes, networks and database fail, each fuzz target for a minute, mutations of recent changes,
+# and a sample of mutations of the code that limits jobs.
 # usage: tests/soak.sh
 #   RUNNER_TEST_SCALE    scale of the tests and the fuzzing time (default: 1)
 #   RUNNER_MUTANTS_BASE  mutates the changes since this commit (default: HEAD~10)
@@ -12,6 +13,15 @@ trap table EXIT
 export RUNNER_TEST_SCALE=${RUNNER_TEST_SCALE:-1}
 
 step "tests at scale $RUNNER_TEST_SCALE" cargo test --locked --workspace
+
+fleet_soak() {
+    local target=${CARGO_TARGET_DIR:-target}
+    cargo build --locked --features fault-injection,fleet
+    cargo build --locked --package runner-fleet --example soak_worker
+    python3 tests/real/fleet_soak.py "$target/debug/runner" "$target/debug/examples/soak_worker"
+}
+
+step "fleet at scale $RUNNER_TEST_SCALE" fleet_soak
 
 if cargo +nightly fuzz --version > /dev/null 2>&1; then
     seconds=$(awk "BEGIN { print int(60 * $RUNNER_TEST_SCALE) + 1 }")

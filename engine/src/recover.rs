@@ -33,9 +33,9 @@ use crate::locks::{JobLock, LockError, job_lock_path};
 use crate::outcome::{Class, Outcome};
 use crate::process::tree::{self, Killed};
 use crate::process_id::ProcessIdentity;
-use crate::publish::{self, PublishError, PublishLog as _, RealFs, Recovery, RelPath};
+use crate::publish::{self, LogError, PublishError, PublishLog as _, RealFs, Recovery, RelPath};
 use crate::sandbox::placeholders::{FOLDER, clear_abandoned};
-use crate::store::{Event, RunRow, RunState, Spawned, Store, StoreError};
+use crate::store::{Event, FleetNote, RunRow, RunState, Spawned, Store, StoreError};
 use crate::time::ClockReading;
 use crate::work::{Work, WorkResult};
 
@@ -374,7 +374,9 @@ fn never_began(
     if answer.any(|process| driver.world.is_alive(process)) {
         return Ok(Recovered::Alone);
     }
-    if run.manual() && run.night.is_none() {
+    // A result that was delivered is applied, whoever requested it.
+    let applies = store.fleet_note(&run.id, FleetNote::Applies)?.is_some();
+    if run.manual() && run.night.is_none() && !applies {
         let why = "the command that requested it ended before the run began".to_owned();
         let outcome = Outcome::Lost { why };
         if !store.decline(&run.id, &outcome, now)? {
@@ -459,13 +461,31 @@ fn dead(
             return Ok(Recovered::Settled { outcome, retry: None });
         }
     };
-    let retry = matches!(outcome, Outcome::Lost { .. })
-        && store.lost_runs_of(&run.occurrence)? < LOSSES_MADE_GOOD
-        && run.model_calls == 0
-        && (driver.retries_lost)(&run.kind);
-    let retry =
-        store.settle_dead(&run.id, &outcome, &run.summary, retry.then_some(driver.me), now.wall)?;
+    let retry = settle_dead(store, driver, run, &outcome, now.wall)?;
     Ok(Recovered::Settled { outcome, retry })
+}
+
+/// Settles a dead run. Returns the next attempt, if there is one to start.
+fn settle_dead(
+    store: &mut Store,
+    driver: &Driver<'_>,
+    run: &RunRow,
+    outcome: &Outcome,
+    now: Timestamp,
+) -> Result<Option<RunId>, StoreError> {
+    let again = matches!(outcome, Outcome::Lost { .. })
+        && store.lost_runs_of(&run.occurrence)? < LOSSES_MADE_GOOD;
+    if again && store.fleet_note(&run.id, FleetNote::Applies)?.is_some() {
+        // The delivered result is paid for, so the next attempt applies it, too.
+        store.requeue_dead(&run.id, outcome, &run.summary, now)?;
+        return Ok(None);
+    }
+    // The fleet decides which host does a lost claim again.
+    let retry = again
+        && run.model_calls == 0
+        && (driver.retries_lost)(&run.kind)
+        && store.fleet_note(&run.id, FleetNote::Claimed)?.is_none();
+    store.settle_dead(&run.id, outcome, &run.summary, retry.then_some(driver.me), now)
 }
 
 /// Closes the work of a dead run. Returns a description for its event, and the reason why the run
@@ -491,7 +511,7 @@ enum Replay {
     RolledForward(Outcome),
     /// The run had recorded no publication.
     Nothing,
-    /// The project no longer exists, so its artifacts are gone.
+    /// The project or the claim no longer exists, so the artifacts are worth nothing.
     Gone(Outcome),
     /// A person must resolve the conflict. The staged files are kept.
     Conflict(Outcome),
@@ -533,6 +553,12 @@ fn replay(
                 .cloned()
                 .map(Replay::RolledForward)
                 .ok_or_else(|| "settled without an outcome".to_owned())
+        }
+        Err(PublishError::Log(LogError::StaleFence { .. }))
+            if store.fleet_note(&run.id, FleetNote::Claimed).is_ok_and(|note| note.is_some()) =>
+        {
+            let why = "its process died, and its claim in the fleet is over".to_owned();
+            Ok(Replay::Gone(Outcome::Lost { why }))
         }
         // Another program's content is at a target, or a staged file is damaged or missing. Only a
         // person can fix that.

@@ -200,6 +200,10 @@ pub enum Command {
     Metrics(super::metrics::MetricsArgs),
     #[cfg(feature = "fleet")]
     Fleet(super::fleet::FleetArgs),
+    /// Not part of this build: share jobs with other machines
+    #[cfg(not(feature = "fleet"))]
+    #[command(hide = true, disable_help_flag = true)]
+    Fleet(super::AbsentArgs),
 }
 
 impl Args {

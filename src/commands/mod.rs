@@ -213,13 +213,26 @@ fn dispatch(args: &Args, home: &Env) -> Result<Exit, Failure> {
         usable(home)?;
     }
     dispatch!(&args.command, Command: Init Demo Night Run Daemon Enqueue Cancel Retry Pause Resume Tick Execute Runs Logs
-        Status Projects Report Budget Jobs Alerts Deliver Guard Journal Hook Config
-        Schedule Serve Trust Backends Setup Doctor Db Replay Dream Board Lifecycle Overnight Corpus
-        Curator Memory Sessions Top Metrics
-        => run(&cli);
-        Command::Completions(_) | Command::Man(_) => unreachable!("done before"),
-        #[cfg(feature = "fleet")]
-        Command::Fleet(args) => args.run(&cli))
+    Status Projects Report Budget Jobs Alerts Deliver Guard Journal Hook Config
+    Schedule Serve Trust Backends Setup Doctor Db Replay Dream Board Lifecycle Overnight Corpus
+    Curator Memory Sessions Top Metrics
+    => run(&cli);
+    Command::Completions(_) | Command::Man(_) => unreachable!("done before"),
+    #[cfg(feature = "fleet")]
+    Command::Fleet(args) => args.run(&cli),
+    #[cfg(not(feature = "fleet"))]
+    Command::Fleet(_) => {
+        let (what, hint) = crate::fleet::ABSENT;
+        Err(Failure::unavailable(what).hint(hint))
+    })
+}
+
+/// The arguments of a command that this build does not have.
+#[cfg(not(feature = "fleet"))]
+#[derive(Debug, clap::Args)]
+pub struct AbsentArgs {
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+    _all: Vec<String>,
 }
 
 /// Checks that the database can be used before a command writes anything else. An older format is

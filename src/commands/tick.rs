@@ -6,6 +6,7 @@ use std::path::PathBuf;
 
 use runner_engine::outcome::Exit;
 use runner_engine::process_id::ProcessIdentity;
+use runner_engine::store::StoreError;
 use serde::Serialize;
 
 use super::Cli;
@@ -79,7 +80,12 @@ impl TickArgs {
         reported.troubles.extend(maintenance::daily(home, &mut store)?);
         let mut worst = Exit::Done;
         for run in started {
-            let row = store.run(&run)?;
+            let row = match store.run(&run) {
+                Ok(row) => row,
+                // Another process removed the ended copy of a project of the fleet.
+                Err(StoreError::NotFound { .. }) => continue,
+                Err(error) => return Err(error.into()),
+            };
             let outcome = row.outcome().map_or_else(|| "running".to_owned(), ToString::to_string);
             worst = worst.max(row.outcome().map_or(Exit::Internal, |outcome| outcome.exit(true)));
             let line = format!("{}: {outcome}", row.job_name);

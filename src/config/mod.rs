@@ -112,7 +112,6 @@ pub struct Config {
     /// The local curator.
     pub curator: curator::Curator,
     /// The fleets that this host may join, by name.
-    #[cfg_attr(not(feature = "fleet"), expect(dead_code, reason = "only the feature uses it"))]
     pub fleets: BTreeMap<String, Fleet>,
     /// The folders below which the files of every project count as accepted.
     pub trusted: Vec<PathBuf>,

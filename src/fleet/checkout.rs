@@ -1,10 +1,11 @@
-//! A copy of another host's project, in which a claim is worked on.
+//! Fills a copy of another host's project, in which a claim is worked on.
 //!
-//! Each job of each project has one folder, outside of runner's state folder. Nothing in the copy
-//! can start a program while it is made: git has no hooks, filters or settings here.
+//! Nothing in the copy can start a program while it is made: git has no hooks, filters or settings
+//! here. This module must never write outside of the copy.
 
 use std::fs;
 use std::io::Write as _;
+use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
@@ -15,67 +16,99 @@ use runner_engine::publish::RelPath;
 use runner_fleet::{Claim, Postgres};
 
 use super::membership::failure;
-use super::source::Source;
-use crate::env::{self, Env};
-use crate::project::{self, identity};
+use super::source::{FileKind, Source, SourceFile, stays_inside};
+use crate::env;
+use crate::project::identity;
 use crate::ui::Failure;
 
-/// Makes the copy as the source describes it, and returns its folder.
+/// Fills the empty folder of a claim with the project as its source describes it.
 pub fn prepare(
-    home: &Env,
     database: &mut Postgres,
-    (fleet, claim): (&str, &Claim),
+    root: &Path,
+    claim: &Claim,
     now: Timestamp,
-) -> Result<PathBuf, Failure> {
+) -> Result<(), Failure> {
     let source: Source = serde_json::from_value(claim.source.clone())
         .map_err(|error| Failure::data(format!("the source of {}: {error}", claim.job)))?;
-    let is_hash = source.commit.bytes().all(|byte| byte.is_ascii_hexdigit());
-    if !is_hash || RelPath::new(&claim.job).is_err() || RelPath::new(&claim.project).is_err() {
-        return Err(Failure::data(format!("the claim of {} has an invalid name", claim.job)));
+    if !source.commit.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+        return Err(Failure::data(format!("the source of {} has an invalid commit", claim.job)));
     }
-    let root = project::copies(home).join(fleet).join(format!("{}.{}", claim.project, claim.job));
-    fs::create_dir_all(&root).map_err(|error| Failure::not_made(&root, error))?;
-    if !root.join(".git").is_dir() {
-        git(&root, &["init", "--quiet", "--template="], &[])?;
-        identity::write(&root, &ProjectId::new(now))?;
-    }
-    let name = format!("{}^{{commit}}", source.commit);
-    if git(&root, &["cat-file", "-e", &name], &[]).is_err() {
-        let pack = database.blob(source.pack).map_err(failure)?;
-        git(&root, &["index-pack", "--stdin", "--strict", "--threads=1"], &pack)?;
-    }
-    git(&root, &["checkout", "--quiet", "--force", "-B", "main", &source.commit], &[])?;
-    git(&root, &["clean", "-ffdxq"], &[])?;
+    git(root, &["init", "--quiet", "--template="], &[])?;
+    identity::write(root, &ProjectId::new(now))?;
+    let pack = database.blob(source.pack).map_err(failure)?;
+    git(root, &["index-pack", "--stdin", "--strict", "--threads=1"], &pack)?;
+    git(root, &["checkout", "--quiet", "--force", "-B", "main", &source.commit], &[])?;
     let info = root.join(".git/info");
     fs::create_dir_all(&info).map_err(|error| Failure::not_made(&info, error))?;
     write_atomic(&info.join("exclude"), source.exclude.as_bytes(), 0o644)
         .map_err(|error| Failure::cannot_write(error.to_string()))?;
+    // A file may take the place of a removed folder, and the other way around.
     for file in &source.files {
-        let path = RelPath::new(&file.path)
-            .map_err(|error| Failure::data(format!("{}: {error}", file.path)))?;
-        if path.as_str() == ".git" || path.as_str().starts_with(".git/") {
-            return Err(Failure::data(format!("the source contains {}", file.path)));
-        }
-        // A link in the commit must not lead a file elsewhere.
-        let to = beneath(&root, Path::new(path.as_str()))
-            .map_err(|error| Failure::data(error.to_string()))?;
-        match file.content {
-            Some(digest) => {
-                let content = database.blob(digest).map_err(failure)?;
-                let folder = to.parent().unwrap_or(&root);
-                fs::create_dir_all(folder).map_err(|error| Failure::not_made(folder, error))?;
-                write_atomic(&to, &content, 0o644)
-                    .map_err(|error| Failure::cannot_write(error.to_string()))?;
-            }
-            None => match fs::remove_file(&to) {
-                Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-                    return Err(Failure::not_written(&to, error));
-                }
-                _ => {}
-            },
+        remove(root, file)?;
+    }
+    for file in &source.files {
+        if let Some(digest) = file.content {
+            let content = database.blob(digest).map_err(failure)?;
+            write(root, file, &content)?;
         }
     }
-    fs::canonicalize(&root).map_err(|error| Failure::unreadable(&root, error))
+    Ok(())
+}
+
+/// Returns the place of a file. A link in the commit must not lead it elsewhere.
+fn place(root: &Path, file: &SourceFile) -> Result<PathBuf, Failure> {
+    let path = RelPath::new(&file.path)
+        .map_err(|error| Failure::data(format!("{}: {error}", file.path)))?;
+    let path = Path::new(path.as_str());
+    let first = path.components().next();
+    if first.is_some_and(|part| part.as_os_str().eq_ignore_ascii_case(".git")) {
+        return Err(Failure::data(format!("the source contains {}", file.path)));
+    }
+    let parent = path.parent().unwrap_or(Path::new(""));
+    let parent = beneath(root, parent).map_err(|error| Failure::data(error.to_string()))?;
+    Ok(parent.join(path.file_name().unwrap_or_default()))
+}
+
+/// Removes what the commit has at the path of a file, and the folders that become empty.
+fn remove(root: &Path, file: &SourceFile) -> Result<(), Failure> {
+    // Below a link, there is nothing to remove: the link itself is removed.
+    let Ok(to) = place(root, file) else { return Ok(()) };
+    match fs::remove_file(&to) {
+        Ok(()) => {}
+        Err(error) if is_absent(&error) => return Ok(()),
+        Err(error) => return Err(Failure::not_written(&to, error)),
+    }
+    let above = to.ancestors().skip(1).take_while(|folder| *folder != root);
+    for folder in above {
+        if fs::remove_dir(folder).is_err() {
+            break;
+        }
+    }
+    Ok(())
+}
+
+fn is_absent(error: &std::io::Error) -> bool {
+    use std::io::ErrorKind as E;
+    matches!(error.kind(), E::NotFound | E::NotADirectory | E::IsADirectory)
+}
+
+/// Writes a file or a link.
+fn write(root: &Path, file: &SourceFile, content: &[u8]) -> Result<(), Failure> {
+    let to = place(root, file)?;
+    let folder = to.parent().unwrap_or(root);
+    fs::create_dir_all(folder).map_err(|error| Failure::not_made(folder, error))?;
+    let mode = match file.kind {
+        FileKind::Regular => 0o644,
+        FileKind::Executable => 0o755,
+        FileKind::Link => {
+            let target = std::str::from_utf8(content).unwrap_or_default();
+            if !stays_inside(&file.path, target) {
+                return Err(Failure::data(format!("{} leads outside of its project", file.path)));
+            }
+            return symlink(target, &to).map_err(|error| Failure::not_written(&to, error));
+        }
+    };
+    write_atomic(&to, content, mode).map_err(|error| Failure::cannot_write(error.to_string()))
 }
 
 /// Runs git without the settings of the host and of its user.

@@ -10,11 +10,12 @@ use std::collections::BTreeMap;
 
 use jiff::{SignedDuration, Timestamp};
 use runner_engine::ids::RunId;
-use runner_engine::outcome::Outcome;
+use runner_engine::outcome::{Class, Outcome};
 use runner_engine::process_id::ProcessIdentity;
 use runner_engine::publish::PublishLog as _;
 use runner_engine::store::{
-    Amounts, FleetNote, FleetRun, NewOccurrence, Origin, RunState, Store, budget_seconds,
+    Amounts, FleetNote, FleetRun, NewOccurrence, Origin, RunRow, RunState, Store, StoreError,
+    budget_seconds,
 };
 use runner_engine::time::boot_time;
 use runner_fleet::{
@@ -26,7 +27,7 @@ use serde_json::json;
 
 use super::membership::{self, Membership};
 use super::notes::{ApplyNote, ClaimNote, ResultFile};
-use super::{FleetStep, checkout, defer, source};
+use super::{FleetStep, backoff, checkout, copies, defer, source};
 use crate::config::{self, Fleet};
 use crate::env::Env;
 use crate::project::LoadedProject;
@@ -59,6 +60,11 @@ pub fn step(
     for member in Membership::all(home)? {
         let due = by_fleet.remove(&member.fleet).unwrap_or_default();
         let fleet = member.fleet.clone();
+        if let Some(why) = backoff::reason(home, &fleet) {
+            // Its due runs wait for the next try, which comes within a minute.
+            step.troubles.push(format!("fleet {fleet}: {why}"));
+            continue;
+        }
         let Some(settings) = fleets.get(&fleet) else {
             let why = format!("there is no [fleet.{fleet}] in the user's config.toml");
             defer(home, store, me, &due, &why)?;
@@ -68,10 +74,13 @@ pub fn step(
         let database = membership::database(settings)?;
         let mut host = Host { home, store, me, member, settings, database, step: &mut step };
         match host.work(&due) {
-            Ok(()) => {}
+            Ok(()) => backoff::clear(home, &fleet)?,
             Err(Trouble::Own(failure)) => return Err(failure),
             Err(Trouble::Fleet(error)) => {
                 let why = error.to_string();
+                if error.is_transient() {
+                    backoff::note(home, &fleet, &why)?;
+                }
                 defer(home, host.store, me, &due, &why)?;
                 step.troubles.push(format!("fleet {fleet}: {why}"));
             }
@@ -123,12 +132,17 @@ impl Host<'_> {
             self.member.save(self.home)?;
         }
         self.deliver_results()?;
+        let now = self.now()?;
+        copies::sweep(self.home, self.store, self.me, &self.member.fleet, now)?;
         for result in self.database.deliveries(&self.member.host)? {
             self.receive(result)?;
         }
         self.report_ended_offers()?;
         for run in due.iter().filter(|run| !run.offered) {
-            self.offer(run)?;
+            // A run that applies a kept result does not wait any more.
+            if matches!(self.store.run(&run.run)?.state, RunState::Queued { .. }) {
+                self.offer(run)?;
+            }
         }
         if !self.member.draining {
             self.claim()?;
@@ -242,7 +256,8 @@ impl Host<'_> {
     ) -> Result<Option<RunId>, Failure> {
         let now = self.now()?;
         let fleet = self.member.fleet.clone();
-        let root = checkout::prepare(self.home, &mut self.database, (&fleet, claim), now)?;
+        let root = copies::make(self.home, (&fleet, claim), self.me)?;
+        checkout::prepare(&mut self.database, &root, claim, now)?;
         let here = LoadedProject::at(self.home, Some(&*self.store), &root)?;
         here.config.job(&claim.job)?;
         here.register(self.store, now)?;
@@ -390,9 +405,9 @@ impl Host<'_> {
     fn receive(&mut self, result: Deliverable) -> Result<(), Trouble> {
         let Ok(run) = result.occurrence.parse::<RunId>() else { return Ok(()) };
         let now = self.now()?;
-        let row = match self.store.run(&run) {
+        let row = match self.store.run(&run).and_then(|row| self.attempt(row)) {
             Ok(row) => row,
-            Err(runner_engine::store::StoreError::NotFound { .. }) => {
+            Err(StoreError::NotFound { .. }) => {
                 // The database of this host was restored from a backup or was lost.
                 self.trouble(format!(
                     "a result for run {run} arrived, which this host does not know"
@@ -403,7 +418,9 @@ impl Host<'_> {
             }
             Err(error) => return Err(error.into()),
         };
+        let run = row.id.clone();
         match &row.state {
+            RunState::Queued { ready_at, .. } if *ready_at > now => return Ok(()),
             RunState::Queued { .. } => {}
             RunState::Settled { outcome, .. } => {
                 self.settle(&result, outcome)?;
@@ -439,6 +456,29 @@ impl Host<'_> {
         self.settle(&result, &note.outcome)?;
         self.store.note_fleet(&run, FleetNote::Reported, &note.outcome.to_string(), now)?;
         Ok(())
+    }
+
+    /// Returns the attempt at an offered run that has to do with its result: the next one, as long
+    /// as an attempt ended before it could apply the result. The result is paid for.
+    fn attempt(&self, offered: RunRow) -> Result<RunRow, StoreError> {
+        let mut row = offered;
+        if self.store.fleet_note(&row.id, FleetNote::Applies)?.is_none() {
+            return Ok(row);
+        }
+        loop {
+            let kept = match row.outcome() {
+                Some(Outcome::Deferred { .. } | Outcome::Lost { .. }) => true,
+                Some(Outcome::Failed { class, .. }) => *class == Class::Environment,
+                _ => false,
+            };
+            let next = if kept { self.store.next_run_of(&row)? } else { None };
+            match next {
+                Some(next) if self.store.fleet_note(&next.id, FleetNote::Offered)?.is_none() => {
+                    row = next;
+                }
+                _ => return Ok(row),
+            }
+        }
     }
 
     fn settle(&mut self, result: &Deliverable, outcome: &Outcome) -> Result<(), Trouble> {

@@ -45,22 +45,14 @@ pub fn hold(
     run: &RunId,
     cancel: &Cancel,
 ) -> Result<Option<HeldLease>, Failure> {
-    let parsed = |text: String, what: &str| -> Result<serde_json::Value, Failure> {
-        serde_json::from_str(&text)
-            .map_err(|error| Failure::internal(format!("the {what} of run {run}: {error}")))
+    let Some(guard) = guard_of(home, store, run)? else { return Ok(None) };
+    let claim = match &guard {
+        FleetGuard::Worker { note, .. } => Some(note.clone()),
+        FleetGuard::Home { .. } => None,
     };
-    if let Some(text) = store.fleet_note(run, FleetNote::Applies)? {
-        let note: ApplyNote = of(parsed(text, "result")?, run)?;
-        let database = membership::database(&membership::settings(home, &note.fleet)?)?;
-        store.set_commit_guard(Box::new(HomeGuard { note, database }));
-        return Ok(None);
-    }
-    let Some(text) = store.fleet_note(run, FleetNote::Claimed)? else { return Ok(None) };
-    let note: ClaimNote = of(parsed(text, "claim")?, run)?;
-    let settings = membership::settings(home, &note.fleet)?;
-    let guard = WorkerGuard { note: note.clone(), database: membership::database(&settings)? };
     store.set_commit_guard(Box::new(guard));
-    let database = membership::database(&settings)?;
+    let Some(note) = claim else { return Ok(None) };
+    let database = membership::database(&membership::settings(home, &note.fleet)?)?;
     let (stop, stopped) = mpsc::channel();
     let cancel = cancel.clone();
     let mut keeper = LeaseKeeper { end: Duration::from_millis(note.until), note, database };
@@ -79,9 +71,41 @@ pub fn hold(
     Ok(Some(HeldLease { _stop: stop }))
 }
 
-fn of<T: serde::de::DeserializeOwned>(value: serde_json::Value, run: &RunId) -> Result<T, Failure> {
-    serde_json::from_value(value)
-        .map_err(|error| Failure::internal(format!("the claim of run {run}: {error}")))
+/// Lets recovery complete the publication of a run of a fleet only while its claim or its result is
+/// valid. Other runs are not affected.
+pub fn guard_recovery(home: &Env, store: &mut Store) {
+    if super::folder(home).is_dir() {
+        store.set_commit_guard(Box::new(RecoveryGuard(home.clone())));
+    }
+}
+
+struct RecoveryGuard(Env);
+
+impl CommitGuard for RecoveryGuard {
+    fn check(&mut self, run: &RunId, fence: Fence) -> Result<(), LogError> {
+        let unknown = |failure: Failure| LogError::Store(failure.to_string().into());
+        let store = self.0.store_to_read().map_err(|error| unknown(error.into()))?;
+        let Some(store) = store else { return Ok(()) };
+        let guard = guard_of(&self.0, &store, run).map_err(unknown)?;
+        guard.map_or(Ok(()), |mut guard| guard.check(run, fence))
+    }
+}
+
+/// Returns the check of a run's commits. Returns `None` for a run that no fleet has to do with.
+fn guard_of(home: &Env, store: &Store, run: &RunId) -> Result<Option<FleetGuard>, Failure> {
+    let broken = |error: serde_json::Error| {
+        Failure::internal(format!("the claim or the result of run {run}: {error}"))
+    };
+    let database = |fleet: &str| membership::database(&membership::settings(home, fleet)?);
+    if let Some(text) = store.fleet_note(run, FleetNote::Applies)? {
+        let note: ApplyNote = serde_json::from_str(&text).map_err(broken)?;
+        let database = database(&note.fleet)?;
+        return Ok(Some(FleetGuard::Home { note, database }));
+    }
+    let Some(text) = store.fleet_note(run, FleetNote::Claimed)? else { return Ok(None) };
+    let note: ClaimNote = serde_json::from_str(&text).map_err(broken)?;
+    let database = database(&note.fleet)?;
+    Ok(Some(FleetGuard::Worker { note, database }))
 }
 
 struct LeaseKeeper {
@@ -119,31 +143,25 @@ impl LeaseKeeper {
     }
 }
 
-/// Lets a run commit in its copy of the project while it has its claim.
-struct WorkerGuard {
-    note: ClaimNote,
-    database: Postgres,
+/// Lets a run commit while the fleet allows it.
+enum FleetGuard {
+    /// In a copy of the project: while the run has its claim.
+    Worker { note: ClaimNote, database: Postgres },
+    /// At home: while no other result takes the place of the one that it publishes.
+    Home { note: ApplyNote, database: Postgres },
 }
 
-impl CommitGuard for WorkerGuard {
+impl CommitGuard for FleetGuard {
     fn check(&mut self, run: &RunId, fence: Fence) -> Result<(), LogError> {
-        let note = &self.note;
-        let renewed = self.database.renew(&note.occurrence, note.fence, &note.worker);
-        renewed.map(|_| ()).map_err(|error| refused(error, run, fence))
-    }
-}
-
-/// Lets a run publish a result at home while no other result takes its place.
-struct HomeGuard {
-    note: ApplyNote,
-    database: Postgres,
-}
-
-impl CommitGuard for HomeGuard {
-    fn check(&mut self, run: &RunId, fence: Fence) -> Result<(), LogError> {
-        let note = &self.note;
-        let begun = self.database.begin_publish(&note.occurrence, note.fence, &note.home);
-        begun.map_err(|error| refused(error, run, fence))
+        let checked = match self {
+            Self::Worker { note, database } => {
+                database.renew(&note.occurrence, note.fence, &note.worker).map(drop)
+            }
+            Self::Home { note, database } => {
+                database.begin_publish(&note.occurrence, note.fence, &note.home)
+            }
+        };
+        checked.map_err(|error| refused(error, run, fence))
     }
 }
 

@@ -12,7 +12,11 @@
 #[cfg(feature = "fleet")]
 mod apply;
 #[cfg(feature = "fleet")]
+mod backoff;
+#[cfg(feature = "fleet")]
 mod checkout;
+#[cfg(feature = "fleet")]
+mod copies;
 #[cfg(feature = "fleet")]
 pub mod health;
 #[cfg(feature = "fleet")]
@@ -40,7 +44,7 @@ use crate::ui::Failure;
 #[cfg(feature = "fleet")]
 pub use apply::replace_kind;
 #[cfg(feature = "fleet")]
-pub use lease::hold;
+pub use lease::{guard_recovery, hold};
 
 /// The result of a tick for fleets.
 #[derive(Debug, Default)]
@@ -67,11 +71,15 @@ pub fn step(home: &Env, store: &mut Store, me: &ProcessIdentity) -> Result<Fleet
     return host::step(home, store, me, &waiting);
     #[cfg(not(feature = "fleet"))]
     {
-        let why = "this build of runner has no fleets (cargo build --features fleet)";
-        defer(home, store, me, &waiting, why)?;
+        let why = format!("{} ({})", ABSENT.0, ABSENT.1);
+        defer(home, store, me, &waiting, &why)?;
         Ok(FleetStep::default())
     }
 }
+
+/// The description of a build without fleets, and the command that helps.
+pub const ABSENT: (&str, &str) =
+    ("this build of runner has no fleets", "cargo build --release --features fleet");
 
 /// Returns the folder with one file for each fleet that this host has joined.
 fn folder(home: &Env) -> PathBuf {

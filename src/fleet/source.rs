@@ -3,10 +3,11 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::path::Path;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Component, Path};
 
 use runner_engine::digest::Digest;
-use runner_engine::files::{SMALL, read_in, read_text_host};
+use runner_engine::files::{SMALL, beneath, read_in, read_text_host};
 use runner_engine::git::changes::Untracked;
 use runner_engine::git::{Git, Read};
 use runner_engine::process::Stdin;
@@ -40,8 +41,36 @@ pub struct Source {
 pub struct SourceFile {
     /// The path below the project.
     pub path: String,
-    /// The content. `None` if there is no file.
+    /// The content, or the target of a link. `None` if there is no file.
     pub content: Option<Digest>,
+    #[serde(default)]
+    pub kind: FileKind,
+}
+
+/// The type of a path of the work tree.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum FileKind {
+    #[default]
+    Regular,
+    Executable,
+    /// A symbolic link to a path inside the project.
+    Link,
+}
+
+/// Reports whether the target of a link at `path` stays inside the project, wherever other links
+/// lead: it leaves the link's folder only at its beginning, and not above the project.
+pub fn stays_inside(path: &str, target: &str) -> bool {
+    let mut depth = path.matches('/').count();
+    let mut rest = target;
+    while let Some(above) = rest.strip_prefix("../") {
+        let Some(less) = depth.checked_sub(1) else { return false };
+        (depth, rest) = (less, above);
+    }
+    let plain = Path::new(rest).components().all(|part| matches!(part, Component::Normal(_)));
+    let first = Path::new(rest).components().next();
+    let is_git = first.is_some_and(|part| part.as_os_str().eq_ignore_ascii_case(".git"));
+    !rest.is_empty() && plain && !is_git
 }
 
 /// Stores the project in the fleet's database.
@@ -75,16 +104,41 @@ pub fn store(
     paths.retain(|path| !path.starts_with(".runner/") && !path.starts_with(".git/"));
     let mut files = Vec::with_capacity(paths.len());
     for path in paths {
-        let content = match read_in(&here.root, &path, LARGEST) {
-            Ok(bytes) => Some(database.put_blob(&bytes).map_err(failure)?),
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => None,
-            Err(error) => return Err(Failure::unreadable(&here.root.join(&path), error)),
-        };
-        files.push(SourceFile { path, content });
+        let found = read_file(&here.root, &path)?;
+        let kind = found.as_ref().map_or(FileKind::Regular, |(kind, _)| *kind);
+        let content = found.map(|(_, bytes)| database.put_blob(&bytes)).transpose();
+        files.push(SourceFile { path, content: content.map_err(failure)?, kind });
     }
     let exclude = git.path(&["--git-path", "info/exclude"]).map_err(refused)?;
     let exclude = read_text_host(&exclude, SMALL).unwrap_or_default();
     Ok(Source { commit, pack, files, exclude })
+}
+
+/// Reads a file of the work tree, or the target of a link. Returns `None` if there is nothing.
+fn read_file(root: &Path, path: &str) -> Result<Option<(FileKind, Vec<u8>)>, Failure> {
+    let at = root.join(path);
+    let unreadable = |error: std::io::Error| Failure::unreadable(&at, error);
+    // A link in a folder's place is refused, because the path would lead elsewhere.
+    let parent = Path::new(path).parent().unwrap_or(Path::new(""));
+    beneath(root, parent).map_err(unreadable)?;
+    let data = match fs::symlink_metadata(&at) {
+        Ok(data) => data,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(unreadable(error)),
+    };
+    if data.is_symlink() {
+        let target = fs::read_link(&at).map_err(unreadable)?;
+        return match target.to_str().filter(|target| stays_inside(path, target)) {
+            Some(target) => Ok(Some((FileKind::Link, target.as_bytes().to_vec()))),
+            None => Err(Failure::environment(format!(
+                "{} leads outside of the project, so no other host can get it",
+                at.display()
+            ))),
+        };
+    }
+    let executable = data.permissions().mode() & 0o100 != 0;
+    let kind = if executable { FileKind::Executable } else { FileKind::Regular };
+    Ok(Some((kind, read_in(root, path, LARGEST).map_err(unreadable)?)))
 }
 
 /// Adds the regular files at or below a path. Links are not followed.
@@ -100,6 +154,43 @@ fn files_below(root: &Path, path: &str, found: &mut BTreeSet<String>) {
     for entry in entries.flatten() {
         if let Some(name) = entry.file_name().to_str() {
             files_below(root, &format!("{}/{name}", path.trim_end_matches('/')), found);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn links_stay_inside() {
+        for (path, target) in [
+            ("a", "b"),
+            ("a", "b/c"),
+            ("d/a", "../b"),
+            ("d/e/a", "../../b/c"),
+            ("d/a", "e/f"),
+            ("a", ".gitignore"),
+        ] {
+            assert!(stays_inside(path, target), "{path} -> {target}");
+        }
+    }
+
+    #[test]
+    fn links_never_lead_outside() {
+        for (path, target) in [
+            ("a", "/etc/passwd"),
+            ("a", "../b"),
+            ("d/a", "../../b"),
+            ("d/a", ".."),
+            ("a", "b/../../c"),
+            ("d/a", "../b/../../c"),
+            ("a", ""),
+            ("a", ".git/hooks"),
+            ("d/a", "../.GIT/config"),
+            ("d/a", "..//etc"),
+        ] {
+            assert!(!stays_inside(path, target), "{path} -> {target}");
         }
     }
 }

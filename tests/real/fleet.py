@@ -50,7 +50,8 @@ def run(*command, **more):
 class Server:
     """A PostgreSQL of this script's own."""
 
-    def __init__(self):
+    def __init__(self, address="127.0.0.1", namespace=()):
+        self.address, self.namespace = address, list(namespace)
         self.bin = Path(sorted(glob.glob("/usr/lib/postgresql/*/bin"))[-1])
         self.data = ROOT / "data"
         ROOT.chmod(0o755)
@@ -63,14 +64,16 @@ class Server:
             free.bind(("127.0.0.1", 0))
             self.port = free.getsockname()[1]
         self.call("initdb", "-D", self.data, "-U", "runner", "-A", "trust", "--no-sync")
+        with (self.data / "pg_hba.conf").open("a") as access:
+            access.write("host all all 10.0.0.0/8 trust\n")
         with (self.data / "postgresql.conf").open("a") as settings:
-            settings.write(f"listen_addresses = '127.0.0.1'\nport = {self.port}\nunix_socket_directories = ''\n"
+            settings.write(f"listen_addresses = '{address}'\nport = {self.port}\nunix_socket_directories = ''\n"
                            "fsync = off\n")
         self.start()
 
     def call(self, program, *words):
         with (ROOT / "server.log").open("a") as log:
-            command = [*self.prefix, str(self.bin / program), *map(str, words)]
+            command = [*self.namespace, *self.prefix, str(self.bin / program), *map(str, words)]
             subprocess.run(command, check=True, stdout=log, stderr=log, cwd="/")
 
     def start(self):
@@ -80,10 +83,11 @@ class Server:
         self.call("pg_ctl", "-D", self.data, "-w", "-s", "stop", "-m", "immediate")
 
     def url(self, name):
-        return f"postgresql://runner@127.0.0.1:{self.port}/{name}"
+        plain = "?sslmode=disable" if self.address != "127.0.0.1" else ""
+        return f"postgresql://runner@{self.address}:{self.port}/{name}{plain}"
 
     def ask(self, name, sql):
-        return run("psql", "-X", "-A", "-t", "-d", self.url(name), "-c", sql).strip()
+        return run(*self.namespace, "psql", "-X", "-A", "-t", "-d", self.url(name), "-c", sql).strip()
 
 
 class Host:
@@ -91,6 +95,8 @@ class Host:
 
     def __init__(self, folder, name, url, settings=""):
         self.root = folder / name
+        # A command that starts the program elsewhere, such as in a network namespace.
+        self.prefix = []
         self.state = self.root / "state"
         self.clock = self.root / "clock"
         for path in [self.root / "home", self.state, self.root / "config/runner"]:
@@ -107,7 +113,7 @@ class Host:
         self.clock.write_text(moment + "\n")
 
     def start(self, *words, **more):
-        return subprocess.Popen([RUNNER, *map(str, words)], env={**self.env, **more.pop("env", {})}, text=True,
+        return subprocess.Popen([*self.prefix, RUNNER, *map(str, words)], env={**self.env, **more.pop("env", {})}, text=True,
                                 stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd="/", **more)
 
     def run(self, *words, **more):
@@ -298,6 +304,34 @@ def database_loss(server):
     check_budgets(fleet)
 
 
+def unreachable_host(server):
+    """A database whose packets are dropped delays one tick by seconds, and the next ones not at all."""
+    fleet = Fleet(server, "unreachable")
+    local = fleet.home.project("local", fleet=False)
+    config = fleet.home.root / "config/runner/config.toml"
+    with socket.socket() as full:
+        full.bind(("127.0.0.1", 0))
+        full.listen(0)
+        # A full queue of connections drops further ones.
+        waiting = [socket.socket() for _ in range(3)]
+        for one in waiting:
+            one.setblocking(False)
+            one.connect_ex(full.getsockname())
+        text = config.read_text().replace(f":{server.port}/", f":{full.getsockname()[1]}/")
+        config.write_text(text)
+        times = []
+        for _ in range(2):
+            fleet.home.good("--dir", local, "enqueue", "dream")
+            began = time.monotonic()
+            fleet.home.run("tick")
+            times.append(time.monotonic() - began)
+        for one in waiting:
+            one.close()
+    say(times[0] < 8 and times[1] < times[0] - 1, f"the ticks took {times[0]:.1f} s and {times[1]:.1f} s")
+    found = [outcome(row) for row in fleet.home.runs(local)]
+    say(found.count("succeeded") + found.count("skipped") == 2, f"the local jobs ran: {found}")
+
+
 def changed_at_home(server):
     """A file that the home host changes while a worker works is never overwritten."""
     fleet = Fleet(server, "changed")
@@ -312,6 +346,98 @@ def changed_at_home(server):
     say((folder / "dreams/state.json").read_text() == "a person's text\n", "the person's file stays")
     fleet.home.run("tick")
     say(fleet.count("state = 'settled' AND outcome ->> 'class' = 'guard'") == 1, "the fleet records the failure")
+
+
+def applying_deferred(server):
+    """A delivered result whose application is deferred is kept, and applied later without a second claim."""
+    fleet = Fleet(server, "applying")
+    folder = fleet.home.project("p")
+    fleet.home.good("--dir", folder, "enqueue", "dream")
+    fleet.home.good("tick")
+    fleet.workers[0].good("tick")
+    config = fleet.home.root / "config/runner/config.toml"
+    trusting = config.read_text()
+    config.write_text(trusting.replace('[trust]\npaths = ["/"]\n', ""))
+    for _ in range(2):
+        fleet.home.run("tick")
+    found = [outcome(row) for row in fleet.home.runs(folder)]
+    say("deferred" in found, f"the run that applies the result is deferred: {found}")
+    say(fleet.count("state = 'delivered'") == 1, "the result is kept")
+    config.write_text(trusting)
+    fleet.at("2027-03-10T09:30:00Z")
+    for _ in range(3):
+        fleet.home.run("tick")
+    found = [outcome(row) for row in fleet.home.runs(folder)]
+    say(found.count("succeeded") == 1 and bool(dreams(folder)), f"it is applied later: {found}")
+    say(fleet.count("state = 'settled' AND outcome ->> 'outcome' = 'succeeded'") == 1, "the fleet knows")
+    claims = fleet.ask("SELECT count(*) FROM runner_fleet.attempts")
+    say(claims == "1", f"the work was done once: {claims} claims")
+
+
+def copies(host):
+    return sorted(path for path in (host.state / "runner-fleet/night").glob("*") if path.is_dir())
+
+
+def one_copy_per_claim(server):
+    """Two claims of one job on one host work in two folders, and ended copies are removed."""
+    fleet = Fleet(server, "copies", 'lease = "10s"\n')
+    folder = fleet.home.project("p")
+    fleet.home.good("--dir", folder, "enqueue", "dream")
+    fleet.home.good("tick")
+    worker = fleet.workers[0]
+    first = worker.start("tick", start_new_session=True)
+    until(lambda: fleet.count("state = 'claimed'") == 1 and copies(worker), "a worker has a claim and a copy")
+    stopped = stop_tree(first.pid)
+    live = copies(worker)
+    (live[0] / "of-the-first-claim").write_text("x")
+    # The host wakes up after its lease, and another tick claims the same run again.
+    config = worker.root / "config/runner/config.toml"
+    config.write_text(config.read_text() + "slots = 2\n")
+    until(lambda: worker.run("tick") and fleet.count("fence = 2") == 1, "the same host claims the run again", 60)
+    say((live[0] / "of-the-first-claim").exists(), "the copy of the live run is left alone")
+    for pid in stopped:
+        os.kill(pid, signal.SIGCONT)
+    first.communicate()
+    fleet.home.run("tick")
+    fleet.home.run("tick")
+    say(fleet.count("state = 'settled'") == 1, "the run is settled")
+    for host in fleet.hosts:
+        host.at("2027-03-12T02:30:00Z")
+    worker.run("tick")
+    say(copies(worker) == [], f"the copies are removed after their runs: {copies(worker)}")
+    rows = json.loads(worker.good("projects", "--json"))
+    say(not rows, f"the worker's database forgot them: {rows}")
+
+
+def modes_and_links(server):
+    """Executable bits and links of the work tree reach the copy; a link that leads outside defers the run."""
+    fleet = Fleet(server, "links")
+    folder = fleet.home.project("p")
+    (folder / "tool.sh").write_text("#!/bin/sh\n")
+    (folder / "tool.sh").chmod(0o755)
+    (folder / "link.py").symlink_to("src/net.py")
+    (folder / "src/net.py").chmod(0o755)
+    fleet.home.good("--dir", folder, "enqueue", "dream")
+    fleet.home.good("tick")
+    worker = fleet.workers[0]
+    child = worker.start("tick", start_new_session=True)
+    until(lambda: any((copy / "link.py").is_symlink() for copy in copies(worker)), "a worker makes a copy")
+    stopped = stop_tree(child.pid)
+    copy = copies(worker)[0]
+    say(os.readlink(copy / "link.py") == "src/net.py", "a link is a link")
+    say(os.access(copy / "src/net.py", os.X_OK) and (copy / "tool.sh").stat().st_mode & 0o111 == 0o111,
+        "executable files are executable")
+    say((copy / "ideas/retry.md").stat().st_mode & 0o111 == 0, "other files are not")
+    for pid in stopped:
+        os.kill(pid, signal.SIGCONT)
+    child.communicate()
+    (folder / "outside").symlink_to("/etc/passwd")
+    fleet.home.run("tick")
+    fleet.at("2027-03-10T03:30:00Z")
+    fleet.home.good("--dir", folder, "enqueue", "dream")
+    fleet.home.run("tick")
+    why = fleet.home.good("--dir", folder, "runs", "--json")
+    say("leads outside of the project" in why, "a link that leads outside defers the run with the reason")
 
 
 def drain_and_leave(server):
@@ -416,7 +542,8 @@ def check_budgets(fleet):
     say(wrong == "0", "the budgets are the sums of the claims")
 
 
-CHECKS = [one_job, nightly, laptop, database_loss, changed_at_home, drain_and_leave, least_rights]
+CHECKS = [one_job, nightly, laptop, database_loss, unreachable_host, changed_at_home, applying_deferred,
+          one_copy_per_claim, modes_and_links, drain_and_leave, least_rights]
 
 
 def main():
@@ -437,4 +564,5 @@ def main():
     sys.exit(1 if failures else 0)
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -303,6 +303,13 @@ impl Store {
         self.view(|db| db.first(&sql, [occurrence], run))
     }
 
+    /// Returns the next attempt at the occurrence of a run, if there is one.
+    pub fn next_run_of(&self, earlier: &RunRow) -> Result<Option<RunRow>> {
+        let sql = select("", "r.occurrence = ?1 AND r.attempt > ?2 ORDER BY r.attempt LIMIT 1");
+        let of = params![earlier.occurrence, earlier.attempt];
+        self.view(|db| db.first(&sql, of, run))
+    }
+
     /// Returns the requested and running runs, including runs whose process has died. The cost
     /// grows with their number.
     pub fn live(&self) -> Result<Vec<RunRow>> {

@@ -84,4 +84,18 @@ impl Store {
             rows::request(tx, &over.occurrence, starter, now).map(Some)
         })
     }
+
+    /// Settles a run whose process has died, and queues another attempt that is ready at once.
+    pub fn requeue_dead(
+        &mut self,
+        run: &RunId,
+        outcome: &Outcome,
+        summary: &RunSummary,
+        now: Timestamp,
+    ) -> Result<()> {
+        self.write(|tx| {
+            let over = close(tx, run, outcome, summary, now)?;
+            rows::queue(tx, &over.occurrence, now, None, now).map(drop)
+        })
+    }
 }

@@ -2,8 +2,10 @@
 
 use std::collections::HashMap;
 use std::fmt;
+use std::net::IpAddr;
 use std::time::Duration;
 
+use postgres::config::{Host, SslMode};
 use postgres::error::SqlState;
 use postgres::{Client, Config, IsolationLevel, Statement, Transaction};
 use rustls::{ClientConfig, RootCertStore};
@@ -12,13 +14,16 @@ use tokio_postgres_rustls::MakeRustlsConnect;
 use super::{Fault, Step};
 use crate::store::{FleetError, Result};
 
-/// How long a connection may take, and how long an answer may be outstanding on a dead network.
+/// How long a connection may take. Local work of a tick waits for it.
+const CONNECT: Duration = Duration::from_secs(2);
+
+/// How long an answer may be outstanding on a dead network.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Statements and waits for locks end after this time. A transaction that waits for its client
 /// longer is ended by the database, so a stopped host holds no locks.
 const LIMITS: &str = "SET statement_timeout = '30s'; SET lock_timeout = '20s';
-     SET idle_in_transaction_session_timeout = '20s'; SET default_transaction_isolation = 'read committed';
+     SET idle_in_transaction_session_timeout = '5s'; SET default_transaction_isolation = 'read committed';
      SET application_name = 'runner'";
 
 /// The prepared statements of a connection, by their text.
@@ -55,14 +60,18 @@ impl fmt::Debug for Postgres {
 }
 
 impl Postgres {
-    /// Reads an address, such as `postgresql://runner@db.example/fleet`. Does not connect.
+    /// Reads an address, such as `postgresql://runner@db.example/fleet`. Does not connect. A
+    /// connection to another machine is encrypted unless the address has `sslmode=disable`.
     ///
     /// # Errors
     /// Returns [`FleetError::Address`]. The message does not contain the address.
     pub fn at(url: &str) -> Result<Self> {
         let mut config: Config = url.parse().map_err(|error| FleetError::Address(chain(&error)))?;
         if config.get_connect_timeout().is_none() {
-            config.connect_timeout(PATIENCE);
+            config.connect_timeout(CONNECT);
+        }
+        if config.get_ssl_mode() == SslMode::Prefer && !config.get_hosts().iter().all(is_local) {
+            config.ssl_mode(SslMode::Require);
         }
         config.tcp_user_timeout(PATIENCE).keepalives_idle(PATIENCE);
         config.keepalives_interval(PATIENCE / 5).keepalives_retries(3);
@@ -71,7 +80,6 @@ impl Postgres {
 
     /// Returns a description of the database for people, without a password.
     pub fn place(&self) -> String {
-        use postgres::config::Host;
         let hosts = self.config.get_hosts().iter().zip(self.config.get_ports().iter().cycle());
         let hosts = hosts.map(|(host, port)| match host {
             Host::Tcp(name) => format!("{name}:{port}"),
@@ -140,6 +148,17 @@ impl Postgres {
     }
 }
 
+/// Reports whether a server is on this machine: behind a Unix socket, or at a loopback address.
+fn is_local(host: &Host) -> bool {
+    match host {
+        Host::Unix(_) => true,
+        Host::Tcp(name) => {
+            let address = name.trim_matches(['[', ']']).parse::<IpAddr>();
+            name == "localhost" || address.is_ok_and(|address| address.is_loopback())
+        }
+    }
+}
+
 /// Returns TLS with the certificates that the host trusts.
 fn tls() -> Result<MakeRustlsConnect> {
     let provider = rustls::crypto::ring::default_provider().into();
@@ -197,4 +216,49 @@ fn chain(error: &dyn std::error::Error) -> String {
         source = cause.source();
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn mode(url: &str) -> SslMode {
+        Postgres::at(url).unwrap().config.get_ssl_mode()
+    }
+
+    #[test]
+    fn another_machine_needs_tls() {
+        for url in [
+            "postgresql://runner@db.example/fleet",
+            "postgresql://runner@10.1.2.3/fleet",
+            "postgresql://runner@[2001:db8::1]/fleet",
+            "postgresql://runner@localhost,db.example/fleet",
+            "postgresql://runner@db.example/fleet?sslmode=prefer",
+            "postgresql://runner@localhost.example/fleet",
+        ] {
+            assert_eq!(mode(url), SslMode::Require, "{url}");
+        }
+    }
+
+    #[test]
+    fn this_machine_needs_no_tls() {
+        for url in [
+            "postgresql://runner@localhost/fleet",
+            "postgresql://runner@127.0.0.1:5433/fleet",
+            "postgresql://runner@[::1]/fleet",
+            "postgresql:///fleet?host=/run/postgresql",
+        ] {
+            assert_eq!(mode(url), SslMode::Prefer, "{url}");
+        }
+        assert_eq!(mode("postgresql://db.example/fleet?sslmode=disable"), SslMode::Disable);
+        assert_eq!(mode("postgresql://localhost/fleet?sslmode=require"), SslMode::Require);
+    }
+
+    #[test]
+    fn a_connection_may_take_two_seconds() {
+        let limit = |url: &str| Postgres::at(url).unwrap().config.get_connect_timeout().copied();
+        assert_eq!(limit("postgresql://db.example/fleet"), Some(CONNECT));
+        let own = limit("postgresql://db.example/fleet?connect_timeout=7");
+        assert_eq!(own, Some(Duration::from_secs(7)));
+    }
 }

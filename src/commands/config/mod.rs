@@ -277,6 +277,17 @@ impl View for SettingValue<'_> {
     }
 }
 
+/// Returns a warning if the settings name fleets, and this build has none.
+fn absent_fleets(cli: &Cli<'_>, valid: bool) -> Option<String> {
+    if cfg!(feature = "fleet") || !valid {
+        return None;
+    }
+    let config = config::load(&cli.env.stack(None)).ok()?;
+    let fleet = config.fleets.keys().next()?;
+    let (what, hint) = crate::fleet::ABSENT;
+    Some(format!("[fleet.{fleet}] has no effect: {what}\nfix: {hint}"))
+}
+
 fn check(cli: &Cli<'_>) -> Result<Exit, Failure> {
     let file = file(cli.here)?;
     let mistakes = config::mistakes(&cli.env.stack(file.as_deref()));
@@ -291,7 +302,8 @@ fn check(cli: &Cli<'_>) -> Result<Exit, Failure> {
         }
         _ => Vec::new(),
     };
-    let warnings = warnings.iter().map(|it| format!("{}\nfix: {}", it.what, it.hint)).collect();
+    let warnings = warnings.iter().map(|it| format!("{}\nfix: {}", it.what, it.hint));
+    let warnings = warnings.chain(absent_fleets(cli, mistakes.is_empty())).collect();
     if !cycles.is_empty() {
         exit = Exit::Configuration;
     }

@@ -23,6 +23,8 @@ pub(super) fn locked(
     setting: &ResolvedRun<'_>,
     me: &ProcessIdentity,
 ) -> Result<Outcome, NotAdmitted> {
+    #[cfg(feature = "fleet")]
+    crate::fleet::guard_recovery(setting.home, store);
     settle_stale_runs(store, setting, me)?;
     let input = AdmissionInput::of(store, setting, Purpose::Run)?;
     let cancel = cancel_token()?;

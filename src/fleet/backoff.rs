@@ -1,0 +1,92 @@
+//! Remembers that a fleet's database did not answer, so that the next ticks do not wait for it
+//! again. The times are those since boot, so a changed clock has no effect.
+
+use std::fs;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use runner_engine::files::{SMALL, read_text_host, write_atomic};
+use runner_engine::process_id::ProcessIdentity;
+use runner_engine::time::boot_time;
+use serde::{Deserialize, Serialize};
+
+use crate::env::Env;
+use crate::ui::Failure;
+
+/// The wait after the first failure. Each further one doubles it.
+const FIRST: Duration = Duration::from_secs(5);
+
+/// The longest wait.
+const LONGEST: Duration = Duration::from_mins(1);
+
+/// The last failures of a database.
+#[derive(Debug, Serialize, Deserialize)]
+struct Backoff {
+    /// The boot in which `until` is valid.
+    boot: String,
+    /// The number of failures in a row.
+    failures: u32,
+    /// The boot time in milliseconds at which the database is tried again.
+    until: u64,
+    /// The error.
+    why: String,
+}
+
+fn path(home: &Env, fleet: &str) -> PathBuf {
+    super::folder(home).join(format!("{fleet}.backoff"))
+}
+
+fn read(home: &Env, fleet: &str) -> Option<Backoff> {
+    let text = read_text_host(path(home, fleet), SMALL).ok()?;
+    let found: Backoff = serde_json::from_str(&text).ok()?;
+    (found.boot == ProcessIdentity::me().boot).then_some(found)
+}
+
+/// Returns the last error while the database must not be tried again yet.
+pub fn reason(home: &Env, fleet: &str) -> Option<String> {
+    let found = read(home, fleet)?;
+    (boot_time() < Duration::from_millis(found.until)).then_some(found.why)
+}
+
+/// Notes that the database did not answer.
+pub fn note(home: &Env, fleet: &str, why: &str) -> Result<(), Failure> {
+    let failures = read(home, fleet).map_or(0, |found| found.failures);
+    let until = boot_time().saturating_add(wait(failures));
+    let noted = Backoff {
+        boot: ProcessIdentity::me().boot,
+        failures: failures.saturating_add(1),
+        until: u64::try_from(until.as_millis()).unwrap_or(u64::MAX),
+        why: why.to_owned(),
+    };
+    let text =
+        serde_json::to_string(&noted).map_err(|error| Failure::internal(error.to_string()))?;
+    write_atomic(&path(home, fleet), text.as_bytes(), 0o600)
+        .map_err(|error| Failure::cannot_write(error.to_string()))
+}
+
+/// Returns the wait after this number of earlier failures in a row.
+fn wait(failures: u32) -> Duration {
+    FIRST.saturating_mul(1 << failures.min(10)).min(LONGEST)
+}
+
+/// Forgets the failures of a database that answered.
+pub fn clear(home: &Env, fleet: &str) -> Result<(), Failure> {
+    let path = path(home, fleet);
+    match fs::remove_file(&path) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            Err(Failure::not_written(&path, error))
+        }
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn waits_double_up_to_a_minute() {
+        let waits: Vec<u64> = [0, 1, 2, 3, 4, u32::MAX].map(|it| wait(it).as_secs()).to_vec();
+        assert_eq!(waits, [5, 10, 20, 40, 60, 60]);
+    }
+}

@@ -1,0 +1,146 @@
+//! The folders of the copies in which claims are worked on: one for each claim.
+//!
+//! ```text
+//! make ──> maker recorded ──> folder ──> run ──settled and reported──> sweep removes it
+//!             └─ dies before the run is recorded ─────────────────────> sweep removes it
+//! ```
+//!
+//! A host can have two claims of one job at the same time, such as after it slept past a lease. This
+//! module must never remove a folder in which a live process works.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use jiff::{SignedDuration, Timestamp};
+use runner_engine::files::{SMALL, read_text_host, remove_tree, write_atomic};
+use runner_engine::ids::RunId;
+use runner_engine::process_id::ProcessIdentity;
+use runner_engine::store::{FleetNote, Project, Store, StoreError};
+use runner_fleet::Claim;
+
+use crate::env::Env;
+use crate::project;
+use crate::ui::Failure;
+
+/// How long the copy of a run is kept that published nothing, so that a person can look at it.
+const KEEP: SignedDuration = SignedDuration::from_hours(24);
+
+/// How long another copy is kept while the process that made it lives, which may still report its
+/// run.
+const KEEP_FOR_MAKER: SignedDuration = SignedDuration::from_hours(1);
+
+/// Makes the empty folder of a claim. `me` is the process that records its run.
+pub fn make(
+    home: &Env,
+    (fleet, claim): (&str, &Claim),
+    me: &ProcessIdentity,
+) -> Result<PathBuf, Failure> {
+    let is_plain = |name: &str| Path::new(name).file_name() == Some(OsStr::new(name));
+    if claim.occurrence.parse::<RunId>().is_err() || !is_plain(&claim.job) {
+        return Err(Failure::data(format!("the claim of {} has an invalid name", claim.job)));
+    }
+    let name = format!("{}.{}.{}", claim.job, claim.occurrence, claim.fence);
+    let root = project::copies(home).join(fleet).join(name);
+    let parent = root.parent().unwrap_or(&root);
+    fs::create_dir_all(parent).map_err(|error| Failure::not_made(parent, error))?;
+    let text = serde_json::to_string(me).map_err(|error| Failure::internal(error.to_string()))?;
+    write_atomic(&maker(&root), text.as_bytes(), 0o600)
+        .map_err(|error| Failure::cannot_write(error.to_string()))?;
+    fs::create_dir(&root).map_err(|error| Failure::not_made(&root, error))?;
+    fs::canonicalize(&root).map_err(|error| Failure::unreadable(&root, error))
+}
+
+/// The file beside a copy that names the process which made it.
+fn maker(root: &Path) -> PathBuf {
+    let mut name = root.as_os_str().to_owned();
+    name.push(".maker");
+    name.into()
+}
+
+/// Removes the copies of a fleet whose runs have ended and are reported, with their rows in the
+/// database, and the copies that never got a run.
+pub fn sweep(
+    home: &Env,
+    store: &mut Store,
+    me: &ProcessIdentity,
+    fleet: &str,
+    now: Timestamp,
+) -> Result<(), Failure> {
+    let Ok(entries) = fs::read_dir(project::copies(home).join(fleet)) else { return Ok(()) };
+    for entry in entries.flatten() {
+        let path = entry.path();
+        if !entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+            continue;
+        }
+        let Ok(root) = fs::canonicalize(&path) else { continue };
+        let live = live_maker(&root);
+        match store.project_at(&root)? {
+            Some(known) if !forget(home, store, (&known, live.is_some()), now)? => continue,
+            // Everything that this process made is recorded or has failed.
+            None if live.is_some_and(|maker| maker != *me) => continue,
+            _ => {}
+        }
+        for gone in [&root, &maker(&root)] {
+            match remove_tree(gone) {
+                Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                    return Err(Failure::not_written(gone, error));
+                }
+                _ => {}
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Returns the process that made a copy, if it is alive.
+fn live_maker(root: &Path) -> Option<ProcessIdentity> {
+    let text = read_text_host(maker(root), SMALL).ok()?;
+    serde_json::from_str(&text).ok().filter(ProcessIdentity::is_alive)
+}
+
+/// Removes an ended copy from the database. Returns false if it is still needed.
+fn forget(
+    home: &Env,
+    store: &mut Store,
+    (copy, has_maker): (&Project, bool),
+    now: Timestamp,
+) -> Result<bool, Failure> {
+    let plan = store.forgetting(&copy.id)?;
+    for run in &plan.runs {
+        if !has_ended(store, (run, has_maker), now)? {
+            return Ok(false);
+        }
+    }
+    match store.forget(&plan) {
+        Ok(()) => {}
+        Err(StoreError::Changed { .. }) => return Ok(false),
+        Err(error) => return Err(error.into()),
+    }
+    let runs = plan.runs.iter().map(|run| home.run_folder(run.as_str()));
+    for folder in runs.chain([home.cache_folder(&copy.id)]) {
+        // A remaining folder is only a cache, or a log without a row.
+        let _maybe_absent = remove_tree(&folder);
+    }
+    Ok(true)
+}
+
+/// Reports whether a run of a copy needs its folder no more.
+fn has_ended(
+    store: &Store,
+    (run, has_maker): (&RunId, bool),
+    now: Timestamp,
+) -> Result<bool, StoreError> {
+    let row = store.run(run)?;
+    let Some(outcome) = row.outcome() else { return Ok(false) };
+    let claimed = store.fleet_note(run, FleetNote::Claimed)?.is_some();
+    let reported = store.fleet_note(run, FleetNote::Reported)?.is_some();
+    let keep = match (outcome.published(), has_maker) {
+        (false, _) => KEEP,
+        (true, true) => KEEP_FOR_MAKER,
+        (true, false) => SignedDuration::ZERO,
+    };
+    let until = row.finished().and_then(|end| end.checked_add(keep).ok());
+    let kept = until.is_some_and(|until| now < until);
+    Ok(!kept && (reported || !claimed) && !row.owner().is_some_and(ProcessIdentity::is_alive))
+}
