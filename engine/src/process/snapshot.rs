@@ -10,8 +10,7 @@
 use std::collections::BTreeMap;
 use std::fs;
 
-use super::tree::{Stat, stat};
-use crate::files::read_text_proc;
+use crate::files::{read_proc, read_text_proc};
 
 /// The processes of a list by their ids.
 pub(super) type Snapshot = BTreeMap<u32, Stat>;
@@ -19,6 +18,33 @@ pub(super) type Snapshot = BTreeMap<u32, Stat>;
 /// Maximum number of times that the lists of children are read. A tree that changes during all of
 /// them is taken from the list of all processes.
 const WALKS: usize = 8;
+
+/// The fields of `/proc/PID/stat` that this crate uses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Stat {
+    pub pid: u32,
+    pub state: u8,
+    pub parent: u32,
+    pub group: u32,
+    /// The processor time of the process and of the children that it has reaped, in clock ticks.
+    pub ticks: [u64; 2],
+    /// The number of threads. An ended thread counts until it is reaped.
+    pub threads: u64,
+    pub start: u64,
+}
+
+impl Stat {
+    /// Returns whether the process has ended. The state is the one of the first thread, which may end
+    /// before the others.
+    pub fn is_dead(&self) -> bool {
+        matches!(self.state, b'Z' | b'X' | b'x') && self.threads <= 1
+    }
+}
+
+/// Reads the current state of process `pid`.
+pub(crate) fn stat(pid: u32) -> Option<Stat> {
+    parse(&read_proc(format!("/proc/{pid}/stat")).ok()?)
+}
 
 /// Returns all visible processes. Processes that start or end during the call may be missing.
 pub(super) fn everything() -> Snapshot {
@@ -74,6 +100,25 @@ fn children(pid: u32) -> Option<Vec<u32>> {
         }
     }
     found
+}
+
+/// Parses a line of `stat`. The program's name is in parentheses and may contain any character,
+/// including `)` and newlines, so fields are counted from the last `)`.
+pub(super) fn parse(line: &[u8]) -> Option<Stat> {
+    let open = line.iter().position(|byte| *byte == b'(')?;
+    let close = line.iter().rposition(|byte| *byte == b')')?;
+    let pid = std::str::from_utf8(line.get(..open)?).ok()?.trim().parse().ok()?;
+    let mut fields = std::str::from_utf8(line.get(close + 1..)?).ok()?.split_ascii_whitespace();
+    let state = *fields.next()?.as_bytes().first()?;
+    let parent = fields.next()?.parse().ok()?;
+    let group = fields.next()?.parse().ok()?;
+    // The group is field 5 of proc_pid_stat(5), the processor times are fields 14 to 17, the number of
+    // threads is field 20, and the start time is field 22.
+    let mut number = |skipped: usize| fields.nth(skipped)?.parse::<u64>().ok();
+    let own = number(8)? + number(0)?;
+    let reaped = number(0)? + number(0)?;
+    let (threads, start) = (number(2)?, number(1)?);
+    Some(Stat { pid, state, parent, group, ticks: [own, reaped], threads, start })
 }
 
 #[cfg(test)]
