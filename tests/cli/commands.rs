@@ -1,5 +1,11 @@
 //! Tests command jobs and the conditions for their success.
 
+use std::fs::File;
+use std::mem::MaybeUninit;
+use std::process::{Child, Command, Stdio};
+
+use rustix::fs::inotify;
+
 use crate::fixture::Fixture;
 
 fn job(script: &str, more: &str) -> Fixture {
@@ -20,6 +26,63 @@ fn declared_artifact_is_published_and_reported() {
     assert_sandboxed(&runs[0]);
     assert!(!fixture.path(".runner/staging").join(runs[0]["id"].as_str().unwrap()).exists());
     assert!(fixture.survivors().is_empty());
+}
+
+/// Processes that have nothing to do with runner, and a count of the reads of their state.
+struct Strangers {
+    all: Vec<Child>,
+    /// Open files keep the kernel from forgetting that they are watched.
+    _states: Vec<File>,
+    watch: std::os::fd::OwnedFd,
+}
+
+impl Strangers {
+    fn start(count: usize) -> Self {
+        let watch = inotify::init(inotify::CreateFlags::NONBLOCK).unwrap();
+        let mut all = Vec::new();
+        let mut states = Vec::new();
+        for _ in 0..count {
+            let mut cat = Command::new("cat");
+            all.push(cat.stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap());
+            let path = format!("/proc/{}/stat", all.last().unwrap().id());
+            states.push(File::open(&path).unwrap());
+            inotify::add_watch(&watch, &path, inotify::WatchFlags::OPEN).unwrap();
+        }
+        Self { all, _states: states, watch }
+    }
+
+    /// Returns how often the state of one of them was read since the last call.
+    fn reads(&self) -> usize {
+        let mut buffer = [MaybeUninit::uninit(); 64 * 1024];
+        let mut reader = inotify::Reader::new(&self.watch, &mut buffer);
+        std::iter::from_fn(|| reader.next().ok().map(drop)).count()
+    }
+}
+
+impl Drop for Strangers {
+    fn drop(&mut self) {
+        for child in &mut self.all {
+            drop(child.stdin.take());
+            let _ = child.wait();
+        }
+    }
+}
+
+/// Other tests, which run at the same time, also read the states of all processes. A run that does
+/// is seen in each of the attempts.
+#[test]
+fn a_run_reads_no_other_processes() {
+    let fixture = job("true", "");
+    fixture.run(&["run", "tidy"]).ends(0);
+    let strangers = Strangers::start(200);
+    std::fs::read(format!("/proc/{}/stat", strangers.all[0].id())).unwrap();
+    assert_eq!(strangers.reads(), 1, "reads are counted");
+    let reads_none = |_| {
+        strangers.reads();
+        fixture.run(&["run", "tidy"]).ends(0);
+        strangers.reads() == 0
+    };
+    assert!((0..50).any(reads_none), "each run read the states of other processes");
 }
 
 #[test]

@@ -22,6 +22,7 @@
 mod cancel;
 mod disk_quota;
 mod run;
+mod snapshot;
 mod spec;
 mod supervisor;
 mod sweep;

@@ -29,7 +29,7 @@ use super::wait::{Alarm, poll_within};
 use crate::files::open_null;
 use crate::launch::{Channel, LaunchPlan, LaunchRefusal, LaunchReport, clear_marked};
 use crate::sandbox::placeholders::clear_abandoned;
-use crate::sandbox::{AppliedSandbox, Overuse, RequestedHost, SandboxedStart, inert};
+use crate::sandbox::{AppliedSandbox, Overuse, RequestedHost, SandboxLevel, SandboxedStart, inert};
 use crate::time::boot_time;
 
 const CHUNK: usize = 64 * 1024;
@@ -95,6 +95,9 @@ pub fn run(
     let mut session = Session::new(spec, &mut owned, launcher, started).map_err(io("watch it"))?;
     session.watch(&mut owned, cancel, &mut alarm, on_output).map_err(io("watch it"))?;
     let Session { supervisor, kept: [stdout, stderr], launcher, room, .. } = session;
+    if launcher.as_ref().is_some_and(|launcher| launcher.said.sandboxed_tree_ended()) {
+        owned.exclude_others();
+    }
     let mut buried = owned.kill_rest();
     let filled = room.is_some_and(|room| room.is_over_at_end());
     if let Some(launcher) = &launcher
@@ -186,6 +189,16 @@ struct LauncherMessage {
     survivors: usize,
     requested: Vec<RequestedHost>,
     over: Option<Overuse>,
+}
+
+impl LauncherMessage {
+    /// Returns whether the launcher has reported that no process of a sandboxed tree is left.
+    fn sandboxed_tree_ended(&self) -> bool {
+        let sandboxed = |applied: &AppliedSandbox| applied.sandbox != SandboxLevel::Off;
+        self.status.is_some()
+            && self.survivors == 0
+            && self.containment.as_ref().is_some_and(sandboxed)
+    }
 }
 
 impl Launcher {

@@ -22,8 +22,9 @@ use rustix::process::{
     Pid, Signal, WaitId, WaitIdOptions, getpid, kill_process_group, set_child_subreaper, waitid,
 };
 
+use super::snapshot::{Snapshot, everything, own_tree};
 use super::supervisor::ExitStatus;
-use super::tree::{self, Killed, Snapshot, Stat};
+use super::tree::{self, Killed, Round, Stat};
 
 /// The direct children that runs in this process watch, with their markers. The lock is held during
 /// each spawn and each reap, so that every existing child is registered.
@@ -33,12 +34,26 @@ fn children() -> MutexGuard<'static, BTreeMap<u32, String>> {
     CHILDREN.lock().expect("no thread panics while it holds the list of children")
 }
 
-/// The processes that a child may start.
+/// The processes that may belong to a child's tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum TreeExtent {
+    /// Any process of the machine, because a service that the child asked may have started one with
+    /// the child's marker.
     Any,
-    /// None: the kernel prevents it, so the tree ends with the child.
+    /// Only descendants of this process.
+    Descendants,
+    /// Only the child: the kernel prevents it from starting processes, so the tree ends with it.
     ChildOnly,
+}
+
+impl TreeExtent {
+    /// Lists the processes that may belong to the tree.
+    fn list(self) -> Snapshot {
+        match self {
+            Self::Any => everything(),
+            Self::Descendants | Self::ChildOnly => own_tree(),
+        }
+    }
 }
 
 /// A running child with its process tree. Dropping it kills the whole tree.
@@ -110,12 +125,25 @@ impl Owned {
     /// Kills all processes of the tree that are visible now, including the child. It does not wait
     /// for their end.
     pub fn kill_all(&mut self) {
+        self.kill_listed();
+    }
+
+    fn kill_listed(&mut self) -> Round {
         let members = members(self.child.id(), &self.marker, self.since);
-        let round = tree::kill_round(&mut self.seen, members);
+        let round = tree::kill_round(&mut self.seen, &self.extent.list(), members);
         // The signal reaches the whole group at once, including a process that is just being forked
         // and is in no list.
         let _ = kill_process_group(self.pid, Signal::KILL);
         self.killed += round.fresh;
+        round
+    }
+
+    /// Excludes processes that do not descend from this process, because the sandbox kept the child
+    /// from reaching a program that would start one, and its launcher has reported the end.
+    pub fn exclude_others(&mut self) {
+        if self.extent == TreeExtent::Any {
+            self.extent = TreeExtent::Descendants;
+        }
     }
 
     /// Kills and reaps the remaining processes, and returns how many besides the child had to be
@@ -133,8 +161,13 @@ impl Owned {
             children.remove(&pid);
             return Killed { count: 0, survivors: 0 };
         }
-        self.kill_all();
-        let swept = tree::sweep(&mut self.seen, members(pid, &self.marker, self.since));
+        // One list of all processes is enough if it contains none to kill. A descendant cannot hide
+        // from the lists of children.
+        let list = match (self.kill_listed().alive, self.extent) {
+            (1.., TreeExtent::Any) => everything,
+            _ => own_tree,
+        };
+        let swept = tree::sweep(&mut self.seen, list, members(pid, &self.marker, self.since));
         let child_killed = usize::from(self.seen.contains(&(pid, self.since)));
         let ended = matches!(self.status(), Ok(Some(_)) | Err(_));
         let mut children = children();
@@ -230,7 +263,7 @@ impl ProcessScope {
 fn reap_adopted(children: &BTreeMap<u32, String>) {
     let here =
         ProcessScope { me: std::process::id(), group: own_group(), others: children.clone() };
-    for stat in tree::snapshot().values() {
+    for stat in own_tree().values() {
         if stat.is_dead() && here.is_adopted(stat) {
             let pid = i32::try_from(stat.pid).ok().and_then(Pid::from_raw);
             let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG;

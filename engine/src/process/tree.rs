@@ -6,7 +6,7 @@
 //! its ancestors, and never treat a zombie as alive. A process whose first thread has ended shows
 //! as a zombie while its other threads run, and is alive.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::fs;
 use std::io::Read;
 use std::os::fd::OwnedFd;
@@ -17,6 +17,8 @@ use std::time::Duration;
 use rustix::event::{PollFd, PollFlags};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
+use super::snapshot::{Snapshot, everything, own_tree};
+pub(crate) use super::snapshot::{Stat, stat};
 use super::spec::MARKER_VARIABLE;
 use super::wait;
 use crate::files::{open_host, read_proc, read_text_proc};
@@ -69,7 +71,7 @@ pub fn kill_marked(marker: &str) -> Killed {
     if marker.is_empty() {
         return Killed::default();
     }
-    sweep(&mut BTreeSet::new(), |all| {
+    sweep(&mut BTreeSet::new(), everything, |all| {
         let seeds = all.values().filter(|stat| carries(stat.pid, marker)).map(|stat| stat.pid);
         with_descendants(all, seeds.collect())
     })
@@ -82,14 +84,14 @@ pub(crate) fn is_there(pid: u32) -> bool {
 
 /// Returns all living descendants of this process.
 pub(crate) fn descendants_alive() -> Vec<u32> {
-    let all = snapshot();
+    let all = own_tree();
     let alive = descendants(&all).into_iter();
     alive.filter(|pid| all.get(pid).is_some_and(|stat| !stat.is_dead())).collect()
 }
 
 /// Returns all descendants of this process, with those that have ended and that nobody has reaped.
 pub(crate) fn all_descendants() -> Vec<Stat> {
-    let all = snapshot();
+    let all = own_tree();
     descendants(&all).iter().filter_map(|pid| all.get(pid).copied()).collect()
 }
 
@@ -131,14 +133,14 @@ pub(crate) fn unnamed_files(
 
 /// Kills all descendants of this process until none is alive. This process must be a subreaper.
 pub(crate) fn kill_descendants() -> Killed {
-    sweep(&mut BTreeSet::new(), descendants)
+    sweep(&mut BTreeSet::new(), own_tree, descendants)
 }
 
 /// Returns how many living processes other than this process are visible. The first process of a
 /// namespace uses this function.
 pub(crate) fn others_alive() -> usize {
     let me = std::process::id();
-    let all = snapshot();
+    let all = everything();
     all.values().filter(|stat| stat.pid != me && !stat.is_dead()).count()
 }
 
@@ -155,42 +157,6 @@ fn descendants(all: &Snapshot) -> BTreeSet<u32> {
     let me = std::process::id();
     let children = all.values().filter(|stat| stat.parent == me);
     with_descendants(all, children.map(|stat| stat.pid).collect())
-}
-
-/// The fields of `/proc/PID/stat` that this crate uses.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Stat {
-    pub pid: u32,
-    pub state: u8,
-    pub parent: u32,
-    pub group: u32,
-    /// The processor time of the process and of the children that it has reaped, in clock ticks.
-    pub ticks: [u64; 2],
-    /// The number of threads. An ended thread counts until it is reaped.
-    pub threads: u64,
-    pub start: u64,
-}
-
-impl Stat {
-    /// Returns whether the process has ended. The state is the one of the first thread, which may end
-    /// before the others.
-    pub fn is_dead(&self) -> bool {
-        matches!(self.state, b'Z' | b'X' | b'x') && self.threads <= 1
-    }
-}
-
-pub(super) type Snapshot = BTreeMap<u32, Stat>;
-
-/// Reads the current state of process `pid`.
-pub(crate) fn stat(pid: u32) -> Option<Stat> {
-    parse(&read_proc(format!("/proc/{pid}/stat")).ok()?)
-}
-
-/// Returns all visible processes. Processes that start or end during the call may be missing.
-pub(super) fn snapshot() -> Snapshot {
-    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
-    let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
-    pids.filter_map(stat).map(|stat| (stat.pid, stat)).collect()
 }
 
 /// Returns whether process `pid` was started for `marker`. If its environment cannot be read, the
@@ -272,16 +238,17 @@ pub(super) fn with_descendants(all: &Snapshot, seeds: BTreeSet<u32>) -> BTreeSet
     }
 }
 
-/// Kills the processes that `members` selects until none of them is alive. Only processes that are
-/// not in `seen` yet are counted.
+/// Kills the processes that `members` selects from `list` until none of them is alive. Only
+/// processes that are not in `seen` yet are counted.
 pub(super) fn sweep(
     seen: &mut BTreeSet<(u32, u64)>,
+    list: fn() -> Snapshot,
     members: impl Fn(&Snapshot) -> BTreeSet<u32>,
 ) -> Killed {
     let end = boot_time() + SWEEP_LIMIT;
     let mut count = 0;
     loop {
-        let round = kill_round(seen, &members);
+        let round = kill_round(seen, &list(), &members);
         count += round.fresh;
         if round.alive == 0 {
             return Killed { count, survivors: 0 };
@@ -303,14 +270,14 @@ pub(super) struct Round {
     pub dying: Vec<OwnedFd>,
 }
 
-/// Sends KILL once to the processes that `members` selects now, and does not wait.
+/// Sends KILL once to the processes that `members` selects from `all`, and does not wait.
 pub(super) fn kill_round(
     seen: &mut BTreeSet<(u32, u64)>,
+    all: &Snapshot,
     members: impl Fn(&Snapshot) -> BTreeSet<u32>,
 ) -> Round {
-    let all = snapshot();
     let mut round = Round { alive: 0, fresh: 0, dying: Vec::new() };
-    for pid in members(&all) {
+    for pid in members(all) {
         let Some(stat) = all.get(&pid).filter(|stat| !stat.is_dead()) else {
             continue;
         };
@@ -354,27 +321,9 @@ fn ourselves_and_ancestors(all: &Snapshot) -> BTreeSet<u32> {
     spared
 }
 
-/// Parses a line of `stat`. The program's name is in parentheses and may contain any character,
-/// including `)` and newlines, so fields are counted from the last `)`.
-fn parse(line: &[u8]) -> Option<Stat> {
-    let open = line.iter().position(|byte| *byte == b'(')?;
-    let close = line.iter().rposition(|byte| *byte == b')')?;
-    let pid = std::str::from_utf8(line.get(..open)?).ok()?.trim().parse().ok()?;
-    let mut fields = std::str::from_utf8(line.get(close + 1..)?).ok()?.split_ascii_whitespace();
-    let state = *fields.next()?.as_bytes().first()?;
-    let parent = fields.next()?.parse().ok()?;
-    let group = fields.next()?.parse().ok()?;
-    // The group is field 5 of proc_pid_stat(5), the processor times are fields 14 to 17, the number of
-    // threads is field 20, and the start time is field 22.
-    let mut number = |skipped: usize| fields.nth(skipped)?.parse::<u64>().ok();
-    let own = number(8)? + number(0)?;
-    let reaped = number(0)? + number(0)?;
-    let (threads, start) = (number(2)?, number(1)?);
-    Some(Stat { pid, state, parent, group, ticks: [own, reaped], threads, start })
-}
-
 #[cfg(test)]
 mod tests {
+    use super::super::snapshot::parse;
     use super::*;
 
     fn line(comm: &str) -> String {
@@ -413,7 +362,7 @@ mod tests {
         assert!(!is_alive(me, start + 1));
         assert_eq!(start_time(u32::MAX), None);
         assert_eq!(boot_id().unwrap().len(), 36);
-        assert!(ourselves_and_ancestors(&snapshot()).contains(&me));
+        assert!(ourselves_and_ancestors(&everything()).contains(&me));
     }
 
     #[test]

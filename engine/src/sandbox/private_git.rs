@@ -2,13 +2,14 @@
 //!
 //! `git::private` creates it, and brings the child's commits into the project.
 
-use std::io;
+use std::fs;
+use std::io::{self, Write as _};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-use crate::files::{beneath, write_atomic};
+use crate::files::{beneath, create_new};
 
 /// The folder in a private git directory at which the project's objects are mounted. Git LFS looks
 /// for its files beside a borrowed object folder, so the folder has a level of its own.
@@ -84,7 +85,13 @@ impl PrivateGit {
             let line = [objects.as_os_str().as_bytes(), b"\n"].concat();
             // An earlier child of the run may have put a link in the place of the folder.
             let info = beneath(&self.folder, &one.below.join("objects/info"))?;
-            write_atomic(&info.join("alternates"), &line, 0o600).map_err(io::Error::other)?;
+            let path = info.join("alternates");
+            match fs::remove_file(&path) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+                _ => {}
+            }
+            // The file is not synced: only the child reads it, and an import removes it first.
+            create_new(&path, 0o600)?.write_all(&line)?;
         }
         Ok(())
     }

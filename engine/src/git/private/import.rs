@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use super::index::ChildIndex;
+use super::index::{ChildIndex, whole_index};
 use super::kept_above;
 use super::prepare::RepositoryStart;
 use super::refs::{self, Head, PrivateRefs, WORKTREES};
@@ -345,7 +345,9 @@ impl Source<'_> {
         let linked = linked.map(|(name, head)| (self.folder.join(WORKTREES).join(name), head));
         for (folder, head) in main.chain(linked) {
             let file = folder.join("index");
-            if !file.is_file() {
+            let start = &self.start.index_digest;
+            // The index that the child got contains no change.
+            if !file.is_file() || start.is_some() && whole_index(&folder) == *start {
                 continue;
             }
             let head = match head {

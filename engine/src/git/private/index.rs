@@ -6,12 +6,15 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ffi::OsStr;
+use std::fs;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
 use super::kept_above;
+use crate::digest::Digest;
+use crate::files::open_no_link;
 use crate::git::{Git, GitError, Read};
 
 /// The entries of an index at or below kept paths, by path: mode and object.
@@ -94,6 +97,17 @@ impl ChildIndex<'_> {
         };
         Ok(committed.as_ref() == entry.map(|(_, object)| object))
     }
+}
+
+/// Returns the digest of the index in a private directory, in hexadecimal digits. Returns `None` if it
+/// cannot be read, or if a part of it may be in another file.
+pub(super) fn whole_index(folder: &Path) -> Option<String> {
+    let is_shared = |entry: fs::DirEntry| entry.file_name().as_bytes().starts_with(b"sharedindex.");
+    if fs::read_dir(folder).ok()?.flatten().any(is_shared) {
+        return None;
+    }
+    let mut file = open_no_link(folder.join("index")).ok()?;
+    Digest::of_reader(&mut file).ok().map(|(digest, _)| digest.to_string())
 }
 
 /// Parses `ls-files --stage -z`. A path with a conflict has an entry that equals no commit's.

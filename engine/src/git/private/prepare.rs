@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use super::index::KeptEntries;
+use super::index::{KeptEntries, whole_index};
 use super::refs::{Head, head};
 use crate::files::{SMALL, copy_host, open_no_link, read_no_link};
 use crate::git::{Git, GitError, Read};
@@ -42,6 +42,10 @@ pub struct RepositoryStart {
     /// The entries of the index at or below the paths that the child must not change.
     #[serde(default)]
     pub index: KeptEntries,
+    /// The digest of the index that the child got, in hexadecimal digits. `None` if there is none, or
+    /// if it refers to other files.
+    #[serde(default)]
+    pub index_digest: Option<String>,
 }
 
 /// Creates the private directory and returns the references of each repository. `hidden` are names
@@ -60,12 +64,13 @@ pub fn prepare(
         let git = Git { root: one.top.clone(), ..git.clone() };
         let listing = git.ask(Read::LsFiles, &["--stage", "--full-name", "-z"])?;
         let index = KeptEntries::of(&listing, &one.top, hidden);
-        let start = RepositoryStart { index, ..git.references()? };
+        let mut start = RepositoryStart { index, ..git.references()? };
         let listing = git.ask(Read::ConfigList, &[])?;
         let config = carried_config(&String::from_utf8_lossy(&listing), &one.below);
         let folder = private.folder.join(&one.below);
         lay_out(one, &folder, &start, config.as_bytes(), hidden)
-            .map_err(|source| GitError::Folder { path: folder, source })?;
+            .map_err(|source| GitError::Folder { path: folder.clone(), source })?;
+        start.index_digest = whole_index(&folder);
         starts.push(start);
     }
     if !private.is_folder {
@@ -80,17 +85,16 @@ impl Git {
     /// Returns the references that a child gets.
     fn references(&self) -> Result<RepositoryStart, GitError> {
         let branch = self.ask_if_any(Read::SymbolicRef, &["HEAD"], Stdin::Null)?;
-        let head = match (branch, self.head()?) {
-            (Some(branch), _) => head(&format!("ref: {}", String::from_utf8_lossy(&branch))),
-            (None, Some(commit)) => Some(Head::Detached(commit)),
-            (None, None) => None,
+        let head = match branch {
+            Some(branch) => head(&format!("ref: {}", String::from_utf8_lossy(&branch))),
+            None => self.head()?.map(Head::Detached),
         };
         let why = "its HEAD names neither a branch nor a commit";
         let head = head.ok_or_else(|| GitError::Unsupported { path: self.root.clone(), why })?;
         let refs = self.all_refs()?.into_iter();
         let own = |name: &String| OWN_REFS.iter().any(|it| name.starts_with(it));
         let refs = refs.filter(|(name, _)| !own(name)).collect();
-        Ok(RepositoryStart { head, refs, index: KeptEntries::default() })
+        Ok(RepositoryStart { head, refs, index: KeptEntries::default(), index_digest: None })
     }
 
     /// Returns the object names of all references, by full name.
