@@ -169,7 +169,7 @@ pub struct Snapshot {
     pub now: i64,
 }
 
-/// What a host reads about its fleet at each tick.
+/// The state of a fleet that a host reads at each tick.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Overview {
     /// The hosts that have not left, by name, each with the number of its claims.

@@ -1,4 +1,4 @@
-//! What a host reads about its fleet at each tick, and the removal of old rows.
+//! The overview of a fleet that each tick reads, and the removal of old rows.
 
 use super::{Postgres, json};
 use crate::rows::Overview;

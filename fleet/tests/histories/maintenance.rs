@@ -1,4 +1,4 @@
-//! What a host reads at each tick, the removal of old rows, and wake-ups, on a real PostgreSQL.
+//! The overview that each tick reads, the removal of old rows, and wake-ups, on a real PostgreSQL.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
