@@ -64,6 +64,8 @@ soak:
 # Compare the speed of the release build with well-known programs
 bench: release
     tests/bench.sh {{ CARGO_TARGET_DIR }}/release/runner
+    cargo build --locked --release --package runner-fleet --example claims
+    tests/bench_fleet.sh {{ CARGO_TARGET_DIR }}/release/examples/claims
 
 # Build the release program
 release:

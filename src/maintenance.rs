@@ -26,6 +26,7 @@ use runner_jobs::{recording, report};
 
 use crate::config;
 use crate::env::{Env, SCRATCH};
+use crate::fleet;
 use crate::project::LoadedProject;
 use crate::ui::Failure;
 
@@ -56,13 +57,17 @@ pub fn daily(home: &Env, store: &mut Store) -> Result<Vec<String>, Failure> {
         (Task::DailyBackup, "the daily backup of the database", back_up),
         (Task::DailyPruning, "pruning what is old", prune),
     ];
+    let mut pruned = false;
     for (task, what, part) in parts {
         // Each task has its own record, so one task does not run again because the other failed.
         if !store.maintenance_due(task, now)? {
             continue;
         }
         match part(home, store, now) {
-            Ok(()) => store.record_maintenance(task, "", now)?,
+            Ok(()) => {
+                store.record_maintenance(task, "", now)?;
+                pruned |= task == Task::DailyPruning;
+            }
             Err(failure) if failure.is_damage() => {
                 home.mark_damage(Some(&failure));
                 return Err(failure);
@@ -74,6 +79,10 @@ pub fn daily(home: &Env, store: &mut Store) -> Result<Vec<String>, Failure> {
     // repair them.
     if troubles.len() == rows {
         store.record_maintenance(Task::Daily, "", now)?;
+    }
+    if pruned {
+        // A fleet that cannot be reached is pruned on the next day, and does not make the rest due again.
+        troubles.extend(fleet::prune(home, retention(home)?.rows));
     }
     Ok(troubles)
 }

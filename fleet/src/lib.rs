@@ -22,8 +22,10 @@ mod types;
 
 #[cfg(feature = "fault-injection")]
 pub use injected_bug::InjectedBug;
-pub use postgres::{Postgres, Signals};
-pub use rows::{AttemptRow, BudgetRow, Ending, HostRow, HostState, OccurrenceRow, Snapshot, State};
+pub use postgres::{Postgres, Pruned, Signals};
+pub use rows::{
+    AttemptRow, BudgetRow, Ending, HostRow, HostState, OccurrenceRow, Overview, Snapshot, State,
+};
 pub use simulation::Simulation;
 pub use store::{FleetError, FleetStore, Result};
 pub use types::{

@@ -169,6 +169,19 @@ pub struct Snapshot {
     pub now: i64,
 }
 
+/// The state of a fleet that a host reads at each tick.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Overview {
+    /// The hosts that have not left, by name, each with the number of its claims.
+    pub hosts: Vec<(HostRow, u64)>,
+    /// The number of occurrences in each state except `settled`.
+    pub open: BTreeMap<State, u64>,
+    /// The budget of the current day in UTC, if anything was offered on it.
+    pub day: Option<BudgetRow>,
+    /// The database's time in milliseconds since the Unix epoch.
+    pub now: i64,
+}
+
 impl Snapshot {
     /// Returns the differences of the budgets from the sums of their attempts, which must be empty.
     pub fn budget_errors(&self) -> Vec<String> {

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use runner_engine::files::{SMALL, read_text_host, write_atomic};
 use runner_engine::ids::OccurrenceId;
 use runner_engine::process_id::ProcessIdentity;
@@ -119,6 +119,28 @@ pub fn database(settings: &Fleet) -> Result<Postgres, Failure> {
         None => settings.url.clone(),
     };
     Postgres::at(&url).map_err(failure)
+}
+
+/// Removes the occurrences of all joined fleets that were settled more than `age` ago, and returns the
+/// problems.
+pub fn prune(home: &Env, age: SignedDuration) -> Vec<String> {
+    let members = match Membership::all(home) {
+        Ok(members) => members,
+        Err(problem) => return vec![format!("fleet: {problem}")],
+    };
+    let age = i64::try_from(age.as_millis()).unwrap_or(i64::MAX / 2);
+    let one = |fleet: &str| {
+        let mut database = database(&settings(home, fleet)?)?;
+        database.check_format().and_then(|()| database.prune(age)).map_err(failure)
+    };
+    let mut troubles = Vec::new();
+    for member in members {
+        match one(&member.fleet) {
+            Ok(pruned) => tracing::info!(fleet = member.fleet, ?pruned, "pruned"),
+            Err(problem) => troubles.push(format!("pruning the fleet {}: {problem}", member.fleet)),
+        }
+    }
+    troubles
 }
 
 /// Translates an error of the fleet's database.

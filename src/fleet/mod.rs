@@ -81,6 +81,18 @@ pub fn step(home: &Env, store: &mut Store, me: &ProcessIdentity) -> Result<Fleet
 pub const ABSENT: (&str, &str) =
     ("this build of runner has no fleets", "cargo build --release --features fleet");
 
+/// Removes the rows that were settled more than `age` ago from the databases of the fleets that this host
+/// has joined. Returns the problems. A host without a fleet reads one folder.
+pub fn prune(home: &Env, age: SignedDuration) -> Vec<String> {
+    #[cfg(feature = "fleet")]
+    return membership::prune(home, age);
+    #[cfg(not(feature = "fleet"))]
+    {
+        let (_, _) = (home, age);
+        Vec::new()
+    }
+}
+
 /// Returns the folder with one file for each fleet that this host has joined.
 fn folder(home: &Env) -> PathBuf {
     home.state.join("fleets")

@@ -9,7 +9,8 @@ use crate::store::{FleetError, Result};
 pub const MOST: usize = 64 * 1024 * 1024;
 
 impl Postgres {
-    /// Stores a content and returns its digest. Nothing changes if it is stored already.
+    /// Stores a content and returns its digest. A content that is stored already only becomes new again, so
+    /// that pruning keeps it.
     ///
     /// # Errors
     /// Returns a [`FleetError`], also for a content that is larger than 64 MiB.
@@ -23,11 +24,13 @@ impl Postgres {
         let digest = Digest::of(content);
         let name = digest.to_string();
         self.write(|step| {
-            let known = "SELECT 1 FROM runner_fleet.blobs WHERE digest = $1";
-            if step.first(known, &[&name])?.is_none() {
+            let known =
+                "UPDATE runner_fleet.blobs SET stored = runner_fleet.clock() WHERE digest = $1";
+            if step.change(known, &[&name])? == 0 {
                 step.change(
                     "INSERT INTO runner_fleet.blobs (digest, stored, content)
-                     VALUES ($1, runner_fleet.clock(), $2) ON CONFLICT DO NOTHING",
+                     VALUES ($1, runner_fleet.clock(), $2)
+                     ON CONFLICT (digest) DO UPDATE SET stored = excluded.stored",
                     &[&name, &content],
                 )?;
             }

@@ -36,22 +36,25 @@ const GROUPS: &str = "SELECT name FROM runner_fleet.groups WHERE name = ANY($1)
 const RUNNING: &str = "SELECT \"group\", count(*) FROM runner_fleet.occurrences
      WHERE \"group\" = ANY($1) AND state = 'claimed' AND wake > $2 GROUP BY 1";
 
+/// `$5` names the occurrences once more, so that the planner looks them up by their keys: it takes the
+/// recordset for 100 rows, and would read all occurrences while the budgets are locked.
 const WRITE: &str = "WITH input AS MATERIALIZED (
        SELECT * FROM jsonb_to_recordset($1) AS i(id text, dead bigint, charged bigint[], state text,
          wake bigint, fence bigint, owner text, why text, outcome jsonb)),
      ended AS (
        UPDATE runner_fleet.attempts a SET ended = $3, ending = 'lost', charged = i.charged
-       FROM input i WHERE a.occurrence = i.id AND a.fence = i.dead),
+       FROM input i WHERE a.occurrence = i.id AND a.fence = i.dead AND a.occurrence = ANY($5)),
      changed AS (
        UPDATE runner_fleet.occurrences o SET state = i.state, wake = i.wake,
          fence = coalesce(i.fence, o.fence),
          owner = i.owner, why = i.why, outcome = i.outcome,
          lost = o.lost + (i.dead IS NOT NULL)::integer
-       FROM input i WHERE o.id = i.id),
+       FROM input i WHERE o.id = i.id AND o.id = ANY($5)),
      added AS (
        INSERT INTO runner_fleet.attempts (occurrence, fence, worker, host, claimed, reserved)
        SELECT i.id, i.fence, i.owner, $4, $3, o.want
-       FROM input i JOIN runner_fleet.occurrences o ON o.id = i.id WHERE i.state = 'claimed')
+       FROM input i JOIN runner_fleet.occurrences o ON o.id = i.id
+       WHERE i.state = 'claimed' AND o.id = ANY($5))
      UPDATE runner_fleet.budgets b SET used = n.used, held = n.held
      FROM jsonb_to_recordset($2) AS n(level text, used bigint[], held bigint[])
      WHERE b.level = n.level";
@@ -159,8 +162,9 @@ fn write(
         .values()
         .map(|row| value!({"level": row.level, "used": row.used, "held": row.held}))
         .collect();
-    let changes = value!(changes);
-    step.change(WRITE, &[&changes, &value!(budgets), &now, &request.host])?;
+    let ids: Vec<&String> = changes.iter().map(|one| &one.id).collect();
+    let rows = [value!(changes), value!(budgets)];
+    step.change(WRITE, &[&rows[0], &rows[1], &now, &request.host, &ids])?;
     Ok(())
 }
 

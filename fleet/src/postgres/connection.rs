@@ -26,6 +26,12 @@ const LIMITS: &str = "SET statement_timeout = '30s'; SET lock_timeout = '20s';
      SET idle_in_transaction_session_timeout = '5s'; SET default_transaction_isolation = 'read committed';
      SET application_name = 'runner'";
 
+/// Statements are planned once for each connection, and find their rows by index in the order of the
+/// index. Otherwise they are planned again while budgets are locked, or read and sort all
+/// occurrences because the statistics of the table are older than its rows.
+const PLANS: &str = "SET plan_cache_mode = force_generic_plan; SET enable_seqscan = off;
+     SET enable_sort = off; SET jit = off";
+
 /// The prepared statements of a connection, by their text.
 #[derive(Default)]
 pub(super) struct Statements(HashMap<&'static str, Statement>);
@@ -123,7 +129,7 @@ impl Postgres {
         }
         if self.live.is_none() {
             let mut client = self.connect()?;
-            client.batch_execute(LIMITS).map_err(known)?;
+            client.batch_execute(&format!("{LIMITS}; {PLANS}")).map_err(known)?;
             self.live = Some((client, Statements::default()));
         }
         let live = self.live.as_mut();

@@ -10,6 +10,9 @@ const FORMAT: i32 = 1;
 /// The tables that a worker's role must read and write.
 const TABLES: [&str; 6] = ["hosts", "occurrences", "attempts", "groups", "budgets", "blobs"];
 
+/// The tables from which its daily maintenance removes old rows.
+const PRUNED: [&str; 3] = ["occurrences", "budgets", "blobs"];
+
 /// Facts about a fleet's database.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DatabaseFacts {
@@ -78,7 +81,10 @@ impl Postgres {
                 .query_one("SELECT current_setting('server_version'), runner_fleet.clock()", &[])?;
             let mut missing = Vec::new();
             for table in TABLES {
-                for right in ["SELECT", "INSERT", "UPDATE"] {
+                for right in ["SELECT", "INSERT", "UPDATE", "DELETE"] {
+                    if right == "DELETE" && !PRUNED.contains(&table) {
+                        continue;
+                    }
                     let name = format!("runner_fleet.{table}");
                     let sql = "SELECT has_table_privilege($1, $2)";
                     if !step.tx.query_one(sql, &[&name, &right])?.try_get::<_, bool>(0)? {

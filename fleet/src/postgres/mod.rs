@@ -8,6 +8,7 @@ mod blobs;
 mod claim;
 mod connection;
 mod init;
+mod maintenance;
 mod operations;
 mod signals;
 
@@ -18,6 +19,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 pub use connection::Postgres;
+pub use maintenance::Pruned;
 pub use signals::Signals;
 
 use crate::rows::{HostState, Snapshot};

@@ -13,6 +13,7 @@ mod call;
 mod cluster;
 mod concurrent;
 mod conformance;
+mod maintenance;
 mod world;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};

@@ -1,0 +1,72 @@
+//! The overview of a fleet that each tick reads, and the removal of old rows.
+
+use super::{Postgres, json};
+use crate::rows::Overview;
+use crate::store::{FleetError, Result};
+
+/// An occurrence is old if it was settled before `$1`. A budget level and all of its occurrences are
+/// removed together, so that the sums of what remains stay exact. Attempts are removed with their
+/// occurrence.
+const OCCURRENCES: &str = "WITH gone AS (
+       DELETE FROM runner_fleet.occurrences o WHERE o.settled < $1 AND NOT o.levels && ARRAY(
+         SELECT DISTINCT unnest(k.levels) FROM runner_fleet.occurrences k
+         WHERE k.settled IS NULL OR k.settled >= $1)
+       RETURNING o.levels),
+     levels AS (
+       DELETE FROM runner_fleet.budgets
+       WHERE level = ANY(ARRAY(SELECT DISTINCT unnest(levels) FROM gone)))
+     SELECT count(*) FROM gone";
+
+/// A content is referenced by its digest, anywhere in a source or a manifest. Storing it again makes
+/// it new, so a source that is being offered keeps its contents.
+const BLOBS: &str = "WITH used AS MATERIALIZED (
+       SELECT v #>> '{}' AS digest FROM runner_fleet.occurrences,
+         jsonb_path_query(source, 'lax $.**') AS v WHERE jsonb_typeof(v) = 'string'
+       UNION SELECT v #>> '{}' FROM runner_fleet.attempts,
+         jsonb_path_query(manifest, 'lax $.**') AS v WHERE jsonb_typeof(v) = 'string')
+     DELETE FROM runner_fleet.blobs b
+     WHERE b.stored < $1 AND NOT EXISTS (SELECT FROM used WHERE used.digest = b.digest)";
+
+/// Time in milliseconds for which a content without a reference is kept: longer than it takes to offer a
+/// project or to deliver a result.
+const UNREFERENCED: i64 = 24 * 3_600_000;
+
+/// The number of removed rows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Pruned {
+    /// Settled occurrences with their attempts.
+    pub occurrences: u64,
+    /// Contents that nothing referred to.
+    pub blobs: u64,
+}
+
+impl Postgres {
+    /// Returns the hosts, the open work and the budget of the day. Its cost does not grow with the number of
+    /// settled occurrences.
+    ///
+    /// # Errors
+    /// Returns a [`FleetError`].
+    pub fn overview(&mut self) -> Result<Overview> {
+        self.write(|step| {
+            let row = step.first(include_str!("overview.sql"), &[])?;
+            let row = row.ok_or(FleetError::NoFleet)?;
+            json(row.try_get(0)?)
+        })
+    }
+
+    /// Removes the occurrences that were settled more than `age` milliseconds ago, and the contents that
+    /// nothing refers to.
+    ///
+    /// # Errors
+    /// Returns a [`FleetError`].
+    pub fn prune(&mut self, age: i64) -> Result<Pruned> {
+        let now = self.now()?;
+        let occurrences = self.write(|step| {
+            let row = step.first(OCCURRENCES, &[&(now - age)])?;
+            let count: i64 = row.ok_or(FleetError::NoFleet)?.try_get(0)?;
+            Ok(count.unsigned_abs())
+        })?;
+        let blobs = self.write(|step| step.change(BLOBS, &[&(now - UNREFERENCED)]))?;
+        Ok(Pruned { occurrences, blobs })
+    }
+}
