@@ -158,7 +158,7 @@ fn offer(home: &str, number: usize) -> Offer {
         key: number.to_string(),
         home: home.to_owned(),
         due: 0,
-        group: (number % 4 == 0).then(|| (format!("group{}", number % 3), 6)),
+        group: number.is_multiple_of(4).then(|| (format!("group{}", number % 3), 6)),
         tags: Vec::new(),
         levels: BTreeMap::from([level("day".to_owned()), level(format!("part{}", number % 7))]),
         want: Amounts { calls: 2, tokens: 200, ..Amounts::default() },

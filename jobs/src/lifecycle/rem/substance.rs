@@ -62,7 +62,7 @@ fn doing(sections: &Sections, slice: &Slice) -> Result<(), String> {
     Err(format!("the carry says that {said:?} is DOING, which is no task on the board"))
 }
 
-/// Returns whether a text contains the heading of a task, whatever it says around it.
+/// Returns whether a text contains the heading of a task, with any words around it.
 fn names_a_task(said: &str, slice: &Slice) -> bool {
     let said = fold(said).to_lowercase();
     slice.board.tasks.iter().any(|task| said.contains(&fold(&task.heading).to_lowercase()))
