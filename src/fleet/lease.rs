@@ -100,12 +100,12 @@ fn guard_of(home: &Env, store: &Store, run: &RunId) -> Result<Option<FleetGuard>
     if let Some(text) = store.fleet_note(run, FleetNote::Applies)? {
         let note: ApplyNote = serde_json::from_str(&text).map_err(broken)?;
         let database = database(&note.fleet)?;
-        return Ok(Some(FleetGuard::Home { note, database }));
+        return Ok(Some(FleetGuard::Home { note: Box::new(note), database: Box::new(database) }));
     }
     let Some(text) = store.fleet_note(run, FleetNote::Claimed)? else { return Ok(None) };
     let note: ClaimNote = serde_json::from_str(&text).map_err(broken)?;
     let database = database(&note.fleet)?;
-    Ok(Some(FleetGuard::Worker { note, database }))
+    Ok(Some(FleetGuard::Worker { note, database: Box::new(database) }))
 }
 
 struct LeaseKeeper {
@@ -146,9 +146,9 @@ impl LeaseKeeper {
 /// Lets a run commit while the fleet allows it.
 enum FleetGuard {
     /// In a copy of the project: while the run has its claim.
-    Worker { note: ClaimNote, database: Postgres },
+    Worker { note: ClaimNote, database: Box<Postgres> },
     /// At home: while no other result takes the place of the one that it publishes.
-    Home { note: ApplyNote, database: Postgres },
+    Home { note: Box<ApplyNote>, database: Box<Postgres> },
 }
 
 impl CommitGuard for FleetGuard {
