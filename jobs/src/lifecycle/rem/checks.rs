@@ -2,7 +2,7 @@
 //!
 //! Every commit hash in the entry must occur in the sources that the sleeper saw. Every verdict
 //! that names a task must resolve to exactly one task. The tale must not repeat the previous tale.
-//! An entry must say something (see [`substance`]). This module must never fix an entry.
+//! An entry must say something (see `substance`). This module must never fix an entry.
 
 use runner_text::org::{self, Board, Resolved};
 
