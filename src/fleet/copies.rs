@@ -59,15 +59,17 @@ fn maker(root: &Path) -> PathBuf {
 }
 
 /// Removes the copies of a fleet whose runs have ended and are reported, with their rows in the
-/// database, and the copies that never got a run.
+/// database, and the copies that never got a run. Returns a message for each copy that cannot be
+/// removed.
 pub fn sweep(
     home: &Env,
     store: &mut Store,
     me: &ProcessIdentity,
     fleet: &str,
     now: Timestamp,
-) -> Result<(), Failure> {
-    let Ok(entries) = fs::read_dir(project::copies(home).join(fleet)) else { return Ok(()) };
+) -> Result<Vec<String>, Failure> {
+    let mut troubles = Vec::new();
+    let Ok(entries) = fs::read_dir(project::copies(home).join(fleet)) else { return Ok(troubles) };
     for entry in entries.flatten() {
         let path = entry.path();
         if !entry.file_type().is_ok_and(|kind| kind.is_dir()) {
@@ -84,13 +86,13 @@ pub fn sweep(
         for gone in [&root, &maker(&root)] {
             match remove_tree(gone) {
                 Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-                    return Err(Failure::not_written(gone, error));
+                    troubles.push(format!("cannot remove {}: {error}", gone.display()));
                 }
                 _ => {}
             }
         }
     }
-    Ok(())
+    Ok(troubles)
 }
 
 /// Returns the process that made a copy, if it is alive.

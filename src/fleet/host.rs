@@ -133,7 +133,8 @@ impl Host<'_> {
         }
         self.deliver_results()?;
         let now = self.now()?;
-        copies::sweep(self.home, self.store, self.me, &self.member.fleet, now)?;
+        let kept = copies::sweep(self.home, self.store, self.me, &self.member.fleet, now)?;
+        self.step.troubles.extend(kept);
         for result in self.database.deliveries(&self.member.host)? {
             self.receive(result)?;
         }

@@ -192,9 +192,12 @@ struct LauncherMessage {
 }
 
 impl LauncherMessage {
-    /// Returns whether the launcher has reported that no process of a sandboxed tree is left.
+    /// Returns whether the launcher has reported that no process of a sandboxed tree is left. A child
+    /// with the network may have asked a service of this machine to start a process with its
+    /// variables, so its end does not count.
     fn sandboxed_tree_ended(&self) -> bool {
-        let sandboxed = |applied: &AppliedSandbox| applied.sandbox != SandboxLevel::Off;
+        let sandboxed =
+            |applied: &AppliedSandbox| applied.sandbox != SandboxLevel::Off && !applied.network;
         self.status.is_some()
             && self.survivors == 0
             && self.containment.as_ref().is_some_and(sandboxed)

@@ -76,7 +76,7 @@ impl Postgres {
         if config.get_connect_timeout().is_none() {
             config.connect_timeout(CONNECT);
         }
-        if config.get_ssl_mode() == SslMode::Prefer && !config.get_hosts().iter().all(is_local) {
+        if config.get_ssl_mode() == SslMode::Prefer && !is_on_this_machine(&config) {
             config.ssl_mode(SslMode::Require);
         }
         config.tcp_user_timeout(PATIENCE).keepalives_idle(PATIENCE);
@@ -151,6 +151,15 @@ impl Postgres {
                 false => FleetError::Unreachable(chain(&error)),
             }
         })
+    }
+}
+
+/// Reports whether all servers of an address are on this machine. The driver connects to the numeric
+/// addresses, if there are any, and takes the names only for certificates.
+fn is_on_this_machine(config: &Config) -> bool {
+    match config.get_hostaddrs() {
+        [] => config.get_hosts().iter().all(is_local),
+        numeric => numeric.iter().all(IpAddr::is_loopback),
     }
 }
 
@@ -241,6 +250,9 @@ mod tests {
             "postgresql://runner@localhost,db.example/fleet",
             "postgresql://runner@db.example/fleet?sslmode=prefer",
             "postgresql://runner@localhost.example/fleet",
+            "postgresql:///fleet?hostaddr=10.1.2.3",
+            "postgresql://localhost/fleet?hostaddr=10.1.2.3",
+            "postgresql:///fleet?hostaddr=127.0.0.1,10.1.2.3",
         ] {
             assert_eq!(mode(url), SslMode::Require, "{url}");
         }
@@ -253,6 +265,7 @@ mod tests {
             "postgresql://runner@127.0.0.1:5433/fleet",
             "postgresql://runner@[::1]/fleet",
             "postgresql:///fleet?host=/run/postgresql",
+            "postgresql://db.example/fleet?hostaddr=127.0.0.1",
         ] {
             assert_eq!(mode(url), SslMode::Prefer, "{url}");
         }
