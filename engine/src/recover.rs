@@ -18,6 +18,8 @@
 //! a run that was not admitted in time is ended without the lock. Recovery must never change a run
 //! whose lock is held, unless the run's deadline has passed.
 
+mod replay;
+
 use std::any::Any;
 use std::path::Path;
 use std::time::Duration;
@@ -27,17 +29,19 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::Signal;
 
 use crate::error_chain::whole;
-use crate::ids::{Fence, ProjectId, RunId};
+use crate::ids::{ProjectId, RunId};
 use crate::launch::clear_marked;
 use crate::locks::{JobLock, LockError, job_lock_path};
 use crate::outcome::{Class, Outcome};
 use crate::process::tree::{self, Killed};
 use crate::process_id::ProcessIdentity;
-use crate::publish::{self, LogError, PublishError, PublishLog as _, RealFs, Recovery, RelPath};
 use crate::sandbox::placeholders::{FOLDER, clear_abandoned};
 use crate::store::{Event, FleetNote, RunRow, RunState, Spawned, Store, StoreError};
 use crate::time::ClockReading;
 use crate::work::{Work, WorkResult};
+
+pub use replay::sweep;
+use replay::{Replay, replay};
 
 /// Time after a run's total deadline in which the run can still end by itself.
 pub const OVERRUN_GRACE: Duration = Duration::from_secs(30);
@@ -504,100 +508,6 @@ fn closed_work(driver: &Driver<'_>, run: &RunRow) -> (String, Option<String>) {
         }
         Err(why) => (format!("; its commits remain in the run's folder: {why}"), None),
     }
-}
-
-enum Replay {
-    /// The publication has been completed, and the run is settled with this outcome.
-    RolledForward(Outcome),
-    /// The run had recorded no publication.
-    Nothing,
-    /// The project or the claim no longer exists, so the artifacts are worth nothing.
-    Gone(Outcome),
-    /// A person must resolve the conflict. The staged files are kept.
-    Conflict(Outcome),
-}
-
-/// Rolls the publication of a dead run forward, or discards its staged files.
-fn replay(
-    store: &mut Store,
-    run: &RunRow,
-    staging: &str,
-    fence: Fence,
-    now: Timestamp,
-) -> Result<Replay, String> {
-    let Some(project) = store.project(&run.project).map_err(|error| whole(&error))? else {
-        return Ok(Replay::Nothing);
-    };
-    let staging = RelPath::new(staging).map_err(|error| whole(&error))?;
-    let fs = match RealFs::open(&project.path) {
-        Ok(fs) => fs,
-        Err(_) if !project.path.is_dir() => {
-            let log = store.publish_log(None, now);
-            return match log.manifest(&run.id).map_err(|error| whole(&error))? {
-                None => Ok(Replay::Nothing),
-                Some(_) => Ok(Replay::Gone(Outcome::Failed {
-                    class: Class::Environment,
-                    why: format!("its project is gone: {}", project.path.display()),
-                })),
-            };
-        }
-        Err(error) => return Err(whole(&error)),
-    };
-    let mut log = store.publish_log(None, now);
-    match publish::recover(&fs, &mut log, &run.id, fence, &staging) {
-        Ok(Recovery::Nothing) => Ok(Replay::Nothing),
-        Ok(Recovery::RolledForward(outcome)) => Ok(Replay::RolledForward(outcome)),
-        Ok(Recovery::Cleaned) => {
-            let row = store.run(&run.id).map_err(|error| whole(&error))?;
-            row.outcome()
-                .cloned()
-                .map(Replay::RolledForward)
-                .ok_or_else(|| "settled without an outcome".to_owned())
-        }
-        Err(PublishError::Log(LogError::StaleFence { .. }))
-            if store.fleet_note(&run.id, FleetNote::Claimed).is_ok_and(|note| note.is_some()) =>
-        {
-            let why = "its process died, and its claim in the fleet is over".to_owned();
-            Ok(Replay::Gone(Outcome::Lost { why }))
-        }
-        // Another program's content is at a target, or a staged file is damaged or missing. Only a
-        // person can fix that.
-        Err(error @ (PublishError::Conflict(_) | PublishError::Staged { .. })) => {
-            let why = format!(
-                "{}; the artifacts that remain to be published are kept in {staging}",
-                whole(&error)
-            );
-            Ok(Replay::Conflict(Outcome::Failed { class: Class::Guard, why }))
-        }
-        Err(error) => Err(whole(&error)),
-    }
-}
-
-/// Removes a settled run's staged files. The caller must hold the deciding lock.
-///
-/// # Errors
-/// Returns a [`StoreError`]. The next tick retries files that cannot be removed now.
-pub fn sweep(store: &mut Store, run: &RunRow, now: Timestamp) -> Result<(), StoreError> {
-    let RunState::Settled { staging: Some(staging), execution: Some(execution), .. } = &run.state
-    else {
-        return Ok(());
-    };
-    let Some(project) = store.project(&run.project)? else {
-        return store.swept(&run.id);
-    };
-    let (Ok(fs), Ok(staging)) = (RealFs::open(&project.path), RelPath::new(staging)) else {
-        // If the project is gone, so are its staging folders.
-        return if project.path.is_dir() { Ok(()) } else { store.swept(&run.id) };
-    };
-    let mut log = store.publish_log(None, now);
-    let gone = match log.manifest(&run.id) {
-        // The run was settled without its publication because of a conflict. Its staging folder is
-        // kept for a person.
-        Ok(Some(recorded)) if !recorded.settled => return store.swept(&run.id),
-        Ok(_) => publish::recover(&fs, &mut log, &run.id, execution.fence, &staging).is_ok(),
-        Err(_) => false,
-    };
-    if gone { store.swept(&run.id) } else { Ok(()) }
 }
 
 /// Sweeps all settled runs that have not been swept, and returns the runs that it tried. Runs of a
