@@ -148,7 +148,8 @@ pub fn failure(error: runner_fleet::FleetError) -> Failure {
     use runner_fleet::FleetError as E;
     let text = error.to_string();
     match error {
-        E::Unreachable(_) => Failure::environment(text).hint("runner fleet status"),
+        E::Unreachable(_) => Failure::environment(text)
+            .hint("start the server, or give its address: runner config set --user fleet.NAME.url ADDRESS"),
         E::NoFleet => Failure::environment(text).hint("runner fleet init NAME"),
         E::Format { .. } => {
             Failure::configuration(text).hint("install the newest version of runner")
