@@ -49,6 +49,7 @@ pub fn moves_on(error: &BackendError) -> bool {
         | BackendError::OverBudget { .. } => true,
         BackendError::Silent { .. }
         | BackendError::Malformed { .. }
+        | BackendError::Truncated { .. }
         | BackendError::Rejected { .. }
         | BackendError::Cancelled { .. }
         | BackendError::Crash { .. } => false,

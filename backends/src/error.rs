@@ -69,6 +69,12 @@ pub enum BackendError {
         /// The beginning of the answer, redacted.
         excerpt: String,
     },
+    /// The answer reached its length limit and is incomplete. A shorter answer may fit.
+    #[error("the answer was truncated at {most} tokens")]
+    Truncated {
+        /// The limit, in tokens.
+        most: u64,
+    },
     /// The provider, or runner's own check, rejects this request: change the request or the
     /// configuration.
     #[error("rejected: {why}")]
@@ -123,7 +129,7 @@ impl BackendError {
             Self::NotLoggedIn { .. } | Self::Auth { .. } => Class::Auth,
             Self::NotInstalled { .. } => Class::NotInstalled,
             Self::Silent { .. } => Class::Silent,
-            Self::Malformed { .. } => Class::Malformed,
+            Self::Malformed { .. } | Self::Truncated { .. } => Class::Malformed,
             Self::Rejected { .. } => Class::Environment,
             Self::OverBudget { .. } => Class::OverBudget,
             // `outcome` never uses the class of a cancelled run.

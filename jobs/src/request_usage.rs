@@ -139,6 +139,7 @@ fn used_nothing(error: &BackendError, heard: &ObservedUsage) -> bool {
         | BackendError::Auth { .. } => stated.unwrap_or(true),
         BackendError::Unavailable { .. }
         | BackendError::Malformed { .. }
+        | BackendError::Truncated { .. }
         | BackendError::Rejected { .. }
         | BackendError::OverBudget { .. } => stated.unwrap_or(false),
         BackendError::NotInstalled { .. }

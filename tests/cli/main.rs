@@ -64,6 +64,7 @@ mod queue;
 mod random_kills;
 mod recovery;
 mod rem;
+mod rem_answers;
 mod replay;
 mod report;
 mod review;

@@ -206,10 +206,7 @@ impl Gathered {
                 self.note("the answer reached its length limit and was truncated");
             }
             Some(End::Tool) if self.given.is_some() => {}
-            Some(End::Length) => {
-                let why = format!("the answer was truncated at {most} tokens");
-                return Err(malformed(why, ""));
-            }
+            Some(End::Length) => return Err(BackendError::Truncated { most }),
             Some(End::Context) => {
                 let why = format!(
                     "the request and its answer do not fit into the context window of the model of {name}"

@@ -126,7 +126,12 @@ impl Answers {
             Ok(reply) => reply,
             Err(error) => {
                 // The ideas may be the cause of an answer that the backend could not read.
-                if matches!(error, AskError::Backend(BackendError::Malformed { .. })) {
+                if matches!(
+                    error,
+                    AskError::Backend(
+                        BackendError::Malformed { .. } | BackendError::Truncated { .. }
+                    )
+                ) {
                     self.unread.extend(batch.iter().map(|one| one.path.clone()));
                 }
                 self.error = Some(error.into());

@@ -19,7 +19,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::rem::repeats::{REPEATED, quoted};
+use super::rem::repeats::repeats;
 use super::{Files, files, manifest, prompts};
 use crate::dry_run::{DryRunPlan, priced};
 use crate::json::pretty;
@@ -114,7 +114,7 @@ pub fn run(ctx: &mut Context<'_>, spec: &DaydreamSpec) -> Result<Finished, JobEr
     if !is_prose(&text) {
         return Err(nothing("the answer is not plain text".to_owned()));
     }
-    if quoted(&text, &request.instructions.to_string()) >= REPEATED {
+    if repeats(&text, &request.instructions.to_string()) {
         return Err(nothing("the answer repeats its instructions".to_owned()));
     }
     let newest = Daydream { ts: ctx.clock.now(), text: text.clone() };

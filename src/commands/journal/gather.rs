@@ -169,6 +169,7 @@ fn shown(entry: Entry) -> ShownEntry {
         agent: String::new(),
         at: Timestamp::UNIX_EPOCH,
         unseen: entry.unseen,
+        facts: entry.facts,
         title: entry.title,
         model: entry.model,
         tale: said.tale,

@@ -135,6 +135,9 @@ impl View for Journal {
                         let done = done.map_or_else(String::new, |it| format!(" ({})", it.short));
                         show::out(&format!("  {}{done}\n", safe::line(&verdict.text)));
                     }
+                    for fact in &entry.facts {
+                        show::out(&format!("  {}\n", safe::line(fact)));
+                    }
                     for what in &entry.unseen {
                         show::out(&format!("  no source showed: {}\n", safe::line(what)));
                     }

@@ -55,6 +55,8 @@ pub struct ShownEntry {
     pub carry: Vec<String>,
     /// Names in the tale that no source showed: paths, exit codes and tasks.
     pub unseen: Vec<String>,
+    /// What the sources showed, in an entry that a model wrote.
+    pub facts: Vec<String>,
     /// The claims that an audit found to be false.
     pub failed_claims: Vec<String>,
     /// The number of claims that an audit checked; `None` without an audit.

@@ -114,6 +114,7 @@ mod tests {
             }],
             carry: vec![evil.into()],
             unseen: vec![evil.into()],
+            facts: vec![evil.into()],
             failed_claims: vec![evil.into()],
             audited: Some(1),
             published: true,

@@ -29,14 +29,14 @@ pub struct Malformed {
 /// or does not contain exactly the six headings in order.
 pub fn parse(id: &str, text: &str) -> Result<Entry, Malformed> {
     let sections = parse_sections(text)?;
-    let keyword = |name: &str| {
+    let keywords = |name: &'static str| {
         let preamble = text.lines().take_while(|line| heading(line).is_none());
-        let mut values = preamble.filter_map(|line| {
+        preamble.filter_map(move |line| {
             let (head, value) = line.trim().split_once(':')?;
             head.eq_ignore_ascii_case(name).then(|| one_line(value))
-        });
-        values.next().unwrap_or_default()
+        })
     };
+    let keyword = |name| keywords(name).next().unwrap_or_default();
     let unseen = keyword("#+UNSEEN");
     let unseen = unseen.split(';').map(str::trim).filter(|what| !what.is_empty());
     Ok(Entry {
@@ -44,6 +44,7 @@ pub fn parse(id: &str, text: &str) -> Result<Entry, Malformed> {
         title: keyword("#+TITLE"),
         model: keyword("#+MODEL"),
         unseen: unseen.map(str::to_owned).collect(),
+        facts: keywords("#+FACT").filter(|fact| !fact.is_empty()).collect(),
         sections,
     })
 }

@@ -15,6 +15,9 @@ pub fn render(entry: &Entry) -> String {
     if !unseen.is_empty() {
         out.push_str(&format!("#+UNSEEN: {}\n", unseen.join("; ")));
     }
+    for fact in entry.facts.iter().map(|fact| one_line(fact)).filter(|fact| !fact.is_empty()) {
+        out.push_str(&format!("#+FACT: {fact}\n"));
+    }
     let verdicts = sections.verdicts.iter().map(|it| match (it.act, it.said.as_str()) {
         (act @ VerdictMove::KeepCourse, "") => act.describe().to_owned(),
         (act @ VerdictMove::KeepCourse, why) => format!("{} — {why}", act.describe()),

@@ -44,8 +44,14 @@ fn entry_round_trips_through_parse_and_render() {
     let entry = parse("2026-06-10-1430", ENTRY).unwrap();
     assert_eq!(entry.title, "rem — 2026-06-10 14:30 UTC");
     assert_eq!(entry.model, "some/model");
-    let marked = Entry { unseen: vec!["src/x.rs".into(), "exit 3".into()], ..entry.clone() };
-    assert!(render(&marked).contains("\n#+UNSEEN: src/x.rs; exit 3\n"));
+    let marked = Entry {
+        unseen: vec!["src/x.rs".into(), "exit 3".into()],
+        facts: vec!["One commit was made.".into(), "Failed: `make` (exit 2).".into()],
+        ..entry.clone()
+    };
+    assert!(render(&marked).contains(
+        "\n#+UNSEEN: src/x.rs; exit 3\n#+FACT: One commit was made.\n#+FACT: Failed: `make` (exit 2).\n"
+    ));
     assert_eq!(parse("2026-06-10-1430", &render(&marked)).unwrap(), marked);
     let said = &entry.sections;
     assert_eq!(said.tale.lines().count(), 2);
@@ -250,6 +256,7 @@ proptest! {
             title: texts[0].clone(),
             model: texts[1].clone(),
             unseen: vec![texts[3].clone(), texts[0].clone()],
+            facts: vec![texts[4].clone(), texts[1].clone()],
             sections: Sections {
                 tale: texts[2].clone(),
                 goals: vec![texts[3].clone()],

@@ -18,6 +18,9 @@ pub enum Refusal {
     /// The answer is not an entry.
     #[error("{0}")]
     Malformed(String),
+    /// The answer reached the backend's length limit, in tokens.
+    #[error("the answer was truncated at {0} tokens")]
+    TooLong(u64),
     /// The entry names something that does not exist.
     #[error("{0}")]
     Untrue(String),

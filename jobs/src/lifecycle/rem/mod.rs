@@ -23,7 +23,7 @@ mod stage;
 mod substance;
 
 use jiff::{SignedDuration, Timestamp};
-use runner_backends::{Reply, Request};
+use runner_backends::{BackendError, Reply, Request};
 use runner_engine::outcome::Class;
 use runner_text::counted;
 use schemars::JsonSchema;
@@ -198,12 +198,20 @@ fn dream(ctx: &mut Context<'_>, spec: &RemSpec, slice: &Slice) -> Result<Finishe
     });
     let entry = Entry {
         model: model.unwrap_or_else(|| entry::BY_RULE.to_owned()),
+        facts: if by_model { facts(ctx, slice) } else { Vec::new() },
         unseen,
         sections: answer.sections,
         ..Entry::default()
     };
     let finished = publish_entry(ctx, spec, slice, entry)?;
     Ok(Finished { lines: reported, degraded, ..finished })
+}
+
+/// Returns what the sources show, as lines that are published with the entry of a model. Thus a reader
+/// learns what happened, whatever the model wrote.
+fn facts(ctx: &Context<'_>, slice: &Slice) -> Vec<String> {
+    let facts = rule::facts(slice);
+    facts.iter().map(|fact| ctx.redactor.redact(fact).into_owned()).collect()
 }
 
 /// Asks one question, and checks the answer.
@@ -219,7 +227,13 @@ fn ask(
     let frame = ctx.frame(if refused.is_none() { 1 } else { 2 });
     let guidance = prompts::read(ctx, spec.prompt.as_deref(), prompts::REM)?;
     let request = request::build(&frame, (spec.answer, &guidance), slice, refused);
-    let reply = ctx.spender.ask(&request, 0)?;
+    let reply = match ctx.spender.ask(&request, 0).map_err(JobError::from) {
+        Ok(reply) => reply,
+        Err(JobError::Backend(BackendError::Truncated { most })) => {
+            return Ok(Err(Refusal::TooLong(most)));
+        }
+        Err(error) => return Err(error),
+    };
     Ok(read(&reply, slice).and_then(|answer| {
         if answer.author == Author::Rule {
             return Ok(answer);

@@ -10,6 +10,9 @@ use std::collections::BTreeSet;
 /// Minimum similarity at which a tale counts as a repetition of the previous tale.
 pub const REPEATED: f64 = 0.5;
 
+/// The number of consecutive words that no text shares with another by accident.
+const RUN: usize = 8;
+
 /// The placeholder for a date, a hash or a number.
 const MASK: &str = "#";
 
@@ -58,12 +61,15 @@ pub fn likeness(tale: &str, previous: &str) -> f64 {
     if all == 0 { 0.0 } else { shared as f64 / all as f64 }
 }
 
-/// Returns the fraction of a text's pairs of adjacent masked words that `source` contains too, from 0
-/// to 1. It is 0 for a text without such pairs.
-pub fn quoted(text: &str, source: &str) -> f64 {
+/// Reports whether a text repeats `source`: half of its pairs of adjacent masked words are pairs of
+/// the source, or [`RUN`] consecutive words are.
+pub fn repeats(text: &str, source: &str) -> bool {
     let (text, source) = (masked(text), masked(source));
     let (own, other) = (pairs(&text), pairs(&source));
-    if own.is_empty() { 0.0 } else { own.intersection(&other).count() as f64 / own.len() as f64 }
+    let runs: BTreeSet<&[String]> = source.windows(RUN).collect();
+    let shared = own.intersection(&other).count() as f64;
+    (!own.is_empty() && shared >= REPEATED * own.len() as f64)
+        || text.windows(RUN).any(|run| runs.contains(run))
 }
 
 fn pairs(words: &[String]) -> BTreeSet<(&str, &str)> {
@@ -209,6 +215,23 @@ mod tests {
         }
         assert_eq!((caught, unlike), (108, 630));
         assert!(highest < 0.45, "the most similar unlike tales have {highest}");
+    }
+
+    #[test]
+    fn text_that_copies_instructions_repeats_them() {
+        let source = "You are a coding agent awake between two runs. Write a musing of the work.";
+        for copied in [
+            "write a musing of the work",
+            "you are a coding agent awake between two runs. it seems that there is no such thing as you in \
+             the sentence, and the person who reads it does not know what a night is or who works in it",
+        ] {
+            assert!(repeats(copied, source), "{copied}");
+        }
+        for own in
+            ["", "the harbour sleeps; a coding agent awake waits for its last row of the tide"]
+        {
+            assert!(!repeats(own, source), "{own}");
+        }
     }
 
     #[test]

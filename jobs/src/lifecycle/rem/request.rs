@@ -26,9 +26,20 @@ const ENUM: usize = 250;
 /// shown to a model, and it does not fit the schema.
 const BY_RULE: Value = Value::Null;
 
+/// The limits of an answer in the schema, in characters and in items. They exceed what the prompt asks
+/// for. Without them, a small model that is held to the schema may never end its answer.
+const TALE: usize = 2000;
+const LINE: usize = 400;
+const VERDICTS: usize = 8;
+const CLAIMS: usize = 12;
+
 /// The instruction for the second answer.
 const AGAIN: &str = "\n\nYour first answer was refused. The source `why the first answer was refused` names \
 the mistake. Write the whole entry again without it: if a name or a hash is not in the sources, leave it out.";
+
+/// The instruction for the second answer, after one that did not end.
+const SHORTER: &str = "\n\nYour first answer was too long and was not read. Write a short entry: a tale of two \
+sentences, lists of three lines or fewer, and one line for each of the rest. Then stop.";
 
 /// Builds a dream's question from the form of the answer and the instructions. `refused` is the
 /// reason why the first answer was refused.
@@ -58,8 +69,10 @@ pub fn build(
     let (fence, sources) = frame.fenced(&texts);
     let headings = headings(slice, frame.redactor);
     let mut instructions = instructions(guidance, fence.nonce(), form);
-    if refused.is_some() {
-        instructions.push_str(AGAIN);
+    match refused {
+        Some(Refusal::TooLong(_)) => instructions.push_str(SHORTER),
+        Some(_) => instructions.push_str(AGAIN),
+        None => {}
     }
     let mut request = frame.request("rem", &instructions, sources);
     request.limits.temperature = Some(TEMPERATURE);
@@ -114,7 +127,11 @@ fn instructions(guidance: &str, nonce: &str, form: AnswerForm) -> String {
 }
 
 fn schema(headings: &BTreeSet<String>) -> Value {
-    let list = |least: usize, most: usize| json!({"type": "array", "items": {"type": "string", "minLength": 1}, "minItems": least, "maxItems": most});
+    let list = |least: usize, most: usize| {
+        json!({
+            "type": "array", "items": {"type": "string", "minLength": 1, "maxLength": LINE}, "minItems": least, "maxItems": most
+        })
+    };
     let task = match headings.len() {
         0..=ENUM => {
             let none = String::new();
@@ -123,17 +140,18 @@ fn schema(headings: &BTreeSet<String>) -> Value {
         }
         _ => json!({"type": "string"}),
     };
-    let text = json!({"type": "string"});
+    let text = json!({"type": "string", "maxLength": LINE});
     json!({
         "type": "object",
         "properties": {
-            "tale": {"type": "string", "minLength": 1},
+            "tale": {"type": "string", "minLength": 1, "maxLength": TALE},
             "goals": list(3, 5),
             "blue_sky": list(2, 3),
             "fears": list(2, 3),
             "verdicts": {
                 "type": "array",
                 "minItems": 1,
+                "maxItems": VERDICTS,
                 "items": {
                     "type": "object",
                     "properties": {
@@ -151,7 +169,7 @@ fn schema(headings: &BTreeSet<String>) -> Value {
                     "doing": text,
                     "next_action": text,
                     "file": text,
-                    "verified": {"type": "array", "items": text},
+                    "verified": {"type": "array", "items": text, "maxItems": CLAIMS},
                 },
                 "required": ["doing", "next_action", "file", "verified"],
                 "additionalProperties": false,

@@ -43,6 +43,24 @@ pub fn sections(slice: &Slice) -> Sections {
     }
 }
 
+/// Returns what happened since the newest entry, and what may need a person: one statement per line.
+pub fn facts(slice: &Slice) -> Vec<String> {
+    let failed = failures(slice);
+    let mut facts: Vec<String> = tale(slice, &failed).lines().map(str::to_owned).collect();
+    facts.extend(stuck(slice));
+    facts.extend(
+        unsound(slice)
+            .map(|claim| format!("The last carry made a claim that does not hold: {claim}")),
+    );
+    facts
+}
+
+/// Returns the claims of the previous carry that an audit found to be false.
+fn unsound(slice: &Slice) -> impl Iterator<Item = &str> {
+    let audits = slice.previous.iter().filter_map(|it| it.audit.as_ref());
+    audits.flat_map(|audit| audit.failed()).map(|it| it.claim.as_str())
+}
+
 /// The failures of one tool use since the newest entry.
 struct Failure<'s> {
     /// The newest use that failed.
@@ -167,12 +185,10 @@ fn fears(slice: &Slice, failed: &[Failure<'_>]) -> Vec<String> {
     if let Some((path, times)) = most.filter(|(_, times)| **times >= OFTEN) {
         fears.push(format!("The same file was used again and again: {path}, {times} times"));
     }
-    let unsound = slice.previous.iter().filter_map(|it| it.audit.as_ref());
-    let unsound = unsound.flat_map(|audit| audit.failed());
     fears.extend(
-        unsound
+        unsound(slice)
             .take(1)
-            .map(|it| format!("The last carry made a claim that does not hold: {}", it.claim)),
+            .map(|claim| format!("The last carry made a claim that does not hold: {claim}")),
     );
     if fears.is_empty() {
         fears.push(

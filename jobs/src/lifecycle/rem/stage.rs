@@ -56,8 +56,12 @@ pub fn publish_entry(
         "claims": entry.claims().len(),
         "unseen": entry.unseen,
     });
+    let author = match entry.model == entry::BY_RULE {
+        true if !ctx.spender.answers_by_rule() => "the rules".to_owned(),
+        _ => ctx.spender.backend_name().to_owned(),
+    };
     Ok(Finished {
-        headline: format!("{} dreamt {}", ctx.spender.backend_name(), file(&id)),
+        headline: format!("{author} dreamt {}", file(&id)),
         facts: facts.as_object().cloned().unwrap_or_default(),
         ..Finished::default()
     })
