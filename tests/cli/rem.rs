@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::fixture::{CommandOutput, Fixture};
 
-const BOARD: &str = "#+TITLE: board\n\n* Tasks\n** DOING comparison table — landscape\n** NEXT tidy the page\n\
+pub const BOARD: &str = "#+TITLE: board\n\n* Tasks\n** DOING comparison table — landscape\n** NEXT tidy the page\n\
                      ** TODO write the post\n** TODO twice\n** TODO twice\n** DONE old one\n";
 
 /// Creates a project with a board. Its model answers request N with the file `answer.N` or

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use crate::fixture::Fixture;
 use crate::http::dialect::{COST, Dialect, Why};
 use crate::http::{SeenRequest, Server, Talk};
-use crate::rem::{ORG, TALE, answer, asked, data, entries, fixture};
+use crate::rem::{BOARD, ORG, TALE, answer, asked, data, entries, fixture};
 
 #[test]
 fn untrue_answers_are_repaired_once_then_replaced() {
@@ -63,8 +63,8 @@ fn second_malformed_answer_after_untrue_one_is_replaced() {
     assert_eq!(entries(&fixture, "rem").len(), 2);
 }
 
-/// Adds a backend on loopback whose first answers are truncated, and returns its server.
-fn truncating(fixture: &Fixture, truncated: usize) -> Server {
+/// Creates a project whose backend on loopback truncates its first answers.
+fn truncating(truncated: usize) -> (Fixture, Server) {
     let count = AtomicUsize::new(0);
     let server = Server::start(move |talk: &mut Talk, seen: &SeenRequest| {
         if !seen.is_call() {
@@ -80,11 +80,13 @@ fn truncating(fixture: &Fixture, truncated: usize) -> Server {
         talk.reply(200, &[("content-type", Dialect::Chat.content_type())], events);
     });
     let url = server.url();
+    let fixture = Fixture::with("");
+    fixture.write("plan.org", BOARD);
     fixture.configure(&format!(
         "[jobs.dream]\nenabled = false\n[backends.dreamer]\ntype = \"openai\"\nmodel = \"m\"\nbase_url = \"{url}/v1\"\n\
          [jobs.rem]\nkind = \"rem\"\nbackend = \"dreamer\"\ntrigger = \"manual\"\nretries = 0\n"
     ));
-    server
+    (fixture, server)
 }
 
 #[test]
@@ -93,8 +95,7 @@ fn truncated_answer_is_asked_for_shorter_then_replaced() {
         (1, "succeeded", "m", "dreamer dreamt rem/"),
         (2, "degraded", "by rule", "the rules dreamt rem/"),
     ] {
-        let fixture = fixture("");
-        let server = truncating(&fixture, truncated);
+        let (fixture, server) = truncating(truncated);
         fixture
             .run(&["run", "rem"])
             .ends(0)

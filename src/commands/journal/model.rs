@@ -55,7 +55,7 @@ pub struct ShownEntry {
     pub carry: Vec<String>,
     /// Names in the tale that no source showed: paths, exit codes and tasks.
     pub unseen: Vec<String>,
-    /// What the sources showed, in an entry that a model wrote.
+    /// The statements of the sources, in an entry that a model wrote.
     pub facts: Vec<String>,
     /// The claims that an audit found to be false.
     pub failed_claims: Vec<String>,

@@ -38,7 +38,7 @@ pub struct Entry {
     /// Names in the tale that no source showed: paths, exit codes and tasks.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unseen: Vec<String>,
-    /// What the sources show, as runner read them: one statement each. Empty in an entry by rule, whose
+    /// The statements of the sources, as runner read them, one each. Empty in an entry by rule, whose
     /// tale states them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub facts: Vec<String>,
