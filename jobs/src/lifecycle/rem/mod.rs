@@ -112,7 +112,11 @@ pub fn run(ctx: &mut Context<'_>, spec: &RemSpec) -> Result<Finished, JobError> 
 pub fn run_in_cycle(ctx: &mut Context<'_>, spec: &RemSpec) -> Result<Finished, JobError> {
     let slice = gather::gather(ctx, spec)?;
     if slice.is_idle() {
-        let headline = format!("{IDLE}; the newest entry stays");
+        let mut headline = format!("{IDLE}; the newest entry stays");
+        if let (Some(task), Some(since)) = (&slice.doing, slice.doing_since) {
+            let since = since.strftime("%Y-%m-%d %H:%M UTC");
+            headline.push_str(&format!("; \"{task}\" has been in flight since {since}"));
+        }
         return Ok(Finished { headline, idle: Some(IDLE.to_owned()), ..Finished::default() });
     }
     dream(ctx, spec, &slice)

@@ -9,7 +9,7 @@ use runner_text::org::Keyword;
 
 use super::super::entry::{Sections, Verdict, VerdictMove};
 use super::gather::{STEPS, Slice};
-use crate::steps::ToolStep;
+use crate::steps::{self, ToolStep};
 
 /// Words that identify a command as a check.
 const LOOKS: [&str; 6] = ["test", "check", "lint", "build", "verify", "clippy"];
@@ -135,8 +135,10 @@ fn tale(slice: &Slice, failed: &[Failure<'_>]) -> String {
     if commits.len() > LISTED {
         lines.push(format!("And {} more.", commits.len() - LISTED));
     }
-    let count: usize = slice.new_steps().filter(|it| it.exit_code != 0).count();
-    lines.push(match (slice.new_steps().count(), count) {
+    lines.extend(runs(slice));
+    let uses = || slice.new_steps().filter(|it| it.tool != steps::RUN);
+    let count: usize = uses().filter(|it| it.exit_code != 0).count();
+    lines.push(match (uses().count(), count) {
         (0, _) => "No tool use was recorded.".to_owned(),
         (1, 0) => "One tool was used, and it did not fail.".to_owned(),
         (1, _) => "One tool was used, and it failed.".to_owned(),
@@ -157,6 +159,26 @@ fn tale(slice: &Slice, failed: &[Failure<'_>]) -> String {
         lines.push(format!("Failed{times}: {} (exit {code}){end}.", it.what()));
     }
     lines.join("\n")
+}
+
+/// Counts the runs of agents that leave one row for each run, by their work.
+fn runs(slice: &Slice) -> Option<String> {
+    let mut counts: Vec<(&str, usize)> = Vec::new();
+    for step in slice.new_steps().filter(|it| it.tool == steps::RUN) {
+        let Some(work) = step.args.as_ref().and_then(|args| args.pipeline.as_deref()) else {
+            continue;
+        };
+        match counts.iter_mut().find(|(known, _)| *known == work) {
+            Some((_, times)) => *times += 1,
+            None => counts.push((work, 1)),
+        }
+    }
+    let one = |(work, times): &(&str, usize)| match times {
+        1 => format!("{work} (once)"),
+        _ => format!("{work} ({times} times)"),
+    };
+    let shown: Vec<String> = counts.iter().take(LISTED).map(one).collect();
+    (!shown.is_empty()).then(|| format!("Runs: {}.", shown.join("; ")))
 }
 
 fn goals(slice: &Slice) -> Vec<String> {
@@ -262,6 +284,24 @@ mod tests {
     use super::super::super::manifest::Listed;
     use super::super::mentions::tests::slice;
     use super::*;
+
+    #[test]
+    fn runs_are_counted_by_their_work_and_are_no_tool_uses() {
+        let mut slice = slice();
+        let row = |work: &str| ToolStep {
+            tool: steps::RUN.to_owned(),
+            args: Some(steps::Args { pipeline: Some(work.to_owned()), ..steps::Args::default() }),
+            ..ToolStep::default()
+        };
+        slice.steps =
+            ["wake: fix the roof", "wake: fix the roof", "audit: fix the roof"].map(row).into();
+        let text = tale(&slice, &[]);
+        assert!(
+            text.contains("Runs: wake: fix the roof (2 times); audit: fix the roof (once).\n"),
+            "{text}"
+        );
+        assert!(text.ends_with("No tool use was recorded."), "{text}");
+    }
 
     #[test]
     fn a_task_that_stays_in_flight_over_entries_needs_a_decision() {
