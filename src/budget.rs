@@ -8,6 +8,7 @@ use jiff::{Timestamp, ToSpan as _, Zoned};
 use runner_engine::store::{
     Amounts, Budget, BudgetLevel, DAY, JOB, NIGHT, Night, POOL_DAY, POOL_WEEK, WINDOW,
 };
+use runner_engine::zones;
 use runner_jobs::Spending;
 use runner_text::counted;
 
@@ -165,7 +166,7 @@ pub fn spending(home: &Env, here: &LoadedProject, backend: &str) -> Spending {
 }
 
 fn today(now: Timestamp, zone: &str) -> Zoned {
-    now.to_zoned(TimeZone::get(zone).unwrap_or(TimeZone::UTC))
+    now.to_zoned(zones::get(zone).unwrap_or(TimeZone::UTC))
 }
 
 fn tomorrow(today: &Zoned) -> Option<Timestamp> {

@@ -12,11 +12,11 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use jiff::Timestamp;
-use jiff::tz::TimeZone;
 use runner_engine::error_chain::error_chain;
 use runner_engine::ids::ProjectId;
 use runner_engine::store::{Budget, JobRow, Node, Project, RunRow, Store, why_gone};
 use runner_engine::tick::REPORT_JOB;
+use runner_engine::zones;
 use runner_jobs::report::kind::ReportSpec;
 use runner_jobs::{JobSpec, Kind};
 
@@ -439,7 +439,7 @@ impl StampBase {
             common: format!(
                 "{} {} {}",
                 env!("CARGO_PKG_VERSION"),
-                TimeZone::system().iana_name().unwrap_or("-"),
+                zones::system().iana_name().unwrap_or("-"),
                 stat(&home.user_config),
             ),
         }

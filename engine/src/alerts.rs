@@ -34,6 +34,7 @@ use serde::{Deserialize, Serialize};
 use strum::{EnumString, IntoStaticStr, VariantArray};
 
 use crate::policy::Quiet;
+use crate::zones;
 
 /// A kind of problem for which runner sends an alert.
 #[derive(
@@ -115,7 +116,7 @@ impl AlertRules {
         let last = last.filter(|last| *last <= now);
         let window = SignedDuration::from_secs(self.window);
         let window = last.and_then(|last| last.saturating_add(window).ok());
-        let zone = TimeZone::get(&self.zone).unwrap_or(TimeZone::UTC);
+        let zone = zones::get(&self.zone).unwrap_or(TimeZone::UTC);
         let quiet = self.quiet.as_ref().and_then(|quiet| quiet.until(now, &zone));
         window.max(quiet).filter(|until| *until > now)
     }

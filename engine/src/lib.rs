@@ -37,3 +37,4 @@ pub mod store;
 pub mod tick;
 pub mod time;
 pub mod work;
+pub mod zones;

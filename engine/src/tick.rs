@@ -23,6 +23,7 @@ use crate::recover::{Driver, Recovered, recover, sweep_all};
 use crate::schedule::{Due, Missed, Schedule, UnknownZone};
 use crate::store::{DueJob, JobId, MissedReasons, NewJob, RunRow, Store, StoreError};
 use crate::time::ClockReading;
+use crate::zones;
 
 /// The name of the report job, which every project has.
 pub const REPORT_JOB: &str = "report";
@@ -238,6 +239,6 @@ pub fn close_nights(
 
 /// Returns the civil date of a timestamp in a zone, or in UTC if the zone is unknown.
 pub fn civil_date(at: jiff::Timestamp, zone: &str) -> String {
-    let zone = TimeZone::get(zone).unwrap_or(TimeZone::UTC);
+    let zone = zones::get(zone).unwrap_or(TimeZone::UTC);
     at.to_zoned(zone).date().to_string()
 }

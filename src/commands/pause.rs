@@ -8,6 +8,7 @@ use runner_engine::ids::RunId;
 use runner_engine::outcome::Exit;
 use runner_engine::store::{FOREVER, JobRow, RunRow, Store};
 use runner_engine::tick::record_due;
+use runner_engine::zones;
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -81,9 +82,9 @@ impl PauseArgs {
                 }
                 (Some(row.id), row.schedule.zone)
             }
-            None => (None, TimeZone::system().iana_name().unwrap_or("UTC").to_owned()),
+            None => (None, zones::system_name()),
         };
-        let zone = TimeZone::get(&zone).unwrap_or(TimeZone::UTC);
+        let zone = zones::get(&zone).unwrap_or(TimeZone::UTC);
         let end = match &self.until {
             Some(until) => when::parse_time(until, &zone, now).map_err(Failure::usage)?,
             None => FOREVER,

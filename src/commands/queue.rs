@@ -6,6 +6,7 @@ use jiff::tz::TimeZone;
 use runner_engine::ids::{OccurrenceId, RunId};
 use runner_engine::outcome::{Exit, Outcome};
 use runner_engine::store::{NewOccurrence, Origin, Recorded, RunRow, Store};
+use runner_engine::zones;
 use runner_jobs::dream::review;
 use runner_jobs::overnight::OvernightSpec;
 use schemars::JsonSchema;
@@ -108,7 +109,7 @@ impl EnqueueArgs {
         }
         let now = home.wall()?;
         let zone = &project.config.job(&self.job)?.zone;
-        let zone = TimeZone::get(zone).unwrap_or(TimeZone::UTC);
+        let zone = zones::get(zone).unwrap_or(TimeZone::UTC);
         let ready_at = match &self.at {
             Some(at) => match when::parse_time(at, &zone, now).map_err(Failure::usage)? {
                 past if past < now => {

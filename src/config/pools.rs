@@ -14,7 +14,7 @@ use toml::{Table, Value};
 use super::finding::Reason;
 use super::reader::Reader;
 use super::settings::{PoolTable, PriceTable, WindowTable};
-use super::values::system_zone;
+use runner_engine::zones;
 
 const PRICES: &str = include_str!("../../config/prices.toml");
 
@@ -46,7 +46,7 @@ pub(super) fn pools(reader: &mut Reader<'_>) -> BTreeMap<String, Pool> {
             (length, table.into())
         };
         let pool = Pool {
-            zone: table.zone.map_or_else(system_zone, |zone| zone.0),
+            zone: table.zone.map_or_else(zones::system_name, |zone| zone.0),
             overage: table.overage,
             leave: thousandths(table.leave),
             day: table.day.map(Into::into),

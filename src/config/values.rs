@@ -4,10 +4,10 @@ use std::marker::PhantomData;
 
 use jiff::SignedDuration;
 use jiff::civil::Time;
-use jiff::tz::TimeZone;
 use runner_engine::ids::ProjectId;
 use runner_engine::policy::Quiet;
 use runner_engine::publish::RelPath;
+use runner_engine::zones;
 use runner_jobs::reserved::{NEVER, reserved};
 use runner_text::values::{Grammar, LONGEST, folder};
 use runner_text::{counted, grammar};
@@ -221,16 +221,11 @@ fn days(text: &str, least: i64) -> Result<SignedDuration, String> {
     Ok(SignedDuration::from_hours(days * 24))
 }
 
-/// Returns the IANA name of the host's zone, or UTC if it has none.
-pub fn system_zone() -> String {
-    TimeZone::system().iana_name().unwrap_or("UTC").to_owned()
-}
-
 fn zone(text: &str) -> Result<String, String> {
     if text == "system" {
-        return Ok(system_zone());
+        return Ok(zones::system_name());
     }
-    match TimeZone::get(text) {
+    match zones::get(text) {
         Ok(_) => Ok(text.to_owned()),
         Err(_) => {
             Err(format!("unknown time zone {text:?} (like \"Europe/Berlin\", or \"system\")"))

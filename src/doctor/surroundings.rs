@@ -2,12 +2,12 @@
 
 use std::path::Path;
 
-use jiff::tz::TimeZone;
 use rustix::fs::{Access, access, statvfs};
 
 use super::{DoctorFinding, quote_path, sandbox};
 use crate::env::{self, Env};
 use crate::filesystem;
+use runner_engine::zones;
 
 /// Free space in bytes below which a disk is reported. Runs have a limit of their own.
 const ROOM: u64 = 512 << 20;
@@ -78,7 +78,7 @@ fn time(home: &Env) -> Vec<DoctorFinding> {
         ),
         Ok(_) => {}
     }
-    if TimeZone::system().iana_name().is_none() {
+    if zones::system().iana_name().is_none() {
         found.push(
             DoctorFinding::warning("zone", "this machine does not name its time zone, so its times are UTC; as root, with your own zone:")
                 .hint("ln -sf /usr/share/zoneinfo/Europe/Berlin /etc/localtime"),

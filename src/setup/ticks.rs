@@ -8,6 +8,7 @@ use std::collections::BTreeSet;
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
 use runner_engine::schedule::{Schedule, Trigger};
+use runner_engine::zones;
 
 use super::SchedulerKind;
 use super::record::SetupRecord;
@@ -51,7 +52,7 @@ pub fn need(schedule: &Schedule, now: Timestamp) -> TickNeed {
             TickNeed::Minutes((0..60).step_by(usize::from(step.unsigned_abs())).collect())
         }
         Trigger::Cron(_) => {
-            let zone = TimeZone::get(&schedule.zone).unwrap_or(TimeZone::UTC);
+            let zone = zones::get(&schedule.zone).unwrap_or(TimeZone::UTC);
             let next = |at: &Timestamp| schedule.next_after(*at, now).ok().flatten();
             let times = std::iter::successors(next(&now), next).take(EXAMINED);
             let minutes: BTreeSet<i8> =

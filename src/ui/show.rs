@@ -11,6 +11,7 @@ use comfy_table::{Attribute, Cell, Color, ContentArrangement, Table};
 use jiff::Timestamp;
 use runner_engine::error_chain::{error_chain, plain};
 use runner_engine::outcome::Outcome;
+use runner_engine::zones;
 use runner_text::redact::Redacted;
 use serde::Serialize;
 use unicode_width::UnicodeWidthChar as _;
@@ -140,18 +141,18 @@ pub fn printable(text: &str) -> Cow<'_, str> {
 
 /// Formats a time in the system's time zone, to the second.
 pub fn format_time(at: Timestamp) -> String {
-    at.to_zoned(jiff::tz::TimeZone::system()).strftime("%Y-%m-%d %H:%M:%S %Z").to_string()
+    at.to_zoned(zones::system()).strftime("%Y-%m-%d %H:%M:%S %Z").to_string()
 }
 
 /// Formats a time in the system's time zone, to the minute, for lists.
 pub fn format_minute(at: Timestamp) -> String {
-    at.to_zoned(jiff::tz::TimeZone::system()).strftime("%Y-%m-%d %H:%M").to_string()
+    at.to_zoned(zones::system()).strftime("%Y-%m-%d %H:%M").to_string()
 }
 
 /// Formats a time in the given zone, with the zone's abbreviation. An unknown zone is replaced by
 /// the system's zone.
 pub fn format_time_in(at: Timestamp, zone: &str) -> String {
-    let zone = jiff::tz::TimeZone::get(zone).unwrap_or_else(|_| jiff::tz::TimeZone::system());
+    let zone = zones::get(zone).unwrap_or_else(|_| zones::system());
     at.to_zoned(zone).strftime("%Y-%m-%d %H:%M:%S %Z").to_string()
 }
 

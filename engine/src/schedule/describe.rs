@@ -4,8 +4,8 @@
 //! a plain interval (`0-20/2` as "every 2 hours") and `LW` as `L`. It also follows another rule for
 //! two restricted day fields. This module describes the items as the user wrote them.
 
+use crate::zones;
 use jiff::civil::Date;
-use jiff::tz::TimeZone;
 
 use super::cron::Cron;
 use super::fields::{FieldItem, Fields, any, spelled};
@@ -16,7 +16,7 @@ const ELAPSED: &str = "across clock changes it follows elapsed time: no extra ru
 impl Schedule {
     /// Describes when the job is due, as one sentence without a full stop.
     pub fn describe(&self) -> String {
-        let moves = TimeZone::get(&self.zone).is_ok_and(|zone| zone.to_fixed_offset().is_err());
+        let moves = zones::get(&self.zone).is_ok_and(|zone| zone.to_fixed_offset().is_err());
         let (what, rule) = match &self.trigger {
             Trigger::Manual => return "only when it is started manually".to_owned(),
             Trigger::Every(period) => {

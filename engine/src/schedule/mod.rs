@@ -14,8 +14,8 @@ mod zoned;
 
 use std::fmt;
 
+use crate::zones;
 use jiff::civil::Time;
-use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 
@@ -132,7 +132,7 @@ impl Schedule {
     }
 
     fn times(&self, anchor: Timestamp) -> Result<ScheduledTimes<'_>, UnknownZone> {
-        let zone = || TimeZone::get(&self.zone).map_err(|_| UnknownZone(self.zone.clone()));
+        let zone = || zones::get(&self.zone).map_err(|_| UnknownZone(self.zone.clone()));
         Ok(match &self.trigger {
             Trigger::Manual | Trigger::After(_) => ScheduledTimes::Never,
             Trigger::Every(period) => ScheduledTimes::Every(*period, anchor),

@@ -8,6 +8,7 @@ use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use runner_engine::outcome::Exit;
 use runner_engine::store::Amounts;
+use runner_engine::zones;
 use serde_json::{Map, Value, json};
 
 use super::Cli;
@@ -81,7 +82,7 @@ fn all(amounts: Amounts) -> Map<String, Value> {
 
 /// Returns the zone in which the project's times are shown.
 fn zone(here: &LoadedProject) -> TimeZone {
-    TimeZone::get(&here.config.night.zone).unwrap_or(TimeZone::UTC)
+    zones::get(&here.config.night.zone).unwrap_or(TimeZone::UTC)
 }
 
 fn in_zone(at: Timestamp, zone: &TimeZone) -> String {

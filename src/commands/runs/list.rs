@@ -1,10 +1,10 @@
 //! `runner runs`: lists the runs of a project, or of all projects, newest first.
 
 use jiff::Timestamp;
-use jiff::tz::TimeZone;
 use runner_engine::ids::RunId;
 use runner_engine::outcome::{Exit, Outcome};
 use runner_engine::store::{JobId, Project, RunFilter, RunRow, RunState, SHORTEST_TEXT, Store};
+use runner_engine::zones;
 use runner_jobs::dream::review;
 use runner_jobs::lifecycle::board;
 use schemars::JsonSchema;
@@ -180,7 +180,7 @@ impl ListArgs {
 
     /// Returns the time since which runs are listed.
     fn since(&self, now: Timestamp) -> Result<Option<Timestamp>, Failure> {
-        let zone = TimeZone::system();
+        let zone = zones::system();
         let parse = |text: &String| {
             parse_past_time(text, &zone, now)
                 .map_err(|why| Failure::usage(format!("--since {why}")))

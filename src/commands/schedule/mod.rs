@@ -9,6 +9,7 @@ use runner_engine::outcome::Exit;
 use runner_engine::schedule::simulate::Simulated;
 use runner_engine::schedule::{Schedule, Trigger};
 use runner_engine::tick::REPORT_JOB;
+use runner_engine::zones;
 use serde::Serialize;
 
 use super::Cli;
@@ -195,7 +196,7 @@ impl ScheduleTarget {
             // error.
             None => match project::find(cli.here) {
                 Ok(root) => LoadedProject::load(cli.env, &root)?.config.night.zone,
-                Err(_) => TimeZone::system().iana_name().unwrap_or("UTC").to_owned(),
+                Err(_) => zones::system_name(),
             },
         };
         zone(&zone_name)?;
@@ -221,7 +222,7 @@ fn jobs(config: &Config, only: Option<&str>) -> Result<Vec<Simulated>, Failure> 
 }
 
 fn zone(name: &str) -> Result<TimeZone, Failure> {
-    TimeZone::get(name).map_err(|_| {
+    zones::get(name).map_err(|_| {
         Failure::usage(format!("unknown time zone {name:?} (names look like Europe/Berlin or UTC)"))
     })
 }

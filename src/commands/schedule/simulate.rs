@@ -4,6 +4,7 @@ use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
 use runner_engine::outcome::Exit;
 use runner_engine::schedule::simulate::{Fate, Simulated, SimulatedEvent, Stretch, simulate};
+use runner_engine::zones;
 use serde::Serialize;
 
 use super::{duration, jobs, parse_time, zone};
@@ -114,7 +115,7 @@ impl Simulation {
         };
         for SimulatedEvent { job, due, fate } in events {
             let zone = jobs.iter().find(|known| known.name == job);
-            let zone = zone.and_then(|job| TimeZone::get(&job.schedule.zone).ok());
+            let zone = zone.and_then(|job| zones::get(&job.schedule.zone).ok());
             let zone = zone.unwrap_or(TimeZone::UTC);
             let (outcome, last, count, at) = match fate {
                 Fate::Run { starts } => (EventOutcome::Run, due, 1, starts),

@@ -4,11 +4,11 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
 use runner_engine::ids::ProjectId;
 use runner_engine::store::{Amounts, Budget, DAY, LastNight, NIGHT, Project, Store, StoreError};
 use runner_engine::tick::civil_date;
+use runner_engine::zones;
 
 use super::files::Files;
 use super::model::{BudgetStatus, DaemonState, Pause, ProjectStatus, Status, TickState, VERSION};
@@ -135,7 +135,7 @@ fn unregistered(root: &Path, mistake: Option<Failure>) -> ProjectStatus {
         id: project::id_at(root).map(|id| id.to_string()),
         path: root.display().to_string(),
         standing: "new",
-        zone: TimeZone::system().iana_name().unwrap_or("UTC").to_owned(),
+        zone: zones::system_name(),
         trouble: mistake.map(|failure| failure.to_string()),
         ..ProjectStatus::default()
     }

@@ -6,7 +6,6 @@
 use std::path::Path;
 
 use jiff::Timestamp;
-use jiff::tz::TimeZone;
 use runner_backends::Backend;
 use runner_engine::admission::AdmissionFacts;
 use runner_engine::git::Git;
@@ -14,6 +13,7 @@ use runner_engine::host;
 use runner_engine::outcome::Class;
 use runner_engine::policy::quota;
 use runner_engine::store::{Origin, RunRow, Store, Streak};
+use runner_engine::zones;
 use runner_jobs::kind::Asks;
 
 use super::super::{NotAdmitted, refuse};
@@ -41,7 +41,7 @@ fn gates(
         return Ok(facts);
     }
     if let Some(ui) = &policy.quiet {
-        let zone = TimeZone::get(&job.zone).map_err(|error| {
+        let zone = zones::get(&job.zone).map_err(|error| {
             let what = format!("the time zone {} is no longer available: {error}", job.zone);
             Failure::environment(what)
         })?;

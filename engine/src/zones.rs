@@ -1,0 +1,143 @@
+//! Looks up time zones by name.
+//!
+//! `jiff` lists the whole time zone database of the host before its first lookup, which takes longer than
+//! the rest of a short command. This module reads only the file of the zone. It must never decide
+//! what a name means: whatever it cannot read, `jiff` looks up.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::{LazyLock, Mutex, PoisonError};
+use std::time::Duration;
+
+use jiff::tz::TimeZone;
+
+use crate::files;
+use crate::time::boot_time;
+
+/// The folder of the host's zones. `jiff` knows others.
+const FOLDER: &str = "/usr/share/zoneinfo";
+/// Maximum size of a zone's file, in bytes. The largest are below 4 KB.
+const LARGEST: u64 = 64 * 1024;
+/// The time after which a zone is read again, because the host may have been updated.
+const FRESH: Duration = Duration::from_mins(5);
+
+/// The zones that were looked up, each with its time since boot.
+static KNOWN: LazyLock<Mutex<BTreeMap<String, (TimeZone, Duration)>>> =
+    LazyLock::new(Mutex::default);
+
+/// Returns the zone with a name of the IANA database, such as `Europe/Berlin`.
+///
+/// # Errors
+/// Returns an error if there is no such zone on this host.
+pub fn get(name: &str) -> Result<TimeZone, jiff::Error> {
+    if name == "UTC" {
+        return Ok(TimeZone::UTC);
+    }
+    let zone = known(name, |name| read(name).or_else(|| TimeZone::get(name).ok()));
+    zone.map_or_else(|| TimeZone::get(name), Ok)
+}
+
+/// Returns a zone that was looked up recently, or looks it up.
+fn known(name: &str, look_up: impl FnOnce(&str) -> Option<TimeZone>) -> Option<TimeZone> {
+    let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
+    let now = boot_time();
+    if let Some((zone, at)) = known.get(name)
+        && now.saturating_sub(*at) < FRESH
+    {
+        return Some(zone.clone());
+    }
+    let zone = look_up(name)?;
+    known.insert(name.to_owned(), (zone.clone(), now));
+    Some(zone)
+}
+
+/// Returns the zone of the host's local time: that of the variable `TZ`, else that of `/etc/localtime`.
+#[allow(clippy::disallowed_methods, reason = "`TZ` is a part of the lookup, as in `jiff`")]
+pub fn system() -> TimeZone {
+    let name = match std::env::var_os("TZ") {
+        // Other values may be rules or paths.
+        Some(value) => value.into_string().ok().filter(|it| it == "UTC" || it.contains('/')),
+        None => std::fs::read_link("/etc/localtime").ok().and_then(|target| of_link(&target)),
+    };
+    name.and_then(|name| if name == "UTC" { Some(TimeZone::UTC) } else { known(&name, read) })
+        .unwrap_or_else(TimeZone::system)
+}
+
+/// Returns the name of [`system`], or `UTC` if the host does not name its zone.
+pub fn system_name() -> String {
+    system().iana_name().unwrap_or("UTC").to_owned()
+}
+
+/// Returns the name of the zone to which the host's link for its local time leads.
+fn of_link(target: &Path) -> Option<String> {
+    let (_, name) = target.to_str()?.split_once("/zoneinfo/")?;
+    is_plain(name).then(|| name.to_owned())
+}
+
+fn read(name: &str) -> Option<TimeZone> {
+    if !is_plain(name) {
+        return None;
+    }
+    let bytes = files::read_host(Path::new(FOLDER).join(name), LARGEST).ok()?;
+    TimeZone::tzif(name, &bytes).ok()
+}
+
+/// Reports whether the name is made of the characters of zones, so that it stays below their folder.
+fn is_plain(name: &str) -> bool {
+    let is_part = |part: &str| {
+        !part.is_empty()
+            && part.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_+-".contains(&byte))
+    };
+    name.split('/').all(is_part)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn zones_are_those_of_jiff() {
+        let instants = [-2_000_000_000, 0, 1_775_000_000, 1_793_500_000, 4_000_000_000];
+        for name in
+            ["Europe/Berlin", "America/New_York", "Etc/UTC", "Etc/GMT+5", "US/Eastern", "EST"]
+        {
+            let (ours, theirs) = (get(name), TimeZone::get(name));
+            let (Ok(ours), Ok(theirs)) = (ours, theirs) else {
+                panic!("{name} is not known here");
+            };
+            assert_eq!(ours.iana_name(), theirs.iana_name(), "{name}");
+            for second in instants {
+                let at = jiff::Timestamp::from_second(second).unwrap();
+                assert_eq!(ours.to_offset(at), theirs.to_offset(at), "{name} at {at}");
+            }
+        }
+        assert!(read("Europe/Berlin").is_some());
+    }
+
+    #[test]
+    fn names_that_are_no_zones_are_refused() {
+        for name in [
+            "",
+            "Mars/Olympus",
+            "../../../etc/passwd",
+            "/etc/localtime",
+            "America",
+            "a//b",
+            "zone.tab",
+            "leapseconds",
+        ] {
+            assert!(get(name).is_err(), "{name}");
+        }
+        // Case does not matter, as in `jiff`.
+        assert_eq!(get("europe/berlin").unwrap().iana_name(), Some("Europe/Berlin"));
+    }
+
+    #[test]
+    fn link_of_the_local_time_names_a_zone() {
+        let name = |target: &str| of_link(Path::new(target));
+        assert_eq!(name("/usr/share/zoneinfo/Etc/UTC").as_deref(), Some("Etc/UTC"));
+        assert_eq!(name("../var/db/timezone/zoneinfo/Asia/Tokyo").as_deref(), Some("Asia/Tokyo"));
+        assert_eq!(name("/usr/share/zoneinfo/../../../etc/passwd"), None);
+        assert_eq!(name("/etc/my-zone"), None);
+    }
+}
