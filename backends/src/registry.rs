@@ -251,7 +251,12 @@ pub fn build(
             let artifact = spec.artifact.as_deref().unwrap_or("proposals.json");
             let mut parts = Path::new(artifact).components();
             let plain = matches!((parts.next(), parts.next()), (Some(Component::Normal(_)), None));
-            if !plain || artifact.contains('/') || artifact == REQUEST_FILE {
+            if artifact == REQUEST_FILE {
+                return Err(rejected(format!(
+                    "the artifact cannot be {artifact:?}, which is the request"
+                )));
+            }
+            if !plain || artifact.contains('/') {
                 return Err(rejected(format!(
                     "the artifact {artifact:?} is not a plain file name"
                 )));

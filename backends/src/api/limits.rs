@@ -17,10 +17,12 @@ const PARSER: DateTimeParser = DateTimeParser::new().relaxed_weekday(true);
 /// `now`.
 pub(crate) fn until(headers: &HeaderMap, now: Timestamp) -> Option<Timestamp> {
     let text = |name: &str| headers.get(name)?.to_str().ok().map(str::trim);
-    let reported = text("retry-after-ms")
+    let ahead = |at: &Timestamp| *at > now;
+    text("retry-after-ms")
         .and_then(|it| after(now, it.parse::<f64>().ok()? / 1_000.0))
-        .or_else(|| date_or_seconds(text("retry-after")?, now));
-    reported.or_else(|| exhausted(headers, now)).filter(|at| *at > now)
+        .filter(ahead)
+        .or_else(|| date_or_seconds(text("retry-after")?, now).filter(ahead))
+        .or_else(|| exhausted(headers, now).filter(ahead))
 }
 
 /// Returns the used part of the fullest window of a subscription, in thousandths, and the time at which
@@ -192,6 +194,13 @@ mod tests {
     fn impossible_times_are_ignored() {
         for bad in ["-5", "0", "soon", "", "NaN", "inf", "1e300", "Sun, 22 Nov 2020 06:30:00 GMT"] {
             assert_eq!(of(&[("retry-after", bad)]), None, "{bad}");
+        }
+        // The next header may state a time that is still ahead.
+        for past in [("retry-after", "0"), ("retry-after-ms", "0")] {
+            let exhausted = ("anthropic-ratelimit-tokens-remaining", "0");
+            let reset = ("anthropic-ratelimit-tokens-reset", "2026-11-22T05:20:00Z");
+            let ahead = of(&[past, exhausted, reset]);
+            assert_eq!(ahead.as_deref(), Some("2026-11-22T05:20:00Z"), "{past:?}");
         }
         assert_eq!(
             of(&[("x-ratelimit-remaining-requests", "3"), ("x-ratelimit-reset-requests", "1s")]),
