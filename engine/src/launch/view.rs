@@ -107,6 +107,7 @@ mod tests {
                 git_dir: root.join("git"),
                 common_dir: root.join("git"),
                 objects: root.join("objects"),
+                listing: None,
             }],
             links: Vec::new(),
         };

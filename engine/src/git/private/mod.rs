@@ -106,15 +106,15 @@ impl Git {
         let Ok([top, git_dir, common_dir, objects]) = <[PathBuf; 4]>::try_from(paths) else {
             return Err(unsupported("its path contains a line feed"));
         };
-        Ok(Repository { below: PathBuf::new(), top, git_dir, common_dir, objects })
+        Ok(Repository { below: PathBuf::new(), top, git_dir, common_dir, objects, listing: None })
     }
 
     /// Adds a repository and its checked-out submodules.
     fn submodules(&self, one: Repository, found: &mut PrivateGit) -> Result<(), GitError> {
         let top = one.top.clone();
-        found.repositories.push(one);
         let here = Self { root: top.clone(), ..self.clone() };
         let listing = here.ask(Read::LsFiles, &["--stage", "-z"])?;
+        found.repositories.push(Repository { listing: Some(listing.clone()), ..one });
         for entry in listing.split(|byte| *byte == 0).filter(|it| it.starts_with(b"160000 ")) {
             let Some(tab) = entry.iter().position(|byte| *byte == b'\t') else { continue };
             let path = Path::new(OsStr::from_bytes(&entry[tab + 1..]));

@@ -62,8 +62,13 @@ pub fn prepare(
     let mut starts = Vec::new();
     for one in &private.repositories {
         let git = Git { root: one.top.clone(), ..git.clone() };
-        let listing = git.ask(Read::LsFiles, &["--stage", "--full-name", "-z"])?;
-        let index = KeptEntries::of(&listing, &one.top, hidden);
+        let index = match &one.listing {
+            Some(listing) => KeptEntries::of(listing, &one.top, hidden),
+            None => {
+                let listing = git.ask(Read::LsFiles, &["--stage", "--full-name", "-z"])?;
+                KeptEntries::of(&listing, &one.top, hidden)
+            }
+        };
         let mut start = RepositoryStart { index, ..git.references()? };
         let listing = git.ask(Read::ConfigList, &[])?;
         let config = carried_config(&String::from_utf8_lossy(&listing), &one.below);
@@ -84,25 +89,49 @@ pub fn prepare(
 impl Git {
     /// Returns the references that a child gets.
     fn references(&self) -> Result<RepositoryStart, GitError> {
-        let branch = self.ask_if_any(Read::SymbolicRef, &["HEAD"], Stdin::Null)?;
-        let head = match branch {
-            Some(branch) => head(&format!("ref: {}", String::from_utf8_lossy(&branch))),
-            None => self.head()?.map(Head::Detached),
+        let (refs, checked_out) = self.refs_and_branch()?;
+        let head = match checked_out {
+            Some(branch) => head(&format!("ref: {branch}")),
+            None => self.unusual_head()?,
         };
         let why = "its HEAD names neither a branch nor a commit";
         let head = head.ok_or_else(|| GitError::Unsupported { path: self.root.clone(), why })?;
-        let refs = self.all_refs()?.into_iter();
+        let refs = refs.into_iter();
         let own = |name: &String| OWN_REFS.iter().any(|it| name.starts_with(it));
         let refs = refs.filter(|(name, _)| !own(name)).collect();
         Ok(RepositoryStart { head, refs, index: KeptEntries::default(), index_digest: None })
     }
 
+    /// Returns a HEAD that names a branch without a commit, or a commit.
+    fn unusual_head(&self) -> Result<Option<Head>, GitError> {
+        Ok(match self.ask_if_any(Read::SymbolicRef, &["HEAD"], Stdin::Null)? {
+            Some(branch) => head(&format!("ref: {}", String::from_utf8_lossy(&branch))),
+            None => self.head()?.map(Head::Detached),
+        })
+    }
+
     /// Returns the object names of all references, by full name.
     pub(super) fn all_refs(&self) -> Result<BTreeMap<String, String>, GitError> {
-        let all = self.ask(Read::ForEachRef, &["--format=%(objectname) %(refname)"])?;
+        Ok(self.refs_and_branch()?.0)
+    }
+
+    /// Returns the object names of all references by full name, and the reference that is checked out,
+    /// if it has a commit.
+    fn refs_and_branch(&self) -> Result<(BTreeMap<String, String>, Option<String>), GitError> {
+        let all = self.ask(Read::ForEachRef, &["--format=%(HEAD)%(objectname) %(refname)"])?;
         let all = String::from_utf8_lossy(&all).into_owned();
-        let pairs = all.lines().filter_map(|line| line.split_once(' '));
-        Ok(pairs.map(|(object, name)| (name.to_owned(), object.to_owned())).collect())
+        let (mut refs, mut checked_out) = (BTreeMap::new(), None);
+        for line in all.lines() {
+            let is_head = line.starts_with('*');
+            let Some((object, name)) = line.get(1..).and_then(|line| line.split_once(' ')) else {
+                continue;
+            };
+            if is_head && name.starts_with("refs/heads/") {
+                checked_out = Some(name.to_owned());
+            }
+            refs.insert(name.to_owned(), object.to_owned());
+        }
+        Ok((refs, checked_out))
     }
 }
 
