@@ -8,6 +8,7 @@ use std::process::ExitCode;
 
 use runner_engine::outcome::Exit;
 
+use crate::commands::args::{self, command_words};
 use crate::{commands, hooks, ui};
 
 pub fn run() -> ExitCode {
@@ -30,7 +31,7 @@ pub fn run() -> ExitCode {
         )]
         std::panic::set_hook(Box::new(|_| std::process::exit(2)));
     }
-    let code = match commands::args::parse(std::env::args_os()) {
+    let code = match args::parse(std::env::args_os()) {
         Err(code) => code,
         Ok(args) => commands::run(&args).unwrap_or_else(|failure| {
             ui::show::complain(&failure.message());
@@ -53,10 +54,6 @@ pub fn run() -> ExitCode {
     }
 }
 
-/// The global flags whose value may be the next argument.
-const SHORT_VALUED: char = 'C';
-const LONG_VALUED: [&str; 2] = ["--dir", "--config"];
-
 /// The commands that an agent calls as its hooks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum HookCaller {
@@ -77,23 +74,6 @@ impl HookCaller {
             _ => None,
         }
     }
-}
-
-/// Returns the arguments that are neither a flag nor the value of a global flag.
-fn command_words(args: impl Iterator<Item = OsString>) -> impl Iterator<Item = String> {
-    let mut is_value = false;
-    args.filter_map(move |arg| {
-        let arg = arg.to_string_lossy().into_owned();
-        if std::mem::take(&mut is_value) {
-            return None;
-        }
-        is_value = match arg.starts_with('-') && !arg.starts_with("--") {
-            // Several short flags may share a dash. The rest after the first `C` is its value.
-            true => arg.find(SHORT_VALUED) == Some(arg.len() - 1),
-            false => LONG_VALUED.contains(&arg.as_str()),
-        };
-        (!arg.starts_with('-')).then_some(arg)
-    })
 }
 
 #[cfg(test)]
@@ -128,12 +108,12 @@ mod tests {
 
     #[test]
     fn every_global_flag_with_a_value_is_known() {
-        let program = commands::args::program();
+        let program = args::program();
         let valued = program.get_arguments().filter(|arg| arg.get_action().takes_values());
         let (short, long): (Vec<_>, Vec<_>) =
             valued.map(|arg| (arg.get_short(), arg.get_long())).unzip();
-        assert_eq!(short.into_iter().flatten().collect::<Vec<_>>(), [SHORT_VALUED]);
+        assert_eq!(short.into_iter().flatten().collect::<Vec<_>>(), [args::SHORT_VALUED]);
         let long = long.into_iter().flatten().map(|name| format!("--{name}"));
-        assert_eq!(long.collect::<Vec<_>>(), LONG_VALUED);
+        assert_eq!(long.collect::<Vec<_>>(), args::LONG_VALUED);
     }
 }

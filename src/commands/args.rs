@@ -4,7 +4,8 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::{
-    Arg, ArgAction, ArgMatches, CommandFactory as _, FromArgMatches as _, Parser, Subcommand,
+    Arg, ArgAction, ArgMatches, Args as _, CommandFactory as _, FromArgMatches as _, Parser,
+    Subcommand,
 };
 use runner_engine::outcome::Exit;
 
@@ -24,10 +25,65 @@ pub fn parse(line: impl Iterator<Item = OsString>) -> Result<Args, Exit> {
 /// # Errors
 /// Returns the parser's error, or the requested help, and prints nothing.
 pub fn read(line: impl Iterator<Item = OsString>) -> Result<Args, clap::Error> {
-    let matches = program().try_get_matches_from(line)?;
+    let line: Vec<OsString> = line.collect();
+    // The definition of all commands reports what is wrong with a line.
+    let matches = match frequent(&line).and_then(|it| it.try_get_matches_from(&line).ok()) {
+        Some(matches) => matches,
+        None => program().try_get_matches_from(line)?,
+    };
     let mut args = Args::from_arg_matches(&matches)?;
     args.json = prints_json(&matches);
     Ok(args)
+}
+
+/// Adds the arguments of a command to its definition.
+type Augment = fn(clap::Command) -> clap::Command;
+
+/// The commands that programs call often.
+const FREQUENT: [(&str, Augment); 11] = [
+    ("run", super::run::RunArgs::augment_args),
+    ("enqueue", super::queue::EnqueueArgs::augment_args),
+    ("tick", super::tick::TickArgs::augment_args),
+    ("execute", super::execute::ExecuteArgs::augment_args),
+    ("runs", super::runs::RunsArgs::augment_args),
+    ("status", super::status::StatusArgs::augment_args),
+    ("hook", super::hook::HookArgs::augment_args),
+    ("guard", super::guard::GuardArgs::augment_args),
+    ("lifecycle", super::lifecycle::LifecycleArgs::augment_args),
+    ("curator", super::curator::CuratorArgs::augment_args),
+    ("__deliver", super::alerts::DeliverArgs::augment_args),
+];
+
+/// Returns a definition of the command line with only the command that `line` calls, if it is one of
+/// [`FREQUENT`]. The definition of all commands takes longer to build than a short command takes to run.
+fn frequent(line: &[OsString]) -> Option<clap::Command> {
+    let called = command_words(line.iter().skip(1).cloned()).next()?;
+    let (name, augment) = FREQUENT.into_iter().find(|(name, _)| *name == called)?;
+    let program = clap::Command::new("runner").version(env!("CARGO_PKG_VERSION"));
+    let program = GlobalFlags::augment_args(program.propagate_version(true));
+    let command = with_json(augment(clap::Command::new(name)), "");
+    Some(program.subcommand_required(true).subcommand(command))
+}
+
+/// The global flags whose value may be the next argument.
+pub const SHORT_VALUED: char = 'C';
+pub const LONG_VALUED: [&str; 2] = ["--dir", "--config"];
+
+/// Returns the arguments that are neither a flag nor the value of a global flag.
+pub fn command_words(args: impl Iterator<Item = OsString>) -> impl Iterator<Item = String> {
+    let mut is_value = false;
+    args.filter_map(move |arg| {
+        let arg = arg.to_string_lossy().into_owned();
+        if std::mem::take(&mut is_value) {
+            return None;
+        }
+        is_value = match arg.starts_with('-') && !arg.starts_with("--") {
+            // Several short flags may share a dash. The rest after the first `C` is its value.
+            true => arg.find(SHORT_VALUED) == Some(arg.len() - 1),
+            false => LONG_VALUED.contains(&arg.as_str()),
+        };
+        (!arg.starts_with('-')).then_some(arg)
+    })
 }
 
 /// The commands without `--json`, separated by `|`.
@@ -126,6 +182,18 @@ fn prints_json(matches: &ArgMatches) -> bool {
 78 configuration · 130 cancelled"
 )]
 pub struct Args {
+    #[command(flatten)]
+    pub flags: GlobalFlags,
+    /// Whether the result is printed as JSON: the flag `--json` of the command.
+    #[arg(skip)]
+    pub json: bool,
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+// The flags of all commands. A documentation comment would become the description of the program.
+#[derive(Debug, clap::Args)]
+pub struct GlobalFlags {
     /// The project to work on: any folder inside it [default: the current folder]
     // The id must differ from all arguments of all commands, because clap looks up a global
     // argument by its id in every command.
@@ -141,11 +209,6 @@ pub struct Args {
     /// Print only results and errors
     #[arg(short, long, global = true)]
     pub quiet: bool,
-    /// Whether the result is printed as JSON: the flag `--json` of the command.
-    #[arg(skip)]
-    pub json: bool,
-    #[command(subcommand)]
-    pub command: Command,
 }
 
 /// The commands of `runner`.
@@ -209,13 +272,47 @@ pub enum Command {
 impl Args {
     /// Returns the output options from the flags.
     pub fn ui(&self) -> Ui {
-        Ui { json: self.json, quiet: self.quiet }
+        Ui { json: self.json, quiet: self.flags.quiet }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn frequent_commands_are_parsed_as_by_the_whole_program() {
+        let words = |line: &str| line.split(' ').map(OsString::from).collect::<Vec<_>>();
+        for line in [
+            "runner run dream",
+            "runner -C /x --config a=b run dream --json",
+            "runner enqueue dream --json -v",
+            "runner --quiet tick",
+            "runner execute 01KT916M80YX66V7MQHZKV3FS1",
+            "runner runs show x --json",
+            "runner -q status --json",
+            "runner hook post-tool-use",
+            "runner guard hook",
+            "runner lifecycle orient --json",
+            "runner curator status --json",
+        ] {
+            let line = words(line);
+            let narrow = frequent(&line).unwrap().try_get_matches_from(&line).unwrap();
+            let whole = program().try_get_matches_from(&line).unwrap();
+            let args =
+                |matches: &ArgMatches| format!("{:?}", Args::from_arg_matches(matches).unwrap());
+            assert_eq!(args(&narrow), args(&whole), "{line:?}");
+            assert_eq!(prints_json(&narrow), prints_json(&whole), "{line:?}");
+        }
+        for line in ["runner", "runner --version", "runner init", "runner help status"] {
+            assert!(frequent(&words(line)).is_none(), "{line}");
+        }
+        // Another definition reports mistakes, so that the errors are the same.
+        for line in ["runner status --bogus", "runner status --help", "runner --version status"] {
+            let line = words(line);
+            assert!(frequent(&line).unwrap().try_get_matches_from(&line).is_err(), "{line:?}");
+        }
+    }
 
     #[test]
     fn help_names_each_command_once_on_one_screen() {

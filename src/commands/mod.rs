@@ -111,17 +111,17 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
         _ => {}
     }
     let reach = reach(&args.command);
-    if reach.is_none() && !args.config.is_empty() {
+    if reach.is_none() && !args.flags.config.is_empty() {
         return Err(Failure::usage(format!(
             "--config {}: this command does not use this setting",
-            args.config[0]
+            args.flags.config[0]
         ))
         .hint("runner config set KEY VALUE, or runner enqueue JOB --set KEY=VALUE"));
     }
     failpoint::arm_steps(env::setting);
     let home = Env::read()?;
-    let here = args.at.clone().unwrap_or_else(|| home.here.clone());
-    let home = home.for_folder(&here).with(&args.config, reach.unwrap_or_default())?;
+    let here = args.flags.at.clone().unwrap_or_else(|| home.here.clone());
+    let home = home.for_folder(&here).with(&args.flags.config, reach.unwrap_or_default())?;
     if reach.is_some() {
         home.overrides.honoured()?;
     }
@@ -204,10 +204,10 @@ fn reach(command: &Command) -> Option<OverrideScope> {
 fn dispatch(args: &Args, home: &Env) -> Result<Exit, Failure> {
     let cli = Cli {
         env: home,
-        here: args.at.as_deref().unwrap_or(&home.here),
-        folder_is_named: args.at.is_some(),
+        here: args.flags.at.as_deref().unwrap_or(&home.here),
+        folder_is_named: args.flags.at.is_some(),
         ui: args.ui(),
-        verbose: args.verbose,
+        verbose: args.flags.verbose,
     };
     if let Command::Init(_) = &args.command {
         usable(home)?;
