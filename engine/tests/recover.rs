@@ -9,19 +9,19 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use runner_engine::admission::AdmissionFacts;
-use runner_engine::ids::{ProjectId, RunId};
+use runner_engine::ids::{Fence, ProjectId, RunId};
 use runner_engine::locks::{JobLock, LockError, job_lock_path};
 use runner_engine::outcome::{Class, Outcome};
 use runner_engine::policy::Policy;
 use runner_engine::process::tree;
 use runner_engine::process_id::ProcessIdentity;
-use runner_engine::publish::PublishLog as _;
+use runner_engine::publish::{LogError, PublishLog as _};
 use runner_engine::recover::{self, BEGIN_LIMIT, Driver, Host, OVERRUN_GRACE};
 use runner_engine::schedule::Schedule;
 use runner_engine::scope::{Expect, FinishedScope, Scope};
 use runner_engine::store::{
-    Admission, Admitted, Budget, Enter, NewJob, NewOccurrence, Node, Origin, Project, Recorded,
-    RunState, RunSummary, Store,
+    Admission, Admitted, Budget, CommitGuard, Enter, FleetNote, NewJob, NewOccurrence, Node,
+    Origin, Project, Recorded, RunState, RunSummary, Store,
 };
 use runner_engine::tick::{Tick, report_job, tick};
 use runner_engine::time::{ClockReading, boot_time};
@@ -211,6 +211,43 @@ fn a_changed_target_is_never_overwritten() {
     assert_eq!(world.read("out/a.txt").as_deref(), Some("a person's own words"));
     world.tick(boot_time());
     assert!(world.root().join(STAGING).is_dir(), "staging is kept");
+}
+
+/// A guard whose fleet no longer knows the fence of any run.
+struct Forgotten;
+
+impl CommitGuard for Forgotten {
+    fn check(&mut self, run: &RunId, held: Fence) -> Result<(), LogError> {
+        Err(LogError::StaleFence { run: run.clone(), held, current: Fence(held.0 + 1) })
+    }
+}
+
+#[test]
+fn a_publication_that_its_fleet_no_longer_accepts_ends() {
+    for note in [FleetNote::Applies, FleetNote::Claimed] {
+        let mut world = world();
+        let (admitted, ready) = world.staged("tidy");
+        world
+            .store
+            .publish_log(None, now())
+            .commit_manifest(admitted.run(), admitted.fence(), &ready.manifest)
+            .unwrap();
+        world.store.note_fleet(admitted.run(), note, "{}", now()).unwrap();
+        world.store.set_commit_guard(Box::new(Forgotten));
+        let reported = world.tick(boot_time());
+        assert_eq!(reported.settled.len(), 1, "{note:?}: {reported:?}");
+        let outcome = world.outcome(admitted.run());
+        match note {
+            FleetNote::Applies => {
+                assert_eq!(outcome.class(), Some(Class::Guard), "{outcome}");
+                assert!(outcome.to_string().contains(STAGING), "{outcome}");
+                world.tick(boot_time());
+                assert!(world.root().join(STAGING).is_dir(), "staging is kept");
+            }
+            _ => assert!(matches!(outcome, Outcome::Lost { .. }), "{outcome}"),
+        }
+        assert_eq!(world.tick(boot_time()), Tick::default(), "{note:?}: nothing is left");
+    }
 }
 
 #[test]

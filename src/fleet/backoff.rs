@@ -16,6 +16,9 @@ use crate::ui::Failure;
 /// The wait after the first failure. Each further one doubles it.
 const FIRST: Duration = Duration::from_secs(5);
 
+/// The wait for a fleet with a short lease.
+const SHORTEST: Duration = Duration::from_secs(1);
+
 /// The longest wait.
 const LONGEST: Duration = Duration::from_mins(1);
 
@@ -48,10 +51,11 @@ pub fn reason(home: &Env, fleet: &str) -> Option<String> {
     (boot_time() < Duration::from_millis(found.until)).then_some(found.why)
 }
 
-/// Notes that the database did not answer.
-pub fn note(home: &Env, fleet: &str, why: &str) -> Result<(), Failure> {
+/// Notes that the database of a fleet with this lease did not answer.
+pub fn note(home: &Env, fleet: (&str, Duration), why: &str) -> Result<(), Failure> {
+    let (fleet, lease) = fleet;
     let failures = read(home, fleet).map_or(0, |found| found.failures);
-    let until = boot_time().saturating_add(wait(failures));
+    let until = boot_time().saturating_add(wait(failures, lease));
     let noted = Backoff {
         boot: ProcessIdentity::me().boot,
         failures: failures.saturating_add(1),
@@ -64,9 +68,11 @@ pub fn note(home: &Env, fleet: &str, why: &str) -> Result<(), Failure> {
         .map_err(|error| Failure::cannot_write(error.to_string()))
 }
 
-/// Returns the wait after this number of earlier failures in a row.
-fn wait(failures: u32) -> Duration {
-    FIRST.saturating_mul(1 << failures.min(10)).min(LONGEST)
+/// Returns the wait after this number of earlier failures in a row. A finished result must be delivered
+/// within its lease, so the wait is a small part of it.
+fn wait(failures: u32, lease: Duration) -> Duration {
+    let longest = LONGEST.min(lease / 6).max(SHORTEST);
+    FIRST.saturating_mul(1 << failures.min(10)).min(longest)
 }
 
 /// Forgets the failures of a database that answered.
@@ -86,7 +92,13 @@ mod tests {
 
     #[test]
     fn waits_double_up_to_a_minute() {
-        let waits: Vec<u64> = [0, 1, 2, 3, 4, u32::MAX].map(|it| wait(it).as_secs()).to_vec();
-        assert_eq!(waits, [5, 10, 20, 40, 60, 60]);
+        let waits = |lease: u64| {
+            let lease = Duration::from_secs(lease);
+            [0, 1, 2, 3, 4, u32::MAX].map(|it| wait(it, lease).as_millis())
+        };
+        assert_eq!(waits(3600), [5_000, 10_000, 20_000, 40_000, 60_000, 60_000]);
+        assert_eq!(waits(120), [5_000, 10_000, 20_000, 20_000, 20_000, 20_000]);
+        assert_eq!(waits(15), [2_500; 6]);
+        assert_eq!(waits(1), [1_000; 6]);
     }
 }

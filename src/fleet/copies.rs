@@ -77,10 +77,13 @@ pub fn sweep(
         }
         let Ok(root) = fs::canonicalize(&path) else { continue };
         let live = live_maker(&root);
+        let other = live.as_ref().is_some_and(|maker| maker != me);
         match store.project_at(&root)? {
+            // Another process of this host enters its run.
+            Some(known) if other && store.forgetting(&known.id)?.runs.is_empty() => continue,
             Some(known) if !forget(home, store, (&known, live.is_some()), now)? => continue,
             // Everything that this process made is recorded or has failed.
-            None if live.is_some_and(|maker| maker != *me) => continue,
+            None if other => continue,
             _ => {}
         }
         for gone in [&root, &maker(&root)] {

@@ -79,7 +79,7 @@ pub fn step(
             Err(Trouble::Fleet(error)) => {
                 let why = error.to_string();
                 if error.is_transient() {
-                    backoff::note(home, &fleet, &why)?;
+                    backoff::note(home, (&fleet, super::lease::lease(settings)), &why)?;
                 }
                 defer(home, host.store, me, &due, &why)?;
                 step.troubles.push(format!("fleet {fleet}: {why}"));

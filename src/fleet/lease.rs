@@ -8,6 +8,8 @@
 //!
 //! A run that ends too late changes nothing at home: the home host checks the fence at both commits.
 
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::thread;
 use std::time::Duration;
@@ -19,8 +21,9 @@ use runner_engine::store::{CommitGuard, FleetNote, Store};
 use runner_engine::time::boot_time;
 use runner_fleet::{FleetError, FleetStore as _, Postgres};
 
-use super::membership;
 use super::notes::{ApplyNote, ClaimNote};
+use super::{backoff, membership};
+use crate::config::Fleet;
 use crate::env::Env;
 use crate::ui::Failure;
 
@@ -46,9 +49,9 @@ pub fn hold(
     cancel: &Cancel,
 ) -> Result<Option<HeldLease>, Failure> {
     let Some(guard) = guard_of(home, store, run)? else { return Ok(None) };
-    let claim = match &guard {
-        FleetGuard::Worker { note, .. } => Some(note.clone()),
-        FleetGuard::Home { .. } => None,
+    let claim = match &guard.note {
+        CheckedNote::Worker(note) => Some(note.clone()),
+        CheckedNote::Home(_) => None,
     };
     store.set_commit_guard(Box::new(guard));
     let Some(note) = claim else { return Ok(None) };
@@ -75,37 +78,55 @@ pub fn hold(
 /// valid. Other runs are not affected.
 pub fn guard_recovery(home: &Env, store: &mut Store) {
     if super::folder(home).is_dir() {
-        store.set_commit_guard(Box::new(RecoveryGuard(home.clone())));
+        let guard = RecoveryGuard { home: home.clone(), databases: BTreeMap::new() };
+        store.set_commit_guard(Box::new(guard));
     }
 }
 
-struct RecoveryGuard(Env);
+struct RecoveryGuard {
+    home: Env,
+    /// The connections that were used, by fleet.
+    databases: BTreeMap<String, Postgres>,
+}
 
 impl CommitGuard for RecoveryGuard {
     fn check(&mut self, run: &RunId, fence: Fence) -> Result<(), LogError> {
         let unknown = |failure: Failure| LogError::Store(failure.to_string().into());
-        let store = self.0.store_to_read().map_err(|error| unknown(error.into()))?;
-        let Some(store) = store else { return Ok(()) };
-        let guard = guard_of(&self.0, &store, run).map_err(unknown)?;
-        guard.map_or(Ok(()), |mut guard| guard.check(run, fence))
+        let store = self.home.store_to_read().map_err(|error| unknown(error.into()))?;
+        let note = store.map(|store| CheckedNote::of(&store, run)).transpose().map_err(unknown)?;
+        let Some(note) = note.flatten() else { return Ok(()) };
+        let fleet = note.fleet().to_owned();
+        if let Some(why) = backoff::reason(&self.home, &fleet) {
+            return Err(LogError::Store(why.into()));
+        }
+        let settings = membership::settings_if_any(&self.home, &fleet).map_err(unknown)?;
+        // Nobody else can allow the commit, and it must not wait for ever.
+        let Some(settings) = settings else { return Err(stale(run, fence)) };
+        let database = match self.databases.entry(fleet.clone()) {
+            Entry::Occupied(known) => known.into_mut(),
+            Entry::Vacant(new) => new.insert(membership::database(&settings).map_err(unknown)?),
+        };
+        note.check(database).map_err(|error| {
+            if error.is_transient() {
+                let why = error.to_string();
+                let noted = backoff::note(&self.home, (&fleet, lease(&settings)), &why);
+                noted.unwrap_or_else(|failure| tracing::warn!(%failure, "the wait was not noted"));
+            }
+            refused(error, run, fence)
+        })
     }
 }
 
 /// Returns the check of a run's commits. Returns `None` for a run that no fleet has to do with.
 fn guard_of(home: &Env, store: &Store, run: &RunId) -> Result<Option<FleetGuard>, Failure> {
-    let broken = |error: serde_json::Error| {
-        Failure::internal(format!("the claim or the result of run {run}: {error}"))
-    };
-    let database = |fleet: &str| membership::database(&membership::settings(home, fleet)?);
-    if let Some(text) = store.fleet_note(run, FleetNote::Applies)? {
-        let note: ApplyNote = serde_json::from_str(&text).map_err(broken)?;
-        let database = database(&note.fleet)?;
-        return Ok(Some(FleetGuard::Home { note: Box::new(note), database: Box::new(database) }));
-    }
-    let Some(text) = store.fleet_note(run, FleetNote::Claimed)? else { return Ok(None) };
-    let note: ClaimNote = serde_json::from_str(&text).map_err(broken)?;
-    let database = database(&note.fleet)?;
-    Ok(Some(FleetGuard::Worker { note, database: Box::new(database) }))
+    let Some(note) = CheckedNote::of(store, run)? else { return Ok(None) };
+    let database = membership::database(&membership::settings(home, note.fleet())?)?;
+    Ok(Some(FleetGuard { note, database: Box::new(database) }))
+}
+
+/// Returns the length of the leases of a host's own runs.
+pub fn lease(settings: &Fleet) -> Duration {
+    settings.lease.try_into().unwrap_or(Duration::ZERO)
 }
 
 struct LeaseKeeper {
@@ -143,33 +164,64 @@ impl LeaseKeeper {
     }
 }
 
-/// Lets a run commit while the fleet allows it.
-enum FleetGuard {
+/// What a run does for a fleet, which determines when it may commit.
+#[derive(Debug)]
+enum CheckedNote {
     /// In a copy of the project: while the run has its claim.
-    Worker { note: ClaimNote, database: Box<Postgres> },
+    Worker(ClaimNote),
     /// At home: while no other result takes the place of the one that it publishes.
-    Home { note: Box<ApplyNote>, database: Box<Postgres> },
+    Home(Box<ApplyNote>),
+}
+
+impl CheckedNote {
+    /// Returns the note of a run, if it has one.
+    fn of(store: &Store, run: &RunId) -> Result<Option<Self>, Failure> {
+        let broken = |error: serde_json::Error| {
+            Failure::internal(format!("the claim or the result of run {run}: {error}"))
+        };
+        if let Some(text) = store.fleet_note(run, FleetNote::Applies)? {
+            return Ok(Some(Self::Home(serde_json::from_str(&text).map_err(broken)?)));
+        }
+        let Some(text) = store.fleet_note(run, FleetNote::Claimed)? else { return Ok(None) };
+        Ok(Some(Self::Worker(serde_json::from_str(&text).map_err(broken)?)))
+    }
+
+    fn fleet(&self) -> &str {
+        match self {
+            Self::Worker(note) => &note.fleet,
+            Self::Home(note) => &note.fleet,
+        }
+    }
+
+    fn check(&self, database: &mut Postgres) -> Result<(), FleetError> {
+        match self {
+            Self::Worker(note) => {
+                database.renew(&note.occurrence, note.fence, &note.worker).map(drop)
+            }
+            Self::Home(note) => database.begin_publish(&note.occurrence, note.fence, &note.home),
+        }
+    }
+}
+
+/// Lets a run commit while the fleet allows it.
+struct FleetGuard {
+    note: CheckedNote,
+    database: Box<Postgres>,
 }
 
 impl CommitGuard for FleetGuard {
     fn check(&mut self, run: &RunId, fence: Fence) -> Result<(), LogError> {
-        let checked = match self {
-            Self::Worker { note, database } => {
-                database.renew(&note.occurrence, note.fence, &note.worker).map(drop)
-            }
-            Self::Home { note, database } => {
-                database.begin_publish(&note.occurrence, note.fence, &note.home)
-            }
-        };
-        checked.map_err(|error| refused(error, run, fence))
+        self.note.check(&mut self.database).map_err(|error| refused(error, run, fence))
     }
 }
 
 fn refused(error: FleetError, run: &RunId, fence: Fence) -> LogError {
     match error {
-        FleetError::Stale(_) => {
-            LogError::StaleFence { run: run.clone(), held: fence, current: Fence(fence.0 + 1) }
-        }
+        FleetError::Stale(_) => stale(run, fence),
         other => LogError::Store(Box::new(other)),
     }
+}
+
+fn stale(run: &RunId, fence: Fence) -> LogError {
+    LogError::StaleFence { run: run.clone(), held: fence, current: Fence(fence.0 + 1) }
 }

@@ -97,10 +97,14 @@ fn worker(host: &str) -> String {
     format!("{host}.{}", ProcessIdentity::me().boot)
 }
 
+/// Returns the settings of a fleet from the user's configuration, if there are any.
+pub fn settings_if_any(home: &Env, fleet: &str) -> Result<Option<Fleet>, Failure> {
+    Ok(config::load(&home.stack(None))?.fleets.get(fleet).cloned())
+}
+
 /// Returns the settings of a fleet from the user's configuration.
 pub fn settings(home: &Env, fleet: &str) -> Result<Fleet, Failure> {
-    let config = config::load(&home.stack(None))?;
-    config.fleets.get(fleet).cloned().ok_or_else(|| {
+    settings_if_any(home, fleet)?.ok_or_else(|| {
         Failure::configuration(format!("there is no [fleet.{fleet}] in your own config.toml"))
             .hint(format!("runner config set --user fleet.{fleet}.url postgresql://HOST/DATABASE"))
     })

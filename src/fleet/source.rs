@@ -120,10 +120,13 @@ fn read_file(root: &Path, path: &str) -> Result<Option<(FileKind, Vec<u8>)>, Fai
     let unreadable = |error: std::io::Error| Failure::unreadable(&at, error);
     // A link in a folder's place is refused, because the path would lead elsewhere.
     let parent = Path::new(path).parent().unwrap_or(Path::new(""));
-    beneath(root, parent).map_err(unreadable)?;
+    match beneath(root, parent) {
+        Err(error) if is_absent(&error) => return Ok(None),
+        found => found.map_err(unreadable)?,
+    };
     let data = match fs::symlink_metadata(&at) {
         Ok(data) => data,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+        Err(error) if is_absent(&error) => return Ok(None),
         Err(error) => return Err(unreadable(error)),
     };
     if data.is_symlink() {
@@ -139,6 +142,11 @@ fn read_file(root: &Path, path: &str) -> Result<Option<(FileKind, Vec<u8>)>, Fai
     let executable = data.permissions().mode() & 0o100 != 0;
     let kind = if executable { FileKind::Executable } else { FileKind::Regular };
     Ok(Some((kind, read_in(root, path, LARGEST).map_err(unreadable)?)))
+}
+
+/// Reports whether there is nothing at a path, or a file in place of one of its folders.
+fn is_absent(error: &std::io::Error) -> bool {
+    matches!(error.kind(), std::io::ErrorKind::NotFound | std::io::ErrorKind::NotADirectory)
 }
 
 /// Adds the regular files at or below a path. Links are not followed.
@@ -174,6 +182,23 @@ mod tests {
         ] {
             assert!(stays_inside(path, target), "{path} -> {target}");
         }
+    }
+
+    #[test]
+    fn file_in_place_of_a_folder_leaves_nothing_below_it() {
+        let root = tempfile::tempdir().unwrap();
+        let root = fs::canonicalize(root.path()).unwrap();
+        fs::create_dir_all(root.join("a/b")).unwrap();
+        fs::write(root.join("a/b/c"), "x").unwrap();
+        assert_eq!(read_file(&root, "a/b/c").unwrap(), Some((FileKind::Regular, b"x".to_vec())));
+        fs::remove_dir_all(root.join("a")).unwrap();
+        fs::write(root.join("a"), "file").unwrap();
+        assert_eq!(read_file(&root, "a/b/c").unwrap(), None);
+        assert_eq!(read_file(&root, "a/b").unwrap(), None);
+        assert_eq!(read_file(&root, "z/b").unwrap(), None);
+        fs::remove_file(root.join("a")).unwrap();
+        std::os::unix::fs::symlink("/etc", root.join("a")).unwrap();
+        assert!(read_file(&root, "a/passwd").is_err());
     }
 
     #[test]

@@ -60,11 +60,21 @@ pub(super) fn replay(
                 .map(Replay::RolledForward)
                 .ok_or_else(|| "settled without an outcome".to_owned())
         }
-        Err(PublishError::Log(LogError::StaleFence { .. }))
-            if store.fleet_note(&run.id, FleetNote::Claimed).is_ok_and(|note| note.is_some()) =>
-        {
-            let why = "its process died, and its claim in the fleet is over".to_owned();
-            Ok(Replay::Gone(Outcome::Lost { why }))
+        Err(PublishError::Log(error @ LogError::StaleFence { .. })) => {
+            let has = |kind| store.fleet_note(&run.id, kind).is_ok_and(|note| note.is_some());
+            if has(FleetNote::Claimed) {
+                let why = "its process died, and its claim in the fleet is over".to_owned();
+                return Ok(Replay::Gone(Outcome::Lost { why }));
+            }
+            if !has(FleetNote::Applies) {
+                return Err(whole(&error));
+            }
+            // Some files may be in place, so that the run cannot count as one that changed nothing.
+            let why = format!(
+                "its process died, and the fleet no longer accepts the result that it published; the artifacts \
+                 that remain to be published are kept in {staging}"
+            );
+            Ok(Replay::Conflict(Outcome::Failed { class: Class::Guard, why }))
         }
         // Another program's content is at a target, or a staged file is damaged or missing. Only a
         // person can fix that.
