@@ -34,6 +34,26 @@ fn kill(pid: u32) {
 }
 
 #[test]
+fn run_that_was_not_admitted_leaves_its_key() {
+    let fixture = waiting();
+    let mut first = fixture.runner(&["run", "wait"]).stdout(Stdio::null()).spawn().unwrap();
+    assert_eq!(std::fs::read_to_string(fixture.path("up.fifo")).unwrap(), "up\n");
+    for _ in 0..9 {
+        let held = fixture.run(&["run", "wait", "--key", "monday"]).ends(0);
+        held.expect_text("skipped: lock held by PID");
+    }
+    std::fs::write(fixture.path("go.fifo"), "go\n").unwrap();
+    assert!(first.wait().unwrap().success());
+    let mut keyed = fixture.runner(&["run", "wait", "--key", "monday"]).spawn().unwrap();
+    assert_eq!(std::fs::read_to_string(fixture.path("up.fifo")).unwrap(), "up\n");
+    std::fs::write(fixture.path("go.fifo"), "go\n").unwrap();
+    assert!(keyed.wait().unwrap().success());
+    let again = fixture.run(&["run", "wait", "--key", "monday"]).ends(0);
+    again.expect_text("already requested with this key");
+    assert_eq!(fixture.read("began"), "x\nx\n");
+}
+
+#[test]
 fn further_runs_name_the_lock_holder() {
     let fixture = waiting();
     let mut first = fixture.runner(&["run", "wait"]).stdout(Stdio::null()).spawn().unwrap();
