@@ -21,9 +21,9 @@ const NIGHTS: usize = 24;
 const CALLS: i64 = 30;
 /// Rows and files are kept for so few nights that the later nights show whether the state grows.
 const RETENTION: &str =
-    "[retention]\nrows = \"6d\"\nlogs = \"6d\"\nreports = \"6d\"\nrecordings = \"6d\"\n";
+    "[retention]\nrows = \"8d\"\nlogs = \"8d\"\nreports = \"8d\"\nrecordings = \"8d\"\n";
 /// The number of nights after which the state must not grow any more.
-const SETTLED: usize = 12;
+const SETTLED: usize = 16;
 /// The projects beside the hostile one.
 const HEALTHY: [&str; 2] = ["well-1", "well-2"];
 
@@ -150,19 +150,22 @@ fn open_runs(fixture: &Fixture) -> Vec<(String, String)> {
     rows.map(Result::unwrap).collect()
 }
 
-/// Checks that the calls are charged exactly once, within the pool's limit, and that nothing is reserved.
-fn check_budgets(fixture: &Fixture, night: usize) {
-    assert_eq!(fixture.count("SELECT count(*) FROM reservations WHERE open"), 0, "night {night}");
+/// Checks that the calls of a day are charged exactly once, within the pool's limit, and that nothing is
+/// reserved. Returns the id of the last request; `before` is that of the day before.
+fn check_budgets(fixture: &Fixture, day: usize, before: i64) -> i64 {
+    assert_eq!(fixture.count("SELECT count(*) FROM reservations WHERE open"), 0, "day {day}");
     for unit in ["calls", "tokens", "micros"] {
         let sum = |table: &str, only: &str| {
-            fixture.count(&format!("SELECT coalesce(sum({unit}), 0) FROM {table} {only}"))
+            fixture.count(&format!("SELECT coalesce(sum({unit}), 0) FROM {table} WHERE {only}"))
         };
-        let charged = sum("budget_usage", "WHERE level = 'pool-day'");
-        assert_eq!(charged, sum("requests", ""), "{unit}, night {night}");
+        let date = format!("level = 'pool-day' AND key LIKE '%2026-11-{day:02}%'");
+        let charged = sum("budget_usage", &date);
+        assert_eq!(charged, sum("requests", &format!("id > {before}")), "{unit}, day {day}");
     }
     let most =
         fixture.count("SELECT coalesce(max(calls), 0) FROM budget_usage WHERE level = 'pool-day'");
-    assert!(most <= CALLS, "night {night}: {most} calls in a day");
+    assert!(most <= CALLS, "day {day}: {most} calls in a day");
+    fixture.count("SELECT coalesce(max(id), 0) FROM requests")
 }
 
 #[test]
@@ -205,6 +208,7 @@ fn hostile_nights_leave_healthy_projects_alone() {
     let before = picture(&fixture, &but);
     let mut footprints: Vec<Footprint> = Vec::new();
     let mut succeeded = BTreeSet::new();
+    let mut last_request = 0;
     for night in 0..nights {
         fixture.write("runner.toml", format!("{own}\n{}", hostile_jobs(&fixture, night, nights)));
         let day = 2 + night;
@@ -228,7 +232,7 @@ fn hostile_nights_leave_healthy_projects_alone() {
         assert_eq!(now, protected, "night {night}");
         assert!(!fixture.path(".git/hooks/pre-commit").exists(), "night {night}");
         assert_eq!(fixture.survivors(), Vec::<String>::new(), "night {night}");
-        check_budgets(&fixture, night);
+        last_request = check_budgets(&fixture, day, last_request);
         let date = format!("2026-11-{day:02}");
         for folder in &folders {
             let answer = fs::read_to_string(folder.join(format!("notes/{date}.md"))).unwrap();
@@ -268,7 +272,7 @@ fn hostile_nights_leave_healthy_projects_alone() {
         (last.state.saturating_sub(first.state)) / u64::try_from(nights.max(2) - 1).unwrap();
     assert!(nightly < 2_000_000, "{nightly} bytes each night: {footprints:?}");
     if let Some(settled) = footprints.get(SETTLED) {
-        assert!(last.state <= settled.state * 3 / 2, "the state grows: {footprints:?}");
+        assert!(last.state <= settled.state * 5 / 4, "the state grows: {footprints:?}");
     }
 }
 
