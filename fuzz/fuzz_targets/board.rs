@@ -1,7 +1,7 @@
 //! Fuzzes boards: any text is read as a board, on which tasks are moved and added.
 #![no_main]
 
-use runner_jobs::lifecycle::board::{add, apply, pick};
+use runner_jobs::lifecycle::board::{BoardHistory, add, apply, pick};
 use runner_jobs::lifecycle::entry::{Sections, Verdict, VerdictMove};
 use runner_text::org::{Board, BoardForm, Keyword};
 
@@ -19,7 +19,7 @@ libfuzzer_sys::fuzz_target!(|text: &str| {
         let change = apply(&board, text, &entry, "one");
         let after = change.text(text, &board).expect("what is moved is what was meant");
         assert_eq!(after.matches('\n').count(), text.matches('\n').count());
-        if let Some((_, change)) = pick(&board, text, "one") {
+        if let Some((_, change)) = pick(&board, text, &BoardHistory::default(), "one") {
             change.text(text, &board).expect("one task moves");
         }
         if let Ok(change) = add(&board, text, "a task that is new") {

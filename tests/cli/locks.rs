@@ -34,6 +34,30 @@ fn kill(pid: u32) {
 }
 
 #[test]
+fn run_that_was_not_admitted_leaves_its_key() {
+    let fixture = waiting();
+    let mut first = fixture.runner(&["run", "wait"]).stdout(Stdio::null()).spawn().unwrap();
+    assert_eq!(std::fs::read_to_string(fixture.path("up.fifo")).unwrap(), "up\n");
+    for _ in 0..9 {
+        let held = fixture.run(&["run", "wait", "--key", "monday"]).ends(0);
+        held.expect_text("skipped: lock held by PID");
+    }
+    std::fs::write(fixture.path("go.fifo"), "go\n").unwrap();
+    assert!(first.wait().unwrap().success());
+    // Nothing waits for this run: the pipes have both ends already.
+    let both = |name: &str| {
+        std::fs::File::options().read(true).write(true).open(fixture.path(name)).unwrap()
+    };
+    let (_up, mut go) = (both("up.fifo"), both("go.fifo"));
+    std::io::Write::write_all(&mut go, b"go\n").unwrap();
+    fixture.run(&["run", "wait", "--key", "monday"]).ends(0);
+    assert_eq!(fixture.read("began"), "x\nx\n");
+    let again = fixture.run(&["run", "wait", "--key", "monday"]).ends(0);
+    again.expect_text("already requested with this key");
+    assert_eq!(fixture.read("began"), "x\nx\n");
+}
+
+#[test]
 fn further_runs_name_the_lock_holder() {
     let fixture = waiting();
     let mut first = fixture.runner(&["run", "wait"]).stdout(Stdio::null()).spawn().unwrap();

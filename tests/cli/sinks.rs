@@ -1,12 +1,19 @@
 //! Secrets of every kind, which a program writes to its output, to an artifact and to a file that a
-//! prompt reads, appear in no output, file, database or recording of runner, and no model receives them.
+//! prompt reads, or which stand in sessions of agents, appear in no output, file, database, page or
+//! recording of runner, and no model receives them.
 
 use std::fs;
+use std::io::Write as _;
 use std::path::Path;
+use std::process::Stdio;
+use std::time::{Duration, SystemTime};
 
 use runner_text::redact::samples::{self, Sample};
+use serde_json::json;
 
-use crate::fixture::Fixture;
+use crate::fixture::{CommandOutput, Fixture};
+use crate::serve::Served;
+use crate::sessions::transcript;
 
 /// The length of a part from which the rest of a secret could be guessed.
 const PART: usize = 16;
@@ -63,7 +70,6 @@ fn files(folder: &Path, found: &mut Vec<(String, Vec<u8>)>) {
 fn no_sink_contains_a_secret() {
     let samples = samples::all();
     assert!(samples.len() >= 200, "{}", samples.len());
-    let parts = parts(&samples);
     let toml = "[jobs.spill]\nkind = \"command\"\ntrigger = \"manual\"\nprogram = \"sh\"\n\
         args = [\"-c\", \"cat spilled; cat spilled >&2; exit 3\"]\nwrites = [\"out\"]\n\
         [jobs.last]\nkind = \"command\"\ntrigger = \"manual\"\nprogram = \"sh\"\n\
@@ -125,8 +131,14 @@ fn no_sink_contains_a_secret() {
         assert!(shown.iter().any(|(name, _)| name.ends_with(file)), "no {file}");
     }
     assert!(shown.iter().any(|(_, text)| String::from_utf8_lossy(text).contains("[redacted:")));
+    check(&samples, &shown);
+}
+
+/// Checks that no output or file contains a part of a secret.
+fn check(samples: &[Sample], shown: &[(String, Vec<u8>)]) {
+    let parts = parts(samples);
     let mut leaks = Vec::new();
-    for (name, bytes) in &shown {
+    for (name, bytes) in shown {
         let text = String::from_utf8_lossy(bytes);
         for (part, kind) in &parts {
             if text.contains(part.as_str()) {
@@ -137,4 +149,154 @@ fn no_sink_contains_a_secret() {
     leaks.dedup();
     println!("{} kinds in 3 encodings, {} outputs and files", samples.len(), shown.len());
     assert!(leaks.is_empty(), "{} leaks: {:#?}", leaks.len(), &leaks[..leaks.len().min(20)]);
+}
+
+/// Calls a command with an input, and keeps what it prints.
+fn call(fixture: &Fixture, args: &[&str], input: &str, shown: &mut Vec<(String, Vec<u8>)>) {
+    let mut command = fixture.runner(args);
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    let _ended = child.stdin.take().unwrap().write_all(input.as_bytes());
+    let said = CommandOutput::of(child.wait_with_output().unwrap()).ends(0);
+    shown.push((format!("output of {args:?}"), (said.out + &said.err).into_bytes()));
+}
+
+/// Calls the hooks of a session in which the person and the model write `text`, and its transcript has a
+/// failure with it.
+fn live(fixture: &Fixture, id: &str, text: &str, shown: &mut Vec<(String, Vec<u8>)>) {
+    let path = transcript(fixture, id);
+    let said = format!(
+        "<ctx:remember type=\"fact\" tags=\"tier:pinned\">note {id}: {text}</ctx:remember>"
+    );
+    let mut rows = String::new();
+    let mut row = |minute: usize, kind: &str, content: serde_json::Value| {
+        let at = format!("2026-01-02T03:{minute:02}:00Z");
+        rows += &format!(
+            "{}\n",
+            json!({"type": kind, "timestamp": at, "uuid": format!("{id}-{minute}"), "gitBranch": "main",
+                "cwd": fixture.project(), "message": {"content": content}})
+        );
+    };
+    row(0, "user", json!(format!("use {text}")));
+    row(1, "assistant", json!([{"type": "text", "text": format!("TODO: rotate {text} later")}]));
+    let test = json!({"command": "cargo test"});
+    let file = json!({"file_path": fixture.path("src/a.rs"), "new_string": text});
+    let calls = [
+        ("Bash", test.clone(), Some(format!("test a::b ... FAILED\n{text}"))),
+        ("Edit", file, None),
+        ("Bash", test, None),
+        ("Bash", json!({"command": format!("deploy {text}")}), Some(text.to_owned())),
+    ];
+    for (at, (tool, input, failure)) in calls.into_iter().enumerate() {
+        let call = format!("{id}-call-{at}");
+        row(
+            2 + 2 * at,
+            "assistant",
+            json!([{"type": "tool_use", "id": call, "name": tool, "input": input}]),
+        );
+        row(
+            3 + 2 * at,
+            "user",
+            json!([{"type": "tool_result", "tool_use_id": call,
+            "is_error": failure.is_some(), "content": failure.unwrap_or_else(|| text.to_owned())}]),
+        );
+    }
+    row(11, "assistant", json!([{"type": "text", "text": said}]));
+    fs::write(&path, rows).unwrap();
+    let idle = SystemTime::now() - Duration::from_secs(7200);
+    fs::File::options().write(true).open(&path).unwrap().set_modified(idle).unwrap();
+    for (hook, more) in [
+        ("session-start", json!({"source": "startup"})),
+        ("prompt-submit", json!({"prompt": format!("what about {text}")})),
+        ("stop", json!({"last_assistant_message": said})),
+    ] {
+        let mut payload = json!({"session_id": id, "cwd": fixture.project(), "hook_event_name": hook,
+            "transcript_path": path});
+        payload.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        call(fixture, &["hook", hook], &payload.to_string(), shown);
+    }
+}
+
+#[test]
+fn no_page_memory_or_analysis_contains_a_secret() {
+    let samples = samples::all();
+    let fixture = Fixture::with(
+        "[jobs.spill]\nkind = \"command\"\nprogram = \"sh\"\nretries = 0\nwrites = [\"out\"]\n\
+         args = [\"-c\", \"cat spilled; cp spilled out/copy.txt; cat spilled >&2; exit 3\"]\n\
+         [jobs.sessions]\nkind = \"sessions\"\ntrigger = \"manual\"\n",
+    );
+    let mut shown = Vec::new();
+    fixture.write("spilled", written(&samples));
+    for (number, part) in samples.chunks(20).enumerate() {
+        live(&fixture, &format!("session-{number}"), &written(part), &mut shown);
+    }
+    fixture.run(&["memory", "add", &samples[0].text()]).ends(0);
+    fixture.run(&["sessions", "analyze", "--all"]).ends(0);
+    fixture.run(&["night"]).ends(1);
+    let exported = fixture.path("exported");
+    for args in [
+        &["report", "--export", exported.to_str().unwrap()][..],
+        &["report", "--json"],
+        &["report", "search", "deploy"],
+        &["status", "--json"],
+        &["metrics"],
+        &["alerts", "--json"],
+        &["sessions", "list", "--json"],
+        &["sessions", "show", "session-0", "--json"],
+        &["sessions", "artifacts", "--json"],
+        &["sessions", "resume"],
+        &["memory", "list", "--json"],
+        &["memory", "search", "note"],
+        &["memory", "recall", "note"],
+        &["memory", "export"],
+        &["logs", "spill"],
+    ] {
+        let said = fixture.run(args);
+        shown.push((format!("output of {args:?}"), (said.out + &said.err).into_bytes()));
+    }
+    let notes = fixture.run(&["memory", "list", "--json"]).ends(0).json();
+    assert!(notes["nodes"].as_array().unwrap().len() > samples.len() / 20, "{notes}");
+    let found = fixture.run(&["sessions", "artifacts", "--json"]).ends(0).json();
+    assert!(!found.as_array().unwrap().is_empty(), "no session has a repair");
+    let served = Served::start(&fixture);
+    let (project, cookie) = (served.project(), served.log_in());
+    let token = format!("Bearer {}", served.secret("token"));
+    let nights = served.api(&format!("/projects/{project}/nights"));
+    let night = nights[0]["night"].as_str().unwrap_or_else(|| panic!("{nights}")).to_owned();
+    let runs = fixture.run(&["runs", "--json"]).ends(0).json();
+    let mut paths = vec![
+        "/".to_owned(),
+        format!("/projects/{project}/nights/{night}/page"),
+        "/metrics".to_owned(),
+    ];
+    for run in runs.as_array().unwrap() {
+        let run = run["id"].as_str().unwrap();
+        let parts = [("project", &*project), ("run", run), ("night", &night), ("proposal", "x")];
+        let views = crate::serve::paths(&served, &parts);
+        paths.extend(views.iter().filter(|path| !path.ends_with("/events")).cloned());
+        paths.extend(
+            views.iter().filter_map(|path| path.strip_prefix("/api/v1").map(str::to_owned)),
+        );
+        paths.push(format!("/runs/{run}/artifacts/0"));
+    }
+    paths.sort();
+    paths.dedup();
+    let mut answered = 0;
+    for path in &paths {
+        let headers = [("Cookie", &*cookie), ("Authorization", &*token)];
+        let reply = served.send("GET", path, &headers, "");
+        answered += usize::from(reply.status == 200);
+        shown
+            .push((format!("{} of {path}", reply.status), (reply.head + &reply.body).into_bytes()));
+    }
+    assert!(answered * 2 > paths.len(), "{answered} of {}: {paths:?}", paths.len());
+    drop(served);
+    files(&fixture.state(), &mut shown);
+    files(&fixture.root().join(".ctx"), &mut shown);
+    for folder in [".runner", ".warden", "exported", "out"] {
+        files(&fixture.path(folder), &mut shown);
+    }
+    shown.retain(|(name, _)| !name.ends_with("out/copy.txt"));
+    println!("{answered} of {} pages and views", paths.len());
+    check(&samples, &shown);
 }

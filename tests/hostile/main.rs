@@ -13,9 +13,12 @@ mod served;
 
 mod behaviours;
 mod injections;
+mod limits;
 mod metering;
 mod nights;
 mod payloads;
 mod settings;
 mod table;
 mod testbed;
+#[path = "../sandbox/ways.rs"]
+mod ways;

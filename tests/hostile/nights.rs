@@ -3,7 +3,7 @@
 //!
 //! An ordinary test run simulates 3 nights, `RUNNER_TEST_SCALE=1` simulates 24.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::fs;
 use std::io::Read as _;
@@ -19,6 +19,11 @@ use crate::testbed::{CANARY, differs, holding, link, picture};
 const NIGHTS: usize = 24;
 /// The limit of the pool from which all projects spend in a day, in calls.
 const CALLS: i64 = 30;
+/// Rows and files are kept for so few nights that the later nights show whether the state grows.
+const RETENTION: &str =
+    "[retention]\nrows = \"8d\"\nlogs = \"8d\"\nreports = \"8d\"\nrecordings = \"8d\"\n";
+/// The number of nights after which the state must not grow any more.
+const SETTLED: usize = 16;
 /// The projects beside the hostile one.
 const HEALTHY: [&str; 2] = ["well-1", "well-2"];
 
@@ -145,19 +150,22 @@ fn open_runs(fixture: &Fixture) -> Vec<(String, String)> {
     rows.map(Result::unwrap).collect()
 }
 
-/// Checks that the calls are charged exactly once, within the pool's limit, and that nothing is reserved.
-fn check_budgets(fixture: &Fixture, night: usize) {
-    assert_eq!(fixture.count("SELECT count(*) FROM reservations WHERE open"), 0, "night {night}");
+/// Checks that the calls of a day are charged exactly once, within the pool's limit, and that nothing is
+/// reserved. Returns the id of the last request; `before` is that of the day before.
+fn check_budgets(fixture: &Fixture, day: usize, before: i64) -> i64 {
+    assert_eq!(fixture.count("SELECT count(*) FROM reservations WHERE open"), 0, "day {day}");
     for unit in ["calls", "tokens", "micros"] {
         let sum = |table: &str, only: &str| {
-            fixture.count(&format!("SELECT coalesce(sum({unit}), 0) FROM {table} {only}"))
+            fixture.count(&format!("SELECT coalesce(sum({unit}), 0) FROM {table} WHERE {only}"))
         };
-        let charged = sum("budget_usage", "WHERE level = 'pool-day'");
-        assert_eq!(charged, sum("requests", ""), "{unit}, night {night}");
+        let date = format!("level = 'pool-day' AND key LIKE '%2026-11-{day:02}%'");
+        let charged = sum("budget_usage", &date);
+        assert_eq!(charged, sum("requests", &format!("id > {before}")), "{unit}, day {day}");
     }
     let most =
         fixture.count("SELECT coalesce(max(calls), 0) FROM budget_usage WHERE level = 'pool-day'");
-    assert!(most <= CALLS, "night {night}: {most} calls in a day");
+    assert!(most <= CALLS, "day {day}: {most} calls in a day");
+    fixture.count("SELECT coalesce(max(id), 0) FROM requests")
 }
 
 #[test]
@@ -166,7 +174,8 @@ fn hostile_nights_leave_healthy_projects_alone() {
     let fixture = Fixture::new();
     let config = fixture.root().join("config/runner/config.toml");
     let text = fs::read_to_string(&config).unwrap();
-    fs::write(&config, format!("{text}\n[pools.shared.day]\ncalls = {CALLS}\n")).unwrap();
+    fs::write(&config, format!("{text}\n[pools.shared.day]\ncalls = {CALLS}\n{RETENTION}"))
+        .unwrap();
     at(&fixture, "2026-11-01T20:00:00Z");
     run(&fixture, &["init"]).ends(0);
     let own = fixture.read("runner.toml");
@@ -198,6 +207,8 @@ fn hostile_nights_leave_healthy_projects_alone() {
     rustix::io::ioctl_fionbio(daemon.lines.get_ref(), true).unwrap();
     let before = picture(&fixture, &but);
     let mut footprints: Vec<Footprint> = Vec::new();
+    let mut succeeded = BTreeSet::new();
+    let mut last_request = 0;
     for night in 0..nights {
         fixture.write("runner.toml", format!("{own}\n{}", hostile_jobs(&fixture, night, nights)));
         let day = 2 + night;
@@ -221,7 +232,7 @@ fn hostile_nights_leave_healthy_projects_alone() {
         assert_eq!(now, protected, "night {night}");
         assert!(!fixture.path(".git/hooks/pre-commit").exists(), "night {night}");
         assert_eq!(fixture.survivors(), Vec::<String>::new(), "night {night}");
-        check_budgets(&fixture, night);
+        last_request = check_budgets(&fixture, day, last_request);
         let date = format!("2026-11-{day:02}");
         for folder in &folders {
             let answer = fs::read_to_string(folder.join(format!("notes/{date}.md"))).unwrap();
@@ -230,6 +241,7 @@ fn hostile_nights_leave_healthy_projects_alone() {
             assert_eq!(log.lines().count(), night + 1, "night {night}");
             assert!(folder.join(format!(".runner/reports/{date}/report.md")).is_file());
         }
+        succeeded.extend(healthy_runs(&fixture));
         footprints.push(Footprint::of(&daemon));
     }
     run(&fixture, &["db", "check"]).ends(0);
@@ -237,14 +249,12 @@ fn hostile_nights_leave_healthy_projects_alone() {
     let leaks: Vec<_> = leaks.into_iter().filter(|path| !path.contains("/scratch/")).collect();
     assert!(leaks.is_empty(), "the secret is in {leaks:?}");
     let ends = ends(&fixture);
-    let well = "SELECT count(*) FROM runs r JOIN jobs j ON j.id = r.job
-                WHERE j.name IN ('ask', 'work') AND r.outcome ->> 'outcome' = 'succeeded'";
     let (first, last) = (footprints[0], footprints[nights - 1]);
     print_line(&format!(
         "hostile nights: {nights} nights, {} runs ({ends:?}), {} healthy runs, {} calls; memory {} → {} kB, \
-         descriptors {} → {}, state {} → {} kB; {:.0?}",
+         descriptors {} → {}, state {} → {} kB (by night: {:?}); {:.0?}",
         fixture.count("SELECT count(*) FROM runs"),
-        fixture.count(well),
+        succeeded.len(),
         fixture.count("SELECT sum(calls) FROM requests"),
         first.memory,
         last.memory,
@@ -252,16 +262,31 @@ fn hostile_nights_leave_healthy_projects_alone() {
         last.descriptors,
         first.state / 1000,
         last.state / 1000,
+        footprints.iter().map(|night| night.state / 1000).collect::<Vec<_>>(),
         began.elapsed()
     ));
-    let count = i64::try_from(4 * nights).unwrap();
-    assert_eq!(fixture.count(well), count, "a healthy job did not run every night: {ends:?}");
+    assert_eq!(succeeded.len(), 4 * nights, "a healthy job did not run every night: {ends:?}");
     assert!(last.descriptors <= first.descriptors + 2, "{footprints:?}");
     assert!(last.memory <= first.memory * 3 / 2 + 4_000, "{footprints:?}");
-    // Logs and rows are kept for 90 days, the waste of agents is not.
     let nightly =
         (last.state.saturating_sub(first.state)) / u64::try_from(nights.max(2) - 1).unwrap();
     assert!(nightly < 2_000_000, "{nightly} bytes each night: {footprints:?}");
+    if let Some(settled) = footprints.get(SETTLED) {
+        assert!(last.state <= settled.state * 5 / 4, "the state grows: {footprints:?}");
+    }
+}
+
+/// Returns the ids of the runs of healthy jobs that succeeded and that the database still has.
+fn healthy_runs(fixture: &Fixture) -> BTreeSet<String> {
+    let db = fixture.store();
+    let mut rows = db
+        .prepare(
+            "SELECT r.id FROM runs r JOIN jobs j ON j.id = r.job
+             WHERE j.name IN ('ask', 'work') AND r.outcome ->> 'outcome' = 'succeeded'",
+        )
+        .unwrap();
+    let rows = rows.query_map([], |row| row.get(0)).unwrap();
+    rows.map(Result::unwrap).collect()
 }
 
 /// Returns the number of runs by outcome.

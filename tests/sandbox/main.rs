@@ -13,6 +13,7 @@ mod escapes;
 mod launch;
 mod reach;
 mod resources;
+mod ways;
 
 use std::collections::BTreeMap;
 use std::fs::OpenOptions;

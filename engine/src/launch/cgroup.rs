@@ -7,7 +7,17 @@
 //! the launcher is only a subreaper for the child's processes, and the applied sandbox reports
 //! that.
 //!
-//! This module must never kill a group whose name it did not assign.
+//! A group whose controllers are enabled for its subgroups cannot contain processes. In a systemd unit of
+//! runner with `Delegate=`, all processes of the unit therefore move into a subgroup first.
+//!
+//! ```text
+//! runner-daemon.service        Delegate=memory pids
+//! ├── launchers                runner, and the launchers
+//! └── runner-<marker>.<pid>    the processes of one run
+//! ```
+//!
+//! This module must never kill a group whose name it did not assign, or move processes of a group that is
+//! not delegated to runner.
 
 use std::fs;
 use std::io;
@@ -19,6 +29,12 @@ use crate::files::read_text_proc;
 use crate::process::tree;
 
 const PREFIX: &str = "runner-";
+/// The subgroup of a delegated unit for the unit's own processes.
+const LAUNCHERS: &str = "launchers";
+/// The extended attribute with which systemd marks a delegated group.
+const DELEGATED: &str = "user.delegate";
+/// Maximum number of attempts to move all processes of a unit, while they start others.
+const MOVES: u32 = 20;
 /// Maximum search depth for groups. systemd's groups are six levels deep.
 const DEEPEST: usize = 12;
 /// Time limit for a killed group to become empty.
@@ -28,20 +44,22 @@ const PATIENCE: Duration = Duration::from_secs(5);
 #[derive(Debug)]
 pub(super) struct ControlGroup {
     own: PathBuf,
-    above: PathBuf,
+    /// The group of the launcher.
+    home: PathBuf,
 }
 
 impl ControlGroup {
     /// Creates a run's control group. Returns `None` if that is not permitted or the group cannot
     /// be killed as a whole.
     pub fn make(marker: &str) -> Option<Self> {
-        let (mount, above) = mine()?;
-        let above = mount.join(above.trim_start_matches('/'));
+        let (mount, home) = mine()?;
+        let (above, home) = split(mount.join(home.trim_start_matches('/')));
+        remove_abandoned(&above);
         // The process id makes the name unique, because an earlier launcher with the same marker
         // may have left a group that is empty or contains processes of this run.
         let own = above.join(name(marker)).with_extension(std::process::id().to_string());
         fs::DirBuilder::new().mode(0o700).create(&own).ok()?;
-        let group = Self { own, above };
+        let group = Self { own, home };
         let usable = group.own.join("cgroup.kill").exists()
             && group.enter().is_ok()
             && group.leave().is_ok();
@@ -74,6 +92,13 @@ impl ControlGroup {
         let events = read_text_proc(self.own.join("memory.events")).unwrap_or_default();
         let kills = events.lines().find_map(|line| line.strip_prefix("oom_kill "));
         kills.is_some_and(|count| count.trim() != "0")
+    }
+
+    /// Returns whether the kernel has refused to start a process because of the group's limit.
+    pub fn ran_out_of_processes(&self) -> bool {
+        let events = read_text_proc(self.own.join("pids.events")).unwrap_or_default();
+        let refused = events.lines().find_map(|line| line.strip_prefix("max "));
+        refused.is_some_and(|count| count.trim() != "0")
     }
 
     /// Returns the processor time that all processes of the group have used, also those that have
@@ -110,7 +135,7 @@ impl ControlGroup {
     }
 
     fn leave(&self) -> io::Result<()> {
-        fs::write(self.above.join("cgroup.procs"), "0")
+        fs::write(self.home.join("cgroup.procs"), "0")
     }
 }
 
@@ -146,6 +171,70 @@ fn find(folder: &Path, wanted: &str, depth: usize, found: &mut Vec<PathBuf>) {
             found.push(entry.path());
         } else if depth < DEEPEST {
             find(&entry.path(), wanted, depth + 1, found);
+        }
+    }
+}
+
+/// Returns the group for the groups of runs, and the group of this process. Moves this process if its unit
+/// is delegated to runner.
+fn split(home: PathBuf) -> (PathBuf, PathBuf) {
+    let is = |path: &Path, name: &str| path.file_name().is_some_and(|it| it == name);
+    let above = match home.parent() {
+        Some(unit) if is(&home, LAUNCHERS) && is_of_runner(unit) => return (unit.to_owned(), home),
+        _ => home,
+    };
+    let mut value = [0; 8];
+    let delegated =
+        is_of_runner(&above) && rustix::fs::getxattr(&above, DELEGATED, &mut value[..]).is_ok();
+    if delegated && share_controllers(&above) {
+        let home = above.join(LAUNCHERS);
+        return (above, home);
+    }
+    (above.clone(), above)
+}
+
+/// Returns whether a group is that of a systemd service that `runner setup` has installed.
+fn is_of_runner(unit: &Path) -> bool {
+    let name = unit.file_name().and_then(std::ffi::OsStr::to_str);
+    name.is_some_and(|name| name.starts_with(PREFIX) && name.ends_with(".service"))
+}
+
+/// Moves the processes of a unit into a subgroup, and enables the unit's controllers for the groups of
+/// runs. Returns whether all processes have moved.
+fn share_controllers(unit: &Path) -> bool {
+    let available = read_text_proc(unit.join("cgroup.controllers")).unwrap_or_default();
+    let wanted: Vec<String> = available
+        .split_whitespace()
+        .filter(|name| ["memory", "pids"].contains(name))
+        .map(|name| format!("+{name}"))
+        .collect();
+    let launchers = unit.join(LAUNCHERS);
+    let made = fs::DirBuilder::new().mode(0o700).create(&launchers);
+    if wanted.is_empty() || made.is_err_and(|error| error.kind() != io::ErrorKind::AlreadyExists) {
+        return false;
+    }
+    (0..MOVES).any(|_| {
+        let members = read_text_proc(unit.join("cgroup.procs")).unwrap_or_default();
+        for pid in members.lines() {
+            // A process that has ended cannot move.
+            let _ = fs::write(launchers.join("cgroup.procs"), pid);
+        }
+        // The kernel refuses this while the group contains a process.
+        fs::write(unit.join("cgroup.subtree_control"), wanted.join(" ")).is_ok()
+    })
+}
+
+/// Removes the empty groups beside this one whose launchers no longer exist. A launcher that is killed
+/// together with runner leaves its group.
+fn remove_abandoned(above: &Path) {
+    for entry in fs::read_dir(above).into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        let launcher = name
+            .to_str()
+            .and_then(|name| name.strip_prefix(PREFIX)?.rsplit_once('.')?.1.parse().ok());
+        if launcher.is_some_and(|pid| !tree::is_there(pid)) {
+            // The kernel refuses to remove a group that contains a process.
+            let _ = fs::remove_dir(entry.path());
         }
     }
 }
@@ -198,6 +287,26 @@ fn cgroup2(line: &str) -> Option<(String, PathBuf)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_empty_groups_of_ended_launchers_are_removed() {
+        let above = tempfile::tempdir().unwrap();
+        // This number exceeds the largest process id on Linux.
+        let kept = [
+            "runner-used.5000001/member".to_owned(),
+            format!("runner-alive.{}", std::process::id()),
+            "runner-notes".to_owned(),
+            "other.5000001".to_owned(),
+        ];
+        for name in kept.iter().map(String::as_str).chain(["runner-left:2.5000001"]) {
+            fs::create_dir_all(above.path().join(name)).unwrap();
+        }
+        remove_abandoned(above.path());
+        for name in &kept {
+            assert!(above.path().join(name).exists(), "{name}");
+        }
+        assert!(!above.path().join("runner-left:2.5000001").exists());
+    }
 
     #[test]
     fn cgroup2_mount_line_is_parsed() {

@@ -1,6 +1,7 @@
 //! Samples the memory, the tasks and the processor time of a process tree.
 //!
-//! Memory and tasks are sampled where no control group limits them. A sample costs time in proportion
+//! Memory and tasks are sampled where no control group limits them. Where one limits the tasks, the monitor
+//! reads whether the kernel has refused to start one, so that the run ends as it does after a sample. A sample costs time in proportion
 //! to the number of processes, so samples never take more than a tenth of the time. Between two
 //! samples a tree can exceed its limits; the report states the largest value that was seen. Memory is
 //! counted once for all processes that share it, as far as the kernel reports that. Memory that no
@@ -42,6 +43,8 @@ pub(super) struct TreeMonitor {
     memory: Option<u64>,
     tasks: Option<u64>,
     cpu_time: Option<Duration>,
+    /// The limit on tasks that the kernel enforces.
+    refused: Option<u64>,
     counted: CountedTime,
     /// Whether the last sample exceeded the limit on memory.
     suspect: bool,
@@ -68,6 +71,7 @@ impl TreeMonitor {
             memory: caps.memory.or_else(default_memory),
             tasks: Some(caps.processes),
             cpu_time: caps.cpu_time,
+            refused: None,
             counted: CountedTime::default(),
             suspect: false,
             turn: 0,
@@ -83,13 +87,16 @@ impl TreeMonitor {
     /// Leaves the limits on memory and on tasks to the kernel, if it enforces them.
     pub fn leave(&mut self, (memory, tasks): (bool, bool)) {
         self.memory = self.memory.filter(|_| !memory);
-        self.tasks = self.tasks.filter(|_| !tasks);
+        if tasks {
+            self.refused = self.tasks.take();
+        }
     }
 
     /// Returns how long to wait for the next sample, or `None` if there is nothing to sample.
     pub fn wait(&self) -> Option<Duration> {
-        let watches = self.memory.is_some() || self.tasks.is_some() || self.cpu_time.is_some();
-        watches.then(|| self.next.saturating_sub(boot_time()))
+        let counts = self.memory.is_some() || self.cpu_time.is_some();
+        (counts || self.tasks.or(self.refused).is_some())
+            .then(|| self.next.saturating_sub(boot_time()))
     }
 
     /// Takes a sample if it is due, and returns the limit that the tree exceeds.
@@ -98,8 +105,11 @@ impl TreeMonitor {
         if begun < self.next {
             return None;
         }
-        let tree = tree::all_descendants();
-        let found = self.compare(&tree).or_else(|| self.sample_time(group, &tree));
+        let found = self.refused_task(group).or_else(|| {
+            let counts = self.memory.is_some() || self.tasks.is_some() || self.cpu_time.is_some();
+            let tree = if counts { tree::all_descendants() } else { Vec::new() };
+            self.compare(&tree).or_else(|| self.sample_time(group, &tree))
+        });
         let now = boot_time();
         self.turn = self.turn.wrapping_add(1);
         self.next = now
@@ -108,6 +118,12 @@ impl TreeMonitor {
                 false => EVERY.max(now.saturating_sub(begun) * SHARE),
             };
         found
+    }
+
+    /// Returns the limit on tasks if the kernel has refused to exceed it.
+    pub fn refused_task(&self, group: Option<&ControlGroup>) -> Option<Overuse> {
+        let limit = self.refused?;
+        group?.ran_out_of_processes().then_some(Overuse::Processes { limit, seen: limit })
     }
 
     /// Returns the limit on processor time if the tree exceeds it.

@@ -382,7 +382,8 @@ impl<'a> LaunchSupervisor<'a> {
         if group.is_some_and(ControlGroup::ran_out_of_memory) {
             return Some(Overuse::Memory { limit: self.memory, seen: self.memory });
         }
-        self.monitor.sample_time(group, &tree::all_descendants())
+        let refused = self.monitor.refused_task(group);
+        refused.or_else(|| self.monitor.sample_time(group, &tree::all_descendants()))
     }
 
     fn pass_on(&self, signal: i32) {

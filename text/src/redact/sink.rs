@@ -6,15 +6,17 @@
 
 use std::fmt;
 use std::ops::Deref;
-use std::sync::{PoisonError, RwLock};
+use std::sync::{LazyLock, PoisonError, RwLock};
 
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 
 use super::Redactor;
 
-/// The secrets that this process has loaded.
-static KNOWN: RwLock<Vec<String>> = RwLock::new(Vec::new());
+/// The secrets that this process has loaded, and the redactor for them. Their encoded forms are computed
+/// once, because every text that is stored or shown is searched for them.
+static KNOWN: LazyLock<RwLock<(Vec<String>, Redactor)>> =
+    LazyLock::new(|| RwLock::new((Vec::new(), Redactor::new(Vec::new()))));
 
 /// A text without recognised secrets and without control characters other than line feeds and tabs.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
@@ -24,14 +26,19 @@ pub struct Redacted(String);
 /// Adds secrets that every later [`Redacted`] in this process replaces.
 pub fn learn(secrets: impl IntoIterator<Item = String>) {
     let mut known = KNOWN.write().unwrap_or_else(PoisonError::into_inner);
-    known.extend(secrets);
-    known.sort_unstable();
-    known.dedup();
+    let (all, redactor) = &mut *known;
+    let before = all.len();
+    all.extend(secrets);
+    all.sort_unstable();
+    all.dedup();
+    if all.len() != before {
+        *redactor = Redactor::new(all.clone());
+    }
 }
 
 /// Returns a redactor for all secrets that this process has loaded.
 fn process_redactor() -> Redactor {
-    Redactor::new(KNOWN.read().unwrap_or_else(PoisonError::into_inner).clone())
+    KNOWN.read().unwrap_or_else(PoisonError::into_inner).1.clone()
 }
 
 impl Redacted {
@@ -193,6 +200,19 @@ mod tests {
         assert!(!shown.contains("0123456789"), "{shown}");
         assert!(!shown.contains('\u{1b}'), "{shown}");
         assert_eq!(&*Redacted::of("a\r\n\tb"), "a\n\tb");
+    }
+
+    #[test]
+    fn forms_of_secrets_are_computed_once() {
+        learn(["a word that is learned once".to_owned()]);
+        let forms = process_redactor().secrets;
+        learn(["a word that is learned once".to_owned()]);
+        let _shown = Redacted::of("a text");
+        // Another test of this process may learn a word in between.
+        let same = (0..100).any(|_| {
+            std::sync::Arc::ptr_eq(&process_redactor().secrets, &process_redactor().secrets)
+        });
+        assert!(same && forms.len() > 1);
     }
 
     #[test]

@@ -1,0 +1,12 @@
+//! Fuzzes artifacts of sessions: an artifact that can be read keeps its content when it is written and read again.
+#![no_main]
+
+use runner_jobs::sessions::artifact::Artifact;
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
+    if let Some(artifact) = Artifact::read(bytes) {
+        let written = serde_json::to_vec(&artifact).unwrap();
+        let again = Artifact::read(&written).unwrap();
+        assert_eq!(serde_json::to_vec(&again).unwrap(), written);
+    }
+});

@@ -1,0 +1,14 @@
+//! Fuzzes what hooks of sessions receive: any bytes are a payload, and commands in any text of a model are
+//! found without a panic. A text without its injected blocks contains no further block.
+#![no_main]
+
+use runner_memory::element::{elements, without_injected};
+use runner_memory::hooks::Payload;
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
+    let payload = Payload::parse(bytes);
+    let text = payload.prompt.unwrap_or_else(|| String::from_utf8_lossy(bytes).into_owned());
+    let _found = elements(&text);
+    let own = without_injected(&text);
+    assert_eq!(without_injected(&own), own);
+});

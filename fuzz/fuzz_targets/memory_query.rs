@@ -1,0 +1,11 @@
+//! Fuzzes queries of the memory: any text is a query or is refused with a column inside it, and never causes a panic.
+#![no_main]
+
+use runner_memory::MemoryError;
+use runner_memory::query::parse;
+
+libfuzzer_sys::fuzz_target!(|text: &str| {
+    if let Err(MemoryError::Syntax { column, why, .. }) = parse(text) {
+        assert!((1..=text.chars().count() + 1).contains(&column), "{column}: {why}");
+    }
+});
