@@ -47,7 +47,7 @@ pub struct BackendSpec {
     pub kind: String,
     /// The model that the backend uses; for a command, a name for reports and prices.
     pub model: Option<String>,
-    /// The program: a name to look up in PATH, or a path. Default for agents: "claude" or "codex".
+    /// The program to run: a name to look up in PATH, or an absolute path. Default for agents: "claude" or "codex".
     pub program: Option<String>,
     /// The program's arguments. They must never contain a secret, because every user can read them.
     pub args: Vec<String>,
@@ -59,7 +59,8 @@ pub struct BackendSpec {
     /// The file in the run folder with the answer. If it is missing or empty, standard output is
     /// the answer. Default: "proposals.json".
     pub artifact: Option<String>,
-    /// Whether the program prints nothing before its answer, so that its silence is not an error.
+    /// Whether the program prints nothing until it answers. If so, the first-byte and idle deadlines do
+    /// not apply.
     pub quiet: bool,
     /// The deadlines, which are settings in the same table.
     #[serde(skip)]
@@ -68,7 +69,7 @@ pub struct BackendSpec {
     #[serde(deserialize_with = "read_cap")]
     #[schemars(with = "Option<Size>")]
     pub output_cap: Option<usize>,
-    /// A file with further variables as NAME=VALUE lines, which only its owner may read.
+    /// A file of additional NAME=VALUE lines. Only its owner may be able to read it.
     #[serde(deserialize_with = "read_own_path")]
     #[schemars(with = "Option<Text<OwnPath>>")]
     pub env_file: Option<PathBuf>,
@@ -84,7 +85,7 @@ pub struct BackendSpec {
     /// 3 if the answer has a schema, otherwise 1.
     #[schemars(range(min = 1))]
     pub max_turns: Option<u32>,
-    /// The model that claude uses while its first model is overloaded.
+    /// The model that claude falls back to while its primary model is overloaded.
     pub fallback_model: Option<String>,
     /// The maximum number of concurrent requests per login. Default: 1 for agents, no limit for
     /// APIs.
@@ -96,7 +97,7 @@ pub struct BackendSpec {
     /// The `[backends.NAME]` to ask, in this order, if this backend is missing, not allowed or out
     /// of capacity.
     pub fallback: Vec<String>,
-    /// The `[pools.NAME]` in the user's file from which the backend spends.
+    /// The pool whose budget this backend uses, which is defined in `[pools.NAME]` in the user's file.
     pub pool: Option<String>,
     /// The address of a model's API. Default: the provider's address; for Ollama, this host.
     pub base_url: Option<String>,
@@ -104,14 +105,14 @@ pub struct BackendSpec {
     /// Responses. Default: "chat".
     #[schemars(extend("enum" = ["chat", "responses"]))]
     pub api: Option<String>,
-    /// The name of the variable with an API's key, or keyring:NAME; never the key itself. Default:
+    /// The name of the variable that holds the API key, or keyring:NAME. It must never be the key itself. Default:
     /// the provider's usual variable, or none if base_url is set.
     pub key: Option<String>,
     /// How the schema of an API's answer is enforced: as a "schema" in the request, as a "tool"
     /// (the default of anthropic), or only in the text of the "prompt".
     #[schemars(extend("enum" = ["schema", "tool", "prompt"]))]
     pub structured: Option<String>,
-    /// The maximum length of an API's answer in tokens, if the job requests more.
+    /// The maximum length of an answer, in tokens. A job that requests a longer answer is limited to this.
     #[schemars(range(min = 1, max = 4_294_967_295_u32))]
     pub max_output_tokens: Option<u64>,
     /// A PEM file with certificates that are trusted in addition to the host's.
@@ -202,7 +203,7 @@ pub struct Surroundings<'a> {
     pub sandbox_start: Option<&'a SandboxedStart>,
     /// The folder with the lock files of the slots, or `None` for no limit.
     pub slots: Option<&'a Path>,
-    /// The clock for interpreting a program's times.
+    /// The clock against which times that a program or an API reports are interpreted.
     pub clock: &'a Clock,
 }
 
@@ -310,8 +311,8 @@ pub(crate) fn at_home(path: &Path, env: &BTreeMap<String, String>) -> PathBuf {
     }
 }
 
-/// Returns the environment for a child of this instance, and the variables that the instance names
-/// but that are not set.
+/// Returns the environment for a child of the backend `spec`, and the names in `spec.env` that are not
+/// set.
 pub(crate) fn given(
     spec: &BackendSpec,
     around: &Surroundings<'_>,

@@ -4,8 +4,7 @@
 //! built-in dated list  <  prices.json  <  [prices] of config.toml
 //! ```
 //!
-//! The file may be large, so it is read only when a price is needed. An entry without two rates is
-//! not a price and is skipped. This module must never read a project's file, and must never invent
+//! The file may be large, so it is read only when a price is needed. An entry without a valid input rate and output rate is skipped. This module must never read a project's file, and must never invent
 //! a price.
 
 use std::collections::BTreeSet;
@@ -34,7 +33,7 @@ pub struct Listed {
     pub file: Option<PathBuf>,
     /// The models whose price comes from the file.
     pub from_file: BTreeSet<String>,
-    /// The number of entries in the file without two rates.
+    /// The number of entries that were skipped because they have no valid input and output rates.
     pub passed_over: usize,
 }
 

@@ -164,7 +164,7 @@ impl LeaseKeeper {
     }
 }
 
-/// What a run does for a fleet, which determines when it may commit.
+/// The part of a run in a fleet, which determines when the run may commit.
 #[derive(Debug)]
 enum CheckedNote {
     /// In a copy of the project: while the run has its claim.

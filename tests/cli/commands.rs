@@ -76,7 +76,7 @@ fn a_run_reads_no_other_processes() {
     fixture.run(&["run", "tidy"]).ends(0);
     let strangers = Strangers::start(200);
     std::fs::read(format!("/proc/{}/stat", strangers.all[0].id())).unwrap();
-    assert_eq!(strangers.reads(), 1, "reads are counted");
+    assert!(strangers.reads() > 0, "reads are counted");
     let reads_none = |_| {
         strangers.reads();
         fixture.run(&["run", "tidy"]).ends(0);

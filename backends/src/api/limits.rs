@@ -2,7 +2,7 @@
 //!
 //! The headers are checked in this order: `retry-after-ms`, then `retry-after` in seconds or as a
 //! date (RFC 9110), then the reset times of exhausted usage limits (`anthropic-ratelimit-*`,
-//! `x-ratelimit-*`). A time in the past is ignored. This module must never guess a time that was
+//! `x-ratelimit-*`). A time in the past is skipped. This module must never guess a time that was
 //! not stated.
 
 use jiff::fmt::rfc2822::DateTimeParser;
@@ -25,8 +25,8 @@ pub(crate) fn until(headers: &HeaderMap, now: Timestamp) -> Option<Timestamp> {
         .or_else(|| exhausted(headers, now).filter(ahead))
 }
 
-/// Returns the used part of the fullest window of a subscription, in thousandths, and the time at which
-/// that window is reset.
+/// Returns the used part of the subscription's most heavily used limit window, in thousandths, and the
+/// time at which that window is reset.
 pub(crate) fn used(headers: &HeaderMap, now: Timestamp) -> Option<(u16, Option<Timestamp>)> {
     let text = |name: &str| headers.get(name)?.to_str().ok().map(str::trim);
     let windows = headers.keys().filter_map(|name| {

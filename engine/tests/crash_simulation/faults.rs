@@ -11,7 +11,7 @@ use super::scenarios::{OTHER_STAGING, place_other, take_over};
 use super::trial::{Trial, TrialFailure, ensure, fingerprint, held};
 use super::world::{CrashPoint, Failure, World};
 
-/// When a run is taken over.
+/// How another process takes over a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Takeover {
     /// The fence is increased, and the recovery starts after the old run has ended.
@@ -23,8 +23,8 @@ enum Takeover {
 }
 
 impl Trial<'_> {
-    /// Takes over a run before each operation. The old run stops or is refused, and the next
-    /// process finds a consistent tree.
+    /// Takes over a run before each operation. Checks that the old run succeeds only if its outcome was already committed, that it fails
+    /// otherwise, and that the next process finds a consistent tree.
     pub fn take_overs(&mut self) -> TrialFailure {
         let world = World::new(self.prepared.start.clone());
         self.prepared.perform_in(&world).map_err(|error| format!("undisturbed: {}", error))?;
@@ -57,7 +57,7 @@ impl Trial<'_> {
             match by {
                 Takeover::Later => world.with(|now| now.log.fence.0 += 1),
                 Takeover::AtOnce | Takeover::WithNextRun => {
-                    take_over(scenario, world).expect("nothing disturbs the taker");
+                    take_over(scenario, world).expect("the takeover runs without faults");
                 }
             }
             if by == Takeover::WithNextRun {
@@ -74,7 +74,7 @@ impl Trial<'_> {
         };
         self.counts.fence += 1;
         match &result {
-            Ok(_) => ensure!(was_settled, "a run that was taken over says done"),
+            Ok(_) => ensure!(was_settled, "a run reported success after it was taken over"),
             Err(error) if was_settled => return Err(error.to_string()),
             Err(_) => {}
         }
@@ -94,8 +94,14 @@ impl Trial<'_> {
         for target in self.prepared.targets.iter().filter(|target| !target.already) {
             ensure!(held(&now.disk, target.path) == theirs, "the next run lost {}", target.path);
         }
-        ensure!(now.disk.list(self.prepared.scenario.staging).is_none(), "staging is left");
-        ensure!(now.disk.list(OTHER_STAGING).is_none(), "the next run's staging is left");
+        ensure!(
+            now.disk.list(self.prepared.scenario.staging).is_none(),
+            "the staging folder was not removed"
+        );
+        ensure!(
+            now.disk.list(OTHER_STAGING).is_none(),
+            "the next run's staging folder was not removed"
+        );
         Ok(())
     }
 

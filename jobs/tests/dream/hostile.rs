@@ -1,4 +1,4 @@
-//! Tests passes over misleading and malformed input.
+//! Tests dream passes with misleading and malformed input.
 
 use std::fs;
 use std::sync::Arc;

@@ -36,7 +36,7 @@ impl View for ChannelTests {
     fn print(&self, _ui: Ui) {}
 }
 
-/// Sends a message through one channel, or through all channels of the project.
+/// Sends a test alert through the channel `only`, or through every configured channel.
 pub fn test(cli: &Cli<'_>, only: Option<&str>) -> Result<Exit, Failure> {
     let here = LoadedProject::load(cli.env, cli.here)?.trusted_outside_jobs()?;
     cli.env.make_state()?;

@@ -123,7 +123,7 @@ impl TaskArgs {
     }
 }
 
-/// Undo the last change of the store, also one that a session made
+/// Undo the last change of the store, even if a session made it
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example: runner memory undo")]
 pub struct UndoArgs {}

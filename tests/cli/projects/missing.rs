@@ -1,4 +1,4 @@
-//! Tests projects that vanished, cannot be read or are forgotten.
+//! Tests how runner handles projects that have vanished, cannot be read or have been forgotten.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -34,7 +34,7 @@ fn vanished_project_is_reported_once() {
         .expect_text("the project is gone")
         .expect_text("projects move")
         .expect_text("projects forget");
-    // Three ticks with a due job report nothing again, and one row covers all missed times.
+    // Three more ticks, each with the job due, print nothing; a single row records all the missed times.
     for now in ["20:16", "20:31", "20:50"] {
         let said = tick_away(&format!("2026-11-21T{now}:00Z")).ends(0);
         assert_eq!(said.err, "", "{now}");

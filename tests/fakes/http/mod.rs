@@ -1,8 +1,7 @@
 //! A model API that misbehaves intentionally, over real sockets.
 //!
 //! The server uses one thread per connection. A `Behaviour` (`behaviours.rs`) selects its actions,
-//! in one of the four dialects (`dialect.rs`). A behaviour that takes time waits until the client
-//! disconnects.
+//! in one of the four dialects (`dialect.rs`). A behaviour that stalls waits until the client disconnects, for at most 60 seconds.
 #![allow(dead_code, reason = "each test uses its own part of it")]
 #![allow(clippy::unwrap_used, reason = "a test's own set-up may fail loudly")]
 
@@ -107,7 +106,7 @@ impl Talk {
         self.pause(FOR_EVER);
     }
 
-    /// Waits for this time, or until the client disconnects.
+    /// Waits for `how_long`, or until the client sends data or disconnects.
     pub fn pause(&mut self, how_long: Duration) {
         if self.gone {
             return;

@@ -105,9 +105,9 @@ pub(super) fn of<'p>(
     (act, kept)
 }
 
-/// Returns the paths that acts changed, each with the digest that the last act left there; `None`
-/// stands for a removed file. A backup that cannot be read is left out, so that its paths count as
-/// changed by somebody else.
+/// Returns each path that a decision changed, with the digest of the file after the latest such
+/// change, or `None` if that change removed the file. Backups that cannot be read are skipped: changes recorded only in them are treated as those of
+/// somebody else.
 pub fn own_edits(root: &Path, spec: &DreamSpec) -> BTreeMap<String, Option<Digest>> {
     let mut acts: Vec<(String, DecisionRecord)> = Vec::new();
     let (Ok(fs), Ok(reader)) = (RealFs::open(root), Reader::open(root, LONGEST)) else {
@@ -125,7 +125,7 @@ pub fn own_edits(root: &Path, spec: &DreamSpec) -> BTreeMap<String, Option<Diges
             acts.extend(act.map(|act| (run, act)));
         }
     }
-    // Ids of runs sort by time.
+    // Run IDs sort chronologically.
     acts.sort_by(|a, b| a.0.cmp(&b.0));
     let changes = acts.into_iter().flat_map(|(_, act)| act.changes);
     changes.map(|change| (change.path, change.after)).collect()
