@@ -9,6 +9,7 @@ use runner_fleet::{FleetStore as _, HostState, State};
 use serde::Serialize;
 
 use super::Cli;
+use crate::fleet::figures;
 use crate::fleet::health::{self, FleetHealth};
 use crate::fleet::membership::{self, Membership, failure};
 use crate::ui::{Failure, Ui, View, show};
@@ -146,6 +147,7 @@ impl FleetName {
         }
         database.set_host_state(&member.host, HostState::Left).map_err(failure)?;
         member.remove(cli.env)?;
+        figures::remove(cli.env, &self.name)?;
         Ok(self.show(cli, &member.host, format!("{} left the fleet {}", member.host, self.name)))
     }
 

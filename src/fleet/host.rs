@@ -27,7 +27,7 @@ use serde_json::json;
 
 use super::membership::{self, Membership};
 use super::notes::{ApplyNote, ClaimNote, ResultFile};
-use super::{FleetStep, backoff, checkout, copies, defer, source};
+use super::{FleetStep, backoff, checkout, copies, defer, figures, source};
 use crate::config::{self, Fleet};
 use crate::env::Env;
 use crate::project::LoadedProject;
@@ -57,7 +57,9 @@ pub fn step(
         let fleet = run.policy.fleet.as_ref().map_or_else(String::new, |it| it.name.clone());
         by_fleet.entry(fleet).or_default().push(run.clone());
     }
-    for member in Membership::all(home)? {
+    let members = Membership::all(home)?;
+    let names: Vec<String> = members.iter().map(|member| member.fleet.clone()).collect();
+    for member in members {
         let due = by_fleet.remove(&member.fleet).unwrap_or_default();
         let fleet = member.fleet.clone();
         if let Some(why) = backoff::reason(home, &fleet) {
@@ -89,6 +91,8 @@ pub fn step(
     for (_, due) in by_fleet {
         defer(home, store, me, &due, "this host has not joined it (runner fleet join NAME)")?;
     }
+    let now = home.wall()?;
+    step.silent = Some(names.iter().filter_map(|name| figures::silence(home, name, now)).collect());
     Ok(step)
 }
 
@@ -148,6 +152,8 @@ impl Host<'_> {
         if !self.member.draining {
             self.claim()?;
         }
+        let overview = self.database.check_in(&self.member.worker)?;
+        figures::note(self.home, (&self.member, self.settings), overview, self.now()?)?;
         Ok(())
     }
 
