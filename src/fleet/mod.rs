@@ -16,7 +16,7 @@ mod backoff;
 #[cfg(feature = "fleet")]
 mod checkout;
 #[cfg(feature = "fleet")]
-mod copies;
+pub mod copies;
 pub mod figures;
 #[cfg(feature = "fleet")]
 pub mod health;
@@ -30,6 +30,8 @@ pub mod membership;
 mod notes;
 #[cfg(feature = "fleet")]
 mod source;
+#[cfg(feature = "fleet")]
+pub mod wakeups;
 
 use std::path::PathBuf;
 
