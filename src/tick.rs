@@ -72,6 +72,7 @@ pub fn once(
         Ok(shared) => {
             start.extend(shared.start);
             troubles.extend(shared.troubles);
+            troubles.extend(alerts::watch_hosts(home, store, shared.silent)?);
         }
         Err(failure) => troubles.push(format!("fleet: {failure}")),
     }

@@ -64,12 +64,21 @@ pub enum AlertKind {
     Missed,
     /// A job with a clock has not succeeded within the configured time.
     Stale,
+    /// A host of the job's fleet was not seen for too long, or the fleet's database did not answer for
+    /// too long.
+    SilentHost,
 }
 
 impl AlertKind {
     /// Returns the kind's name in settings, tables and messages.
     pub fn as_str(self) -> &'static str {
         self.into_str()
+    }
+
+    /// Reports whether the problem is one of a run of the job, which a success of the job ends and a
+    /// person can fix. Otherwise, it lasts until it is over.
+    pub fn is_of_runs(self) -> bool {
+        self != Self::SilentHost
     }
 }
 
@@ -145,6 +154,10 @@ pub enum News {
     Blocked,
     /// The job has not succeeded for too long.
     Stale,
+    /// Hosts of the job's fleet are silent, the last of them since this time.
+    HostsSilent { since: Timestamp },
+    /// All hosts of the job's fleet are seen again.
+    HostsSeen,
 }
 
 /// The facts of an open alert that affect decisions.
@@ -184,16 +197,18 @@ pub fn decide(
     rules: &AlertRules,
     now: Timestamp,
 ) -> Vec<AlertAction> {
+    let end = |of_runs: bool| {
+        let over = open.iter().filter(|one| one.kind.is_of_runs() == of_runs);
+        let end = |one: &OpenAlert| AlertAction::End {
+            kind: one.kind,
+            tell: rules.recovery && !one.silenced,
+        };
+        over.map(end).collect()
+    };
     let kinds: &[AlertKind] = match news {
-        News::Placed => {
-            return open
-                .iter()
-                .map(|one| AlertAction::End {
-                    kind: one.kind,
-                    tell: rules.recovery && !one.silenced,
-                })
-                .collect();
-        }
+        News::Placed => return end(true),
+        News::HostsSeen => return end(false),
+        News::HostsSilent { .. } => &[AlertKind::SilentHost],
         News::Failed { manual: true, stopped: true } => &[AlertKind::Breaker],
         News::Failed { manual: true, .. } => &[],
         News::Failed { stopped: true, .. } => &[AlertKind::Failure, AlertKind::Breaker],
@@ -211,10 +226,14 @@ pub fn decide(
             Some(one) => {
                 // A wrong clock may have written a time in the future.
                 let long_ago = now.duration_since(one.reported).abs().as_secs() >= rules.repeat;
-                // The check for stale jobs runs every hour, and a blocked run is put off every few
-                // minutes, so a repeated result is not a new event.
-                if !matches!(news, News::Stale | News::Blocked) || long_ago {
-                    let tell = wanted && long_ago && !one.silenced;
+                // A further host became silent after the last message.
+                let further = matches!(news, News::HostsSilent { since } if since > one.reported);
+                // The check for stale jobs runs every hour, each tick finds a silent host, and a
+                // blocked run is put off every few minutes, so a repeated result is not a new event.
+                let repeats =
+                    matches!(news, News::Stale | News::Blocked | News::HostsSilent { .. });
+                if !repeats || long_ago || further {
+                    let tell = wanted && (long_ago || further) && !one.silenced;
                     acts.push(AlertAction::Count { kind, tell });
                 }
             }
@@ -244,6 +263,28 @@ mod tests {
             assert_eq!(kind.as_str().parse(), Ok(*kind));
         }
         assert!("x".parse::<AlertKind>().is_err());
+    }
+
+    #[test]
+    fn silent_hosts_are_one_alert() {
+        let at = |minute: i64| Timestamp::from_second(minute * 60).unwrap();
+        let on = BTreeSet::from([AlertKind::SilentHost, AlertKind::Failure]);
+        let rules = AlertRules { on, recovery: true, repeat: 3600, ..AlertRules::default() };
+        let silent = |since: i64| News::HostsSilent { since: at(since) };
+        let kind = AlertKind::SilentHost;
+        assert_eq!(decide(&[], silent(5), &rules, at(5)), [AlertAction::Raise(kind)]);
+        let open = [
+            OpenAlert { kind, reported: at(5), silenced: false },
+            OpenAlert { kind: AlertKind::Failure, reported: at(5), silenced: false },
+        ];
+        assert_eq!(decide(&open, silent(5), &rules, at(6)), []);
+        let told = [AlertAction::Count { kind, tell: true }];
+        assert_eq!(decide(&open, silent(7), &rules, at(8)), told, "a further host");
+        assert_eq!(decide(&open, silent(5), &rules, at(65)), told, "after a while");
+        let end = |kind| [AlertAction::End { kind, tell: true }];
+        assert_eq!(decide(&open, News::HostsSeen, &rules, at(9)), end(kind));
+        assert_eq!(decide(&open, News::Placed, &rules, at(9)), end(AlertKind::Failure));
+        assert_eq!(decide(&[], silent(5), &AlertRules::default(), at(5)), [], "not wanted");
     }
 
     #[test]

@@ -25,13 +25,14 @@ use std::os::unix::process::CommandExt as _;
 use std::process::{Command, Stdio};
 use std::thread;
 
-use runner_engine::alerts::AlertRules;
+use runner_engine::alerts::{AlertKind, AlertRules};
 use runner_engine::file_lock::{FileLock, FileLockError, LockMode};
 use runner_engine::ids::ProjectId;
-use runner_engine::store::{Store, Task};
+use runner_engine::store::{AlertRow, AlertSelection, SilentHosts, Store, Task};
 
 use crate::config;
 use crate::env::{self, Env};
+use crate::fleet::SilentFleet;
 use crate::project::LoadedProject;
 use crate::project::projection::Projection;
 use crate::ui::Failure;
@@ -63,6 +64,36 @@ fn queue_messages(home: &Env, store: &mut Store, good: bool) -> Result<(), Failu
         start(home, beat)?;
     }
     Ok(())
+}
+
+/// Decides about alerts on the silent hosts of fleets. Does nothing on a machine that never joined one.
+/// Returns a line for a failed action, because no tick fails over it.
+pub fn watch_hosts(
+    home: &Env,
+    store: &mut Store,
+    silent: Option<Vec<SilentFleet>>,
+) -> Result<Vec<String>, Failure> {
+    let Some(silent) = silent else { return Ok(Vec::new()) };
+    match watch_silent(home, store, silent) {
+        Ok(()) => Ok(Vec::new()),
+        Err(failure) if failure.is_damage() => Err(failure),
+        Err(failure) => Ok(vec![format!("alerts: {failure}")]),
+    }
+}
+
+fn watch_silent(home: &Env, store: &mut Store, silent: Vec<SilentFleet>) -> Result<(), Failure> {
+    let is_of_hosts = |alert: &AlertRow| alert.kind == AlertKind::SilentHost;
+    if silent.is_empty() && !store.alerts(None, AlertSelection::Open)?.iter().any(is_of_hosts) {
+        return Ok(());
+    }
+    let mut found = Vec::new();
+    for SilentFleet { fleet, since, why } in silent {
+        // A host without a job of the fleet leaves the alert to those with one.
+        let job = store.job_of_fleet(&fleet)?;
+        found.extend(job.map(|(job, project)| SilentHosts { job, project, since, why }));
+    }
+    let rules = rules(home, store, None)?;
+    Ok(store.watch_hosts(&found, &rules, home.wall()?)?)
 }
 
 /// Returns the alert rules from the projects' configurations, as they were when they were last

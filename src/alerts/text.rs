@@ -82,7 +82,7 @@ pub fn hint(item: &Delivery) -> String {
     }
     match (item.kinds.first(), &item.run) {
         (Some(AlertKind::Breaker), _) => format!("runner jobs reset {job}, when it is fixed"),
-        (Some(AlertKind::Missed), _) => "runner doctor".to_owned(),
+        (Some(AlertKind::Missed | AlertKind::SilentHost), _) => "runner doctor".to_owned(),
         (Some(AlertKind::Failure) | None, Some(run)) => format!("runner runs show {run}"),
         (Some(AlertKind::Failure | AlertKind::Stale) | None, _) => {
             format!("runner runs --job {job}")
@@ -135,6 +135,9 @@ impl Section<'_> {
             .news
             .iter()
             .map(|item| match item.what.as_str() {
+                "recovered" if item.kinds == [AlertKind::SilentHost] => {
+                    "sees all hosts of its fleet again".to_owned()
+                }
                 "recovered" if many > 1 => "are well again".to_owned(),
                 "recovered" => "is well again".to_owned(),
                 "repeated" => {
@@ -152,6 +155,9 @@ impl Section<'_> {
         let mut lines: Vec<String> = Vec::new();
         for item in &self.news {
             let line = match (is_recovery(item), self.jobs.len()) {
+                (true, _) if item.kinds == [AlertKind::SilentHost] => {
+                    "All hosts of the fleet are seen, and its database answers.".to_owned()
+                }
                 (true, 1) => format!("It {}; now it has succeeded.", problems(&item.kinds, 1)),
                 (true, many) => {
                     format!("They {}; now they have succeeded.", problems(&item.kinds, many))
@@ -197,6 +203,8 @@ fn problem(kind: AlertKind, jobs: usize) -> &'static str {
         (AlertKind::Breaker, _) => "are no longer started",
         (AlertKind::Missed, 1) => "was missed",
         (AlertKind::Missed, _) => "were missed",
+        (AlertKind::SilentHost, 1) => "has a silent host in its fleet",
+        (AlertKind::SilentHost, _) => "have a silent host in their fleets",
         (AlertKind::Stale, 1) => "has not succeeded for too long",
         (AlertKind::Stale, _) => "have not succeeded for too long",
     }

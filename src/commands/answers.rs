@@ -5,6 +5,8 @@
 
 use schemars::{Schema, SchemaGenerator};
 
+#[cfg(feature = "fleet")]
+use super::fleet;
 use super::{
     alerts, board, budget, config, dream, jobs, memory, pause, projects, queue, report, runs,
     sessions, status,
@@ -27,6 +29,8 @@ pub fn answer(command: &[&str], generator: &mut SchemaGenerator) -> Option<Schem
         ["dream", ..] => generator.subschema_for::<dream::decide::DecisionView>(),
         ["alerts", "list", ..] => generator.subschema_for::<alerts::list::Alerts>(),
         ["alerts", "ack", ..] => generator.subschema_for::<alerts::ack::SilencedAlerts<'_>>(),
+        #[cfg(feature = "fleet")]
+        ["fleet", "list"] => generator.subschema_for::<fleet::FleetList>(),
         ["budget", "show"] => generator.subschema_for::<budget::standings::Budgets>(),
         ["config", "show", "--origin"] => generator.subschema_for::<config::SourcedSettings<'_>>(),
         ["board", "show"] => generator.subschema_for::<board::tasks::BoardTasks<'_>>(),

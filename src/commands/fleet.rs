@@ -5,10 +5,14 @@ use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 use runner_engine::outcome::Exit;
+use runner_engine::process_id::ProcessIdentity;
 use runner_fleet::{FleetStore as _, HostState, State};
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::Cli;
+use crate::fleet::copies::{self, Keep};
+use crate::fleet::figures::{self, FleetFigures};
 use crate::fleet::health::{self, FleetHealth};
 use crate::fleet::membership::{self, Membership, failure};
 use crate::ui::{Failure, Ui, View, show};
@@ -26,6 +30,9 @@ enum FleetCommand {
     /// Create the tables of a fleet in its database, once for all hosts
     #[command(after_help = "Example: runner fleet init night")]
     Init(FleetName),
+    /// List the fleets of this host with their hosts, as the last tick read them
+    #[command(after_help = "Example: runner fleet list --json")]
+    List,
     /// Show the hosts, the open work and the budgets of a fleet
     #[command(after_help = "Example: runner fleet status night")]
     Status(FleetName),
@@ -50,12 +57,48 @@ impl FleetArgs {
     pub fn run(&self, cli: &Cli<'_>) -> Result<Exit, Failure> {
         match &self.command {
             FleetCommand::Init(args) => args.init(cli),
+            FleetCommand::List => Ok(list(cli)?),
             FleetCommand::Status(args) => args.status(cli),
             FleetCommand::Join(args) => args.join(cli),
             FleetCommand::Drain(args) => args.drain(cli),
             FleetCommand::Leave(args) => args.leave(cli),
         }
     }
+}
+
+/// The fleets that this host has joined, as the last tick read them.
+#[derive(Debug, JsonSchema, Serialize)]
+#[serde(transparent)]
+pub(in crate::commands) struct FleetList {
+    fleets: Vec<FleetFigures>,
+    #[serde(skip)]
+    now: Timestamp,
+}
+
+impl View for FleetList {
+    fn print(&self, _ui: Ui) {
+        if self.fleets.is_empty() {
+            show::out(
+                "no figures of a fleet; `runner fleet join NAME` joins one, and a tick reads them\n",
+            );
+        }
+        for fleet in &self.fleets {
+            show::out(&format!("fleet {}: {}\n", fleet.fleet, fleet.line(self.now)));
+            let mut rows = vec![show::row(["  HOST", "STATE", "CLAIMS", "LAST SEEN"])];
+            for host in &fleet.hosts {
+                let state = if host.silent { "SILENT" } else { &host.state };
+                let (name, claims) = (format!("  {}", host.host), host.claims.to_string());
+                rows.push(show::row([&name, state, &claims, &show::format_minute(host.seen)]));
+            }
+            show::out(&show::table(&rows));
+        }
+    }
+}
+
+/// Shows the figures of all fleets without a connection.
+fn list(cli: &Cli<'_>) -> Result<Exit, Failure> {
+    cli.ui.show(&FleetList { fleets: figures::all(cli.env), now: cli.env.wall()? });
+    Ok(Exit::Done)
 }
 
 /// The result of a command that changes the membership.
@@ -146,6 +189,12 @@ impl FleetName {
         }
         database.set_host_state(&member.host, HostState::Left).map_err(failure)?;
         member.remove(cli.env)?;
+        figures::remove(cli.env, &self.name)?;
+        let mut store = cli.env.store()?;
+        let (me, now) = (ProcessIdentity::me(), cli.env.wall()?);
+        for kept in copies::sweep(cli.env, &mut store, &me, &self.name, (Keep::Nothing, now))? {
+            cli.ui.info(&kept);
+        }
         Ok(self.show(cli, &member.host, format!("{} left the fleet {}", member.host, self.name)))
     }
 

@@ -23,6 +23,8 @@ pub struct Fleet {
     pub slots: u32,
     /// The length of a lease of this host's jobs.
     pub lease: SignedDuration,
+    /// The time after which a host that was not seen is silent.
+    pub silent_after: SignedDuration,
     /// The limits of a day in UTC, for all hosts.
     pub day: Budget,
 }
@@ -58,6 +60,7 @@ pub(super) fn fleets(reader: &mut Reader<'_>) -> BTreeMap<String, Fleet> {
             tags: table.tags,
             slots: table.slots.unwrap_or(1),
             lease,
+            silent_after: table.silent_after.map_or(SignedDuration::from_hours(1), |span| span.0),
             day: table.day.into(),
         };
         fleets.insert(name, fleet);

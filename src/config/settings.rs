@@ -209,6 +209,8 @@ pub struct FleetTable {
     pub slots: Option<u32>,
     /// How long a claim lasts unless its host renews it. Default: 2m.
     pub lease: Option<Text<Span>>,
+    /// How long a host may stay unseen, or the database unanswered, before an alert is sent. Default: 1h.
+    pub silent_after: Option<Text<Span>>,
     /// The limits of one calendar day in UTC, for all hosts together.
     #[serde(default)]
     pub day: CapsTable,

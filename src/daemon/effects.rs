@@ -16,13 +16,15 @@ use runner_engine::tick::REPORT_JOB;
 use runner_engine::time::{ClockChange, ClockReading};
 use rustix::process::{Pid, Signal, kill_process};
 use sd_notify::NotifyState;
-use tokio::sync::oneshot;
+use tokio::sync::{mpsc, oneshot};
 
 use super::log::DaemonLog;
 use super::machine::{Asker, DaemonEffect, DaemonEvent, ServiceNotice, Ticked};
 use super::protocol::Reply;
 use crate::cancel::cancel;
 use crate::env::{self, Env};
+#[cfg(feature = "fleet")]
+use crate::fleet::wakeups::Wakeups;
 use crate::maintenance;
 use crate::spawn::{self, SpawnMode, Started};
 use crate::tick::{self, NextTick, Reread, TickResult};
@@ -46,6 +48,9 @@ pub struct EffectRunner<'a> {
     strays: bool,
     /// The thread of the daily maintenance, until its result is collected.
     care: Option<JoinHandle<Result<Vec<String>, Failure>>>,
+    /// The threads that listen for work of fleets.
+    #[cfg(feature = "fleet")]
+    wakeups: Option<Wakeups>,
 }
 
 impl<'a> EffectRunner<'a> {
@@ -69,7 +74,19 @@ impl<'a> EffectRunner<'a> {
             named: BTreeSet::new(),
             strays: false,
             care: None,
+            #[cfg(feature = "fleet")]
+            wakeups: None,
         }
+    }
+
+    /// Sends a message to `wake` from now on whenever a fleet has work.
+    pub fn listen(&mut self, wake: &mpsc::Sender<()>) {
+        #[cfg(feature = "fleet")]
+        {
+            self.wakeups = Some(Wakeups::new(wake.clone()));
+        }
+        #[cfg(not(feature = "fleet"))]
+        let _ = wake;
     }
 
     /// Stores the channel for a reply and returns a number for the client.
@@ -165,6 +182,10 @@ impl<'a> EffectRunner<'a> {
                 TickResult { troubles: vec![failure.to_string()], ..TickResult::default() }
             }
         };
+        #[cfg(feature = "fleet")]
+        if let Some(wakeups) = &mut self.wakeups {
+            wakeups.refresh(self.home);
+        }
         if self.strays {
             match self.strays() {
                 Ok(strays) => {

@@ -10,7 +10,7 @@
 //! ```
 //!
 //! A further TERM advances to the next stage immediately. The daemon ticks when something is due,
-//! on a client's request, on HUP, after a run ends, and after a clock jump. It also ticks every
+//! on a client's request, on HUP, after a run ends, when a fleet has work, and after a clock jump. It also ticks every
 //! fifteen seconds to notice changes by other processes. This module must never perform I/O.
 
 use std::collections::BTreeMap;
@@ -53,6 +53,8 @@ pub enum DaemonEvent {
         again: Option<RunId>,
     },
     Signal(Signal),
+    /// A fleet has new work or a result.
+    FleetWork,
     Asked {
         by: Asker,
         what: DaemonRequest,
@@ -194,6 +196,7 @@ impl Daemon {
                 self.advance(now, &mut effects);
                 self.give_sign_of_life(now, &mut effects);
             }
+            DaemonEvent::FleetWork => tick = true,
             DaemonEvent::Ticked(ticked) => self.has_ticked(ticked, now, &mut effects),
             DaemonEvent::Begun { run, job } => {
                 let live = Live { run: run.to_string(), job, since: now.wall };

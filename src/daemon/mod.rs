@@ -119,6 +119,7 @@ enum LoopEvent {
     Signal(Signal),
     Ends,
     Asked(SocketRequest),
+    FleetWork,
 }
 
 async fn serve(
@@ -140,6 +141,9 @@ async fn serve(
     // The loop must wake up at least twice within the watchdog timeout.
     let late =
         settings.watchdog.map_or(LATE, |limit| LATE.min(limit / 4)).max(Duration::from_millis(10));
+    // One wake-up that waits is enough. A build without fleets never sends one.
+    let (wake, mut woken_by_fleet) = mpsc::channel(1);
+    hands.listen(&wake);
     let (mut daemon, first) = Daemon::start(settings, now);
     let mut events = VecDeque::new();
     for effect in first {
@@ -159,12 +163,14 @@ async fn serve(
             Some(_) = hup.recv() => LoopEvent::Signal(Signal::Reload),
             Some(()) = child.recv() => LoopEvent::Ends,
             Some(question) = questions.recv() => LoopEvent::Asked(question),
+            Some(()) = woken_by_fleet.recv() => LoopEvent::FleetWork,
             Some(()) = pace.beats.recv() => LoopEvent::Beat,
             () = sleep(late) => LoopEvent::Beat,
         };
         // If the clock cannot be read, the last reading is used again.
         now = home.now().unwrap_or(now);
         match woken {
+            LoopEvent::FleetWork => events.push_back(DaemonEvent::FleetWork),
             LoopEvent::Beat => events.push_back(DaemonEvent::Pace),
             LoopEvent::Signal(signal) => events.push_back(DaemonEvent::Signal(signal)),
             LoopEvent::Ends => hands.recover_stale(&mut events)?,

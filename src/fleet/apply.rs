@@ -82,11 +82,6 @@ impl Kind for AppliedResult {
             }
         }
         let summary = self.note.summary.clone();
-        let host = self.note.host.as_deref().unwrap_or("no host");
-        let mut lines = summary.lines;
-        lines.push(format!("done by the host {host} of the fleet {}", self.note.fleet));
-        let mut facts = summary.facts;
-        facts.insert("fleet_host".to_owned(), host.into());
         Ok(Finished {
             degraded: match &self.note.outcome {
                 Outcome::Degraded { why } => Some(why.clone()),
@@ -97,9 +92,9 @@ impl Kind for AppliedResult {
                 _ => None,
             },
             headline: summary.headline,
-            lines,
+            lines: summary.lines,
             refused: summary.refused,
-            facts,
+            facts: summary.facts,
         })
     }
 

@@ -51,10 +51,14 @@ pub fn reason(home: &Env, fleet: &str) -> Option<String> {
     (boot_time() < Duration::from_millis(found.until)).then_some(found.why)
 }
 
+/// Returns the number of failures in a row.
+pub fn failures(home: &Env, fleet: &str) -> u32 {
+    read(home, fleet).map_or(0, |found| found.failures)
+}
+
 /// Notes that the database of a fleet with this lease did not answer.
-pub fn note(home: &Env, fleet: (&str, Duration), why: &str) -> Result<(), Failure> {
-    let (fleet, lease) = fleet;
-    let failures = read(home, fleet).map_or(0, |found| found.failures);
+pub fn note(home: &Env, (fleet, lease): (&str, Duration), why: &str) -> Result<(), Failure> {
+    let failures = failures(home, fleet);
     let until = boot_time().saturating_add(wait(failures, lease));
     let noted = Backoff {
         boot: ProcessIdentity::me().boot,

@@ -30,6 +30,15 @@ const KEEP: SignedDuration = SignedDuration::from_hours(24);
 /// run.
 const KEEP_FOR_MAKER: SignedDuration = SignedDuration::from_hours(1);
 
+/// Which ended copies are kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Keep {
+    /// Those that a person or the process that made them may still need.
+    ForADay,
+    /// None, because the host leaves the fleet.
+    Nothing,
+}
+
 /// Makes the empty folder of a claim. `me` is the process that records its run.
 pub fn make(
     home: &Env,
@@ -66,7 +75,7 @@ pub fn sweep(
     store: &mut Store,
     me: &ProcessIdentity,
     fleet: &str,
-    now: Timestamp,
+    (keep, now): (Keep, Timestamp),
 ) -> Result<Vec<String>, Failure> {
     let mut troubles = Vec::new();
     let Ok(entries) = fs::read_dir(project::copies(home).join(fleet)) else { return Ok(troubles) };
@@ -81,7 +90,7 @@ pub fn sweep(
         match store.project_at(&root)? {
             // Another process of this host enters its run.
             Some(known) if other && store.forgetting(&known.id)?.runs.is_empty() => continue,
-            Some(known) if !forget(home, store, (&known, live.is_some()), now)? => continue,
+            Some(known) if !forget(home, store, (&known, live.is_some()), (keep, now))? => continue,
             // Everything that this process made is recorded or has failed.
             None if other => continue,
             _ => {}
@@ -109,11 +118,11 @@ fn forget(
     home: &Env,
     store: &mut Store,
     (copy, has_maker): (&Project, bool),
-    now: Timestamp,
+    (keep, now): (Keep, Timestamp),
 ) -> Result<bool, Failure> {
     let plan = store.forgetting(&copy.id)?;
     for run in &plan.runs {
-        if !has_ended(store, (run, has_maker), now)? {
+        if !has_ended(store, (run, has_maker), (keep, now))? {
             return Ok(false);
         }
     }
@@ -134,18 +143,19 @@ fn forget(
 fn has_ended(
     store: &Store,
     (run, has_maker): (&RunId, bool),
-    now: Timestamp,
+    (keep, now): (Keep, Timestamp),
 ) -> Result<bool, StoreError> {
     let row = store.run(run)?;
     let Some(outcome) = row.outcome() else { return Ok(false) };
     let claimed = store.fleet_note(run, FleetNote::Claimed)?.is_some();
     let reported = store.fleet_note(run, FleetNote::Reported)?.is_some();
-    let keep = match (outcome.published(), has_maker) {
-        (false, _) => KEEP,
-        (true, true) => KEEP_FOR_MAKER,
-        (true, false) => SignedDuration::ZERO,
+    let span = match (keep, outcome.published(), has_maker) {
+        (Keep::Nothing, ..) | (_, true, false) => SignedDuration::ZERO,
+        (Keep::ForADay, false, _) => KEEP,
+        (Keep::ForADay, true, true) => KEEP_FOR_MAKER,
     };
-    let until = row.finished().and_then(|end| end.checked_add(keep).ok());
+    let until = row.finished().and_then(|end| end.checked_add(span).ok());
     let kept = until.is_some_and(|until| now < until);
-    Ok(!kept && (reported || !claimed) && !row.owner().is_some_and(ProcessIdentity::is_alive))
+    let reported = reported || !claimed || keep == Keep::Nothing;
+    Ok(!kept && reported && !row.owner().is_some_and(ProcessIdentity::is_alive))
 }

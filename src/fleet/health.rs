@@ -1,5 +1,6 @@
 //! Problems of a fleet that a person should know, for `runner doctor` and `runner fleet status`.
 
+use jiff::SignedDuration;
 use runner_fleet::{FleetStore as _, HostState, Postgres, Snapshot};
 
 use super::membership::{self, failure};
@@ -9,9 +10,6 @@ use crate::ui::Failure;
 
 /// Difference between two clocks in milliseconds that is reported.
 const CLOCK_OFFSET: i64 = 30_000;
-
-/// Time in milliseconds without a sign of a host after which it counts as silent.
-const SILENT: i64 = 3_600_000;
 
 /// The state of a fleet's database, and its problems.
 #[derive(Debug)]
@@ -31,10 +29,11 @@ pub fn of(home: &Env, settings: &Fleet) -> Result<FleetHealth, Failure> {
     let facts = database.facts().map_err(failure)?;
     let snapshot = database.snapshot().map_err(failure)?;
     let mut problems = snapshot.budget_errors();
-    for host in snapshot.hosts.iter().filter(|host| host.state != HostState::Left) {
-        if snapshot.now - host.seen > SILENT {
-            let hours = (snapshot.now - host.seen) / SILENT;
-            problems.push(format!("{} has been silent for {hours} h", host.host));
+    for host in snapshot.hosts.iter().filter(|host| host.state == HostState::Active) {
+        let unseen = SignedDuration::from_millis(snapshot.now - host.seen);
+        if unseen > settings.silent_after {
+            let unseen = SignedDuration::from_secs(unseen.as_secs());
+            problems.push(format!("{} has been silent for {unseen:#}", host.host));
         }
     }
     let ahead = home.wall()?.as_millisecond() - facts.now;

@@ -23,11 +23,13 @@ use runner_fleet::{
     Release, Verdict,
 };
 use runner_jobs::kind::Asks;
+use runner_jobs::report::fleet_usage::facts;
 use serde_json::json;
 
+use super::copies::Keep;
 use super::membership::{self, Membership};
 use super::notes::{ApplyNote, ClaimNote, ResultFile};
-use super::{FleetStep, backoff, checkout, copies, defer, source};
+use super::{FleetStep, backoff, checkout, copies, defer, figures, source};
 use crate::config::{self, Fleet};
 use crate::env::Env;
 use crate::project::LoadedProject;
@@ -57,7 +59,9 @@ pub fn step(
         let fleet = run.policy.fleet.as_ref().map_or_else(String::new, |it| it.name.clone());
         by_fleet.entry(fleet).or_default().push(run.clone());
     }
-    for member in Membership::all(home)? {
+    let members = Membership::all(home)?;
+    let names: Vec<String> = members.iter().map(|member| member.fleet.clone()).collect();
+    for member in members {
         let due = by_fleet.remove(&member.fleet).unwrap_or_default();
         let fleet = member.fleet.clone();
         if let Some(why) = backoff::reason(home, &fleet) {
@@ -89,6 +93,8 @@ pub fn step(
     for (_, due) in by_fleet {
         defer(home, store, me, &due, "this host has not joined it (runner fleet join NAME)")?;
     }
+    let now = home.wall()?;
+    step.silent = Some(names.iter().filter_map(|name| figures::silence(home, name, now)).collect());
     Ok(step)
 }
 
@@ -133,7 +139,13 @@ impl Host<'_> {
         }
         self.deliver_results()?;
         let now = self.now()?;
-        let kept = copies::sweep(self.home, self.store, self.me, &self.member.fleet, now)?;
+        let kept = copies::sweep(
+            self.home,
+            self.store,
+            self.me,
+            &self.member.fleet,
+            (Keep::ForADay, now),
+        )?;
         self.step.troubles.extend(kept);
         for result in self.database.deliveries(&self.member.host)? {
             self.receive(result)?;
@@ -148,6 +160,8 @@ impl Host<'_> {
         if !self.member.draining {
             self.claim()?;
         }
+        let overview = self.database.check_in(&self.member.worker)?;
+        figures::note(self.home, (&self.member, self.settings), overview, self.now()?)?;
         Ok(())
     }
 
@@ -355,7 +369,8 @@ impl Host<'_> {
             Err(other) => return Err(other),
         };
         let used = self.used(run)?;
-        let summary = self.store.run(run)?.summary;
+        let mut summary = self.store.run(run)?.summary;
+        summary.facts.insert(facts::USED.to_owned(), json!(used));
         let delivery = Delivery {
             occurrence: note.occurrence.clone(),
             fence: note.fence,
@@ -433,7 +448,7 @@ impl Host<'_> {
         }
         let files: Vec<ResultFile> =
             serde_json::from_value(result.manifest.clone()).unwrap_or_default();
-        let note = ApplyNote {
+        let mut note = ApplyNote {
             fleet: self.member.fleet.clone(),
             occurrence: result.occurrence.clone(),
             fence: result.fence,
@@ -443,6 +458,7 @@ impl Host<'_> {
             summary: serde_json::from_value(result.summary.clone()).unwrap_or_default(),
             files,
         };
+        self.describe_work(&mut note);
         let text = json!(note).to_string();
         if !self.store.start_for_fleet(&run, self.me, (FleetNote::Applies, &text), now)? {
             return Ok(());
@@ -457,6 +473,19 @@ impl Host<'_> {
         self.settle(&result, &note.outcome)?;
         self.store.note_fleet(&run, FleetNote::Reported, &note.outcome.to_string(), now)?;
         Ok(())
+    }
+
+    /// Adds the host that did the work, and the fleet's limits, to the summary of a result.
+    fn describe_work(&self, note: &mut ApplyNote) {
+        let host = note.host.as_deref().unwrap_or("no host");
+        let line = format!("done by the host {host} of the fleet {}", note.fleet);
+        let limit = json!(self.settings.day);
+        note.summary.lines.push(line);
+        for (name, value) in
+            [(facts::FLEET, json!(note.fleet)), (facts::HOST, json!(host)), (facts::LIMIT, limit)]
+        {
+            note.summary.facts.insert(name.to_owned(), value);
+        }
     }
 
     /// Returns the attempt at an offered run that has to do with its result: the next one, as long

@@ -16,7 +16,8 @@ mod backoff;
 #[cfg(feature = "fleet")]
 mod checkout;
 #[cfg(feature = "fleet")]
-mod copies;
+pub mod copies;
+pub mod figures;
 #[cfg(feature = "fleet")]
 pub mod health;
 #[cfg(feature = "fleet")]
@@ -29,10 +30,12 @@ pub mod membership;
 mod notes;
 #[cfg(feature = "fleet")]
 mod source;
+#[cfg(feature = "fleet")]
+pub mod wakeups;
 
 use std::path::PathBuf;
 
-use jiff::SignedDuration;
+use jiff::{SignedDuration, Timestamp};
 use runner_engine::ids::RunId;
 use runner_engine::outcome::Outcome;
 use runner_engine::process_id::ProcessIdentity;
@@ -53,6 +56,18 @@ pub struct FleetStep {
     pub start: Vec<RunId>,
     /// Problems that did not prevent the rest of the tick.
     pub troubles: Vec<String>,
+    /// The fleets with silent hosts. `None` on a machine that never joined a fleet.
+    pub silent: Option<Vec<SilentFleet>>,
+}
+
+/// A fleet with hosts that were not seen for too long, or a database that does not answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SilentFleet {
+    pub fleet: String,
+    /// The time at which the last of them became silent.
+    pub since: Timestamp,
+    /// Names them, with the times at which they were last seen.
+    pub why: String,
 }
 
 /// Time after which a run is tried again whose fleet cannot be used.

@@ -11,6 +11,7 @@ use runner_engine::store::{DURATION_LIMITS, UNITS};
 use runner_text::redact::Redacted;
 
 use super::Snapshot;
+use crate::fleet::figures::{FleetFigures, HostFigures, UnitFigures};
 
 type Labels = Vec<(&'static str, String)>;
 
@@ -24,6 +25,7 @@ impl Collector for Snapshot {
         self.encode_nights(encoder)?;
         self.encode_budgets(encoder)?;
         self.encode_projects(encoder)?;
+        self.encode_fleets(encoder)?;
         self.encode_program(encoder)
     }
 }
@@ -148,6 +150,54 @@ impl Snapshot {
             (each(|it| Some(it.stopped as f64)), each(|it| Some(it.failing as f64)));
         gauge(encoder, "runner_jobs_stopped", "Jobs that the circuit breaker stops", stopped)?;
         gauge(encoder, "runner_jobs_failing", "Jobs with a failure marker", failing)
+    }
+
+    fn encode_fleets(&self, encoder: &mut DescriptorEncoder<'_>) -> Result<(), Error> {
+        let each = |value: fn(&FleetFigures) -> f64| {
+            let all = self.fleets.iter();
+            all.map(move |it| (labels([("fleet", it.fleet.as_str())]), value(it)))
+                .collect::<Vec<_>>()
+        };
+        let hosts = |value: fn(&HostFigures) -> f64| {
+            let all = self.fleets.iter().flat_map(|it| it.hosts.iter().map(move |host| (it, host)));
+            all.map(move |(it, host)| {
+                (labels([("fleet", it.fleet.as_str()), ("host", &host.host)]), value(host))
+            })
+            .collect::<Vec<_>>()
+        };
+        let help = "When the figures of the fleet were read from its database";
+        let read = each(|it| seconds(it.read));
+        gauge(encoder, "runner_fleet_read_timestamp_seconds", help, read)?;
+        let help = "Runs of the fleet that this host does at the same time";
+        gauge(encoder, "runner_fleet_slots", help, each(|it| f64::from(it.slots)))?;
+        let seen = hosts(|it| seconds(it.seen));
+        let help = "When the host of the fleet was last seen";
+        gauge(encoder, "runner_fleet_host_seen_timestamp_seconds", help, seen)?;
+        let claims = hosts(|it| it.claims as f64);
+        gauge(encoder, "runner_fleet_host_claims", "Claims of the host", claims)?;
+        let draining = hosts(|it| f64::from(u8::from(it.state == "draining")));
+        gauge(encoder, "runner_fleet_host_draining", "1 if the host takes no new work", draining)?;
+        let silent = hosts(|it| f64::from(u8::from(it.silent)));
+        let help = "1 if the host was not seen for longer than `silent_after`";
+        gauge(encoder, "runner_fleet_host_silent", help, silent)?;
+        let open = self.fleets.iter().flat_map(|it| {
+            let labels = |state: &str| labels([("fleet", it.fleet.as_str()), ("state", state)]);
+            it.open.iter().map(move |(state, number)| (labels(state), *number as f64))
+        });
+        gauge(encoder, "runner_fleet_occurrences", "Occurrences that are not settled", open)?;
+        let day = |value: fn(&UnitFigures) -> Option<i64>| {
+            let all = self.fleets.iter().flat_map(|it| it.day.iter().map(move |day| (it, day)));
+            all.filter_map(move |(it, (unit, figures))| {
+                let labels = labels([("fleet", it.fleet.as_str()), ("unit", unit)]);
+                Some((labels, value(figures)? as f64))
+            })
+            .collect::<Vec<_>>()
+        };
+        let help = "Amounts spent and reserved of the fleet's budget of the day";
+        let used = day(|it| Some(it.used.saturating_add(it.reserved)));
+        gauge(encoder, "runner_fleet_budget_used", help, used)?;
+        let help = "The limit of the fleet's budget of the day";
+        gauge(encoder, "runner_fleet_budget_limit", help, day(|it| it.limit))
     }
 
     fn encode_program(&self, encoder: &mut DescriptorEncoder<'_>) -> Result<(), Error> {

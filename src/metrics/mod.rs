@@ -13,6 +13,8 @@ use prometheus_client::registry::Registry;
 use runner_engine::ids::ProjectId;
 use runner_engine::store::{Amounts, Budget, LastNight, QueueDepth, RunDurations, RunTotal};
 
+use crate::fleet::figures::FleetFigures;
+
 /// The data of all metrics.
 #[derive(Clone, Debug, Default)]
 pub struct Snapshot {
@@ -40,6 +42,8 @@ pub struct Snapshot {
     pub database: Vec<(&'static str, u64)>,
     /// The state of each project.
     pub projects: Vec<ProjectSample>,
+    /// The fleets that this host has joined.
+    pub fleets: Vec<FleetFigures>,
 }
 
 /// The state of a project.

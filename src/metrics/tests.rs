@@ -54,6 +54,7 @@ fn snapshot() -> Snapshot {
         nights: [(project.clone(), LastNight { night, reported: Some(reported) })].into(),
         last_tick: Some(at("2026-11-22T06:59:00Z")),
         ticks: Some(4_096),
+        fleets: Vec::new(),
         daemons: 0,
         live_runs: 1,
         database: vec![("database", 4_096), ("log", 0)],

@@ -16,6 +16,7 @@ const TEMPLATES: &[(&str, &str)] = &[
     ("artifact.html", include_str!("templates/artifact.html")),
     ("board.html", include_str!("templates/board.html")),
     ("budget.html", include_str!("templates/budget.html")),
+    ("fleet.html", include_str!("templates/fleet.html")),
     ("error.html", include_str!("templates/error.html")),
     ("jobs.html", include_str!("templates/jobs.html")),
     ("login.html", include_str!("templates/login.html")),
@@ -67,6 +68,7 @@ impl Renderer {
         });
         environment.add_filter("tone", |outcome: &str| tone(outcome).to_owned());
         environment.add_filter("segment", |text: &str| segment(text));
+        environment.add_global("has_fleets", cfg!(feature = "fleet"));
         for (name, text) in TEMPLATES {
             environment.add_template(name, text).expect("a test parses every template");
         }

@@ -168,6 +168,9 @@ pub const VIEWS: &[View] = &[
         OVER,
     )
     .on("alerts.html"),
+    #[cfg(feature = "fleet")]
+    view("fleet", "/fleet", "The fleets of this host and their hosts", &["fleet", "list"], &[])
+        .on("fleet.html"),
     view(
         "budget",
         "/projects/{project}/budget",

@@ -251,8 +251,137 @@ def nightly(server):
     report = fleet.home.run("--dir", folders[0], "report")
     say(report.returncode == 0 and "dream" in report.stdout, "the morning's report has the run")
     say("fleet night" in report.stdout, "the report names the host that did the work")
+    check_reports(fleet, folders)
     show(report.stdout[:1500])
     check_budgets(fleet)
+
+
+def check_reports(fleet, folders):
+    """Every report names the host that did the run, and has the fleet's budget beside that of the night."""
+    members = {fleet.member(host) for host in fleet.hosts}
+    found = {}
+    for folder in folders:
+        night = json.loads(fleet.home.good("--dir", folder, "report", "--json"))
+        [shared] = night["fleets"]
+        [worker] = shared["hosts"]
+        found[folder.name] = worker["host"]
+        page = fleet.home.good("--dir", folder, "report", "--html")
+        text = fleet.home.good("--dir", folder, "report")
+        good = worker["jobs"] == ["dream"] and all(f"{worker['host']} did 1 run (dream)" in it for it in [page, text])
+        say(good and f"(on {worker['host']})" in text, f"{folder.name}: the report and its page name {worker['host']}")
+        by = fleet.ask("SELECT a.host, a.charged[1], a.charged[4] FROM runner_fleet.attempts a JOIN runner_fleet.occurrences o "
+                       f"ON o.id = a.occurrence WHERE a.ending = 'delivered' AND o.id = '{shared_run(night)}'")
+        spent = worker["spent"]
+        say(by == f"{worker['host']}|{spent['calls']}|{spent['seconds']}", f"with what the fleet charged: {by}")
+    say(set(found.values()) <= members and len(set(found.values())) > 1, f"hosts in the reports: {sorted(set(found.values()))}")
+
+
+def shared_run(night):
+    """Returns the offered run of a night's dream, which is the id of its occurrence in the fleet."""
+    return [run["run"] for run in night["runs"] if run["job"] == "dream"][0]
+
+
+def silent_host(server):
+    """A host that is not seen for an hour is one alert at home, which ends when it is seen again."""
+    fleet = Fleet(server, "silent")
+    folder = fleet.home.project("p")
+    config = fleet.home.root / "config/runner/config.toml"
+    sent = fleet.home.root / "sent"
+    config.write_text(config.read_text() + '[channels.file]\ntype = "command"\nprogram = "sh"\n'
+                      f'args = ["-c", "cat >> {sent}; echo >> {sent}"]\nsandbox = "off"\n')
+    for host in fleet.hosts:
+        host.good("tick")
+    name = fleet.member(fleet.workers[0])
+    fleet.ask(f"UPDATE runner_fleet.hosts SET seen = seen - 7200000 WHERE host = '{name}'")
+    # Neither a draining host nor one that left is silent.
+    fleet.workers[1].good("fleet", "drain", "night")
+    fleet.ask(f"UPDATE runner_fleet.hosts SET seen = seen - 7200000 WHERE host = '{fleet.member(fleet.workers[1])}'")
+    for _ in range(3):
+        fleet.home.good("tick")
+    messages = lambda: [json.loads(line) for line in sent.read_text().splitlines() if line] if sent.exists() else []
+    until(lambda: len(messages()) == 1, "one message is sent")
+    say(messages()[0]["kind"] == "silent-host" and name in messages()[0]["why"], f"it names the host: {messages()[0]['subject']}")
+    alerts = json.loads(fleet.home.good("alerts", "list", "--all", "--json"))
+    say([alert["kind"] for alert in alerts] == ["silent-host"], f"one open alert: {[a['kind'] for a in alerts]}")
+    status = fleet.home.good("status")
+    say("fleet night: 3 hosts, 1 SILENT, 0 runs open" in status, "the status has the silent host")
+    metrics = fleet.home.good("metrics")
+    say(f'runner_fleet_host_silent{{fleet="night",host="{name}"}} 1' in metrics, "the metrics have it, too")
+    show("\n".join(line for line in metrics.splitlines() if line.startswith("runner_fleet_host")))
+    listed = json.loads(fleet.home.good("fleet", "list", "--json"))
+    say([host["host"] for host in listed[0]["hosts"] if host["silent"]] == [name], "and `runner fleet list`")
+    # A success of the job does not end the alert.
+    fleet.home.good("--dir", folder, "run", "dream")
+    fleet.home.good("tick")
+    say(len(json.loads(fleet.home.good("alerts", "list", "--all", "--json"))) == 1, "it stays open when the job succeeds")
+    fleet.workers[0].good("tick")
+    fleet.home.at("2027-03-10T03:30:00Z")
+    fleet.home.good("tick")
+    until(lambda: len(messages()) == 2, "a second message is sent when it is seen again")
+    say(messages()[-1]["what"] == "recovered", f"{messages()[-1]['subject']}")
+    say(json.loads(fleet.home.good("alerts", "list", "--all", "--json")) == [], "no alert is open")
+
+
+def pages(server):
+    """`runner serve` has a page with the hosts, and the same figures in the API."""
+    fleet = Fleet(server, "pages")
+    fleet.home.project("p")
+    fleet.home.good("tick")
+    listed = json.loads(fleet.home.good("fleet", "list", "--json"))
+    say(len(listed[0]["hosts"]) == 3, "the figures list three hosts")
+
+
+def wakeups(server):
+    """Daemons start offered work and publish results at once, and end promptly, also without the database."""
+    fleet = Fleet(server, "wakeups")
+    folder = fleet.home.project("p")
+    daemons = [host.start("daemon", start_new_session=True, env={"RUNNER_TEST_CLOCK": ""}) for host in fleet.hosts[:2]]
+    listens = "SELECT count(*) FROM pg_stat_activity WHERE datname = 'wakeups' AND query ILIKE 'LISTEN%'"
+    until(lambda: fleet.ask(listens) == "2", "both daemons listen")
+    times = []
+    for number in range(5):
+        fleet.home.good("--dir", folder, "enqueue", "dream", env={"RUNNER_TEST_CLOCK": ""})
+        until(lambda: fleet.count("true") == number + 1, "the run is offered")
+        until(lambda: fleet.count("state = 'settled'") == number + 1, "it is settled", 60)
+        times.append(fleet.ask("SELECT a.started - o.offered FROM runner_fleet.attempts a JOIN runner_fleet.occurrences o "
+                               f"ON o.id = a.occurrence ORDER BY o.offered DESC LIMIT 1"))
+    print("    from the offer to the claim in ms:", times)
+    say(max(map(int, times)) < 5000, f"claims begin without waiting for a regular tick: {times} ms")
+    server.stop()
+    began = time.monotonic()
+    for one in daemons:
+        one.terminate()
+    for one in daemons:
+        one.communicate(timeout=60)
+    took = time.monotonic() - began
+    server.start()
+    say(took < 12 and all(one.returncode == 0 for one in daemons), f"both end in {took:.1f} s while the database is gone")
+
+
+def old_rows(server):
+    """The daily maintenance of a host prunes what was settled longer ago than `retention.rows`."""
+    fleet = Fleet(server, "old", '[retention]\nrows = "7d"\n')
+    folder = fleet.home.project("p")
+    for _ in range(2):
+        fleet.home.good("--dir", folder, "enqueue", "dream")
+        for host in [fleet.home, fleet.workers[0], fleet.home, fleet.home]:
+            host.good("tick")
+    settled = fleet.count("state = 'settled'")
+    blobs = int(fleet.ask("SELECT count(*) FROM runner_fleet.blobs"))
+    say(settled == 2 and blobs > 0, f"two settled occurrences, {blobs} files")
+    week = 8 * 24 * 3600 * 1000
+    fleet.ask(f"UPDATE runner_fleet.occurrences SET settled = settled - {week} WHERE id = "
+              "(SELECT min(id) FROM runner_fleet.occurrences)")
+    fleet.ask("UPDATE runner_fleet.occurrences SET levels = levels || id")
+    fleet.ask("UPDATE runner_fleet.occurrences SET levels = ARRAY[id]")
+    fleet.ask(f"UPDATE runner_fleet.blobs SET stored = stored - {week}")
+    fleet.home.at("2027-03-12T02:30:00Z")
+    fleet.home.good("tick")
+    say(fleet.count("true") == 1, "the daily maintenance removed the old occurrence")
+    attempts = fleet.ask("SELECT count(*) FROM runner_fleet.attempts")
+    say(attempts == "1", f"with its claims: {attempts} left")
+    left = int(fleet.ask("SELECT count(*) FROM runner_fleet.blobs"))
+    say(0 < left < blobs, f"and the files that nothing refers to: {left} of {blobs} left")
 
 
 def laptop(server):
@@ -458,6 +587,8 @@ def drain_and_leave(server):
     fleet.home.good("fleet", "leave", "night")
     states = fleet.ask("SELECT state FROM runner_fleet.hosts ORDER BY state").replace("\n", " ")
     say(states == "active left left", f"two hosts left: {states}")
+    say(not list((fleet.home.state / "runner/fleets").glob("night.*")), "the host that left keeps no file of the fleet")
+    say("fleet night" not in fleet.home.good("status"), "and its status does not show the fleet")
     rights = fleet.home.run("fleet", "join", "night")
     say(rights.returncode == 0, "a host may join again")
 
@@ -542,7 +673,7 @@ def check_budgets(fleet):
     say(wrong == "0", "the budgets are the sums of the claims")
 
 
-CHECKS = [one_job, nightly, laptop, database_loss, unreachable_host, changed_at_home, applying_deferred,
+CHECKS = [one_job, nightly, silent_host, pages, wakeups, old_rows, laptop, database_loss, unreachable_host, changed_at_home, applying_deferred,
           one_copy_per_claim, modes_and_links, drain_and_leave, least_rights]
 
 

@@ -79,6 +79,18 @@ pub struct Overdue {
     pub since: Timestamp,
 }
 
+/// The silent hosts of a fleet.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SilentHosts {
+    /// The job that stands for the fleet ([`Store::job_of_fleet`]).
+    pub job: JobId,
+    pub project: ProjectId,
+    /// The time at which the last of them became silent.
+    pub since: Timestamp,
+    /// Names them, with the times at which they were last seen.
+    pub why: String,
+}
+
 /// Records an outcome that may affect alerts.
 pub(super) fn note(
     tx: &Transaction<'_>,
@@ -178,6 +190,53 @@ impl Store {
         })
     }
 
+    /// Raises or continues the alerts about silent hosts, and ends those of jobs that are not listed. Each
+    /// job stands for its fleet.
+    pub fn watch_hosts(
+        &mut self,
+        silent: &[SilentHosts],
+        rules: &BTreeMap<ProjectId, AlertRules>,
+        now: Timestamp,
+    ) -> Result<()> {
+        self.write(|tx| {
+            let sql = "SELECT a.job, j.project FROM alerts a JOIN jobs j ON j.id = a.job
+                       WHERE a.kind = ?1 AND a.ended IS NULL";
+            let known: Vec<(JobId, ProjectId)> =
+                tx.all(sql, [AlertKind::SilentHost], |row| row.try_into())?;
+            let usual = AlertRules::default();
+            for (job, project) in known {
+                if silent.iter().any(|one| one.job == job) {
+                    continue;
+                }
+                let rules = rules.get(&project).unwrap_or(&usual);
+                let event = AlertEvent { job, run: None, why: String::new() };
+                for act in decide(&open(tx, job)?, News::HostsSeen, rules, now) {
+                    let over = carry_out(tx, act, &event, rules, now)?;
+                    messages::recovered(tx, over.as_slice(), &rules.channels, now)?;
+                }
+            }
+            for one in silent {
+                let Some(rules) = rules.get(&one.project) else { continue };
+                let event = AlertEvent { job: one.job, run: None, why: one.why.clone() };
+                let news = News::HostsSilent { since: one.since };
+                for act in decide(&open(tx, one.job)?, news, rules, now) {
+                    carry_out(tx, act, &event, rules, now)?;
+                }
+            }
+            Ok(())
+        })
+    }
+
+    /// Returns the job that stands for a fleet in alerts: the one with an open alert about its hosts, and
+    /// otherwise the first enabled job of the fleet. Returns `None` if this host has no such job.
+    pub fn job_of_fleet(&self, fleet: &str) -> Result<Option<(JobId, ProjectId)>> {
+        let sql = "SELECT j.id, j.project FROM jobs j
+                   WHERE j.policy ->> '$.fleet.name' = ?1 AND j.enabled ORDER BY
+                     NOT EXISTS (SELECT 1 FROM alerts a
+                       WHERE a.job = j.id AND a.kind = ?2 AND a.ended IS NULL), j.id LIMIT 1";
+        self.view(|db| db.first(sql, params![fleet, AlertKind::SilentHost], |row| row.try_into()))
+    }
+
     /// Returns the alerts of one project or of all projects, most recently raised first.
     pub fn alerts(
         &self,
@@ -223,8 +282,8 @@ impl Store {
     }
 
     /// Ends a job's open alerts because a person has fixed the job, and returns their number. No
-    /// message is sent, and the next failure raises a new alert. An alert about a stale job is only
-    /// silenced, because the job has still not succeeded.
+    /// message is sent, and the next failure raises a new alert. An alert about a stale job or a silent
+    /// host is only silenced, because the problem persists.
     pub fn end_alerts(&mut self, job: JobId, who: &str, now: Timestamp) -> Result<u32> {
         self.write(|tx| {
             // The person also acknowledges the outcomes that have not been digested.
@@ -235,7 +294,7 @@ impl Store {
             )?;
             let mut ended = 0;
             for (alert, kind) in open_ids(tx, job)? {
-                if kind == AlertKind::Stale {
+                if kind == AlertKind::Stale || !kind.is_of_runs() {
                     ended += u32::from(silence(tx, &alert, who, now)?);
                 } else {
                     end(tx, &alert, &AlertEnd::Acknowledged { by: who.to_owned() }, now)?;

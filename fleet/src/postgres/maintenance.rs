@@ -1,6 +1,6 @@
 //! The overview of a fleet that each tick reads, and the removal of old rows.
 
-use super::{Postgres, json};
+use super::{Fault, Postgres, Step, json, operations};
 use crate::rows::Overview;
 use crate::store::{FleetError, Result};
 
@@ -40,6 +40,12 @@ pub struct Pruned {
     pub blobs: u64,
 }
 
+fn overview(step: &mut Step<'_>) -> Result<Overview, Fault> {
+    let row = step.first(include_str!("overview.sql"), &[])?;
+    let row = row.ok_or(FleetError::NoFleet)?;
+    json(row.try_get(0)?)
+}
+
 impl Postgres {
     /// Returns the hosts, the open work and the budget of the day. Its cost does not grow with the number of
     /// settled occurrences.
@@ -47,10 +53,18 @@ impl Postgres {
     /// # Errors
     /// Returns a [`FleetError`].
     pub fn overview(&mut self) -> Result<Overview> {
+        self.write(overview)
+    }
+
+    /// Records that this worker is seen, and returns the [overview](Self::overview). A host that neither claims
+    /// nor works is seen only by this.
+    ///
+    /// # Errors
+    /// Returns a [`FleetError`].
+    pub fn check_in(&mut self, worker: &str) -> Result<Overview> {
         self.write(|step| {
-            let row = step.first(include_str!("overview.sql"), &[])?;
-            let row = row.ok_or(FleetError::NoFleet)?;
-            json(row.try_get(0)?)
+            operations::seen(step, worker)?;
+            overview(step)
         })
     }
 

@@ -144,7 +144,7 @@ fn claimed(
     }
 }
 
-fn seen(step: &mut Step<'_>, worker: &str) -> Result<(), Fault> {
+pub(super) fn seen(step: &mut Step<'_>, worker: &str) -> Result<(), Fault> {
     let sql = "UPDATE runner_fleet.hosts SET seen = runner_fleet.clock() WHERE worker = $1";
     step.change(sql, &[&worker])?;
     Ok(())

@@ -16,7 +16,9 @@ use crate::log_tail::LogTail;
 
 use super::model::{NightReport, NotRun, NotRunReason, ORDER, SCHEMA};
 use super::run_line::RunLine;
-use super::{budget_usage, by_day, dreamscape, next_steps, pending, proposals, refusals};
+use super::{
+    budget_usage, by_day, dreamscape, fleet_usage, next_steps, pending, proposals, refusals,
+};
 
 /// Maximum number of runs whose log and output a report contains.
 const WITH_FILES: usize = 50;
@@ -111,6 +113,7 @@ pub fn gather(
     let until = row.closed.unwrap_or(now);
     let by_day = by_day::runs_by_day(store, &row, until)?;
     let budgets = budget_usage::of_night(store, &row, held, spent, until)?;
+    let fleets = fleet_usage::of_runs(&runs);
     let refused = refusals::refusals_of_night(&runs);
     let (alerts, undelivered) = alerts(store, &row.project, row.opens, now)?;
     let mut report = NightReport {
@@ -132,6 +135,7 @@ pub fn gather(
         alerts,
         undelivered,
         budgets,
+        fleets,
         refused,
         proposals: Vec::new(),
         more_proposals: 0,

@@ -7,6 +7,7 @@ use runner_engine::store::Amounts;
 
 use super::budget_usage::{UnitUsage, format_amount};
 use super::dreamscape::Dreamscape;
+use super::fleet_usage::{self, FleetUsage};
 use super::model::{NextStep, NightReport};
 use super::run_line::RunLine;
 use crate::failmark;
@@ -37,6 +38,8 @@ fn write(out: &mut String, report: &NightReport) -> std::fmt::Result {
         dreamscape(out, scape)?;
     }
     budgets(out, &report.budgets)?;
+    let shared = report.fleets.iter().flat_map(FleetUsage::lines);
+    list(out, "Budgets of fleets", shared.map(|line| one_line(&line)))?;
     let refused = report.refused.iter().map(|it| {
         format!("{}, by {}: {}", one_line(&it.job), it.by.describe(), one_line(&it.what))
     });
@@ -66,6 +69,7 @@ fn head(out: &mut String, report: &NightReport) -> std::fmt::Result {
     }
     writeln!(out, "| job | outcome | took | calls | what |\n| --- | --- | ---: | ---: | --- |")?;
     for run in &report.runs {
+        let on = fleet_usage::host(run).map_or_else(String::new, |host| format!(" (on {host})"));
         writeln!(
             out,
             "| {} | {} | {} s | {} | {} |",
@@ -73,7 +77,7 @@ fn head(out: &mut String, report: &NightReport) -> std::fmt::Result {
             run.as_str(),
             run.spent.seconds,
             run.spent.calls,
-            cell(run.message())
+            cell(&format!("{}{on}", run.message()))
         )?;
     }
     writeln!(out)

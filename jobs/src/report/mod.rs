@@ -9,6 +9,7 @@ pub mod archive;
 pub mod budget_usage;
 mod by_day;
 pub mod dreamscape;
+pub mod fleet_usage;
 mod gather;
 mod html;
 pub mod kind;

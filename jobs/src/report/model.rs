@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::budget_usage::UnitUsage;
 use super::dreamscape::Dreamscape;
+use super::fleet_usage::FleetUsage;
 use super::pending::PendingItem;
 use super::proposals::ReportedProposal;
 use super::refusals::Refusal;
@@ -63,6 +64,10 @@ pub struct NightReport {
     /// left.
     #[serde(default)]
     pub budgets: Vec<UnitUsage>,
+    /// The usage of the budgets of fleets by the runs that their hosts did. It is not part of `spent` and
+    /// `budgets`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub fleets: Vec<FleetUsage>,
     /// Refusals by guards, by budgets, at admission, or in the check of a reply.
     #[serde(default)]
     pub refused: Vec<Refusal>,

@@ -79,6 +79,7 @@ pub(crate) fn night(runs: Vec<RunLine>) -> NightReport {
         alerts: vec![],
         undelivered: 0,
         budgets: vec![],
+        fleets: vec![],
         refused,
         proposals: vec![],
         more_proposals: 0,

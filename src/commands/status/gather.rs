@@ -18,6 +18,7 @@ use crate::commands::Cli;
 use crate::commands::pause::limited;
 use crate::daemon::client::Client;
 use crate::env::Env;
+use crate::fleet::figures;
 use crate::project::{self, LoadedProject, StampBase};
 use crate::setup::SchedulerKind;
 use crate::setup::record::SetupRecord;
@@ -56,6 +57,8 @@ pub(super) fn gather_at(home: &Env, root: Option<PathBuf>) -> Result<Status, Fai
         sandbox: crate::doctor::sandbox::at_a_look(home).ok(),
         daemon,
         live_runs: 0,
+        fleets: figures::all(home),
+        now,
         projects: Vec::new(),
     };
     let Some(store) = home.store_to_read()? else {

@@ -63,6 +63,7 @@ pub(super) fn measure(home: &Env, snapshot: &mut Snapshot) -> Result<(), Failure
     let status = gather::gather_at(home, None)?;
     snapshot.daemons = usize::from(matches!(status.daemon, Some(DaemonState::Answers(_))));
     snapshot.live_runs = status.live_runs;
+    snapshot.fleets = status.fleets;
     snapshot.projects = status.projects.iter().map(sample).collect();
     Ok(())
 }

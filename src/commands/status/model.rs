@@ -9,6 +9,7 @@ use serde::Serialize;
 
 pub(super) use super::queue::QueuedRuns;
 use crate::daemon::protocol;
+use crate::fleet::figures::FleetFigures;
 
 /// Version of the output's schema.
 pub(super) const VERSION: u32 = 1;
@@ -26,6 +27,11 @@ pub(in crate::commands) struct Status {
     pub(super) sandbox: Option<String>,
     /// Number of requested and running runs of all projects, including manual runs.
     pub(super) live_runs: usize,
+    /// The fleets that this host has joined, as a tick last read them.
+    pub(super) fleets: Vec<FleetFigures>,
+    /// The time of the status.
+    #[serde(skip)]
+    pub(super) now: Timestamp,
     pub(super) projects: Vec<ProjectStatus>,
 }
 

@@ -55,6 +55,10 @@ fn parts(status: &Status, table: fn(&[Vec<String>]) -> String) -> Vec<(usize, St
     if let Some(pause) = &status.paused {
         out.push((0, format!("everything is paused {}\n", describe_pause(pause))));
     }
+    for fleet in &status.fleets {
+        let problems = usize::from(fleet.silent().next().is_some());
+        out.push((problems, format!("fleet {}: {}\n", fleet.fleet, fleet.line(status.now))));
+    }
     if let Some(sandbox) = &status.sandbox {
         out.push((0, format!("sandbox {sandbox}\n")));
     }

@@ -33,6 +33,7 @@ use runner_text::counted;
 use serde::Serialize;
 
 use super::budget_usage::format_amount;
+use super::fleet_usage::FleetUsage;
 use super::model::NightReport;
 use super::proposals::shell_word;
 use super::run_line::RunLine;
@@ -72,6 +73,8 @@ struct PageView<'a> {
     groups: Vec<rows::RunGroup<'a>>,
     proposals: rows::Proposals<'a>,
     budgets: Vec<details::BudgetView<'a>>,
+    /// The usage of the budgets of fleets, in lines.
+    fleets: Vec<String>,
     refused: Vec<details::RefusalView<'a>>,
     sandbox: details::SandboxView<'a>,
 }
@@ -103,6 +106,7 @@ fn page(report: &NightReport, links: Option<&NavLinks>) -> String {
         groups: rows::run_groups(report),
         proposals: rows::Proposals::of(report),
         budgets: report.budgets.iter().map(details::BudgetView::of).collect(),
+        fleets: report.fleets.iter().flat_map(FleetUsage::lines).collect(),
         refused: report.refused.iter().map(details::RefusalView::of).collect(),
         sandbox: details::SandboxView::of(report),
     };

@@ -1,0 +1,173 @@
+//! The budget usage of the runs that hosts of a fleet did, by fleet and host.
+//!
+//! A fleet has a budget of its own, so none of it counts in the budgets of the night. The figures are the
+//! facts that the home host recorded with each result. Lost claims have no result and are not included.
+
+use runner_engine::store::{Amounts, Budget};
+use runner_text::counted;
+use schemars::JsonSchema;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use super::budget_usage::{UNITS, format_amount};
+use super::run_line::RunLine;
+
+/// The facts of a run that a host of a fleet did, by which the home host records its work.
+pub mod facts {
+    /// The name of the fleet.
+    pub const FLEET: &str = "fleet";
+    /// The host that did the work.
+    pub const HOST: &str = "fleet_host";
+    /// The amounts that the work used, as `Amounts`.
+    pub const USED: &str = "fleet_used";
+    /// The limit of one day of the fleet, as `Budget`.
+    pub const LIMIT: &str = "fleet_limit";
+}
+
+/// The usage of one fleet by the runs of a night.
+#[derive(Clone, Debug, PartialEq, JsonSchema, Serialize, Deserialize)]
+pub struct FleetUsage {
+    pub fleet: String,
+    /// The hosts that did the work, by name.
+    pub hosts: Vec<HostUsage>,
+    /// The sum of the hosts' usage, which the fleet's budget paid.
+    pub spent: Amounts,
+    /// The limit of one calendar day in UTC, for all projects and hosts of the fleet.
+    pub limit: Budget,
+}
+
+/// The usage of one host of a fleet.
+#[derive(Clone, Debug, PartialEq, JsonSchema, Serialize, Deserialize)]
+pub struct HostUsage {
+    pub host: String,
+    /// The jobs whose runs it did, in the order of the report.
+    pub jobs: Vec<String>,
+    pub spent: Amounts,
+}
+
+/// Returns the host of a fleet that did the work of a run, if one did.
+pub fn host(run: &RunLine) -> Option<&str> {
+    run.facts.get(facts::HOST)?.as_str()
+}
+
+/// Returns the usage of each fleet, by name.
+pub(super) fn of_runs(runs: &[RunLine]) -> Vec<FleetUsage> {
+    let mut fleets: Vec<FleetUsage> = Vec::new();
+    for run in runs {
+        let Some(name) = run.facts.get(facts::FLEET).and_then(Value::as_str) else { continue };
+        let Some(worker) = host(run) else { continue };
+        let used: Amounts = fact(&run.facts, facts::USED);
+        let at = fleets.iter().position(|it| it.fleet == name).unwrap_or_else(|| {
+            fleets.push(FleetUsage {
+                fleet: name.to_owned(),
+                hosts: Vec::new(),
+                spent: Amounts::default(),
+                limit: Budget::default(),
+            });
+            fleets.len() - 1
+        });
+        let fleet = &mut fleets[at];
+        fleet.spent = fleet.spent.plus(used);
+        fleet.limit = fact(&run.facts, facts::LIMIT);
+        match fleet.hosts.iter_mut().find(|it| it.host == worker) {
+            Some(known) => {
+                known.spent = known.spent.plus(used);
+                known.jobs.push(run.job.clone());
+            }
+            None => fleet.hosts.push(HostUsage {
+                host: worker.to_owned(),
+                jobs: vec![run.job.clone()],
+                spent: used,
+            }),
+        }
+    }
+    fleets.sort_by(|a, b| a.fleet.cmp(&b.fleet));
+    fleets.iter_mut().for_each(|fleet| fleet.hosts.sort_by(|a, b| a.host.cmp(&b.host)));
+    fleets
+}
+
+/// Returns a fact, or the default if it is absent or has another form.
+fn fact<T: Default + DeserializeOwned>(facts: &Map<String, Value>, name: &str) -> T {
+    let found = facts.get(name).cloned();
+    found.and_then(|value| serde_json::from_value(value).ok()).unwrap_or_default()
+}
+
+impl FleetUsage {
+    /// Describes the usage in lines: one for each host, then the sum and the limits.
+    pub fn lines(&self) -> Vec<String> {
+        let hosts = self.hosts.iter().map(|it| {
+            let runs = counted(it.jobs.len(), "run");
+            format!("{} did {runs} ({}): {}", it.host, it.jobs.join(", "), amounts(it.spent))
+        });
+        let limits = self.limit.array().into_iter().zip(UNITS).filter_map(|(limit, unit)| {
+            let amount = format_amount(unit, limit?);
+            Some(if unit == "money" || unit == "time" {
+                amount
+            } else {
+                format!("{amount} {unit}")
+            })
+        });
+        let limits: Vec<String> = limits.collect();
+        let limits = match limits.is_empty() {
+            true => "which has no limit".to_owned(),
+            false => format!("whose limit of a day is {}", limits.join(", ")),
+        };
+        let sum = format!(
+            "in all {} of the budget of the fleet {}, {limits}",
+            amounts(self.spent),
+            self.fleet
+        );
+        hosts.chain([sum]).collect()
+    }
+}
+
+/// Formats the amounts that were used.
+fn amounts(spent: Amounts) -> String {
+    let all = spent.array().into_iter().zip(UNITS).filter(|(amount, _)| *amount > 0);
+    let all: Vec<String> = all
+        .map(|(amount, unit)| match unit {
+            "money" | "time" => format_amount(unit, amount),
+            _ => format!("{} {unit}", format_amount(unit, amount)),
+        })
+        .collect();
+    if all.is_empty() { "nothing".to_owned() } else { all.join(", ") }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::super::sample_tests::run;
+    use super::*;
+
+    #[test]
+    fn hosts_add_up_beside_the_night() {
+        let of = |job: &str, host: &str, calls: u64| {
+            let mut line = run(job, "dream");
+            for (name, value) in [
+                (facts::FLEET, json!("night")),
+                (facts::HOST, json!(host)),
+                (facts::USED, json!({ "calls": calls, "seconds": 60 })),
+                (facts::LIMIT, json!({ "calls": 9 })),
+            ] {
+                line.facts.insert(name.to_owned(), value);
+            }
+            line
+        };
+        let runs =
+            [of("a", "two", 2), run("local", "command"), of("b", "one", 3), of("c", "two", 1)];
+        let found = of_runs(&runs);
+        assert_eq!(found.len(), 1);
+        assert_eq!(found[0].spent, Amounts { calls: 6, seconds: 180, ..Amounts::default() });
+        assert_eq!(
+            found[0].lines(),
+            [
+                "one did 1 run (b): 3 calls, 1 min 0 s",
+                "two did 2 runs (a, c): 3 calls, 2 min 0 s",
+                "in all 6 calls, 3 min 0 s of the budget of the fleet night, whose limit of a day is 9 calls",
+            ]
+        );
+        assert_eq!(of_runs(&runs[1..2]), []);
+    }
+}
