@@ -105,7 +105,7 @@ impl Env {
             Failure::environment(format!("cannot determine the current folder: {error}"))
         })?;
         let clock =
-            env::var_os("RUNNER_TEST_CLOCK").map_or(Clock::Host, |path| Clock::File(path.into()));
+            setting("RUNNER_TEST_CLOCK").map_or(Clock::Host, |path| Clock::File(path.into()));
         Ok(Self {
             state: folder("XDG_STATE_HOME", ".local/state")?.join("runner"),
             user_config: folder("XDG_CONFIG_HOME", ".config")?.join("runner/config.toml"),

@@ -8,8 +8,6 @@
 //!
 //! A run that ends too late changes nothing at home: the home host checks the fence at both commits.
 
-use std::collections::BTreeMap;
-use std::collections::btree_map::Entry;
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::thread;
 use std::time::Duration;
@@ -78,38 +76,37 @@ pub fn hold(
 /// valid. Other runs are not affected.
 pub fn guard_recovery(home: &Env, store: &mut Store) {
     if super::folder(home).is_dir() {
-        let guard = RecoveryGuard { home: home.clone(), databases: BTreeMap::new() };
-        store.set_commit_guard(Box::new(guard));
+        store.set_commit_guard(Box::new(RecoveryGuard(home.clone())));
     }
 }
 
-struct RecoveryGuard {
-    home: Env,
-    /// The connections that were used, by fleet.
-    databases: BTreeMap<String, Postgres>,
-}
+struct RecoveryGuard(Env);
 
 impl CommitGuard for RecoveryGuard {
     fn check(&mut self, run: &RunId, fence: Fence) -> Result<(), LogError> {
+        super::apart(|| self.allows(run, fence))
+    }
+}
+
+impl RecoveryGuard {
+    fn allows(&self, run: &RunId, fence: Fence) -> Result<(), LogError> {
+        let home = &self.0;
         let unknown = |failure: Failure| LogError::Store(failure.to_string().into());
-        let store = self.home.store_to_read().map_err(|error| unknown(error.into()))?;
+        let store = home.store_to_read().map_err(|error| unknown(error.into()))?;
         let note = store.map(|store| CheckedNote::of(&store, run)).transpose().map_err(unknown)?;
         let Some(note) = note.flatten() else { return Ok(()) };
-        let fleet = note.fleet().to_owned();
-        if let Some(why) = backoff::reason(&self.home, &fleet) {
+        let fleet = note.fleet();
+        if let Some(why) = backoff::reason(home, fleet) {
             return Err(LogError::Store(why.into()));
         }
-        let settings = membership::settings_if_any(&self.home, &fleet).map_err(unknown)?;
+        let settings = membership::settings_if_any(home, fleet).map_err(unknown)?;
         // Nobody else can allow the commit, and it must not wait for ever.
         let Some(settings) = settings else { return Err(stale(run, fence)) };
-        let database = match self.databases.entry(fleet.clone()) {
-            Entry::Occupied(known) => known.into_mut(),
-            Entry::Vacant(new) => new.insert(membership::database(&settings).map_err(unknown)?),
-        };
-        note.check(database).map_err(|error| {
+        let mut database = membership::database(&settings).map_err(unknown)?;
+        note.check(&mut database).map_err(|error| {
             if error.is_transient() {
                 let why = error.to_string();
-                let noted = backoff::note(&self.home, (&fleet, lease(&settings)), &why);
+                let noted = backoff::note(home, (fleet, lease(&settings)), &why);
                 noted.unwrap_or_else(|failure| tracing::warn!(%failure, "the wait was not noted"));
             }
             refused(error, run, fence)

@@ -83,13 +83,21 @@ pub fn step(home: &Env, store: &mut Store, me: &ProcessIdentity) -> Result<Fleet
         return Ok(FleetStep::default());
     }
     #[cfg(feature = "fleet")]
-    return host::step(home, store, me, &waiting);
+    return apart(|| host::step(home, store, me, &waiting));
     #[cfg(not(feature = "fleet"))]
     {
         let why = format!("{} ({})", ABSENT.0, ABSENT.1);
         defer(home, store, me, &waiting, &why)?;
         Ok(FleetStep::default())
     }
+}
+
+/// Does `work` on a thread of its own. A connection to a fleet's database drives itself, and must not do so
+/// on the thread of the daemon's loop, not even at its end.
+#[cfg(feature = "fleet")]
+fn apart<T: Send>(work: impl FnOnce() -> T + Send) -> T {
+    let done = std::thread::scope(|scope| scope.spawn(work).join());
+    done.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
 
 /// The description of a build without fleets, and the command that helps.

@@ -335,18 +335,19 @@ def wakeups(server):
     """Daemons start offered work and publish results at once, and end promptly, also without the database."""
     fleet = Fleet(server, "wakeups")
     folder = fleet.home.project("p")
-    daemons = [host.start("daemon", start_new_session=True, env={"RUNNER_TEST_CLOCK": ""}) for host in fleet.hosts[:2]]
+    daemons = [host.start("daemon", start_new_session=True) for host in fleet.hosts[:2]]
     listens = "SELECT count(*) FROM pg_stat_activity WHERE datname = 'wakeups' AND query ILIKE 'LISTEN%'"
     until(lambda: fleet.ask(listens) == "2", "both daemons listen")
     times = []
     for number in range(5):
-        fleet.home.good("--dir", folder, "enqueue", "dream", env={"RUNNER_TEST_CLOCK": ""})
-        until(lambda: fleet.count("true") == number + 1, "the run is offered")
-        until(lambda: fleet.count("state = 'settled'") == number + 1, "it is settled", 60)
-        times.append(fleet.ask("SELECT a.started - o.offered FROM runner_fleet.attempts a JOIN runner_fleet.occurrences o "
-                               f"ON o.id = a.occurrence ORDER BY o.offered DESC LIMIT 1"))
-    print("    from the offer to the claim in ms:", times)
-    say(max(map(int, times)) < 5000, f"claims begin without waiting for a regular tick: {times} ms")
+        # The database runs on this machine, so that both clocks are one.
+        asked = int(time.time() * 1000)
+        fleet.home.good("--dir", folder, "enqueue", "dream")
+        until(lambda: fleet.count("state = 'settled'") == number + 1, f"run {number + 1} is settled", 60)
+        claimed = fleet.ask("SELECT max(claimed) FROM runner_fleet.attempts")
+        times.append(int(claimed) - asked)
+    print("    from the request to the claim in ms:", times)
+    say(max(times) < 5000, f"claims begin without waiting for a regular tick: {times} ms")
     server.stop()
     began = time.monotonic()
     for one in daemons:
