@@ -278,9 +278,9 @@ mod tests {
             OpenAlert { kind: AlertKind::Failure, reported: at(5), silenced: false },
         ];
         assert_eq!(decide(&open, silent(5), &rules, at(6)), []);
-        let told = [AlertAction::Count { kind, tell: true }];
-        assert_eq!(decide(&open, silent(7), &rules, at(8)), told, "a further host");
-        assert_eq!(decide(&open, silent(5), &rules, at(65)), told, "after a while");
+        let sent = [AlertAction::Count { kind, tell: true }];
+        assert_eq!(decide(&open, silent(7), &rules, at(8)), sent, "a further host");
+        assert_eq!(decide(&open, silent(5), &rules, at(65)), sent, "after a while");
         let end = |kind| [AlertAction::End { kind, tell: true }];
         assert_eq!(decide(&open, News::HostsSeen, &rules, at(9)), end(kind));
         assert_eq!(decide(&open, News::Placed, &rules, at(9)), end(AlertKind::Failure));

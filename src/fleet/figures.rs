@@ -5,7 +5,7 @@
 //! tick ──Postgres::check_in──> file ──> status, metrics, pages, alerts
 //! ```
 //!
-//! Whatever shows the figures reads only this file, with its age. This module must never connect to a
+//! Commands and pages that show the figures read only this file, with its age. This module must never connect to a
 //! database.
 
 use std::collections::BTreeMap;

@@ -128,7 +128,7 @@ fn amounts(spent: Amounts) -> String {
     let all: Vec<String> = all
         .map(|(amount, unit)| match unit {
             "money" | "time" => format_amount(unit, amount),
-            _ => format!("{} {unit}", format_amount(unit, amount)),
+            _ => counted(amount, unit.strip_suffix('s').unwrap_or(unit)),
         })
         .collect();
     if all.is_empty() { "nothing".to_owned() } else { all.join(", ") }
