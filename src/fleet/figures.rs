@@ -319,7 +319,7 @@ mod tests {
     }
 
     fn at(millis: i64) -> Timestamp {
-        Timestamp::from_millisecond(millis).unwrap()
+        Timestamp::from_millisecond(millis).expect("a time in range")
     }
 
     #[test]
