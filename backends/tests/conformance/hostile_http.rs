@@ -23,6 +23,7 @@ enum Right {
     Silent(Phase),
     Unavailable,
     Malformed,
+    Truncated,
     Rejected,
     Auth,
     NotInstalled,
@@ -91,9 +92,9 @@ fn right(behaviour: B, dialect: Dialect) -> Right {
         | B::EmptyAnswer
         | B::Prose
         | B::HalfJson
-        | B::CutAtLength
         | B::WantsATool
         | B::TextIsNoText => Right::Malformed,
+        B::CutAtLength => Right::Truncated,
         B::RedirectElsewhere
         | B::RedirectHere
         | B::Refuses
@@ -117,6 +118,7 @@ fn found(result: &Result<Reply, E>) -> Option<Right> {
         Err(E::Silent { phase, .. }) => Right::Silent(*phase),
         Err(E::Unavailable { .. }) => Right::Unavailable,
         Err(E::Malformed { .. }) => Right::Malformed,
+        Err(E::Truncated { .. }) => Right::Truncated,
         Err(E::Rejected { .. }) => Right::Rejected,
         Err(E::Auth { .. }) => Right::Auth,
         Err(E::NotInstalled { .. }) => Right::NotInstalled,
@@ -136,6 +138,7 @@ fn word(right: Right) -> &'static str {
         Right::Silent(Phase::Connect) => "silent: connect",
         Right::Unavailable => "unavailable",
         Right::Malformed => "malformed",
+        Right::Truncated => "truncated",
         Right::Rejected => "rejected",
         Right::Auth => "auth",
         Right::NotInstalled => "not installed",
