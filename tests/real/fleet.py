@@ -361,7 +361,7 @@ def wakeups(server):
 
 def old_rows(server):
     """The daily maintenance of a host prunes what was settled longer ago than `retention.rows`."""
-    fleet = Fleet(server, "old", '[retention]\nrows = "7d"\n')
+    fleet = Fleet(server, "old", '[retention]\nrows = "8d"\n')
     folder = fleet.home.project("p")
     for _ in range(2):
         fleet.home.good("--dir", folder, "enqueue", "dream")
