@@ -370,7 +370,7 @@ def old_rows(server):
     settled = fleet.count("state = 'settled'")
     blobs = int(fleet.ask("SELECT count(*) FROM runner_fleet.blobs"))
     say(settled == 2 and blobs > 0, f"two settled occurrences, {blobs} files")
-    week = 8 * 24 * 3600 * 1000
+    week = 9 * 24 * 3600 * 1000
     fleet.ask(f"UPDATE runner_fleet.occurrences SET settled = settled - {week} WHERE id = "
               "(SELECT min(id) FROM runner_fleet.occurrences)")
     fleet.ask("UPDATE runner_fleet.occurrences SET levels = levels || id")
