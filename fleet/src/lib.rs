@@ -22,6 +22,8 @@ mod types;
 
 #[cfg(feature = "fault-injection")]
 pub use injected_bug::InjectedBug;
+pub use postgres::blobs::LARGEST_CONTENT;
+pub use postgres::init::Initialized;
 pub use postgres::{Postgres, Pruned, Signals};
 pub use rows::{
     AttemptRow, BudgetRow, Ending, HostRow, HostState, OccurrenceRow, Overview, Snapshot, State,

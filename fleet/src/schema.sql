@@ -1,4 +1,4 @@
--- Format 1 of a fleet's database. Times are milliseconds since the Unix epoch in UTC, read from the
+-- Format 2 of a fleet's database. Times are milliseconds since the Unix epoch in UTC, read from the
 -- database's own clock. Amounts are arrays of calls, tokens, micros (millionths of a dollar), seconds and
 -- ideas, in this order; in a limit, NULL means no limit.
 --
@@ -98,9 +98,11 @@ CREATE TABLE runner_fleet.budgets (
     held   bigint[] NOT NULL DEFAULT '{0,0,0,0,0}'
 );
 
--- Sources and results, by their SHA-256.
+-- Sources and results, by their SHA-256, in parts that are numbered from 0.
 CREATE TABLE runner_fleet.blobs (
-    digest  text PRIMARY KEY,
+    digest  text NOT NULL,
+    part    integer NOT NULL,
     stored  bigint NOT NULL,
-    content bytea NOT NULL
+    content bytea NOT NULL,
+    PRIMARY KEY (digest, part)
 );

@@ -22,7 +22,7 @@ pub enum FleetError {
     NoFleet,
     /// The fleet has a format that this version does not know.
     #[error(
-        "the fleet's database has format {found}, but this version of runner knows format {known}"
+        "the fleet's database has format {found}, but this version of runner knows format {known} (`runner fleet init` upgrades an older one)"
     )]
     Format { found: i32, known: i32 },
     /// The role may not do this.

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 use runner_engine::outcome::Exit;
 use runner_engine::process_id::ProcessIdentity;
-use runner_fleet::{FleetStore as _, HostState, State};
+use runner_fleet::{FleetStore as _, HostState, Initialized, State};
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -136,8 +136,9 @@ impl FleetName {
         let made = database.init().map_err(failure)?;
         let place = database.place();
         let done = match made {
-            true => format!("the fleet {} was created in {place}", self.name),
-            false => format!("the fleet {} is in {place} already", self.name),
+            Initialized::Created => format!("the fleet {} was created in {place}", self.name),
+            Initialized::Upgraded => format!("the fleet {} in {place} was upgraded", self.name),
+            Initialized::Unchanged => format!("the fleet {} is in {place} already", self.name),
         };
         Ok(self.show(cli, "", done))
     }

@@ -27,6 +27,8 @@ pub struct Fleet {
     pub silent_after: SignedDuration,
     /// The limits of a day in UTC, for all hosts.
     pub day: Budget,
+    /// The addresses of remotes from which hosts get commits.
+    pub remotes: Vec<String>,
 }
 
 /// Reads `[fleet]`.
@@ -62,10 +64,32 @@ pub(super) fn fleets(reader: &mut Reader<'_>) -> BTreeMap<String, Fleet> {
             lease,
             silent_after: table.silent_after.map_or(SignedDuration::from_hours(1), |span| span.0),
             day: table.day.into(),
+            remotes: table.remotes,
         };
+        for (number, address) in fleet.remotes.iter().enumerate() {
+            if !is_remote(address) {
+                let why = "expected https://HOST/PATH/, ssh://HOST/PATH/, USER@HOST: or file:///PATH/, without a password";
+                reader.wrong(&format!("fleet.{name}.remotes[{number}]"), why);
+            }
+        }
         fleets.insert(name, fleet);
     }
     fleets
+}
+
+/// Reports whether an address names a host, or a path of this host, for fetches.
+fn is_remote(address: &str) -> bool {
+    let is_plain = |text: &str| !text.is_empty() && !text.starts_with(['/', '-', ':', '@']);
+    let names_host = ["https://", "ssh://"]
+        .iter()
+        .any(|start| address.strip_prefix(start).is_some_and(is_plain));
+    let is_short = is_plain(address)
+        && address.split_once('@').is_some_and(|(user, rest)| {
+            !user.contains(['/', ':'])
+                && rest.split_once(':').is_some_and(|(host, _)| is_plain(host))
+        });
+    let is_path = address.strip_prefix("file:///").is_some_and(|path| !path.is_empty());
+    !has_password(address) && (names_host || is_short || is_path)
 }
 
 /// Reports whether an address contains a password, as `//USER:PASSWORD@HOST` or `password=`.
@@ -74,4 +98,39 @@ fn has_password(url: &str) -> bool {
     let authority = authority.split(['/', '?']).next().unwrap_or_default();
     let user = authority.rsplit_once('@').map_or("", |(user, _)| user);
     user.contains(':') || url.contains("password=")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn remotes_name_a_host_or_a_path() {
+        for address in [
+            "https://git.example/",
+            "https://git.example/me/p.git",
+            "ssh://git@git.example/me/",
+            "git@git.example:",
+            "git@git.example:me/p.git",
+            "file:///srv/git/",
+        ] {
+            assert!(is_remote(address), "{address}");
+        }
+        for address in [
+            "",
+            "/",
+            "https://",
+            "https:///me/",
+            "https://me:key@git.example/me/",
+            "http://git.example/me/",
+            "ext::sh -c true",
+            "ssh://-oProxyCommand=true/",
+            "-git@git.example:",
+            "git@:me",
+            "file:///",
+            "../p.git",
+        ] {
+            assert!(!is_remote(address), "{address}");
+        }
+    }
 }

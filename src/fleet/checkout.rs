@@ -1,7 +1,8 @@
 //! Fills a copy of another host's project, in which a claim is worked on.
 //!
 //! Nothing in the copy can start a program while it is made: git has no hooks, filters or settings
-//! here. This module must never write outside of the copy.
+//! here. Only a fetch uses the user's settings, from an address that this host allows. This module
+//! must never write outside of the copy.
 
 use std::fs;
 use std::io::Write as _;
@@ -11,12 +12,15 @@ use std::process::Stdio;
 
 use jiff::Timestamp;
 use runner_engine::files::{beneath, write_atomic};
+use runner_engine::git::Git;
 use runner_engine::ids::ProjectId;
 use runner_engine::publish::RelPath;
 use runner_fleet::{Claim, Postgres};
 
+use super::lease::lease;
 use super::membership::failure;
-use super::source::{FileKind, Source, SourceFile, stays_inside};
+use super::source::{FileKind, History, Source, SourceFile, allows, stays_inside};
+use crate::config::Fleet;
 use crate::env;
 use crate::project::identity;
 use crate::ui::Failure;
@@ -24,6 +28,7 @@ use crate::ui::Failure;
 /// Fills the empty folder of a claim with the project as its source describes it.
 pub fn prepare(
     database: &mut Postgres,
+    settings: &Fleet,
     root: &Path,
     claim: &Claim,
     now: Timestamp,
@@ -33,10 +38,16 @@ pub fn prepare(
     if !source.commit.bytes().all(|byte| byte.is_ascii_hexdigit()) {
         return Err(Failure::data(format!("the source of {} has an invalid commit", claim.job)));
     }
-    git(root, &["init", "--quiet", "--template="], &[])?;
+    let format = if source.commit.len() == 64 { "sha256" } else { "sha1" };
+    git(root, &["init", "--quiet", "--template=", &format!("--object-format={format}")], &[])?;
     identity::write(root, &ProjectId::new(now))?;
-    let pack = database.blob(source.pack).map_err(failure)?;
-    git(root, &["index-pack", "--stdin", "--strict", "--threads=1"], &pack)?;
+    match &source.history {
+        History::Pack(digest) => {
+            let pack = database.blob(*digest).map_err(failure)?;
+            git(root, &["index-pack", "--stdin", "--strict", "--threads=1"], &pack)?;
+        }
+        History::Remote { address, branch } => fetch(settings, root, address, branch)?,
+    }
     git(root, &["checkout", "--quiet", "--force", "-B", "main", &source.commit], &[])?;
     let info = root.join(".git/info");
     fs::create_dir_all(&info).map_err(|error| Failure::not_made(&info, error))?;
@@ -53,6 +64,18 @@ pub fn prepare(
         }
     }
     Ok(())
+}
+
+/// Fetches a branch, in at most half of the lease.
+fn fetch(settings: &Fleet, root: &Path, address: &str, branch: &str) -> Result<(), Failure> {
+    if !allows(&settings.remotes, address) {
+        let why = format!("this host may not fetch from {address}");
+        return Err(Failure::environment(why).hint("add the address to `remotes` of the fleet"));
+    }
+    let env = env::child_environment();
+    Git::new(root, &env, "fleet")
+        .fetch(address, branch, &env, lease(settings) / 2)
+        .map_err(|error| Failure::environment(error.to_string()))
 }
 
 /// Returns the place of a file. A link in the commit must not lead it elsewhere.

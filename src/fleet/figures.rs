@@ -314,6 +314,7 @@ mod tests {
             lease: SignedDuration::from_mins(2),
             silent_after: SignedDuration::from_hours(1),
             day: runner_engine::store::Budget::default(),
+            remotes: Vec::new(),
         };
         joined::of(&member, &settings, overview, at(100 * HOUR))
     }

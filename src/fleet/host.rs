@@ -196,7 +196,7 @@ impl Host<'_> {
         here.check_trusted(&run.job_name)?;
         let job = here.config.job(&run.job_name)?;
         let kind = &*job.spec.kind;
-        let source = source::store(&mut self.database, &here, kind)?;
+        let source = source::store(&mut self.database, &self.settings.remotes, &here, kind)?;
         // The hosts' clocks may differ, and all of them spend from the same day.
         let now = self.database.now().map_err(membership::failure)?;
         let now = Timestamp::from_millisecond(now)
@@ -272,7 +272,7 @@ impl Host<'_> {
         let now = self.now()?;
         let fleet = self.member.fleet.clone();
         let root = copies::make(self.home, (&fleet, claim), self.me)?;
-        checkout::prepare(&mut self.database, &root, claim, now)?;
+        checkout::prepare(&mut self.database, self.settings, &root, claim, now)?;
         let here = LoadedProject::at(self.home, Some(&*self.store), &root)?;
         here.config.job(&claim.job)?;
         here.register(self.store, now)?;
@@ -405,7 +405,7 @@ impl Host<'_> {
         for entry in recorded.into_iter().flat_map(|recorded| recorded.manifest.entries) {
             let path = entry.target.as_str().to_owned();
             if let Some(after) = entry.after {
-                let most = 64 * 1024 * 1024;
+                let most = runner_fleet::LARGEST_CONTENT;
                 let content = runner_engine::files::read_in(&project.path, &path, most)
                     .map_err(|error| Failure::unreadable(&project.path.join(&path), error))?;
                 if self.database.put_blob(&content)? != after {

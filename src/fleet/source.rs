@@ -1,5 +1,5 @@
-//! The project as another host needs it: a pack of the current commit with its history, and the
-//! files of the work tree that differ from it or that the job itself wrote.
+//! The project as another host needs it: the current commit with its history, from a remote or as a
+//! pack, and the files of the work tree that differ from it or that the job itself wrote.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -9,9 +9,9 @@ use std::path::{Component, Path};
 use runner_engine::digest::Digest;
 use runner_engine::files::{SMALL, beneath, read_in, read_text_host};
 use runner_engine::git::changes::Untracked;
-use runner_engine::git::{Git, Read};
+use runner_engine::git::{Git, GitError, Read};
 use runner_engine::process::Stdin;
-use runner_fleet::Postgres;
+use runner_fleet::{LARGEST_CONTENT, Postgres};
 use runner_jobs::Kind;
 use serde::{Deserialize, Serialize};
 
@@ -20,20 +20,27 @@ use crate::env;
 use crate::project::LoadedProject;
 use crate::ui::Failure;
 
-/// Maximum size of a file in bytes.
-const LARGEST: u64 = 64 * 1024 * 1024;
-
 /// How a host obtains a project.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Source {
     /// The current commit.
     pub commit: String,
-    /// The pack with the commit and its history.
-    pub pack: Digest,
+    /// Where the commit and its history come from.
+    pub history: History,
     /// The files that differ from the commit.
     pub files: Vec<SourceFile>,
     /// The clone's own list of ignored paths, which no commit contains.
     pub exclude: String,
+}
+
+/// The place from which a host gets a commit.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum History {
+    /// A pack in the fleet's database.
+    Pack(Digest),
+    /// A branch of a remote that both hosts allow.
+    Remote { address: String, branch: String },
 }
 
 /// A file of the work tree.
@@ -73,14 +80,49 @@ pub fn stays_inside(path: &str, target: &str) -> bool {
     !rest.is_empty() && plain && !is_git
 }
 
-/// Stores the project in the fleet's database.
+/// Reports whether the settings of a host allow to fetch from an address. An allowed address that ends
+/// with `/`, or `USER@HOST:`, also allows all addresses below it.
+pub fn allows(remotes: &[String], address: &str) -> bool {
+    // With these, an address can lead elsewhere than its beginning.
+    let is_plain = !address.contains("..") && !address.contains('%');
+    let is_below = |allowed: &str| {
+        let is_short = allowed.ends_with(':') && !allowed.contains('/');
+        (allowed.ends_with('/') || is_short) && address.starts_with(allowed)
+    };
+    is_plain && remotes.iter().any(|allowed| address == allowed || is_below(allowed))
+}
+
+/// Returns the allowed remote that has a commit, as far as the last fetch or push showed.
+fn remote_with(git: &Git, remotes: &[String], commit: &str) -> Result<Option<History>, GitError> {
+    if remotes.is_empty() {
+        return Ok(None);
+    }
+    let args = ["--format=%(refname)", "--contains", commit, "refs/remotes/"];
+    let names = git.ask(Read::ForEachRef, &args)?;
+    for name in String::from_utf8_lossy(&names).lines() {
+        let name = name.strip_prefix("refs/remotes/").and_then(|name| name.split_once('/'));
+        let Some((remote, branch)) = name.filter(|(_, branch)| *branch != "HEAD") else { continue };
+        let key = format!("remote.{remote}.url");
+        let Some(address) = git.ask_if_any(Read::ConfigValue, &[&key], Stdin::Null)? else {
+            continue;
+        };
+        let address = String::from_utf8_lossy(&address).trim_end().to_owned();
+        if allows(remotes, &address) {
+            return Ok(Some(History::Remote { address, branch: branch.to_owned() }));
+        }
+    }
+    Ok(None)
+}
+
+/// Stores the project in the fleet's database, apart from what an allowed remote has.
 pub fn store(
     database: &mut Postgres,
+    remotes: &[String],
     here: &LoadedProject,
     kind: &dyn Kind,
 ) -> Result<Source, Failure> {
     let git = Git::new(&here.root, &env::child_environment(), "fleet");
-    let refused = |error: runner_engine::git::GitError| Failure::environment(error.to_string());
+    let refused = |error: GitError| Failure::environment(error.to_string());
     if git.top().map_err(refused)? != here.root {
         return Err(Failure::environment(format!(
             "{} is not the root of its repository, so no other host can get it",
@@ -92,10 +134,21 @@ pub fn store(
         Failure::environment(format!("{} has no commit yet", here.root.display()))
             .hint("git commit")
     })?;
-    let args = ["--revs", "--stdout", "--quiet", "--threads=1", "--delta-base-offset"];
-    let wanted = Stdin::Bytes(format!("{commit}\n").into_bytes());
-    let pack = git.ask_with(Read::PackObjects, &args, wanted).map_err(refused)?;
-    let pack = database.put_blob(&pack).map_err(failure)?;
+    let history = match remote_with(&git, remotes, &commit).map_err(refused)? {
+        Some(remote) => remote,
+        None => {
+            let args = ["--revs", "--stdout", "--quiet", "--threads=1", "--delta-base-offset"];
+            let wanted = Stdin::Bytes(
+                format!(
+                    "{commit}
+"
+                )
+                .into_bytes(),
+            );
+            let pack = git.ask_with(Read::PackObjects, &args, wanted).map_err(refused)?;
+            History::Pack(database.put_blob(&pack).map_err(failure)?)
+        }
+    };
     let changes = git.changes(&[], Untracked::Files).map_err(refused)?;
     let mut paths: BTreeSet<String> = changes.into_keys().collect();
     for path in kind.publishes().paths() {
@@ -111,7 +164,7 @@ pub fn store(
     }
     let exclude = git.path(&["--git-path", "info/exclude"]).map_err(refused)?;
     let exclude = read_text_host(&exclude, SMALL).unwrap_or_default();
-    Ok(Source { commit, pack, files, exclude })
+    Ok(Source { commit, history, files, exclude })
 }
 
 /// Reads a file of the work tree, or the target of a link. Returns `None` if there is nothing.
@@ -141,7 +194,7 @@ fn read_file(root: &Path, path: &str) -> Result<Option<(FileKind, Vec<u8>)>, Fai
     }
     let executable = data.permissions().mode() & 0o100 != 0;
     let kind = if executable { FileKind::Executable } else { FileKind::Regular };
-    Ok(Some((kind, read_in(root, path, LARGEST).map_err(unreadable)?)))
+    Ok(Some((kind, read_in(root, path, LARGEST_CONTENT).map_err(unreadable)?)))
 }
 
 /// Reports whether there is nothing at a path, or a file in place of one of its folders.
@@ -181,6 +234,40 @@ mod tests {
             ("a", ".gitignore"),
         ] {
             assert!(stays_inside(path, target), "{path} -> {target}");
+        }
+    }
+
+    #[test]
+    fn only_addresses_below_an_allowed_one_are_allowed() {
+        let remotes = [
+            "https://example.org/me/",
+            "git@example.org:",
+            "ssh://git@example.org/one.git",
+            "ssh://example.org:",
+        ]
+        .map(str::to_owned);
+        for address in [
+            "https://example.org/me/a.git",
+            "git@example.org:me/a",
+            "ssh://git@example.org/one.git",
+        ] {
+            assert!(allows(&remotes, address), "{address}");
+        }
+        for address in [
+            "https://example.org/me",
+            "https://example.org/other/a.git",
+            "https://example.org/me/../other/a.git",
+            "https://example.org/me/%2e%2e/other/a.git",
+            "https://user:key@example.org/me/a.git",
+            "https://example.org.evil/me/a.git",
+            "ssh://example.org:key@evil/a.git",
+            "ssh://git@example.org/one.git/more",
+            "ext::sh -c true",
+            "--upload-pack=true",
+            "/srv/a.git",
+            "",
+        ] {
+            assert!(!allows(&remotes, address), "{address}");
         }
     }
 

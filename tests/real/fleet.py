@@ -369,7 +369,7 @@ def old_rows(server):
             host.good("tick")
     settled = fleet.count("state = 'settled'")
     # A file that no occurrence refers to.
-    fleet.ask("INSERT INTO runner_fleet.blobs SELECT repeat('f', 64), stored, content FROM runner_fleet.blobs LIMIT 1")
+    fleet.ask("INSERT INTO runner_fleet.blobs SELECT repeat('f', 64), 0, stored, content FROM runner_fleet.blobs LIMIT 1")
     blobs = int(fleet.ask("SELECT count(*) FROM runner_fleet.blobs"))
     say(settled == 2 and blobs > 0, f"two settled occurrences, {blobs} files")
     week = 9 * 24 * 3600 * 1000
@@ -386,6 +386,56 @@ def old_rows(server):
     say(attempts == "1", f"with its claims: {attempts} left")
     left = int(fleet.ask("SELECT count(*) FROM runner_fleet.blobs"))
     say(0 < left < blobs, f"and the files that nothing refers to: {left} of {blobs} left")
+
+
+def remotes(server):
+    """A pushed commit comes from a remote that both hosts allow, and any other from the fleet's database."""
+    base = ROOT / "remotes-git"
+    base.mkdir()
+    allowed = f'remotes = ["file://{base}/"]\n'
+    fleet = Fleet(server, "remotes", allowed)
+    folder = fleet.home.project("p")
+    git = lambda *words: run("git", "-C", folder, *words, env=fleet.home.env)
+    git("init", "--quiet", "--bare", base / "p.git")
+    git("remote", "add", "origin", f"file://{base}/p.git")
+    git("push", "--quiet", "origin", "HEAD:refs/heads/main")
+
+    def offered():
+        fleet.home.good("--dir", folder, "enqueue", "dream")
+        fleet.home.good("tick")
+        return json.loads(fleet.ask("SELECT source -> 'history' FROM runner_fleet.occurrences WHERE state = 'pending'"))
+
+    def applied(number):
+        for _ in range(2):
+            fleet.home.good("tick")
+        say(fleet.count("state = 'settled'") == number, f"run {number} is settled at home")
+
+    found = offered()
+    say(found == {"remote": {"address": f"file://{base}/p.git", "branch": "main"}}, f"the commit is offered from the remote: {found}")
+    blocked, fetching = fleet.workers
+    config = blocked.root / "config/runner/config.toml"
+    config.write_text(config.read_text().replace(allowed, ""))
+    blocked.run("tick")
+    why = fleet.ask("SELECT why FROM runner_fleet.occurrences WHERE state = 'pending'")
+    say("may not fetch from" in why, f"a host that does not allow the remote gives the claim back: {why}")
+    fetching.good("tick")
+    say(fleet.count("state = 'delivered'") == 1, "a host that allows it fetches the commit and works")
+    applied(1)
+    say(bool(dreams(folder)), "the artifacts are published")
+    (folder / "more.txt").write_text("more\n")
+    git("add", "more.txt")
+    git("commit", "--quiet", "-m", "more")
+    found = offered()
+    say(list(found) == ["pack"], f"a commit that was not pushed is offered as a pack: {found}")
+    blocked.good("tick")
+    applied(2)
+    git("push", "--quiet", "origin", "HEAD:refs/heads/main")
+    shutil.rmtree(base / "p.git")
+    say(list(offered()) == ["remote"], "it comes from the remote once it is pushed")
+    fetching.run("tick")
+    why = fleet.ask("SELECT why FROM runner_fleet.occurrences WHERE state = 'pending'")
+    say("git fetch" in why, f"without the remote, the claim is given back: {why}")
+    check_budgets(fleet)
 
 
 def laptop(server):
@@ -677,7 +727,7 @@ def check_budgets(fleet):
     say(wrong == "0", "the budgets are the sums of the claims")
 
 
-CHECKS = [one_job, nightly, silent_host, pages, wakeups, old_rows, laptop, database_loss, unreachable_host, changed_at_home, applying_deferred,
+CHECKS = [one_job, nightly, silent_host, pages, wakeups, old_rows, remotes, laptop, database_loss, unreachable_host, changed_at_home, applying_deferred,
           one_copy_per_claim, modes_and_links, drain_and_leave, least_rights]
 
 

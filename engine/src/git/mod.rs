@@ -14,11 +14,12 @@
 //!   ([`crate::sandbox::inert`]).
 //!
 //! This module compares the work tree itself ([`changes`]), because git would apply filters. Only a
-//! push may use the network and the user's programs ([`push`]), and it ignores the project's
-//! configuration. This module must never call git in any other way.
+//! push ([`push`]) and a fetch into a new repository may use the network and the user's programs,
+//! and they ignore the project's configuration. This module must never call git in any other way.
 
 pub mod changes;
 pub mod commit;
+mod fetch;
 #[cfg(feature = "fault-injection")]
 pub mod fuzzed;
 pub mod private;

@@ -1,6 +1,6 @@
 //! Pushes the checked-out branch to its configured remote.
 //!
-//! This is the only git call that uses the network and runs other programs, such as ssh, a
+//! Only this git call and a fetch use the network and run other programs, such as ssh, a
 //! credential helper or a transport. Only the user's configuration can name these programs. Git
 //! runs in an empty repository that shares only its objects with the project, so the project's
 //! configuration, hooks and attributes do not apply. This module must never push to an address

@@ -1,23 +1,26 @@
-//! Contents by their SHA-256: sources and results.
+//! Contents by their SHA-256: sources and results. A large content is stored in several parts.
 
 use runner_engine::digest::Digest;
 
 use super::Postgres;
 use crate::store::{FleetError, Result};
 
-/// Maximum size of a content in bytes.
-pub const MOST: usize = 64 * 1024 * 1024;
+/// Maximum size of a content in bytes. Contents are held in memory.
+pub const LARGEST_CONTENT: u64 = 256 * 1024 * 1024;
+
+/// Maximum size of a part in bytes.
+const PART: usize = 16 * 1024 * 1024;
 
 impl Postgres {
     /// Stores a content and returns its digest. A content that is stored already only becomes new again, so
     /// that pruning keeps it.
     ///
     /// # Errors
-    /// Returns a [`FleetError`], also for a content that is larger than 64 MiB.
+    /// Returns a [`FleetError`], also for a content that is larger than [`LARGEST_CONTENT`].
     pub fn put_blob(&mut self, content: &[u8]) -> Result<Digest> {
-        if content.len() > MOST {
+        if content.len() as u64 > LARGEST_CONTENT {
             return Err(FleetError::Database(format!(
-                "a content has {} bytes, but the fleet stores at most {MOST}",
+                "a content has {} bytes, but the fleet stores at most {LARGEST_CONTENT}",
                 content.len()
             )));
         }
@@ -27,12 +30,18 @@ impl Postgres {
             let known =
                 "UPDATE runner_fleet.blobs SET stored = runner_fleet.clock() WHERE digest = $1";
             if step.change(known, &[&name])? == 0 {
-                step.change(
-                    "INSERT INTO runner_fleet.blobs (digest, stored, content)
-                     VALUES ($1, runner_fleet.clock(), $2)
-                     ON CONFLICT (digest) DO UPDATE SET stored = excluded.stored",
-                    &[&name, &content],
-                )?;
+                // An empty content has one part.
+                let parts = content.len().div_ceil(PART).max(1);
+                for (number, part) in (0_i32..).zip(0..parts) {
+                    let bytes = content.get(part * PART..).unwrap_or_default();
+                    let bytes = bytes.get(..PART).unwrap_or(bytes);
+                    step.change(
+                        "INSERT INTO runner_fleet.blobs (digest, part, stored, content)
+                         VALUES ($1, $2, runner_fleet.clock(), $3)
+                         ON CONFLICT (digest, part) DO UPDATE SET stored = excluded.stored",
+                        &[&name, &number, &bytes],
+                    )?;
+                }
             }
             Ok(())
         })?;
@@ -46,9 +55,13 @@ impl Postgres {
     pub fn blob(&mut self, digest: Digest) -> Result<Vec<u8>> {
         let name = digest.to_string();
         let found = self.write(|step| {
-            let sql = "SELECT content FROM runner_fleet.blobs WHERE digest = $1";
-            let row = step.first(sql, &[&name])?;
-            Ok(row.map(|row| row.try_get::<_, Vec<u8>>(0)).transpose()?)
+            let sql = "SELECT content FROM runner_fleet.blobs WHERE digest = $1 ORDER BY part";
+            let rows = step.query(sql, &[&name])?;
+            let mut content = Vec::new();
+            for row in &rows {
+                content.extend_from_slice(row.try_get::<_, &[u8]>(0)?);
+            }
+            Ok((!rows.is_empty()).then_some(content))
         })?;
         let content = found
             .ok_or_else(|| FleetError::Database(format!("the content {name} is not stored")))?;

@@ -5,13 +5,27 @@ use super::{Postgres, Step};
 use crate::store::{FleetError, Result};
 
 /// The format that this version creates and reads.
-const FORMAT: i32 = 1;
+const FORMAT: i32 = 2;
+
+/// The statements that upgrade each older format to the next one, from format 1.
+const UPGRADES: [&str; 1] = [include_str!("../upgrade_2.sql")];
 
 /// The tables that a worker's role must read and write.
 const TABLES: [&str; 6] = ["hosts", "occurrences", "attempts", "groups", "budgets", "blobs"];
 
 /// The tables from which its daily maintenance removes old rows.
 const PRUNED: [&str; 3] = ["occurrences", "budgets", "blobs"];
+
+/// The effect of [`Postgres::init`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Initialized {
+    /// The tables were created.
+    Created,
+    /// The tables of an older format were upgraded.
+    Upgraded,
+    /// The tables are there already.
+    Unchanged,
+}
 
 /// Facts about a fleet's database.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,25 +42,31 @@ pub struct DatabaseFacts {
 }
 
 impl Postgres {
-    /// Creates the schema unless it exists. Returns whether it was created.
+    /// Creates the schema unless it exists, and upgrades an older format.
     ///
     /// # Errors
     /// Returns a [`FleetError`], for a newer format [`FleetError::Format`].
-    pub fn init(&mut self) -> Result<bool> {
+    pub fn init(&mut self) -> Result<Initialized> {
         match self.check_format() {
-            Err(FleetError::NoFleet) => {}
-            found => return found.map(|()| false),
+            Err(FleetError::NoFleet | FleetError::Format { found: ..FORMAT, .. }) => {}
+            found => return found.map(|()| Initialized::Unchanged),
         }
         self.write(|step| {
-            // Only one host creates the schema.
+            // Only one host changes the schema.
             step.tx.execute("SELECT pg_advisory_xact_lock(7235409)", &[])?;
-            if exists(step)? {
-                return Ok(false);
+            let Some(found) = format(step)? else {
+                step.tx.batch_execute(include_str!("../schema.sql"))?;
+                let sql = "INSERT INTO runner_fleet.format VALUES (1, $1, runner_fleet.clock())";
+                step.tx.execute(sql, &[&FORMAT])?;
+                return Ok(Initialized::Created);
+            };
+            for (upgrade, from) in UPGRADES.iter().zip(1..) {
+                if from >= found {
+                    step.tx.batch_execute(upgrade)?;
+                }
             }
-            step.tx.batch_execute(include_str!("../schema.sql"))?;
-            let sql = "INSERT INTO runner_fleet.format VALUES (1, $1, runner_fleet.clock())";
-            step.tx.execute(sql, &[&FORMAT])?;
-            Ok(true)
+            step.tx.execute("UPDATE runner_fleet.format SET version = $1", &[&FORMAT])?;
+            Ok(Initialized::Upgraded)
         })
     }
 
@@ -55,14 +75,7 @@ impl Postgres {
     /// # Errors
     /// Returns [`FleetError::NoFleet`] or [`FleetError::Format`].
     pub fn check_format(&mut self) -> Result<()> {
-        let found: i32 = self.write(|step| {
-            if !exists(step)? {
-                return Err(FleetError::NoFleet.into());
-            }
-            let row = step.tx.query_opt("SELECT version FROM runner_fleet.format", &[])?;
-            Ok(row.ok_or(FleetError::NoFleet)?.try_get(0)?)
-        })?;
-        match found {
+        match self.write(format)?.ok_or(FleetError::NoFleet)? {
             FORMAT => Ok(()),
             found => Err(FleetError::Format { found, known: FORMAT }),
         }
@@ -122,7 +135,12 @@ impl Postgres {
     }
 }
 
-fn exists(step: &mut Step<'_>) -> Result<bool, super::Fault> {
+/// Returns the format of the schema. Returns `None` if there is no schema.
+fn format(step: &mut Step<'_>) -> Result<Option<i32>, super::Fault> {
     let sql = "SELECT to_regclass('runner_fleet.format') IS NOT NULL";
-    Ok(step.tx.query_one(sql, &[])?.try_get(0)?)
+    if !step.tx.query_one(sql, &[])?.try_get::<_, bool>(0)? {
+        return Ok(None);
+    }
+    let row = step.tx.query_opt("SELECT version FROM runner_fleet.format", &[])?;
+    Ok(Some(row.ok_or(FleetError::NoFleet)?.try_get(0)?))
 }

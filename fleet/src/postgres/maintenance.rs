@@ -36,7 +36,7 @@ const UNREFERENCED: i64 = 24 * 3_600_000;
 pub struct Pruned {
     /// Settled occurrences with their attempts.
     pub occurrences: u64,
-    /// Contents that nothing referred to.
+    /// Parts of contents that nothing referred to.
     pub blobs: u64,
 }
 

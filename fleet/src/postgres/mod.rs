@@ -4,10 +4,10 @@
 //! connection, prepared statements and LISTEN do not work. Every operation is one transaction at
 //! the isolation level `READ COMMITTED`. Rows are locked in the order that `schema.sql` states.
 
-mod blobs;
+pub(crate) mod blobs;
 mod claim;
 mod connection;
-mod init;
+pub(crate) mod init;
 mod maintenance;
 mod operations;
 mod signals;

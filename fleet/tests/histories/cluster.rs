@@ -130,7 +130,7 @@ impl Cluster {
     pub fn fleet(&self, name: &str) -> Postgres {
         self.sql("postgres", &format!("CREATE DATABASE {name}"));
         let mut store = Postgres::at(&self.url(name)).unwrap();
-        assert!(store.init().unwrap());
+        assert_eq!(store.init().unwrap(), runner_fleet::Initialized::Created);
         store
     }
 }

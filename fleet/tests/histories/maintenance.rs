@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use runner_engine::outcome::Outcome;
 use runner_engine::store::{Amounts, Budget};
-use runner_fleet::{FleetStore as _, Postgres, Pruned, State};
+use runner_fleet::{FleetError, FleetStore as _, Initialized, Postgres, Pruned, State};
 use serde_json::json;
 
 use crate::TEST_CLOCK;
@@ -29,6 +29,35 @@ fn settled(store: &mut Postgres, content: &[u8]) {
     result.manifest = json!([{"after": store.put_blob(content).unwrap()}]);
     store.deliver(&result).unwrap();
     store.settle(&claim.occurrence, claim.fence, "a", &Outcome::Succeeded).unwrap();
+}
+
+#[test]
+fn older_format_is_upgraded_and_large_contents_are_stored_in_parts() {
+    let Some(cluster) = Cluster::start("fleet upgrade") else { return };
+    let mut store = cluster.fleet("upgrade");
+    let small = store.put_blob(b"small").unwrap();
+    // The format 1 had no parts.
+    cluster.sql(
+        "upgrade",
+        "ALTER TABLE runner_fleet.blobs DROP COLUMN part;
+         ALTER TABLE runner_fleet.blobs ADD PRIMARY KEY (digest);
+         UPDATE runner_fleet.format SET version = 1",
+    );
+    let found = store.check_format();
+    assert!(matches!(found, Err(FleetError::Format { found: 1, known: 2 })), "{found:?}");
+    assert_eq!(store.init().unwrap(), Initialized::Upgraded);
+    assert_eq!(store.init().unwrap(), Initialized::Unchanged);
+    assert_eq!(store.blob(small).unwrap(), b"small");
+    let empty = store.put_blob(b"").unwrap();
+    assert_eq!(store.blob(empty).unwrap(), b"");
+    // Parts of 16 MiB: two whole ones, and one of a single byte.
+    let large: Vec<u8> = (0..(32 << 20) + 1_u32).map(|at| (at % 251) as u8).collect();
+    for _ in 0..2 {
+        let digest = store.put_blob(&large).unwrap();
+        assert!(store.blob(digest).unwrap() == large, "the parts are in another order");
+    }
+    cluster
+        .sql("upgrade", "DO $$ BEGIN ASSERT (SELECT count(*) FROM runner_fleet.blobs) = 5; END $$");
 }
 
 #[test]
