@@ -66,11 +66,11 @@ pub(super) fn fleets(reader: &mut Reader<'_>) -> BTreeMap<String, Fleet> {
             day: table.day.into(),
             remotes: table.remotes,
         };
-        for (number, address) in fleet.remotes.iter().enumerate() {
-            if !is_remote(address) {
-                let why = "expected https://HOST/PATH/, ssh://HOST/PATH/, USER@HOST: or file:///PATH/, without a password";
-                reader.wrong(&format!("fleet.{name}.remotes[{number}]"), why);
-            }
+        if let Some(address) = fleet.remotes.iter().find(|address| !is_remote(address)) {
+            let why = format!(
+                "{address:?} is not https://HOST/PATH/, ssh://HOST/PATH/, USER@HOST: or file:///PATH/ without a password"
+            );
+            reader.wrong(&format!("fleet.{name}.remotes"), why);
         }
         fleets.insert(name, fleet);
     }

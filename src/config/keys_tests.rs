@@ -168,6 +168,18 @@ fn values(key: &Key) -> (&'static str, Vec<&'static str>) {
         Shape::Texts if ["kinds", "enqueue"].contains(&last) => {
             ("[\"lint-wiki\"]", vec!["\"lint-wiki\"", "3", "[1]", "{}", "[\"lint-wiky\"]"])
         }
+        Shape::Texts if last == "remotes" => (
+            "[\"https://git.example/me/\"]",
+            vec![
+                "\"https://git.example/\"",
+                "3",
+                "[1]",
+                "{}",
+                "[\"x\"]",
+                "[\"\"]",
+                "[\"https://me:pw@git.example/\"]",
+            ],
+        ),
         Shape::Texts if last == "skip" => {
             ("[\"loops\"]", vec!["\"loops\"", "3", "[1]", "{}", "[\"loop\"]"])
         }

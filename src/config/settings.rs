@@ -214,8 +214,8 @@ pub struct FleetTable {
     /// The limits of one calendar day in UTC, for all hosts together.
     #[serde(default)]
     pub day: CapsTable,
-    /// The remotes from which hosts may get commits, such as "https://git.example/me/" or
-    /// "git@git.example:". An address that ends with "/" or ":" allows all addresses below it. A pushed
+    /// The remotes from which hosts may get commits, such as `https://git.example/me/` or
+    /// `git@git.example:`. An address that ends with "/" or ":" allows all addresses below it. A pushed
     /// commit comes from such a remote, any other from the fleet's database.
     #[serde(default)]
     pub remotes: Vec<String>,
