@@ -41,6 +41,27 @@ fn open(fixture: &Fixture, path: &str) -> CommandOutput {
 }
 
 #[test]
+fn report_outside_of_a_project_lists_all_projects() {
+    let (fixture, name) = after_a_night();
+    let outside = |args: &[&str]| {
+        let mut command = fixture.runner(args);
+        CommandOutput::of(command.current_dir(fixture.root()).output().unwrap())
+    };
+    let text = outside(&["report"]).ends(0).out;
+    let row = text.lines().nth(1).unwrap();
+    let project = fixture.project().display().to_string();
+    assert!(row.starts_with(&project) && row.contains(&name) && row.contains("failed"), "{text}");
+    let json = outside(&["report", "--json"]).ends(0).json();
+    assert_eq!(json["projects"][0]["worst"], "failed", "{json}");
+    assert_eq!(json["projects"].as_array().unwrap().len(), 1, "{json}");
+    let none = outside(&["report", "--json", "--night", "2001-01-01"]).ends(0).json();
+    assert_eq!(none["projects"], serde_json::json!([]));
+    // A page is always that of one project, and so is a folder that was named.
+    outside(&["report", "--html"]).ends(78);
+    outside(&["--dir", ".", "report"]).ends(78);
+}
+
+#[test]
 fn all_report_formats_agree() {
     let (fixture, name) = after_a_night();
     let published = |file: &str| fixture.read(&format!(".runner/reports/{name}/{file}"));

@@ -252,6 +252,12 @@ def nightly(server):
     say(report.returncode == 0 and "dream" in report.stdout, "the morning's report has the run")
     say("fleet night" in report.stdout, "the report names the host that did the work")
     check_reports(fleet, folders)
+    morning = json.loads(fleet.home.good("report", "--json"))
+    [shared] = morning["fleets"]
+    done = sum(len(host["jobs"]) for host in shared["hosts"])
+    good = len(morning["projects"]) == 6 and done == 6 and len(shared["hosts"]) > 1
+    say(good, f"outside of the projects, one report has all six, with {len(shared['hosts'])} hosts of the fleet")
+    show(fleet.home.good("report"))
     show(report.stdout[:1500])
     check_budgets(fleet)
 
@@ -451,7 +457,7 @@ def laptop(server):
           "a worker takes over and finishes", 90)
     fleet.home.at("2027-03-10T03:30:00Z")
     for pid in stopped:
-        os.kill(pid, signal.SIGCONT)
+        send(pid, signal.SIGCONT)
     home.communicate()
     until(lambda: fleet.home.run("tick") and fleet.count("state = 'settled'") == 1, "it is settled on wake-up")
     rows = fleet.home.runs(folder)
@@ -579,7 +585,7 @@ def one_copy_per_claim(server):
     until(lambda: worker.run("tick") and fleet.count("fence = 2") == 1, "the same host claims the run again", 60)
     say((live[0] / "of-the-first-claim").exists(), "the copy of the live run is left alone")
     for pid in stopped:
-        os.kill(pid, signal.SIGCONT)
+        send(pid, signal.SIGCONT)
     first.communicate()
     fleet.home.run("tick")
     fleet.home.run("tick")
@@ -612,7 +618,7 @@ def modes_and_links(server):
         "executable files are executable")
     say((copy / "ideas/retry.md").stat().st_mode & 0o111 == 0, "other files are not")
     for pid in stopped:
-        os.kill(pid, signal.SIGCONT)
+        send(pid, signal.SIGCONT)
     child.communicate()
     (folder / "outside").symlink_to("/etc/passwd")
     fleet.home.run("tick")
@@ -702,8 +708,16 @@ def stop_tree(pid):
         if not new:
             return stopped
         for one in new:
-            os.kill(one, signal.SIGSTOP)
+            send(one, signal.SIGSTOP)
             stopped.append(one)
+
+
+def send(pid, number):
+    """Sends a signal to a process that may have ended by itself."""
+    try:
+        os.kill(pid, number)
+    except ProcessLookupError:
+        pass
 
 
 def kill_executes(host):

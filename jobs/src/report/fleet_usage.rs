@@ -52,7 +52,7 @@ pub fn host(run: &RunLine) -> Option<&str> {
 }
 
 /// Returns the usage of each fleet, by name.
-pub(super) fn of_runs(runs: &[RunLine]) -> Vec<FleetUsage> {
+pub fn of_runs(runs: &[RunLine]) -> Vec<FleetUsage> {
     let mut fleets: Vec<FleetUsage> = Vec::new();
     for run in runs {
         let Some(name) = run.facts.get(facts::FLEET).and_then(Value::as_str) else { continue };
@@ -98,7 +98,13 @@ impl FleetUsage {
     pub fn lines(&self) -> Vec<String> {
         let hosts = self.hosts.iter().map(|it| {
             let runs = counted(it.jobs.len(), "run");
-            format!("{} did {runs} ({}): {}", it.host, it.jobs.join(", "), amounts(it.spent))
+            let mut jobs: Vec<&str> = Vec::new();
+            for job in &it.jobs {
+                if !jobs.contains(&job.as_str()) {
+                    jobs.push(job);
+                }
+            }
+            format!("{} did {runs} ({}): {}", it.host, jobs.join(", "), amounts(it.spent))
         });
         let limits = self.limit.array().into_iter().zip(UNITS).filter_map(|(limit, unit)| {
             let amount = format_amount(unit, limit?);
@@ -155,17 +161,22 @@ mod tests {
             }
             line
         };
-        let runs =
-            [of("a", "two", 2), run("local", "command"), of("b", "one", 3), of("c", "two", 1)];
+        let runs = [
+            of("a", "two", 2),
+            run("local", "command"),
+            of("b", "one", 3),
+            of("c", "two", 1),
+            of("a", "two", 0),
+        ];
         let found = of_runs(&runs);
         assert_eq!(found.len(), 1);
-        assert_eq!(found[0].spent, Amounts { calls: 6, seconds: 180, ..Amounts::default() });
+        assert_eq!(found[0].spent, Amounts { calls: 6, seconds: 240, ..Amounts::default() });
         assert_eq!(
             found[0].lines(),
             [
                 "one did 1 run (b): 3 calls, 1 min 0 s",
-                "two did 2 runs (a, c): 3 calls, 2 min 0 s",
-                "in all 6 calls, 3 min 0 s of the budget of the fleet night, whose limit of a day is 9 calls",
+                "two did 3 runs (a, c): 3 calls, 3 min 0 s",
+                "in all 6 calls, 4 min 0 s of the budget of the fleet night, whose limit of a day is 9 calls",
             ]
         );
         assert_eq!(of_runs(&runs[1..2]), []);

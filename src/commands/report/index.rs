@@ -25,16 +25,20 @@ impl View for NightIndex {
         let rows = self.nights.iter().map(|night| {
             let worst = night.worst.as_deref().unwrap_or("no report yet");
             let headline = night.headline.as_deref().unwrap_or_default();
-            let tone = match night.worst.as_deref() {
-                Some("succeeded") => Tone::Good,
-                Some("failed" | "lost" | "timed-out") => Tone::Bad,
-                Some("degraded" | "deferred" | "cancelled" | "missed") => Tone::Warn,
-                _ => Tone::Plain,
-            };
-            (tone, show::row([&night.night, worst, headline]))
+            (tone(night.worst.as_deref()), show::row([&night.night, worst, headline]))
         });
         let rows = rows.collect();
         List { header: &["NIGHT", "WORST", "SUMMARY"], toned: 1, rows }.print();
+    }
+}
+
+/// Returns the tone of a night's worst outcome.
+pub(super) fn tone(worst: Option<&str>) -> Tone {
+    match worst {
+        Some("succeeded") => Tone::Good,
+        Some("failed" | "lost" | "timed-out") => Tone::Bad,
+        Some("degraded" | "deferred" | "cancelled" | "missed") => Tone::Warn,
+        _ => Tone::Plain,
     }
 }
 

@@ -6,6 +6,7 @@
 //!                        └──> --open: the page in a file ──> the host's opener
 //! ```
 
+pub(super) mod all;
 mod export;
 pub(super) mod index;
 mod search;
@@ -21,7 +22,7 @@ use serde::Serialize;
 
 use super::Cli;
 use crate::env::{self, Env};
-use crate::project::LoadedProject;
+use crate::project::{self, LoadedProject};
 use crate::ui::{Failure, Ui, View, show};
 
 /// The program that opens a page on this host.
@@ -30,7 +31,7 @@ const OPENER: &str = if cfg!(target_os = "macos") { "open" } else { "xdg-open" }
 /// Print the report of a night, or open its page
 ///
 /// The command makes the report again, in any format, from the database and the night's
-/// artifacts.
+/// artifacts. Outside of a project, it lists the last nights of all projects.
 #[derive(Debug, clap::Args)]
 #[command(
     args_conflicts_with_subcommands = true,
@@ -98,6 +99,11 @@ impl View for ReportView {
 impl ReportArgs {
     /// Prints the report, or opens its page.
     pub fn run(&self, cli: &Cli<'_>) -> Result<Exit, Failure> {
+        let is_list = self.command.is_none() && !self.list && self.export.is_none();
+        let is_list = is_list && !self.form.open && !self.form.html;
+        if is_list && !cli.folder_is_named && project::find(cli.here).is_err() {
+            return all::run(cli, self.night.as_deref());
+        }
         let project = LoadedProject::load(cli.env, cli.here)?;
         if let Some(ReportCommand::Search(args)) = &self.command {
             return args.run(cli, &project);
