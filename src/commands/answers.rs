@@ -23,7 +23,6 @@ pub fn answer(command: &[&str], generator: &mut SchemaGenerator) -> Option<Schem
         ["jobs", "list"] => generator.subschema_for::<jobs::list::JobList>(),
         ["jobs", "reset", ..] => generator.subschema_for::<jobs::reset::Resets>(),
         ["report", "--list"] => generator.subschema_for::<report::index::NightIndex>(),
-        ["report"] => generator.subschema_for::<report::all::LastNights>(),
         ["report", ..] => generator.subschema_for::<report::ReportView>(),
         ["dream", "list"] => generator.subschema_for::<dream::list::ProposalList<'_>>(),
         ["dream", "show", ..] => generator.subschema_for::<dream::details::ProposalDetails<'_>>(),
