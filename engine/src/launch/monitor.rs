@@ -5,7 +5,8 @@
 //! to the number of processes, so samples never take more than a tenth of the time. Between two
 //! samples a tree can exceed its limits; the report states the largest value that was seen. Memory is
 //! counted once for all processes that share it, as far as the kernel reports that. Memory that no
-//! process maps is counted only if it belongs to an anonymous file that a process holds open or maps.
+//! process maps is counted if it belongs to an anonymous file that a process holds open or maps, and estimated
+//! if it is in sockets.
 //!
 //! The control group counts processor time exactly, also without delegated controllers. Without a group,
 //! the time of a process that ended between two samples is missing if its parent ignores its end.
@@ -34,6 +35,12 @@ const CONFIRM: Duration = Duration::from_millis(20);
 const MAPPED: u32 = 8;
 /// A sample takes at most one part in this many of the time.
 const SHARE: u32 = 10;
+/// The number of sockets whose buffers are not counted. Few programs have more.
+const FREE_SOCKETS: u64 = 64;
+/// Time after which files that wait in a socket are counted. A receiver usually takes them at once.
+const WAITING: Duration = Duration::from_secs(1);
+/// The usual limit on the buffer of a socket, in bytes.
+const SOCKET_BUFFER: u64 = 212_992;
 /// The type that `statfs` reports for files in memory.
 const TMPFS: i64 = 0x0102_1994;
 
@@ -46,6 +53,7 @@ pub(super) struct TreeMonitor {
     /// The limit on tasks that the kernel enforces.
     refused: Option<u64>,
     counted: CountedTime,
+    in_sockets: InSockets,
     /// Whether the last sample exceeded the limit on memory.
     suspect: bool,
     /// The number of samples.
@@ -64,6 +72,47 @@ struct CountedTime {
     reaped: u64,
 }
 
+/// An estimate of the memory that a tree has in sockets, which the kernel does not report.
+#[derive(Debug)]
+struct InSockets {
+    /// The memory of shared files on the machine when the tree was started, in bytes.
+    before: u64,
+    /// The largest size of the buffers of one socket, in bytes.
+    buffer: u64,
+    /// Since when files wait in sockets of the tree.
+    waiting: Option<Duration>,
+}
+
+impl InSockets {
+    fn new() -> Self {
+        let limit = read_text_proc("/proc/sys/net/core/wmem_max").ok();
+        let limit = limit.and_then(|text| text.trim().parse().ok()).unwrap_or(SOCKET_BUFFER);
+        // The kernel doubles the size that a program sets.
+        Self { before: meminfo("Shmem:"), buffer: 2 * limit, waiting: None }
+    }
+
+    /// Returns what these sockets hold at most: full buffers, and, if files wait in them for too long, the
+    /// growth of the memory of shared files on the machine that no process of the tree accounts for.
+    fn memory(
+        &mut self,
+        sockets: &BTreeMap<u64, u64>,
+        now: Duration,
+        shared: impl FnOnce() -> u64,
+    ) -> u64 {
+        let count = u64::try_from(sockets.len()).unwrap_or(u64::MAX);
+        let buffers = count.saturating_sub(FREE_SOCKETS).saturating_mul(self.buffer);
+        if sockets.values().all(|files| *files == 0) {
+            self.waiting = None;
+            return buffers;
+        }
+        let since = *self.waiting.get_or_insert(now);
+        match now.saturating_sub(since) >= WAITING {
+            true => buffers.saturating_add(shared().saturating_sub(self.before)),
+            false => buffers,
+        }
+    }
+}
+
 impl TreeMonitor {
     /// Creates a monitor for the limits that the kernel does not enforce.
     pub fn new(caps: &ResourceLimits) -> Self {
@@ -73,6 +122,7 @@ impl TreeMonitor {
             cpu_time: caps.cpu_time,
             refused: None,
             counted: CountedTime::default(),
+            in_sockets: InSockets::new(),
             suspect: false,
             turn: 0,
             next: boot_time(),
@@ -150,8 +200,11 @@ impl TreeMonitor {
             false => UnnamedFiles::Open,
         };
         // The first sum counts shared memory once for each process.
-        let most = memory(&pids, files);
-        let seen = if most > limit { most.min(proportional(&pids, files)) } else { most };
+        let hidden = self.in_sockets.memory(&tree::sockets(&pids), boot_time(), || {
+            meminfo("Shmem:").saturating_sub(in_memory_files(&pids, files))
+        });
+        let most = memory(&pids, files) + hidden;
+        let seen = if most > limit { most.min(proportional(&pids, files) + hidden) } else { most };
         let confirmed = std::mem::replace(&mut self.suspect, seen > limit);
         // A new process shares its parent's memory until it starts its program, and counts twice.
         (confirmed && seen > limit).then_some(Overuse::Memory { limit, seen })
@@ -178,8 +231,12 @@ impl CountedTime {
 
 /// Returns three quarters of the machine's memory in bytes.
 fn default_memory() -> Option<u64> {
-    let text = read_text_proc("/proc/meminfo").ok()?;
-    field(&text, "MemTotal:").map(|total| total / 4 * 3)
+    Some(meminfo("MemTotal:") / 4 * 3).filter(|bytes| *bytes > 0)
+}
+
+/// Returns a value of the machine's memory in bytes, or 0 if it is unknown.
+fn meminfo(name: &str) -> u64 {
+    read_text_proc("/proc/meminfo").ok().and_then(|text| field(&text, name)).unwrap_or(0)
 }
 
 /// Returns the value of a line such as `RssAnon:  1234 kB` in bytes.
@@ -274,6 +331,40 @@ mod tests {
         assert!(
             matches!(monitor.compare(&this), Some(Overuse::Memory { seen, .. }) if seen > 60 << 20)
         );
+    }
+
+    #[test]
+    fn memory_in_sockets_is_estimated() {
+        let mut counted = InSockets { before: 1000, buffer: 10, waiting: None };
+        let sockets = |count: u64, files| (0..count).map(|inode| (inode, files)).collect();
+        let at = Duration::from_millis;
+        assert_eq!(counted.memory(&sockets(64, 0), at(0), || 9000), 0);
+        assert_eq!(counted.memory(&sockets(70, 0), at(0), || 9000), 60);
+        assert_eq!(counted.memory(&sockets(2, 1), at(100), || 9000), 0, "it may be taken soon");
+        assert_eq!(counted.memory(&sockets(2, 1), at(1099), || 9000), 0);
+        assert_eq!(counted.memory(&sockets(2, 1), at(1100), || 9000), 8000);
+        assert_eq!(counted.memory(&sockets(2, 1), at(1100), || 900), 0);
+        assert_eq!(counted.memory(&sockets(2, 0), at(1200), || 9000), 0, "it was taken");
+        assert_eq!(counted.memory(&sockets(2, 1), at(1300), || 9000), 0);
+    }
+
+    #[test]
+    fn files_that_wait_in_a_socket_are_found() {
+        use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
+        let (ours, theirs) = std::os::unix::net::UnixStream::pair().unwrap();
+        let inode =
+            |socket: &std::os::unix::net::UnixStream| rustix::fs::fstat(socket).unwrap().st_ino;
+        let seen = || tree::sockets(&[std::process::id()]);
+        assert_eq!(seen().get(&inode(&theirs)), Some(&0));
+        let file = rustix::fs::memfd_create("test", rustix::fs::MemfdFlags::CLOEXEC).unwrap();
+        let files = [std::os::fd::AsFd::as_fd(&file)];
+        let mut space = [std::mem::MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+        let mut message = SendAncillaryBuffer::new(&mut space);
+        assert!(message.push(SendAncillaryMessage::ScmRights(&files)));
+        let text = [std::io::IoSlice::new(b"x")];
+        sendmsg(&ours, &text, &mut message, SendFlags::empty()).unwrap();
+        assert_eq!(seen().get(&inode(&theirs)), Some(&1));
+        assert_eq!(seen().get(&inode(&ours)), Some(&0));
     }
 
     #[test]

@@ -4,8 +4,8 @@
 //! A larger folder is checked less often, so that checks never take more than a twentieth of the
 //! time. Between two checks, a child can exceed the quota by the amount that it writes in that
 //! time, but no single file can exceed the limit on file size. Files that a process of the child holds
-//! open count even if they have no name any more. A check must never follow a link or leave the file
-//! system.
+//! open count even if they have no name any more. Those that wait in a socket, which no process has open, are
+//! estimated by what the file system has lost. A check must never follow a link or leave the file system.
 
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
@@ -13,9 +13,10 @@ use std::fs;
 use std::io;
 use std::os::fd::BorrowedFd;
 use std::os::unix::fs::MetadataExt as _;
+use std::path::Path;
 use std::time::Duration;
 
-use rustix::fs::Stat;
+use rustix::fs::{Stat, statvfs};
 
 use super::tree::{self, UnnamedFiles};
 use crate::files::{TreeVisitor, walk};
@@ -31,11 +32,16 @@ pub(super) struct DiskQuota {
     quota: FolderQuota,
     /// The time of the next check.
     pub next: Duration,
+    /// The free space of the file system when the child was started, in bytes.
+    free: u64,
+    /// Whether files waited in sockets of the child at the last check.
+    waiting: bool,
 }
 
 impl DiskQuota {
     pub fn new(quota: FolderQuota, now: Duration) -> Self {
-        Self { quota, next: now + EVERY }
+        let free = free_space(&quota.folder).unwrap_or(0);
+        Self { quota, next: now + EVERY, free, waiting: false }
     }
 
     /// Checks the folder if the next check is due, and returns whether it exceeds the quota.
@@ -44,7 +50,7 @@ impl DiskQuota {
         if begun < self.next {
             return false;
         }
-        let over = self.exceeds(Child::Runs);
+        let over = self.exceeds(Child::Runs) || self.is_hidden_over();
         let now = boot_time();
         self.next = now + EVERY.max(now.saturating_sub(begun) * SHARE);
         over
@@ -53,6 +59,15 @@ impl DiskQuota {
     /// Returns whether the folder exceeds the quota after the child and all its processes have ended.
     pub fn is_over_at_end(&self) -> bool {
         self.exceeds(Child::Ended)
+    }
+
+    /// Returns whether files have waited in sockets of the child since the last check, while the file system
+    /// has lost more than the quota.
+    fn is_hidden_over(&mut self) -> bool {
+        let waits = tree::sockets(&tree::descendants_alive()).values().any(|files| *files > 0);
+        let waited = std::mem::replace(&mut self.waiting, waits);
+        let lost = || free_space(&self.quota.folder).map(|free| self.free.saturating_sub(free));
+        waits && waited && lost().is_some_and(|lost| lost > self.quota.bytes)
     }
 
     fn exceeds(&self, child: Child) -> bool {
@@ -66,6 +81,12 @@ impl DiskQuota {
         };
         exceeded(walk(&self.quota.folder, &mut sum)) || exceeded(sum.take_unnamed(data.dev()))
     }
+}
+
+/// Returns the free space of a folder's file system, in bytes.
+fn free_space(folder: &Path) -> Option<u64> {
+    let system = statvfs(folder).ok()?;
+    Some(system.f_bavail.saturating_mul(system.f_frsize))
 }
 
 /// Whether the child still runs. Folders that it made unreadable are counted only after its end,
@@ -130,7 +151,7 @@ mod tests {
 
     fn over(folder: &std::path::Path, bytes: u64) -> bool {
         let quota = FolderQuota { folder: folder.to_owned(), bytes };
-        DiskQuota { quota, next: Duration::ZERO }.is_over()
+        DiskQuota { next: Duration::ZERO, ..DiskQuota::new(quota, Duration::ZERO) }.is_over()
     }
 
     #[test]

@@ -6,7 +6,7 @@
 //! its ancestors, and never treat a zombie as alive. A process whose first thread has ended shows
 //! as a zombie while its other threads run, and is alive.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io::Read;
 use std::os::fd::OwnedFd;
@@ -111,17 +111,10 @@ pub(crate) fn unnamed_files(
     pids: &[u32],
     files: UnnamedFiles,
 ) -> impl Iterator<Item = (PathBuf, fs::Metadata)> {
-    let entries = |folder: PathBuf| fs::read_dir(folder).into_iter().flatten().flatten();
     let files = pids.iter().flat_map(move |pid| {
-        let process = PathBuf::from(format!("/proc/{pid}"));
-        let mut open: Vec<_> = entries(process.join("fd")).collect();
-        if open.is_empty() {
-            // The first thread of the process may have ended before the others.
-            let threads = entries(process.join("task"));
-            open.extend(threads.flat_map(|thread| entries(thread.path().join("fd"))));
-        }
+        let mut open = descriptors(*pid);
         if files == UnnamedFiles::OpenAndMapped {
-            open.extend(entries(process.join("map_files")));
+            open.extend(entries(PathBuf::from(format!("/proc/{pid}/map_files"))));
         }
         open
     });
@@ -129,6 +122,38 @@ pub(crate) fn unnamed_files(
         let data = fs::metadata(file.path()).ok()?;
         (data.is_file() && data.nlink() == 0).then(|| (file.path(), data))
     })
+}
+
+/// Returns the sockets that these processes hold open, by inode, each with the number of files that wait in
+/// it for a receiver. Kernels before 5.6 do not report this number.
+pub(crate) fn sockets(pids: &[u32]) -> BTreeMap<u64, u64> {
+    let open = pids.iter().flat_map(|pid| descriptors(*pid));
+    let sockets = open.filter_map(|file| {
+        let path = file.path();
+        let target = fs::read_link(&path).ok()?;
+        let inode = target.to_str()?.strip_prefix("socket:[")?.strip_suffix(']')?.parse().ok()?;
+        let data = path.parent()?.with_file_name("fdinfo").join(file.file_name());
+        let waiting = read_text_proc(data).ok().and_then(|text| {
+            text.lines().find_map(|line| line.strip_prefix("scm_fds:")?.trim().parse().ok())
+        });
+        Some((inode, waiting.unwrap_or(0)))
+    });
+    sockets.collect()
+}
+
+/// Returns the links to the files that a process holds open.
+fn descriptors(pid: u32) -> Vec<fs::DirEntry> {
+    let process = PathBuf::from(format!("/proc/{pid}"));
+    let open: Vec<_> = entries(process.join("fd")).collect();
+    if !open.is_empty() {
+        return open;
+    }
+    // The first thread of the process may have ended before the others.
+    entries(process.join("task")).flat_map(|thread| entries(thread.path().join("fd"))).collect()
+}
+
+fn entries(folder: PathBuf) -> impl Iterator<Item = fs::DirEntry> {
+    fs::read_dir(folder).into_iter().flatten().flatten()
 }
 
 /// Kills all descendants of this process until none is alive. This process must be a subreaper.
