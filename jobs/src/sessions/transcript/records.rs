@@ -25,7 +25,7 @@ const PLACES: usize = 100;
 /// Maximum number of attempts to find an object in one line that contains invalid text.
 const TRIES: usize = 8;
 
-/// A position between two lines of a file.
+/// A position between two lines of a file, or before an unfinished object in a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LineGap {
     /// The number of the next line, from 1.
@@ -348,6 +348,9 @@ impl<R: BufRead> Records<R> {
             if let Some(open) = open {
                 let mut scan = Scan::default();
                 scan.over(&rest[open..]);
+                // A later reader must not return the values before the object again.
+                let skipped = if counts == 0 { line.len() - rest.len() + open } else { 0 };
+                let begins = LineGap { offset: begins.offset + skipped as u64, ..begins };
                 self.block = Some(MultilineRecord {
                     begins,
                     lines: counts,

@@ -234,3 +234,15 @@ impl Lines for Vec<u8> {
         BufRead::split(&self[..], b'\n').count() as u64
     }
 }
+
+#[test]
+fn an_object_before_an_unfinished_one_is_read_once() {
+    let text = format!("{USER} {USER}\n").into_bytes();
+    let torn = &text[..text.len() - 2];
+    let mut first = Transcript::with_cap(torn, LineGap::default(), 4096);
+    assert_eq!(first.by_ref().count(), 1);
+    let place = first.place();
+    let from = usize::try_from(place.offset).unwrap();
+    assert_eq!(Transcript::with_cap(&torn[from..], place, 4096).count(), 0);
+    assert_eq!(Transcript::with_cap(&text[from..], place, 4096).count(), 1);
+}
