@@ -7,7 +7,8 @@ use serde_json::{Value, json};
 
 use crate::fixture::Fixture;
 
-struct Client {
+/// A client of the server.
+pub struct Client {
     child: Child,
     input: Option<ChildStdin>,
     output: BufReader<ChildStdout>,
@@ -15,7 +16,7 @@ struct Client {
 }
 
 impl Client {
-    fn start(fixture: &Fixture, args: &[&str], variables: &[(&str, &str)]) -> Self {
+    pub fn start(fixture: &Fixture, args: &[&str], variables: &[(&str, &str)]) -> Self {
         let mut command = fixture.runner(args);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).envs(variables.iter().copied());
         let mut child = command.spawn().unwrap();
@@ -35,7 +36,8 @@ impl Client {
         writeln!(self.input.as_mut().unwrap(), "{message}").unwrap();
     }
 
-    fn request(&mut self, method: &str, params: Value) -> Value {
+    /// Sends a request and returns its answer.
+    pub fn request(&mut self, method: &str, params: Value) -> Value {
         self.number += 1;
         let id = self.number;
         self.send(&json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params}));
@@ -48,7 +50,7 @@ impl Client {
     }
 
     /// Calls a tool. Returns its text, and whether it failed.
-    fn call(&mut self, tool: &str, arguments: Value) -> (String, bool) {
+    pub fn call(&mut self, tool: &str, arguments: Value) -> (String, bool) {
         let answer = self.request("tools/call", json!({"name": tool, "arguments": arguments}));
         let result = &answer["result"];
         let text = result["content"][0]["text"].as_str();
@@ -56,7 +58,7 @@ impl Client {
         (text, result["isError"] == true)
     }
 
-    fn end(mut self) {
+    pub fn end(mut self) {
         drop(self.input.take());
         assert!(self.child.wait().unwrap().success());
     }

@@ -12,8 +12,9 @@ use runner_text::redact::samples::{self, Sample};
 use serde_json::json;
 
 use crate::fixture::{CommandOutput, Fixture};
-use crate::serve::Served;
+use crate::serve::{Served, Stream};
 use crate::sessions::transcript;
+use crate::top::Top;
 
 /// The length of a part from which the rest of a secret could be guessed.
 const PART: usize = 16;
@@ -117,9 +118,12 @@ fn no_sink_contains_a_secret() {
     let runs = fixture.run(&["runs", "--json"]).ends(0).json();
     for run in runs.as_array().unwrap() {
         let id = run["id"].as_str().unwrap();
-        for args in
-            [&["runs", "show", id][..], &["runs", "show", id, "--json"], &["runs", "logs", id]]
-        {
+        for args in [
+            &["runs", "show", id][..],
+            &["runs", "show", id, "--json"],
+            &["runs", "logs", id],
+            &["runs", "logs", id, "--follow"],
+        ] {
             let said = fixture.run(args);
             shown.push((format!("output of {args:?}"), (said.out + &said.err).into_bytes()));
         }
@@ -149,6 +153,90 @@ fn check(samples: &[Sample], shown: &[(String, Vec<u8>)]) {
     leaks.dedup();
     println!("{} kinds in 3 encodings, {} outputs and files", samples.len(), shown.len());
     assert!(leaks.is_empty(), "{} leaks: {:#?}", leaks.len(), &leaks[..leaks.len().min(20)]);
+}
+
+/// Returns the names and data of the events of a stream until one of them is the last.
+fn stream(
+    served: &Served<'_>,
+    path: &str,
+    cookie: &str,
+    from: Option<i64>,
+    is_last: impl Fn(&str, &str) -> bool,
+) -> String {
+    let mut stream = Stream::open(served, path, cookie, from);
+    let mut all = String::new();
+    loop {
+        let (id, name, data) = stream.next().unwrap_or_else(|| panic!("{path} ended: {all}"));
+        all += &format!("{name} {data}\n");
+        if is_last(&name, &id) {
+            return all;
+        }
+    }
+}
+
+#[test]
+fn no_screen_contains_a_secret() {
+    let samples = samples::all();
+    let fixture = Fixture::with(
+        "[jobs.spill]\nkind = \"command\"\ntrigger = \"manual\"\nprogram = \"sh\"\nretries = 0\n\
+         args = [\"-c\", \"cat spilled; cat spilled >&2; exit 3\"]\n",
+    );
+    let mut shown = Vec::new();
+    for (number, part) in samples.chunks(30).enumerate() {
+        fixture.write("spilled", written(part));
+        fixture.run(&["run", "spill"]).ends(1);
+        fixture.run(&["jobs", "reset", "spill"]).ends(0);
+        // The log of all secrets of this part is visible without scrolling.
+        let mut top = Top::sized(&fixture, &["top"], true, [100, 600]);
+        top.until("last night");
+        shown.push((format!("overview {number}"), top.screen().into_bytes()));
+        top.press("2");
+        top.until("choose");
+        shown.push((format!("runs {number}"), top.screen().into_bytes()));
+        top.press("\r");
+        top.until("run 0");
+        shown.push((format!("run {number}"), top.screen().into_bytes()));
+        top.press("l");
+        top.until("follows the end");
+        top.until("out | [redacted:");
+        top.until("err | [redacted:");
+        shown.push((format!("log {number}"), top.screen().into_bytes()));
+        top.press("qqq");
+        shown.push((format!("terminal {number}"), top.end(0).into_bytes()));
+    }
+    check(&samples, &shown);
+}
+
+#[cfg(feature = "mcp")]
+#[test]
+fn no_answer_to_a_session_contains_a_secret() {
+    let samples = samples::all();
+    let fixture = Fixture::with("");
+    let mut client = crate::memory_mcp::Client::start(&fixture, &["memory", "mcp"], &[]);
+    let mut shown = Vec::new();
+    let mut call = |tool: &str, arguments: serde_json::Value| {
+        let (text, _) = client.call(tool, arguments);
+        shown.push((format!("the answer of {tool}"), text.into_bytes()));
+    };
+    for (number, sample) in samples.iter().enumerate() {
+        let text = written(std::slice::from_ref(sample));
+        let content = format!("note {number}: {text}");
+        call("remember", json!({"type": "fact", "content": content, "tags": ["kept"]}));
+        call("recall", json!({"query": text}));
+        call("show", json!({"id": text}));
+    }
+    call("recall", json!({"query": "note", "limit": 500}));
+    let notes = fixture.run(&["memory", "list", "--json"]).ends(0).json();
+    let notes = notes["nodes"].as_array().unwrap();
+    assert!(notes.len() >= 100, "{} notes", notes.len());
+    for note in notes {
+        call("show", json!({"id": note["id"]}));
+    }
+    client.end();
+    assert!(shown.iter().any(|(_, text)| String::from_utf8_lossy(text).contains("[redacted:")));
+    files(&fixture.state(), &mut shown);
+    files(&fixture.root().join(".ctx"), &mut shown);
+    check(&samples, &shown);
 }
 
 /// Calls a command with an input, and keeps what it prints.
@@ -290,6 +378,16 @@ fn no_page_memory_or_analysis_contains_a_secret() {
             .push((format!("{} of {path}", reply.status), (reply.head + &reply.body).into_bytes()));
     }
     assert!(answered * 2 > paths.len(), "{answered} of {}: {paths:?}", paths.len());
+    for run in runs.as_array().unwrap() {
+        let path = format!("/runs/{}/live", run["id"].as_str().unwrap());
+        let live = stream(&served, &path, &cookie, None, |name, _| name == "over");
+        assert!(run["job"] != "spill" || live.contains("[redacted:"), "{live}");
+        shown.push((path, live.into_bytes()));
+    }
+    let last = fixture.count("SELECT max(id) FROM changes").to_string();
+    let path = "/api/v1/events";
+    let events = stream(&served, path, &cookie, Some(0), |_, id| id == last);
+    shown.push((path.to_owned(), events.into_bytes()));
     drop(served);
     files(&fixture.state(), &mut shown);
     files(&fixture.root().join(".ctx"), &mut shown);

@@ -6,6 +6,7 @@ use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::termios::{Winsize, tcsetwinsize};
 
 use crate::fixture::{Fixture, ended_within};
 use crate::review::terminal;
@@ -15,15 +16,16 @@ const WAIT: Timespec = Timespec { tv_sec: 30, tv_nsec: 0 };
 const NOTE: &str = "Coffee is better in the morning.\n";
 
 /// A running application, and everything that it has written.
-struct Top {
+pub struct Top {
     child: Child,
     ours: File,
+    size: Winsize,
     seen: Vec<u8>,
 }
 
-/// Returns what a terminal of 80×24 shows after this output: moves of the cursor, and characters.
-fn screen(output: &[u8]) -> String {
-    let mut cells = vec![vec![' '; 80]; 24];
+/// Returns what a terminal shows after this output: moves of the cursor, and characters.
+fn screen(output: &[u8], size: Winsize) -> String {
+    let mut cells = vec![vec![' '; size.ws_col.into()]; size.ws_row.into()];
     let (mut row, mut column) = (0, 0);
     let text = String::from_utf8_lossy(output);
     let mut rest = text.chars();
@@ -56,25 +58,42 @@ fn screen(output: &[u8]) -> String {
 
 impl Top {
     fn start(fixture: &Fixture, line: &[&str], colour: bool) -> Self {
+        Self::sized(fixture, line, colour, [80, 24])
+    }
+
+    /// Starts the application on a terminal with this number of columns and rows.
+    pub fn sized(
+        fixture: &Fixture,
+        line: &[&str],
+        colour: bool,
+        [ws_col, ws_row]: [u16; 2],
+    ) -> Self {
         let (ours, theirs) = terminal();
+        let size = Winsize { ws_row, ws_col, ws_xpixel: 0, ws_ypixel: 0 };
+        tcsetwinsize(&theirs, size).unwrap();
         let mut command = fixture.runner(line);
         command.env("TERM", "xterm").stdin(theirs.try_clone().unwrap()).stdout(theirs);
         if !colour {
             command.env("NO_COLOR", "1");
         }
         let child = command.stderr(Stdio::piped()).spawn().unwrap();
-        Self { child, ours, seen: Vec::new() }
+        Self { child, ours, size, seen: Vec::new() }
+    }
+
+    /// Returns what the terminal shows.
+    pub fn screen(&self) -> String {
+        screen(&self.seen, self.size)
     }
 
     /// Reads until the screen shows `text`.
-    fn until(&mut self, text: &str) {
+    pub fn until(&mut self, text: &str) {
         let began = Instant::now();
-        while !screen(&self.seen).contains(text) {
+        while !self.screen().contains(text) {
             let ready = {
                 let mut polled = [PollFd::new(&self.ours, PollFlags::IN)];
                 poll(&mut polled, Some(&WAIT)).unwrap()
             };
-            let shown = screen(&self.seen);
+            let shown = self.screen();
             assert!(ready > 0 && began.elapsed().as_secs() < 30, "no {text:?}:\n{shown}");
             let mut bytes = [0; 4096];
             let count = self.ours.read(&mut bytes).unwrap();
@@ -82,12 +101,21 @@ impl Top {
         }
     }
 
-    fn press(&mut self, keys: &str) {
+    pub fn press(&mut self, keys: &str) {
         self.ours.write_all(keys.as_bytes()).unwrap();
     }
 
     /// Waits for the end, and returns everything that the application has written.
-    fn end(mut self, code: i32) -> String {
+    pub fn end(mut self, code: i32) -> String {
+        // An application that cannot write does not end. The terminal reports an error when it is closed.
+        let mut bytes = [0; 4096];
+        let polled = || poll(&mut [PollFd::new(&self.ours, PollFlags::IN)], Some(&WAIT));
+        while polled().is_ok_and(|ready| ready > 0) {
+            match (&self.ours).read(&mut bytes) {
+                Ok(count) if count > 0 => self.seen.extend_from_slice(&bytes[..count]),
+                _ => break,
+            }
+        }
         let ended = ended_within(self.child.id(), Duration::from_secs(30));
         if !ended {
             self.child.kill().unwrap();

@@ -8,9 +8,11 @@ the functions below, in this order; a CHECK limits them by name. The program mus
 The exit code is 1 if a check fails.
 """
 
+import base64
 import glob
 import json
 import os
+import re
 import shutil
 import signal
 import socket
@@ -18,6 +20,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import urllib.parse
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
@@ -629,6 +632,55 @@ def modes_and_links(server):
     say("leads outside of the project" in why, "a link that leads outside defers the run with the reason")
 
 
+def keys():
+    """Keys as they look in the wild, in parts, so that no scanner mistakes this file for a leak."""
+    letters = "qW8eR2tY5uI9oP1aS4dF7gH3jK6lZ0xCvBnM"
+    lines = "\n".join((letters * 2)[at:at + 64].ljust(64, "A") for at in range(6))
+    kind = "RSA PRIVATE" + " KEY-----"
+    return {"GitHub": "ghp" + "_" + letters, "GitLab": "glpat" + "-" + letters[:20],
+            "Anthropic": "sk-ant-" + "api03-" + letters * 2, "AWS": "AKIA" + "QWERTYUIOPASDFGH",
+            "Google": "AIza" + (letters + letters)[:35], "npm": "npm" + "_" + letters,
+            "Slack": "xoxb" + "-123456789012-1234567890123-" + letters[:24],
+            "PEM": "-----BEGIN " + kind + "\n" + lines + "\n-----END " + kind}
+
+
+def secrets_stay_out(server):
+    """The keys that a program prints are in no row of the database and in no file of a host."""
+    fleet = Fleet(server, "secrets")
+    folder = fleet.home.project("p", fleet=False)
+    printed = "".join(f"{key}\n{json.dumps(key)}\n{urllib.parse.quote(key)}\n" for key in keys().values())
+    tell = f"echo {base64.b64encode(printed.encode()).decode()} | base64 -d"
+    text = ""
+    for name, code in [("fails", 3), ("answers", 0)]:
+        text += (f'\n[backends.{name}]\ntype = "command"\nprogram = "sh"\n'
+                 f'args = ["-c", "cat > request; {tell} | tee copy; {tell} >&2; exit {code}"]\n'
+                 f'[jobs.{name}]\nkind = "prompt"\nfleet = "night"\nbackend = "{name}"\nprompt = "Say it."\n'
+                 f'to = "out/{name}.md"\ntrigger = "manual"\nretries = 0\n')
+    (folder / "runner.toml").open("a").write(text)
+    shown = ""
+    for name, settled in [("fails", 1), ("answers", 2)]:
+        fleet.home.good("--dir", folder, "enqueue", name)
+        until(lambda: all(host.run("tick") for host in fleet.hosts) and fleet.count("state = 'settled'") == settled,
+              f"{name} is settled")
+    for row in fleet.home.runs(folder):
+        shown += fleet.home.good("--dir", folder, "runs", "show", row["id"])
+    outcomes = sorted(str(outcome(row)) for row in fleet.home.runs(folder))
+    say(outcomes == ["failed", "succeeded"], f"one run fails, one answers: {outcomes}")
+    answer = (folder / "out/answers.md").read_text()
+    say("[redacted:" in shown and answer.count("[redacted:") >= 8, f"redacted messages and answer: {answer[:60]!r}")
+    dump = run(server.bin / "pg_dump", "-d", server.url("secrets"))
+    bodies = [bytes.fromhex(text) for text in re.findall(r"\\\\x([0-9a-f]{2,})", dump)]
+    places = {"the database": dump.encode() + b"".join(bodies), "the listings": shown.encode(), "the answer": answer.encode()}
+    for host in fleet.hosts:
+        for path in host.state.rglob("*"):
+            if path.is_file():
+                places[str(path.relative_to(ROOT))] = path.read_bytes()
+        places[f"the status of {host.root.name}"] = host.run("fleet", "status", "night", "--json").stdout.encode()
+    found = [f"{kind} in {place}" for kind, key in keys().items() for line in key.splitlines() for place, text in places.items()
+             for part in (line[:16], line[-16:]) if len(line) >= 16 and "-----" not in line and part.encode() in text]
+    say(not found, f"no key in {len(places)} places, {len(bodies)} contents among them: {sorted(set(found))[:10]}")
+
+
 def drain_and_leave(server):
     """A host that drains takes no work, and leaves once its own runs are settled."""
     fleet = Fleet(server, "drain")
@@ -742,7 +794,7 @@ def check_budgets(fleet):
 
 
 CHECKS = [one_job, nightly, silent_host, pages, wakeups, old_rows, remotes, laptop, database_loss, unreachable_host, changed_at_home, applying_deferred,
-          one_copy_per_claim, modes_and_links, drain_and_leave, least_rights]
+          one_copy_per_claim, modes_and_links, secrets_stay_out, drain_and_leave, least_rights]
 
 
 def main():

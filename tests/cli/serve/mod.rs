@@ -5,6 +5,8 @@ mod pages;
 mod schemas;
 mod streams;
 
+pub use streams::Stream;
+
 use std::fs;
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::TcpStream;

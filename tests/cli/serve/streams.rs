@@ -9,10 +9,10 @@ use super::{Served, project};
 use crate::served::{Daemon, at};
 
 /// An open event stream.
-struct Stream(BufReader<TcpStream>);
+pub struct Stream(BufReader<TcpStream>);
 
 impl Stream {
-    fn open(served: &Served<'_>, path: &str, cookie: &str, last: Option<i64>) -> Self {
+    pub fn open(served: &Served<'_>, path: &str, cookie: &str, last: Option<i64>) -> Self {
         let last = last.map_or_else(String::new, |id| format!("Last-Event-ID: {id}\r\n"));
         let mut stream = served.connect();
         let port = served.port;
@@ -25,7 +25,7 @@ impl Stream {
     }
 
     /// Returns the id, the name and the data of the next event that has data.
-    fn next(&mut self) -> Option<(String, String, String)> {
+    pub fn next(&mut self) -> Option<(String, String, String)> {
         let (mut id, mut name, mut data) = (String::new(), String::new(), String::new());
         loop {
             let mut line = String::new();
