@@ -1,12 +1,14 @@
-//! Redacts secrets of a child's environment from errors.
+//! Redacts secrets from errors.
 //!
 //! A child may print any value that it received. The value of every variable in the child's
-//! environment, except the ordinary ones, is replaced wherever it occurs. Text is truncated only
-//! after redaction, because truncation could leave part of a secret that no longer matches.
-//! Redaction must never be the only protection, because it cannot recognise secrets that a program
-//! finds by itself.
+//! environment, except the ordinary ones, is replaced wherever it occurs, and so is everything that looks
+//! like a secret. Text is truncated only after redaction, because truncation could leave part of a secret
+//! that no longer matches. Redaction must never be the only protection, because a secret may look like
+//! ordinary text.
 
 use std::collections::BTreeMap;
+
+use runner_text::redact::Redacted;
 
 /// Variables that every child receives and that contain no secrets.
 pub(crate) const ORDINARY: [&str; 7] = ["PATH", "HOME", "USER", "LOGNAME", "LANG", "TZ", "TMPDIR"];
@@ -30,24 +32,20 @@ impl Secrets {
         Self(secrets)
     }
 
-    /// Returns about the first `length` bytes of `text`, redacted.
+    /// Returns about the first `length` characters of `text`, redacted.
     pub fn head(&self, text: &str, length: usize) -> String {
-        let clean = self.clean(text);
-        let end = clean.floor_char_boundary(length);
-        if end < clean.len() { format!("{}…", &clean[..end]) } else { clean }
+        self.clean(text).head(length).into_string()
     }
 
-    /// Returns about the last `length` bytes of `bytes`, redacted and without surrounding
+    /// Returns about the last `length` characters of `bytes`, redacted and without surrounding
     /// whitespace.
     pub fn tail(&self, bytes: &[u8], length: usize) -> String {
-        let clean = self.clean(&String::from_utf8_lossy(bytes));
-        let clean = clean.trim();
-        let start = clean.ceil_char_boundary(clean.len().saturating_sub(length));
-        if start > 0 { format!("…{}", &clean[start..]) } else { clean.to_owned() }
+        self.clean(String::from_utf8_lossy(bytes).trim()).tail(length).into_string()
     }
 
-    fn clean(&self, text: &str) -> String {
-        self.0.iter().fold(text.to_owned(), |text, (value, name)| text.replace(value, name))
+    fn clean(&self, text: &str) -> Redacted {
+        let named = |text: String, (value, name): &(String, String)| text.replace(value, name);
+        Redacted::from(self.0.iter().fold(text.to_owned(), named))
     }
 }
 
@@ -69,6 +67,13 @@ mod tests {
                 for cut in [secrets.head(&text, length), secrets.tail(text.as_bytes(), length)] {
                     assert!(!cut.contains("123456") && !cut.contains("canary"), "{cut}");
                 }
+            }
+        }
+        let key = format!("sk-ant-api03-{}", "abcdefghij0123456789".repeat(4));
+        for length in 0..200 {
+            let text = format!("x {key} {}", "y ".repeat(50));
+            for cut in [secrets.head(&text, length), secrets.tail(text.as_bytes(), length)] {
+                assert!(!cut.contains("abcdef") && !cut.contains("456789"), "{length}: {cut}");
             }
         }
         assert_eq!(secrets.tail(b"in /usr/bin:/bin 1\n", 100), "in /usr/bin:/bin 1");

@@ -80,6 +80,12 @@ fn no_sink_contains_a_secret() {
         [backends.echo]\ntype = \"command\"\nprogram = \"sh\"\n\
         args = [\"-c\", \"tee request.json | perl -MJSON::PP -0777 -ne 'print JSON::PP->new->allow_nonref->encode($_)'\"]\n";
     let fixture = Fixture::with(toml);
+    fixture.configure(&format!(
+        "[jobs.broken]\nkind = \"prompt\"\ntrigger = \"manual\"\nprompt = \"Go.\"\nto = \"out/x.md\"\n\
+         backend = \"broken\"\nretries = 0\n[backends.broken]\ntype = \"command\"\nprogram = \"sh\"\n\
+         args = [\"-c\", \"cat {} >&2; exit 3\"]\n",
+        fixture.path("one").display()
+    ));
     fixture.write("spilled", written(&samples));
     let mut shown = Vec::new();
     fixture.run(&["run", "spill"]).ends(1).expect_text("exit 3");
@@ -114,6 +120,9 @@ fn no_sink_contains_a_secret() {
         let said = fixture.run(&["run", "last"]);
         shown.push((format!("stderr of the last words, sample {number}"), said.err.into_bytes()));
         fixture.run(&["jobs", "reset", "last"]);
+        let said = fixture.run(&["run", "broken"]).ends(1).expect_text("exit 3");
+        shown.push((format!("stderr of a broken backend, sample {number}"), said.err.into_bytes()));
+        fixture.run(&["jobs", "reset", "broken"]);
     }
     let runs = fixture.run(&["runs", "--json"]).ends(0).json();
     for run in runs.as_array().unwrap() {

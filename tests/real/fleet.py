@@ -653,7 +653,7 @@ def secrets_stay_out(server):
     text = ""
     for name, code in [("fails", 3), ("answers", 0)]:
         text += (f'\n[backends.{name}]\ntype = "command"\nprogram = "sh"\n'
-                 f'args = ["-c", "cat > request; {tell} | tee copy; {tell} >&2; exit {code}"]\n'
+                 f'args = ["-c", "cat > request; {tell}; {tell} >&2; exit {code}"]\n'
                  f'[jobs.{name}]\nkind = "prompt"\nfleet = "night"\nbackend = "{name}"\nprompt = "Say it."\n'
                  f'to = "out/{name}.md"\ntrigger = "manual"\nretries = 0\n')
     (folder / "runner.toml").open("a").write(text)
