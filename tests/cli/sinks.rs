@@ -120,6 +120,9 @@ fn no_sink_contains_a_secret() {
         let said = fixture.run(&["run", "last"]);
         shown.push((format!("stderr of the last words, sample {number}"), said.err.into_bytes()));
         fixture.run(&["jobs", "reset", "last"]);
+        // The error of a backend contains more of the output.
+        let before = "x".repeat(2_000_usize.saturating_sub(cut / 2));
+        fixture.write("one", format!("{}\n{before}", sample.text()));
         let said = fixture.run(&["run", "broken"]).ends(1).expect_text("exit 3");
         shown.push((format!("stderr of a broken backend, sample {number}"), said.err.into_bytes()));
         fixture.run(&["jobs", "reset", "broken"]);

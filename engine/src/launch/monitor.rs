@@ -39,8 +39,9 @@ const SHARE: u32 = 10;
 const FREE_SOCKETS: u64 = 64;
 /// Time after which files that wait in a socket are counted. A receiver usually takes them at once.
 const WAITING: Duration = Duration::from_secs(1);
-/// The usual limit on the buffer of a socket, in bytes.
-const SOCKET_BUFFER: u64 = 212_992;
+/// The largest buffers of a socket that Linux allows by default, in bytes. A larger setting of the host is not
+/// used, because few programs use it.
+const SOCKET_BUFFERS: u64 = 2 * 212_992;
 /// The type that `statfs` reports for files in memory.
 const TMPFS: i64 = 0x0102_1994;
 
@@ -77,18 +78,13 @@ struct CountedTime {
 struct InSockets {
     /// The memory of shared files on the machine when the tree was started, in bytes.
     before: u64,
-    /// The largest size of the buffers of one socket, in bytes.
-    buffer: u64,
     /// Since when files wait in sockets of the tree.
     waiting: Option<Duration>,
 }
 
 impl InSockets {
     fn new() -> Self {
-        let limit = read_text_proc("/proc/sys/net/core/wmem_max").ok();
-        let limit = limit.and_then(|text| text.trim().parse().ok()).unwrap_or(SOCKET_BUFFER);
-        // The kernel doubles the size that a program sets.
-        Self { before: meminfo("Shmem:"), buffer: 2 * limit, waiting: None }
+        Self { before: meminfo("Shmem:"), waiting: None }
     }
 
     /// Returns what these sockets hold at most: full buffers, and, if files wait in them for too long, the
@@ -100,7 +96,7 @@ impl InSockets {
         shared: impl FnOnce() -> u64,
     ) -> u64 {
         let count = u64::try_from(sockets.len()).unwrap_or(u64::MAX);
-        let buffers = count.saturating_sub(FREE_SOCKETS).saturating_mul(self.buffer);
+        let buffers = count.saturating_sub(FREE_SOCKETS).saturating_mul(SOCKET_BUFFERS);
         if sockets.values().all(|files| *files == 0) {
             self.waiting = None;
             return buffers;
@@ -335,11 +331,11 @@ mod tests {
 
     #[test]
     fn memory_in_sockets_is_estimated() {
-        let mut counted = InSockets { before: 1000, buffer: 10, waiting: None };
+        let mut counted = InSockets { before: 1000, waiting: None };
         let sockets = |count: u64, files| (0..count).map(|inode| (inode, files)).collect();
         let at = Duration::from_millis;
         assert_eq!(counted.memory(&sockets(64, 0), at(0), || 9000), 0);
-        assert_eq!(counted.memory(&sockets(70, 0), at(0), || 9000), 60);
+        assert_eq!(counted.memory(&sockets(70, 0), at(0), || 9000), 6 * SOCKET_BUFFERS);
         assert_eq!(counted.memory(&sockets(2, 1), at(100), || 9000), 0, "it may be taken soon");
         assert_eq!(counted.memory(&sockets(2, 1), at(1099), || 9000), 0);
         assert_eq!(counted.memory(&sockets(2, 1), at(1100), || 9000), 8000);
