@@ -22,7 +22,7 @@ use crate::ids::{Fence, RunId};
 use crate::outcome::Outcome;
 use crate::publish::{
     BadPath, Draft, FsError, FsFailure, Manifest, NEW_FILE_MODE, PathState, PublishError,
-    PublishLog, Published, RealFs, Regular, RelPath, publish,
+    PublishFs as _, PublishLog, Published, RealFs, Regular, RelPath, publish,
 };
 use crate::recording::InputRecording;
 
@@ -411,6 +411,11 @@ impl Scope {
 }
 
 impl FinishedScope {
+    /// Returns whether there is nothing to publish, and no staging folder to remove.
+    pub fn is_empty(&self) -> bool {
+        self.manifest.entries.is_empty() && matches!(self.fs.list(&self.manifest.staging), Ok(None))
+    }
+
     /// Publishes the staged changes with [`publish`].
     ///
     /// # Errors

@@ -117,6 +117,12 @@ impl Work {
         serde_json::from_slice(&bytes).ok()
     }
 
+    /// Returns the checked-out commit of the project at the start, if there is one and the child got
+    /// a private git directory.
+    pub fn head(&self) -> Option<&str> {
+        self.starts.first()?.commit()
+    }
+
     /// Checks the kept paths and imports the commits. A second call returns the same result.
     ///
     /// # Errors
@@ -127,7 +133,8 @@ impl Work {
         }
         let changed = kept::changed(&self.kept);
         let mut imported = Imported::default();
-        if let Some(private) = &self.git {
+        // An earlier call that found nothing to import has removed the private directory.
+        if let Some(private) = self.git.as_ref().filter(|it| it.folder.exists()) {
             let git = Git::new(&self.root, &self.env, &self.run);
             let rules = ImportRules {
                 run: &self.run,
@@ -140,9 +147,19 @@ impl Work {
         }
         let closed = WorkResult { imported, changed };
         self.closed = Some(closed.clone());
-        self.save(run_dir)?;
+        let scratch = run_dir.join(SCRATCH);
+        if closed == WorkResult::default() {
+            // A later call comes to the same result without a record. It must not find a part of the
+            // private directory, so that directory disappears at once.
+            let _ = fs::remove_dir_all(&scratch);
+            for private in self.git.iter() {
+                let _ = fs::rename(&private.folder, &scratch);
+            }
+        } else {
+            self.save(run_dir)?;
+        }
         // Everything in these folders is in the project now.
-        for path in self.git.iter().map(|it| it.folder.clone()).chain([run_dir.join(SCRATCH)]) {
+        for path in self.git.iter().map(|it| it.folder.clone()).chain([scratch]) {
             let _ = fs::remove_dir_all(path);
         }
         Ok(closed)

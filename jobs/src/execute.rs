@@ -223,6 +223,9 @@ impl Settlement<'_> {
             Ok(ready) => ready,
             Err(error) => return self.fail(Class::Environment, whole(&error)),
         };
+        if ready.is_empty() {
+            return self.settle_unpublished(outcome);
+        }
         // A removed file is not an artifact.
         let entries = ready.manifest.entries.iter().filter(|entry| entry.staged.is_some());
         self.summary.artifacts = entries.map(|entry| entry.target.to_string()).collect();
@@ -234,6 +237,16 @@ impl Settlement<'_> {
                 self.summary.artifacts.clear();
                 self.fail(place_class(&error), whole(&error))
             }
+        }
+    }
+
+    /// Settles a run that staged nothing, so that there is nothing to recover or to sweep.
+    fn settle_unpublished(&mut self, outcome: Outcome) -> Result<SettledRun, ExecuteError> {
+        let (run, fence) = (self.admitted.run(), self.admitted.fence());
+        match self.store.settle_unpublished(run, fence, &outcome, &self.summary, self.now) {
+            Err(LogError::StaleFence { .. }) => Err(ExecuteError::TakenOver),
+            Err(error) => self.fail(Class::Internal, whole(&error)),
+            Ok(()) => Ok(SettledRun { outcome, summary: self.summary.clone() }),
         }
     }
 

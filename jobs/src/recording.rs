@@ -201,7 +201,7 @@ impl Context<'_> {
     /// Returns the recording of the run, if the run is recorded.
     pub(crate) fn take(&mut self, spec: &JobSpec) -> Option<PendingRecording> {
         let recorder = self.recorder.take()?;
-        self.note_head();
+        let commit = self.head_commit();
         let data = self.recording.data();
         let passed = self.spender.passed().iter().chain(self.spender.fell()).cloned().collect();
         let head = RecordingHeader {
@@ -213,7 +213,7 @@ impl Context<'_> {
             seed: self.admitted.seed(),
             manual: self.admitted.manual(),
             reserved: self.admitted.reserved(),
-            head: head_of(&data),
+            head: commit,
             backend: self.spender.backend_name().to_owned(),
             described: self.spender.backend(),
             passed,
@@ -228,12 +228,12 @@ impl Context<'_> {
         })
     }
 
-    /// Adds the checked-out commit to the recording, unless the run already read it.
-    fn note_head(&self) {
-        if self.recording.records() && head_of(&self.recording.data()).is_none() {
-            // `head` records the commit. A project without commits or without git has none.
-            let _ = self.git.head();
-        }
+    /// Returns the commit on which the run worked. A project without commits or without git has
+    /// none.
+    fn head_commit(&self) -> Option<String> {
+        head_of(&self.recording.data())
+            .or_else(|| self.work.head().map(str::to_owned))
+            .or_else(|| self.git.head().ok().flatten())
     }
 }
 

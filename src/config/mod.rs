@@ -315,7 +315,10 @@ fn is_empty_folder(path: &Path) -> bool {
 fn merged(sources: Sources) -> Result<(Table, Sources), ConfigMistake> {
     let mut merged = Table::new();
     for layer in &sources.layers {
-        let table = parse(layer)?;
+        let table = match layer.name {
+            "default" => reference::default().clone(),
+            _ => parse(layer)?,
+        };
         if layer.name == "project"
             && let Some((key, why)) = users_own(&table)
         {

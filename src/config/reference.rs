@@ -3,15 +3,19 @@
 //!
 //! The published schema must never refuse a file that the reader accepts. `runner config check`
 //! finds the errors that the schema does not detect.
+//!
+//! Deriving a schema takes longer than the rest of most commands, so files are checked with
+//! `config/schemas/shapes.json`, which a test compares with the types.
 
 use std::collections::BTreeMap;
-use std::sync::LazyLock;
+use std::sync::{LazyLock, OnceLock};
 
 use runner_jobs::kinds::KINDS;
 use runner_text::nearest::nearest;
 use runner_text::some_of;
 use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use toml::Table;
 
@@ -36,12 +40,26 @@ pub(super) struct Setting {
 struct Reference {
     /// The schema of a file in which a job may have the settings of all kinds.
     whole: Value,
-    /// The schema of a job by kind.
-    jobs: BTreeMap<&'static str, Value>,
+    /// The schema of the settings that jobs of all kinds have.
+    common: Value,
+    /// The schema of the settings of each kind.
+    own: BTreeMap<&'static str, Value>,
     settings: Vec<Setting>,
 }
 
+/// The schemas that check a file, without the texts for people.
+#[derive(Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct Shapes {
+    whole: Value,
+    common: Value,
+    own: BTreeMap<String, Value>,
+}
+
 static REFERENCE: LazyLock<Reference> = LazyLock::new(build);
+static SHAPES: LazyLock<Shapes> = LazyLock::new(|| {
+    let text = include_str!("../../config/schemas/shapes.json");
+    serde_json::from_str(text).expect("the embedded schemas parse")
+});
 static DEFAULTS: LazyLock<Table> =
     LazyLock::new(|| toml::from_str(DEFAULT).expect("the embedded default parses"));
 
@@ -52,12 +70,26 @@ pub(super) fn default() -> &'static Table {
 
 /// Returns the schema of a file.
 pub(super) fn whole() -> &'static Value {
-    &REFERENCE.whole
+    &SHAPES.whole
 }
 
 /// Returns the schema of a job of this kind.
 pub(super) fn job(kind: &str) -> Option<&'static Value> {
-    REFERENCE.jobs.get(kind)
+    static JOBS: [OnceLock<Value>; KINDS.len()] = [const { OnceLock::new() }; KINDS.len()];
+    let at = KINDS.iter().position(|row| row.name == kind)?;
+    Some(JOBS[at].get_or_init(|| joined_job(&SHAPES.common, &SHAPES.own[kind])))
+}
+
+/// Returns the schemas for [`SHAPES`], derived from the types.
+#[cfg(test)]
+pub(super) fn shapes() -> Shapes {
+    let bare = |node: &Value| {
+        let mut node = node.clone();
+        strip_texts(&mut node);
+        node
+    };
+    let own = REFERENCE.own.iter().map(|(kind, node)| ((*kind).to_owned(), bare(node)));
+    Shapes { whole: bare(&REFERENCE.whole), common: bare(&REFERENCE.common), own: own.collect() }
 }
 
 /// Returns all settings.
@@ -67,7 +99,7 @@ pub(super) fn settings() -> &'static [Setting] {
 
 /// Returns the published JSON Schema, draft 2020-12.
 pub fn schema() -> Value {
-    let mut schema = whole().clone();
+    let mut schema = REFERENCE.whole.clone();
     // A table may be split over several files, so no file needs to contain all of its required
     // settings.
     strip_required(&mut schema);
@@ -78,14 +110,15 @@ pub fn schema() -> Value {
         });
     }
     let rule = |(kind, node): (&&str, &Value)| {
-        let own: Vec<&String> = properties(node).map(|(name, _)| name).collect();
+        let node = joined_job(&REFERENCE.common, node);
+        let own: Vec<&String> = properties(&node).map(|(name, _)| name).collect();
         json!({
             "if": { "properties": { "kind": { "const": kind } }, "required": ["kind"] },
             "then": { "propertyNames": { "enum": own } },
         })
     };
     schema["properties"]["jobs"]["additionalProperties"]["allOf"] =
-        REFERENCE.jobs.iter().map(rule).collect();
+        REFERENCE.own.iter().map(rule).collect();
     schema
 }
 
@@ -118,10 +151,8 @@ fn build() -> Reference {
         if row.name == "dream" {
             state_defaults(&mut own, &default["jobs"]["dream"]);
         }
-        let mut node = common.clone();
         for (name, value) in properties(&own) {
             add(&mut any["properties"], name, value);
-            node["properties"][name] = value.clone();
             let path = format!("jobs.*.{name}");
             let same = |it: &&mut Setting| it.path == path && it.node == *value;
             match settings.iter_mut().find(same) {
@@ -129,14 +160,21 @@ fn build() -> Reference {
                 None => settings.push(Setting { path, kinds: vec![row.name], node: value.clone() }),
             }
         }
-        if let (Some(all), Some(more)) =
-            (node["required"].as_array_mut(), own["required"].as_array())
-        {
-            all.extend(more.iter().cloned());
-        }
-        jobs.insert(row.name, node);
+        jobs.insert(row.name, own);
     }
-    Reference { whole, jobs, settings }
+    Reference { whole, common, own: jobs, settings }
+}
+
+/// Joins the settings of all kinds of jobs with those of one kind.
+fn joined_job(common: &Value, own: &Value) -> Value {
+    let mut node = common.clone();
+    for (name, value) in properties(own) {
+        node["properties"][name] = value.clone();
+    }
+    if let (Some(all), Some(more)) = (node["required"].as_array_mut(), own["required"].as_array()) {
+        all.extend(more.iter().cloned());
+    }
+    node
 }
 
 /// Returns the settings of a table, by name.
@@ -204,6 +242,22 @@ fn strip_required(node: &mut Value) {
     properties_mut(node).for_each(|(_, inner)| strip_required(inner));
     if let Some(inner) = node.get_mut("additionalProperties") {
         strip_required(inner);
+    }
+}
+
+/// Removes what only people read. The keys of `properties` are names of settings.
+#[cfg(test)]
+fn strip_texts(node: &mut Value) {
+    let Some(object) = node.as_object_mut() else { return };
+    for name in ["$schema", "title", "description", "default"] {
+        object.shift_remove(name);
+    }
+    for (name, inner) in object {
+        match (name.as_str(), inner) {
+            ("properties", Value::Object(settings)) => settings.values_mut().for_each(strip_texts),
+            ("anyOf", Value::Array(options)) => options.iter_mut().for_each(strip_texts),
+            (_, inner) => strip_texts(inner),
+        }
     }
 }
 
@@ -387,8 +441,7 @@ pub(super) fn is_shared(key: &str) -> bool {
 
 /// Reports whether only jobs of this kind and of similar kinds have the key.
 pub(super) fn is_own(kind: &str, key: &str) -> bool {
-    let path = format!("jobs.*.{key}");
-    settings().iter().any(|it| it.path == path && it.kinds.contains(&kind))
+    SHAPES.own.get(kind).is_some_and(|node| node["properties"].get(key).is_some())
 }
 
 fn declares<T: JsonSchema>(key: &str) -> bool {

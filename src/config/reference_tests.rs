@@ -5,7 +5,7 @@
 use std::path::Path;
 use std::{env, fs};
 
-use super::reference::{describe, is_shared, settings};
+use super::reference::{Shapes, describe, is_shared, settings, shapes};
 
 const BEGIN: &str = "<!-- The reference begins here; a test writes it. -->\n";
 const END: &str = "<!-- The reference ends here. -->\n";
@@ -45,5 +45,19 @@ fn guide_lists_every_setting() {
     assert!(
         found == table(),
         "the reference differs from the types; INSTA_UPDATE=always updates it"
+    );
+}
+
+#[test]
+fn embedded_schemas_are_those_of_the_types() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("config/schemas/shapes.json");
+    if env::var("INSTA_UPDATE").is_ok_and(|update| update == "always") {
+        fs::write(&path, serde_json::to_string(&shapes()).unwrap() + "\n").unwrap();
+        return;
+    }
+    let found: Shapes = serde_json::from_str(&fs::read_to_string(&path).unwrap()).unwrap();
+    assert!(
+        found == shapes(),
+        "the schemas differ from the types; INSTA_UPDATE=always updates them"
     );
 }

@@ -7,14 +7,14 @@
 //! file must also have its content. This module must never restore or change a kept path.
 
 use std::fs;
-use std::io;
+use std::io::{self, Write as _};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
 use crate::digest::Digest;
-use crate::files::{DOCUMENT, read_no_link, write_atomic};
+use crate::files::{DOCUMENT, create_new, read_no_link};
 
 /// A kept path, as it was when the child started.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -52,7 +52,9 @@ pub fn record(paths: &[PathBuf], folder: &Path) -> io::Result<Vec<KeptPath>> {
         let copy = match (bytes, path.file_name()) {
             (Some(bytes), Some(name)) => {
                 let copy = folder.join(format!("{number}-{}", name.to_string_lossy()));
-                write_atomic(&copy, &bytes, 0o600).map_err(io::Error::other)?;
+                // The digest decides. The copy only helps a person, so it is not synced.
+                let _ = fs::remove_file(&copy);
+                create_new(&copy, 0o600)?.write_all(&bytes)?;
                 Some(copy)
             }
             _ => None,

@@ -7,6 +7,7 @@ use rusqlite::{Connection, params};
 use super::columns::{Query as _, free_json, json, json_opt, millis, time, time_opt, to_json};
 use super::{Fault, Result, RunSummary, Store, StoreError, published, settle};
 use crate::ids::{Fence, RunId};
+use crate::outcome::Outcome;
 use crate::publish::{LogError, Manifest, PublishLog, RecordedManifest};
 
 /// A check that both commits of a publication make first, for a run whose fence another store also
@@ -64,6 +65,30 @@ impl Store {
 
     fn guarded(&mut self, run: &RunId, fence: Fence) -> Result<(), LogError> {
         self.guard.as_mut().map_or(Ok(()), |guard| guard.check(run, fence))
+    }
+
+    /// Settles a run that publishes nothing and has no staging folder, in one transaction.
+    ///
+    /// # Errors
+    /// Returns [`LogError::StaleFence`] if the run has been taken over, or [`LogError::Store`].
+    pub fn settle_unpublished(
+        &mut self,
+        run: &RunId,
+        fence: Fence,
+        outcome: &Outcome,
+        summary: &RunSummary,
+        now: Timestamp,
+    ) -> Result<(), LogError> {
+        self.guarded(run, fence)?;
+        let done = self.write(|tx| {
+            if let Err(refused) = fenced(tx, run, fence)? {
+                return Ok(Err(refused));
+            }
+            tx.change("UPDATE runs SET staging = NULL WHERE id = ?1", [run])?;
+            settle::settle_row(tx, run, outcome, summary, now)?;
+            Ok(Ok(()))
+        });
+        done.map_err(store)?
     }
 
     /// Checks that a running run still has its fence, for both commits of a publication that is

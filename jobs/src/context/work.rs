@@ -75,6 +75,11 @@ impl<'a> ChildWork<'a> {
         Ok(closed)
     }
 
+    /// Returns the commit that was checked out before the first child, if that is known.
+    pub(crate) fn head(&self) -> Option<&str> {
+        self.open.as_ref()?.head()
+    }
+
     /// Returns the result as lines for the report of a run that did not succeed.
     pub(crate) fn lines(&self) -> Vec<String> {
         let Some(WorkResult { imported, .. }) = &self.closed else { return Vec::new() };

@@ -48,6 +48,16 @@ pub struct RepositoryStart {
     pub index_digest: Option<String>,
 }
 
+impl RepositoryStart {
+    /// Returns the checked-out commit, if there is one.
+    pub fn commit(&self) -> Option<&str> {
+        match &self.head {
+            Head::Branch(name) => self.refs.get(name).map(String::as_str),
+            Head::Detached(commit) => Some(commit),
+        }
+    }
+}
+
 /// Creates the private directory and returns the references of each repository. `hidden` are names
 /// below the top folder that `git add` leaves out while they are untracked, and whose entries in the
 /// index the child must not change.
@@ -69,8 +79,14 @@ pub fn prepare(
                 KeptEntries::of(&listing, &one.top, hidden)
             }
         };
-        let mut start = RepositoryStart { index, ..git.references()? };
-        let listing = git.ask(Read::ConfigList, &[])?;
+        let (references, listing) = std::thread::scope(|scope| {
+            let references = scope.spawn(|| git.references());
+            let listing = git.ask(Read::ConfigList, &[]);
+            (references.join(), listing)
+        });
+        let references = references.unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
+        let mut start = RepositoryStart { index, ..references };
+        let listing = listing?;
         let config = carried_config(&String::from_utf8_lossy(&listing), &one.below);
         let folder = private.folder.join(&one.below);
         lay_out(one, &folder, &start, config.as_bytes(), hidden)
