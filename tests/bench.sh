@@ -1,15 +1,29 @@
 #!/bin/sh
-# Compares the speed of the built program with that of well-known programs that do similar work, and prints
-# ratios. For example, it measures a short command, a tick, the queue and a dream pass over many unchanged ideas.
-# Compares the queue with `pueue` if it is installed.
-# Usage: tests/bench.sh PATH-TO-RUNNER [IDEAS]
+# Compares the speed of the built program with that of well-known programs that do similar work. Prints each figure
+# when it is measured, and at the end one table with ratios, goals and the figures of the last release. Peers that
+# are not installed are left out: `pueue`, `jq`.
+# Usage: tests/bench.sh PATH-TO-RUNNER [IDEAS [LEARNINGS]]
 set -eu
 runner=$(realpath "$1")
 here=$(dirname "$(realpath "$0")")
 ideas=${2:-100000}
 work=$(mktemp -d)
 daemons=
-trap 'for pid in $daemons; do kill "$pid" 2>/dev/null || :; wait "$pid" 2>/dev/null || :; done; rm -rf "$work"' EXIT
+finish() {
+    code=$?
+    for pid in $daemons; do kill "$pid" 2>/dev/null || :; wait "$pid" 2>/dev/null || :; done
+    [ ! -s "$work/rows" ] || python3 "$here/bench_table.py" "$work/rows" "$here/../docs/PERFORMANCE.md"
+    rm -rf "$work"
+    exit "$code"
+}
+trap finish EXIT
+export BENCH_ROWS="$work/rows"
+# Adds a row to the table: work, ours, peer or floor, ratio, goal.
+row() {
+    printf '%s\t%s\t%s\t%s\t%s\n' "$1" "$2" "$3" "$4" "$5" >> "$BENCH_ROWS"
+    echo "$1: $2${3:+ against $3}${4:+, ratio $4}${5:+ (goal $5)}"
+}
+ratio() { python3 -c "print(f'{$1 / $2:.2f}')"; }
 export XDG_STATE_HOME="$work/state" XDG_CONFIG_HOME="$work/config" GIT_CONFIG_GLOBAL="$work/gitconfig"
 # The figures are of projects whose settings are written directly.
 export RUNNER_CONFIG__TRUST__PATHS='["/"]'
@@ -28,12 +42,16 @@ def once(cmd):
     # A command that fails early would look fast.
     if status: sys.exit(f"{label}: {cmd} ended with {os.waitstatus_to_exitcode(status)}")
     return took, usage.ru_maxrss / 1024, usage.ru_utime + usage.ru_stime
-label, runs, ours, theirs = sys.argv[1], int(sys.argv[2]), sys.argv[3].split(), sys.argv[4].split()
+# The arguments: the work, how often it is measured, our command, the peer's name and command, the goal.
+label, runs, ours, peer, theirs, goal = sys.argv[1], int(sys.argv[2]), sys.argv[3].split(), sys.argv[4], sys.argv[5].split(), sys.argv[6]
 a, b = [], []
 for _ in range(runs + 1):
     a.append(once(ours)); b.append(once(theirs))
 wall = lambda rows: statistics.median(row[0] for row in rows[1:]) * 1000
-print(f"{label}: {wall(a):.1f} ms against {wall(b):.1f} ms, ratio {wall(a) / wall(b):.2f}, {statistics.median(row[2] for row in a[1:]) * 1000:.1f} ms of CPU, peak {max(r[1] for r in a):.0f} MB")
+mine = f"{wall(a):.1f} ms, {statistics.median(row[2] for row in a[1:]) * 1000:.1f} ms of CPU, {max(r[1] for r in a):.0f} MB"
+theirs, ratio = f"{peer} {wall(b):.1f} ms", f"{wall(a) / wall(b):.2f}"
+with open(os.environ["BENCH_ROWS"], "a") as rows: rows.write("\t".join((label, mine, theirs, ratio, goal)) + "\n")
+print(f"{label}: {mine} against {theirs}, ratio {ratio} (goal {goal})")
 P
 git init --quiet --initial-branch=main "$work/p"
 cd "$work/p"
@@ -41,8 +59,26 @@ git commit --quiet --allow-empty -m Begin
 "$runner" --quiet init
 "$runner" --quiet night >/dev/null
 sqlite=$(command -v sqlite3)
-python3 "$work/time.py" "status against sqlite3 'select 1'" 50 "$runner status" "$sqlite $XDG_STATE_HOME/runner/database.sqlite select(1)"
-python3 "$work/time.py" "tick with nothing due against sqlite3 'select 1'" 50 "$runner --quiet tick" "$sqlite $XDG_STATE_HOME/runner/database.sqlite select(1)"
+select="$sqlite $XDG_STATE_HOME/runner/database.sqlite select(1)"
+python3 "$work/time.py" "tick, nothing due" 50 "$runner --quiet tick" "sqlite3 'select 1'" "$select" ""
+python3 "$work/time.py" "status, one project" 50 "$runner status" "sqlite3 'select 1'" "$select" "≤ 2 ×"
+
+# The cost of a run, from the command to the settled outcome, also among many other processes.
+printf '[jobs.true]\nkind = "command"\nprogram = "true"\ntrigger = "manual"\n' >> runner.toml
+floor="/bin/true"
+[ ! -x /usr/bin/bwrap ] || floor="/usr/bin/bwrap --unshare-all --ro-bind / / --dev /dev --proc /proc /bin/true"
+python3 "$work/time.py" "run of true in the sandbox" 30 "$runner --quiet run true" "true in bubblewrap" "$floor" "≤ 20 ms"
+python3 -c 'import signal, subprocess, sys, time
+signal.signal(signal.SIGTERM, lambda *_: sys.exit())
+all = [subprocess.Popen(["sleep", "600"]) for _ in range(1000)]
+print("started", flush=True)
+try: time.sleep(600)
+finally: [one.kill() for one in all]' > "$work/many-processes" &
+sleepers=$!
+daemons="$daemons $sleepers"
+until [ -s "$work/many-processes" ]; do :; done
+python3 "$work/time.py" "run of true among 1,000 other processes" 30 "$runner --quiet run true" "true in bubblewrap" "$floor" "≤ 20 ms"
+kill "$sleepers"; wait "$sleepers" || :
 
 # The hooks of the memory, as whole processes.
 mkdir "$work/memory"
@@ -83,8 +119,32 @@ few=$(python3 "$work/ticks.py" "$runner" "$work/clock" 7)
     SELECT j.project, 'far' || i, j.kind, j.schedule, j.policy, j.slot_group, 1, j.next_due + 99999999999, j.watermark
     FROM n, jobs j WHERE j.name = 'due0';"
 many=$(python3 "$work/ticks.py" "$runner" "$work/clock" 7)
-echo "tick with 10 runs due among 100,010 jobs against among 10: $many ms against $few ms, ratio $(python3 -c "print(f'{$many / $few:.2f}')")"
+row "tick that starts 10 runs" "$few ms" "" "" "≤ 60 ms"
+row "tick that starts 10 runs, among 100,010 jobs" "$many ms" "among 10 jobs $few ms" "$(ratio "$many" "$few")" ""
 "$sqlite" "$XDG_STATE_HOME/runner/database.sqlite" "DELETE FROM jobs WHERE name GLOB 'far*'"
+
+cat > "$work/history.py" <<'P'
+import json, os, statistics, subprocess, sys, time
+when, runner = sys.argv[1:]
+commands = ["status", "--quiet tick", "runs", "jobs", "metrics", "budget", "--quiet enqueue job1 --at 1h"]
+kept, took = os.environ["BENCH_ROWS"] + ".history", {}
+for command in commands:
+    line, all = [runner, *command.split()], []
+    for _ in range(11):
+        began = time.perf_counter()
+        subprocess.run(line, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        all.append((time.perf_counter() - began) * 1000)
+    took[command] = statistics.median(all[1:])
+if when == "before":
+    json.dump(took, open(kept, "w"))
+    sys.exit()
+earlier = json.load(open(kept))
+with open(os.environ["BENCH_ROWS"], "a") as rows:
+    for command, now in took.items():
+        name, ratio = command.replace("--quiet ", "").split()[0], f"{now / earlier[command]:.2f}"
+        rows.write(f"{name} with a history of {when}\t{now:.1f} ms\twithout {earlier[command]:.1f} ms\t{ratio}\t≤ 2 ×\n")
+        print(f"{name} with a history of {when}: {now:.1f} ms, without {earlier[command]:.1f} ms, ratio {ratio}")
+P
 
 # A thousand projects with ten jobs each: the status of all projects, and a tick with nothing due. Each project
 # has one past night, and each job one past run.
@@ -119,10 +179,11 @@ P
     "$runner" --quiet tick
     cd "$work"
     none="$sqlite $XDG_STATE_HOME/runner/database.sqlite select(1)"
-    python3 "$work/time.py" "status of all $projects projects with 10 jobs each against sqlite3 'select 1'" 20 "$runner status" "$none"
-    python3 "$work/time.py" "tick of $projects projects with nothing due against sqlite3 'select 1'" 20 "$runner --quiet tick" "$none"
-    # The metrics before and after a million further runs, which they must not read.
-    python3 "$work/time.py" "metrics of $projects projects against sqlite3 'select 1'" 20 "$runner metrics" "$none"
+    python3 "$work/time.py" "status, $projects projects with 10 jobs each" 20 "$runner status" "sqlite3 'select 1'" "$none" "≤ 8 ×"
+    python3 "$work/time.py" "tick of $projects projects, nothing due" 20 "$runner --quiet tick" "sqlite3 'select 1'" "$none" ""
+    # Each command before and after many further runs, which it must not read.
+    history() { cd "$work/many/p0000"; python3 "$work/history.py" "$1" "$runner"; cd "$work"; }
+    history before
     "$sqlite" "$XDG_STATE_HOME/runner/database.sqlite" "
         CREATE TEMP TABLE numbers AS WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < ${BENCH_RUNS:-1000000}) SELECT i FROM n;
         INSERT INTO occurrences (id, job, key, due, recorded, origin, outcome, settled)
@@ -130,7 +191,7 @@ P
         INSERT INTO runs (id, occurrence, job, attempt, state, requested, started, finished, seed, outcome, summary)
             SELECT printf('05%024d', i), printf('04%024d', i), 1 + i % (SELECT count(*) FROM jobs), 1, 'settled', 0, 0, 1, 1, '{\"outcome\":\"succeeded\"}',
                 '{\"headline\":\"\",\"lines\":[],\"facts\":{},\"artifacts\":[],\"backend\":\"\",\"containment\":\"\"}' FROM numbers;"
-    python3 "$work/time.py" "metrics with ${BENCH_RUNS:-1000000} more runs against sqlite3 'select 1'" 20 "$runner metrics" "$none"
+    history "${BENCH_RUNS:-1000000} runs"
 )
 
 # The queue, from the command in the shell to the start of the job's program.
@@ -164,10 +225,35 @@ if command -v pueued >/dev/null && command -v pueue >/dev/null; then
     until pueue status >/dev/null 2>&1; do :; done
     # shellcheck disable=SC2046 # two numbers
     set -- $(python3 "$work/queue.py" "$work/q/stamp" 20 pueue add -- "date +%s%N > $work/q/stamp")
-    echo "enqueue against pueue add: $ours_add ms against $1 ms, ratio $(python3 -c "print(f'{$ours_add / $1:.2f}')")"
-    echo "enqueue to start against pueue: $ours_start ms against $2 ms, ratio $(python3 -c "print(f'{$ours_start / $2:.2f}')")"
+    row "enqueue, durable" "$ours_add ms" "pueue add $1 ms" "$(ratio "$ours_add" "$1")" ""
+    row "enqueue to start" "$ours_start ms" "pueue $2 ms" "$(ratio "$ours_start" "$2")" "≤ 25 ms"
 else
-    echo "enqueue: $ours_add ms; enqueue to start: $ours_start ms (no pueue to compare with)"
+    row "enqueue to start" "$ours_start ms" "" "" "≤ 25 ms"
+fi
+"$sqlite" "$work/insert.sqlite" "PRAGMA journal_mode = wal; CREATE TABLE rows (id INTEGER PRIMARY KEY, text)" > /dev/null
+echo "PRAGMA synchronous = full; INSERT INTO rows (text) VALUES ('one');" > "$work/insert.sql"
+python3 "$work/time.py" "enqueue, durable" 20 "$runner --quiet enqueue stamp --at 1h" \
+    "sqlite3 insert" "$sqlite -init $work/insert.sql $work/insert.sqlite select(1)" "≤ 2 ×"
+
+# A queue of 200 jobs with one slot, from the start of the daemon to the end of the last one.
+kill "$daemon"; wait "$daemon" || :
+sed -i 's/^slots = 20/slots = 1/' runner.toml
+for _ in $(seq 200); do "$runner" --quiet enqueue due0 > /dev/null; done
+began=$(date +%s%N)
+"$runner" daemon --quiet 2>/dev/null &
+daemon=$!
+daemons="$daemons $daemon"
+until [ "$("$sqlite" "$XDG_STATE_HOME/runner/database.sqlite" "SELECT count(*) FROM runs r JOIN jobs j ON j.id = r.job WHERE j.name = 'due0' AND state <> 'settled'")" = 0 ]; do sleep 0.05; done
+ours=$((($(date +%s%N) - began) / 1000000))
+if command -v pueued >/dev/null && command -v pueue >/dev/null; then
+    pueue clean >/dev/null; pueue pause >/dev/null
+    for _ in $(seq 200); do pueue add true >/dev/null; done
+    began=$(date +%s%N)
+    pueue start >/dev/null; pueue wait --quiet >/dev/null
+    theirs=$((($(date +%s%N) - began) / 1000000))
+    row "queue of 200 jobs, one slot" "$ours ms" "pueue $theirs ms" "$(ratio "$ours" "$theirs")" "≤ 0.067 ×"
+else
+    row "queue of 200 jobs, one slot" "$ours ms" "" "" ""
 fi
 
 # An idle daemon: no job has a schedule.
@@ -183,7 +269,9 @@ pid, seconds = sys.argv[1], int(sys.argv[2])
 def rss(): return next(int(line.split()[1]) for line in open(f"/proc/{pid}/status") if line.startswith("VmRSS"))
 def cpu(): return int(open(f"/proc/{pid}/schedstat").read().split()[0])  # nanoseconds
 before = cpu(); time.sleep(seconds); after = cpu()
-print(f"idle daemon over {seconds} s: {rss() / 1024:.1f} MB, {(after - before) / 1e6:.1f} ms of CPU, {(after - before) / 1e7 / seconds:.3f} % of a core")
+figure = f"{rss() / 1024:.1f} MB, {(after - before) / 1e7 / seconds:.3f} % of a core"
+with open(os.environ["BENCH_ROWS"], "a") as rows: rows.write(f"idle daemon, {seconds} s\t{figure}\t\t\t≤ 10 MB, ≤ 0.03 %\n")
+print(f"idle daemon, {seconds} s: {figure}")
 P
 kill "$daemon"; wait "$daemon" || :
 cd "$work/p"
@@ -214,7 +302,9 @@ for _ in range(8):
     subprocess.run([sys.argv[1], "--quiet", "status"], check=True, stdout=subprocess.DEVNULL)
     empty.append((time.perf_counter() - began) * 1000)
 for what, all in took.items():
-    print(f"board {what}, 10,000 tasks: {statistics.median(all):.1f} ms the whole command, {statistics.median(empty):.1f} ms a status")
+    ours, least = statistics.median(all), statistics.median(empty)
+    with open(os.environ["BENCH_ROWS"], "a") as rows: rows.write(f"board {what}, 10,000 tasks\t{ours:.1f} ms\trunner status {least:.1f} ms\t{ours / least:.2f}\t\n")
+    print(f"board {what}, 10,000 tasks: {ours:.1f} ms, a status {least:.1f} ms")
 P
 python3 "$work/board.py" "$runner"
 rm -rf plan.org rem
@@ -241,7 +331,7 @@ git status >/dev/null
 "$runner" --quiet dream run || true
 "$runner" dream run | head -1
 # The measured command starts a separate process for the run and uses the database.
-python3 "$work/time.py" "dream run over $ideas unchanged ideas against git status" 7 "$runner --quiet dream run" "$(command -v git) status"
+python3 "$work/time.py" "dream run, $ideas unchanged ideas" 7 "$runner --quiet dream run" "git status" "$(command -v git) status" "≤ 1.5 ×, ≤ 60 MB"
 
 # A long streamed answer of a model API, compared with discarding the same bytes.
 mkdir "$work/a"
@@ -299,8 +389,8 @@ C
 words=$(wc -c < notes/answer.md)
 # The measured command starts a separate process for the run and uses the database; the run then writes, records
 # and publishes 4 MB of text.
-python3 "$work/time.py" "an answer of $megabytes MB in 160,000 pieces against curl > /dev/null" 5 \
-    "$runner --quiet run ask" "$(command -v curl) -s http://127.0.0.1:$port/"
+python3 "$work/time.py" "streamed answer of $megabytes MB" 5 "$runner --quiet run ask" \
+    "curl" "$(command -v curl) -s http://127.0.0.1:$port/" "≤ 6 ×"
 [ "$words" -eq $((160000 * 24)) ] && [ "$(wc -l < "$work/port.sent")" -eq 7 ] || { echo "the answers were not all read"; exit 1; }
 
 # A corpus with many learnings. The words follow Zipf's law, and a tenth of the learnings nearly repeat another
@@ -341,9 +431,9 @@ python3 "$work/corpus.py" .agents/learnings $((learnings / 10))
 few=$(python3 "$work/once.py" "$runner" corpus health --json)
 python3 "$work/corpus.py" .agents/learnings "$learnings"
 many=$(python3 "$work/once.py" "$runner" corpus health --json)
-echo "health of $learnings learnings against a tenth of them: ${many% *} s against ${few% *} s, peak ${many#* } MB"
+row "health of $learnings learnings" "${many% *} s, ${many#* } MB" "of a tenth ${few% *} s" "$(ratio "${many% *}" "${few% *}")" "≤ 10 ×"
 night=$(python3 "$work/once.py" "$runner" --quiet overnight start --max-iterations 1)
-echo "one iteration over $learnings learnings: ${night% *} s, peak ${night#* } MB"
+row "one iteration over $learnings learnings" "${night% *} s, ${night#* } MB" "" "" "≤ 10 s, ≤ 150 MB"
 # A checkpoint of half a gigabyte, compared with a plain copy.
 rm -rf .agents/learnings .agents/overnight
 mkdir -p .agents/knowledge
@@ -356,7 +446,10 @@ import glob, json, sys
 (name,) = glob.glob(f"{sys.argv[2]}/*/iterations/iter-1.json")
 m = json.load(open(name))["measure"]
 ours, theirs = m["checkpoint_seconds"], int(sys.argv[1]) / 1000
-print(f"checkpoint of {m['checkpoint_bytes'] / 1e6:.0f} MB against cp -r: {ours:.2f} s against {theirs:.2f} s, ratio {ours / theirs:.2f}, {m['checkpoint_shared_bytes'] / 1e6:.0f} MB by reflink")
+name = f"checkpoint of {m['checkpoint_bytes'] / 1e6:.0f} MB"
+import os
+with open(os.environ["BENCH_ROWS"], "a") as rows: rows.write(f"{name}\t{ours:.2f} s\tcp -r {theirs:.2f} s\t{ours / theirs:.2f}\t\n")
+print(f"{name}: {ours:.2f} s against cp -r {theirs:.2f} s, {m['checkpoint_shared_bytes'] / 1e6:.0f} MB by reflink")
 P
 # The curator: ten workers on one queue, a long transcript compared with jq and wc, a transcript with a line of
 # 200 MB, and many notes compared with few. BENCH_JOBS, BENCH_TRANSCRIPT (MB), BENCH_LONG (MB) and BENCH_NOTES
@@ -389,7 +482,7 @@ done
 for pid in $workers; do wait "$pid" || :; done
 took=$((($(date +%s%N) - began) / 1000000))
 over=$(find .runner/curator/done -name '*.json' | wc -l)
-echo "$over of $jobs job files by ten workers: $took ms, $((over * 1000 / took)) a second"
+row "$over of $jobs curator jobs by ten workers" "$((over * 1000 / took)) a second" "" "" ""
 cat > "$work/transcript.py" <<'P'
 import json, sys
 name, megabytes, long = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
@@ -420,11 +513,11 @@ jq=none
 if command -v jq > /dev/null; then
     jq=$(python3 "$work/once.py" "$(command -v jq)" -c .type "$work/t.jsonl")
 fi
-echo "a transcript of $size MB: ${ours% *} s against jq .type ${jq% *} s and wc -l ${counted% *} s, peak ${ours#* } MB"
+row "transcript of $size MB" "${ours% *} s, ${ours#* } MB" "jq .type ${jq% *} s, wc -l ${counted% *} s" "" ""
 long=${BENCH_LONG:-1000}
 python3 "$work/transcript.py" "$work/t.jsonl" $((long * 4 / 5)) $((long / 5))
 ours=$(ingest "$work/t.jsonl")
-echo "a transcript of $long MB with a line of $((long / 5)) MB: ${ours% *} s, peak ${ours#* } MB"
+row "transcript of $long MB with a line of $((long / 5)) MB" "${ours% *} s, ${ours#* } MB" "" "" ""
 rm "$work/t.jsonl"
 notes=${BENCH_NOTES:-20000}
 cat > "$work/vault.py" <<'P'
@@ -447,6 +540,6 @@ lint() {
 }
 few=$(lint $((notes / 10)))
 many=$(lint "$notes")
-echo "a vault of $notes notes linted against a tenth of them: ${many% *} s against ${few% *} s, peak ${many#* } MB"
+row "check of $notes notes" "${many% *} s, ${many#* } MB" "of a tenth ${few% *} s" "$(ratio "${many% *}" "${few% *}")" "≤ 10 ×"
 cd "$work"
 rm -rf "$work/k"

@@ -439,7 +439,12 @@ impl Git {
     /// Returns an error if git is not found.
     pub fn program(&self) -> Result<PathBuf, SpawnError> {
         let path = self.env.get("PATH").map_or("", String::as_str);
-        find_program(Path::new("git"), &self.root, &outside(path, &self.root))
+        let git = Path::new("git");
+        // Only entries that contain git are examined, and none after the first usable one.
+        path.split(':')
+            .filter(|entry| Path::new(entry).join(git).exists() && !is_inside(entry, &self.root))
+            .find_map(|entry| find_program(git, &self.root, entry).ok())
+            .map_or_else(|| find_program(git, &self.root, &outside(path, &self.root)), Ok)
     }
 }
 
