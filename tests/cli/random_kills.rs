@@ -8,7 +8,7 @@ use rustix::process::{
     Pid, PidfdFlags, Signal, kill_process, kill_process_group, pidfd_open, pidfd_send_signal,
 };
 
-use crate::fixture::{Fixture, Random, ended_within, print_line, scaled};
+use crate::fixture::{Fixture, Random, ended_within, print_line, scaled_from};
 
 /// Kills the leader of a process group, its children, or all of them.
 pub fn kill_some(leader: u32, dice: &mut Random) {
@@ -55,7 +55,7 @@ fn random_kills_leave_no_unsettled_run() {
          artifacts = [{ from = \"a.txt\", to = \"out/a.txt\" }, { from = \"b.txt\", to = \"out/b.txt\" }]\n",
     );
     let mut dice = Random::new("kills");
-    let (kills, began) = (scaled(1_000), Instant::now());
+    let (kills, began) = (scaled_from(1_000, 0.2), Instant::now());
     // The random delays cover the duration of an undisturbed run.
     let calibrate = Instant::now();
     fixture.write("counter", "0");

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Instant;
 
-use crate::fixture::{CommandOutput, Fixture, Random, print_line, scaled};
+use crate::fixture::{CommandOutput, Fixture, Random, print_line, scaled_from};
 
 /// Behaves like Debian's `crontab`: `-l`, `-r`, or a file. The strict variant rejects text without
 /// a final line break.
@@ -338,7 +338,7 @@ fn setup_recovers_from_kills_between_steps() {
 fn setup_and_removal_restore_every_file() {
     let began = Instant::now();
     let dice = Random::new("setup_and_removal_restore_every_file");
-    let count = scaled(200);
+    let count = scaled_from(200, 0.2);
     let seed = dice.0;
     std::thread::scope(|scope| {
         for systemd in [false, true] {
