@@ -25,6 +25,16 @@ impl Digest {
         Ok((Self(hasher.finalize().into()), total))
     }
 
+    /// Creates a digest from its 32 bytes, as [`Digest::as_bytes`] returns them.
+    pub const fn from_bytes(bytes: [u8; 32]) -> Self {
+        Self(bytes)
+    }
+
+    /// Returns the 32 bytes of the digest.
+    pub const fn as_bytes(&self) -> &[u8; 32] {
+        &self.0
+    }
+
     /// Parses 64 hex digits. Returns `None` for any other input.
     pub fn parse(hex: &str) -> Option<Self> {
         let mut bytes = [0_u8; 32];

@@ -175,6 +175,9 @@ impl Sink for Telemetry<'_> {
         if let Some(steps) = &mut self.steps {
             steps.event(event, (self.now)());
         }
+        if self.file.is_none() {
+            return;
+        }
         let what = match event {
             Event::Text(text) => TelemetryEvent::Text { bytes: text.len(), text: self.clean(text) },
             Event::Usage(usage) | Event::Total(usage) => TelemetryEvent::Usage(usage),

@@ -35,7 +35,17 @@ pub struct TopTerm {
 /// `max_wait`, `max-wait` and `max/wait.rs` all contain `max` and `wait`. Stop words, single
 /// letters and single digits are omitted.
 pub fn terms(text: &str) -> Vec<String> {
-    split_words(text).map(|word| stem::stem(&word)).collect()
+    let mut all = Vec::new();
+    each_term(text, |term| all.push(term.to_owned()));
+    all
+}
+
+/// Passes each of the [`terms`] of `text` to `take`, in order, without an allocation for each term.
+pub fn each_term(text: &str, mut take: impl FnMut(&str)) {
+    each_word(text, |word| {
+        stem::stem(word);
+        take(word);
+    });
 }
 
 /// Returns the `n` most significant terms of a Markdown note, by weight and then in alphabetical
@@ -43,15 +53,16 @@ pub fn terms(text: &str) -> Vec<String> {
 pub fn top_terms(text: &str, n: usize) -> Vec<TopTerm> {
     let mut found: HashMap<String, TopTerm> = HashMap::new();
     let mut count = |text: &str, weight: u32| {
-        for word in split_words(text) {
-            let term = stem::stem(&word);
-            let entry = found.entry(term).or_insert_with_key(|term| TopTerm {
+        each_word(text, |word| {
+            let shown = word.clone();
+            stem::stem(word);
+            let entry = found.entry(word.clone()).or_insert_with_key(|term| TopTerm {
                 term: term.clone(),
-                word,
+                word: shown,
                 weight: 0,
             });
             entry.weight = entry.weight.saturating_add(weight);
-        }
+        });
     };
     let (in_title, in_heading, in_text) = WEIGHTS;
     let doc = front_matter::split(text);
@@ -75,13 +86,28 @@ pub fn top_terms(text: &str, n: usize) -> Vec<TopTerm> {
     all
 }
 
-/// Splits `text` into lower-case words. Names are split, and stop words are omitted.
-fn split_words(text: &str) -> impl Iterator<Item = String> + '_ {
-    text.split(|c: char| !c.is_alphanumeric() && !matches!(c, '\'' | '’'))
-        .flat_map(pieces)
-        .map(|piece| piece.to_lowercase())
-        .filter(|word| word.chars().nth(1).is_some() && word.chars().count() <= LONGEST)
-        .filter(|word| !stop::is_stop(word))
+/// Splits `text` into lower-case words. Names are split, and stop words are omitted. `take` may
+/// change the word that it receives.
+fn each_word(text: &str, mut take: impl FnMut(&mut String)) {
+    let mut word = String::new();
+    let mut consider = |piece: &str| {
+        word.clear();
+        match piece.is_ascii() {
+            true => word.extend(piece.chars().map(|c| c.to_ascii_lowercase())),
+            false => word.push_str(&piece.to_lowercase()),
+        }
+        let fits = word.chars().nth(1).is_some() && word.chars().count() <= LONGEST;
+        if fits && !stop::is_stop(&word) {
+            take(&mut word);
+        }
+    };
+    for run in text.split(|c: char| !c.is_alphanumeric() && !matches!(c, '\'' | '’')) {
+        // Most runs are plain words, which have no parts.
+        match run.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit()) {
+            true => consider(run),
+            false => pieces(run).into_iter().for_each(&mut consider),
+        }
+    }
 }
 
 /// Splits a run of letters, digits and apostrophes. One or two letters after an apostrophe, as in
@@ -131,26 +157,32 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
+    fn stemmed(word: &str) -> String {
+        let mut word = word.to_owned();
+        stem::stem(&mut word);
+        word
+    }
+
     #[test]
     fn compound_names_are_split() {
         for name in
             ["maxWaitTime", "max_wait_time", "max-wait-time", "max/wait.time", "MaxWaitTime"]
         {
-            assert_eq!(terms(name), ["max", "wait", "time"].map(stem::stem), "{name}");
+            assert_eq!(terms(name), ["max", "wait", "time"].map(stemmed), "{name}");
         }
         assert_eq!(terms("HTTPServer parseJSON URLs"), ["http", "server", "pars", "json", "url"]);
         assert_eq!(
             terms("sha256 utf8 v2 OAuth2Token"),
             ["sha256", "utf8", "v2", "oauth2", "token"]
         );
-        assert_eq!(terms("engine/src/time.rs"), ["engin", "src", "time", "rs"].map(stem::stem));
+        assert_eq!(terms("engine/src/time.rs"), ["engin", "src", "time", "rs"].map(stemmed));
     }
 
     #[test]
     fn stop_words_are_omitted() {
         assert_eq!(
             terms("The client's retry and it isn't a 5 or x"),
-            ["client", "retry"].map(stem::stem)
+            ["client", "retry"].map(stemmed)
         );
         assert_eq!(terms("'quoted' don’t l'avion 429"), ["quot", "avion", "429"]);
         assert_eq!(terms(&"a".repeat(41)), [""; 0]);
@@ -169,7 +201,7 @@ mod tests {
             vec!["index", "indexes", "indexed", "indexing"],
             vec!["setting", "settings"],
         ] {
-            let stems: Vec<String> = forms.iter().map(|form| stem::stem(form)).collect();
+            let stems: Vec<String> = forms.iter().map(|form| stemmed(form)).collect();
             assert!(stems.iter().all(|s| *s == stems[0]), "{stems:?}");
         }
     }

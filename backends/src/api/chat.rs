@@ -3,6 +3,10 @@
 //! The last message is `[DONE]`. Some servers omit it, so an answer is also complete when its stop
 //! reason and its usage have arrived and the stream has ended.
 
+use std::borrow::Cow;
+
+use serde::Deserialize;
+use serde::de::IgnoredAny;
 use serde_json::{Value, json};
 
 use super::dialect::{Belief, Reader, Structured, named_format, provider_error, text_of};
@@ -104,7 +108,49 @@ fn first(data: &Value) -> Option<&Value> {
     choices.iter().find(|choice| choice["index"].as_u64().unwrap_or(0) == 0)
 }
 
+/// A chunk that contains nothing but a piece of the text. `None` stands for a missing field and for
+/// `null`.
+#[derive(Deserialize)]
+struct PieceChunk<'d> {
+    #[serde(borrow)]
+    choices: [PieceChoice<'d>; 1],
+    error: Option<IgnoredAny>,
+    usage: Option<IgnoredAny>,
+}
+
+#[derive(Deserialize)]
+struct PieceChoice<'d> {
+    index: Option<u64>,
+    #[serde(borrow)]
+    delta: PieceDelta<'d>,
+    finish_reason: Option<IgnoredAny>,
+}
+
+#[derive(Deserialize)]
+struct PieceDelta<'d> {
+    #[serde(borrow)]
+    content: Cow<'d, str>,
+    refusal: Option<IgnoredAny>,
+    tool_calls: Option<IgnoredAny>,
+    function_call: Option<IgnoredAny>,
+}
+
 impl Reader for Chunks {
+    fn piece<'d>(&self, data: &'d str) -> Option<Cow<'d, str>> {
+        let chunk: PieceChunk<'d> = serde_json::from_str(data).ok()?;
+        let [PieceChoice { index, delta, finish_reason }] = chunk.choices;
+        let further = [
+            chunk.error,
+            chunk.usage,
+            finish_reason,
+            delta.refusal,
+            delta.tool_calls,
+            delta.function_call,
+        ];
+        let alone = index.unwrap_or(0) == 0 && further.iter().all(Option::is_none);
+        alone.then_some(delta.content)
+    }
+
     fn event(&mut self, _: &str, data: &Value, into: &mut Gathered) -> Result<(), Fault> {
         if let Some(fault) = provider_error(data) {
             return Err(fault);
@@ -126,5 +172,40 @@ impl Reader for Chunks {
         into.end = end(&choice["finish_reason"]);
         into.over = true;
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_plain_piece_is_read_without_a_copy() {
+        let chunks = Chunks::new(Belief { input: 9, output: 9 });
+        let chunk = |choice: &str, rest: &str| format!("{{\"id\":7,\"choices\":[{choice}]{rest}}}");
+        let delta = r#"{"index":0,"delta":{"content":"a\n"},"finish_reason":null}"#;
+        for (text, piece) in [
+            (chunk(r#"{"delta":{"content":"a b"}}"#, ""), Some("a b")),
+            (chunk(delta, r#","usage":null"#), Some("a\n")),
+            (chunk(delta, r#","usage":{"prompt_tokens":1}"#), None),
+            (chunk(delta, r#","error":"overloaded""#), None),
+            (chunk(r#"{"index":1,"delta":{"content":"a"}}"#, ""), None),
+            (chunk(&format!("{delta},{delta}"), ""), None),
+            (chunk(r#"{"delta":{"content":"a"},"finish_reason":"stop"}"#, ""), None),
+            (chunk(r#"{"delta":{"content":"a","refusal":"no"}}"#, ""), None),
+            (chunk(r#"{"delta":{"content":"a","tool_calls":[{}]}}"#, ""), None),
+            (chunk(r#"{"delta":{"content":null}}"#, ""), None),
+            (chunk(r#"{"delta":{"content":7}}"#, ""), None),
+            (chunk(delta, "").replace("}]", "}"), None),
+        ] {
+            assert_eq!(chunks.piece(&text).as_deref(), piece, "{text}");
+            // The complete path reads the same text.
+            let value: Option<Value> = serde_json::from_str(&text).ok();
+            let mut into = Gathered::new(100);
+            if let (Some(value), Some(piece)) = (value, piece) {
+                Reader::event(&mut Chunks::new(chunks.belief), "", &value, &mut into).unwrap();
+                assert_eq!((into.text.as_str(), into.end), (piece, None));
+            }
+        }
     }
 }

@@ -5,6 +5,8 @@
 //! An event of an unknown kind is skipped. An event whose text has the wrong type is an error,
 //! because text must never be lost silently.
 
+use std::borrow::Cow;
+
 use serde_json::{Value, json};
 
 use super::gathered::{Fault, Gathered};
@@ -18,6 +20,13 @@ use crate::request::Request;
 pub(crate) trait Reader: Send {
     /// Processes one event. `name` is empty if the event has none.
     fn event(&mut self, name: &str, data: &Value, into: &mut Gathered) -> Result<(), Fault>;
+
+    /// Returns the text of an event that states nothing but a piece of the text. All other events
+    /// return `None` and are processed by [`Reader::event`], which would process such an event
+    /// in the same way but copies it.
+    fn piece<'d>(&self, _data: &'d str) -> Option<Cow<'d, str>> {
+        None
+    }
 
     /// Processes a reply that arrived as a single JSON text.
     fn whole(&mut self, reply: &Value, into: &mut Gathered) -> Result<(), Fault>;

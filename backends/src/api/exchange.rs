@@ -317,6 +317,10 @@ fn event(
     if data.trim_ascii().is_empty() {
         return Ok(());
     }
+    let text = std::str::from_utf8(data).ok().filter(|_| !whole);
+    if let Some(piece) = text.and_then(|text| reader.piece(text)) {
+        return gathered.push_text(&piece);
+    }
     let value: Value = serde_json::from_slice(data)
         .map_err(|error| Fault::NoJson(format!("a part of the answer is not JSON: {error}")))?;
     if !whole {

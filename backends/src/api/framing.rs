@@ -168,11 +168,13 @@ impl Sse {
             false => line,
         };
         if line.is_empty() {
-            let (name, data) = (std::mem::take(&mut self.name), std::mem::take(&mut self.data));
-            return match std::mem::take(&mut self.has_data) {
-                true => each(&name, &data),
+            let flow = match std::mem::take(&mut self.has_data) {
+                true => each(&self.name, &self.data),
                 false => ControlFlow::Continue(()),
             };
+            self.name.clear();
+            self.data.clear();
+            return flow;
         }
         let colon = line.iter().position(|byte| *byte == b':');
         let (field, value) = match colon {

@@ -102,21 +102,23 @@ impl Git {
         let listing = self.ask(Read::LsFiles, &with(&["--stage", "--debug", "-z"]))?;
         let index = entries(&listing);
         for entry in index.iter().filter(|entry| entry.stage != 0) {
-            note(&entry.path, Change::Unmerged);
+            note(entry.path, Change::Unmerged);
         }
-        let mut committed = self.committed(&paths)?;
+        let tree = self.committed(&paths)?;
+        let mut committed = tree_listing(&tree);
         for entry in &index {
-            match committed.remove(&entry.path) {
-                None => note(&entry.path, Change::Added),
-                Some(object) if object != (entry.mode, entry.object.clone()) => {
-                    note(&entry.path, Change::Staged);
+            match committed.remove(entry.path.as_os_str()) {
+                None => note(entry.path, Change::Added),
+                Some(object) if object != (entry.mode, entry.object) => {
+                    note(entry.path, Change::Staged);
                 }
                 Some(_) => {}
             }
         }
         for path in committed.into_keys() {
-            note(&path, Change::Staged);
+            note(Path::new(path), Change::Staged);
         }
+        drop(tree);
         for path in self.edited(&index)? {
             note(&path, Change::Edited);
         }
@@ -133,69 +135,49 @@ impl Git {
         Ok(changes)
     }
 
-    /// Returns the mode and object of every path in `HEAD` at or beneath `paths`. The map is empty
+    /// Lists every path in `HEAD` at or beneath `paths`, for [`tree_listing`]. The list is empty
     /// before the first commit.
-    fn committed(&self, paths: &[String]) -> Result<HashMap<PathBuf, (u32, String)>, GitError> {
+    fn committed(&self, paths: &[String]) -> Result<Vec<u8>, GitError> {
         let Some(head) = self.head()? else {
-            return Ok(HashMap::new());
+            return Ok(Vec::new());
         };
         let empty = empty_tree(head.len());
         let mut args = vec!["-r", "-z", "--no-renames", "--relative", empty, &head, "--"];
         args.extend(paths.iter().map(String::as_str));
-        let out = self.ask(Read::DiffTree, &args)?;
-        let mut fields = out.split(|byte| *byte == 0);
-        let mut all = HashMap::new();
-        // The format is `:000000 MODE ZEROS OBJECT A`, then the path.
-        while let (Some(facts), Some(path)) = (fields.next(), fields.next()) {
-            let facts = String::from_utf8_lossy(facts);
-            let mut facts = facts.split(' ').skip(1);
-            let mode = facts.next().and_then(|it| u32::from_str_radix(it, 8).ok());
-            if let (Some(mode), Some(object)) = (mode, facts.nth(1)) {
-                all.insert(name(path), (mode, object.to_owned()));
-            }
-        }
-        Ok(all)
+        self.ask(Read::DiffTree, &args)
     }
 
     /// Returns the paths whose files differ from the index.
-    fn edited(&self, index: &[Entry]) -> Result<Vec<PathBuf>, GitError> {
+    fn edited(&self, index: &[Entry<'_>]) -> Result<Vec<PathBuf>, GitError> {
         let written = self.path(&["--git-path", "index"])?;
         let written = fs::symlink_metadata(written).map_or((0, 0), |it| modified(&it));
-        let mut edited = Vec::new();
-        let mut unsure = Vec::new();
-        for entry in index {
-            if entry.stage != 0 || entry.is_unwatched() || entry.mode == SUBMODULE {
-                continue;
+        // The stat calls take most of the time, so two threads share them.
+        let (first, second) = index.split_at(index.len() / 2);
+        let (first, second) = std::thread::scope(|scope| {
+            let second = scope.spawn(|| compare_stats(&self.root, second, written));
+            (compare_stats(&self.root, first, written), second.join())
+        });
+        let (mut edited, mut unsure) = first;
+        match second {
+            Ok(parts) => {
+                edited.extend(parts.0);
+                unsure.extend(parts.1);
             }
-            let stat = fs::symlink_metadata(self.root.join(&entry.path)).ok();
-            match stat.filter(|stat| entry.is_of_type(stat)) {
-                None => edited.push(entry.path.clone()),
-                Some(stat) => {
-                    // Git also records a size of zero to force a comparison of the bytes.
-                    let whole = |known: &Stat| known.size != 0 || entry.is_empty_blob();
-                    let known = entry.stat.as_ref().filter(|known| whole(known));
-                    let same = known.is_some_and(|known| known.fits(&stat));
-                    // A file that was modified at the same time as the index may have changed again
-                    // within the timestamp's resolution.
-                    if !same || modified(&stat) >= written {
-                        unsure.push((entry, stat, same));
-                    }
-                }
-            }
+            Err(panic) => std::panic::resume_unwind(panic),
         }
         if unsure.is_empty() {
             return Ok(edited);
         }
         let converted = self.converted()?;
         for (entry, stat, same) in unsure {
-            let unchanged = match converted.contains(&entry.path) {
+            let unchanged = match converted.contains(entry.path) {
                 true => same,
                 false => entry
                     .holds(&self.root, &stat)
-                    .map_err(|error| unreadable(&entry.path, &error))?,
+                    .map_err(|error| unreadable(entry.path, &error))?,
             };
             if !unchanged {
-                edited.push(entry.path.clone());
+                edited.push(entry.path.to_owned());
             }
         }
         Ok(edited)
@@ -214,12 +196,12 @@ const SUBMODULE: u32 = 0o160_000;
 const LINK: u32 = 0o120_000;
 const EXECUTABLE: u32 = 0o100;
 
-/// An entry in the index.
+/// An entry in the index, whose texts are parts of git's listing.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Entry {
-    path: PathBuf,
+pub(super) struct Entry<'l> {
+    path: &'l Path,
     mode: u32,
-    object: String,
+    object: &'l str,
     stage: u32,
     stat: Option<Stat>,
     flags: u32,
@@ -249,7 +231,7 @@ impl Stat {
     }
 }
 
-impl Entry {
+impl Entry<'_> {
     /// Returns whether the user configured git to ignore changes of the file (`assume-unchanged` or
     /// `skip-worktree`).
     fn is_unwatched(&self) -> bool {
@@ -270,14 +252,14 @@ impl Entry {
     /// Returns whether the file has the same bytes and executable permission as the index entry.
     fn holds(&self, root: &Path, stat: &Metadata) -> io::Result<bool> {
         if self.mode == LINK {
-            let target = fs::read_link(root.join(&self.path))?;
+            let target = fs::read_link(root.join(self.path))?;
             let target = target.as_os_str().as_bytes();
             return Ok(hash(self.object.len(), &mut &*target)? == self.object);
         }
         if (self.mode & EXECUTABLE == 0) != (stat.mode() & EXECUTABLE == 0) {
             return Ok(false);
         }
-        let file = open_in(root, &self.path)?;
+        let file = open_in(root, self.path)?;
         let now = file.metadata()?;
         let digits = self.object.len();
         // Git records a size of zero to force a comparison of the bytes.
@@ -348,7 +330,7 @@ fn modified(stat: &Metadata) -> (i64, i64) {
 /// the path and a NUL, followed by five lines of stat data. Git does not guarantee the format of
 /// these lines. If they have another format, the stat data is unknown, and the file is compared by
 /// its bytes.
-pub(super) fn entries(listing: &[u8]) -> Vec<Entry> {
+pub(super) fn entries(listing: &[u8]) -> Vec<Entry<'_>> {
     let mut all = Vec::new();
     let mut rest = listing;
     while let Some(end) = rest.iter().position(|byte| *byte == 0) {
@@ -368,15 +350,15 @@ pub(super) fn entries(listing: &[u8]) -> Vec<Entry> {
         let Some(tab) = head.iter().position(|byte| *byte == b'\t') else {
             continue;
         };
-        let words = String::from_utf8_lossy(&head[..tab]);
+        let words = std::str::from_utf8(&head[..tab]).unwrap_or_default();
         let mut words = words.split_ascii_whitespace().rev();
         if let (Some(stage), Some(object), Some(mode)) = (words.next(), words.next(), words.next())
             && let (Ok(stage), Ok(mode)) = (stage.parse(), u32::from_str_radix(mode, 8))
         {
             all.push(Entry {
-                path: name(&head[tab + 1..]),
+                path: Path::new(OsStr::from_bytes(&head[tab + 1..])),
                 mode,
-                object: object.to_owned(),
+                object,
                 stage,
                 stat,
                 flags,
@@ -407,6 +389,53 @@ fn debug(lines: &[&[u8]]) -> Option<(Stat, u32)> {
     };
     let flags = u32::from_str_radix(value(size, "flags:")?, 16).ok()?;
     Some((stat, flags))
+}
+
+/// Returns the paths whose stat data shows a change, and the entries whose bytes must be
+/// compared, each with its stat data and whether that is the data of the index. `written` is
+/// the time of the last change to the index.
+fn compare_stats<'e, 'l>(
+    root: &Path,
+    index: &'e [Entry<'l>],
+    written: (i64, i64),
+) -> (Vec<PathBuf>, Vec<(&'e Entry<'l>, Metadata, bool)>) {
+    let (mut edited, mut unsure) = (Vec::new(), Vec::new());
+    for entry in index {
+        if entry.stage != 0 || entry.is_unwatched() || entry.mode == SUBMODULE {
+            continue;
+        }
+        let stat = fs::symlink_metadata(root.join(entry.path)).ok();
+        match stat.filter(|stat| entry.is_of_type(stat)) {
+            None => edited.push(entry.path.to_owned()),
+            Some(stat) => {
+                // Git also records a size of zero to force a comparison of the bytes.
+                let whole = |known: &Stat| known.size != 0 || entry.is_empty_blob();
+                let known = entry.stat.as_ref().filter(|known| whole(known));
+                let same = known.is_some_and(|known| known.fits(&stat));
+                // A file that was modified at the same time as the index may have changed again
+                // within the timestamp's resolution.
+                if !same || modified(&stat) >= written {
+                    unsure.push((entry, stat, same));
+                }
+            }
+        }
+    }
+    (edited, unsure)
+}
+
+/// Parses a list of all paths in a tree: the mode and the object of each path. The format is
+/// `:000000 MODE ZEROS OBJECT A`, a NUL, the path and a NUL.
+fn tree_listing(listing: &[u8]) -> HashMap<&OsStr, (u32, &str)> {
+    let mut fields = listing.split(|byte| *byte == 0);
+    let mut all = HashMap::new();
+    while let (Some(facts), Some(path)) = (fields.next(), fields.next()) {
+        let mut facts = std::str::from_utf8(facts).unwrap_or_default().split(' ').skip(1);
+        let mode = facts.next().and_then(|it| u32::from_str_radix(it, 8).ok());
+        if let (Some(mode), Some(object)) = (mode, facts.nth(1)) {
+            all.insert(OsStr::from_bytes(path), (mode, object));
+        }
+    }
+    all
 }
 
 /// Returns a pathspec that git interprets literally, whatever characters it contains.

@@ -44,20 +44,23 @@ pub fn dirty(git: &Git, spec: &DreamSpec) -> Result<Vec<String>, JobError> {
             found.push(what.to_owned());
         }
     }
-    let untracked = match spec.dirty {
-        Dirty::Tracked => Untracked::No,
-        Dirty::Strict => Untracked::Files,
-    };
     // An unmerged path anywhere means that somebody is in the middle of a merge.
-    for (path, change) in git.changes(&[], Untracked::No)? {
-        if change == Change::Unmerged {
-            found.push(format!("{path} (unmerged)"));
+    let (unmerged, mut changed): (BTreeMap<_, _>, BTreeMap<_, _>) =
+        git.changes(&[], Untracked::No)?.into_iter().partition(|(_, it)| *it == Change::Unmerged);
+    found.extend(unmerged.into_keys().map(|path| format!("{path} (unmerged)")));
+    let folders = [spec.ideas.as_str(), spec.dreams.as_str()];
+    match spec.dirty {
+        Dirty::Tracked => {
+            let below = |path: &String| folders.iter().any(|it| Path::new(path).starts_with(it));
+            changed.retain(|path, _| below(path));
+            if !changed.is_empty() {
+                without_own(git.root(), spec, &mut changed)?;
+            }
         }
-    }
-    let mut changed = git.changes(&[&spec.ideas, &spec.dreams], untracked)?;
-    changed.retain(|_, change| *change != Change::Unmerged);
-    if spec.dirty == Dirty::Tracked && !changed.is_empty() {
-        without_own(git.root(), spec, &mut changed)?;
+        Dirty::Strict => {
+            changed = git.changes(&folders, Untracked::Files)?;
+            changed.retain(|_, change| *change != Change::Unmerged);
+        }
     }
     found.extend(changed.into_keys());
     Ok(found)

@@ -51,6 +51,9 @@ pub struct Inventory {
     /// The new content of the cache, if it differs from the old content.
     #[serde(skip)]
     pub cache: Option<Vec<u8>>,
+    /// The digest of the current content of the cache.
+    #[serde(skip)]
+    pub cache_digest: Option<Digest>,
 }
 
 /// Lists the ideas of the project at `root`. `cache` is the path of the stat cache.
@@ -108,6 +111,10 @@ pub fn take_inventory(
         all.sort_unstable_by(|a, b| a.0.cmp(b.0));
         survey.cache = Some(stat_cache::encode(all.into_iter()));
     }
+    survey.cache_digest = match &survey.cache {
+        Some(bytes) => stat_cache::digest_of(bytes),
+        None => cache.digest(),
+    };
     Ok(survey)
 }
 

@@ -34,6 +34,7 @@ pub mod rule;
 mod spec;
 pub mod stat_cache;
 pub mod state;
+mod state_file;
 pub mod walk;
 mod world;
 
@@ -42,7 +43,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use jiff::Timestamp;
 use runner_backends::Request;
 use runner_engine::admission::AT_WORK;
-use runner_engine::digest::Digest;
 use runner_engine::files::write_atomic;
 use runner_engine::outcome::Class;
 use runner_engine::publish::FsFailure as DiskTrouble;
@@ -68,6 +68,7 @@ use proposal::{Action, Offer, Proposal};
 use quarantine::Quarantine;
 use request::QuestionFacts;
 use state::{DreamState, IdeaUpdate, Triaged};
+use state_file::StateFile;
 use walk::WalkProblem;
 use world::{SeenEvidence, Unchanged};
 
@@ -90,8 +91,8 @@ const SEEN: &str = "seen";
 /// all these cases nothing is staged.
 pub fn run(ctx: &mut Context<'_>, spec: &DreamSpec) -> Result<Finished, JobError> {
     spec.check()?;
-    let (state_bytes, expect) = read_state(ctx, spec)?;
-    let mut grounded = ground(ctx, spec, &state_bytes)?;
+    let file = StateFile::default();
+    let mut grounded = ground(ctx, spec, &file)?;
     let excerpts = excerpts(ctx, &grounded)?;
     let project = about_project(ctx);
     let answers = {
@@ -130,12 +131,12 @@ pub fn run(ctx: &mut Context<'_>, spec: &DreamSpec) -> Result<Finished, JobError
     reported.changed = changed.into_iter().map(str::to_owned).collect();
     ctx.files.stage(&proposals_path(&folder), pretty(&kept).as_bytes(), Expect::Absent)?;
     // People may have made decisions while the model was answering, and their entries must be kept.
-    let (later_bytes, later) = read_state(ctx, spec)?;
-    let text = if later == expect {
+    let (later_bytes, later) = state_file::read(ctx, spec)?;
+    let text = if later == *file.expect(ctx, spec)? {
         state.with(&changes)
     } else {
-        let state = DreamState::parse(&later_bytes).map_err(|bad| bad_state(spec, &bad))?;
-        state.with(&changes)
+        let state = DreamState::parse(&later_bytes);
+        state.map_err(|bad| state_file::bad_state(spec, &bad))?.with(&changes)
     };
     ctx.files.stage(&spec.state_path(), text.as_bytes(), later)?;
     keep_seen(ctx, &seen);
@@ -193,8 +194,8 @@ pub(crate) fn questions(
     spec: &DreamSpec,
 ) -> Result<(Vec<CountedRequest>, Vec<String>), JobError> {
     spec.check()?;
-    let (state_bytes, _) = read_state(ctx, spec)?;
-    let grounded = ground(ctx, spec, &state_bytes)?;
+    let file = StateFile::default();
+    let grounded = ground(ctx, spec, &file)?;
     let excerpts = excerpts(ctx, &grounded)?;
     let project = about_project(ctx);
     let requests = ask::requests(ctx, &grounded.facts(&excerpts, &project), &grounded.judged);
@@ -207,25 +208,34 @@ pub(crate) fn questions(
 fn ground<'a>(
     ctx: &mut Context<'_>,
     spec: &DreamSpec,
-    state_bytes: &'a [u8],
+    file: &'a StateFile,
 ) -> Result<PassEvidence<'a>, JobError> {
-    let (state, survey) = inputs(ctx, spec, state_bytes)?;
+    let selection = spec.selection();
+    let (state, survey) = inputs(ctx, spec, file)?;
     let (parked, mut seen) = match ctx.recording.replays() {
         true => (recalled(&ctx.recording, PARKED)?, recalled(&ctx.recording, SEEN)?),
         false => (Quarantine::load(ctx.files.cache()), SeenEvidence::load(ctx.files.cache())),
     };
     let before = seen.clone();
-    let selection = spec.selection();
-    let mut delta = delta::select(&survey.ideas, &state, &parked, selection, spec.max_ideas);
+    let mut delta = match &state {
+        Some(state) => delta::select(&survey.ideas, state, &parked, selection, spec.max_ideas),
+        None => delta::Delta { unchanged: survey.ideas.len(), ..Default::default() },
+    };
     if let (Selection::Idea(path), true) = (selection, delta.selected.is_empty()) {
         let why = format!("there is no idea {path}; `runner dream run --all` examines every idea");
         return Err(JobError::failed(Class::Environment, why));
     }
-    let passes = state.passes();
-    let born = |path: &str| state.absent_at(path, &passes).map(Timestamp::as_second);
     let reader = reader(ctx, spec)?;
     let head = ctx.git.head()?;
     let moved = head != seen.head && selection == Selection::Changed && delta.unchanged > 0;
+    let state = match state {
+        Some(state) => state,
+        None if moved => state_file::parse((&*ctx, spec), file)?,
+        // Nothing is selected, so nobody asks for an entry.
+        None => DreamState::default(),
+    };
+    let passes = state.passes();
+    let born = |path: &str| state.absent_at(path, &passes).map(Timestamp::as_second);
     let mut room = None;
     if moved {
         let evidence = evidence(ctx, spec)?;
@@ -256,6 +266,9 @@ fn ground<'a>(
         }
         if seen != before {
             keep_seen(ctx, &seen);
+        }
+        if let Some(cache) = survey.cache_digest.filter(|_| delta.parked.is_empty()) {
+            file.mark(ctx, cache);
         }
         return Err(JobError::Nothing(why));
     }
@@ -326,16 +339,25 @@ fn wait_for_writer(
     Ok(())
 }
 
-/// Reads the state and lists the ideas.
+/// Lists the ideas and reads the state. The state is `None` if it certainly covers all ideas.
 fn inputs<'a>(
     ctx: &Context<'_>,
     spec: &DreamSpec,
-    state_bytes: &'a [u8],
-) -> Result<(DreamState<'a>, inventory::Inventory), JobError> {
+    file: &'a StateFile,
+) -> Result<(Option<DreamState<'a>>, inventory::Inventory), JobError> {
     let (files, recording) = (&ctx.files, &ctx.recording);
+    let covered = state_file::covered(ctx, spec).filter(|_| spec.selection() == Selection::Changed);
+    if covered.is_some() {
+        let survey = take_inventory(files, spec)?;
+        if survey.cache_digest == covered {
+            return Ok((None, survey));
+        }
+        return Ok((Some(state_file::parse((ctx, spec), file)?), survey));
+    }
+    let bytes = file.bytes(ctx, spec)?;
     // The time of both steps grows with the number of ideas, so they run in parallel.
     let (state, survey) = std::thread::scope(|scope| {
-        let parsed = scope.spawn(|| DreamState::parse(state_bytes));
+        let parsed = scope.spawn(|| DreamState::parse(bytes));
         let survey = match recording.replays() {
             true => recalled(recording, SURVEY),
             false => take_inventory(files, spec),
@@ -344,8 +366,8 @@ fn inputs<'a>(
     });
     let state = state
         .map_err(|_| JobError::failed(Class::Internal, "the state file could not be parsed"))?
-        .map_err(|bad| bad_state(spec, &bad))?;
-    Ok((state, survey?))
+        .map_err(|bad| state_file::bad_state(spec, &bad))?;
+    Ok((Some(state), survey?))
 }
 
 /// Returns the commit with which the rule decides that an idea is done.
@@ -456,29 +478,6 @@ fn read_own(ctx: &Context<'_>, path: &str) -> Result<Option<Vec<u8>>, JobError> 
         Err(ScopeError::Fs(error)) if matches!(error.trouble, DiskTrouble::Missing) => Ok(None),
         Err(error) => Err(error.into()),
     }
-}
-
-fn read_state(ctx: &Context<'_>, spec: &DreamSpec) -> Result<(Vec<u8>, Expect), JobError> {
-    Ok(match read_own(ctx, &spec.state_path())? {
-        // Staging hashes the whole file again, so a publication replaces only the content that was
-        // read.
-        Some(bytes) => {
-            let expect = Expect::Digest(Digest::of(&bytes));
-            (bytes, expect)
-        }
-        None => (Vec::new(), Expect::Absent),
-    })
-}
-
-fn bad_state(spec: &DreamSpec, bad: &state::BadState) -> JobError {
-    let path = spec.state_path();
-    JobError::failed(
-        Class::Malformed,
-        format!(
-            "{path} is not a dream state: {bad}; nothing was overwritten. Fix it, or move it away \
-                 (`mv {path} {path}.bad`), and the next pass examines every idea again"
-        ),
-    )
 }
 
 fn decisions(ctx: &Context<'_>, spec: &DreamSpec) -> Result<Decisions, JobError> {

@@ -55,7 +55,7 @@ impl StatCache {
 
     fn parse(bytes: Vec<u8>, written: i64) -> Option<Self> {
         let body = bytes.len().checked_sub(32)?;
-        if !bytes.starts_with(MAGIC) || raw(&Digest::of(&bytes[..body])) != bytes[body..] {
+        if !bytes.starts_with(MAGIC) || *Digest::of(&bytes[..body]).as_bytes() != bytes[body..] {
             return None;
         }
         let mut records = Vec::with_capacity(body / 100);
@@ -66,6 +66,11 @@ impl StatCache {
             at += FIXED + length;
         }
         (at == body).then_some(Self { bytes, records, written })
+    }
+
+    /// Returns the digest of the cache, or `None` if there was no valid file.
+    pub fn digest(&self) -> Option<Digest> {
+        digest_of(&self.bytes)
     }
 
     /// Returns the number of files in the cache.
@@ -98,7 +103,7 @@ impl StatCache {
             return None;
         }
         match record[32] {
-            0 => Some(CachedFile::Idea(digest(&record[33..])?)),
+            0 => Some(CachedFile::Idea(digest_of(record)?)),
             1 => Some(CachedFile::Own),
             2 => Some(CachedFile::NotText),
             _ => None,
@@ -125,16 +130,21 @@ pub fn encode<'a>(entries: impl Iterator<Item = (&'a str, Stat, CachedFile)>) ->
         bytes.extend_from_slice(path.as_bytes());
         bytes.extend_from_slice(&stat_bytes(&stat));
         let (kind, digest) = match known {
-            CachedFile::Idea(digest) => (0, raw(&digest)),
+            CachedFile::Idea(digest) => (0, *digest.as_bytes()),
             CachedFile::Own => (1, [0; 32]),
             CachedFile::NotText => (2, [0; 32]),
         };
         bytes.push(kind);
         bytes.extend_from_slice(&digest);
     }
-    let sum = raw(&Digest::of(&bytes));
-    bytes.extend_from_slice(&sum);
+    let sum = Digest::of(&bytes);
+    bytes.extend_from_slice(sum.as_bytes());
     bytes
+}
+
+/// Returns the digest at the end of a cache file.
+pub fn digest_of(bytes: &[u8]) -> Option<Digest> {
+    bytes.last_chunk().map(|raw| Digest::from_bytes(*raw))
 }
 
 fn stat_bytes(stat: &Stat) -> [u8; 32] {
@@ -143,31 +153,6 @@ fn stat_bytes(stat: &Stat) -> [u8; 32] {
     bytes[8..16].copy_from_slice(&stat.mtime.to_le_bytes());
     bytes[16..24].copy_from_slice(&stat.ctime.to_le_bytes());
     bytes[24..].copy_from_slice(&stat.inode.to_le_bytes());
-    bytes
-}
-
-const HEX: &[u8; 16] = b"0123456789abcdef";
-
-/// Converts 32 bytes to a digest.
-fn digest(bytes: &[u8]) -> Option<Digest> {
-    let mut hex = [0; 64];
-    for (pair, byte) in hex.chunks_exact_mut(2).zip(bytes) {
-        pair[0] = HEX[usize::from(byte >> 4)];
-        pair[1] = HEX[usize::from(byte & 15)];
-    }
-    Digest::parse(std::str::from_utf8(&hex).ok()?)
-}
-
-/// Converts a digest to its 32 bytes.
-fn raw(digest: &Digest) -> [u8; 32] {
-    let hex = digest.to_string();
-    let digit = |byte: u8| {
-        if byte.is_ascii_digit() { byte - b'0' } else { byte - b'a' + 10 }
-    };
-    let mut bytes = [0; 32];
-    for (byte, pair) in bytes.iter_mut().zip(hex.as_bytes().chunks_exact(2)) {
-        *byte = digit(pair[0]) << 4 | digit(pair[1]);
-    }
     bytes
 }
 

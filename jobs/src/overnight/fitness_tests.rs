@@ -197,7 +197,7 @@ fn history() -> Uses {
 }
 
 fn score(corpus: &Corpus, uses: &Uses) -> Fitness {
-    fitness(corpus, uses).unwrap()
+    fitness(corpus, uses)
 }
 
 /// Returns words that the corpus does not contain, different for each seed.

@@ -59,9 +59,10 @@ impl Night<'_, '_> {
         let staging = Staging::checkpoint(root, iteration.index, cap)?;
         let copying = boot_time().saturating_sub(copying);
         let mut corpus = read(&staging.folder()).map_err(measuring)?;
+        corpus.adopt(self.index.take());
         let mut history = self.history();
         self.learn(&corpus, &history);
-        let before = self.fitness(&corpus)?;
+        let before = self.fitness(&corpus);
         iteration.fitness_before = Some(before.clone());
 
         self.at("ingest");
@@ -69,8 +70,7 @@ impl Night<'_, '_> {
         // Keep the originals of changed nodes only: a second copy of the rest would take most of
         // the memory.
         let mut original = Corpus::default();
-        let (harvested, changes) =
-            harvest(&corpus, &self.facts.sources, &history, self.date).map_err(measuring)?;
+        let (harvested, changes) = harvest(&corpus, &self.facts.sources, &history, self.date);
         let mut apply = |corpus: &mut Corpus, changes: Changes| -> Result<(), IterationFailure> {
             staging.write(&changes)?;
             let first = changes.keys().filter(|path| !all.contains_key(*path));
@@ -99,6 +99,7 @@ impl Night<'_, '_> {
         });
 
         original.nodes.sort_by(|a, b| a.path.cmp(&b.path));
+        self.index = corpus.take_index();
         drop(corpus);
 
         self.at("measure");
@@ -107,8 +108,10 @@ impl Night<'_, '_> {
         let after = match all.is_empty() {
             true => before.clone(),
             false => {
-                let staged = read(&staging.folder()).map_err(measuring)?;
-                self.fitness(&staged)?
+                let mut staged = read(&staging.folder()).map_err(measuring)?;
+                let after = self.fitness(&staged);
+                self.index = staged.take_index();
+                after
             }
         };
         iteration.measure = json!({
@@ -286,22 +289,19 @@ impl Night<'_, '_> {
     }
 
     /// Returns the fitness of a corpus. The result for the last measured corpus is reused.
-    pub(super) fn fitness(&mut self, corpus: &Corpus) -> Result<Fitness, IterationFailure> {
-        let mut all = String::new();
-        for node in &corpus.nodes {
-            all.push_str(&format!("{} {}\n", node.path, node.digest));
-        }
+    pub(super) fn fitness(&mut self, corpus: &Corpus) -> Fitness {
+        let nodes = corpus.key();
         let work = Digest::of(&corpus.work.kept.to_bytes());
         let merged = self.facts.known_uses().merged.len();
-        let key = Digest::of(format!("{all}{work} {merged}").as_bytes());
+        let key = Digest::of(format!("{nodes} {work} {merged}").as_bytes());
         if let Some((known, measured)) = &self.known
             && *known == key
         {
-            return Ok(measured.clone());
+            return measured.clone();
         }
-        let measured = fitness(corpus, self.facts.known_uses()).map_err(measuring)?;
+        let measured = fitness(corpus, self.facts.known_uses());
         self.known = Some((key, measured.clone()));
-        Ok(measured)
+        measured
     }
 
     pub(super) fn history(&self) -> FileHistory {

@@ -16,7 +16,7 @@ use runner_text::terms::terms;
 use serde::{Deserialize, Serialize};
 
 use super::corpus::brief::brief;
-use super::corpus::index::Index;
+use super::corpus::index::Search;
 use super::corpus::{Corpus, FOLDER as CORPUS};
 use super::facts::Facts;
 use super::packet::Packet;
@@ -87,16 +87,15 @@ fn is_low(packet: &Packet) -> bool {
 }
 
 /// Searches for further evidence of a packet, adds it to the packet and returns it.
-pub fn corroborate(packet: &mut Packet, index: Option<&Index<'_>>, facts: &Facts) -> Vec<String> {
+pub fn corroborate(packet: &mut Packet, search: &Search<'_>, facts: &Facts) -> Vec<String> {
     let words = format!("{}\n{}", packet.title, packet.description);
     let title: BTreeSet<String> = terms(&packet.title).into_iter().collect();
     let mut found: Vec<String> = Vec::new();
     let known = |line: &str, packet: &Packet| packet.evidence.iter().any(|it| it == line);
-    if let Some(hits) = index.and_then(|index| index.search(&words, 8).ok()) {
-        let speak = hits.iter().filter(|hit| hit.covered >= SPEAKS);
-        let lines = speak.map(|hit| format!("{CORPUS}/{}", hit.node.path));
-        found.extend(lines.filter(|line| !known(line, packet)).take(EACH));
-    }
+    let hits = search.hits(&words, 8);
+    let speak = hits.iter().filter(|hit| hit.covered >= SPEAKS);
+    let lines = speak.map(|hit| format!("{CORPUS}/{}", hit.node.path));
+    found.extend(lines.filter(|line| !known(line, packet)).take(EACH));
     let about = facts.sources.commits.iter().filter(|commit| {
         let own: BTreeSet<String> = terms(&commit.subject).into_iter().collect();
         let touches = commit.paths.iter().any(|path| packet.target_files.contains(path));
@@ -167,7 +166,7 @@ impl Night<'_, '_> {
         reported.active = true;
         self.log(&format!("long haul: {}", reported.trigger_reason));
         self.ctx.progress.step("long haul", 0, 0);
-        let index = Index::build(corpus.active(), self.date).ok();
+        let search = Search::active(corpus, self.date);
         let mut probes: Vec<Probe> = Vec::new();
         if self.summary.briefing.is_none() {
             probes.push(self.brief_instead(corpus, packets));
@@ -192,7 +191,7 @@ impl Night<'_, '_> {
             };
             let packet = &mut packets[at];
             let before = packet.confidence.clone();
-            let added = corroborate(packet, index.as_ref(), &self.facts);
+            let added = corroborate(packet, &search, &self.facts);
             probes.push(Probe {
                 number: probes.len() as u64 + 1,
                 lens: "packet".to_owned(),
@@ -222,7 +221,7 @@ impl Night<'_, '_> {
         let goal = self.summary.goal.as_deref();
         let about: Vec<&str> = goal.into_iter().chain(titles).collect();
         let about = about.join("; ");
-        let found = brief(corpus, &about, self.date).ok();
+        let found = Some(brief(corpus, &about, self.date));
         let found = found.filter(|brief| !brief.nodes.is_empty());
         let nodes = found.iter().flat_map(|brief| &brief.nodes);
         let added: Vec<String> = nodes.map(|node| format!("{CORPUS}/{}", node.path)).collect();
@@ -293,7 +292,7 @@ mod tests {
             ("learnings/tea.md".to_owned(), Some(b"# Tea\n\nBuy more of it.\n".to_vec())),
         ]));
         let day = date(2026, 11, 22);
-        let index = Index::build(corpus.active(), day).unwrap();
+        let search = Search::active(&corpus, day);
         let tracked = ["src/uploader.rs", "src/tea.rs", "README.md"];
         let mut facts = Facts { tracked: tracked.map(str::to_owned).into(), ..Facts::default() };
         facts.sources.commits.push(CommitSource {
@@ -304,7 +303,7 @@ mod tests {
             paths: Vec::new(),
         });
         let mut one = packet("Retry in the uploader", "low");
-        let added = corroborate(&mut one, Some(&index), &facts);
+        let added = corroborate(&mut one, &search, &facts);
         assert_eq!(
             added,
             [
@@ -315,9 +314,9 @@ mod tests {
         );
         assert_eq!(one.confidence.as_deref(), Some("high"));
         assert_eq!(one.target_files, ["src/uploader.rs"]);
-        assert_eq!(corroborate(&mut one, Some(&index), &facts), [""; 0]);
+        assert_eq!(corroborate(&mut one, &search, &facts), [""; 0]);
         let mut other = packet("Paint the shed", "low");
-        assert!(corroborate(&mut other, Some(&index), &facts).is_empty());
+        assert!(corroborate(&mut other, &search, &facts).is_empty());
         assert_eq!(other.confidence.as_deref(), Some("low"));
     }
 }

@@ -13,7 +13,6 @@ use super::corpus::close_loop::close_loop;
 use super::corpus::defrag::{Options, RetireReason, defrag, suggestions};
 use super::corpus::fitness::{fitness, regressions};
 use super::corpus::health::measure;
-use super::corpus::index::Index;
 use super::corpus::oscillation::FileHistory;
 use super::corpus::uses::{NodeUse, Uses};
 use super::corpus::work::{Claim, WorkFile};
@@ -59,8 +58,7 @@ fn start() -> Corpus {
 }
 
 fn packets(corpus: &Corpus, uses: &Uses, day: Date) -> Vec<Packet> {
-    let measured = measure(corpus, uses, day).unwrap();
-    let index = Index::build(corpus.active(), day).unwrap();
+    let measured = measure(corpus, uses, day);
     PacketSources {
         root: std::path::Path::new("/nowhere"),
         corpus,
@@ -71,7 +69,6 @@ fn packets(corpus: &Corpus, uses: &Uses, day: Date) -> Vec<Packet> {
         date: day,
         output: "out",
         kept: "runs/r",
-        index: Some(&index),
         command: "begin {packet}",
         counsel: &CouncilResult::default(),
     }
@@ -117,12 +114,12 @@ fn a_month_keeps_the_good_and_sinks_the_failed() {
                 question: format!("overload of the {} when its buffer is full", word(node)),
             });
         }
-        let before = fitness(&corpus, &uses).unwrap();
+        let before = fitness(&corpus, &uses);
         let (_, changes) = close_loop(&corpus, &uses, day, 0);
         corpus.apply(&changes);
         let (_, changes) = defrag(&corpus, &history, Options::default());
         assert!(changes.is_empty(), "nothing is removed without a decision");
-        assert_eq!(regressions(&before, &fitness(&corpus, &uses).unwrap(), 0.05), []);
+        assert_eq!(regressions(&before, &fitness(&corpus, &uses), 0.05), []);
         let found = suggestions(&corpus, &uses, &history, day, Options::default());
         proposals.update(&corpus, &found, ("run", &now.to_string()));
         // Once a week the user accepts the nodes that failed.
@@ -145,10 +142,10 @@ fn a_month_keeps_the_good_and_sinks_the_failed() {
             uses.consumed += usize::from(item.claim == Claim::Consumed);
             uses.failed += usize::from(item.claim != Claim::Consumed && item.failures > 0);
         }
-        first.get_or_insert(fitness(&corpus, &uses).unwrap());
+        first.get_or_insert(fitness(&corpus, &uses));
     }
     let last = FIRST.checked_add(DAYS.days()).unwrap();
-    let (first, end) = (first.unwrap(), fitness(&corpus, &uses).unwrap());
+    let (first, end) = (first.unwrap(), fitness(&corpus, &uses));
     let good = corpus.active().filter(|node| node.path.contains("good")).count();
     let promoted = corpus.active().filter(|node| node.maturity >= Maturity::Candidate).count();
     let morning = packets(&corpus, &uses, last);

@@ -26,7 +26,6 @@ use super::commit::{self, Commit, Target};
 use super::corpus::brief::brief;
 use super::corpus::defrag::{Options, defrag, suggestions};
 use super::corpus::health::{Measured, measure};
-use super::corpus::index::Index;
 use super::corpus::oscillation::FileHistory;
 use super::corpus::{Corpus, FOLDER as CORPUS, NEXT_WORK, read};
 use super::council::CouncilResult;
@@ -127,6 +126,7 @@ pub fn run(ctx: &mut Context<'_>, spec: &OvernightSpec) -> Result<Finished, JobE
         facts: Facts::default(),
         date: ctx.clock.now().to_zoned(TimeZone::UTC).date(),
         known: None,
+        index: None,
         proposed: 0,
         began,
         until: began + timeout.saturating_sub((whole / 10).min(RESERVE)),
@@ -155,11 +155,12 @@ impl Night<'_, '_> {
         self.facts = Facts::read(self.ctx.files.root(), &self.ctx.git);
         let looped = self.iterate()?;
         self.close_loop(&looped)?;
-        let corpus = read(&self.ctx.files.root().join(CORPUS)).map_err(disk)?;
+        let mut corpus = read(&self.ctx.files.root().join(CORPUS)).map_err(disk)?;
+        corpus.adopt(self.index.take());
         let history = self.history();
         self.learn(&corpus, &history);
         self.preview(&corpus, &history)?;
-        let measured = measure(&corpus, self.facts.known_uses(), self.date).map_err(disk)?;
+        let measured = measure(&corpus, self.facts.known_uses(), self.date);
         self.artifact("metrics-health", "metrics-health.json", &measured.health)?;
         self.summary.metrics_health = serde_json::to_value(&measured.health).ok();
         self.artifact("retrieval-bench", "retrieval-bench.json", &measured.bench)?;
@@ -236,19 +237,15 @@ impl Night<'_, '_> {
             self.skip("knowledge-brief", "the night has no goal");
             return Ok(());
         };
-        match brief(corpus, &goal, self.date) {
-            Ok(brief) if brief.nodes.is_empty() => {
-                self.skip("knowledge-brief", "no node of the corpus matches the goal");
-            }
-            Ok(brief) => {
-                self.summary.briefing = Some(json!({
-                    "nodes": brief.nodes.iter().map(|node| &node.path).collect::<Vec<_>>(), "text": brief.text,
-                }));
-                self.artifact("knowledge-brief", "briefing.json", &brief)?;
-            }
-            Err(error) => self.soft("knowledge-brief", &runner_engine::error_chain::whole(&error)),
+        let brief = brief(corpus, &goal, self.date);
+        if brief.nodes.is_empty() {
+            self.skip("knowledge-brief", "no node of the corpus matches the goal");
+            return Ok(());
         }
-        Ok(())
+        self.summary.briefing = Some(json!({
+            "nodes": brief.nodes.iter().map(|node| &node.path).collect::<Vec<_>>(), "text": brief.text,
+        }));
+        self.artifact("knowledge-brief", "briefing.json", &brief)
     }
 
     fn packets(
@@ -259,14 +256,12 @@ impl Night<'_, '_> {
     ) -> Vec<Packet> {
         let pinned = self.pinned();
         let kept = self.out.kept(&self.summary.run_id);
-        let index = Index::build(corpus.active(), self.date).ok();
         PacketSources {
             root: self.ctx.files.root(),
             corpus,
             health: &measured.health,
             facts: &self.facts,
             pinned: &pinned,
-            index: index.as_ref(),
             goal: &self.spec.goal,
             date: self.date,
             output: self.out.below(),

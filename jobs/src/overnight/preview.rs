@@ -17,7 +17,6 @@ use super::corpus::defrag::{Options, defrag, merged, suggestions};
 use super::corpus::fitness::fitness;
 use super::corpus::harvest::harvest;
 use super::corpus::health::measure;
-use super::corpus::index::Index;
 use super::corpus::oscillation::FileHistory;
 use super::corpus::{FOLDER as CORPUS, read};
 use super::council::CouncilResult;
@@ -55,8 +54,8 @@ pub fn preview(seen: &NightPreview<'_>) -> Result<Summary, JobError> {
     let uses = facts.learn(root, seen.home, &corpus);
     uses.merged.clone_from(&history.merged);
     let mut uses = uses.clone();
-    let before = measure(&corpus, &uses, date).map_err(disk)?;
-    let (harvested, changes) = harvest(&corpus, &facts.sources, &history, date).map_err(disk)?;
+    let before = measure(&corpus, &uses, date);
+    let (harvested, changes) = harvest(&corpus, &facts.sources, &history, date);
     corpus.apply(&changes);
     let (closed, changes) = close_loop(&corpus, &uses, date, 0);
     corpus.apply(&changes);
@@ -65,20 +64,18 @@ pub fn preview(seen: &NightPreview<'_>) -> Result<Summary, JobError> {
     uses.merged.extend(merged(&defragged));
     let (compiled, changes) = compile(&corpus, date);
     corpus.apply(&changes);
-    let after = fitness(&corpus, &uses).map_err(disk)?;
+    let after = fitness(&corpus, &uses);
     let proposed = suggestions(&corpus, &uses, &history, date, Options::default()).len();
     let pinned = match read_text_named(root, &spec.queue, DOCUMENT) {
         Ok(text) if !spec.queue.is_empty() => queue::parse(&spec.queue, &text),
         _ => Vec::new(),
     };
-    let index = Index::build(corpus.active(), date).ok();
     let packets = PacketSources {
         root,
         corpus: &corpus,
         health: &before.health,
         facts: &facts,
         pinned: &pinned,
-        index: index.as_ref(),
         goal: &spec.goal,
         date,
         output: &spec.output_dir,
@@ -123,7 +120,7 @@ pub fn preview(seen: &NightPreview<'_>) -> Result<Summary, JobError> {
         ..Summary::planned(seen.run_id)
     };
     if let Some(goal) = &summary.goal {
-        let brief = brief(&corpus, goal, date).map_err(disk)?;
+        let brief = brief(&corpus, goal, date);
         summary.briefing = Some(json!({
             "nodes": brief.nodes.iter().map(|node| &node.path).collect::<Vec<_>>(), "text": brief.text,
         }));

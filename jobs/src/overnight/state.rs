@@ -9,6 +9,7 @@ use runner_engine::outcome::Class;
 use super::OvernightSpec;
 use super::commit::CommitError;
 use super::corpus::fitness::Fitness;
+use super::corpus::index::Index;
 use super::facts::Facts;
 use super::output::{Output, RunState};
 use super::summary::Summary;
@@ -24,6 +25,8 @@ pub(super) struct Night<'n, 'c> {
     pub(super) date: Date,
     /// The last fitness, with the digest of the corpus that was measured.
     pub(super) known: Option<(Digest, Fitness)>,
+    /// The index of the corpus that was read last, for the next reading of the same contents.
+    pub(super) index: Option<Index>,
     /// Number of open proposals to retire nodes.
     pub(super) proposed: u64,
     pub(super) began: Duration,

@@ -14,7 +14,7 @@ use super::corpus::health::{METRICS, measure};
 use super::corpus::oscillation::{FileEvent, FileHistory};
 use super::corpus::uses::{NodeUse, Uses};
 use super::corpus::work::WorkFile;
-use super::corpus::{Changes, Corpus, Maturity, Node, NodeKind};
+use super::corpus::{Changes, Corpus, Maturity};
 use super::output::Output;
 use super::resume::rehydrate;
 use super::summary::Iteration;
@@ -177,7 +177,8 @@ fn bounded_defrag_leaves_rest_for_next_iteration() {
 #[test]
 fn harvest_takes_foreign_learnings_once() {
     let work = b"{\"source_epic\":\"e\",\"items\":[{\"title\":\"Done\",\"type\":\"t\",\"consumed_note\":\"the cache must be keyed by the digest, because names are reused\"}],\"consumed\":true}\n";
-    let mut corpus = Corpus { work: WorkFile::parse(work), ..Corpus::default() };
+    let mut corpus = corpus(&[]);
+    corpus.work = WorkFile::parse(work);
     let note = |path: &str, front: &str| NoteSource {
         path: path.to_owned(),
         text: format!(
@@ -199,7 +200,7 @@ fn harvest_takes_foreign_learnings_once() {
         left_out: Vec::new(),
     };
     let history = FileHistory::default();
-    let (report, changes) = harvest(&corpus, &sources, &history, TODAY).unwrap();
+    let (report, changes) = harvest(&corpus, &sources, &history, TODAY);
     assert_eq!(report.added.len(), 3, "{report:?}");
     corpus.apply(&changes);
     for node in &corpus.nodes {
@@ -212,7 +213,7 @@ fn harvest_takes_foreign_learnings_once() {
     }
     assert!(corpus.nodes.iter().any(|it| it.path.starts_with("learnings/2026-11-02-locks-that")
         && it.text.contains("sessions/2026-11-02-x.md")));
-    let (again, changes) = harvest(&corpus, &sources, &history, TODAY).unwrap();
+    let (again, changes) = harvest(&corpus, &sources, &history, TODAY);
     assert!(again.added.is_empty() && changes.is_empty() && again.known == 3);
     // A learning that someone else already added to the corpus is not new either.
     let said = self::corpus(&[(
@@ -221,7 +222,6 @@ fn harvest_takes_foreign_learnings_once() {
     )]);
     assert!(
         harvest(&said, &sources, &history, TODAY)
-            .unwrap()
             .0
             .added
             .iter()
@@ -251,19 +251,15 @@ fn compile_skips_known_sources_and_user_patterns() {
     assert!(node.generated && node.text.contains("[[a-one]]"), "{}", node.text);
     assert!(compile(&corpus, date(2026, 12, 1)).1.is_empty(), "the sources are unchanged");
     let mut owned = self::corpus(&files);
-    owned.nodes.push(Node::parse(
-        "patterns/compiled-retry-policy.md",
-        NodeKind::Pattern,
-        "# Mine\n".to_owned(),
-    ));
-    owned.nodes.sort_by(|a, b| a.path.cmp(&b.path));
+    let mine = b"# Mine\n".to_vec();
+    owned.apply(&Changes::from([("patterns/compiled-retry-policy.md".to_owned(), Some(mine))]));
     assert!(compile(&owned, TODAY).1.is_empty(), "the user replaced the pattern");
 }
 
 #[test]
 fn measurements_are_deterministic_and_absent_when_empty() {
     let none = Uses::default();
-    let empty = measure(&Corpus::default(), &none, TODAY).unwrap();
+    let empty = measure(&Corpus::default(), &none, TODAY);
     assert_eq!(empty.fitness.composite, None);
     assert!(empty.fitness.metrics.is_empty());
     let text = learning("date: 2026-10-01\nmaturity: candidate\n", TEXT);
@@ -273,11 +269,11 @@ fn measurements_are_deterministic_and_absent_when_empty() {
         ("learnings/c.md", &text.replace("slow", "fast")),
     ]);
     let bytes = || {
-        let measured = measure(&corpus, &none, TODAY).unwrap();
+        let measured = measure(&corpus, &none, TODAY);
         json!([measured.health, measured.bench]).to_string()
     };
     assert_eq!(bytes(), bytes());
-    let measured = measure(&corpus, &none, TODAY).unwrap();
+    let measured = measure(&corpus, &none, TODAY);
     assert_eq!(measured.health.duplicates.len(), 1);
     let unique = measured.health.metrics.iter().find(|it| it.name == "uniqueness").unwrap();
     assert_eq!(unique.value, Some(0.666667));

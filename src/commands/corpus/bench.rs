@@ -8,7 +8,7 @@ use runner_jobs::overnight::corpus::bench::{Bench, JudgedQuestion, bench};
 use runner_jobs::overnight::corpus::{Corpus, FOLDER, read};
 use runner_text::counted;
 
-use super::{CorpusFolder, inside, unreadable};
+use super::{CorpusFolder, unreadable};
 use crate::ui::{Failure, Ui, View, safe, show};
 
 /// Measure how well the corpus answers a fixed set of questions: precision of the first three,
@@ -47,7 +47,7 @@ impl BenchArgs {
             (None, true) => (elsewhere(&context.cli.env.folder()?.join(FOLDER))?, None),
             (None, false) => (context.corpus()?, None),
         };
-        let bench = bench(&corpus, context.date()?, judged.as_deref()).map_err(inside)?;
+        let bench = bench(&corpus, context.date()?, judged.as_deref());
         context.cli.ui.show(&bench);
         Ok(Exit::Done)
     }

@@ -3,7 +3,7 @@
 use runner_engine::outcome::Exit;
 use runner_jobs::overnight::corpus::brief::{Brief, brief};
 
-use super::{CorpusFolder, inside};
+use super::CorpusFolder;
 use crate::ui::{Failure, Ui, View, show};
 
 /// Show what the corpus knows of a goal; each line cites the node it comes from
@@ -18,7 +18,7 @@ pub struct BriefArgs {
 impl BriefArgs {
     pub fn run(&self, folder: &CorpusFolder<'_>) -> Result<Exit, Failure> {
         let goal = self.goal.as_str();
-        let report = brief(&folder.corpus()?, goal, folder.date()?).map_err(inside)?;
+        let report = brief(&folder.corpus()?, goal, folder.date()?);
         if report.nodes.is_empty() {
             return Err(Failure::data(format!("no node of the corpus matches {goal:?}"))
                 .hint("use words that occur in the corpus, or run: runner corpus harvest"));

@@ -8,7 +8,7 @@ use runner_jobs::overnight::facts::Facts;
 use runner_jobs::overnight::lock::RunLock;
 use runner_text::counted;
 
-use super::{CorpusFolder, inside, locked};
+use super::{CorpusFolder, locked};
 use crate::env;
 use crate::ui::{Failure, Ui, View, safe, show};
 
@@ -31,8 +31,7 @@ impl HarvestArgs {
             RunLock::inspect(&folder.root).map_err(locked)?;
         }
         let facts = Facts::read(&folder.root, &git);
-        let step =
-            |corpus: &Corpus| harvest(corpus, &facts.sources, &history, date).map_err(inside);
+        let step = |corpus: &Corpus| Ok(harvest(corpus, &facts.sources, &history, date));
         let report = if self.dry_run { folder.preview(step)? } else { folder.change(step)? };
         folder.cli.ui.show(&report);
         Ok(Exit::Done)

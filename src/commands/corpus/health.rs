@@ -4,7 +4,7 @@ use runner_engine::outcome::Exit;
 use runner_jobs::overnight::corpus::health::{Health, measure};
 use runner_text::counted;
 
-use super::{CorpusFolder, inside};
+use super::CorpusFolder;
 use crate::ui::{Failure, Ui, View, safe, show};
 
 /// Shows the fitness and the hygiene of the corpus. The exit code is 1 if a metric of the hygiene
@@ -12,8 +12,7 @@ use crate::ui::{Failure, Ui, View, safe, show};
 pub fn run(folder: &CorpusFolder<'_>) -> Result<Exit, Failure> {
     let corpus = folder.corpus()?;
     let mut facts = folder.facts(&corpus)?;
-    let measured = measure(&corpus, facts.known_uses(), folder.date()?);
-    let health = measured.map_err(inside)?.health;
+    let health = measure(&corpus, facts.known_uses(), folder.date()?).health;
     folder.cli.ui.show(&health);
     let below = health.metrics.iter().any(|it| it.below_floor);
     Ok(if below { Exit::Failed } else { Exit::Done })

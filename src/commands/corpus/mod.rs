@@ -217,10 +217,6 @@ fn unreadable(error: impl std::error::Error) -> Failure {
     Failure::environment(whole(&error))
 }
 
-fn inside(error: impl std::error::Error) -> Failure {
-    Failure::internal(whole(&error))
-}
-
 pub(super) fn locked(error: LockError) -> Failure {
     match error {
         LockError::Held { .. } => Failure::later(error.to_string())

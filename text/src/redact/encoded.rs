@@ -46,9 +46,13 @@ impl PercentDecoded {
     pub fn of(line: &str) -> Option<Self> {
         let bytes = line.as_bytes();
         let code = |at: usize| {
+            // The check of this byte comes first, because nearly all positions fail it.
+            if bytes[at] != b'%' {
+                return None;
+            }
             let digits = bytes.get(at + 1..at + 3)?;
             let code = u8::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()?;
-            (bytes[at] == b'%' && digits[0] != b'+').then_some(code)
+            (digits[0] != b'+').then_some(code)
         };
         let first = (0..bytes.len()).find(|at| code(*at).is_some())?;
         let mut text = line[..first].to_owned();

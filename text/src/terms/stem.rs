@@ -3,54 +3,59 @@
 //! An ambiguous word must stay unchanged. A full Porter stemmer would give "universe" and
 //! "university" the same stem.
 
-/// Returns the stem of a lower-case word. Words with characters other than ASCII letters are
-/// returned unchanged.
-pub(super) fn stem(word: &str) -> String {
+/// Shortens a lower-case word to its stem. A word with characters other than ASCII letters stays
+/// unchanged.
+pub(super) fn stem(word: &mut String) {
     if word.len() < 4 || !word.bytes().all(|b| b.is_ascii_lowercase()) {
-        return word.to_owned();
+        return;
     }
-    let singular = singular(word);
-    let base = verb(&singular);
-    without_e(&base).to_owned()
+    strip_plural(word);
+    strip_verb_ending(word);
+    if let Some(base) = word.strip_suffix('e')
+        && base.len() >= 3
+        && !base.ends_with('e')
+        && has_vowel(base)
+    {
+        word.truncate(base.len());
+    }
 }
 
-fn singular(word: &str) -> String {
-    if let Some(base) = word.strip_suffix("ies").filter(|base| base.len() > 1) {
-        return format!("{base}y");
+fn strip_plural(word: &mut String) {
+    if ends_after(word, "ies") {
+        return replace_end(word, 3, "y");
     }
-    for ending in ["sses", "xes", "ches", "shes", "zzes"] {
-        if word.ends_with(ending) {
-            return word[..word.len() - 2].to_owned();
-        }
+    if ["sses", "xes", "ches", "shes", "zzes"].iter().any(|ending| word.ends_with(ending)) {
+        return replace_end(word, 2, "");
     }
     let kept = ["ss", "us", "is", "as", "os"];
-    match word.strip_suffix('s') {
-        Some(base) if !kept.iter().any(|ending| word.ends_with(ending)) => base.to_owned(),
-        _ => word.to_owned(),
+    if word.ends_with('s') && !kept.iter().any(|ending| word.ends_with(ending)) {
+        replace_end(word, 1, "");
     }
 }
 
-fn verb(word: &str) -> String {
-    if let Some(base) = word.strip_suffix("ied").filter(|base| base.len() > 1) {
-        return format!("{base}y");
+fn strip_verb_ending(word: &mut String) {
+    if ends_after(word, "ied") {
+        return replace_end(word, 3, "y");
     }
     let base = match word.strip_suffix("ing").or_else(|| word.strip_suffix("ed")) {
         Some(base) if base.len() >= 3 && has_vowel(base) && !base.ends_with('e') => base,
-        _ => return word.to_owned(),
+        _ => return,
     };
     let tail = base.as_bytes();
     let (last, before) = (tail[tail.len() - 1], tail[tail.len() - 2]);
     // The ending doubled the `n` of "running", but the `ss` of "processing" belongs to the word.
     let doubled = last == before && !matches!(last, b'l' | b's' | b'z' | b'f');
-    let end = base.len() - usize::from(doubled && base.len() > 3);
-    base[..end].to_owned()
+    word.truncate(base.len() - usize::from(doubled && base.len() > 3));
 }
 
-fn without_e(word: &str) -> &str {
-    match word.strip_suffix('e') {
-        Some(base) if base.len() >= 3 && !base.ends_with('e') && has_vowel(base) => base,
-        _ => word,
-    }
+/// Checks whether a word ends with `ending` after at least two other letters.
+fn ends_after(word: &str, ending: &str) -> bool {
+    word.strip_suffix(ending).is_some_and(|base| base.len() > 1)
+}
+
+fn replace_end(word: &mut String, length: usize, end: &str) {
+    word.truncate(word.len() - length);
+    word.push_str(end);
 }
 
 fn has_vowel(word: &str) -> bool {
@@ -84,7 +89,9 @@ mod tests {
             ("hashes", "hash"),
             ("queries", "query"),
         ] {
-            assert_eq!(stem(word), stemmed, "{word}");
+            let mut short = word.to_owned();
+            stem(&mut short);
+            assert_eq!(short, stemmed, "{word}");
         }
     }
 }

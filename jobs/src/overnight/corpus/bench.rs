@@ -4,13 +4,13 @@
 //! fixture may instead supply questions with the ids of the correct nodes. The bench uses no
 //! randomness and no clock, so the same corpus, date and code yield the same result.
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::BTreeSet;
 
 use jiff::civil::Date;
 use runner_text::terms::terms;
 use serde::{Deserialize, Serialize};
 
-use super::index::{Index, IndexError};
+use super::index::{Scope, Search};
 use super::{Corpus, Node, NodeKind, rounded};
 
 /// Number of answers that are examined for each question.
@@ -101,17 +101,11 @@ pub struct Bench {
 }
 
 /// Runs the bench on the active learnings of a corpus.
-///
-/// # Errors
-/// Returns an error if the index cannot be used.
-pub fn bench(
-    corpus: &Corpus,
-    date: Date,
-    judged: Option<&[JudgedQuestion]>,
-) -> Result<Bench, IndexError> {
+pub fn bench(corpus: &Corpus, date: Date, judged: Option<&[JudgedQuestion]>) -> Bench {
+    let scope = Scope::ActiveLearnings;
+    let search = Search { corpus, scope, date };
     let searched: Vec<&Node> =
         corpus.active().filter(|node| node.kind == NodeKind::Learning).collect();
-    let index = Index::build(searched.iter().copied(), date)?;
     let mut asked: Vec<(String, BTreeSet<&str>)> = Vec::new();
     match judged {
         Some(judged) => {
@@ -122,21 +116,16 @@ pub fn bench(
             }
         }
         None => {
-            let questions = QUESTIONS.map(|(query, words)| {
+            for (query, words) in QUESTIONS {
                 let words: BTreeSet<String> = words.iter().flat_map(|word| terms(word)).collect();
-                (query, words)
-            });
-            asked.extend(questions.iter().map(|(query, _)| ((*query).to_owned(), BTreeSet::new())));
-            let asked_words: HashSet<&String> =
-                questions.iter().flat_map(|(_, words)| words).collect();
-            for node in &searched {
-                let all = terms(&format!("{} {}", node.title, node.body())).into_iter();
-                let own: BTreeSet<String> = all.filter(|term| asked_words.contains(term)).collect();
-                for ((_, words), (_, answers)) in questions.iter().zip(&mut asked) {
-                    if words.intersection(&own).count() >= 2 {
-                        answers.insert(node.path.as_str());
+                let found = words.iter().flat_map(|word| corpus.index().containing(word, scope));
+                let (mut once, mut answers) = (BTreeSet::new(), BTreeSet::new());
+                for at in found {
+                    if !once.insert(at) {
+                        answers.insert(corpus.nodes[at].path.as_str());
                     }
                 }
+                asked.push((query.to_owned(), answers));
             }
         }
     }
@@ -147,7 +136,7 @@ pub fn bench(
             unanswerable += 1;
             continue;
         }
-        let hits = index.search(&query, DEPTH)?;
+        let hits = search.hits(&query, DEPTH);
         let is = |path: &str| relevant.contains(path);
         let first = hits.iter().position(|hit| is(&hit.node.path));
         let of_three = hits.iter().take(3).filter(|hit| is(&hit.node.path)).count();
@@ -172,7 +161,7 @@ pub fn bench(
         let sum: f64 = results.iter().map(of).sum();
         (!results.is_empty()).then(|| rounded(sum / results.len() as f64))
     };
-    Ok(Bench {
+    Bench {
         schema_version: 1,
         date: date.to_string(),
         nodes: searched.len(),
@@ -181,5 +170,5 @@ pub fn bench(
         precision_at_3: mean(|it| it.precision_at_3),
         mrr: mean(|it| it.reciprocal_rank),
         results,
-    })
+    }
 }

@@ -4,7 +4,7 @@ use jiff::civil::Date;
 use runner_text::markdown;
 use serde::Serialize;
 
-use super::index::{Index, IndexError};
+use super::index::Search;
 use super::{Corpus, NodeKind};
 
 /// Maximum number of nodes that a brief cites.
@@ -37,13 +37,9 @@ pub struct Brief {
 }
 
 /// Builds a brief on a goal. The brief is empty if no node matches the goal.
-///
-/// # Errors
-/// Returns an error if the index cannot be used.
-pub fn brief(corpus: &Corpus, goal: &str, date: Date) -> Result<Brief, IndexError> {
-    let index = Index::build(corpus.active(), date)?;
-    let hits = index.search(goal, MOST * 4)?;
-    let nodes: Vec<Cited> = hits
+pub fn brief(corpus: &Corpus, goal: &str, date: Date) -> Brief {
+    let nodes: Vec<Cited> = Search::active(corpus, date)
+        .hits(goal, MOST * 4)
         .into_iter()
         .filter(|hit| hit.covered >= COVERED && hit.relevance > 0.0)
         .take(MOST)
@@ -60,5 +56,5 @@ pub fn brief(corpus: &Corpus, goal: &str, date: Date) -> Result<Brief, IndexErro
         .iter()
         .map(|node| format!("- {}: {} [{}]\n", node.title, node.excerpt, node.path))
         .collect();
-    Ok(Brief { schema_version: 1, goal: goal.to_owned(), nodes, text })
+    Brief { schema_version: 1, goal: goal.to_owned(), nodes, text }
 }

@@ -8,9 +8,9 @@
 use std::collections::BTreeMap;
 
 use jiff::civil::Date;
+use runner_engine::digest::Digest;
 use serde::{Deserialize, Serialize};
 
-use super::health::repeats;
 use super::node::stem_of;
 use super::oscillation::FileHistory;
 use super::uses::{UsedNode, Uses};
@@ -137,9 +137,9 @@ pub fn suggestions(
         }
     }
     if options.dedup {
-        for (path, of) in repeats(corpus) {
+        for (path, of) in corpus.repeats() {
             let why = format!("{of} has nearly the same text");
-            add(&path, RetireReason::Duplicate, Some(of), why);
+            add(path, RetireReason::Duplicate, Some(of.clone()), why);
         }
     }
     if options.oscillation_sweep {
@@ -161,9 +161,9 @@ pub fn merged(report: &Defrag) -> impl Iterator<Item = (String, String)> + '_ {
 
 /// Maps each node to a better node of its kind with the same bytes.
 fn same_bytes(corpus: &Corpus) -> BTreeMap<String, String> {
-    let mut by_digest: BTreeMap<(super::NodeKind, String), Vec<&Node>> = BTreeMap::new();
+    let mut by_digest: BTreeMap<(super::NodeKind, Digest), Vec<&Node>> = BTreeMap::new();
     for node in &corpus.nodes {
-        let key = (node.kind, node.digest.to_string());
+        let key = (node.kind, node.digest);
         by_digest.entry(key).or_default().push(node);
     }
     let mut found = BTreeMap::new();

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use super::bench::QUESTIONS;
 use super::compile::FEWEST;
-use super::index::{Index, IndexError};
+use super::index::Search;
 use super::uses::{Resolver, UsedNode, Uses};
 use super::{Corpus, Maturity, Node, NodeKind, rounded};
 
@@ -67,14 +67,11 @@ pub struct Fitness {
 }
 
 /// Measures a corpus by its uses.
-///
-/// # Errors
-/// Returns an error if the index cannot be used.
-pub fn fitness(corpus: &Corpus, uses: &Uses) -> Result<Fitness, IndexError> {
-    let index = Index::build(corpus.active(), jiff::civil::Date::ZERO)?;
-    let floors = Some(floors(corpus, &index)?);
+pub fn fitness(corpus: &Corpus, uses: &Uses) -> Fitness {
+    let search = Search::active(corpus, jiff::civil::Date::ZERO);
+    let floors = Some(floors(&search));
     if uses.is_empty() {
-        return Ok(Fitness { floors, ..Fitness::default() });
+        return Fitness { floors, ..Fitness::default() };
     }
     let by_node = uses.by_node(corpus);
     let is_active = |node: &UsedNode| match node {
@@ -91,7 +88,7 @@ pub fn fitness(corpus: &Corpus, uses: &Uses) -> Result<Fitness, IndexError> {
     });
     let share = |part: usize, whole: f64| if whole > 0.0 { part as f64 / whole } else { 0.0 };
     let values = [
-        found(corpus, uses, &index, &proven)?,
+        found(&search, uses, &proven),
         share(kept, proven.len() as f64),
         share(kept, kept as f64 + UNUSED * active.saturating_sub(kept) as f64),
         share(uses.consumed, (uses.consumed + uses.failed) as f64),
@@ -99,11 +96,11 @@ pub fn fitness(corpus: &Corpus, uses: &Uses) -> Result<Fitness, IndexError> {
     ];
     let composite: f64 = MEASURES.iter().zip(values).map(|((_, weight, _), it)| weight * it).sum();
     let metrics = MEASURES.iter().zip(values);
-    Ok(Fitness {
+    Fitness {
         composite: Some(rounded(composite)),
         metrics: metrics.map(|((name, ..), it)| ((*name).to_owned(), rounded(it))).collect(),
         floors,
-    })
+    }
 }
 
 /// Returns the number of active patterns that runner compiled from enough other nodes and that
@@ -128,13 +125,8 @@ fn own_patterns(corpus: &Corpus, proven: &BTreeSet<&UsedNode>) -> usize {
 
 /// Returns the mean reciprocal rank of the proven nodes in searches for the questions of their
 /// uses. Nodes of the same question do not displace each other.
-fn found(
-    corpus: &Corpus,
-    uses: &Uses,
-    index: &Index<'_>,
-    proven: &BTreeSet<&UsedNode>,
-) -> Result<f64, IndexError> {
-    let resolver = Resolver::of(uses, corpus);
+fn found(search: &Search<'_>, uses: &Uses, proven: &BTreeSet<&UsedNode>) -> f64 {
+    let resolver = Resolver::of(uses, search.corpus);
     let mut asked: BTreeMap<(std::cmp::Reverse<jiff::civil::Date>, &str), BTreeSet<UsedNode>> =
         BTreeMap::new();
     for event in uses.events.iter().filter(|event| event.helped && !event.question.is_empty()) {
@@ -146,32 +138,27 @@ fn found(
     }
     let (mut sum, mut count) = (0.0, 0);
     for ((_, question), wanted) in asked.iter().take(ASKED) {
-        let hits = index.by_relevance(question, DEPTH)?;
-        let wants = |path: &str| {
-            let at = corpus.nodes.binary_search_by(|node| node.path.as_str().cmp(path));
-            at.is_ok_and(|at| wanted.contains(&UsedNode::Known(at)))
-        };
         let mut others = 0;
-        for node in hits {
-            match wants(&node.path) {
+        for at in search.by_relevance(question, DEPTH) {
+            match wanted.contains(&UsedNode::Known(at)) {
                 true => sum += 1.0 / f64::from(1 + others),
                 false => others += 1,
             }
         }
         count += wanted.len();
     }
-    Ok(if count > 0 { sum / count as f64 } else { 0.0 })
+    if count > 0 { sum / count as f64 } else { 0.0 }
 }
 
-fn floors(corpus: &Corpus, index: &Index<'_>) -> Result<Floors, IndexError> {
-    let texts: BTreeSet<_> = corpus.active().map(|node| node.digest.to_string()).collect();
+fn floors(search: &Search<'_>) -> Floors {
+    let texts: BTreeSet<_> = search.corpus.active().map(|node| node.digest).collect();
     let mut answered = 0;
     for (question, _) in QUESTIONS {
-        let best = index.search(question, 3)?;
+        let best = search.hits(question, 3);
         answered += usize::from(best.iter().any(|hit| hit.covered >= ANSWERS));
     }
     let answered = rounded(answered as f64 / QUESTIONS.len() as f64);
-    Ok(Floors { active: texts.len(), answered })
+    Floors { active: texts.len(), answered }
 }
 
 /// Returns the measures and limits that fell by more than `max_drop`, each with its name and its

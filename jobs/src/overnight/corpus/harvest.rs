@@ -14,7 +14,7 @@ use runner_text::near::{Sketch, similarity};
 use serde::Serialize;
 
 use super::compile::slug;
-use super::index::{Index, IndexError};
+use super::index::{Scope, Search};
 use super::node::{GENERATOR, is_own};
 use super::oscillation::FileHistory;
 use super::teaches::teaches;
@@ -101,15 +101,12 @@ struct HarvestItem {
 
 /// Finds new learnings. One harvest adds at most a tenth of the corpus's size, or three learnings
 /// if that is more.
-///
-/// # Errors
-/// Returns an error if the index cannot be used.
 pub fn harvest(
     corpus: &Corpus,
     sources: &Sources,
     history: &FileHistory,
     date: Date,
-) -> Result<(Harvest, Changes), IndexError> {
+) -> (Harvest, Changes) {
     let mut report = Harvest {
         schema_version: 1,
         commits: sources.commits.len(),
@@ -152,7 +149,7 @@ pub fn harvest(
     let most = (corpus.nodes.len() / 10).max(3);
     let mut changes = Changes::new();
     let mut fresh: BTreeSet<String> = BTreeSet::new();
-    let mut index = None;
+    let search = Search { corpus, scope: Scope::All, date };
     for one in found {
         if teaches(&format!("{}.\n{}", one.title, one.text)).is_err() {
             report.junk += 1;
@@ -167,12 +164,7 @@ pub fn harvest(
             report.known += 1;
             continue;
         }
-        // Most nights find nothing, so the index is built on first use.
-        let index = match &index {
-            Some(index) => index,
-            None => index.insert(Index::build(corpus.nodes.iter(), date)?),
-        };
-        let near = index.search(&format!("{} {}", one.title, one.text), 3)?;
+        let near = search.hits(&format!("{} {}", one.title, one.text), 3);
         let sketch = Sketch::of(&one.text);
         let is_known = near.iter().any(|hit| {
             hit.node.text.contains(one.text.trim())
@@ -207,7 +199,7 @@ pub fn harvest(
         report.added.push(Harvested { path: path.clone(), title: one.title, source: one.source });
         changes.insert(path, Some(text.into_bytes()));
     }
-    Ok((report, changes))
+    (report, changes)
 }
 
 /// The words with which a learning in a commit message begins.

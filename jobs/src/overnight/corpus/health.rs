@@ -12,7 +12,6 @@ use serde::Serialize;
 
 use super::bench::{Bench, bench};
 use super::fitness::{Fitness, MEASURES, fitness};
-use super::index::IndexError;
 use super::links::{Links, has_evidence};
 use super::uses::Uses;
 use super::{Corpus, CorpusProblem, NodeKind, rounded};
@@ -134,16 +133,13 @@ pub struct Measured {
 }
 
 /// Measures the fitness, the hygiene and the retrieval of a corpus on a date.
-///
-/// # Errors
-/// Returns an error if the index for the bench cannot be used.
-pub fn measure(corpus: &Corpus, uses: &Uses, date: Date) -> Result<Measured, IndexError> {
-    let bench = bench(corpus, date, None)?;
-    let fitness = fitness(corpus, uses)?;
+pub fn measure(corpus: &Corpus, uses: &Uses, date: Date) -> Measured {
+    let bench = bench(corpus, date, None);
+    let fitness = fitness(corpus, uses);
     let links = Links::of(corpus);
     let active: Vec<(usize, &super::Node)> =
         corpus.nodes.iter().enumerate().filter(|(_, node)| node.is_active()).collect();
-    let repeated = repeats(corpus);
+    let repeated = corpus.repeats();
     let mut mix: BTreeMap<&'static str, usize> = BTreeMap::new();
     let mut kinds: BTreeMap<&'static str, usize> = BTreeMap::new();
     let (mut cited, mut evident, mut connected) = (0, 0, 0);
@@ -213,8 +209,8 @@ pub fn measure(corpus: &Corpus, uses: &Uses, date: Date) -> Result<Measured, Ind
     let inactive = corpus.nodes.len() - active.len();
     stale.truncate(NAMED);
     orphans.truncate(NAMED);
-    let mut duplicates: Vec<(String, String)> = repeated.into_iter().collect();
-    duplicates.truncate(NAMED);
+    let named = repeated.iter().take(NAMED);
+    let duplicates = named.map(|(path, of)| (path.clone(), of.clone())).collect();
     let health = Health {
         schema_version: 1,
         date: date.to_string(),
@@ -232,12 +228,12 @@ pub fn measure(corpus: &Corpus, uses: &Uses, date: Date) -> Result<Measured, Ind
         orphans,
         troubles: corpus.troubles.iter().take(NAMED).cloned().collect(),
     };
-    Ok(Measured { health, bench, fitness })
+    Measured { health, bench, fitness }
 }
 
-/// Maps each active node that repeats a better node of its kind to that node. The running time is
-/// linear, except within groups of similar nodes, whose size is limited.
-pub fn repeats(corpus: &Corpus) -> BTreeMap<String, String> {
+/// Finds the map of [`Corpus::repeats`]. The running time is linear, except within groups of similar
+/// nodes, whose size is limited.
+pub(super) fn repeats(corpus: &Corpus) -> BTreeMap<String, String> {
     let mut repeated = BTreeMap::new();
     for kind in [NodeKind::Learning, NodeKind::Finding, NodeKind::Pattern, NodeKind::Knowledge] {
         let docs: Vec<Doc<'_>> = corpus

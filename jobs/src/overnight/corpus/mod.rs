@@ -27,7 +27,10 @@ pub mod uses;
 pub mod work;
 
 use std::collections::BTreeMap;
+use std::sync::OnceLock;
 
+use index::Index;
+use runner_engine::digest::Digest;
 use serde::Serialize;
 
 pub use node::{Maturity, Node, NodeKind};
@@ -68,9 +71,40 @@ pub struct Corpus {
     pub others: usize,
     /// Total size in bytes of all files below the five paths.
     pub bytes: u64,
+    index: OnceLock<Index>,
+    repeats: OnceLock<BTreeMap<String, String>>,
 }
 
 impl Corpus {
+    /// Returns the index of the nodes, which is built on first use.
+    pub fn index(&self) -> &Index {
+        self.index.get_or_init(|| Index::of(self))
+    }
+
+    /// Moves the index out of the corpus, if it was built.
+    pub fn take_index(&mut self) -> Option<Index> {
+        self.index.take()
+    }
+
+    /// Uses the index of another reading of the corpus if its nodes had the same contents.
+    pub fn adopt(&mut self, index: Option<Index>) {
+        if let Some(index) = index.filter(|index| index.is_of(&self.key())) {
+            self.index = index.into();
+        }
+    }
+
+    /// Maps each active node that repeats a better node of its kind to that node. The map is
+    /// computed on first use.
+    pub fn repeats(&self) -> &BTreeMap<String, String> {
+        self.repeats.get_or_init(|| health::repeats(self))
+    }
+
+    /// Returns a digest of the paths and the contents of the nodes.
+    pub fn key(&self) -> Digest {
+        let lines = self.nodes.iter().map(|node| format!("{} {}\n", node.path, node.digest));
+        Digest::of(lines.collect::<String>().as_bytes())
+    }
+
     /// Returns the active nodes: those that are neither superseded nor set aside.
     pub fn active(&self) -> impl Iterator<Item = &Node> {
         self.nodes.iter().filter(|node| node.is_active())
@@ -86,6 +120,7 @@ impl Corpus {
         if changes.is_empty() {
             return;
         }
+        (self.index, self.repeats) = Default::default();
         self.nodes.retain(|node| !changes.contains_key(&node.path));
         for (path, content) in changes {
             let Some(bytes) = content else { continue };

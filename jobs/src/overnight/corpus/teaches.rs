@@ -104,17 +104,11 @@ const FILLERS: [&str; 7] = ["so", "then", "and", "please", "just", "now", "first
 /// # Errors
 /// Returns the first part that is missing.
 pub fn teaches(text: &str) -> Result<(), Missing> {
-    let plain: String = text
-        .chars()
-        .map(|c| if "*_`\"()[]".contains(c) { ' ' } else { c })
-        .flat_map(char::to_lowercase)
-        .collect();
-    if plain.split_whitespace().count() < WORDS {
+    let plain = text.replace(['*', '_', '`', '"', '(', ')', '[', ']'], " ").to_lowercase();
+    if plain.split_whitespace().nth(WORDS - 1).is_none() {
         return Err(Missing::Situation);
     }
-    let line = format!(" {} ", words(&plain));
-    let has = |all: &[&str]| all.iter().any(|it| line.contains(&format!(" {it} ")));
-    if !has(&CAUSES) {
+    if !has_phrase(&words(&plain), &CAUSES) {
         return Err(Missing::Cause);
     }
     match states_act(&plain) {
@@ -126,14 +120,12 @@ pub fn teaches(text: &str) -> Result<(), Missing> {
 /// Checks whether a text states an act or an obligation.
 pub fn states_act(text: &str) -> bool {
     let text = text.to_lowercase();
-    let line = format!(" {} ", words(&text));
     let begins = |part: &str| {
         let mut words = part.split(|c: char| !c.is_alphabetic()).filter(|word| !word.is_empty());
         let first = words.find(|word| !FILLERS.contains(word));
         first.is_some_and(|first| ACTS.contains(&first))
     };
-    text.split(['.', ',', ';', ':', '\n', '!']).any(begins)
-        || DUTIES.iter().any(|it| line.contains(&format!(" {it} ")))
+    text.split(['.', ',', ';', ':', '\n', '!']).any(begins) || has_phrase(&words(&text), &DUTIES)
 }
 
 /// Divides a text into sentences and lines.
@@ -155,9 +147,9 @@ pub fn sentences(text: &str) -> Vec<&str> {
 /// Returns the first sentence of a text that names a cause, in one line.
 pub fn cause(text: &str) -> Option<String> {
     let named = |sentence: &&str| {
-        let line = format!(" {} ", words(&sentence.to_lowercase()));
+        let line = words(&sentence.to_lowercase());
         let count = line.split_whitespace().count();
-        (5..=60).contains(&count) && CAUSES.iter().any(|it| line.contains(&format!(" {it} ")))
+        (5..=60).contains(&count) && has_phrase(&line, &CAUSES)
     };
     let found = sentences(text).into_iter().find(named)?;
     Some(found.split_whitespace().collect::<Vec<_>>().join(" "))
@@ -165,9 +157,25 @@ pub fn cause(text: &str) -> Option<String> {
 
 /// Returns the words of a text, separated by single spaces and without punctuation.
 fn words(text: &str) -> String {
-    let kept = |c: char| if c.is_alphanumeric() || c == '\'' { c } else { ' ' };
-    let text: String = text.chars().map(kept).collect();
-    text.split_whitespace().collect::<Vec<_>>().join(" ")
+    let mut line = String::with_capacity(text.len());
+    let all = text.split(|c: char| !c.is_alphanumeric() && c != '\'');
+    for word in all.filter(|word| !word.is_empty()) {
+        if !line.is_empty() {
+            line.push(' ');
+        }
+        line.push_str(word);
+    }
+    line
+}
+
+/// Reports whether one of the phrases occurs in a line of [`words`].
+fn has_phrase(line: &str, phrases: &[&str]) -> bool {
+    let starts = line.match_indices(' ').map(|(at, _)| at + 1);
+    std::iter::once(0).chain(starts).any(|at| {
+        let rest = &line[at..];
+        let ends = |after: &str| after.is_empty() || after.starts_with(' ');
+        phrases.iter().any(|it| rest.strip_prefix(it).is_some_and(ends))
+    })
 }
 
 #[cfg(test)]

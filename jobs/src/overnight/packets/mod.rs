@@ -23,7 +23,7 @@ use serde::{Deserialize, Serialize};
 
 use super::corpus::compile::slug;
 use super::corpus::health::Health;
-use super::corpus::index::Index;
+use super::corpus::index::Search;
 use super::corpus::links;
 use super::corpus::work::{Claim, WorkItem, dedup_key, short_hash};
 use super::corpus::{Corpus, FOLDER as CORPUS, NEXT_WORK, Node, NodeKind};
@@ -80,8 +80,6 @@ pub struct PacketSources<'a> {
     pub output: &'a str,
     /// The folder of the run in which its artifacts stay, below the project.
     pub kept: &'a str,
-    /// The index of the corpus, if it could be built.
-    pub index: Option<&'a Index<'a>>,
     /// The command with which a person begins. `{prompt}`, `{title}`, `{packet}` and `{id}` are
     /// each replaced by one shell word.
     pub command: &'a str,
@@ -351,8 +349,7 @@ impl PacketSources<'_> {
             }
         }
         let title = &packet.title;
-        let near = self.index.and_then(|index| index.search(title, 3).ok());
-        for hit in near.unwrap_or_default() {
+        for hit in Search::active(self.corpus, self.date).hits(title, 3) {
             if hit.covered >= SPEAKS {
                 evidence.push(format!("{CORPUS}/{}", hit.node.path));
             }
