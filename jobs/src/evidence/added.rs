@@ -246,6 +246,8 @@ impl Gathered {
             self.terms.truncate(TERMS);
             self.whole = false;
         }
+        // The list has room for three times as many terms, and 40,000 of them are kept.
+        self.terms.shrink_to_fit();
         self.terms.sort_unstable();
         let prose = self.files.0 > 0 && self.files.0 == self.files.1;
         (self.hash, AddedText { terms: self.terms, whole: self.whole, prose })
@@ -312,6 +314,7 @@ mod tests {
         let words: Vec<String> = (0..TERMS + 9).map(|n| format!("word{n}")).collect();
         let found = one(&[diff("src/a.rs", &[&words.join(" ")])]);
         assert_eq!((found.terms.len(), found.whole), (TERMS, false));
+        assert!(found.terms.capacity() < 2 * TERMS, "little room that nothing uses");
         let text = serde_json::to_string(&found).unwrap();
         assert_eq!(serde_json::from_str::<AddedText>(&text).unwrap(), found);
     }
