@@ -164,6 +164,7 @@ fn parse(out: &[u8], documents: &Documents) -> Vec<(String, AddedText)> {
                 && name != "/dev/null"
             {
                 file.document = documents.contains(path);
+                file.skill = documents.is_skill(path);
             }
         } else if line.starts_with(b"Binary files ") {
             if let Some(commit) = &mut commit {
@@ -201,6 +202,8 @@ fn close(commit: &mut Option<Gathered>, file: &mut Option<FileLines>) {
 #[derive(Default)]
 struct FileLines {
     document: bool,
+    /// Whether the file belongs to an agent skill, whose code is prose.
+    skill: bool,
     /// Number of lines with text, and how many of them are prose.
     lines: (usize, usize),
 }
@@ -219,10 +222,10 @@ impl FileLines {
         commit.terms.extend(terms(line).iter().map(|term| term_id(term)));
     }
 
-    /// Checks whether at least three of five added lines are prose.
+    /// Checks whether at least three of five added lines are prose that no agent executes.
     fn is_prose(&self) -> bool {
         let (all, prose) = self.lines;
-        all >= PROSE_LINES && prose * 5 >= all * 3
+        !self.skill && all >= PROSE_LINES && prose * 5 >= all * 3
     }
 }
 
@@ -307,6 +310,17 @@ mod tests {
         assert!(found.prose, "{found:?}");
         let mixed = one(&[diff("backlog.json", &[sentence; 4]), diff("a.rs", &["let x = 1;"])]);
         assert!(!mixed.prose);
+    }
+
+    #[test]
+    fn sentences_of_a_skill_are_work() {
+        let path = ".claude/skills/review/SKILL.md";
+        let commit = Commit { paths: vec![path.to_owned()], ..Commit::default() };
+        let documents = Documents::learn(&[commit], &["ideas"]);
+        let sentence = "Read the change and list the lines that a test should cover.";
+        let text = format!("\0{HASH}\n\n{}", diff(path, &[sentence; 4]));
+        let found = parse(text.as_bytes(), &documents).remove(0).1;
+        assert!(!found.prose && has(&found, "cover"), "{found:?}");
     }
 
     #[test]
