@@ -26,12 +26,22 @@ use super::proposal::{Action, Confidence, IdeaStatus};
 /// Minimum strength of a commit that implemented an idea with high confidence (see
 /// [`Candidate::strength`]).
 pub const DONE: f64 = 0.745;
+/// Minimum strength of a commit that implemented an idea although another commit is at most
+/// [`RIVAL`] weaker. In such a pair, each commit may be a sibling of the missing work.
+pub const RIVALLED: f64 = 0.8;
+/// See [`RIVALLED`].
+pub const RIVAL: f64 = 0.1;
 /// Minimum strength of a commit that perhaps implemented an idea.
 pub const PERHAPS: f64 = 0.63;
 /// Minimum figures of a commit that is no perfect fit and stands out from all other commits, so that it
 /// implemented an idea with high confidence too. Siblings and predecessors rarely stand out, because
 /// several commits resemble them.
 pub const STANDS_OUT: StandsOut = StandsOut { strength: 0.66, lead: 0.2, about: 0.7, content: 0.3 };
+/// Minimum figures of a commit whose subject is the idea's title in other words: the commit contains
+/// most of the title, and the idea contains the whole subject. Such a commit needs fewer of the
+/// idea's other terms, because the lines that it added may be few, generated or not readable.
+pub const SAME_SUBJECT: SameSubject =
+    SameSubject { named: 0.75, about: 0.95, words: 3, lead: 0.15 };
 /// Added to [`DONE`] for an idea that calls itself a draft or a proposal. An idea that calls itself
 /// done gets no lower threshold, because anybody can write that.
 pub const DECLARED: f64 = 0.03;
@@ -62,6 +72,19 @@ pub struct StandsOut {
     pub about: f64,
     /// See [`Candidate::content`].
     pub content: f64,
+}
+
+/// The minimum figures of a commit with the same subject as an idea.
+#[derive(Clone, Copy, Debug)]
+pub struct SameSubject {
+    /// See [`Candidate::named`].
+    pub named: f64,
+    /// See [`Candidate::about`].
+    pub about: f64,
+    /// Number of words of the idea's name that the commit contains.
+    pub words: usize,
+    /// How much stronger the commit is than the next one.
+    pub lead: f64,
 }
 
 /// The rule's verdict on one idea.
@@ -271,9 +294,11 @@ fn implemented<'a>(
     // idea's file.
     let best =
         grounds.candidates.iter().find(|one| one.when != CommitTiming::Before || one.cited)?;
+    let rivalled = lead(grounds, best).is_some_and(|lead| lead < RIVAL);
+    let least = if rivalled { RIVALLED } else { DONE };
     let fits = match features.declared {
-        Some(Declared::Open) => best.strength >= DONE + DECLARED,
-        _ => best.strength >= DONE || stands_out(grounds, best),
+        Some(Declared::Open) => best.strength >= least.max(DONE + DECLARED),
+        _ => best.strength >= least || stands_out(grounds, best) || has_same_subject(grounds, best),
     };
     // A single commit rarely completes an idea in phases, and an idea with some open boxes among
     // ticked ones is not done.
@@ -286,15 +311,30 @@ fn implemented<'a>(
     }
 }
 
-/// Reports whether a commit fits well and no other commit nearly as well. A commit without any other to
-/// compare it with does not stand out.
+/// Reports whether a commit fits well and no other commit nearly as well.
 fn stands_out(grounds: &Evidence, best: &Candidate) -> bool {
-    let others = grounds.candidates.iter().filter(|one| one.at != best.at);
-    let next = others.map(|one| one.strength).max_by(f64::total_cmp);
     best.strength >= STANDS_OUT.strength
         && best.about >= STANDS_OUT.about
         && best.content >= STANDS_OUT.content
-        && next.is_some_and(|next| best.strength - next >= STANDS_OUT.lead)
+        && lead(grounds, best).is_some_and(|lead| lead >= STANDS_OUT.lead)
+}
+
+/// Reports whether the subject of a commit and the title of the idea state the same, and no other
+/// commit fits nearly as well.
+fn has_same_subject(grounds: &Evidence, best: &Candidate) -> bool {
+    best.strength >= PERHAPS
+        && best.named >= SAME_SUBJECT.named
+        && best.about >= SAME_SUBJECT.about
+        && best.matched.len() >= SAME_SUBJECT.words
+        && lead(grounds, best).is_some_and(|lead| lead >= SAME_SUBJECT.lead)
+}
+
+/// Returns how much stronger a commit is than the next one, or `None` without any other commit to
+/// compare it with.
+fn lead(grounds: &Evidence, best: &Candidate) -> Option<f64> {
+    let others = grounds.candidates.iter().filter(|one| one.at != best.at);
+    let next = others.map(|one| one.strength).max_by(f64::total_cmp)?;
+    Some(best.strength - next)
 }
 
 /// Returns the commits that implemented the idea with high confidence, the deciding one first. The

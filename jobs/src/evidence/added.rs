@@ -164,6 +164,7 @@ fn parse(out: &[u8], documents: &Documents) -> Vec<(String, AddedText)> {
                 && name != "/dev/null"
             {
                 file.document = documents.contains(path);
+                file.skill = documents.is_skill(path);
             }
         } else if line.starts_with(b"Binary files ") {
             if let Some(commit) = &mut commit {
@@ -201,6 +202,8 @@ fn close(commit: &mut Option<Gathered>, file: &mut Option<FileLines>) {
 #[derive(Default)]
 struct FileLines {
     document: bool,
+    /// Whether the file belongs to an agent skill, whose code is prose.
+    skill: bool,
     /// Number of lines with text, and how many of them are prose.
     lines: (usize, usize),
 }
@@ -219,10 +222,10 @@ impl FileLines {
         commit.terms.extend(terms(line).iter().map(|term| term_id(term)));
     }
 
-    /// Checks whether at least three of five added lines are prose.
+    /// Checks whether at least three of five added lines are prose that no agent executes.
     fn is_prose(&self) -> bool {
         let (all, prose) = self.lines;
-        all >= PROSE_LINES && prose * 5 >= all * 3
+        !self.skill && all >= PROSE_LINES && prose * 5 >= all * 3
     }
 }
 
@@ -246,6 +249,8 @@ impl Gathered {
             self.terms.truncate(TERMS);
             self.whole = false;
         }
+        // The list has room for three times as many terms, and 40,000 of them are kept.
+        self.terms.shrink_to_fit();
         self.terms.sort_unstable();
         let prose = self.files.0 > 0 && self.files.0 == self.files.1;
         (self.hash, AddedText { terms: self.terms, whole: self.whole, prose })
@@ -308,10 +313,22 @@ mod tests {
     }
 
     #[test]
+    fn sentences_of_a_skill_are_work() {
+        let path = ".claude/skills/review/SKILL.md";
+        let commit = Commit { paths: vec![path.to_owned()], ..Commit::default() };
+        let documents = Documents::learn(&[commit], &["ideas"]);
+        let sentence = "Read the change and list the lines that a test should cover.";
+        let text = format!("\0{HASH}\n\n{}", diff(path, &[sentence; 4]));
+        let found = parse(text.as_bytes(), &documents).remove(0).1;
+        assert!(!found.prose && has(&found, "cover"), "{found:?}");
+    }
+
+    #[test]
     fn terms_of_a_commit_are_limited() {
         let words: Vec<String> = (0..TERMS + 9).map(|n| format!("word{n}")).collect();
         let found = one(&[diff("src/a.rs", &[&words.join(" ")])]);
         assert_eq!((found.terms.len(), found.whole), (TERMS, false));
+        assert!(found.terms.capacity() < 2 * TERMS, "little room that nothing uses");
         let text = serde_json::to_string(&found).unwrap();
         assert_eq!(serde_json::from_str::<AddedText>(&text).unwrap(), found);
     }

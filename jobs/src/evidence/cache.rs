@@ -20,7 +20,7 @@ use super::commit::Commit;
 use super::documents::Documents;
 
 /// Changes with the format and with what is read from a commit.
-const FORMAT: u32 = 1;
+const FORMAT: u32 = 2;
 /// Maximum size of a file in bytes.
 const LONGEST: u64 = 64 * 1024 * 1024;
 /// Number of commits in one file.
@@ -197,7 +197,7 @@ mod tests {
         let text = std::fs::read_to_string(path).unwrap();
         std::fs::write(path, &text[..text.len() - 9]).unwrap();
         assert_eq!(HistoryCache::load(folder.path()).commits.len(), 1);
-        std::fs::write(path, text.replacen("\"format\":1", "\"format\":0", 1)).unwrap();
+        std::fs::write(path, text.replacen("\"format\":2", "\"format\":0", 1)).unwrap();
         assert!(HistoryCache::load(folder.path()).commits.is_empty());
         assert!(HistoryCache::load(&folder.path().join("none")).commits.is_empty());
     }

@@ -3,7 +3,8 @@
 //!
 //! The common endings of documents are the starting point. The layout completes them: in a folder
 //! in which almost all files are documents, the others (figures, metadata of proposals) belong to
-//! them. `added` recognizes the remaining documents by their text. This module looks at paths only.
+//! them. `added` recognizes the remaining documents by their text. The instructions of an agent
+//! skill are no documents, because agents execute them. This module looks at paths only.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
@@ -17,24 +18,37 @@ const FILES: usize = 5;
 /// Minimum share of documents, in percent, at which a folder holds documents only.
 const MOSTLY: usize = 75;
 
+/// The file that makes a folder an agent skill.
+const SKILL: &str = "/SKILL.md";
+
 /// The folders of a project that hold documents.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(transparent)]
 pub struct Documents {
     folders: BTreeSet<String>,
+    /// The folders of agent skills.
+    skills: BTreeSet<String>,
 }
 
 impl Documents {
     /// Learns the folders of documents from all paths in the history. `notes` are the folders of
     /// the project's own notes.
     pub fn learn(commits: &[Commit], notes: &[&str]) -> Self {
+        let own: Vec<&str> = notes.iter().map(|folder| folder.trim_end_matches('/')).collect();
+        let is_own = |path: &str| {
+            own.iter().any(|own| path.strip_prefix(own).is_some_and(|rest| rest.starts_with('/')))
+        };
+        let paths = || commits.iter().flat_map(|commit| &commit.paths);
+        let skills =
+            paths().filter(|path| !is_own(path)).filter_map(|path| path.strip_suffix(SKILL));
+        let mut learned =
+            Self { folders: BTreeSet::new(), skills: skills.map(str::to_owned).collect() };
         let mut seen: HashSet<&str> = HashSet::new();
         let mut folders: HashMap<&str, (usize, usize)> = HashMap::new();
-        for path in commits.iter().flat_map(|commit| &commit.paths) {
+        for path in paths() {
             if !seen.insert(path) {
                 continue;
             }
-            let document = places::is_document(path);
+            let document = places::is_document(path) && !learned.is_skill(path);
             for (end, _) in path.match_indices('/') {
                 let counts = folders.entry(&path[..end]).or_default();
                 counts.0 += 1;
@@ -44,8 +58,6 @@ impl Documents {
         let mostly = folders
             .into_iter()
             .filter(|(_, (all, documents))| *all >= FILES && documents * 100 >= all * MOSTLY);
-        let own = notes.iter().map(|folder| folder.trim_end_matches('/'));
-        let mut learned = Self::default();
         for folder in mostly.map(|(folder, _)| folder).chain(own).collect::<BTreeSet<_>>() {
             // A folder sorts before the folders below it, which it covers.
             if !learned.covers(folder) {
@@ -57,12 +69,22 @@ impl Documents {
 
     /// Checks whether the file at this path is a document.
     pub fn contains(&self, path: &str) -> bool {
-        places::is_document(path) || self.covers(path)
+        !self.is_skill(path) && (places::is_document(path) || self.covers(path))
+    }
+
+    /// Checks whether the file at this path belongs to an agent skill.
+    pub fn is_skill(&self, path: &str) -> bool {
+        is_below(path, &self.skills)
     }
 
     fn covers(&self, path: &str) -> bool {
-        path.match_indices('/').any(|(end, _)| self.folders.contains(&path[..end]))
+        is_below(path, &self.folders)
     }
+}
+
+/// Checks whether one of these folders contains the path.
+fn is_below(path: &str, folders: &BTreeSet<String>) -> bool {
+    !folders.is_empty() && path.match_indices('/').any(|(end, _)| folders.contains(&path[..end]))
 }
 
 #[cfg(test)]
@@ -94,6 +116,25 @@ mod tests {
         }
         for work in ["src/e.rs", "ci/b.yaml", "plans.yaml", "Cargo.toml"] {
             assert!(!found.contains(work), "{work}");
+        }
+    }
+
+    #[test]
+    fn skills_of_agents_are_no_documents() {
+        let found = learned(&[
+            ".claude/skills/review/SKILL.md",
+            ".claude/skills/review/references/list.md",
+            ".claude/skills/plan/SKILL.md",
+            ".claude/skills/plan/steps.md",
+            ".claude/skills/README.md",
+            "ideas/skill/SKILL.md",
+            "SKILL.md",
+        ]);
+        for work in [".claude/skills/review/SKILL.md", ".claude/skills/plan/steps.md"] {
+            assert!(!found.contains(work) && found.is_skill(work), "{work}");
+        }
+        for document in ["ideas/skill/SKILL.md", "SKILL.md", ".claude/skills/README.md", "a.md"] {
+            assert!(found.contains(document), "{document}");
         }
     }
 

@@ -1,10 +1,10 @@
 //! A full-text index of the history, which finds the commits that contain a note's words.
 //!
-//! The index is one sorted list of numbers: a term's hash, a commit, and the parts of the commit in
-//! which the term occurs. It takes 8 bytes for each term of a commit, so that the index of 40,000
-//! commits fits into 50 MB, where an SQLite FTS5 table took 200 MB. Terms are split and stemmed in
-//! the same way as the terms of a note (`text::terms`), so that `RetryPolicy`, `retry_policy` and
-//! "retry policies" match. The index ranks commits and makes no decision.
+//! The index is a list of numbers for each term: a commit, and the parts of the commit in which the
+//! term occurs. It takes 4 bytes for each term of a commit, so that the index of 40,000 commits
+//! fits into 30 MB, where an SQLite FTS5 table took 200 MB. Terms are split and stemmed in the same
+//! way as the terms of a note (`text::terms`), so that `RetryPolicy`, `retry_policy` and "retry
+//! policies" match. The index ranks commits and makes no decision.
 
 use std::collections::{HashMap, HashSet};
 
@@ -72,12 +72,6 @@ impl Parts {
 const MENTIONED: Parts =
     Parts::SUBJECT.or(Parts::BODY).or(Parts::PATH).or(Parts::CREATED).or(Parts::DOCUMENT);
 
-/// Estimates the number of terms of a commit.
-fn most_terms(commit: &Commit) -> usize {
-    let added = commit.added.as_ref().map_or(0, |added| added.terms.len());
-    (commit.subject.len() + commit.body.len()) / 7 + commit.paths.len() * 3 + added + 4
-}
-
 /// Returns the hash by which the index knows a term (32-bit FNV-1a). Two of 200,000 terms share a
 /// hash about five times, which does no harm.
 pub fn term_id(term: &str) -> u32 {
@@ -87,11 +81,14 @@ pub fn term_id(term: &str) -> u32 {
 /// A full-text index of a history.
 #[derive(Debug, Default)]
 pub struct Index {
-    /// One number for each term of each commit, sorted: the term's hash, the commit, the parts.
-    postings: Vec<u64>,
-    /// For each term, the number of commits whose message or paths contain it, and the number of
-    /// commits that contain it anywhere.
-    frequencies: HashMap<u32, (u32, u32)>,
+    /// The hashes of all terms, sorted.
+    terms: Vec<u32>,
+    /// For each term, the index of its first posting; then the number of all postings.
+    starts: Vec<u32>,
+    /// For each term, the commits in which it occurs, each with the parts, in the order of commits.
+    postings: Vec<u32>,
+    /// For each term, the number of commits whose message or paths contain it.
+    mentioned: Vec<u32>,
     /// Whether each commit changes more than documents.
     works: Vec<bool>,
     /// The commits whose message names a markdown file, by the name of that file.
@@ -108,96 +105,79 @@ pub struct Hit {
 }
 
 impl Index {
-    /// Indexes a history.
+    /// Indexes a history. Each commit is split into terms twice, because a list of all terms of all
+    /// commits, to be sorted, would take more memory than the index.
     pub fn build(commits: &[Commit], documents: &Documents) -> Self {
+        let commits = &commits[..commits.len().min(1 << COMMITS)];
+        let mut splitter = Splitter { documents, of_name: HashMap::new() };
         let mut index = Self::default();
-        // A list that grew by doubling would temporarily take twice its size.
-        index.postings.reserve_exact(commits.iter().map(most_terms).sum());
-        let mut of_name: HashMap<String, Vec<u32>> = HashMap::new();
-        for (at, commit) in commits.iter().enumerate().take(1 << COMMITS) {
-            let mut parts: Vec<(u32, Parts)> = Vec::new();
-            let mut note = |term: u32, part: Parts| parts.push((term, part));
-            for (text, part) in [(&commit.subject, Parts::SUBJECT), (&commit.body, Parts::BODY)] {
-                terms(text).iter().for_each(|term| note(term_id(term), part));
+        let mut counts: HashMap<u32, (u32, u32)> = HashMap::new();
+        for (at, commit) in commits.iter().enumerate() {
+            for text in [&commit.subject, &commit.body] {
                 for cited in places::mentioned(text).filter(|name| name.ends_with(".md")) {
-                    let commits = index.citing.entry(cited.to_owned()).or_default();
-                    if commits.last() != Some(&at) {
-                        commits.push(at);
+                    let citing = index.citing.entry(cited.to_owned()).or_default();
+                    if citing.last() != Some(&at) {
+                        citing.push(at);
                     }
                 }
             }
-            let mut works = false;
-            let created: HashSet<u32> = commit.created.iter().copied().collect();
-            for (number, path) in commit.paths.iter().enumerate() {
-                let document = documents.contains(path);
-                works |= !document;
-                let part = if document { Parts::DOCUMENT } else { Parts::PATH };
-                let names = path.split('/').count();
-                for (place, name) in path.split('/').enumerate() {
-                    let last = place + 1 == names;
-                    let new = last && !document && created.contains(&(number as u32));
-                    let part = if new { part.or(Parts::CREATED) } else { part };
-                    if !of_name.contains_key(name) {
-                        let ids = terms(name).iter().map(|term| term_id(term)).collect();
-                        of_name.insert(name.to_owned(), ids);
-                    }
-                    of_name[name].iter().for_each(|term| note(*term, part));
-                }
-            }
-            if let Some(added) = &commit.added {
-                works &= !added.prose;
-                added.terms.iter().for_each(|term| note(*term, Parts::ADDED));
-            }
-            index.works.push(works);
-            let number = (at as u64) << PARTS;
-            let term = |term: u32| u64::from(term) << (COMMITS + PARTS);
-            parts.sort_unstable_by_key(|(term, _)| *term);
-            parts.dedup_by(|next, first| {
-                let same = next.0 == first.0;
-                if same {
-                    first.1 = first.1.or(next.1);
-                }
-                same
-            });
-            for (hash, parts) in parts {
-                index.postings.push(term(hash) | number | u64::from(parts.0));
-                let counts = index.frequencies.entry(hash).or_default();
-                counts.0 += u32::from(parts.intersects(MENTIONED));
-                counts.1 += 1;
+            let works = commit.paths.iter().any(|path| !documents.contains(path));
+            index.works.push(works && !commit.added.as_ref().is_some_and(|added| added.prose));
+            for (term, parts) in splitter.terms(commit) {
+                let (mentioned, anywhere) = counts.entry(term).or_default();
+                *mentioned += u32::from(parts.intersects(MENTIONED));
+                *anywhere += 1;
             }
         }
-        index.postings.sort_unstable();
-        index.postings.shrink_to_fit();
+        let mut sorted: Vec<(u32, (u32, u32))> = counts.into_iter().collect();
+        sorted.sort_unstable();
+        index.terms = sorted.iter().map(|(term, _)| *term).collect();
+        index.mentioned = sorted.iter().map(|(_, (mentioned, _))| *mentioned).collect();
+        let mut all = 0;
+        index.starts = std::iter::once(0)
+            .chain(sorted.iter().map(|(_, (_, anywhere))| {
+                all += anywhere;
+                all
+            }))
+            .collect();
+        let mut next: HashMap<u32, u32> =
+            index.terms.iter().copied().zip(index.starts.iter().copied()).collect();
+        index.postings = vec![0; all as usize];
+        for (at, commit) in commits.iter().enumerate() {
+            for (term, parts) in splitter.terms(commit) {
+                if let Some(next) = next.get_mut(&term) {
+                    index.postings[*next as usize] = (at as u32) << PARTS | u32::from(parts.0);
+                    *next += 1;
+                }
+            }
+        }
         index
+    }
+
+    /// Returns the index of a term in `terms`, and its postings.
+    fn found(&self, term: u32) -> Option<(usize, &[u32])> {
+        let at = self.terms.binary_search(&term).ok()?;
+        Some((at, &self.postings[self.starts[at] as usize..self.starts[at + 1] as usize]))
     }
 
     /// Returns the commits in which a term occurs, with the parts.
     fn postings(&self, term: u32) -> impl Iterator<Item = (usize, Parts)> {
-        let key = |term: u32| u64::from(term) << (COMMITS + PARTS);
-        let from = self.postings.partition_point(|posting| *posting < key(term));
-        let ours = self.postings[from..].iter();
-        ours.take_while(move |posting| *posting >> (COMMITS + PARTS) == u64::from(term)).map(
-            |posting| {
-                let at = (posting >> PARTS) as usize & ((1 << COMMITS) - 1);
-                (at, Parts((posting & 0xff) as u8))
-            },
-        )
+        let postings = self.found(term).map_or(&[][..], |(_, postings)| postings);
+        postings.iter().map(|posting| ((posting >> PARTS) as usize, parts_of(*posting)))
     }
 
     /// Returns the parts of a commit in which a term occurs.
     pub fn parts(&self, term: u32, at: usize) -> Parts {
-        let key = u64::from(term) << (COMMITS + PARTS) | (at as u64) << PARTS;
-        let found = self.postings.partition_point(|posting| *posting < key);
-        match self.postings.get(found) {
-            Some(posting) if posting >> PARTS == key >> PARTS => Parts((posting & 0xff) as u8),
-            _ => Parts::default(),
-        }
+        let postings = self.found(term).map_or(&[][..], |(_, postings)| postings);
+        let found = postings.binary_search_by_key(&at, |posting| (posting >> PARTS) as usize);
+        found.map_or(Parts::default(), |found| parts_of(postings[found]))
     }
 
     /// Returns the number of commits whose message or paths contain the term, and the number of
     /// commits that contain it anywhere.
     pub fn frequencies(&self, term: u32) -> (u32, u32) {
-        self.frequencies.get(&term).copied().unwrap_or_default()
+        let found = self.found(term);
+        found.map_or((0, 0), |(at, postings)| (self.mentioned[at], postings.len() as u32))
     }
 
     /// Returns how well a term that occurs in `having` commits distinguishes commits: 0 for a term
@@ -242,6 +222,55 @@ impl Index {
         hits.sort_by(first);
         hits.truncate(limit);
         hits
+    }
+}
+
+fn parts_of(posting: u32) -> Parts {
+    Parts((posting & ((1 << PARTS) - 1)) as u8)
+}
+
+/// Splits commits into terms.
+struct Splitter<'a> {
+    documents: &'a Documents,
+    /// The terms of the names in paths, which recur in many commits.
+    of_name: HashMap<String, Vec<u32>>,
+}
+
+impl Splitter<'_> {
+    /// Returns the terms of a commit with the parts in which they occur, each term once.
+    fn terms(&mut self, commit: &Commit) -> Vec<(u32, Parts)> {
+        let mut found: Vec<(u32, Parts)> = Vec::new();
+        for (text, part) in [(&commit.subject, Parts::SUBJECT), (&commit.body, Parts::BODY)] {
+            found.extend(terms(text).iter().map(|term| (term_id(term), part)));
+        }
+        let created: HashSet<u32> = commit.created.iter().copied().collect();
+        for (number, path) in commit.paths.iter().enumerate() {
+            let document = self.documents.contains(path);
+            let part = if document { Parts::DOCUMENT } else { Parts::PATH };
+            let names = path.split('/').count();
+            for (place, name) in path.split('/').enumerate() {
+                let last = place + 1 == names;
+                let new = last && !document && created.contains(&(number as u32));
+                let part = if new { part.or(Parts::CREATED) } else { part };
+                if !self.of_name.contains_key(name) {
+                    let ids = terms(name).iter().map(|term| term_id(term)).collect();
+                    self.of_name.insert(name.to_owned(), ids);
+                }
+                found.extend(self.of_name[name].iter().map(|term| (*term, part)));
+            }
+        }
+        if let Some(added) = &commit.added {
+            found.extend(added.terms.iter().map(|term| (*term, Parts::ADDED)));
+        }
+        found.sort_unstable_by_key(|(term, _)| *term);
+        found.dedup_by(|next, first| {
+            let same = next.0 == first.0;
+            if same {
+                first.1 = first.1.or(next.1);
+            }
+            same
+        });
+        found
     }
 }
 

@@ -14,6 +14,11 @@ pub fn stem(path: &str) -> &str {
     }
 }
 
+/// Returns a stem in lower case with `-` for `_`.
+fn comparable(stem: &str) -> String {
+    stem.to_lowercase().replace('_', "-")
+}
+
 /// Checks whether a path has the extension of a prose document, which plans or explains and does
 /// not run.
 pub fn is_document(path: &str) -> bool {
@@ -61,17 +66,21 @@ pub struct Tracked {
     paths: Vec<String>,
     /// Indices into `paths`, by file name in lower case.
     by_name: HashMap<String, Vec<u32>>,
+    /// Indices into `paths`, by comparable stem.
+    by_stem: HashMap<String, Vec<u32>>,
 }
 
 impl Tracked {
     /// Indexes tracked files by name. `paths` is in git's order.
     pub fn new(paths: Vec<String>) -> Self {
         let mut by_name: HashMap<String, Vec<u32>> = HashMap::new();
+        let mut by_stem: HashMap<String, Vec<u32>> = HashMap::new();
         for (at, path) in paths.iter().enumerate().take(u32::MAX as usize) {
             let name = path.rsplit('/').next().unwrap_or(path).to_lowercase();
             by_name.entry(name).or_default().push(at as u32);
+            by_stem.entry(comparable(stem(path))).or_default().push(at as u32);
         }
-        Self { paths, by_name }
+        Self { paths, by_name, by_stem }
     }
 
     /// Returns all tracked files.
@@ -121,14 +130,8 @@ impl Tracked {
     /// Returns the tracked files with this stem, in any folder and with any extension, at most
     /// `limit`; `-` and `_` count as equal.
     pub fn with_stem(&self, wanted: &str, limit: usize) -> Vec<&str> {
-        let even = |text: &str| text.to_lowercase().replace('_', "-");
-        let wanted = even(wanted);
-        let alike = self.paths.iter().map(String::as_str).filter(|path| {
-            // The comparison of lengths comes first, because it excludes most paths cheaply.
-            let stem = stem(path);
-            stem.len() == wanted.len() && even(stem) == wanted
-        });
-        alike.take(limit).collect()
+        let alike = self.by_stem.get(&comparable(wanted)).into_iter().flatten();
+        alike.take(limit).map(|at| self.paths[*at as usize].as_str()).collect()
     }
 }
 

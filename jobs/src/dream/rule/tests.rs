@@ -84,6 +84,46 @@ fn commit_that_stands_out_needs_no_perfect_fit() {
 }
 
 #[test]
+fn rivalled_commit_needs_a_better_fit() {
+    let path = "ideas/retry-policy.md";
+    let room = room(&[("feat: retry policy with jitter", &["src/retry.rs"])]);
+    let judge = |best: f64, next: f64| {
+        let mut grounds = room.about(path, SPEC, None);
+        let first = Candidate { strength: best, about: 0.6, ..grounds.candidates[0].clone() };
+        let second = Candidate { at: 4, strength: next, ..first.clone() };
+        grounds.candidates = vec![first, second];
+        implemented(&Features::of(SPEC, path), &grounds).map(|(_, confidence)| confidence)
+    };
+    assert_eq!(judge(0.76, 0.6), Some(Confidence::High));
+    assert_eq!(judge(0.76, 0.7), Some(Confidence::Med), "the other may be the work");
+    assert_eq!(judge(0.81, 0.8), Some(Confidence::High), "both fit very well");
+}
+
+#[test]
+fn same_subject_needs_little_content() {
+    let path = "ideas/retry-policy.md";
+    let room = room(&[("feat: retry policy with jitter", &["src/retry.rs"])]);
+    let judge = |text: &str, change: &dyn Fn(&mut Candidate)| {
+        let mut grounds = room.about(path, text, None);
+        let best = &mut grounds.candidates[0];
+        (best.strength, best.named, best.about, best.content) = (0.7, 0.9, 1.0, 0.1);
+        change(best);
+        let next = Candidate { at: 4, strength: 0.5, ..grounds.candidates[0].clone() };
+        grounds.candidates.truncate(1);
+        grounds.candidates.push(next);
+        implemented(&Features::of(text, path), &grounds).map(|(_, confidence)| confidence)
+    };
+    assert_eq!(judge(SPEC, &|_| ()), Some(Confidence::High));
+    assert_eq!(judge(SPEC, &|best| best.named = 0.7), Some(Confidence::Med), "half of the title");
+    assert_eq!(judge(SPEC, &|best| best.about = 0.9), Some(Confidence::Med), "another surface");
+    assert_eq!(judge(SPEC, &|best| best.strength = 0.64), Some(Confidence::Med), "a sibling");
+    let short = |best: &mut Candidate| best.matched.truncate(2);
+    assert_eq!(judge(SPEC, &short), Some(Confidence::Med), "a common pair of words");
+    let draft = SPEC.replacen("\n\n", "\n\nStatus: draft\n\n", 1);
+    assert_eq!(judge(&draft, &|_| ()), Some(Confidence::Med), "a draft");
+}
+
+#[test]
 fn parts_templates_and_posts_are_not_archived() {
     let done = room(&[("feat: retry policy with jitter", &["src/retry.rs"])]);
     let part = SPEC.replacen("\n\n", "\n\n**Spec:** specs/retry.md\n\n", 1);
