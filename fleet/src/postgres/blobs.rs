@@ -65,11 +65,13 @@ impl Postgres {
             }
             Ok((!rows.is_empty()).then_some(content))
         })?;
-        let content = found
-            .ok_or_else(|| FleetError::Database(format!("the blob {name} is not stored")))?;
+        let content =
+            found.ok_or_else(|| FleetError::Database(format!("the blob {name} is not stored")))?;
         match Digest::of(&content) == digest {
             true => Ok(content),
-            false => Err(FleetError::Database(format!("the content of blob {name} has a different digest"))),
+            false => Err(FleetError::Database(format!(
+                "the content of blob {name} has a different digest"
+            ))),
         }
     }
 }

@@ -68,7 +68,11 @@ pub(super) fn offer(step: &mut Step<'_>, offer: &Offer) -> Result<String, Fault>
     if added == 0 {
         // Another host offered it in the meantime.
         let row = step.first(known, &key)?;
-        let gone = || FleetError::Database("an offer was not inserted, although no other one has its key".to_owned());
+        let gone = || {
+            FleetError::Database(
+                "an offer was not inserted, although no other one has its key".to_owned(),
+            )
+        };
         return Ok(row.ok_or_else(gone)?.try_get(0)?);
     }
     if let Some(group) = &group {
