@@ -133,7 +133,10 @@ fn persons_work_during_the_run_is_kept() {
             fixture.git(&["add", "src/b.txt"]);
             fs::write(fixture.path("src/go"), "go\n").unwrap();
             let output = running.join().unwrap();
-            assert!(output.out.contains("refs/heads/main was changed meanwhile"), "{output:?}");
+            assert!(
+                output.out.contains("refs/heads/main was changed in the meantime"),
+                "{output:?}"
+            );
             assert!(output.out.contains("\"outcome\": \"degraded\""), "{output:?}");
         });
         assert_eq!(subjects(&fixture, "main")[0], "Person");

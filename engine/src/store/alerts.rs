@@ -87,7 +87,7 @@ pub struct SilentHosts {
     pub project: ProjectId,
     /// The time at which the last of them became silent.
     pub since: Timestamp,
-    /// Names them, with the times at which they were last seen.
+    /// Describes the hosts, with the times at which they were last seen.
     pub why: String,
 }
 
@@ -136,8 +136,8 @@ impl Store {
         })
     }
 
-    /// Records that a run was put off for a reason that a person must fix, after it was already put
-    /// off several times in a row. The run's occurrence is still open.
+    /// Records that a run was deferred for a reason that a person must fix, after it had already
+    /// been deferred several times in a row. The run's occurrence is still open.
     pub fn note_blocked(&mut self, run: &RunId) -> Result<()> {
         let sql = "INSERT INTO news (occurrence, run)
                    SELECT occurrence, id FROM runs r WHERE id = ?1 AND NOT EXISTS
