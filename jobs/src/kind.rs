@@ -54,7 +54,7 @@ pub trait Kind: KindObject + Debug + Send + Sync + 'static {
     fn adopt(&mut self, _project: &ProjectSettings<'_>) {}
 
     /// Returns whether a run at a time of day belongs to the project's night: it uses the night's
-    /// budget and stands in its report. Other jobs belong to it only with the trigger `night`.
+    /// budget and appears in its report. Other jobs belong to it only with the trigger `night`.
     fn belongs_to_night(&self) -> bool {
         false
     }

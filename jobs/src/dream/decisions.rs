@@ -1,8 +1,8 @@
 //! `dreams/ledger.md`: the decisions of people on proposals.
 //!
 //! A line that is not `- {json}` is a person's note, which is kept and does not count as a
-//! decision. Lines are only ever added: to take a decision back, runner adds a line with the
-//! decision `undone`, after which the proposal is open again.
+//! decision. Runner only adds lines. To take a decision back, it adds a line with the decision
+//! `undone`, and the proposal is open again.
 
 use std::collections::BTreeMap;
 
@@ -19,8 +19,8 @@ pub const UNDONE: &str = "undone";
 #[derive(Clone, Debug, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct Decision {
     pub proposal_id: String,
-    /// `accepted`, `rejected`, `amended`, `skipped` or `undone`. A value that a later version
-    /// introduced is a decision too.
+    /// `accepted`, `rejected`, `amended`, `skipped` or `undone`. A value that only a later version
+    /// knows is also a decision.
     pub decision: String,
     /// The action that was carried out, in the contract's terms.
     #[serde(default)]
@@ -41,7 +41,7 @@ pub struct Decision {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Decisions {
     by_id: BTreeMap<String, Vec<Decision>>,
-    /// All decisions in the order of the file, also those that were taken back.
+    /// All decisions in the order of the file, including those that were taken back.
     pub history: Vec<Decision>,
 }
 

@@ -41,11 +41,11 @@ pub const SHOWN: f64 = 0.3;
 pub const ALSO: f64 = 0.85;
 /// Maximum number of cited commits.
 pub const CITED: usize = 3;
-/// Number of the items of an idea from which unmet ones lower the confidence.
+/// Minimum number of items in an idea for unmet items to lower the confidence.
 pub const ITEMS: usize = 3;
 /// Minimum share of an idea's points that make it worth promoting (see [`Features::actionable`]).
 pub const MERIT: usize = 4;
-/// An idea with at least one request for each so many words asks for something.
+/// An idea asks for something if it has at least one request per this number of words.
 pub const WORDS_PER_REQUEST: usize = 40;
 /// Minimum share of first-person words at which a long text without a request is a story.
 pub const TELLING: f64 = 0.025;

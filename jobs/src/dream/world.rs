@@ -24,7 +24,7 @@ use crate::evidence::{ProjectEvidence, places};
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub(super) struct SeenEvidence {
-    /// The commit that was checked out; `None` if ideas wait that were found then.
+    /// The commit that was checked out; `None` if ideas that were found then still wait.
     pub(super) head: Option<String>,
     /// The backend and the model of the last pass.
     pub(super) backend: Option<String>,

@@ -104,7 +104,7 @@ fn batches(commits: &mut [Commit], documents: &Documents, files: usize) -> Vec<V
     batches
 }
 
-/// Returns the changes of these commits, one hash a line, as git prints them.
+/// Returns the changes of these commits, one hash per line, as git prints them.
 fn changes(git: &Git, hashes: String) -> Result<Vec<u8>, GitError> {
     // The options keep git from starting programs that attributes or the configuration name.
     let args = [

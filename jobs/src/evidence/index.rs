@@ -79,7 +79,7 @@ fn most_terms(commit: &Commit) -> usize {
 }
 
 /// Returns the hash by which the index knows a term (32-bit FNV-1a). Two of 200,000 terms share a
-/// hash about five times, which does no harm.
+/// hash about five times, which is harmless.
 pub fn term_id(term: &str) -> u32 {
     term.bytes().fold(0x811c_9dc5, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193))
 }

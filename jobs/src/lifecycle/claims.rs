@@ -47,15 +47,15 @@ enum SimpleClaim<'c> {
 enum Rerun {
     /// The command exited with this code.
     Ended(i64),
-    /// It could not be run, or not as it would outside of the sandbox, for this reason.
+    /// The command could not be run as it would outside the sandbox, for this reason.
     NotRun(String),
 }
 
 /// The result of a check, with its reason.
 struct Check(ClaimFinding, String);
 
-/// Checks the claims that runner can check itself, and replaces the audit's finding on them. If a claim
-/// cannot be checked now, the finding that it holds is replaced, and no other.
+/// Checks the claims that runner can check itself, and replaces the audit's finding on them. If a
+/// claim cannot be checked now, only a finding that it holds is replaced.
 ///
 /// # Errors
 /// Returns an error if git fails, or if a replay has no answer.

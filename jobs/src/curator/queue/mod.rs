@@ -172,7 +172,7 @@ impl Worker {
         Ok(job)
     }
 
-    /// Adds a job of each of these kinds, unless one of the kind waits in the queue.
+    /// Adds a job of each of these kinds, unless a job of the same kind already waits in the queue.
     ///
     /// # Errors
     /// Returns an error if a file operation fails.

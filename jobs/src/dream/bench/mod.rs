@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! labels ─┬─> verdicts on all ideas ──────────> confusion, F1, false archives, true citations
-//!         └─> the same ideas on the history ──> what was archived before it was done
+//!         └─> the same ideas on the history ──> ideas archived before they were done
 //!             as it was before they were done
 //! ```
 //!

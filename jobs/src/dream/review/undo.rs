@@ -35,7 +35,7 @@ impl Decider<'_> {
         id: &str,
         if_changed: IfChanged,
     ) -> Result<AppliedDecision, ReviewError> {
-        let mut held = self.sit_down()?;
+        let mut held = self.take_locks()?;
         let mut tries = 0;
         loop {
             tries += 1;
@@ -131,7 +131,7 @@ impl Decider<'_> {
         if_changed: IfChanged,
         before: &Decision,
     ) -> Result<ActionPlan, ReviewError> {
-        let scope = self.looker()?;
+        let scope = self.read_scope()?;
         let mut plan = ActionPlan::default();
         // Files are restored before other files are removed, so that at least one copy always
         // exists.

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! pinned queue > unclaimed work > open findings > metrics below their floor
-//!      └── one packet for each thing (dedup key) ──rank──> the first ten
+//!      └── one packet per piece of work (dedup key) ──rank──> the first ten
 //! ```
 //!
 //! Evidence is a file that exists, a line of the work file, a commit in the history of HEAD, or a
