@@ -184,7 +184,7 @@ fn element(text: &str, start: usize, hidden: &Hidden) -> Result<(Element, usize)
         let mut from = at;
         let end = loop {
             let found = text[from..].find(&close).map(|found| from + found);
-            let Some(end) = found else { return Err(format!("<ctx:{name}> has no end")) };
+            let Some(end) = found else { return Err(format!("<ctx:{name}> is not closed")) };
             match hidden.around(end) {
                 Some(range) => from = range.end.max(end + close.len()),
                 None => break end,

@@ -291,7 +291,7 @@ fn plain(sentence: &str) -> String {
     one_line(&sentence.trim_start_matches(marks).replace("**", ""))
 }
 
-/// Checks whether a sentence describes a change.
+/// Returns whether a sentence describes a change.
 fn is_act(sentence: &str) -> bool {
     let lower = sentence.to_lowercase();
     let mut words = lower.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty());
@@ -302,7 +302,7 @@ fn is_act(sentence: &str) -> bool {
         && verb.is_some_and(|verb| CHANGES.contains(&verb))
 }
 
-/// Checks whether a sentence names no file of the kinds of these files, or one of the files. A
+/// Returns whether a sentence names no file of the kinds of these files, or one of the files. A
 /// sentence that names only other files describes another change.
 fn names_only(sentence: &str, files: &[String]) -> bool {
     let end = |name: &str| name.rsplit_once('.').map(|(_, end)| end.to_owned());
@@ -314,7 +314,7 @@ fn names_only(sentence: &str, files: &[String]) -> bool {
     named.peek().is_none() || named.any(|name| files.iter().any(|file| file.ends_with(name)))
 }
 
-/// Checks whether a command checks the state of the project.
+/// Returns whether a command checks the state of the project.
 fn is_check(command: &str) -> bool {
     let words = command.split(|c: char| !c.is_alphanumeric()).map(str::to_lowercase);
     words.take(40).any(|word| CHECKS.contains(&word.as_str()))

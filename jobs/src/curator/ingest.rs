@@ -159,7 +159,7 @@ fn describe(tally: &Tally, own: u64) -> String {
     reported
 }
 
-/// Reports whether a file has a line with this number.
+/// Returns whether a file has a line with this number.
 fn has_more(root: &Path, path: &Path, line: u64) -> bool {
     let Ok(file) = open(root, path) else {
         return false;

@@ -226,7 +226,7 @@ fn within<'a>(path: &'a str, cwd: Option<&str>) -> &'a str {
     cwd.and_then(below).unwrap_or(path)
 }
 
-/// Reports whether a tool changes a file.
+/// Returns whether a tool changes a file.
 fn changes_files(tool: &str) -> bool {
     matches!(tool, "Edit" | "MultiEdit" | "Write" | "NotebookEdit")
 }

@@ -58,7 +58,7 @@ impl Decision {
         }
     }
 
-    /// Checks whether the decision covers this content.
+    /// Returns whether the decision covers this content.
     fn covers(&self, targets_hash: Option<&str>) -> bool {
         match (&self.targets_hash, targets_hash) {
             (Some(own), Some(asked)) => own == asked,
@@ -118,7 +118,7 @@ impl Decisions {
         decisions
     }
 
-    /// Checks whether a person has decided on this proposal about targets with this content
+    /// Returns whether a person has decided on this proposal about targets with this content
     /// (contracts/dream.md, rule 8).
     pub fn decided(&self, id: &str, targets_hash: &str) -> bool {
         self.of(id, Some(targets_hash)).is_some()

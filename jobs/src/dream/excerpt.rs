@@ -90,7 +90,7 @@ impl Excerpts {
         &text[..text.floor_char_boundary(most)]
     }
 
-    /// Checks whether a line of the changes of one of these commits contains the quotation,
+    /// Returns whether a line of the changes of one of these commits contains the quotation,
     /// regardless of spaces.
     pub(super) fn contain<'a>(
         &self,

@@ -286,8 +286,8 @@ fn implemented<'a>(
     }
 }
 
-/// Reports whether a commit fits well and no other commit nearly as well. A commit without any other to
-/// compare it with does not stand out.
+/// Returns whether a commit fits well and no other commit nearly as well. A commit without any
+/// other to compare it with does not stand out.
 fn stands_out(grounds: &Evidence, best: &Candidate) -> bool {
     let others = grounds.candidates.iter().filter(|one| one.at != best.at);
     let next = others.map(|one| one.strength).max_by(f64::total_cmp);

@@ -73,7 +73,7 @@ impl StatCache {
         self.records.len()
     }
 
-    /// Checks whether the cache has no files.
+    /// Returns whether the cache has no files.
     pub fn is_empty(&self) -> bool {
         self.records.is_empty()
     }

@@ -98,7 +98,7 @@ impl Unchanged<'_> {
         indices.take(OTHERS).filter(newly).collect()
     }
 
-    /// Checks whether a person has decided on the archive of this content.
+    /// Returns whether a person has decided on the archive of this content.
     fn is_decided(&self, idea: &Idea) -> bool {
         let targets = [idea.path.to_string()];
         let id = proposal::id(&targets, IdeaStatus::Implemented, Action::Archive);

@@ -219,14 +219,14 @@ impl FileLines {
         commit.terms.extend(terms(line).iter().map(|term| term_id(term)));
     }
 
-    /// Checks whether at least three of five added lines are prose.
+    /// Returns whether at least three of five added lines are prose.
     fn is_prose(&self) -> bool {
         let (all, prose) = self.lines;
         all >= PROSE_LINES && prose * 5 >= all * 3
     }
 }
 
-/// Checks whether a line reads like a sentence: enough words, a fifth of them function words.
+/// Returns whether a line reads like a sentence: enough words, a fifth of them function words.
 fn is_prose(line: &str) -> bool {
     let (mut all, mut function) = (0, 0);
     for word in line.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty()) {

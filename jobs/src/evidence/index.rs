@@ -37,7 +37,7 @@ impl Parts {
     /// The path of a document.
     pub const DOCUMENT: Self = Self(32);
 
-    /// Checks whether the set contains one of `parts`.
+    /// Returns whether the set contains one of `parts`.
     pub fn intersects(self, parts: Self) -> bool {
         self.0 & parts.0 != 0
     }
@@ -206,7 +206,7 @@ impl Index {
         ((1.0 + self.works.len() as f64) / (1.0 + f64::from(having))).ln()
     }
 
-    /// Checks whether a commit changes more than documents.
+    /// Returns whether a commit changes more than documents.
     pub fn works(&self, at: usize) -> bool {
         self.works.get(at).copied().unwrap_or(false)
     }

@@ -349,7 +349,7 @@ mod tests {
     use std::fs;
 
     #[test]
-    fn a_summary_becomes_figures_and_one_of_another_night_does_not() {
+    fn only_the_summary_of_the_night_becomes_figures() {
         let root = tempfile::tempdir().unwrap();
         let write = |below: &str, value: &Value| {
             let path = root.path().join(below);

@@ -145,7 +145,7 @@ fn agents(folder: &Path) -> Vec<PathBuf> {
 
 fn transcripts(folder: &Path) -> impl Iterator<Item = PathBuf> + use<> {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
-    // The transcript of a sub-agent is a part of a session (parts.rs), and no session.
+    // The transcript of a sub-agent is part of a session (parts.rs), not a session.
     let is_own = |path: &PathBuf| {
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         name.ends_with(".jsonl") && !name.starts_with("agent-")
@@ -169,7 +169,7 @@ fn rollouts(folder: &Path, root: &Path, now: Timestamp) -> Vec<PathBuf> {
     files.filter(recent).filter(|path| works_in(path, root)).collect()
 }
 
-/// Reports whether the first line of a rollout names a folder in the project.
+/// Returns whether the first line of a rollout names a folder in the project.
 fn works_in(path: &Path, root: &Path) -> bool {
     let Ok(file) = open_host(path) else { return false };
     let mut line = Vec::new();

@@ -126,7 +126,7 @@ impl Worker {
         FileLock::wait(FileLock::open_no_link(&self.path(".lock"))?)
     }
 
-    /// Reports whether a consumer has work: a waiting file, or a file that a dead owner left.
+    /// Returns whether a consumer has work: a waiting file, or a file that a dead owner left.
     pub fn waits(&self, now: Timestamp) -> bool {
         let any = |part: &str, is: &dyn Fn(&OsStr) -> bool| {
             let entries = fs::read_dir(self.path(part));
@@ -300,7 +300,7 @@ fn foreign(folder: &Path) -> Option<String> {
     }
 }
 
-/// Reports whether a path has the form of a Windows path, such as `D:\dream` or `\\host\share`.
+/// Returns whether a path has the form of a Windows path, such as `D:\dream` or `\\host\share`.
 pub fn is_windows(path: &str) -> bool {
     let bytes = path.as_bytes();
     let drive = bytes.len() >= 2 && bytes[0].is_ascii_alphabetic() && bytes[1] == b':';

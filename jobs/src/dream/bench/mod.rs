@@ -220,7 +220,7 @@ impl Duplicates {
     }
 }
 
-/// Checks whether this commit is known to have implemented the idea.
+/// Returns whether this commit is known to have implemented the idea.
 fn is_true(label: &Label, hash: &str) -> bool {
     label.commits().any(|known| hash.starts_with(&known.to_ascii_lowercase()))
 }

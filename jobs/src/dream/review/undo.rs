@@ -180,7 +180,7 @@ impl Decider<'_> {
         Ok(plan)
     }
 
-    /// Checks whether a path is in a folder that acts write to.
+    /// Returns whether a path is in a folder that acts write to.
     fn own_place(&self, path: &str) -> bool {
         let Ok(path) = RelPath::new(path) else {
             return false;
@@ -234,7 +234,7 @@ impl Decider<'_> {
     }
 }
 
-/// Checks whether a decision changed any files.
+/// Returns whether a decision changed any files.
 fn acted(decision: &Decision) -> bool {
     let carried_out = matches!(decision.decision.as_str(), "accepted" | "amended");
     // `mark-blog` changes nothing if the mark already exists.

@@ -61,7 +61,7 @@ pub fn likeness(tale: &str, previous: &str) -> f64 {
     if all == 0 { 0.0 } else { shared as f64 / all as f64 }
 }
 
-/// Reports whether a text repeats `source`: half of its pairs of adjacent masked words are pairs of
+/// Returns whether a text repeats `source`: half of its pairs of adjacent masked words are pairs of
 /// the source, or [`RUN`] consecutive words are.
 pub fn repeats(text: &str, source: &str) -> bool {
     let (text, source) = (masked(text), masked(source));

@@ -158,7 +158,7 @@ impl PacketSources<'_> {
         packets
     }
 
-    /// Reports whether the item is free and every required item is finished.
+    /// Returns whether the item is free and every required item is finished.
     fn is_ready(&self, item: &WorkItem) -> bool {
         let done = |title: &String| {
             let mut all = self.corpus.work.items.iter();
@@ -281,8 +281,8 @@ impl PacketSources<'_> {
         })
     }
 
-    /// Reports whether a work item covers a finding: it names the finding, or contains most words of
-    /// its title.
+    /// Returns whether a work item covers a finding: it names the finding, or contains most words
+    /// of its title.
     fn is_covered(&self, node: &Node) -> bool {
         let title = terms(&node.title);
         self.corpus.work.items.iter().any(|item| {

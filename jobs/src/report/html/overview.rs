@@ -52,7 +52,7 @@ impl Verdict {
     }
 }
 
-/// The number of things of one name.
+/// The number of equal names.
 #[derive(Serialize)]
 struct Tally<'a> {
     name: &'a str,
