@@ -24,7 +24,7 @@ use crate::sandbox::private_git::{Cover, PrivateGit};
 /// calling process must have only one thread.
 ///
 /// # Errors
-/// Returns an error if the process is in a new user namespace in which it is no user, or if only
+/// Returns an error if the process is in a new user namespace without a mapped user, or if only
 /// some of the mounts could be made.
 pub(super) fn cover(git: &PrivateGit) -> Result<bool, LaunchRefusal> {
     if unshare(UnshareFlags::NEWNS).is_err() {

@@ -28,9 +28,9 @@ use super::proposal::{Action, Confidence, IdeaStatus};
 pub const DONE: f64 = 0.745;
 /// Minimum strength of a commit that perhaps implemented an idea.
 pub const PERHAPS: f64 = 0.63;
-/// Minimum figures of a commit that is no perfect fit and stands out from all other commits, so that it
-/// implemented an idea with high confidence too. Siblings and predecessors rarely stand out, because
-/// several commits resemble them.
+/// Minimum figures of a commit that is not a perfect fit and stands out from all other commits, so
+/// that it implemented an idea with high confidence too. Siblings and predecessors rarely stand
+/// out, because several commits resemble them.
 pub const STANDS_OUT: StandsOut = StandsOut { strength: 0.66, lead: 0.2, about: 0.7, content: 0.3 };
 /// Added to [`DONE`] for an idea that calls itself a draft or a proposal. An idea that calls itself
 /// done gets no lower threshold, because anybody can write that.

@@ -54,7 +54,7 @@ const NAMED_IN: [(Parts, f64); 4] = [
 /// Added to two of the three figures of a commit, so that one missing figure does not outweigh the
 /// others.
 const FLOOR: f64 = 0.2;
-/// Commits up to this strength are no candidates.
+/// Commits up to this strength are not candidates.
 const WEAK: f64 = 0.12;
 /// Added to the share of the note's name, which counts most.
 const NAMED_FLOOR: f64 = 0.05;

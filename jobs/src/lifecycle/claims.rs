@@ -73,7 +73,7 @@ pub fn recheck(
             Some(SimpleClaim::Contains { path, text }) => contains(ctx, path, text),
             Some(SimpleClaim::Commit { hash }) => match ctx.git.commit(hash)? {
                 Some(_) => Check(ClaimFinding::Holds, "the commit exists".to_owned()),
-                None => Check(ClaimFinding::Fails, "git knows no such commit".to_owned()),
+                None => Check(ClaimFinding::Fails, "the repository has no such commit".to_owned()),
             },
             Some(SimpleClaim::Ends { command, code }) => {
                 commands += 1;
@@ -248,7 +248,7 @@ fn run_again(ctx: &Context<'_>, command: &str) -> Rerun {
                 false => Rerun::Ended(i64::from(code)),
             }
         }
-        _ => Rerun::NotRun("it did not come to an end within its limits".to_owned()),
+        _ => Rerun::NotRun("it did not finish within its limits".to_owned()),
     }
 }
 

@@ -303,7 +303,8 @@ fn council(council: &Value, words: &Value) -> Option<Council> {
     reported.voices.truncate(MOST);
     if reported.words.is_empty() {
         // A failed night has no description of its council.
-        reported.words = format!("{} heard, {} not", reported.voices.len(), reported.unheard.len());
+        reported.words =
+            format!("{} answered, {} did not", reported.voices.len(), reported.unheard.len());
     }
     let any = reported.voices.len() + reported.unheard.len() + reported.wildcards.len();
     (any > 0).then_some(reported)

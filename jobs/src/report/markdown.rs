@@ -176,7 +176,7 @@ fn dreamscape(out: &mut String, scape: &Dreamscape) -> std::fmt::Result {
     for (mark, voices) in scape.council.iter().flat_map(|it| {
         [
             ("", &it.voices),
-            (", not heard", &it.unheard),
+            (", no answer", &it.unheard),
             (", a wildcard that is not counted", &it.wildcards),
         ]
     }) {

@@ -82,7 +82,7 @@ fn contributions(record: &SessionRecord) -> Vec<Contribution<'_>> {
             let lines = repair.evidence.as_slice();
             all.push(Contribution { content, rule, counts: once, lines, trust_delta: 0 });
         };
-        // One step is no sequence: the repair pattern describes it.
+        // One step is not a sequence: the repair pattern describes it.
         if repair.steps.len() > 1 {
             let (trigger, sequence) = (repair.trigger.clone(), repair.steps.clone());
             let content =

@@ -177,8 +177,8 @@ fn is_wrapper(line: &str) -> bool {
         || heads.iter().any(|head| line.starts_with(head))
 }
 
-/// Returns how clearly a line states a failure: 3 for the name of a failed test, 2 for a statement of
-/// its own, 1 for a line with a word of failure, and 0 for others.
+/// Returns how clearly a line states a failure: 3 for the name of a failed test, 2 for a separate
+/// statement, 1 for a line with a word of failure, and 0 for others.
 fn strength(line: &str) -> u8 {
     let lower = line.to_lowercase();
     // A log record may mention an error without being one.
@@ -484,7 +484,7 @@ mod tests {
     }
 
     #[test]
-    fn refusals_are_no_errors_and_exit_codes_say_nothing() {
+    fn refusals_and_exit_codes_are_not_errors() {
         assert!(refusal(
             "The user doesn't want to proceed with this tool use. The tool use was rejected"
         ));

@@ -32,7 +32,7 @@ pub struct Source {
     pub size: u64,
     /// The time of the last change, of the transcript or of its sub-agents' transcripts.
     pub modified: Timestamp,
-    /// The transcripts of its sub-agents that are known. [`find_agents`] finds those that stand beside the
+    /// The transcripts of its sub-agents that are known. [`find_agents`] finds those beside the
     /// transcript.
     pub agents: Vec<PathBuf>,
 }
@@ -99,8 +99,8 @@ pub fn source(path: PathBuf) -> Option<Source> {
     Some(Source { id, path, size: data.len(), modified, agents })
 }
 
-/// Adds the transcripts of sub-agents that stand beside the transcript of their session. Their first
-/// row names it.
+/// Adds the transcripts of sub-agents beside the transcript of their session. Their first row names
+/// it.
 pub fn find_agents(sources: &mut [Source]) {
     let mut folders: BTreeMap<PathBuf, BTreeMap<String, Vec<PathBuf>>> = BTreeMap::new();
     for source in sources {

@@ -179,7 +179,7 @@ impl Worker {
     pub fn enqueue_missing(&self, kinds: &[CuratorJobKind], now: Timestamp) -> io::Result<()> {
         for kind in kinds {
             let waiting = names(&self.path("queue"))?;
-            // The contract puts the kind into the name.
+            // The contract requires the kind in the name.
             if !waiting.iter().any(|name| name.contains(&format!("-{kind}-"))) {
                 self.enqueue(*kind, None, 0, now)?;
             }

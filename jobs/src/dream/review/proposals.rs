@@ -297,7 +297,7 @@ fn checked(value: Value, spec: &DreamSpec) -> Result<Proposal, String> {
         targets_hash,
     } = serde_json::from_value(value).map_err(|error| error.to_string())?;
     if !good_id(&id) {
-        return Err(format!("{id:?} is no id"));
+        return Err(format!("{id:?} is not an id"));
     }
     let wanted = if action == Action::Merge { 2 } else { 1 };
     if targets.len() != wanted {

@@ -31,7 +31,7 @@ pub struct Promotion {
     pub path: String,
     pub from: Maturity,
     pub to: Maturity,
-    /// The proof on which the promotion rests.
+    /// The proof on which the promotion is based.
     pub proof: String,
 }
 

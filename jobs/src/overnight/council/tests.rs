@@ -42,7 +42,7 @@ fn invalid_answer_is_refused() {
     for (key, bad, why) in [
         ("recommended_kind", json!("destroy"), "not one of"),
         ("confidence", json!("certain"), "not one of"),
-        ("headline", json!("  \u{200b}* "), "says nothing"),
+        ("headline", json!("  \u{200b}* "), "is empty"),
         ("headline", json!(7), "not text"),
         ("risks", json!("many"), "not a list"),
         ("risks", json!([1]), "not a list of texts"),

@@ -42,7 +42,7 @@ pub(super) struct Ground {
 }
 
 impl Ground {
-    /// Makes the ground from the figures, or returns `None` if there is no figure.
+    /// Creates the ground from the figures, or returns `None` if there is no figure.
     pub(super) fn of(scape: &Dreamscape) -> Option<Self> {
         let measured: Vec<f64> = scape
             .before
