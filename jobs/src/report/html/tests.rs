@@ -43,7 +43,7 @@ fn reported(page: &str) -> (String, Vec<String>, Vec<String>) {
 fn good_night_requires_no_action() {
     let page = page(sample::night(vec![sample::run("tidy", "command")]));
     let (verdict, cards, moves) = reported(&page);
-    assert_eq!(verdict, "It all worked.");
+    assert_eq!(verdict, "All runs succeeded.");
     assert_eq!(cards, ["1 succeeded", "$0.02", "nothing", "nothing"]);
     assert!(moves.is_empty());
     assert!(page.contains("Nothing is waiting for you."), "{page}");
@@ -101,7 +101,7 @@ fn jobs_that_did_not_run_come_first() {
     }];
     assert_eq!(report.headline(), "tidy (stopped) did not run; 1 succeeded, 1 skipped");
     let (verdict, cards, moves) = reported(&page(report.clone()));
-    assert_eq!(verdict, "tidy (stopped) did not run. Everything else worked.");
+    assert_eq!(verdict, "tidy (stopped) did not run. Everything else succeeded.");
     assert_eq!(cards[0], "1 skipped 1 succeeded");
     assert_eq!(moves, ["tidy did not run: stopped"]);
     let json = serde_json::to_value(&report).unwrap();
