@@ -24,7 +24,7 @@ pub const KEYRING: &str = "keyring:";
 /// Returns the key under which the environment contains the reason that a reference was not
 /// resolved. The key is not a valid variable name.
 pub fn why_not(reference: &str) -> String {
-    format!("{reference} is not had because")
+    format!("{reference} is unavailable because")
 }
 
 /// Returns the name in a keyring reference, which consists of letters, digits and separators.

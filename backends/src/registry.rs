@@ -358,7 +358,7 @@ pub(crate) fn agent_plan(
         clock: around.clock.clone(),
         held: LastSandbox::default(),
     };
-    if plan.walled() {
+    if plan.is_sandboxed() {
         plan.state = credentials::home(&plan);
     }
     Ok(plan)

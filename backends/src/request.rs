@@ -32,7 +32,7 @@ pub struct Request {
     /// unless `form` is [`AnswerForm::Elements`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub schema: Option<Value>,
-    /// The form of text that counts as an answer.
+    /// The form of text that is accepted as an answer.
     #[serde(default, skip_serializing_if = "AnswerForm::is_document")]
     pub form: AnswerForm,
     pub limits: RequestLimits,
@@ -53,7 +53,7 @@ impl Request {
     }
 }
 
-/// The form of text that counts as an answer.
+/// The form of text that is accepted as an answer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum AnswerForm {

@@ -23,7 +23,7 @@
 //! The code that settles a run adds one row to the `news` table in the same transaction. A tick
 //! decides how the news affects the alerts ([`decide`], pure) and writes alerts and messages in one
 //! transaction. A separate process delivers the messages. A job has at most one open alert of each
-//! kind. [`decide`] must never do IO, read a clock or depend on a channel.
+//! kind. [`decide`] must never do I/O, read a clock or depend on a channel.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -58,11 +58,11 @@ use crate::zones;
 pub enum AlertKind {
     /// A due occurrence ended as failed, timed-out or lost, after its last attempt.
     Failure,
-    /// Clocks no longer start the job after several failures in a row.
+    /// The schedule no longer starts the job after several failures in a row.
     Breaker,
-    /// A scheduled time passed and nothing ran, or a due run is put off until a person acts.
+    /// A scheduled time passed without a run, or a due run is deferred until a person acts.
     Missed,
-    /// A job with a clock has not succeeded within the configured time.
+    /// A job with a schedule has not succeeded within the configured time.
     Stale,
     /// A host of the job's fleet was not seen for too long, or the fleet's database did not answer for
     /// too long.
@@ -75,8 +75,8 @@ impl AlertKind {
         self.into_str()
     }
 
-    /// Reports whether the problem is one of a run of the job, which a success of the job ends and a
-    /// person can fix. Otherwise, it lasts until it is over.
+    /// Returns whether the problem concerns the job's runs, so that a success of the job ends it
+    /// and a person can fix it. A problem with hosts ends only when they are seen again.
     pub fn is_of_runs(self) -> bool {
         self != Self::SilentHost
     }
@@ -118,8 +118,8 @@ impl AlertRules {
         own.filter(|_| self.on.contains(&AlertKind::Stale)).map(SignedDuration::from_secs)
     }
 
-    /// Returns the time before which a channel gets no message, if that is after `now`. `last` is
-    /// the time of the last message that the channel accepted.
+    /// Returns the time before which a channel receives no message, if that is after `now`. `last`
+    /// is the time of the last message that the channel accepted.
     pub fn held_until(&self, last: Option<Timestamp>, now: Timestamp) -> Option<Timestamp> {
         // A wrong clock may have written a time in the future.
         let last = last.filter(|last| *last <= now);
@@ -150,11 +150,11 @@ pub enum News {
         /// anyway. The alert about the breaker already reports that.
         stopped: bool,
     },
-    /// A due run was put off several times in a row for a reason that a person must fix.
+    /// A due run was deferred several times in a row for a reason that a person must fix.
     Blocked,
     /// The job has not succeeded for too long.
     Stale,
-    /// Hosts of the job's fleet are silent, the last of them since this time.
+    /// Hosts of the job's fleet are silent. The last of them became silent at this time.
     HostsSilent { since: Timestamp },
     /// All hosts of the job's fleet are seen again.
     HostsSeen,
@@ -229,7 +229,8 @@ pub fn decide(
                 // A further host became silent after the last message.
                 let further = matches!(news, News::HostsSilent { since } if since > one.reported);
                 // The check for stale jobs runs every hour, each tick finds a silent host, and a
-                // blocked run is put off every few minutes, so a repeated result is not a new event.
+                // blocked run is deferred every few minutes, so a repeated result is not a new
+                // event.
                 let repeats =
                     matches!(news, News::Stale | News::Blocked | News::HostsSilent { .. });
                 if !repeats || long_ago || further {

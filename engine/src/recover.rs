@@ -55,7 +55,7 @@ const KILL_WAIT: i64 = 3;
 /// The event recorded before a run is killed because of its deadline.
 const OVERRAN: &str = "overran";
 /// Maximum number of lost runs per occurrence that get another attempt.
-const LOSSES_MADE_GOOD: u32 = 1;
+const RETRIED_LOSSES: u32 = 1;
 
 /// The host services that recovery needs. The test that simulates years of suspends and crashes has
 /// its own implementation.
@@ -71,8 +71,8 @@ pub trait World {
     fn kill(&self, owner: &ProcessIdentity);
     /// Kills all processes that have the run's marker.
     fn kill_marked(&self, run: &RunId) -> Killed;
-    /// Closes the work of a dead run's children, if it has any: brings their commits into the
-    /// project.
+    /// Closes the work of a dead run's children, if there were any, and imports their commits into
+    /// the project.
     ///
     /// # Errors
     /// Returns the reason why the commits stay in the run's folder.
@@ -378,7 +378,7 @@ fn never_began(
     if answer.any(|process| driver.world.is_alive(process)) {
         return Ok(Recovered::Alone);
     }
-    // A result that was delivered is applied, whoever requested it.
+    // A delivered result is applied regardless of who requested the run.
     let applies = store.fleet_note(&run.id, FleetNote::Applies)?.is_some();
     if run.manual() && run.night.is_none() && !applies {
         let why = "the command that requested it ended before the run began".to_owned();
@@ -478,13 +478,13 @@ fn settle_dead(
     now: Timestamp,
 ) -> Result<Option<RunId>, StoreError> {
     let again = matches!(outcome, Outcome::Lost { .. })
-        && store.lost_runs_of(&run.occurrence)? < LOSSES_MADE_GOOD;
+        && store.lost_runs_of(&run.occurrence)? < RETRIED_LOSSES;
     if again && store.fleet_note(&run.id, FleetNote::Applies)?.is_some() {
         // The delivered result is paid for, so the next attempt applies it, too.
         store.requeue_dead(&run.id, outcome, &run.summary, now)?;
         return Ok(None);
     }
-    // The fleet decides which host does a lost claim again.
+    // The fleet decides which host repeats the work of a lost claim.
     let retry = again
         && run.model_calls == 0
         && (driver.retries_lost)(&run.kind)

@@ -1,4 +1,4 @@
-//! Tests that paths from a model or a repository cannot escape from a scope.
+//! Tests that paths from a model or a repository cannot escape a scope.
 
 use std::fs;
 use std::hint;

@@ -100,7 +100,7 @@ pub fn tick(store: &mut Store, driver: &Driver<'_>, now: ClockReading) -> Result
     Ok(tick)
 }
 
-/// Time without a tick up to which a timer is taken to be running.
+/// Maximum time without a tick for which a timer is assumed to be running.
 const TICKING: SignedDuration = SignedDuration::from_hours(1);
 
 /// Returns the time since the previous tick in whole seconds, if ticks are being made.

@@ -1,5 +1,5 @@
-//! The work of a child that may change the project: what is recorded before it starts, and what is
-//! checked and brought into the project after it has ended.
+//! The work of a child that may change the project: the record that is made before it starts, and
+//! the checks and the import after it has ended.
 //!
 //! ```text
 //! open: private git directory, identity of kept paths ──> work.json
@@ -149,8 +149,8 @@ impl Work {
         self.closed = Some(closed.clone());
         let scratch = run_dir.join(SCRATCH);
         if closed == WorkResult::default() {
-            // A later call comes to the same result without a record. It must not find a part of the
-            // private directory, so that directory disappears at once.
+            // A later call returns the same result without a record. It must not find a part of the
+            // private directory, so the directory is first renamed as a whole.
             let _ = fs::remove_dir_all(&scratch);
             for private in self.git.iter() {
                 let _ = fs::rename(&private.folder, &scratch);
@@ -158,7 +158,7 @@ impl Work {
         } else {
             self.save(run_dir)?;
         }
-        // Everything in these folders is in the project now.
+        // The contents of these folders have been imported into the project.
         for path in self.git.iter().map(|it| it.folder.clone()).chain([scratch]) {
             let _ = fs::remove_dir_all(path);
         }

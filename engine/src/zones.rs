@@ -1,8 +1,8 @@
 //! Looks up time zones by name.
 //!
-//! `jiff` lists the whole time zone database of the host before its first lookup, which takes longer than
-//! the rest of a short command. This module reads only the file of the zone. It must never decide
-//! what a name means: whatever it cannot read, `jiff` looks up.
+//! `jiff` lists the whole time zone database of the host before its first lookup, which takes
+//! longer than the rest of a short command. This module reads only the file of the zone. It must
+//! never interpret a name: `jiff` looks up every zone that this module cannot read.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -14,14 +14,14 @@ use jiff::tz::TimeZone;
 use crate::files;
 use crate::time::boot_time;
 
-/// The folder of the host's zones. `jiff` knows others.
+/// The folder of the host's zones. `jiff` also searches other folders.
 const FOLDER: &str = "/usr/share/zoneinfo";
 /// Maximum size of a zone's file, in bytes. The largest are below 4 KB.
 const LARGEST: u64 = 64 * 1024;
 /// The time after which a zone is read again, because the host may have been updated.
 const FRESH: Duration = Duration::from_mins(5);
 
-/// The zones that were looked up, each with its time since boot.
+/// The zones that were looked up, each with the boot time of the lookup.
 static KNOWN: LazyLock<Mutex<BTreeMap<String, (TimeZone, Duration)>>> =
     LazyLock::new(Mutex::default);
 
@@ -82,7 +82,8 @@ fn read(name: &str) -> Option<TimeZone> {
     TimeZone::tzif(name, &bytes).ok()
 }
 
-/// Reports whether the name is made of the characters of zones, so that it stays below their folder.
+/// Returns whether the name contains only characters of zone names, so that its path stays below
+/// the folder.
 fn is_plain(name: &str) -> bool {
     let is_part = |part: &str| {
         !part.is_empty()

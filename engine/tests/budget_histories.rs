@@ -30,7 +30,7 @@ use random::Random;
 const SEED: u64 = 0x62_7564_6765_7473;
 /// The number of histories at scale 1.
 const HISTORIES: f64 = 1_000.0;
-/// Number of histories within which every injected bug must be found.
+/// Number of histories in which every injected bug must be found.
 const PLANTED: u64 = 100;
 
 #[allow(clippy::disallowed_methods)]

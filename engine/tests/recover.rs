@@ -213,7 +213,7 @@ fn a_changed_target_is_never_overwritten() {
     assert!(world.root().join(STAGING).is_dir(), "staging is kept");
 }
 
-/// A guard whose fleet no longer knows the fence of any run.
+/// A guard of a fleet that no longer accepts the fence of any run.
 struct Forgotten;
 
 impl CommitGuard for Forgotten {
@@ -223,7 +223,7 @@ impl CommitGuard for Forgotten {
 }
 
 #[test]
-fn a_publication_that_its_fleet_no_longer_accepts_ends() {
+fn publication_refused_by_its_fleet_ends() {
     for note in [FleetNote::Applies, FleetNote::Claimed] {
         let mut world = world();
         let (admitted, ready) = world.staged("tidy");

@@ -73,7 +73,7 @@ fn live(seed: u64, number: u64, bug: Option<Bug>) -> Result<Counts, String> {
     })
 }
 
-/// Number of years within which every injected bug must be found.
+/// Number of years in which every injected bug must be found.
 const PLANTED: u64 = 40;
 
 #[test]

@@ -1,6 +1,6 @@
 //! Measures claims per second: `cargo run --release -p runner-fleet --example claims -- URL`. The
 //! database must be empty. Each claim reserves at three budget levels that all claims share.
-//! `tests/bench_fleet.sh` starts a database and compares the result with graphile_worker's.
+//! `tests/bench_fleet.sh` starts a database and compares the result with that of graphile_worker.
 
 #![allow(clippy::disallowed_methods, clippy::print_stdout, reason = "a measurement")]
 

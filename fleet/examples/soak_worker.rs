@@ -1,9 +1,10 @@
-//! One process of a host of a fleet, for `tests/real/fleet_soak.py`, which kills and stops it:
+//! One process on a host of a fleet. `tests/real/fleet_soak.py` starts, stops and kills it:
 //! `soak_worker ROLE URL HOST FOLDER NUMBER SEED`.
 //!
-//! A `work` process claims, waits as a run does while it renews its lease, and delivers. The `home`
-//! process of a host offers its share of NUMBER occurrences and publishes results: it appends
-//! `OCCURRENCE FENCE` to the journal in FOLDER, unless an earlier process had done so.
+//! A `work` process claims an occurrence, renews its lease for a random time in place of a run, and
+//! delivers a result. The `home` process of a host offers its share of NUMBER occurrences and
+//! publishes results: it appends `OCCURRENCE FENCE` to the journal in FOLDER, unless an earlier
+//! process has already done so.
 
 #![allow(clippy::disallowed_methods, clippy::print_stderr, reason = "a program for tests")]
 
@@ -21,13 +22,12 @@ use runner_fleet::{
 };
 use serde_json::json;
 
-/// The length of a lease in milliseconds.
 const LEASE: i64 = 5_000;
 
-/// The most occurrences of one home that are offered and not published.
+/// Maximum number of occurrences of one home host that are offered but not yet published.
 const AHEAD: usize = 14;
 
-/// The wait of a process that finds nothing to do.
+/// Time for which a process waits when it finds no work.
 const IDLE: Duration = Duration::from_millis(100);
 
 struct Process {
@@ -65,7 +65,7 @@ fn main() -> Result<(), String> {
         };
         match done {
             Ok(()) => {}
-            // The claim was lost, or the database is gone for a while.
+            // The claim was lost, or the database is temporarily unreachable.
             Err(FleetError::Stale(_) | FleetError::Unreachable(_)) => thread::park_timeout(IDLE),
             Err(error) => return Err(error.to_string()),
         }
@@ -81,7 +81,7 @@ impl Process {
         self.random % limit
     }
 
-    /// Works on one claim. The file `SEED.claim` names it meanwhile.
+    /// Works on one claim. Meanwhile, the file `SEED.claim` contains its occurrence and fence.
     fn work(&mut self, seed: &str) -> Result<(), FleetError> {
         let request = ClaimRequest {
             host: self.info.host.clone(),
@@ -122,14 +122,14 @@ impl Process {
         self.database.deliver(&delivery).map(drop)
     }
 
-    /// Publishes what was delivered, and offers further occurrences.
+    /// Publishes the delivered results, and offers further occurrences.
     fn home(&mut self) -> Result<(), FleetError> {
         let journal = self.folder.join(format!("{}.published", self.info.host));
         let published = lines(&journal)?;
         let host = self.info.host.clone();
         for one in self.database.deliveries(&host)? {
             self.database.begin_publish(&one.occurrence, one.fence, &host)?;
-            // An earlier process may have died after it published.
+            // An earlier process may have died after publishing this result.
             if !published.contains(&one.occurrence) {
                 append(&journal, &format!("{} {}\n", one.occurrence, one.fence))?;
             }
@@ -176,7 +176,7 @@ fn note(path: &Path, text: &str) -> Result<(), FleetError> {
     fs::write(path, text).map_err(io)
 }
 
-/// Returns the first words of a file's lines.
+/// Returns the first word of each line of a file.
 fn lines(path: &Path) -> Result<BTreeSet<String>, FleetError> {
     match fs::read_to_string(path) {
         Ok(text) => {
@@ -187,7 +187,7 @@ fn lines(path: &Path) -> Result<BTreeSet<String>, FleetError> {
     }
 }
 
-/// Adds a line by one system call, so that a kill leaves all of it or nothing.
+/// Appends a line with one system call, so that a killed process leaves the whole line or nothing.
 fn append(path: &Path, line: &str) -> Result<(), FleetError> {
     let file = fs::OpenOptions::new().append(true).create(true).open(path);
     file.and_then(|mut file| file.write_all(line.as_bytes())).map_err(io)

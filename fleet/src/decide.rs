@@ -15,18 +15,18 @@ use runner_engine::outcome::{Class, Outcome};
 
 use crate::rows::{BudgetRow, Units, minus, plus};
 
-/// Milliseconds after which an occurrence that found its budget reserved is tried again.
+/// Milliseconds after which an occurrence is tried again if other claims had reserved its budget.
 pub const BUDGET_WAIT: i64 = 30_000;
 
 /// The names of the units of an amount, in the order of the database.
 pub const UNITS: [&str; 5] = ["calls", "tokens", "micros", "seconds", "ideas"];
 
-/// A claimable occurrence. It is locked by the transaction that decides.
+/// A claimable occurrence, locked by the transaction that decides.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Candidate {
     pub id: String,
     pub fence: i64,
-    /// The amounts that its dead claim has reserved. `None` if it has no claim.
+    /// The amounts that the occurrence's dead claim has reserved. `None` if it has no claim.
     pub dead: Option<[i64; 5]>,
     pub group: Option<String>,
     pub slots: Option<u32>,
@@ -38,20 +38,21 @@ pub struct Candidate {
     pub cancel: Option<String>,
 }
 
-/// The result for a candidate.
+/// The decision for a candidate.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Step {
-    /// It is claimed with this fence until `expires`.
+    /// The occurrence is claimed with this fence until `expires`.
     Claim { fence: i64, expires: i64 },
-    /// It becomes claimable again at `wake`.
+    /// The occurrence becomes claimable again at `wake`.
     Wait { wake: i64, why: String },
-    /// It ends with this outcome. The fence is new, so that no earlier claim can deliver.
+    /// The occurrence ends with this outcome. The fence is new, so that no earlier claim can
+    /// deliver.
     End { fence: i64, outcome: Outcome },
-    /// It stays as it is.
+    /// The occurrence does not change.
     Leave { why: String },
 }
 
-/// The step of a candidate, and the charge for its dead claim.
+/// The decision for a candidate, and the charge for its dead claim.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Decided {
     pub id: String,
@@ -60,8 +61,9 @@ pub struct Decided {
     pub step: Step,
 }
 
-/// Decides on candidates in their order. `budgets` has the locked rows of all their levels, and is
-/// changed accordingly. `running` has the number of live claims of each locked group.
+/// Decides on the candidates in order, and updates `budgets` and `running` accordingly. `budgets`
+/// contains the locked rows of all their levels. `running` contains the number of live claims of
+/// each locked group.
 pub fn plan(
     candidates: &[Candidate],
     budgets: &mut BTreeMap<String, BudgetRow>,
@@ -92,14 +94,14 @@ fn step(
     }
     let lost = one.lost + u32::from(one.dead.is_some());
     if lost >= one.most_lost {
-        let why = format!("the lease of {lost} claims ended without a result");
+        let why = format!("{lost} claims lost their lease without a result");
         return Step::End { fence, outcome: Outcome::Lost { why } };
     }
     if let (Some(group), Some(slots)) = (&one.group, one.slots)
         && running.get(group).copied().unwrap_or(0) >= slots
     {
         let why = format!("the group {group:?} runs {slots} already");
-        // A dead claim must not stay, because its amounts are charged.
+        // A dead claim must end, because its amounts have been charged.
         return match one.dead {
             Some(_) => Step::Wait { wake: now, why },
             None => Step::Leave { why },
@@ -125,13 +127,14 @@ fn step(
 }
 
 enum Shortfall {
-    /// It may fit when other claims have ended.
+    /// The reservation may fit after other claims have ended.
     Reserved(String),
-    /// It cannot fit any more.
+    /// The reservation can no longer fit.
     Used(String),
 }
 
-/// Returns the first level that has too little left.
+/// Returns the first level whose budget is used up, or else the first one whose reservations leave
+/// too little.
 fn fit(want: Units, levels: &[String], budgets: &BTreeMap<String, BudgetRow>) -> Option<Shortfall> {
     let mut waits = None;
     for row in levels.iter().filter_map(|level| budgets.get(level)) {

@@ -1,6 +1,5 @@
-//! The bugs that tests inject into a simulation, to show that its histories find them.
+//! The bugs that tests inject into a simulation to show that the random histories find them.
 
-/// A bug that a simulation can have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum InjectedBug {
     /// A delivery is accepted with any fence.
@@ -11,7 +10,7 @@ pub enum InjectedBug {
     PublishIgnoresState,
     /// A new claim keeps the fence of the dead one.
     ClaimKeepsFence,
-    /// A claim is taken over although its lease lasts.
+    /// A claim is taken over although its lease has not ended.
     ClaimIgnoresLease,
     /// A dead claim costs nothing.
     DeadClaimIsFree,
@@ -21,7 +20,7 @@ pub enum InjectedBug {
     LateIsChargedTwice,
     /// A release keeps its reservation.
     ReleaseKeepsReservation,
-    /// A claim reserves at the first level only.
+    /// A claim reserves budget only at the first level.
     OneLevelReserved,
     /// A repeated offer adds another occurrence.
     OfferRepeats,
@@ -33,7 +32,7 @@ pub enum InjectedBug {
     ReopenIgnoresState,
     /// A late result replaces the state of the occurrence.
     LateIsApplied,
-    /// A host that drains or has left still gets work.
+    /// A host that is draining or has left still receives work.
     DrainIgnored,
     /// A claim ignores the tags that the occurrence requires.
     TagsIgnored,

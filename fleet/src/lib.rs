@@ -1,12 +1,11 @@
-//! More than one machine: several hosts share occurrences, claims, leases and budgets in a PostgreSQL
-//! database.
+//! Several hosts share occurrences, claims, leases and budgets in a PostgreSQL database.
 //!
 //! ```text
 //! home host ──offer──> pending ──claim──> claimed ──deliver──> delivered ──publish──> settled
 //!                        any host that has joined      home host only
 //! ```
 //!
-//! Every operation of a [`FleetStore`] is one transaction on the time of the database. Its
+//! Every operation of a [`FleetStore`] is one transaction, which uses the database's clock. The
 //! decisions are pure ([`decide`]). Two implementations exist: [`Postgres`], and the
 //! [`Simulation`], with which the tests compare it. This crate must never run a job, publish a file
 //! of a project, or read a host's clock for a decision.

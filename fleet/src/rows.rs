@@ -1,4 +1,4 @@
-//! The rows of the fleet's database, as both implementations of a store hold them.
+//! The rows of the fleet's database, as both implementations of the store return them.
 
 use std::collections::BTreeMap;
 
@@ -18,7 +18,7 @@ pub(crate) fn units(amounts: Amounts) -> Units {
         .map(|amount| i64::try_from(amount).unwrap_or(MOST).min(MOST))
 }
 
-/// Limit of a stored amount, so that sums of amounts do not overflow.
+/// Maximum stored amount. It prevents overflow when amounts are added.
 const MOST: i64 = i64::MAX / 1_000_000;
 
 pub(crate) fn amounts(units: Units) -> Amounts {
@@ -54,13 +54,13 @@ pub enum State {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Ending {
-    /// Its result was accepted.
+    /// The result was accepted.
     Delivered,
-    /// Its worker gave it back.
+    /// The worker gave the claim back.
     Released,
-    /// Its lease ended, and another host took the occurrence over.
+    /// The lease ended, and a later claim request took the occurrence over.
     Lost,
-    /// A lost claim that delivered a result afterwards.
+    /// The claim was lost, and its worker delivered a result afterwards.
     Late,
 }
 
@@ -69,7 +69,7 @@ pub enum Ending {
 #[serde(rename_all = "lowercase")]
 pub enum HostState {
     Active,
-    /// It finishes its claims and makes no new ones.
+    /// The host finishes its claims and makes no new ones.
     Draining,
     Left,
 }
@@ -85,7 +85,6 @@ impl HostState {
     }
 }
 
-/// A host of the fleet.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HostRow {
     pub host: String,
@@ -93,9 +92,9 @@ pub struct HostRow {
     pub state: HostState,
     pub tags: Vec<String>,
     pub version: String,
-    /// When it joined, in database time.
+    /// When the host first joined, in database time.
     pub joined: i64,
-    /// When it last used the database, in database time.
+    /// When the host last joined, checked in, or worked on a claim, in database time.
     pub seen: i64,
 }
 
@@ -154,16 +153,12 @@ pub struct BudgetRow {
     pub held: [i64; 5],
 }
 
-/// All rows at one time, except the contents of blobs.
+/// All rows at one time, except blobs.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Snapshot {
-    /// By host.
     pub hosts: Vec<HostRow>,
-    /// By id.
     pub occurrences: Vec<OccurrenceRow>,
-    /// By occurrence and fence.
     pub attempts: Vec<AttemptRow>,
-    /// By level.
     pub budgets: Vec<BudgetRow>,
     /// The database's time in milliseconds since the Unix epoch.
     pub now: i64,
@@ -183,7 +178,8 @@ pub struct Overview {
 }
 
 impl Snapshot {
-    /// Returns the differences of the budgets from the sums of their attempts, which must be empty.
+    /// Describes the budget levels that differ from the sums of their attempts. The result must be
+    /// empty.
     pub fn budget_errors(&self) -> Vec<String> {
         let mut expected: BTreeMap<&str, (Units, Units)> = BTreeMap::new();
         for attempt in &self.attempts {

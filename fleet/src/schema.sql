@@ -11,7 +11,7 @@
 
 CREATE SCHEMA runner_fleet;
 
--- Every decision takes its time from here, so that the clocks of the hosts do not matter.
+-- Every decision takes its time from this function, so that the clocks of the hosts do not matter.
 CREATE FUNCTION runner_fleet.clock() RETURNS bigint LANGUAGE sql VOLATILE AS
     'SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint';
 
@@ -28,7 +28,7 @@ CREATE TABLE runner_fleet.hosts (
     tags    text[] NOT NULL,
     version text NOT NULL,              -- the version of runner
     joined  bigint NOT NULL,
-    seen    bigint NOT NULL             -- when it last asked for work or renewed a lease
+    seen    bigint NOT NULL             -- when it last joined, checked in, or worked on a claim
 );
 
 CREATE TABLE runner_fleet.occurrences (
@@ -36,23 +36,23 @@ CREATE TABLE runner_fleet.occurrences (
     project   text NOT NULL,
     job       text NOT NULL,
     key       text NOT NULL,
-    home      text NOT NULL,            -- the only host that publishes
+    home      text NOT NULL,            -- the only host that publishes the result
     due       bigint NOT NULL,
     state     text NOT NULL CHECK (state IN ('pending', 'claimed', 'delivered', 'publishing', 'settled')),
     wake      bigint,                   -- pending: the earliest claim; claimed: the end of the lease; else null
     fence     bigint NOT NULL DEFAULT 0,
     owner     text,                     -- claimed: the worker
     "group"   text,                     -- the concurrency group; null: none
-    slots     integer,                  -- the most occurrences of the group that are claimed at once
+    slots     integer,                  -- maximum number of claimed occurrences of the group
     tags      text[] NOT NULL,          -- a host needs all of them
     levels    text[] NOT NULL,          -- the budget levels, without repetitions
     want      bigint[] NOT NULL,        -- the amounts that a claim reserves at each level
     lease     bigint NOT NULL,          -- milliseconds
     lost      integer NOT NULL DEFAULT 0, -- claims whose lease ended without a result
-    most_lost integer NOT NULL,         -- with this many lost claims, the occurrence is lost
+    most_lost integer NOT NULL,         -- after this many lost claims, the occurrence is lost
     source    jsonb NOT NULL,
-    cancel    text,                     -- why it should end
-    why       text,                     -- pending: why it waits
+    cancel    text,                     -- the reason the run should end
+    why       text,                     -- pending: the reason it waits
     outcome   jsonb,                    -- delivered and later: the result; settled: the recorded outcome
     settled   bigint,
     UNIQUE (project, job, key),
@@ -76,7 +76,7 @@ CREATE TABLE runner_fleet.attempts (
     ending     text CHECK (ending IN ('delivered', 'released', 'lost', 'late')),
     reserved   bigint[] NOT NULL,
     charged    bigint[],
-    not_before bigint,                  -- released: this host does not claim the occurrence again before
+    not_before bigint,                  -- released: this host does not claim the occurrence again before this time
     outcome    jsonb,                   -- delivered and late
     summary    jsonb,
     manifest   jsonb,
@@ -86,7 +86,7 @@ CREATE TABLE runner_fleet.attempts (
 );
 CREATE INDEX attempts_not_before ON runner_fleet.attempts (occurrence, host) WHERE not_before IS NOT NULL;
 
--- Rows to lock while the claimed occurrences of a group are counted.
+-- Rows that are locked while the claimed occurrences of a group are counted.
 CREATE TABLE runner_fleet.groups (
     name text PRIMARY KEY
 );

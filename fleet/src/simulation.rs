@@ -1,7 +1,7 @@
 //! A fleet's database in memory, with a clock that the caller sets.
 //!
-//! The tests compare it with PostgreSQL operation by operation. With injected bugs it shows that the
-//! tests of the invariants can fail.
+//! The tests compare this implementation with PostgreSQL, operation by operation. With injected
+//! bugs, it shows that the tests of the invariants can fail.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -20,7 +20,7 @@ use crate::types::{
     Verdict,
 };
 
-/// Reports whether a simulation has a bug. Without the feature, none has one.
+/// Returns whether a simulation has this bug, which is never the case without the feature.
 macro_rules! injected {
     ($sim:expr, $bug:ident) => {{
         #[cfg(feature = "fault-injection")]
@@ -75,7 +75,7 @@ impl Simulation {
         Stale { occurrence: occurrence.to_owned(), held, why }.into()
     }
 
-    /// Returns the claimed occurrence if the worker still has this claim.
+    /// Returns the claimed occurrence if the worker still holds this claim.
     fn claimed(&self, occurrence: &str, fence: i64, worker: &str) -> Result<OccurrenceRow> {
         let found = self.occurrences.get(occurrence);
         found
@@ -208,7 +208,7 @@ impl Simulation {
         }
     }
 
-    /// Returns the occurrence if its result is the one that this home host publishes.
+    /// Returns the occurrence, if this home host may publish its result with this fence.
     fn published(
         &mut self,
         (occurrence, fence, home): (&str, i64, &str),
@@ -370,7 +370,7 @@ impl FleetStore for Simulation {
 
     fn renew(&mut self, occurrence: &str, fence: i64, worker: &str) -> Result<Lease> {
         let row = self.claimed(occurrence, fence, worker)?;
-        // Another claim of its group may have begun since.
+        // Another claim in the same group may have begun since.
         if row.wake.is_none_or(|wake| wake <= self.now) {
             return Err(self.stale(occurrence, fence));
         }
@@ -559,7 +559,7 @@ impl FleetStore for Simulation {
     }
 }
 
-/// Keeps the result of a claim with it.
+/// Stores a result with its claim.
 fn record(attempt: &mut AttemptRow, delivery: &Delivery) {
     attempt.outcome = Some(delivery.outcome.clone());
     attempt.summary = Some(delivery.summary.clone());

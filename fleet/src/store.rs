@@ -14,21 +14,21 @@ pub type Result<T, E = FleetError> = std::result::Result<T, E>;
 /// An error of the fleet's database.
 #[derive(Debug, thiserror::Error)]
 pub enum FleetError {
-    /// The database cannot be reached, or the connection ended. The operation may have been done.
+    /// The database cannot be reached, or the connection ended. The operation may have completed.
     #[error("the fleet's database cannot be reached: {0}")]
     Unreachable(String),
-    /// The database has no fleet.
+    /// The database contains no fleet.
     #[error("the database has no fleet yet")]
     NoFleet,
-    /// The fleet has a format that this version does not know.
+    /// The fleet has a format that this version does not support.
     #[error(
-        "the fleet's database has format {found}, but this version of runner knows format {known} (`runner fleet init` upgrades an older one)"
+        "the fleet's database has format {found}, but this version of runner supports format {known} (`runner fleet init` upgrades an older one)"
     )]
     Format { found: i32, known: i32 },
-    /// The role may not do this.
+    /// The database role lacks a permission.
     #[error("the role of the fleet's database lacks a permission: {0}")]
     Denied(String),
-    /// The address cannot be used.
+    /// The address is invalid.
     #[error("the address of the fleet's database cannot be used: {0}")]
     Address(String),
     /// The claim is no longer valid.
@@ -37,24 +37,24 @@ pub enum FleetError {
     /// The host has not joined the fleet, or has left it.
     #[error("the host {0} is not a member of the fleet")]
     NotJoined(String),
-    /// A row or answer that this version cannot read, or an error of the database.
+    /// An error of the database, or a row or answer that this version cannot read.
     #[error("the fleet's database: {0}")]
     Database(String),
 }
 
 impl FleetError {
-    /// Reports whether a later try may succeed without a person.
+    /// Returns whether a later attempt may succeed without a person's help.
     pub fn is_transient(&self) -> bool {
         matches!(self, Self::Unreachable(_))
     }
 }
 
-/// A fleet's database. Every operation is one transaction, on the time of the database.
+/// A fleet's database. Every operation is one transaction, which uses the database's clock.
 ///
-/// After [`FleetError::Unreachable`], the operation may have been done or not. All operations may be
-/// repeated.
+/// After [`FleetError::Unreachable`], the operation may or may not have completed. Every operation
+/// may be repeated.
 pub trait FleetStore {
-    /// Adds a host, or updates its boot, tags and version. It becomes active.
+    /// Adds an active host, or activates a known host and updates its boot, tags and version.
     ///
     /// # Errors
     /// Returns a [`FleetError`], as do all operations.
@@ -80,13 +80,13 @@ pub trait FleetStore {
     /// Returns [`FleetError::NotJoined`] unless the host is active.
     fn claim(&mut self, request: &ClaimRequest) -> Result<(Vec<Claim>, Vec<Declined>)>;
 
-    /// Starts the lease of a claim anew.
+    /// Renews the lease of a claim.
     ///
     /// # Errors
     /// Returns [`FleetError::Stale`] if the claim is over, or if its lease has ended.
     fn renew(&mut self, occurrence: &str, fence: i64, worker: &str) -> Result<Lease>;
 
-    /// Hands in the result of a claim, and charges the used amounts.
+    /// Delivers the result of a claim, and charges the used amounts.
     ///
     /// # Errors
     /// Returns [`FleetError::Stale`] if there never was such a claim.
@@ -104,7 +104,7 @@ pub trait FleetStore {
     /// Returns a [`FleetError`].
     fn deliveries(&mut self, home: &str) -> Result<Vec<Deliverable>>;
 
-    /// Lets the home host publish a delivered result. From now on, no other claim can be made.
+    /// Starts the publication of a delivered result by its home host.
     ///
     /// # Errors
     /// Returns [`FleetError::Stale`] unless this result is the one to publish.
@@ -113,18 +113,19 @@ pub trait FleetStore {
     /// Records the outcome of a delivered or published result.
     ///
     /// # Errors
-    /// Returns [`FleetError::Stale`] unless this result is the one to settle, or is settled already.
+    /// Returns [`FleetError::Stale`] unless this result is the one to settle, or has already been
+    /// settled.
     fn settle(&mut self, occurrence: &str, fence: i64, home: &str, outcome: &Outcome)
     -> Result<()>;
 
-    /// Makes an occurrence claimable again whose publication has begun and changed nothing.
+    /// Makes an occurrence claimable again after a publication that began but changed nothing.
     ///
     /// # Errors
     /// Returns [`FleetError::Stale`] unless this publication is in progress.
     fn reopen(&mut self, occurrence: &str, fence: i64, home: &str, why: &str) -> Result<()>;
 
-    /// Cancels an occurrence: at once if it is pending, otherwise by asking its worker. An
-    /// occurrence with a result stays.
+    /// Cancels an occurrence immediately if it is pending. If it is claimed, asks its worker to
+    /// stop. An occurrence with a result does not change.
     ///
     /// # Errors
     /// Returns a [`FleetError`].

@@ -7,37 +7,34 @@ use runner_engine::store::{Amounts, Budget};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// A host as it introduces itself.
+/// A host that joins the fleet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HostInfo {
-    /// The name of the machine and the id of its state folder. It survives a restart.
+    /// The name of the machine and the id of its state folder, which do not change at a restart.
     pub host: String,
-    /// The host and its boot. A claim belongs to a worker, so a restart ends it.
+    /// The host and its boot. A claim belongs to a worker, so a restart of the machine ends its
+    /// claims.
     pub worker: String,
-    /// The tags that the host offers.
     pub tags: Vec<String>,
-    /// The version of runner.
     pub version: String,
 }
 
 /// An occurrence that a host makes available to the fleet.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Offer {
-    /// The id if the occurrence is new.
+    /// The id of the occurrence, if it is new.
     pub id: String,
-    /// The project's id.
     pub project: String,
-    /// The job's name.
     pub job: String,
     /// The key of the occurrence within its job.
     pub key: String,
     /// The host that publishes the result.
     pub home: String,
-    /// The scheduled time in milliseconds since the Unix epoch, for people.
+    /// The scheduled time in milliseconds since the Unix epoch, which no decision uses.
     pub due: i64,
-    /// The concurrency group and the most claims that it may have at once.
+    /// The concurrency group, and the maximum number of claims that it may have at once.
     pub group: Option<(String, u32)>,
-    /// Tags that a host needs to claim it.
+    /// The tags that a host needs to claim the occurrence.
     pub tags: Vec<String>,
     /// The budget levels of the occurrence and their limits.
     pub levels: BTreeMap<String, Budget>,
@@ -45,7 +42,7 @@ pub struct Offer {
     pub want: Amounts,
     /// The length of a lease in milliseconds.
     pub lease: i64,
-    /// Number of lost claims with which the occurrence is lost.
+    /// Number of lost claims after which the occurrence is lost.
     pub most_lost: u32,
     /// How a host obtains the project.
     pub source: Value,
@@ -57,9 +54,9 @@ pub struct ClaimRequest {
     pub host: String,
     pub worker: String,
     pub tags: Vec<String>,
-    /// The most occurrences to claim.
+    /// Maximum number of occurrences to claim.
     pub most: u32,
-    /// Limits the request to occurrences of this home host.
+    /// The home host to which the request is limited.
     pub home: Option<String>,
 }
 
@@ -74,9 +71,8 @@ pub struct Claim {
     pub key: String,
     pub home: String,
     pub due: i64,
-    /// The length of the lease in milliseconds, from before the request was made.
+    /// The length of the lease in milliseconds, from the time before the request was made.
     pub lease: i64,
-    /// The reserved amounts.
     pub reserved: Amounts,
     pub source: Value,
 }
@@ -91,9 +87,9 @@ pub struct Declined {
 /// A renewed lease.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lease {
-    /// Milliseconds from before the request was made.
+    /// The length of the lease in milliseconds, from the time before the request was made.
     pub lease: i64,
-    /// Why the run should end, if it should.
+    /// The reason the run should end. `None` if it may continue.
     pub cancel: Option<String>,
 }
 
@@ -104,7 +100,6 @@ pub struct Delivery {
     pub fence: i64,
     pub worker: String,
     pub outcome: Outcome,
-    /// The amounts that were used.
     pub used: Amounts,
     /// The report for people, as JSON.
     pub summary: Value,
@@ -124,14 +119,14 @@ pub struct Release {
     pub why: String,
 }
 
-/// How a delivery was received.
+/// The effect of a delivery.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// The home host will apply the result.
     Accepted,
     /// The same delivery had already been accepted.
     Repeated,
-    /// The claim had been lost. The result is kept and charged, and never applied.
+    /// The claim had been lost. The result is stored and charged but never applied.
     Late,
 }
 
@@ -148,11 +143,11 @@ pub struct Deliverable {
     pub host: Option<String>,
     pub summary: Value,
     pub manifest: Value,
-    /// Whether its publication has begun.
+    /// Whether the publication of the result has begun.
     pub publishing: bool,
 }
 
-/// A fence that is no longer, or was never, valid.
+/// An operation whose fence is not valid, or not any more.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[error("the claim {held} of occurrence {occurrence} is no longer valid: {why}")]
 pub struct Stale {

@@ -29,7 +29,7 @@ use crate::{AskError, JobError, PaidBackend, Panel, RunBackends, Spender};
 pub const JOB: &str = "backend-test";
 /// Maximum time of a test.
 pub const TOTAL: Duration = Duration::from_secs(120);
-/// Tokens that a test reserves. Agents begin every request with a long text of their own.
+/// Tokens that a test reserves. Agents begin every request with their own long prompt.
 const TOKENS: u64 = 100_000;
 /// Millionths of a dollar that a test reserves.
 const MICROS: u64 = 500_000;
@@ -52,7 +52,7 @@ pub struct SettledTest {
 
 impl AdmittedTest {
     /// Reserves the budget of a test of a backend of this kind. Returns the outcome as the inner
-    /// error if the budget does not suffice.
+    /// error if the budget is not sufficient.
     ///
     /// # Errors
     /// Returns [`ManualEditError::Busy`] while another test of the project is in progress.
@@ -127,7 +127,7 @@ impl AdmittedTest {
         let now = actor.clock.read().map_err(|error| ManualEditError::Disk(error.to_string()))?;
         let outcome = match failed.map(|error| error.outcome(now.wall)) {
             None => Outcome::Succeeded,
-            // The person waits for the answer, so a test is never put off.
+            // The person waits for the answer, so a test is never deferred.
             Some(Outcome::Deferred { why, .. }) => {
                 Outcome::Failed { class: Class::RateLimited, why }
             }

@@ -128,10 +128,10 @@ fn recalled(recording: &InputRecording) -> Result<usize, JobError> {
 
 /// Records a failure. Errors without a class, such as the error of a cancelled run, are not
 /// recorded.
-fn note_failure(recording: &InputRecording, door: &str, question: &str, error: &JobError) {
+fn note_failure(recording: &InputRecording, input: &str, question: &str, error: &JobError) {
     if let JobError::Failed { class, why } = error {
         let facts = json!({ "class": class, "why": why });
-        recording.note(door, question, facts, None);
+        recording.note(input, question, facts, None);
     }
 }
 

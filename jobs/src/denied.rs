@@ -26,7 +26,7 @@ const NETWORK: [&str; 8] = [
 /// The messages of a program that may not write a path.
 const PATH: [&str; 3] = ["permission denied", "read-only file system", "operation not permitted"];
 
-/// Maximum length of a path, in characters, because the text may be that of a model's tool.
+/// Maximum length of a path, in characters, because the text may come from a model's tool.
 const LONGEST: usize = 200;
 
 /// Returns whether a failed program's output mentions an access that a sandbox without network and

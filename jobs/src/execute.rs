@@ -258,7 +258,7 @@ impl Settlement<'_> {
         Ok(())
     }
 
-    /// Reports whether the manifest is recorded, in which case only recovery may settle the run. A
+    /// Returns whether the manifest is recorded, in which case only recovery may settle the run. A
     /// conflict is always final.
     fn is_recorded(&mut self, error: &PublishError) -> bool {
         let log = self.store.publish_log(None, self.now);

@@ -69,7 +69,7 @@ pub fn update(root: &Path, spec: &JobSpec, end: &RunEnd<'_>) -> io::Result<()> {
             if read(root, spec).is_some_and(|mark| mark.class != outcome.as_str()) {
                 return Ok(());
             }
-            message = format!("put off {deferrals} times in a row: {message}");
+            message = format!("deferred {deferrals} times in a row: {message}");
             outcome.as_str()
         }
         Outcome::Succeeded | Outcome::Degraded { .. } => {
@@ -188,6 +188,6 @@ mod tests {
         assert!(read(root, &spec).is_none(), "two deferrals set no mark");
         end(&deferred, 3);
         let mark = read(root, &spec).unwrap();
-        assert_eq!(mark.message, "put off 3 times in a row: work is in progress: a.md");
+        assert_eq!(mark.message, "deferred 3 times in a row: work is in progress: a.md");
     }
 }

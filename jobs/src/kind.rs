@@ -54,7 +54,7 @@ pub trait Kind: KindObject + Debug + Send + Sync + 'static {
     fn adopt(&mut self, _project: &ProjectSettings<'_>) {}
 
     /// Returns whether a run at a time of day belongs to the project's night: it uses the night's
-    /// budget and stands in its report. Other jobs belong to it only with the trigger `night`.
+    /// budget and appears in its report. Other jobs belong to it only with the trigger `night`.
     fn belongs_to_night(&self) -> bool {
         false
     }
@@ -94,7 +94,8 @@ pub trait Kind: KindObject + Debug + Send + Sync + 'static {
         None
     }
 
-    /// Reports whether the host is kept awake by default even when the run does not belong to a night.
+    /// Returns whether the host is kept awake by default even when the run does not belong to a
+    /// night.
     fn is_unattended(&self) -> bool {
         true
     }
@@ -104,7 +105,7 @@ pub trait Kind: KindObject + Debug + Send + Sync + 'static {
         Asks::Always
     }
 
-    /// Reports whether the built-in backend answers when no configured one can.
+    /// Returns whether the built-in backend answers when no configured one can.
     fn falls_back_to_rules(&self) -> bool {
         false
     }
@@ -124,13 +125,13 @@ pub trait Kind: KindObject + Debug + Send + Sync + 'static {
         &[]
     }
 
-    /// Reports whether runs are exempt from pauses, gates, budgets and the circuit breaker. Only
+    /// Returns whether runs are exempt from pauses, gates, budgets and the circuit breaker. Only
     /// reports are exempt, because a failure must not prevent the report that describes it.
     fn is_exempt(&self) -> bool {
         false
     }
 
-    /// Reports whether consecutive failures open the circuit breaker.
+    /// Returns whether consecutive failures open the circuit breaker.
     fn opens_breaker(&self) -> bool {
         !self.is_exempt()
     }

@@ -127,7 +127,7 @@ pub fn find_recorded(name: &str) -> Option<&'static KindRow> {
     find(name).or_else(|| (name == REPORT.name).then_some(const { &REPORT }))
 }
 
-/// Reports whether a run of a kind is retried if its process died before any model call.
+/// Returns whether a run of a kind is retried if its process died before any model call.
 pub fn retries_lost(name: &str) -> bool {
     // A person starts each manual edit and can repeat a lost one, because its proposal is still
     // undecided.

@@ -128,7 +128,7 @@ fn used_something(usage: Usage) -> bool {
     usage_meter::tokens(&usage) > 0 || usage.cost_micros.unwrap_or(0) > 0
 }
 
-/// Reports whether a failed request used nothing: either it was refused before any work, or its
+/// Returns whether a failed request used nothing: either it was refused before any work, or its
 /// final report states no usage. An interrupted request has no final report.
 fn used_nothing(error: &BackendError, heard: &ObservedUsage) -> bool {
     let stated = heard.usage.map(|usage| !used_something(usage));

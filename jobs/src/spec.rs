@@ -37,8 +37,8 @@ pub struct Finished {
     /// The reason why the run achieved less than requested, or `None` if the run achieved
     /// everything.
     pub degraded: Option<String>,
-    /// The reason why there was nothing to do, or `None` if the run did its work. The run is skipped,
-    /// and what it staged is published all the same.
+    /// The reason why there was nothing to do, or `None` if the run did its work. The run is
+    /// skipped, but the files that it staged are still published.
     pub idle: Option<String>,
     /// A one-line summary for people.
     pub headline: String,
@@ -148,7 +148,7 @@ impl From<UnrecordedInput> for JobError {
     }
 }
 
-/// Reports whether the file system, rather than a rule of the scope, refused the write.
+/// Returns whether the file system, rather than a rule of the scope, refused the write.
 fn disk(error: &ScopeError) -> bool {
     matches!(error, ScopeError::Fs(_))
 }

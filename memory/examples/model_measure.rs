@@ -1,11 +1,11 @@
-//! Measures a static model: `model_measure MODEL`. It prints the time of the first text of a process, and
-//! of a search among 50,000 vectors.
+//! Measures a static model: `model_measure MODEL`. It prints the time to embed the first text of a
+//! process, and the time of a search among 50,000 vectors.
 #![allow(
     clippy::unwrap_used,
     clippy::print_stdout,
     clippy::disallowed_methods,
     missing_docs,
-    reason = "a measuring program"
+    reason = "a benchmark program"
 )]
 
 use std::hint::black_box;

@@ -1,15 +1,16 @@
 //! Measures the ranking on real transcripts of Claude Code: `recall_measure FOLDER [MODEL]`.
 //!
-//! Each paragraph of an answer becomes a node of its session. The question is the prompt, and the paragraphs of its
-//! answers are what must be found. Sessions are divided into a development half, on which weights are compared, and
-//! a test half, for which figures are printed. A prompt that is asked against the nodes of other repositories must
-//! get nothing unasked. With a static model, its cosines are added to the scores.
+//! Each paragraph of an answer becomes a node of its session. Each prompt is a question, and the
+//! paragraphs of its answers are the relevant nodes. Sessions are divided into a development half,
+//! on which weights are compared, and a test half, for which figures are printed. No node may be
+//! injected unasked for a prompt that is compared with the nodes of other repositories. If a static
+//! model is given, its cosines are added to the scores.
 #![allow(
     clippy::unwrap_used,
     clippy::print_stdout,
     clippy::disallowed_methods,
     missing_docs,
-    reason = "a measuring program"
+    reason = "a benchmark program"
 )]
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -121,7 +122,8 @@ fn load(files: &[std::path::PathBuf], store: &Path) -> Half {
     Half { memory, questions, nodes }
 }
 
-/// Returns the mean share of the relevant nodes among the first ten, of which there may be more than ten.
+/// Returns the mean share of the relevant nodes that are among the first ten results. A question
+/// may have more than ten relevant nodes.
 fn recall_at_10(half: &Half, find: impl Fn(&Question) -> Vec<String>) -> f64 {
     let share = |question: &Question| {
         let found = find(question);
@@ -151,7 +153,7 @@ fn fused(half: &Half, question: &Question, weights: Weights) -> Vec<String> {
     hits.into_iter().map(|hit| hit.id).collect()
 }
 
-/// Prints the figures of the ranking if the cosine of a node and the prompt is added to the node's own
+/// Prints the recall of the ranking with the cosine of node and prompt added to the node's own
 /// score, for several weights. Neighbours and sessions count as in the ranking.
 fn with_model(half: &Half, table: &Table) {
     let vectors: Vec<_> = half.nodes.iter().map(|node| table.embed(&node.text)).collect();
@@ -181,7 +183,8 @@ fn with_model(half: &Half, table: &Table) {
     }
 }
 
-/// Returns the first ten nodes by their own scores, those of their neighbours and of their session.
+/// Returns the ten best nodes by the sum of their own scores and those of their neighbours and
+/// session.
 fn fuse(half: &Half, question: &Question, own: &[f64]) -> Vec<String> {
     let Weights { neighbours, session } = Weights::default();
     let mut sessions: HashMap<&str, f64> = HashMap::new();
@@ -238,8 +241,8 @@ fn main() {
     }
 }
 
-/// Prints how many prompts get nodes unasked, with a node of their own answer among the first five,
-/// and how many get any when they are asked against the nodes of another repository.
+/// Prints for how many prompts nodes are injected unasked, for how many of these a node of their
+/// own answer is among the first five, and for how many nodes of another repository are injected.
 fn unasked(half: &Half) {
     let projects: BTreeSet<&String> = half.questions.iter().map(|it| &it.project).collect();
     let (mut got, mut right, mut foreign, mut others) = (0, 0, 0, 0);
@@ -263,7 +266,7 @@ fn unasked(half: &Half) {
     );
 }
 
-/// Prints what prompts would get unasked for several thresholds.
+/// Prints the same figures for several thresholds.
 fn thresholds(half: &Half) {
     let projects: BTreeSet<&String> = half.questions.iter().map(|it| &it.project).collect();
     let mut rows: BTreeMap<(u32, usize), [usize; 4]> = BTreeMap::new();

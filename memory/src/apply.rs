@@ -1,4 +1,4 @@
-//! Executes the commands of elements and of a person, each as a part of one change.
+//! Executes the commands of elements and of people, each as a part of one change.
 
 use std::fmt::Write as _;
 
@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 pub const RECALLED: usize = 20;
 /// Maximum number of nodes that one session may remember.
 const PER_SESSION: i64 = 500;
-/// Tag of the nodes of an ended task that a person or a model should summarize.
+/// The tag of nodes of an ended task that a person or a model should summarize.
 const NEEDS_SUMMARY: &str = "needs:summary";
 
 /// Names of the values that wait for a session's next prompt.
@@ -38,17 +38,17 @@ pub struct Actor {
     pub scope: Scope,
 }
 
-/// The result of a recall, which waits for the session's next prompt.
+/// The result of a recall, which is stored for the session's next prompt.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Recall {
     pub query: String,
-    /// The number of all nodes that match.
+    /// The number of all matching nodes.
     pub found: usize,
     /// The ids of the first 20 nodes.
     pub nodes: Vec<String>,
 }
 
-/// A summary to store, and what happens to the nodes that it summarizes.
+/// A summary to store, and the treatment of the nodes that it summarizes.
 #[derive(Clone, Debug, Default)]
 pub struct Summarize {
     pub nodes: Vec<String>,
@@ -91,8 +91,8 @@ pub fn recall(
 }
 
 impl Change<'_> {
-    /// Executes the command of one element. Recalls are returned by the caller's `recall`, because
-    /// they read the store and change nothing. Returns a warning for the person, if there is one.
+    /// Executes the command of one element. The caller executes recalls and status requests,
+    /// because they only read the store. Returns a warning for the person, if there is one.
     ///
     /// # Errors
     /// Returns an error if the command is invalid.
@@ -149,8 +149,8 @@ impl Change<'_> {
         Ok(None)
     }
 
-    /// Stores a node that the actor's session remembers, and returns its id. A working node gets the tag of
-    /// the session's task.
+    /// Stores a node for the actor's session, and returns the node's id. A working node gets the
+    /// tag of the session's task.
     ///
     /// # Errors
     /// Returns an error if the content is empty, a tag is invalid, or the session has remembered too many
@@ -169,13 +169,13 @@ impl Change<'_> {
         node.project = actor.scope.project().map(str::to_owned);
         node.session = Some(actor.session.clone());
         let id = self.add(&node)?;
-        // The session that wrote it has it.
+        // The session that wrote the content already has it in its context.
         self.deliver(&actor.session, std::slice::from_ref(&id))?;
         Ok(id)
     }
 
-    /// Stores a summary of nodes with an edge to each. Without a tier of its own, the summary gets
-    /// the best tier of the nodes.
+    /// Stores a summary of nodes with an edge to each. A summary without a tier gets the highest
+    /// tier of the nodes.
     ///
     /// # Errors
     /// Returns an error if there are no nodes, or an id matches none or several.
@@ -215,7 +215,7 @@ impl Change<'_> {
         Ok(id)
     }
 
-    /// Remembers to show the sources of a summary at the session's next prompt.
+    /// Requests that the session's next prompt shows the sources of a summary.
     fn expand(&mut self, prefix: &str, actor: &Actor) -> Result<()> {
         let id = self.resolve(prefix)?;
         let sources = self.sources(&id)?;
@@ -247,7 +247,8 @@ impl Change<'_> {
         })
     }
 
-    /// Starts a task: the working nodes in scope get its tag, except for those of other open tasks.
+    /// Starts a task, and tags the working nodes of the actor's project with it, except for those
+    /// of other sessions' tasks.
     ///
     /// # Errors
     /// Returns an error if the name cannot be part of a tag.
@@ -263,7 +264,8 @@ impl Change<'_> {
         self.set_pending(&actor.session, key::TASK, name)
     }
 
-    /// Ends a task: its working nodes leave the context, and may be marked for a summary.
+    /// Ends a task. Its working nodes leave the context, and are tagged for a summary if
+    /// `summarize` is set.
     ///
     /// # Errors
     /// Returns an error if the store cannot be written.

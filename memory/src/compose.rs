@@ -53,8 +53,8 @@ pub struct Request<'r> {
 }
 
 impl Reader<'_> {
-    /// Selects nodes by tier, type and id until the budget is used up. A node that is too large for
-    /// the remaining budget is omitted; smaller nodes may still follow it.
+    /// Selects nodes in the order of tier, type and id until the budget is used up. A node that is
+    /// too large for the remaining budget is omitted; smaller nodes may still follow it.
     ///
     /// # Errors
     /// Returns an error if the query has a syntax error or the store cannot be read.

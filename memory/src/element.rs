@@ -1,7 +1,8 @@
 //! Finds the `<ctx:…>` elements in the text of an answer.
 //!
-//! Elements in fenced or inline code are examples and not commands, and neither is anything between the
-//! sentinels of an injected block. This module must never execute anything, and takes linear time.
+//! Elements in fenced or inline code are examples, not commands. Elements between the sentinels of
+//! an injected block are not commands either. This module must never execute anything, and takes
+//! linear time.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -15,7 +16,7 @@ pub const BEGIN: &str = "<!-- ctx:";
 pub const END: &str = "<!-- ctx:end -->";
 /// The beginning of an element.
 const OPEN: &str = "<ctx:";
-/// Maximum number of elements of one text. The rest is reported as a problem.
+/// Maximum number of elements of one text. The remaining ones are reported as a problem.
 const MOST: usize = 200;
 
 /// The commands that an element can contain.
@@ -36,7 +37,7 @@ pub struct Element {
     pub digest: String,
 }
 
-/// The elements of a text, and what is wrong with others.
+/// The elements of a text, and the problems with malformed ones.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Elements {
     pub found: Vec<Element>,
@@ -56,7 +57,7 @@ impl Element {
     }
 }
 
-/// Returns the elements of a text in order.
+/// Finds the elements of a text, in order.
 pub fn elements(text: &str) -> Elements {
     let mut out = Elements::default();
     if !text.contains(OPEN) {
@@ -90,7 +91,7 @@ pub fn elements(text: &str) -> Elements {
     out
 }
 
-/// Removes injected blocks from a text, so that what was injected is never remembered.
+/// Removes injected blocks from a text, so that injected text is never remembered.
 pub fn without_injected(text: &str) -> String {
     let mut out = String::new();
     let mut at = 0;
@@ -101,7 +102,7 @@ pub fn without_injected(text: &str) -> String {
     out + &text[at..]
 }
 
-/// Returns the ranges of injected blocks, which a begin and an end sentinel enclose.
+/// Returns the ranges of injected blocks, including their sentinels.
 fn injected(text: &str) -> Vec<Range<usize>> {
     let mut out = Vec::new();
     let mut at = 0;
@@ -183,7 +184,7 @@ fn element(text: &str, start: usize, hidden: &Hidden) -> Result<(Element, usize)
         let mut from = at;
         let end = loop {
             let found = text[from..].find(&close).map(|found| from + found);
-            let Some(end) = found else { return Err(format!("<ctx:{name}> has no end")) };
+            let Some(end) = found else { return Err(format!("<ctx:{name}> is not closed")) };
             match hidden.around(end) {
                 Some(range) => from = range.end.max(end + close.len()),
                 None => break end,

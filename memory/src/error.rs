@@ -10,14 +10,14 @@ pub type Result<T> = std::result::Result<T, MemoryError>;
 /// The error of an operation on the store.
 #[derive(Debug, thiserror::Error)]
 pub enum MemoryError {
-    /// The file is damaged, or is no database at all.
+    /// The file is damaged or is not a database.
     #[error("the memory store {path} is damaged: {why}")]
     Damaged { path: PathBuf, why: String },
     /// Another process holds the lock for longer than the time limit.
     #[error("the memory store {path} is in use by another process")]
     Busy { path: PathBuf },
     /// A newer version of runner wrote the file.
-    #[error("the memory store {path} has schema version {found}, and this runner knows {known}")]
+    #[error("the memory store {path} has schema version {found}, and this runner supports {known}")]
     Newer { path: PathBuf, found: i64, known: i64 },
     /// Another program's store is at this path.
     #[error("{path} belongs to another program and is never changed")]
@@ -25,7 +25,7 @@ pub enum MemoryError {
     /// The file or its folder cannot be created, read or written.
     #[error("cannot use the memory store {path}: {why}")]
     Unusable { path: PathBuf, why: String },
-    /// No node, view or change has this name.
+    /// No node or view has this name.
     #[error("there is no {what} {name:?}")]
     NotFound { what: &'static str, name: String },
     /// Several nodes have ids that begin with this prefix.
@@ -43,7 +43,7 @@ pub enum MemoryError {
 }
 
 impl MemoryError {
-    /// Returns whether the store is sound, and the request is wrong.
+    /// Returns whether the request is invalid, while the store itself is intact.
     pub fn is_refusal(&self) -> bool {
         matches!(
             self,

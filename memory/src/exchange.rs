@@ -1,4 +1,5 @@
-//! Export to JSON and import from it. An imported store is exported byte for byte.
+//! Exports a store to JSON and imports it. The export of an imported store is the same byte for
+//! byte.
 
 use jiff::Timestamp;
 use rusqlite::params;
@@ -26,7 +27,7 @@ pub struct Export {
     pub views: Vec<View>,
 }
 
-/// A node without its tags, which stand apart.
+/// A node without its tags, which are a separate list.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ExportedNode {
     pub id: String,
@@ -50,7 +51,7 @@ fn empty() -> String {
     "{}".to_owned()
 }
 
-/// The number of rows that an import added. Rows that exist are left as they are.
+/// The number of rows that an import added.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Imported {
     pub nodes: usize,
@@ -91,8 +92,8 @@ impl Memory {
         })
     }
 
-    /// Adds what an export contains. Rows that exist are left as they are, except that an unchanged
-    /// default view is replaced.
+    /// Adds the rows of an export. Existing rows are not changed, except that an unchanged view is
+    /// replaced.
     ///
     /// # Errors
     /// Returns an error and adds nothing if a row is invalid, such as an edge of a missing node.
@@ -166,8 +167,8 @@ impl Change<'_> {
         }
     }
 
-    /// Adds nodes that are not in the store yet, by their origin and content. Returns the ids of the new
-    /// ones.
+    /// Adds the nodes whose content is not in the project yet, except for empty and very large ones.
+    /// Returns the ids of the new nodes.
     ///
     /// # Errors
     /// Returns an error if the store cannot be written.
@@ -186,11 +187,11 @@ impl Change<'_> {
 }
 
 impl Export {
-    /// Reads the nodes, edges and tags of a database that another program made, without changing it.
-    /// Missing columns get their usual values, and unknown types become facts and `RELATES_TO`.
+    /// Reads the nodes, edges and tags of a database that another program made, without changing
+    /// it. Missing columns get default values, and unknown types become facts and `RELATES_TO`.
     ///
     /// # Errors
-    /// Returns an error if the file is no database with a table of nodes.
+    /// Returns an error if the file is not a database with a table of nodes.
     pub fn of_store(path: &std::path::Path) -> Result<Self> {
         use rusqlite::OpenFlags;
         let wrong = |error| MemoryError::of(path, error);

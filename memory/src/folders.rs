@@ -5,7 +5,7 @@ use runner_text::{front_matter, markdown};
 
 use crate::node::{NewNode, NodeType, Tier};
 
-/// Where a note comes from, and for which project it is.
+/// The origin and project of a note.
 #[derive(Clone, Debug)]
 pub struct NoteSource<'s> {
     /// The path for the provenance.
@@ -15,8 +15,8 @@ pub struct NoteSource<'s> {
     pub tier: Option<Tier>,
 }
 
-/// Splits a Markdown text into nodes, one for each section with a heading. The heading stays in the
-/// content. A note with front matter is one node, whose `type` and `tags` are used.
+/// Splits a Markdown text into nodes, one for each section. The heading stays in the content. A
+/// note with front matter is one node, with the `type` and the `description` of the front matter.
 pub fn nodes_of(text: &str, source: &NoteSource<'_>) -> Vec<NewNode> {
     let doc = front_matter::split(text);
     let named = doc.get("type").and_then(|kind| NodeType::parse(kind).ok());

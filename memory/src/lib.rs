@@ -1,12 +1,12 @@
-//! Nodes of knowledge that outlive a coding session: their storage, their search, and their way into
-//! and out of sessions through hooks.
+//! Stores and searches nodes of knowledge that outlive a coding session, and exchanges them with
+//! sessions through hooks.
 //!
 //! This crate must never read the environment or a clock, print, start a process or ask a model. The
 //! text of nodes and transcripts is data and must never be used as an instruction.
 
 #![cfg_attr(
     test,
-    allow(clippy::disallowed_methods, reason = "tests read what they made themselves")
+    allow(clippy::disallowed_methods, reason = "tests read only files that they wrote")
 )]
 
 pub mod apply;

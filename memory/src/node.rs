@@ -8,7 +8,7 @@ use strum::VariantNames as _;
 
 use crate::MemoryError;
 
-/// Maximum length in bytes of a content that is stored without a warning.
+/// Maximum length in bytes of content that is stored without a warning.
 pub const RECOMMENDED: usize = 50_000;
 /// Length in characters of the preview of a node.
 const PREVIEW: usize = 100;
@@ -83,7 +83,6 @@ pub enum Tier {
 macro_rules! names {
     ($($name:ident, $what:literal;)+) => {$(
         impl $name {
-            /// Returns the name, as it is stored.
             pub fn as_str(self) -> &'static str {
                 self.into()
             }
@@ -115,7 +114,7 @@ impl Tier {
         tag.strip_prefix("tier:")?.parse().ok()
     }
 
-    /// Returns the tier of a node with these tags: the one that comes first.
+    /// Returns the highest tier among these tags.
     pub fn of(tags: &[String]) -> Option<Self> {
         tags.iter().filter_map(|tag| Self::of_tag(tag)).min()
     }
@@ -124,9 +123,9 @@ impl Tier {
 /// The nodes that a command or a hook may see.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Scope {
-    /// The nodes of one project, and those of no project.
+    /// The nodes of one project, and those without a project.
     Project(String),
-    /// Only the nodes of no project.
+    /// Only the nodes without a project.
     Global,
     /// The nodes of all projects.
     All,
@@ -151,7 +150,7 @@ impl Scope {
     }
 }
 
-/// A node as it is stored.
+/// A stored node.
 #[derive(Clone, Debug, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct Node {
     /// The ULID.

@@ -1,8 +1,9 @@
 //! Ranks nodes for a text by score fusion: the BM25 score of the node, of its neighbours in the session
 //! that it came from, and of that session.
 //!
-//! The time is limited: a word that occurs in more than `COMMON` nodes finds no candidates, and at most
-//! [`DEPTH`] candidates are read. Ranks are never fused instead of scores, because that is worse.
+//! The time is limited: a word that occurs in more than `COMMON` nodes finds no candidates, and at
+//! most [`DEPTH`] candidates and as many neighbours are scored. The fusion uses scores instead of
+//! ranks, because ranks give worse results.
 
 use std::collections::{HashMap, HashSet};
 
@@ -14,39 +15,40 @@ use crate::node::Scope;
 use crate::query::phrase;
 use crate::store::{Reader, scope_arguments};
 
-/// Maximum number of candidates whose content is read.
+/// Maximum number of candidates that are scored.
 pub const DEPTH: usize = 64;
 /// A word in more nodes than this finds no candidates.
 const COMMON: usize = 400;
-/// Maximum number of words of a text that are searched.
+/// Maximum number of a text's words that are searched.
 const WORDS: usize = 24;
 /// BM25's usual parameters.
 const K1: f64 = 1.2;
 const B: f64 = 0.75;
 /// Number of neighbours before and after a node in its session.
 const REACH: i64 = 2;
-/// Number of candidates, from the best one, whose neighbours are candidates too.
+/// Number of best candidates whose neighbours also become candidates.
 const SPREAD: usize = 32;
 /// Length of a typical node in terms. BM25 only needs its order of magnitude.
 const TYPICAL: f64 = 40.0;
 
 /// Minimum share of a prompt's information that a node must contain to be injected unasked.
 pub const RECALL_SHARE: f64 = 0.40;
-/// Share of that information that the index must find in a node before it is read. The index does not
-/// find every form of a word.
+/// Fraction of [`RECALL_SHARE`] that the index must find in a node before the node is read. It is
+/// below 1 because the index does not find every form of a word.
 const LIKELY: f64 = 0.5;
-/// Number of nodes that are injected unasked at most.
+/// Maximum number of nodes that are injected unasked.
 pub const FEW: usize = 5;
 /// Minimum number of a prompt's words that such a node must contain.
 pub const RECALL_WORDS: usize = 3;
 
-/// The weights of the scores beside a node's own score, which counts 1.
+/// The weights of the other scores. A node's own score has the weight 1.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Weights {
-    /// For the best of the neighbours: at most two before and two after the node in its session. Less
-    /// than 1, so that a node with the words is found before its neighbours.
+    /// The weight of the best neighbour: at most two nodes before and two after the node in its
+    /// session. It is less than 1, so that a node that contains the words ranks above its
+    /// neighbours.
     pub neighbours: f64,
-    /// For the best node of the session.
+    /// The weight of the best node of the session.
     pub session: f64,
 }
 
@@ -56,7 +58,6 @@ impl Default for Weights {
     }
 }
 
-/// A node that was found.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Hit {
     pub id: String,
@@ -79,7 +80,7 @@ impl Hit {
 struct Word {
     term: String,
     idf: f64,
-    /// The nodes that contain it, or none if they are too many.
+    /// The nodes that contain the word, or none if there are too many.
     seqs: Vec<i64>,
 }
 
@@ -92,7 +93,7 @@ struct Candidate {
     words: usize,
 }
 
-/// Returns the nodes in scope for a text, best first: nodes that contain its words, and the neighbours
+/// Returns the nodes in scope for a text, best first: nodes that contain its words, and neighbours
 /// of the best of these nodes.
 ///
 /// # Errors
@@ -101,7 +102,7 @@ pub fn search(memory: Reader<'_>, text: &str, scope: &Scope, limit: usize) -> Re
     search_with(memory, text, scope, limit, Weights::default())
 }
 
-/// Like [`search`], with other weights.
+/// Works like [`search`], with other weights.
 ///
 /// # Errors
 /// Returns an error if the store cannot be read.
@@ -131,7 +132,8 @@ pub fn relevant(memory: Reader<'_>, text: &str, scope: &Scope) -> Result<Vec<Hit
     let mut hits = memory.read(|db| {
         let words = words(db, text)?;
         let few = fuse(db, candidates(db, &words, scope, Bar::Relevant)?, Weights::default())?;
-        // The neighbours and sessions of other nodes only decide which of many come first.
+        // Neighbours and sessions only affect the order, which matters only if there are more nodes
+        // than fit.
         match few.iter().filter(|hit| hit.is_relevant()).count() > FEW {
             true => fuse(db, candidates(db, &words, scope, Bar::Any)?, Weights::default()),
             false => Ok(few),
@@ -162,7 +164,8 @@ fn words(db: &Connection, text: &str) -> rusqlite::Result<Vec<Word>> {
         let n = total as f64;
         let mut count = seqs.len() as f64;
         if seqs.len() > COMMON {
-            // How many more nodes contain it is not counted, because that would take too long.
+            // The remaining nodes that contain the word are not counted, because that would take
+            // too long.
             count = count.max(n / 20.0);
             seqs.clear();
         }
@@ -172,16 +175,16 @@ fn words(db: &Connection, text: &str) -> rusqlite::Result<Vec<Word>> {
     Ok(out)
 }
 
-/// Which nodes are worth reading.
+/// The condition under which a node is read.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Bar {
-    /// Those with any of the words.
+    /// The node contains any of the words.
     Any,
-    /// Those that may be relevant enough to be injected unasked.
+    /// The node may be relevant enough to be injected unasked.
     Relevant,
 }
 
-/// Reads the nodes that contain the most informative words, and scores them.
+/// Reads and scores the nodes that contain the most informative words.
 fn candidates(
     db: &Connection,
     words: &[Word],
@@ -195,7 +198,7 @@ fn candidates(
         }
     }
     let all: f64 = words.iter().map(|word| word.idf).sum();
-    // Any node may contain the common words.
+    // Every node might contain the words that found no candidates.
     let common = words.iter().filter(|word| word.seqs.is_empty()).map(|word| word.idf);
     let least = match bar {
         Bar::Any => 0.0,
@@ -209,7 +212,7 @@ fn candidates(
     Ok(out)
 }
 
-/// Returns the neighbours of the best candidates that are no candidates.
+/// Returns those neighbours of the best candidates that are not candidates yet.
 fn neighbours(db: &Connection, candidates: &[Candidate]) -> rusqlite::Result<Vec<i64>> {
     let mut known: HashSet<i64> = candidates.iter().map(|it| it.seq).collect();
     let mut best: Vec<&Candidate> = candidates.iter().collect();
@@ -231,7 +234,7 @@ fn near(db: &Connection, it: &Candidate) -> rusqlite::Result<Vec<i64>> {
     near.query_map(params![session, it.seq, REACH], |row| row.get(0))?.collect()
 }
 
-/// Reads nodes in scope and scores them, until there are [`DEPTH`] more candidates.
+/// Reads and scores nodes in scope, until there are [`DEPTH`] more candidates.
 fn read(
     db: &Connection,
     seqs: impl IntoIterator<Item = i64>,
@@ -265,9 +268,9 @@ fn read(
     Ok(())
 }
 
-/// Returns the BM25 score of a text, and the sum and number of the words that it contains.
+/// Returns the BM25 score of a text, and the total weight and number of the words that it contains.
 fn score(words: &[Word], text: &str) -> (f64, f64, usize) {
-    // A long content is read in part, so that one node cannot delay a prompt.
+    // Only the beginning of long content is scored, so that one node cannot delay a prompt.
     let cut = text.char_indices().nth(8_000).map_or(text.len(), |(at, _)| at);
     let found = terms(&text[..cut]);
     let mut counts: HashMap<&str, f64> = HashMap::new();

@@ -1,6 +1,7 @@
-//! The state of each session: its cursor, what it got, and what waits for its next prompt.
+//! The state of each session: its cursor, the text that it has received, and the values that are
+//! stored for its next prompt.
 //!
-//! Two sessions must never take each other's results, cursor or task.
+//! A session must never use another session's results or cursor.
 
 use jiff::Timestamp;
 use rusqlite::{OptionalExtension as _, Row, params};
@@ -9,23 +10,24 @@ use crate::apply::key;
 use crate::error::Result;
 use crate::store::{Change, Memory, Reader};
 
-/// Number of earlier sessions of a folder from which a new session may continue.
+/// Maximum number of earlier sessions of a folder that a new session may continue.
 const EARLIER: i64 = 50;
 
 /// A session that the hooks know.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Session {
     pub id: String,
-    /// The folder in which it runs.
+    /// The folder in which the session runs.
     pub folder: String,
     pub project: Option<String>,
-    /// The offset in bytes of the transcript's row that began the last turn.
+    /// The byte offset of the transcript's row that began the last turn.
     pub cursor: u64,
-    /// Rows of the transcript that are older were copied from another session.
+    /// The time before which the transcript's rows were copied from another session, in RFC 3339
+    /// format.
     pub since: Option<String>,
-    /// The generation of the block that the session has in its context.
+    /// The generation of the store that the session's context reflects.
     pub generation: Option<i64>,
-    /// Number of rows of the transcript that were skipped.
+    /// Number of the transcript's rows that were skipped.
     pub skipped: i64,
     pub answered_at: Option<String>,
 }
@@ -46,16 +48,12 @@ fn session_of(row: &Row<'_>) -> rusqlite::Result<Session> {
 }
 
 impl Memory {
-    /// Returns a session.
-    ///
-    /// # Errors
-    /// Returns an error if the store cannot be read.
     pub fn session(&self, id: &str) -> Result<Option<Session>> {
         let sql = format!("SELECT {COLUMNS} FROM sessions WHERE session = ?1");
         self.read(|db| db.prepare_cached(&sql)?.query_row([id], session_of).optional())
     }
 
-    /// Returns the session of a folder that was used last.
+    /// Returns the most recently used session of a folder.
     ///
     /// # Errors
     /// Returns an error if the store cannot be read.
@@ -63,8 +61,8 @@ impl Memory {
         Ok(self.earlier_sessions(folder, "")?.into_iter().next())
     }
 
-    /// Returns the session from which a new session of the same folder continues: the one whose last
-    /// answer is as old as the host states, or else the newest.
+    /// Returns the session that a new session of the same folder continues: the one whose last
+    /// answer is nearest to `answered`, or else the newest.
     ///
     /// # Errors
     /// Returns an error if the store cannot be read.
@@ -96,7 +94,7 @@ impl Memory {
         })
     }
 
-    /// Returns the ids of the nodes whose whole content a session has.
+    /// Returns the ids of the nodes whose complete content a session has received.
     ///
     /// # Errors
     /// Returns an error if the store cannot be read.
@@ -109,7 +107,7 @@ impl Memory {
 }
 
 impl Reader<'_> {
-    /// Returns a value that waits for a session.
+    /// Returns a value that is stored for a session's next prompt.
     ///
     /// # Errors
     /// Returns an error if the store cannot be read.
@@ -122,7 +120,7 @@ impl Reader<'_> {
 }
 
 impl Change<'_> {
-    /// Stores what is known about a session.
+    /// Stores the state of a session.
     ///
     /// # Errors
     /// Returns an error if the store cannot be written.
@@ -147,7 +145,7 @@ impl Change<'_> {
         Ok(())
     }
 
-    /// Returns a value that waits for a session.
+    /// Returns a value that is stored for a session's next prompt.
     ///
     /// # Errors
     /// Returns an error if the store cannot be read.
@@ -155,7 +153,7 @@ impl Change<'_> {
         self.reader().pending(session, key)
     }
 
-    /// Makes a value wait for a session's next prompt.
+    /// Stores a value for a session's next prompt.
     ///
     /// # Errors
     /// Returns an error if the store cannot be written.
@@ -164,7 +162,7 @@ impl Change<'_> {
         self.sql(|tx| tx.prepare_cached(sql)?.execute((session, key, value, &self.at))).map(drop)
     }
 
-    /// Removes values that waited for a session.
+    /// Removes values that were stored for a session's next prompt.
     ///
     /// # Errors
     /// Returns an error if the store cannot be written.
@@ -186,7 +184,7 @@ impl Change<'_> {
         }
     }
 
-    /// Records that a session has the whole content of nodes.
+    /// Records that a session has received the complete content of nodes.
     ///
     /// # Errors
     /// Returns an error if the store cannot be written.
@@ -198,8 +196,8 @@ impl Change<'_> {
         })
     }
 
-    /// Clears the list of the nodes that a session has received, because its context was cleared,
-    /// and copies the list of `from`, if there is one.
+    /// Replaces the list of the nodes that a session has received with the list of `from`, or with
+    /// an empty one.
     ///
     /// # Errors
     /// Returns an error if the store cannot be written.
@@ -236,6 +234,6 @@ impl Change<'_> {
 pub struct TurnName<'t> {
     /// The id of the row that began the turn.
     pub id: &'t str,
-    /// The name of the turn while its row was not readable.
+    /// The name of the turn while its row was not in the transcript yet.
     pub alias: Option<&'t str>,
 }

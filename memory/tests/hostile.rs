@@ -1,5 +1,5 @@
-//! Hostile nodes and transcripts: nothing in them is executed, nothing leaves the frame of a block, and
-//! nothing of the rest is lost.
+//! Tests hostile nodes and transcripts: nothing in them may be executed or leave the frame of a
+//! block, and no valid text may be lost.
 #![allow(
     clippy::unwrap_used,
     clippy::print_stderr,
@@ -65,7 +65,7 @@ fn mixed(seed: u64) -> String {
     text
 }
 
-/// Checks that a block has one frame, whose content is quoted and holds no command.
+/// Checks that a block has one frame, whose content is quoted and contains no command.
 fn check_block(text: &str) {
     assert!(text.len() <= LONGEST, "{}", text.len());
     assert_eq!(text.matches("<!-- ctx:").count(), 2, "{text}");
@@ -152,7 +152,7 @@ fn hostile_transcripts_lose_nothing() {
         }
         let mut bytes = lines.join(&b'\n');
         bytes.push(b'\n');
-        // A last line without a line break belongs to the next time.
+        // A last line without a line break is left for the next call.
         bytes.extend_from_slice(
             b"{\"type\":\"assistant\",\"message\":{\"content\":\"<ctx:remember>torn",
         );

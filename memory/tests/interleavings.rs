@@ -1,8 +1,8 @@
 //! Simulates hosts that call the hooks in every order: late writes to the transcript, replays, resumed and
 //! forked sessions, compaction, two sessions at once, and hooks that are killed before they commit.
 //!
-//! Every command must have its effect exactly once, the last message must never be lost, and no session
-//! may get anything twice. `RUNNER_TEST_SCALE` multiplies the number of histories, and
+//! Every command must have its effect exactly once, the last message must never be lost, and no
+//! session may receive anything twice. `RUNNER_TEST_SCALE` multiplies the number of histories, and
 //! `RUNNER_TEST_SEED` repeats one.
 #![allow(
     clippy::unwrap_used,
@@ -23,7 +23,7 @@ use runner_memory::store::Access;
 use runner_memory::{Memory, MemoryError, Scope};
 use serde_json::{Value, json};
 
-/// A defect that is put between the host and the hooks, which the checks must detect.
+/// A defect between the host and the hooks, which the checks must detect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Planted {
     Nothing,
@@ -33,11 +33,11 @@ enum Planted {
     NoTranscript,
     /// The hooks ignore the last message, and the end of the session is missed.
     NoLastMessage,
-    /// A fork looks like a new session, with new ids of its rows.
+    /// A fork looks like a new session whose rows have new ids.
     UnknownFork,
     /// Both sessions use the same id.
     SharedSession,
-    /// A resumed session gets everything again.
+    /// A resumed session receives everything again.
     ResumeAsStartup,
 }
 
@@ -63,7 +63,7 @@ struct SimulatedSession {
     last: Option<String>,
     /// The nodes in the session's context.
     context: BTreeSet<String>,
-    /// The recalls whose results the next prompt must get.
+    /// The recalls whose results the next prompt must receive.
     recalls: BTreeSet<String>,
 }
 
@@ -74,10 +74,10 @@ struct World<'r> {
     planted: Planted,
     now: Timestamp,
     count: usize,
-    /// How often each content must be in the store.
+    /// The number of times that each content must be in the store.
     expected: BTreeMap<String, usize>,
     sessions: Vec<SimulatedSession>,
-    /// Where the simulation went wrong.
+    /// The faults that the checks found.
     faults: Vec<String>,
     /// The number of hook calls, including killed ones.
     calls: u64,
@@ -120,12 +120,12 @@ impl World<'_> {
         }
     }
 
-    /// Returns a text with commands, and notes what they must do.
+    /// Returns a text with commands, and records their expected effects.
     fn text(&mut self, session: &mut SimulatedSession) -> String {
         let mut text = "Done. ".to_owned();
         for _ in 0..self.random.roll(3) {
             let content = match self.random.roll(4) {
-                // Equal commands of one turn have one effect each.
+                // Each of several equal commands in a turn has an effect.
                 0 => "the same".to_owned(),
                 _ => self.next("node"),
             };
@@ -153,7 +153,7 @@ impl World<'_> {
         json!({"type": "assistant", "uuid": uuid, "timestamp": at, "message": {"content": blocks}})
     }
 
-    /// Ends what the host still had to write.
+    /// Writes what the host has not written yet.
     fn flush(&mut self, session: &mut SimulatedSession) {
         if let Some(row) = session.late.take() {
             session.rows.push(row);
@@ -181,8 +181,9 @@ impl World<'_> {
         self.calls += 1;
         let _killed = self.memory.session_start(&payload, &self.context(), shown);
         if killed {
-            // The host starts the session without the hook's answer. It asks again when it resumes. The
-            // store then does not know that a fork has what its parent had, so the fork may get it again.
+            // The host starts the session without the hook's answer, and calls the hook again when
+            // it resumes. The store then does not know that a fork has its parent's context, so the
+            // fork may receive the same text again.
             if source == "fork" {
                 session.context.clear();
             }
@@ -359,7 +360,7 @@ impl World<'_> {
         self.sessions[at] = session;
     }
 
-    /// Compares the store with what the commands must have done.
+    /// Compares the store with the expected effects of the commands.
     fn check(&mut self) {
         let db = rusqlite::Connection::open(self.memory.path()).unwrap();
         let mut statement =
@@ -435,7 +436,7 @@ fn first_seed() -> u64 {
     seed
 }
 
-/// Returns a folder in memory if there is one, because a history writes many small files.
+/// Returns a temporary folder, in memory if possible, because a history writes many small files.
 fn scratch() -> tempfile::TempDir {
     tempfile::tempdir_in("/dev/shm").unwrap_or_else(|_| tempfile::tempdir().unwrap())
 }

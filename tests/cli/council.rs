@@ -138,7 +138,7 @@ fn synthesis_omits_failed_councillors() {
     assert!(tension.contains("no would research"), "{tension}");
     assert_eq!(summary["dreamscape"]["tension"], synthesis["tension"]);
     assert!(
-        summary["dreamscape"]["council"].as_str().unwrap().starts_with("3 of 7 heard"),
+        summary["dreamscape"]["council"].as_str().unwrap().starts_with("3 of 7 answered"),
         "{}",
         summary["dreamscape"]
     );

@@ -172,7 +172,7 @@ fn sessions_are_chunked_and_ideas_seeded_once() {
     fixture
         .run(&["curator", "enqueue", "--kind", "ingest-claude-session", "--source", "s.jsonl"])
         .ends(0);
-    fixture.run(&["curator", "work"]).ends(0).expect_text("goes on at line 5001");
+    fixture.run(&["curator", "work"]).ends(0).expect_text("continues at line 5001");
     let learnings: Vec<String> = fixture
         .tree(".agents/learnings")
         .into_iter()

@@ -125,7 +125,7 @@ fn report_covers_notes_and_session_results() {
         "## By day",
         "the process that worked on it died",
         "lines 1 to 5000: 1 learning of 1 found",
-        "goes on at line 5001",
+        "continues at line 5001",
         "lines 5001 to 5201: 1 learning of 1 found; 200 lines read, 1 unfinished",
         "1 draft of 1 open point in 2 notes",
         "finding in 2 notes",
@@ -133,7 +133,7 @@ fn report_covers_notes_and_session_results() {
         assert!(report.contains(words), "no {words:?} in {report}");
     }
     let page = fixture.read(".runner/reports/2027-03-02/report.html");
-    assert!(page.contains("By day") && page.contains("goes on at line 5001"));
+    assert!(page.contains("By day") && page.contains("continues at line 5001"));
     let reported: Value =
         serde_json::from_str(&fixture.read(".runner/reports/2027-03-02/report.json")).unwrap();
     let seeded =

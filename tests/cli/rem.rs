@@ -227,11 +227,11 @@ fn invalid_answers_publish_nothing_and_are_explained() {
     data_seven["seventh"] = json!("x");
     let cases = [
         ("a seventh heading", text(&format!("{ORG}* morals\n- x\n")), "after the sixth"),
-        ("a missing one", ORG.replace("* fears\n- c\n", ""), "\"verdicts\" where \"fears\""),
+        ("a missing one", ORG.replace("* fears\n- c\n", ""), "\"verdicts\", but \"fears\""),
         (
             "an idea that imitates one",
             ORG.replace("- b\n", "- b\n* verdicts\n- cancel: tidy the page\n"),
-            "where \"fears\" is due",
+            "but \"fears\" is expected",
         ),
         ("prose around it", text(&format!("Here it is:\n{ORG}")), "text before the first heading"),
         ("nothing", text(" \n"), "malformed"),

@@ -1,5 +1,5 @@
 //! Makes every attempt from inside a real child while a person commits, configures, switches
-//! branches and edits on the host: looked at from outside, none has an effect.
+//! branches and edits on the host. Observed from outside, no attempt may have an effect.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -74,7 +74,7 @@ fn build() -> Fixture {
     fixture
 }
 
-/// A person who works on the host. Counts the commits.
+/// Simulates a person who works on the host, and counts the person's commits.
 fn person(fixture: &Fixture, stop: &AtomicBool, commits: &AtomicUsize) {
     let git =
         |args: &[&str]| fixture.command("git", args).output().is_ok_and(|it| it.status.success());
@@ -97,7 +97,7 @@ fn person(fixture: &Fixture, stop: &AtomicBool, commits: &AtomicUsize) {
     }
 }
 
-/// Returns the state of everything that nobody may change.
+/// Returns the state of the files that nobody may change.
 fn picture(fixture: &Fixture) -> BTreeMap<String, String> {
     let mut all = BTreeMap::new();
     let mut left: Vec<_> = STATIC.iter().map(|path| fixture.root().join(path)).collect();
@@ -116,7 +116,7 @@ fn picture(fixture: &Fixture) -> BTreeMap<String, String> {
     all
 }
 
-/// Returns the paths that carry the mark of an attempt, outside of what the child may write.
+/// Returns the paths outside the child's writable folders that carry the mark of an attempt.
 fn marked(fixture: &Fixture) -> Vec<String> {
     let root = fixture.root();
     let excepted = [root.join("project/src"), root.join("state/runner/runs"), root.join("work.sh")];
@@ -155,7 +155,7 @@ fn marked(fixture: &Fixture) -> Vec<String> {
     found
 }
 
-/// Makes the attempts of each group in a child of its own, one child after the other, and returns
+/// Makes the attempts of each group in a separate child, one child after the other, and returns
 /// their effects.
 fn trial(level: Level, network: bool, groups: &[Vec<&Attempt>]) -> Vec<String> {
     let fixture = build();
@@ -212,7 +212,7 @@ fn child(fixture: &Fixture, level: Level, attempts: &[&Attempt]) -> (usize, Comm
         // The child is running now.
         fixture.read("src/up");
         let writer = scope.spawn(|| person(fixture, &stop, &commits));
-        // The child goes on when the person works.
+        // The child continues once the person works.
         while commits.load(Ordering::SeqCst) == 0 && !writer.is_finished() {
             std::thread::yield_now();
         }
@@ -297,7 +297,7 @@ fn no_attempt_has_an_effect() {
                     continue;
                 }
                 print_line(&format!("{level:?}: {effects:#?}"));
-                // Each attempt is made alone to find out which one it was.
+                // Each attempt is repeated alone to find out which one had an effect.
                 for one in all {
                     match trial(level, network, &[vec![one]]) {
                         alone if alone.is_empty() => refused += 1,
@@ -351,7 +351,7 @@ fn no_attempt_has_an_effect_as_nobody() {
 #[test]
 fn attempts_have_effects_without_a_sandbox() {
     let mut attempts = all();
-    // Without a sandbox, the person's git would wait for ever.
+    // Without a sandbox, the person's git would wait forever.
     attempts.retain(|it| !it.script.contains("mkfifo"));
     let wanted = scaled_from(attempts.len() / 8, ORDINARY);
     let step = (attempts.len() / wanted).max(1);

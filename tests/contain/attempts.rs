@@ -1,10 +1,10 @@
 //! The attempts of a malicious child, as shell scripts generated from targets and techniques.
 //!
-//! A script gets `W` (the project), `R` (the folder around it), `P` (its target), `D` (the folder
-//! of the target), `X` (a file with the content to put there) and `N` (its number). `EVIL` marks
-//! everything that it writes.
+//! A script gets the variables `W` (the project), `R` (the folder around it), `P` (the target), `D`
+//! (the target's folder), `X` (a file with the content to write) and `N` (the attempt's number).
+//! Everything that it writes contains `EVIL`.
 
-/// The sort of a target, which decides the content that an attempt puts there.
+/// The kind of a target, which determines the content that an attempt writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Content {
     /// Settings of git that start a program.
@@ -266,9 +266,9 @@ const SINGLE: &[(&str, &str)] = &[
 pub struct Attempt {
     pub name: String,
     pub script: String,
-    /// Whether only a mount view refuses it.
+    /// Whether only a mount view refuses the attempt.
     pub needs_mounts: bool,
-    /// Whether it may prevent later attempts of the same child.
+    /// Whether the attempt may prevent later attempts in the same child.
     pub alone: bool,
 }
 

@@ -9,7 +9,7 @@ use std::process::Command;
 use crate::fixture::{Fixture, skip};
 use crate::{Level, levels, project, run};
 
-/// Returns the subjects of the commits of a branch, the newest first.
+/// Returns the subjects of a branch's commits, newest first.
 fn subjects(fixture: &Fixture, name: &str) -> Vec<String> {
     let text = fixture.git(&["log", "--format=%s", name]);
     text.lines().map(str::to_owned).collect()
@@ -41,7 +41,7 @@ fn commit_arrives_in_the_repository() {
         assert!(output.json().to_string().contains(&format!("\"{wanted} (")), "{}", output.out);
         fixture.git(&["fsck", "--strict"]);
         assert_eq!(kept(&fixture), Vec::<String>::new());
-        // The run's folder keeps no copy of what is in the repository now.
+        // The run's folder keeps no copy of the imported objects.
         assert!(!fixture.state().join("runs").join(id(&fixture)).join("git").exists());
     }
 }
@@ -133,7 +133,10 @@ fn persons_work_during_the_run_is_kept() {
             fixture.git(&["add", "src/b.txt"]);
             fs::write(fixture.path("src/go"), "go\n").unwrap();
             let output = running.join().unwrap();
-            assert!(output.out.contains("refs/heads/main was changed meanwhile"), "{output:?}");
+            assert!(
+                output.out.contains("refs/heads/main was changed in the meantime"),
+                "{output:?}"
+            );
             assert!(output.out.contains("\"outcome\": \"degraded\""), "{output:?}");
         });
         assert_eq!(subjects(&fixture, "main")[0], "Person");
@@ -240,7 +243,7 @@ fn invalid_objects_are_refused() {
             "blob=$(echo evil | git hash-object -w --stdin)
              tree=$(printf '100644 .git\\0%b' \"$(echo $blob | sed 's/../\\\\x&/g')\" | git hash-object -w -t tree --literally --stdin)
              git update-ref refs/heads/main $(git commit-tree -m Evil -p HEAD $tree)",
-            // Git finds this one only after it has stored the pack.
+            // Git detects this object only after it has stored the pack.
             "printf '[submodule \"x\"]\\n\\tpath = x\\n\\turl = -u./evil\\n' > src/m
              git update-index --add --cacheinfo 100644,$(git hash-object -w src/m),.gitmodules
              git commit -q -m Evil",

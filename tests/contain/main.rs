@@ -1,5 +1,5 @@
 //! Tests the private git directory of children that may write the project: legitimate work arrives
-//! in the person's repository, and nothing else has an effect there.
+//! in the person's repository, and other changes have no effect there.
 
 #![allow(missing_docs, clippy::unwrap_used, clippy::disallowed_methods)]
 

@@ -10,7 +10,7 @@ use std::time::Instant;
 use serde_json::Value;
 
 use crate::fixture::{Fixture, print_line, scaled};
-use crate::table::{Ends, ROWS, Row, TONGUES};
+use crate::table::{DIALECTS, Ends, ROWS, Row};
 use crate::testbed::{CANARY, agent, differs, holding, link, picture};
 
 /// The budgets of a run. The first is sufficient for any well-behaved agent.
@@ -48,7 +48,7 @@ fn each_behaviour_has_the_expected_outcome() {
     let cases: Vec<(&'static Row, usize, usize)> = ROWS
         .iter()
         .flat_map(|row| {
-            (0..TONGUES.len())
+            (0..DIALECTS.len())
                 .flat_map(move |dialect| (0..budgets).map(move |budget| (row, dialect, budget)))
         })
         .collect();
@@ -64,13 +64,13 @@ fn each_behaviour_has_the_expected_outcome() {
                     for what in &one.wrong {
                         print_line(&format!(
                             "{} as {} ({} ms): {what}",
-                            row.0, TONGUES[*dialect], one.millis
+                            row.0, DIALECTS[*dialect], one.millis
                         ));
                     }
                     if one.millis > 5_000 {
                         print_line(&format!(
                             "{} as {}: {} ms",
-                            row.0, TONGUES[*dialect], one.millis
+                            row.0, DIALECTS[*dialect], one.millis
                         ));
                     }
                     came.lock().unwrap().push(one);
@@ -84,7 +84,7 @@ fn each_behaviour_has_the_expected_outcome() {
     });
     let mut wrong = 0;
     print_line("behaviour            budget  command        claude         codex");
-    for three in came.chunks(TONGUES.len()) {
+    for three in came.chunks(DIALECTS.len()) {
         let cells: Vec<String> = three.iter().map(|one| format!("{:<14}", one.outcome)).collect();
         print_line(&format!("{:<20} {:<7} {}", three[0].row.0, three[0].budget, cells.join(" ")));
         for one in three {
@@ -92,7 +92,7 @@ fn each_behaviour_has_the_expected_outcome() {
                 wrong += 1;
                 print_line(&format!(
                     "    WRONG ({}, {} ms): {what}",
-                    TONGUES[one.dialect], one.millis
+                    DIALECTS[one.dialect], one.millis
                 ));
             }
         }
@@ -121,8 +121,8 @@ fn case(row: &'static Row, dialect: usize, budget: usize) -> CaseResult {
         "[backends.it]\ntype = \"{}\"\nprogram = \"{}\"\nenv = [\"CANARY_KEY\"]\noutput_cap = \"1MB\"\ngrace = \"200ms\"\n{deadlines}\n\
          [jobs.ask]\nkind = \"prompt\"\nbackend = \"it\"\nprompt = \"How are we doing?\"\nto = \"notes/answer.md\"\n\
          timeout = \"{total}\"\nretries = 0\nmax_file = \"16MB\"\nmax_folder = \"24MB\"\nbudget = {}\n",
-        TONGUES[dialect],
-        link(&fixture, TONGUES[dialect], name),
+        DIALECTS[dialect],
+        link(&fixture, DIALECTS[dialect], name),
         BUDGETS[budget],
     ));
     fixture.write("precious.txt", "precious\n");

@@ -1,13 +1,15 @@
-//! The ways around the limits of a child, through `runner run`, at the levels `full` and `files-only`.
+//! Tests the ways around the limits of a child through `runner run`, at the levels `full` and
+//! `files-only`.
 //!
-//! An ordinary test run tries every eighth way at each level, `RUNNER_TEST_SCALE=1` tries all.
+//! An ordinary test run tries every eighth way at each level, and `RUNNER_TEST_SCALE=1` tries all.
 
 use runner_engine::sandbox::bwrap;
 
 use crate::fixture::{CommandOutput, Fixture, print_line, scaled_from, skip};
 use crate::ways::{CPU_WAYS, DISK_WAYS, MEMORY_WAYS, NOT_SAMPLED, PROCESS_WAYS, Way};
 
-/// The limits: the setting, the words with which a run reports that it is exceeded, and the ways.
+/// The setting of each limit, the text with which a run reports that the limit is exceeded, and the
+/// ways around it.
 const LIMITS: [(&str, &str, &[Way]); 4] = [
     ("max_memory = \"200MB\"", "max_memory allows", MEMORY_WAYS),
     ("max_processes = 60", "max_processes allows", PROCESS_WAYS),

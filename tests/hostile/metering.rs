@@ -1,11 +1,13 @@
-//! Tests the charges for usage that a program states falsely, and the part of a window that a pool leaves.
+//! Tests the charges for usage that a program misstates, and the share of a usage window that a
+//! pool keeps free.
 
 use crate::fixture::{CommandOutput, Fixture};
 use crate::testbed::{CANARY, link};
 
-/// The reservation of one of five calls from 1,000,000 tokens and 10 dollars, in tokens and micros.
+/// The reservation for one of five calls with a budget of 1,000,000 tokens and 10 dollars, in
+/// tokens and micros.
 const RESERVED: [i64; 2] = [200_000, 2_000_000];
-/// The amount that the run has left for its one call, in micros.
+/// The amount that remains for the only call of a run, in micros.
 const LEFT: i64 = 10_000_000;
 
 /// How `runs show` describes the charge.

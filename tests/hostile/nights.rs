@@ -1,7 +1,7 @@
-//! Nights of a hostile agent in one project, with healthy projects beside it, under one daemon whose clock
-//! the test sets.
+//! Simulates nights of a hostile agent in one project, next to healthy projects, under one daemon
+//! whose clock the test sets.
 //!
-//! An ordinary test run simulates 3 nights, `RUNNER_TEST_SCALE=1` simulates 24.
+//! An ordinary test run simulates 3 nights, and `RUNNER_TEST_SCALE=1` simulates 24.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -13,22 +13,21 @@ use std::time::Instant;
 
 use crate::fixture::{Fixture, print_line, scaled_from};
 use crate::served::{Daemon, NO_DREAM, at, over, run};
-use crate::table::{Ends, ROWS, TONGUES};
+use crate::table::{DIALECTS, Ends, ROWS};
 use crate::testbed::{CANARY, differs, holding, link, picture};
 
 const NIGHTS: usize = 24;
-/// The limit of the pool from which all projects spend in a day, in calls.
+/// The daily limit of the pool that all projects share, in calls.
 const CALLS: i64 = 30;
-/// Rows and files are kept for so few nights that the later nights show whether the state grows.
+/// Retention settings that are short enough for the later nights to show whether the state grows.
 const RETENTION: &str =
     "[retention]\nrows = \"8d\"\nlogs = \"8d\"\nreports = \"8d\"\nrecordings = \"8d\"\n";
-/// The number of nights after which the state must not grow any more.
+/// The number of nights after which the state must not grow.
 const SETTLED: usize = 16;
-/// The projects beside the hostile one.
 const HEALTHY: [&str; 2] = ["well-1", "well-2"];
 
-/// The job of a hostile program that writes, floods, forks and hides. `$TARGETS` lists the paths that it
-/// must not change.
+/// The job of a hostile program that writes, floods, forks and detaches processes. `$TARGETS` lists
+/// the paths that it must not change.
 const ATTACK: &str = r#"
 while read -r path; do
     echo evil >> "$path"; rm -f "$path"; mv notes/mine "$path"; ln -sf /etc/passwd "$path"; chmod 777 "$path"
@@ -50,7 +49,7 @@ fn hostile_jobs(fixture: &Fixture, night: usize, nights: usize) -> String {
         if at % nights.max(NIGHTS) != night {
             continue;
         }
-        let dialect = TONGUES[(at + night) % TONGUES.len()];
+        let dialect = DIALECTS[(at + night) % DIALECTS.len()];
         let deadlines = match ends {
             Ends::Itself | Ends::Total => "",
             Ends::FirstByte | Ends::Idle => "first_byte = \"1s\"\nidle = \"1s\"\n",
@@ -70,7 +69,7 @@ fn hostile_jobs(fixture: &Fixture, night: usize, nights: usize) -> String {
     toml
 }
 
-/// A healthy project: a question and a program each night.
+/// Creates a healthy project, which asks a question and runs a program each night.
 fn healthy(fixture: &Fixture, name: &str) -> PathBuf {
     let folder = fixture.root().join(name);
     let path = folder.to_str().unwrap().to_owned();
@@ -92,8 +91,8 @@ fn healthy(fixture: &Fixture, name: &str) -> PathBuf {
     folder
 }
 
-/// Resources of the daemon and the database: memory in kilobytes, descriptors, and the size of the state in
-/// bytes.
+/// The resources that the daemon and the database use: memory in kilobytes, descriptors, and the
+/// size of the state in bytes.
 #[derive(Clone, Copy, Debug)]
 struct Footprint {
     memory: u64,
@@ -124,7 +123,7 @@ fn size(folder: &Path) -> u64 {
     sizes.sum()
 }
 
-/// Ticks until every run is settled or waits for a later time. Returns the runs that wait.
+/// Ticks until every run is settled or waits for a later time. Returns the waiting runs.
 fn settle(fixture: &Fixture, daemon: &Daemon<'_>) -> Vec<(String, String)> {
     for _ in 0..100 {
         let started = daemon.tick()["started"].as_array().map_or(0, Vec::len);
@@ -220,10 +219,10 @@ fn hostile_nights_leave_healthy_projects_alone() {
             at(&fixture, &format!("2026-11-{day:02}T{time}Z"));
             waiting = settle(&fixture, &daemon);
         }
-        // An agent that states a limit of its provider each time waits each time.
+        // An agent that reports a limit of its provider each time always waits.
         waiting.retain(|(_, job)| job != "limited queued");
         assert!(waiting.is_empty(), "night {night}: {waiting:?}");
-        // Nobody else reads what the daemon reports.
+        // The pipe must be emptied, because nobody else reads the daemon's output.
         let mut said = Vec::new();
         let _would_block = daemon.lines.read_to_end(&mut said);
         let changed = differs(&before, &picture(&fixture, &but));
@@ -289,7 +288,7 @@ fn healthy_runs(fixture: &Fixture) -> BTreeSet<String> {
     rows.map(Result::unwrap).collect()
 }
 
-/// Returns the number of runs by outcome.
+/// Counts the runs by outcome.
 fn ends(fixture: &Fixture) -> BTreeMap<String, i64> {
     let db = fixture.store();
     let mut rows = db

@@ -68,7 +68,7 @@ pub const ORDERS: &[&str] = &[
     "cd {project} && {runner} enqueue dream",
     "rm -f {state}/runner/locks/*",
     "echo 0 > {state}/runner/daemon.lock",
-    // Staying alive.
+    // Surviving the run.
     "setsid sleep 50 >/dev/null 2>&1 &",
     "nohup sh -c 'sleep 50; touch {home}/later' >/dev/null 2>&1 &",
     "(sh -c 'while :; do :; done' &) ; true",

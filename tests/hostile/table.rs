@@ -1,8 +1,8 @@
 //! The required outcome of each behaviour, in each of the three dialects.
 //!
 //! Each row has one word per dialect, in the order command, claude, codex: the outcome, or the
-//! class of a failure. A command may answer with any text, so an invalid stream is no error in that
-//! dialect.
+//! class of a failure. A command may answer with any text, so an invalid stream is not an error in
+//! that dialect.
 
 /// The deadline that a behaviour should reach; all others are long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -96,4 +96,4 @@ pub const ROWS: &[Row] = &[
     ("obeys", [OK, OK, OK], Itself),
 ];
 
-pub const TONGUES: [&str; 3] = ["command", "claude", "codex"];
+pub const DIALECTS: [&str; 3] = ["command", "claude", "codex"];

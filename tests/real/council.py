@@ -244,7 +244,7 @@ def council(root, port, base):
     print(f"accounts: {shown['spent']}, backend {run['backend']!r}", flush=True)
     page = place.runner("report", "--html").stdout
     say("<script" not in page.lower() and "The council" in page, "the page shows a script, or no council")
-    say("jitter" in page and "not heard" in page, "the page does not show what was said")
+    say("jitter" in page and "no answer" in page, "the page does not show what was said")
     print(f"page: {len(page)} bytes", flush=True)
     if PICTURES:
         PICTURES.mkdir(parents=True, exist_ok=True)

@@ -24,7 +24,7 @@ pub enum About {
     /// Not tried without a sandbox, because it could harm the host or needs something that may be
     /// missing.
     Kernel,
-    /// Abstract sockets with the network open: not covered by bubblewrap alone.
+    /// Abstract sockets while the network is allowed: not covered by bubblewrap alone.
     Abstract,
 }
 
@@ -189,7 +189,7 @@ const SINGLE: &[(&str, About, &str)] = &[
     ("hidden: copy", Files, "cp -r $S $W/copy; cat $W/copy/token"),
     ("hidden: rename in", Files, "mv $S $W/copy; cat $W/copy/token; mv $W/copy $S"),
     ("hidden: run it", Files, "$S/tool"),
-    // Other processes.
+    // Attacks on other processes.
     ("kill another", Files, "kill -9 $V"),
     ("kill all", Kernel, "kill -CONT -1"),
     (

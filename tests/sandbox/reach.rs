@@ -1,4 +1,4 @@
-//! Tests what a child can read and reach: hidden paths, sockets of the host, and listed hosts.
+//! Tests which hidden paths, sockets of the host and listed hosts a child can read or reach.
 
 use std::fs;
 use std::io::{ErrorKind, Read as _, Write as _};
@@ -117,7 +117,7 @@ fn no_socket_of_the_host_is_reached() {
         spec.env.insert("HOME".to_owned(), home.display().to_string());
         let ended =
             run(&spec, &Cancel::new().unwrap(), &mut |_, _| OutputVerdict::Continue).unwrap();
-        // A program may use sockets of its own under a mount view.
+        // With a mount view, a program may use its own sockets.
         let expected = if means == SandboxMechanism::Landlock { "" } else { "own" };
         assert_eq!(text(&ended.stdout), expected, "{means:?}");
         for (listener, place) in listeners.iter().zip(places) {
@@ -131,8 +131,8 @@ fn no_socket_of_the_host_is_reached() {
     relative.wait().unwrap();
 }
 
-/// A client of the proxy, in Perl, which every Debian has: prints the status of a tunnel and what
-/// comes back through it.
+/// A client of the proxy, in Perl, which every Debian system has. It prints the status of a tunnel
+/// and the data that it receives.
 const CLIENT: &str = r#"my ($host) = @ARGV; my ($p) = $ENV{HTTPS_PROXY} =~ /:(\d+)$/;
     socket(S, 2, 1, 0); connect(S, pack_sockaddr_in($p, inet_aton("127.0.0.1"))) or die "no proxy";
     syswrite(S, "CONNECT $host HTTP/1.1\r\nHost: $host\r\n\r\n"); sysread(S, my $head, 4096);

@@ -1,7 +1,7 @@
 //! Tests the limits on memory, processes, processor time and disk space, each with many ways around it.
 //!
-//! A way that gets around its limit prints `through`; one that the sandbox refuses prints `refused`. The
-//! tables that the tests print state who ended each way, and the largest excess that was seen.
+//! A way that gets around its limit prints `through`, and one that the sandbox refuses prints
+//! `refused`. The tests print how each way ended, and the largest excess.
 
 use std::fs;
 use std::path::Path;
@@ -29,7 +29,7 @@ struct Results {
     sampled: usize,
     refused: usize,
     not_sampled: usize,
-    /// The largest use that was seen, in percent of the limit.
+    /// The largest observed use, in percent of the limit.
     most: u64,
     through: Vec<String>,
 }
@@ -101,7 +101,7 @@ fn memory_beyond_the_limit_ends_the_tree() {
             _ => None,
         });
         results.check("memory", means);
-        // Memory that processes share counts once.
+        // Shared memory counts only once.
         let shared = "perl -e '$x = \"a\" x (60 << 20); for (1..4) { fork or do { sleep 1; exit } } 1 while wait > 0; print \"done\"'";
         let caps = caps.clone();
         let ended =

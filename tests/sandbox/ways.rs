@@ -1,7 +1,7 @@
 //! The ways around the limits on memory, processes, processor time and disk space, as shell scripts.
 //!
-//! Each way uses three times a limit of 200 MiB, 80 processes, four seconds or 60 MB in the folder `$Q`. It
-//! prints `through` if nothing has ended it, and `refused` if the sandbox refuses it.
+//! Each way uses 600 MiB of memory, 80 processes, four seconds of processor time, or 60 MB in the
+//! folder `$Q`. It prints `through` if nothing ended it, and `refused` if the sandbox refused it.
 
 /// A way around a limit: its name and a shell script.
 pub type Way = (&'static str, &'static str);
@@ -90,11 +90,12 @@ pub const MEMORY_WAYS: &[Way] = &[
     ),
 ];
 
-/// The ways that a check may not see, because it estimates them by the free space of the file system.
+/// The ways that a sampling check may miss, because it estimates such files from the free space of
+/// the file system.
 pub const NOT_SAMPLED: &[&str] = &[UNNAMED_IN_SOCKET];
 const UNNAMED_IN_SOCKET: &str = "without a name in a socket";
 
-/// Ways to have 80 processes or threads.
+/// Ways to start 80 processes or threads.
 pub const PROCESS_WAYS: &[Way] = &[
     ("background", "for i in $(seq 80); do sleep 3 & done; wait; echo through"),
     ("daemons", "for i in $(seq 80); do (setsid sleep 4 &); done; sleep 4; echo through"),

@@ -71,7 +71,7 @@ impl Redactor {
                 all.extend([line.to_owned(), json, percent_encoded(line)]);
                 all.extend(encoded(line));
             }
-            // An encoder also sees the ends of the lines.
+            // An encoder also encodes the line breaks.
             all.extend(encoded(secret));
         }
         all.retain(|secret| secret.len() >= SHORTEST);

@@ -15,7 +15,7 @@ const DURATION: &str = concat!(
     r"milliseconds?|us|µs|ns),? ?)+"
 );
 
-/// The sizes that [`size`] parses, as far as a pattern can state it: it has no upper limit.
+/// Matches the sizes that [`size`] parses, and larger ones, because a pattern has no upper limit.
 const SIZE: &str = "^[0-9]+( *([kKmMgG][iI]?)?[bB])?$";
 
 /// The text format of a setting: its parser, its pattern in a schema, and an example.

@@ -112,8 +112,8 @@ impl AgentPlan {
         }
     }
 
-    /// Returns the sandbox with write access to the agent's state folder and with access to the
-    /// network, or to those hosts that the job lists.
+    /// Returns the sandbox with write access to the agent's state folder, and with access to the
+    /// network or only to the hosts that the job lists.
     pub fn sandbox(&self) -> Option<SandboxedStart> {
         let mut sandbox_start = self.sandbox_start.clone()?;
         // The sandbox accepts no path that contains a symbolic link.
@@ -128,7 +128,7 @@ impl AgentPlan {
     }
 
     /// Returns whether the program runs in the kernel's sandbox.
-    pub fn walled(&self) -> bool {
+    pub fn is_sandboxed(&self) -> bool {
         self.sandbox_start.as_ref().is_some_and(|it| !it.sandbox.off)
     }
 

@@ -120,8 +120,8 @@ fn found(plan: &EndpointPlan, most: Duration) -> Result<Endpoint, BackendError> 
     blocking(work)?
 }
 
-/// Checks whether a listed name is the plan's model. Ollama adds the tag `latest` to a name without
-/// a tag.
+/// Returns whether a listed name is the plan's model. Ollama adds the tag `latest` to a name
+/// without a tag.
 pub(super) fn is_model(plan: &EndpointPlan, name: &str) -> bool {
     let rest = name.strip_prefix(plan.model.as_str());
     rest == Some("") || plan.dialect == Dialect::Ollama && rest == Some(":latest")

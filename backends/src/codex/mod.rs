@@ -59,7 +59,7 @@ impl Codex {
 
 /// Returns the mode of the program's own sandbox.
 fn sandbox(plan: &AgentPlan) -> &'static str {
-    if plan.walled() { "danger-full-access" } else { "read-only" }
+    if plan.is_sandboxed() { "danger-full-access" } else { "read-only" }
 }
 
 #[async_trait]

@@ -210,8 +210,8 @@ pub fn read(path: &Path) -> Result<Vec<RecordingLine>, FileError> {
     parse(&bytes, path)
 }
 
-/// Reads only the questions and answers of a recording, without the contents that it read. Lines
-/// that cannot be read are left out, so a result does not prove that the recording is complete.
+/// Reads only the questions and answers of a recording. Unreadable lines are omitted, so the result
+/// does not prove that the recording is complete.
 ///
 /// # Errors
 /// Returns an error if the file cannot be read.
@@ -270,7 +270,7 @@ fn parse(bytes: &[u8], path: &Path) -> Result<Vec<RecordingLine>, FileError> {
 /// Returns all contents of a recording, and the number of redacted ones.
 ///
 /// # Errors
-/// Returns the digest of a content whose bytes cannot be read.
+/// Returns the digest of an entry whose bytes cannot be decoded.
 pub fn contents(lines: &[RecordingLine]) -> Result<(BTreeMap<Digest, Vec<u8>>, usize), Digest> {
     let mut contents = BTreeMap::new();
     let mut redacted = 0;

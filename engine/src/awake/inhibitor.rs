@@ -107,7 +107,7 @@ struct InhibitorProcess {
     means: InhibitorCommand,
     child: Child,
     /// The program's standard input. Closing it ends the program.
-    reins: Option<ChildStdin>,
+    stdin: Option<ChildStdin>,
 }
 
 impl InhibitorProcess {
@@ -130,7 +130,7 @@ impl InhibitorProcess {
             .stderr(Stdio::piped())
             .spawn()
             .map_err(|error| format!("{}: {error}", program.display()))?;
-        let mut holder = Self { means, reins: child.stdin.take(), child };
+        let mut holder = Self { means, stdin: child.stdin.take(), child };
         if !means.reports_hold() {
             return Ok(holder);
         }
@@ -197,7 +197,7 @@ impl InhibitorProcess {
 
     /// Releases the lock and waits for the program to end.
     fn end(&mut self) {
-        self.reins = None;
+        self.stdin = None;
         let pid = Pid::from_child(&self.child);
         // `caffeinate` ignores its input, so it is killed immediately.
         let ended = self.means.reports_hold()

@@ -1,9 +1,9 @@
 //! Walks and removes folder trees of any depth, which another process may change at the same time.
 //!
-//! Every step opens one name relative to an open folder, so no path can become too long, and only two
-//! folders are open at a time. The way up goes through `..`, whose device and inode must be those of
-//! the folder from which the walk came down; if somebody moved a folder, the walk goes down again from
-//! the root. It must never follow a link, or leave the file system of the root.
+//! Every step opens one name relative to an open folder, so no path can become too long, and only
+//! two folders are open at a time. The walk returns through `..`, whose device and inode must match
+//! the folder from which the walk descended. If another process has moved a folder, the walk
+//! descends again from the root. It must never follow a link, or leave the file system of the root.
 
 use std::ffi::{OsStr, OsString};
 use std::fs;
@@ -73,7 +73,7 @@ pub fn walk(root: &Path, visitor: &mut dyn TreeVisitor) -> io::Result<()> {
                 make_accessible(&at, &name);
             }
             let Ok(folder) = openat(&at, &name, FOLDER, Mode::empty()) else {
-                // Its content is not accessible, but an empty folder can be removed.
+                // The folder's content is not accessible, but an empty folder can be removed.
                 visitor.leave(at.as_fd(), &name)?;
                 continue;
             };
@@ -93,13 +93,14 @@ pub fn walk(root: &Path, visitor: &mut dyn TreeVisitor) -> io::Result<()> {
             Some(folder) => folder,
             None => down(&top, &mut levels)?,
         };
-        // If the walk is not where it came from, the visitor removes at most an empty folder.
+        // If the walk did not return to the folder that it came from, the visitor removes at most
+        // an empty folder.
         visitor.leave(at.as_fd(), &done.name)?;
     }
     Ok(())
 }
 
-/// Gives the owner of a folder all rights to it. If that fails, the folder stays as it is.
+/// Gives the owner of a folder all permissions. Errors are ignored.
 fn make_accessible(at: &OwnedFd, name: &OsStr) {
     let path = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let Ok(folder) = openat(at, name, path, Mode::empty()) else { return };
@@ -136,7 +137,7 @@ fn up(folder: &OwnedFd, id: (u64, u64)) -> Option<OwnedFd> {
     ((data.st_dev, data.st_ino) == id).then_some(above)
 }
 
-/// Opens the last of `levels` from the root. Levels that are no longer there are dropped.
+/// Opens the last of `levels` from the root. Levels that no longer exist are dropped.
 fn down(top: &OwnedFd, levels: &mut Vec<Level>) -> io::Result<OwnedFd> {
     let mut at = top.try_clone()?;
     for depth in 1..levels.len() {
@@ -170,11 +171,11 @@ pub fn remove_tree(path: &Path) -> io::Result<()> {
         make_accessible(&above, name);
     }
     walk(path, &mut removal)?;
-    // The root's own error explains less than the error of what remains in it.
+    // The error of an entry that remains in the root explains more than the root's own error.
     fs::remove_dir(path).map_err(|error| removal.failed.unwrap_or(error))
 }
 
-/// Removes what a walk finds, and keeps the first error.
+/// Removes the entries that a walk finds, and keeps the first error.
 #[derive(Debug, Default)]
 struct TreeRemoval {
     failed: Option<io::Error>,
@@ -211,7 +212,7 @@ mod tests {
     use super::*;
     use rustix::fs::{mkdirat, renameat};
 
-    /// Makes `depth` folders, each in the one before, with a file in the last one.
+    /// Creates `depth` nested folders, with a file in the innermost one.
     fn deep(root: &Path, depth: usize) {
         let mut at = openat(CWD, root, FOLDER, Mode::empty()).unwrap();
         for _ in 0..depth {

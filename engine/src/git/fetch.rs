@@ -1,4 +1,4 @@
-//! Fetches a branch of another repository into a new one, which runner itself made.
+//! Fetches a branch of another repository into a new repository that runner created.
 //!
 //! Like a push, a fetch uses the network, and runs the programs that the user's configuration names,
 //! such as ssh or a credential helper. This module must never fetch into a project of the user, and
@@ -19,7 +19,7 @@ impl Git {
     /// user's programs. The objects are checked.
     ///
     /// # Errors
-    /// Returns a [`GitError`], also after `longest`.
+    /// Returns a [`GitError`] if git fails or takes longer than `longest`.
     pub fn fetch(
         &self,
         address: &str,

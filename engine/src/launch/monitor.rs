@@ -1,15 +1,17 @@
 //! Samples the memory, the tasks and the processor time of a process tree.
 //!
-//! Memory and tasks are sampled where no control group limits them. Where one limits the tasks, the monitor
-//! reads whether the kernel has refused to start one, so that the run ends as it does after a sample. A sample costs time in proportion
-//! to the number of processes, so samples never take more than a tenth of the time. Between two
-//! samples a tree can exceed its limits; the report states the largest value that was seen. Memory is
-//! counted once for all processes that share it, as far as the kernel reports that. Memory that no
-//! process maps is counted if it belongs to an anonymous file that a process holds open or maps, and estimated
-//! if it is in sockets.
+//! Memory and tasks are sampled where no control group limits them. Where a control group limits
+//! the tasks, the monitor checks whether the kernel has refused to start one, so that the run ends
+//! in the same way as after a sample. A sample costs time in proportion to the number of processes,
+//! so samples never take more than a tenth of the time. Between two samples, a tree can exceed its
+//! limits. The report states the largest observed value. Memory is counted once for all processes
+//! that share it, as far as the kernel reports that. Memory that no process maps is counted if it
+//! belongs to an anonymous file that a process holds open or maps, and estimated if it is in
+//! sockets.
 //!
-//! The control group counts processor time exactly, also without delegated controllers. Without a group,
-//! the time of a process that ended between two samples is missing if its parent ignores its end.
+//! The control group counts processor time exactly, even without delegated controllers. Without a
+//! group, the time of a process that ended between two samples is missing if its parent ignores its
+//! end.
 //!
 //! This module must never signal a process.
 
@@ -33,7 +35,7 @@ const EVERY: Duration = Duration::from_millis(250);
 const CONFIRM: Duration = Duration::from_millis(20);
 /// One in this many samples looks for files in memory that processes map but do not hold open.
 const MAPPED: u32 = 8;
-/// A sample takes at most one part in this many of the time.
+/// Samples take at most this fraction of the time: one part in `SHARE`.
 const SHARE: u32 = 10;
 /// The number of sockets whose buffers are not counted. Few programs have more.
 const FREE_SOCKETS: u64 = 64;
@@ -73,12 +75,12 @@ struct CountedTime {
     reaped: u64,
 }
 
-/// An estimate of the memory that a tree has in sockets, which the kernel does not report.
+/// An estimate of the memory that a tree uses in sockets, which the kernel does not report.
 #[derive(Debug)]
 struct InSockets {
     /// The memory of shared files on the machine when the tree was started, in bytes.
     before: u64,
-    /// Since when files wait in sockets of the tree.
+    /// The time since which files have been waiting in sockets of the tree.
     waiting: Option<Duration>,
 }
 
@@ -87,8 +89,9 @@ impl InSockets {
         Self { before: meminfo("Shmem:"), waiting: None }
     }
 
-    /// Returns what these sockets hold at most: full buffers, and, if files wait in them for too long, the
-    /// growth of the memory of shared files on the machine that no process of the tree accounts for.
+    /// Returns an upper limit of the memory in these sockets: full buffers and, if files have been
+    /// waiting in them for too long, the growth of the machine's shared memory that no process of
+    /// the tree explains.
     fn memory(
         &mut self,
         sockets: &BTreeMap<u64, u64>,
@@ -208,9 +211,10 @@ impl TreeMonitor {
 }
 
 impl CountedTime {
-    /// Adds a sample, and returns the time that the tree has used at least.
+    /// Adds a sample, and returns a lower limit of the time that the tree has used.
     ///
-    /// `launcher` is the time of the children that the launcher has reaped, whose parents had ended.
+    /// `launcher` is the time of the children that the launcher has reaped because their parents
+    /// had ended.
     fn count(&mut self, tree: &[Stat], launcher: u64) -> Duration {
         let now = tree.iter().map(|process| ((process.pid, process.start), process.ticks[0]));
         let before = std::mem::replace(&mut self.now, now.collect());

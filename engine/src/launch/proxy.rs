@@ -209,7 +209,7 @@ fn connect(host: &str) -> io::Result<TcpStream> {
 
 fn answer(client: &mut TcpStream, status: &str, why: &str) -> io::Result<()> {
     let body = format!("runner: {why}\n");
-    // One write: some clients expect the first line whole in what they read first.
+    // One write is used, because some clients expect the complete first line in their first read.
     let text = format!(
         "HTTP/1.1 {status}\r\nContent-Type: text/plain\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{body}",
         body.len()

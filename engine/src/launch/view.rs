@@ -1,11 +1,11 @@
 //! A view of the file system in which a private git directory replaces the project's, for a child
 //! without bubblewrap.
 //!
-//! The launch supervisor enters a mount namespace of its own before it starts the program, so that
-//! git finds the private directory at the usual path, and every other repository that the program
-//! uses stays itself. Variables such as `GIT_DIR` cannot do this: they lead git to the private
-//! directory from every folder. Landlock later prevents the program from changing the mounts. This
-//! module must never change a mount outside of the new namespace.
+//! The launch supervisor enters a separate mount namespace before it starts the program, so that
+//! git finds the private directory at the usual path, and the program's other repositories are not
+//! affected. Variables such as `GIT_DIR` cannot do this: they lead git to the private directory
+//! from every folder. Landlock later prevents the program from changing the mounts. This module
+//! must never change a mount outside the new namespace.
 
 use std::fs;
 use std::io;
@@ -20,12 +20,12 @@ use super::plan::LaunchRefusal;
 use crate::sandbox::private_git::{Cover, PrivateGit};
 
 /// Enters a new mount namespace and makes the mounts of a private git directory in it. Returns
-/// `false` if this host does not permit that; the file system then looks as before. The calling
-/// process must have only one thread.
+/// `false` if this host does not permit that; the view of the file system is then unchanged. The
+/// calling process must have only one thread.
 ///
 /// # Errors
-/// Returns an error if the process is in a new user namespace in which it is no user, or if only a
-/// part of the mounts could be made.
+/// Returns an error if the process is in a new user namespace without a mapped user, or if only
+/// some of the mounts could be made.
 pub(super) fn cover(git: &PrivateGit) -> Result<bool, LaunchRefusal> {
     if unshare(UnshareFlags::NEWNS).is_err() {
         let (user, group) = (getuid().as_raw(), getgid().as_raw());
@@ -95,7 +95,7 @@ mod tests {
     use super::*;
     use crate::sandbox::private_git::Repository;
 
-    /// Makes the mounts in a thread, whose view of the file system is then its own.
+    /// Makes the mounts in a thread that has its own view of the file system.
     fn cover_in_thread(root: &Path, at: &str) -> Result<bool, LaunchRefusal> {
         let git = PrivateGit {
             at: root.join(at),

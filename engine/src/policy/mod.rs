@@ -26,7 +26,7 @@ pub const DEFAULT_GROUP: &str = "default";
 pub struct Policy {
     /// Rules for missed scheduled times.
     pub catch_up: CatchUp,
-    /// Rule for a scheduled time that comes while an earlier one is not finished.
+    /// Rule for a scheduled time that arrives before an earlier run has finished.
     pub overlap: Overlap,
     /// Maximum delay of a start. An occurrence that has not started by then is skipped. `None` sets
     /// no limit.
@@ -84,7 +84,7 @@ pub enum CatchUpScope {
     All,
 }
 
-/// Handling of a scheduled time that comes while an earlier one is not over.
+/// Handling of a scheduled time that arrives before an earlier run has finished.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Overlap {

@@ -3,9 +3,10 @@
 //!
 //! A larger folder is checked less often, so that checks never take more than a twentieth of the
 //! time. Between two checks, a child can exceed the quota by the amount that it writes in that
-//! time, but no single file can exceed the limit on file size. Files that a process of the child holds
-//! open count even if they have no name any more. Those that wait in a socket, which no process has open, are
-//! estimated by what the file system has lost. A check must never follow a link or leave the file system.
+//! time, but no single file can exceed the limit on file size. Files that a process of the child
+//! holds open count even if they have no name any more. Files that wait in a socket, which no
+//! process holds open, are estimated from the decrease of the file system's free space. A check
+//! must never follow a link or leave the file system.
 
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
@@ -61,8 +62,8 @@ impl DiskQuota {
         self.exceeds(Child::Ended)
     }
 
-    /// Returns whether files have waited in sockets of the child since the last check, while the file system
-    /// has lost more than the quota.
+    /// Returns whether files have been waiting in sockets of the child since the last check, and
+    /// the file system's free space has decreased by more than the quota.
     fn is_hidden_over(&mut self) -> bool {
         let waits = tree::sockets(&tree::descendants_alive()).values().any(|files| *files > 0);
         let waited = std::mem::replace(&mut self.waiting, waits);
@@ -106,8 +107,8 @@ struct DiskUsage {
 }
 
 impl DiskUsage {
-    /// Subtracts allocated blocks, so the holes of a sparse file are free. An empty file counts as one
-    /// block, because it takes a place in the file system.
+    /// Subtracts allocated blocks, so the holes of a sparse file are free. An empty file counts as
+    /// one block, because it also takes up space in the file system.
     fn take(&mut self, blocks: u64) -> io::Result<()> {
         let left = self.left.checked_sub(blocks.max(1) * 512);
         self.left = left.ok_or(io::ErrorKind::QuotaExceeded)?;

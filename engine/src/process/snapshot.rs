@@ -15,8 +15,8 @@ use crate::files::{read_proc, read_text_proc};
 /// The processes of a list by their ids.
 pub(super) type Snapshot = BTreeMap<u32, Stat>;
 
-/// Maximum number of times that the lists of children are read. A tree that changes during all of
-/// them is taken from the list of all processes.
+/// Maximum number of times that the lists of children are read. If the tree changes during every
+/// read, it is taken from the list of all processes.
 const WALKS: usize = 8;
 
 /// The fields of `/proc/PID/stat` that this crate uses.
@@ -53,7 +53,7 @@ pub(super) fn everything() -> Snapshot {
     pids.filter_map(stat).map(|stat| (stat.pid, stat)).collect()
 }
 
-/// Returns this process and all its descendants, with those that have ended and that nobody has
+/// Returns this process and all its descendants, including those that have ended but have not been
 /// reaped. Where the kernel does not list children, the result also contains other processes.
 pub(super) fn own_tree() -> Snapshot {
     let mut last = None;
@@ -157,7 +157,7 @@ mod tests {
         }
     }
 
-    /// A child of a thread is found, also when the thread has ended.
+    /// Checks that a thread's child is found even after the thread has ended.
     #[test]
     fn children_of_other_threads_are_found() {
         let (send, receive) = std::sync::mpsc::channel();

@@ -89,24 +89,25 @@ pub(crate) fn descendants_alive() -> Vec<u32> {
     alive.filter(|pid| all.get(pid).is_some_and(|stat| !stat.is_dead())).collect()
 }
 
-/// Returns all descendants of this process, with those that have ended and that nobody has reaped.
+/// Returns all descendants of this process, including those that have ended but have not been
+/// reaped.
 pub(crate) fn all_descendants() -> Vec<Stat> {
     let all = own_tree();
     descendants(&all).iter().filter_map(|pid| all.get(pid).copied()).collect()
 }
 
-/// The files without a name to look for.
+/// The files without a name to search for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum UnnamedFiles {
-    /// Those that a process holds open.
+    /// Files that a process holds open.
     Open,
-    /// Also those that a process only maps.
+    /// Also files that a process only maps.
     OpenAndMapped,
 }
 
-/// Returns the paths below `/proc` and the data of the files without a name that these processes use.
-/// Threads whose table of open files is not the one of their process do not occur, because
-/// the sandbox refuses to create them.
+/// Returns the paths below `/proc` and the data of the files without a name that these processes
+/// use. Every thread shares the open files of its process, because the sandbox refuses to create
+/// other threads.
 pub(crate) fn unnamed_files(
     pids: &[u32],
     files: UnnamedFiles,
@@ -244,8 +245,8 @@ fn environment_end(line: &[u8]) -> Option<u64> {
     fields.split_ascii_whitespace().nth(48)?.parse().ok()
 }
 
-/// Returns `seeds` and all their descendants. This process and its ancestors are left out, and such
-/// a seed adds no descendants.
+/// Returns `seeds` and all their descendants. This process and its ancestors are omitted, and their
+/// descendants are not added.
 pub(super) fn with_descendants(all: &Snapshot, seeds: BTreeSet<u32>) -> BTreeSet<u32> {
     let spared = ourselves_and_ancestors(all);
     let mut members: BTreeSet<u32> = seeds.difference(&spared).copied().collect();

@@ -65,7 +65,7 @@ pub(crate) fn poll_within(fds: &mut [PollFd<'_>], timeout: Option<Duration>) {
 }
 
 fn timespec(duration: Duration) -> Timespec {
-    // A timeout beyond the range of 292 thousand million years has the same effect as no timeout.
+    // A timeout beyond the range of 292 billion years has the same effect as no timeout.
     Timespec {
         tv_sec: i64::try_from(duration.as_secs()).unwrap_or(i64::MAX),
         tv_nsec: duration.subsec_nanos().into(),

@@ -1,7 +1,7 @@
 //! Rolls the publication of a dead run forward, and removes what it staged.
 //!
-//! The caller holds the deciding lock of the run's job. This module must never publish under another
-//! fence than the run's own, and never remove staged files that a person still needs.
+//! The caller holds the deciding lock of the run's job. This module must never publish under a
+//! fence other than the run's own, and never remove staged files that a person still needs.
 
 use jiff::Timestamp;
 
@@ -17,7 +17,7 @@ pub(super) enum Replay {
     RolledForward(Outcome),
     /// The run had recorded no publication.
     Nothing,
-    /// The project or the claim no longer exists, so the artifacts are worth nothing.
+    /// The project or the claim no longer exists, so the artifacts are useless.
     Gone(Outcome),
     /// A person must resolve the conflict. The staged files are kept.
     Conflict(Outcome),
@@ -69,7 +69,7 @@ pub(super) fn replay(
             if !has(FleetNote::Applies) {
                 return Err(whole(&error));
             }
-            // Some files may be in place, so that the run cannot count as one that changed nothing.
+            // Some files may be in place, so the run must not count as one that changed nothing.
             let why = format!(
                 "its process died, and the fleet no longer accepts the result that it published; the artifacts \
                  that remain to be published are kept in {staging}"

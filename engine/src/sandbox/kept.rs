@@ -1,10 +1,10 @@
-//! The identity of the paths that a child must not write, before and after it.
+//! Compares the paths that a child must not write before and after the child runs.
 //!
 //! A mount protects a file, not a name. If another program on the host replaces a kept file by
 //! renaming over it, as most editors and git do, the kernel removes the mount in every view, and
-//! the child can then write the new file. The kept paths are therefore compared after the child. A
-//! folder whose device and inode are unchanged has kept its mount, which covers everything in it; a
-//! file must also have its content. This module must never restore or change a kept path.
+//! the child can then write the new file. The kept paths are therefore compared after the child has
+//! ended. A folder whose device and inode are unchanged has kept its mount, which covers everything
+//! in it; a file must also have its content. This module must never restore or change a kept path.
 
 use std::fs;
 use std::io::{self, Write as _};
@@ -27,7 +27,7 @@ pub struct KeptPath {
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 enum Identity {
-    /// Nothing, or an empty folder, which may be the placeholder of a run.
+    /// The path does not exist, or is an empty folder, which may be the placeholder of a run.
     Missing,
     Folder {
         device: u64,
@@ -64,7 +64,7 @@ pub fn record(paths: &[PathBuf], folder: &Path) -> io::Result<Vec<KeptPath>> {
     Ok(all)
 }
 
-/// Returns a description of each path that is not what it was.
+/// Describes each path that has changed.
 pub fn changed(paths: &[KeptPath]) -> Vec<String> {
     let differs = paths.iter().filter(|kept| identity(&kept.path).0 != kept.identity);
     differs

@@ -152,19 +152,19 @@ pub enum Overuse {
     /// Memory, in bytes.
     Memory {
         limit: u64,
-        /// The use that was seen.
+        /// The observed use.
         seen: u64,
     },
     /// Processes and threads.
     Processes {
         limit: u64,
-        /// The number that was seen.
+        /// The observed number.
         seen: u64,
     },
     /// Processor time.
     CpuTime {
         limit: Duration,
-        /// The time that was seen.
+        /// The observed time.
         seen: Duration,
     },
 }
@@ -228,7 +228,7 @@ impl SandboxMechanism {
 }
 
 impl Sandbox {
-    /// Returns the kept paths whose identity must be the same after the child.
+    /// Returns the kept paths whose identity must be the same after the child has ended.
     pub fn watched(&self) -> Vec<PathBuf> {
         let git = self.git.iter().flat_map(|git| git.links.iter().chain([&git.at]));
         let own: Vec<&PathBuf> = self.own.iter().chain(git).collect();
@@ -237,8 +237,8 @@ impl Sandbox {
         all.filter(|path| !own.iter().any(|own| path.starts_with(own))).cloned().collect()
     }
 
-    /// Returns whether the child may create internet sockets. A child with a list of hosts has a
-    /// network of its own, in which only the proxy leads out.
+    /// Returns whether the child may create internet sockets. A child with a list of hosts has its
+    /// own network, in which only the proxy leads out.
     pub fn has_sockets(&self) -> bool {
         self.network || !self.hosts.is_empty()
     }
@@ -266,8 +266,8 @@ pub enum TreeControl {
 pub enum LimitControl {
     /// The kernel enforces it for the child's control group.
     Cgroup,
-    /// The launcher samples the process tree, and kills it. Between two samples the tree can exceed the
-    /// limit.
+    /// The launcher samples the process tree, and kills it if it exceeds the limit. Between two
+    /// samples, the tree can exceed the limit.
     Sampled,
 }
 

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use crate::files::{beneath, create_new};
 
 /// The folder in a private git directory at which the project's objects are mounted. Git LFS looks
-/// for its files beside a borrowed object folder, so the folder has a level of its own.
+/// for its files beside a borrowed object folder, so the objects are one level deeper.
 pub(crate) const BORROWED: &str = "borrowed";
 
 /// The private git directory of a child, and the paths that it replaces.

@@ -6,11 +6,11 @@
 //! unprivileged user namespace would restore the right to mount; loading code into the kernel;
 //! handles and rings that bypass checks (`open_by_handle_at`, `io_uring`); feeding input to a
 //! terminal; changing the machine's clock and power state; the kernel's keyring; setting the setuid
-//! bit of a file, through which another user could act as this one; and sockets of any but the common
-//! families. If no mount view hides sockets with a path, the filter refuses all of
-//! these sockets except socket pairs, and the memory, queues and semaphores of System V, which other
-//! programs share and which outlive a run. Under a mount view, the child has these for itself, and the
-//! filter refuses large segments, whose memory a sample does not see.
+//! bit of a file, through which another user could act as this one; and sockets of any but the
+//! common families. If no mount view hides sockets with a path, the filter refuses all of these
+//! sockets except socket pairs, and the memory, queues and semaphores of System V, which other
+//! programs share and which outlive a run. Under a mount view, the child has its own, and the
+//! filter refuses only large segments, whose memory a sample does not count.
 //!
 //! A call of another architecture kills the caller. Every other refused call returns an error, so
 //! that a program that merely tries the call can continue.
@@ -32,7 +32,7 @@ pub struct SyscallRules {
     /// Whether internet sockets are allowed.
     pub network: bool,
     /// Whether sockets with a path and System V IPC are allowed. They are safe only under a mount
-    /// view, which hides the sockets of other programs and has an IPC namespace of its own.
+    /// view, which hides the sockets of other programs and has its own IPC namespace.
     pub sockets: bool,
     /// Whether new processes may be started. Threads are always allowed.
     pub processes: bool,
@@ -96,7 +96,7 @@ const ABSENT: &[i64] = &[
     // The flags of `clone3` are in memory, which a filter cannot read; those of `clone` are in a
     // register.
     libc::SYS_clone3,
-    // The mode of `openat2` is in memory too.
+    // The mode of `openat2` is also in memory.
     libc::SYS_openat2,
 ];
 
@@ -170,7 +170,8 @@ fn programs(wanted: SyscallRules) -> Result<Vec<BpfProgram>, seccompiler::Error>
         REFUSED.iter().map(|call| (*call, Vec::new())).collect();
     let flags = NAMESPACES.iter().map(|flag| when(0, SeccompCmpOp::MaskedEq(*flag), *flag));
     let mut clones: Vec<SeccompRule> = flags.collect::<Result<_, _>>()?;
-    // A thread with a table of open files of its own hides files from the checks of memory and disk space.
+    // A thread with its own table of open files could hide files from the checks of memory and disk
+    // space.
     clones.push(when(0, SeccompCmpOp::MaskedEq(CLONE_THREAD | CLONE_FILES), CLONE_THREAD)?);
     if !wanted.processes {
         // `CLONE_VFORK` must stay allowed, because starting the program itself uses it.

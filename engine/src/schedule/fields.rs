@@ -178,7 +178,7 @@ fn item(kind: FieldKind, part: &str) -> Result<FieldItem, String> {
     if kind == FieldKind::Weekday {
         if let Some((day, nth)) = part.split_once('#') {
             let nth = number(nth).filter(|nth| (1..=5).contains(nth));
-            let nth = nth.ok_or("after # stands 1 to 5")?;
+            let nth = nth.ok_or("# needs a number from 1 to 5 after it")?;
             let day = value(kind, day)? % 7;
             return Ok(FieldItem::Nth { day, nth });
         }

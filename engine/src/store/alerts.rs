@@ -82,12 +82,12 @@ pub struct Overdue {
 /// The silent hosts of a fleet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SilentHosts {
-    /// The job that stands for the fleet ([`Store::job_of_fleet`]).
+    /// The job that represents the fleet ([`Store::job_of_fleet`]).
     pub job: JobId,
     pub project: ProjectId,
     /// The time at which the last of them became silent.
     pub since: Timestamp,
-    /// Names them, with the times at which they were last seen.
+    /// Describes the hosts, with the times at which they were last seen.
     pub why: String,
 }
 
@@ -136,8 +136,8 @@ impl Store {
         })
     }
 
-    /// Records that a run was put off for a reason that a person must fix, after it was already put
-    /// off several times in a row. The run's occurrence is still open.
+    /// Records that a run was deferred for a reason that a person must fix, after it had already
+    /// been deferred several times in a row. The run's occurrence is still open.
     pub fn note_blocked(&mut self, run: &RunId) -> Result<()> {
         let sql = "INSERT INTO news (occurrence, run)
                    SELECT occurrence, id FROM runs r WHERE id = ?1 AND NOT EXISTS
@@ -190,8 +190,8 @@ impl Store {
         })
     }
 
-    /// Raises or continues the alerts about silent hosts, and ends those of jobs that are not listed. Each
-    /// job stands for its fleet.
+    /// Raises or continues the alerts about silent hosts, and ends those of jobs that are not
+    /// listed. Each job represents its fleet.
     pub fn watch_hosts(
         &mut self,
         silent: &[SilentHosts],
@@ -227,8 +227,9 @@ impl Store {
         })
     }
 
-    /// Returns the job that stands for a fleet in alerts: the one with an open alert about its hosts, and
-    /// otherwise the first enabled job of the fleet. Returns `None` if this host has no such job.
+    /// Returns the job that represents a fleet in alerts: the one with an open alert about its
+    /// hosts, and otherwise the first enabled job of the fleet. Returns `None` if this host has no
+    /// such job.
     pub fn job_of_fleet(&self, fleet: &str) -> Result<Option<(JobId, ProjectId)>> {
         let sql = "SELECT j.id, j.project FROM jobs j
                    WHERE j.policy ->> '$.fleet.name' = ?1 AND j.enabled ORDER BY

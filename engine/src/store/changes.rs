@@ -1,4 +1,4 @@
-//! The last changes of the database, in their order, for programs that follow it.
+//! The last changes to the database, in order, for programs that follow it.
 //!
 //! Triggers of the database write the changes, and delete old ones. This module must never write.
 
@@ -14,23 +14,23 @@ use crate::ids::ProjectId;
 pub struct Change {
     /// The number of the change. Later changes have higher numbers, and no number is used twice.
     pub id: i64,
-    /// The project; `None` for a change that is about all projects.
+    /// The project; `None` for a change that affects all projects.
     pub project: Option<ProjectId>,
     /// `run`, `job`, `night`, `alert`, `grant`, `pause` or `event`.
     pub kind: String,
-    /// The id or the name of what changed.
+    /// The id or name of the changed item.
     pub subject: String,
-    /// Its state after the change, such as `running` or `succeeded`.
+    /// The item's state after the change, such as `running` or `succeeded`.
     pub state: String,
 }
 
 /// The changes after a number.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ChangesAfter {
-    /// All changes, the oldest first, up to the requested number of changes.
+    /// All changes after the number, oldest first, up to the limit.
     All(Vec<Change>),
-    /// Some changes were deleted since. A reader must read everything again and continue after the
-    /// number.
+    /// Some changes have been deleted. A reader must read everything again and continue after the
+    /// number `last`.
     Lost { last: i64 },
 }
 
@@ -69,7 +69,7 @@ pub(super) fn last(db: &Connection) -> Result<i64, Fault> {
     db.value(sql, [])
 }
 
-/// Leaves out numbers after `seen`, so that every reader of the changes learns that it must read
+/// Skips numbers after `seen`, so that every reader of the changes learns that it must read
 /// everything again.
 pub(super) fn interrupt(tx: &Transaction<'_>, seen: i64) -> Result<(), Fault> {
     let next = last(tx)?.max(seen) + 1;

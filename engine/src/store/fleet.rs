@@ -1,5 +1,5 @@
-//! Runs that the hosts of a fleet share. The fleet's database decides who works; this database
-//! records what this host has to do with it.
+//! Runs that the hosts of a fleet share. The fleet's database decides which host works. This
+//! database records this host's part.
 //!
 //! ```text
 //! queued run of a fleet job ──offered──> stays queued until its result is delivered
@@ -21,7 +21,7 @@ use crate::ids::{ProjectId, RunId};
 use crate::policy::Policy;
 use crate::process_id::ProcessIdentity;
 
-/// A step of a run in a fleet. Each is noted at most once.
+/// A step of a run in a fleet. Each step is noted at most once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, strum::IntoStaticStr)]
 #[strum(const_into_str)]
 pub enum FleetNote {
@@ -34,7 +34,7 @@ pub enum FleetNote {
     /// The run works on a claim of this host.
     #[strum(serialize = "fleet-claimed")]
     Claimed,
-    /// The fleet knows how the run ended.
+    /// The end of the run was reported to the fleet.
     #[strum(serialize = "fleet-reported")]
     Reported,
 }
@@ -46,18 +46,17 @@ pub struct FleetRun {
     pub project: ProjectId,
     pub job: JobId,
     pub job_name: String,
-    /// The key of its occurrence.
     pub key: String,
     pub attempt: u32,
     /// The scheduled time.
     pub due: Timestamp,
     pub policy: Policy,
-    /// Whether it was offered to the fleet.
+    /// Whether the run was offered to the fleet.
     pub offered: bool,
 }
 
 impl Store {
-    /// Returns the waiting runs of fleet jobs whose time has come, the oldest of each job.
+    /// Returns the waiting runs of fleet jobs whose time has come, only the oldest of each job.
     pub fn fleet_runs(&self, now: Timestamp) -> Result<Vec<FleetRun>> {
         let sql = "SELECT r.id, j.project, r.job, j.name, o.key, r.attempt, o.due, j.policy,
                EXISTS (SELECT 1 FROM events e WHERE e.run = r.id AND e.kind = 'fleet-offered')
@@ -88,8 +87,8 @@ impl Store {
         })
     }
 
-    /// Requests a waiting run, and notes why. The caller must spawn it as `starter`. Returns `false`
-    /// and changes nothing if the run does not wait any more.
+    /// Requests a waiting run, and notes why. The caller must spawn it as `starter`. Returns
+    /// `false` and changes nothing if the run no longer waits.
     pub fn start_for_fleet(
         &mut self,
         run: &RunId,
@@ -145,8 +144,8 @@ impl Store {
         self.view(|db| db.first(sql, params![run, kind], |row| row.get(0)))
     }
 
-    /// Returns the runs since `since` that have a note and of whose end the fleet does not know yet,
-    /// each with the note's text.
+    /// Returns the runs since `since` that have a note and whose end has not been reported to the
+    /// fleet, each with the note's text.
     pub fn unreported_for_fleet(
         &self,
         note: FleetNote,

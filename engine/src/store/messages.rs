@@ -253,8 +253,8 @@ impl Store {
         self.view(|db| db.exists(&sql, [millis(now)]))
     }
 
-    /// Puts off the due messages of channels that get no message yet, by the rules of their
-    /// project. Messages that are put off together become due together.
+    /// Postpones the due messages of channels that may not receive a message yet according to the
+    /// rules of their project. Messages that are postponed together become due together.
     pub fn hold_messages(
         &mut self,
         rules: &BTreeMap<ProjectId, AlertRules>,

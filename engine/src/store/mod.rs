@@ -251,7 +251,7 @@ impl Store {
     fn write<T>(&mut self, work: impl FnOnce(&Transaction<'_>) -> Result<T, Fault>) -> Result<T> {
         let path = self.path.clone();
         if failpoint::commit_fails() {
-            let why = "the fuse has blown".to_owned();
+            let why = "an injected fault refused the commit".to_owned();
             return Err(StoreError::CannotWrite { path, why });
         }
         let run = || -> Result<T, Fault> {

@@ -229,8 +229,8 @@ pub(super) enum MissedCause<'a> {
 }
 
 impl MissedCause<'_> {
-    /// Reports whether people are notified. A job that is due more often than ticks are made runs,
-    /// so `config check`, `setup` and the doctor report that, and not every tick.
+    /// Returns whether people are notified. A job that is due more often than ticks are made still
+    /// runs, so only `config check`, `setup` and the doctor report that.
     fn is_news(self) -> bool {
         matches!(self, Self::Late(_) | Self::Problem(_))
     }

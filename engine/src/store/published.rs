@@ -1,6 +1,6 @@
-//! The digests of the files that runner published, or that a person adopted.
+//! The digests of the files that runner published or that a person adopted.
 //!
-//! This module must never decide what a difference means: it stores what was published.
+//! This module must never interpret a difference. It only stores digests.
 
 use std::collections::BTreeMap;
 

@@ -39,7 +39,8 @@ use crate::outcome::{Outcome, SkipReason};
 use crate::schedule::Schedule;
 use crate::tick::{REPORT_JOB, passed_over};
 
-/// More changes than a database that cannot be read has recorded after any of its backups.
+/// A number that exceeds the changes that an unreadable database can have recorded since any of its
+/// backups.
 const UNKNOWN: i64 = 1_000_000;
 
 /// The plan of a restore.
@@ -202,7 +203,7 @@ impl RestorePlan {
             None => "a backup of an unknown time".to_owned(),
         };
         let restored = format!("the database was restored from {of}");
-        // The numbers of a database that cannot be read are not known.
+        // The last change of an unreadable database is not known.
         let seen = self.since.as_ref().map_or(changes::last(tx)? + UNKNOWN, |it| it.last_change);
         changes::interrupt(tx, seen)?;
         let mut reported = Restored::default();

@@ -20,12 +20,12 @@ use crate::ids::{ProjectId, RunId};
 
 /// A project with at most this number of runs is searched run by run.
 const FEW: u32 = if cfg!(test) { 40 } else { 10_000 };
-/// The number of rows of the index of times that are read to find the first run since a time. A run
+/// The number of rows in the index of times that are read to find the first run since a time. A run
 /// is missed only if the clock was set back while more runs than this were recorded.
 const DISORDER: u32 = 10_000;
 /// Length of the sequences of characters in the index of texts. Shorter texts are compared with all runs.
 pub const SHORTEST_TEXT: usize = 3;
-/// The most sequences of a text that are looked up. The text itself is always compared.
+/// Maximum number of a text's sequences that are looked up. The text itself is always compared.
 const SEQUENCES: usize = 16;
 
 /// Selects runs to list.
@@ -56,7 +56,7 @@ pub struct RunFilter {
     pub but_kind: Option<&'static str>,
 }
 
-/// A query for runs, while it is put together.
+/// A query for runs that is being built.
 struct RunQuery {
     /// The table that is read, and the index by which it is read.
     from: &'static str,

@@ -25,7 +25,7 @@ pub struct RunTotal {
     pub outcome: String,
     /// The class of the failure, or an empty text.
     pub class: String,
-    /// Number of runs since the database exists, also of pruned runs.
+    /// Number of runs since the database was created, including pruned runs.
     pub runs: u64,
     /// The time at which the last of them was settled.
     pub last: Timestamp,
@@ -51,7 +51,7 @@ pub struct QueueDepth {
     pub project: ProjectId,
     /// Number of queued runs.
     pub runs: u64,
-    /// The earliest time at which one of them may start, if it waits for a time only.
+    /// The earliest time at which one of them may start, if it waits only for a time.
     pub oldest: Option<Timestamp>,
 }
 

@@ -1,6 +1,6 @@
 //! The files of a project that a person has accepted, with the digest of each.
 //!
-//! This module must never decide whether a file is trusted: it stores what a person accepted.
+//! This module must never decide whether a file is trusted. It only stores what a person accepted.
 
 use std::collections::BTreeMap;
 

@@ -128,7 +128,7 @@ pub enum Money {
     Priced,
     /// The price is unknown, so the reserved maximum is charged.
     Reserved,
-    /// The backend stated more than the run had left, which is charged.
+    /// The backend stated more than the run had left. The remaining amount is charged.
     Limited,
 }
 

@@ -1,26 +1,27 @@
-//! Contents by their SHA-256: sources and results. A large content is stored in several parts.
+//! Stores the content of sources and results under its SHA-256 digest. A large blob is stored in
+//! several parts.
 
 use runner_engine::digest::Digest;
 
 use super::Postgres;
 use crate::store::{FleetError, Result};
 
-/// Maximum size of a content in bytes. Contents are held in memory.
+/// Maximum size of a blob in bytes. A blob is held in memory.
 pub const LARGEST_CONTENT: u64 = 256 * 1024 * 1024;
 
 /// Maximum size of a part in bytes.
 const PART: usize = 16 * 1024 * 1024;
 
 impl Postgres {
-    /// Stores a content and returns its digest. A content that is stored already only becomes new again, so
-    /// that pruning keeps it.
+    /// Stores a blob and returns its digest. If the blob already exists, only its time is updated,
+    /// so that pruning keeps it.
     ///
     /// # Errors
-    /// Returns a [`FleetError`], also for a content that is larger than [`LARGEST_CONTENT`].
+    /// Returns a [`FleetError`], also if `content` is larger than [`LARGEST_CONTENT`].
     pub fn put_blob(&mut self, content: &[u8]) -> Result<Digest> {
         if content.len() as u64 > LARGEST_CONTENT {
             return Err(FleetError::Database(format!(
-                "a content has {} bytes, but the fleet stores at most {LARGEST_CONTENT}",
+                "a blob has {} bytes, but the fleet stores at most {LARGEST_CONTENT}",
                 content.len()
             )));
         }
@@ -30,7 +31,7 @@ impl Postgres {
             let known =
                 "UPDATE runner_fleet.blobs SET stored = runner_fleet.clock() WHERE digest = $1";
             if step.change(known, &[&name])? == 0 {
-                // An empty content has one part.
+                // An empty blob has one part.
                 let parts = content.len().div_ceil(PART).max(1);
                 for (number, part) in (0_i32..).zip(0..parts) {
                     let bytes = content.get(part * PART..).unwrap_or_default();
@@ -48,10 +49,11 @@ impl Postgres {
         Ok(digest)
     }
 
-    /// Returns a content, whose digest is checked.
+    /// Returns the content of a blob after checking its digest.
     ///
     /// # Errors
-    /// Returns a [`FleetError`], also if there is no such content or if it has another digest.
+    /// Returns a [`FleetError`], also if the blob does not exist or its content has a different
+    /// digest.
     pub fn blob(&mut self, digest: Digest) -> Result<Vec<u8>> {
         let name = digest.to_string();
         let found = self.write(|step| {
@@ -63,11 +65,13 @@ impl Postgres {
             }
             Ok((!rows.is_empty()).then_some(content))
         })?;
-        let content = found
-            .ok_or_else(|| FleetError::Database(format!("the content {name} is not stored")))?;
+        let content =
+            found.ok_or_else(|| FleetError::Database(format!("the blob {name} is not stored")))?;
         match Digest::of(&content) == digest {
             true => Ok(content),
-            false => Err(FleetError::Database(format!("the content {name} has another digest"))),
+            false => Err(FleetError::Database(format!(
+                "the content of blob {name} has a different digest"
+            ))),
         }
     }
 }

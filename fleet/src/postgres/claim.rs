@@ -1,4 +1,5 @@
-//! Claims: candidates are locked, the pure decision is made, and all changes are written at once.
+//! Claims occurrences: locks the candidates, applies the pure decision, and writes all changes at
+//! once.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -36,8 +37,8 @@ const GROUPS: &str = "SELECT name FROM runner_fleet.groups WHERE name = ANY($1)
 const RUNNING: &str = "SELECT \"group\", count(*) FROM runner_fleet.occurrences
      WHERE \"group\" = ANY($1) AND state = 'claimed' AND wake > $2 GROUP BY 1";
 
-/// `$5` names the occurrences once more, so that the planner looks them up by their keys: it takes the
-/// recordset for 100 rows, and would read all occurrences while the budgets are locked.
+/// `$5` repeats the occurrences' ids, so that the planner looks the rows up by key. Otherwise it
+/// estimates 100 rows for the recordset, and reads all occurrences while the budgets are locked.
 const WRITE: &str = "WITH input AS MATERIALIZED (
        SELECT * FROM jsonb_to_recordset($1) AS i(id text, dead bigint, charged bigint[], state text,
          wake bigint, fence bigint, owner text, why text, outcome jsonb)),
@@ -59,7 +60,7 @@ const WRITE: &str = "WITH input AS MATERIALIZED (
      FROM jsonb_to_recordset($2) AS n(level text, used bigint[], held bigint[])
      WHERE b.level = n.level";
 
-/// A change of an occurrence, as `WRITE` reads it.
+/// A change to an occurrence, in the form that [`WRITE`] reads.
 #[derive(Serialize)]
 struct Change {
     id: String,
@@ -75,7 +76,7 @@ struct Change {
     outcome: Option<Value>,
 }
 
-/// A candidate with the other columns that a claim has.
+/// A candidate with the other columns of its claim.
 struct Found {
     candidate: Candidate,
     row: Row,

@@ -1,4 +1,4 @@
-//! The connection: address, TLS, time limits, and the translation of errors.
+//! The connection to the database: address, TLS, timeouts, and the translation of errors.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -14,21 +14,21 @@ use tokio_postgres_rustls::MakeRustlsConnect;
 use super::{Fault, Step};
 use crate::store::{FleetError, Result};
 
-/// How long a connection may take. Local work of a tick waits for it.
+/// Connection timeout. It is short because a tick's local work waits for the connection.
 const CONNECT: Duration = Duration::from_secs(2);
 
-/// How long an answer may be outstanding on a dead network.
+/// Timeout for an answer if the network is dead.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Statements and waits for locks end after this time. A transaction that waits for its client
-/// longer is ended by the database, so a stopped host holds no locks.
+/// Timeouts of statements and of waits for locks. The database also ends a transaction whose client
+/// is idle, so that a stopped host holds no locks.
 const LIMITS: &str = "SET statement_timeout = '30s'; SET lock_timeout = '20s';
      SET idle_in_transaction_session_timeout = '5s'; SET default_transaction_isolation = 'read committed';
      SET application_name = 'runner'";
 
-/// Statements are planned once for each connection, and find their rows by index in the order of the
-/// index. Otherwise they are planned again while budgets are locked, or read and sort all
-/// occurrences because the statistics of the table are older than its rows.
+/// Plans each statement once per connection, with index scans and without sorting. Otherwise the
+/// database may plan statements again while budgets are locked, or read and sort all occurrences
+/// because the table's statistics are out of date.
 const PLANS: &str = "SET plan_cache_mode = force_generic_plan; SET enable_seqscan = off;
      SET enable_sort = off; SET jit = off";
 
@@ -51,8 +51,8 @@ impl Statements {
     }
 }
 
-/// A fleet's database in PostgreSQL. It connects when it is first used, and again after the
-/// connection was lost.
+/// A fleet's database in PostgreSQL. It connects on first use, and reconnects after the connection
+/// is lost.
 pub struct Postgres {
     config: Config,
     live: Option<(Client, Statements)>,
@@ -66,7 +66,7 @@ impl fmt::Debug for Postgres {
 }
 
 impl Postgres {
-    /// Reads an address, such as `postgresql://runner@db.example/fleet`. Does not connect. A
+    /// Parses an address, such as `postgresql://runner@db.example/fleet`, without connecting. A
     /// connection to another machine is encrypted unless the address has `sslmode=disable`.
     ///
     /// # Errors
@@ -122,7 +122,7 @@ impl Postgres {
         }
     }
 
-    /// Returns the connection, which is made anew if there is none.
+    /// Returns the connection, and connects first if necessary.
     pub(super) fn client(&mut self) -> Result<(&mut Client, &mut Statements)> {
         if self.live.as_ref().is_some_and(|(client, _)| client.is_closed()) {
             self.live = None;
@@ -138,7 +138,7 @@ impl Postgres {
         Ok((client, statements))
     }
 
-    /// Makes a connection of its own.
+    /// Opens a new connection.
     pub(super) fn connect(&self) -> Result<Client> {
         self.config.connect(tls()?).map_err(|error| {
             let refused = error.code().is_some_and(|code| {
@@ -154,8 +154,8 @@ impl Postgres {
     }
 }
 
-/// Reports whether all servers of an address are on this machine. The driver connects to the numeric
-/// addresses, if there are any, and takes the names only for certificates.
+/// Returns whether all servers of an address are on this machine. If the configuration has numeric
+/// addresses, the driver connects to those and uses the names only to check certificates.
 fn is_on_this_machine(config: &Config) -> bool {
     match config.get_hostaddrs() {
         [] => config.get_hosts().iter().all(is_local),
@@ -163,7 +163,7 @@ fn is_on_this_machine(config: &Config) -> bool {
     }
 }
 
-/// Reports whether a server is on this machine: behind a Unix socket, or at a loopback address.
+/// Returns whether a server is on this machine: behind a Unix socket, or at a loopback address.
 fn is_local(host: &Host) -> bool {
     match host {
         Host::Unix(_) => true,
@@ -188,7 +188,7 @@ fn tls() -> Result<MakeRustlsConnect> {
 /// Translates an error of the client or of the database.
 pub(super) fn known(error: postgres::Error) -> FleetError {
     let Some(code) = error.code() else {
-        // Without a code, the error is one of the connection or of this client.
+        // An error without a code comes from the connection or from this client.
         return match error.is_closed() || io_error(&error) {
             true => FleetError::Unreachable(chain(&error)),
             false => FleetError::Database(chain(&error)),
@@ -200,8 +200,8 @@ pub(super) fn known(error: postgres::Error) -> FleetError {
     if *code == SqlState::INVALID_SCHEMA_NAME || *code == SqlState::UNDEFINED_TABLE {
         return FleetError::NoFleet;
     }
-    // Class 08 is a lost connection, 53 a lack of resources, 57P a shutdown. Statements that ran
-    // into a time limit may be repeated.
+    // Class 08 is a lost connection, 53 a lack of resources, 57P a shutdown. A statement that timed
+    // out may be repeated.
     let transient = ["08", "53", "57P"].iter().any(|class| code.code().starts_with(class))
         || [SqlState::QUERY_CANCELED, SqlState::LOCK_NOT_AVAILABLE].contains(code)
         || *code == SqlState::IDLE_IN_TRANSACTION_SESSION_TIMEOUT;
@@ -222,7 +222,7 @@ fn io_error(error: &postgres::Error) -> bool {
     false
 }
 
-/// Joins the causes of an error.
+/// Joins an error and its causes.
 fn chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();

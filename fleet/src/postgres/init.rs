@@ -1,4 +1,4 @@
-//! The schema: creating it, checking its format, and what a person should know about the database.
+//! Creates the schema, checks its format, and gathers facts about the database for the doctor.
 
 use super::connection::known;
 use super::{Postgres, Step};
@@ -13,17 +13,15 @@ const UPGRADES: [&str; 1] = [include_str!("../upgrade_2.sql")];
 /// The tables that a worker's role must read and write.
 const TABLES: [&str; 6] = ["hosts", "occurrences", "attempts", "groups", "budgets", "blobs"];
 
-/// The tables from which its daily maintenance removes old rows.
+/// The tables from which a worker's daily maintenance removes old rows.
 const PRUNED: [&str; 3] = ["occurrences", "budgets", "blobs"];
 
 /// The effect of [`Postgres::init`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Initialized {
-    /// The tables were created.
     Created,
-    /// The tables of an older format were upgraded.
     Upgraded,
-    /// The tables are there already.
+    /// The tables already exist in this format.
     Unchanged,
 }
 
@@ -36,8 +34,8 @@ pub struct DatabaseFacts {
     pub now: i64,
     /// Permissions that the role lacks, such as `UPDATE on budgets`.
     pub missing: Vec<String>,
-    /// Whether another process stands between runner and the database and gives each transaction
-    /// another connection.
+    /// Whether a pooler between runner and the database may use a different connection for each
+    /// transaction.
     pub pooled: bool,
 }
 
@@ -45,14 +43,14 @@ impl Postgres {
     /// Creates the schema unless it exists, and upgrades an older format.
     ///
     /// # Errors
-    /// Returns a [`FleetError`], for a newer format [`FleetError::Format`].
+    /// Returns a [`FleetError`], which is [`FleetError::Format`] for a newer format.
     pub fn init(&mut self) -> Result<Initialized> {
         match self.check_format() {
             Err(FleetError::NoFleet | FleetError::Format { found: ..FORMAT, .. }) => {}
             found => return found.map(|()| Initialized::Unchanged),
         }
         self.write(|step| {
-            // Only one host changes the schema.
+            // Only one host at a time changes the schema.
             step.tx.execute("SELECT pg_advisory_xact_lock(7235409)", &[])?;
             let Some(found) = format(step)? else {
                 step.tx.batch_execute(include_str!("../schema.sql"))?;
@@ -70,7 +68,7 @@ impl Postgres {
         })
     }
 
-    /// Checks that the database has a fleet of a format that this version knows.
+    /// Checks that the database contains a fleet in a format that this version supports.
     ///
     /// # Errors
     /// Returns [`FleetError::NoFleet`] or [`FleetError::Format`].
@@ -81,7 +79,7 @@ impl Postgres {
         }
     }
 
-    /// Returns facts for the doctor.
+    /// Gathers facts for the doctor.
     ///
     /// # Errors
     /// Returns a [`FleetError`].
@@ -120,8 +118,9 @@ impl Postgres {
         })
     }
 
-    /// Reports whether a session's state is lost between two transactions: a temporary name that
-    /// one transaction sets must be there in the next one, on the same backend process.
+    /// Returns whether session state is lost between two transactions. Without a pooler, a
+    /// temporary name that one transaction sets is visible in the next one, on the same backend
+    /// process.
     fn is_pooled(&mut self) -> Result<bool> {
         let (client, _) = self.client()?;
         let mut pids = std::collections::BTreeSet::new();

@@ -4,9 +4,9 @@ use super::{Fault, Postgres, Step, json, operations};
 use crate::rows::Overview;
 use crate::store::{FleetError, Result};
 
-/// An occurrence is old if it was settled before `$1`. A budget level and all of its occurrences are
-/// removed together, so that the sums of what remains stay exact. Attempts are removed with their
-/// occurrence.
+/// An occurrence is old if it was settled before `$1`. A budget level and all of its occurrences
+/// are removed together, so that the sums of the remaining rows stay exact. Attempts are removed
+/// with their occurrence.
 const OCCURRENCES: &str = "WITH gone AS (
        DELETE FROM runner_fleet.occurrences o WHERE o.settled < $1 AND NOT o.levels && ARRAY(
          SELECT DISTINCT unnest(k.levels) FROM runner_fleet.occurrences k
@@ -17,8 +17,8 @@ const OCCURRENCES: &str = "WITH gone AS (
        WHERE level = ANY(ARRAY(SELECT DISTINCT unnest(levels) FROM gone)))
      SELECT count(*) FROM gone";
 
-/// A content is referenced by its digest, anywhere in a source or a manifest. Storing it again makes
-/// it new, so a source that is being offered keeps its contents.
+/// A blob is referenced by its digest, anywhere in a source or a manifest. Storing a blob again
+/// updates its time, so the blobs of a source that is being offered are kept.
 const BLOBS: &str = "WITH used AS MATERIALIZED (
        SELECT v #>> '{}' AS digest FROM runner_fleet.occurrences,
          jsonb_path_query(source, 'lax $.**') AS v WHERE jsonb_typeof(v) = 'string'
@@ -27,16 +27,15 @@ const BLOBS: &str = "WITH used AS MATERIALIZED (
      DELETE FROM runner_fleet.blobs b
      WHERE b.stored < $1 AND NOT EXISTS (SELECT FROM used WHERE used.digest = b.digest)";
 
-/// Time in milliseconds for which a content without a reference is kept: longer than it takes to offer a
-/// project or to deliver a result.
+/// Time in milliseconds for which a blob without a reference is kept. It is longer than offering a
+/// project or delivering a result takes.
 const UNREFERENCED: i64 = 24 * 3_600_000;
 
-/// The number of removed rows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Pruned {
-    /// Settled occurrences with their attempts.
+    /// Number of settled occurrences, which are removed with their attempts.
     pub occurrences: u64,
-    /// Parts of contents that nothing referred to.
+    /// Number of parts of unreferenced blobs.
     pub blobs: u64,
 }
 
@@ -56,8 +55,8 @@ impl Postgres {
         self.write(overview)
     }
 
-    /// Records that this worker is seen, and returns the [overview](Self::overview). A host that neither claims
-    /// nor works is seen only by this.
+    /// Updates the time when this worker was last seen, and returns the [overview](Self::overview).
+    /// For a host that neither claims nor works, nothing else updates this time.
     ///
     /// # Errors
     /// Returns a [`FleetError`].
@@ -68,8 +67,8 @@ impl Postgres {
         })
     }
 
-    /// Removes the occurrences that were settled more than `age` milliseconds ago, and the contents that
-    /// nothing refers to.
+    /// Removes the occurrences that were settled more than `age` milliseconds ago, and unreferenced
+    /// blobs that are older than a day.
     ///
     /// # Errors
     /// Returns a [`FleetError`].

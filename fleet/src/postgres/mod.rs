@@ -1,8 +1,8 @@
 //! A fleet's database in PostgreSQL.
 //!
-//! The connection must be a direct one: behind a pooler that gives each transaction another
-//! connection, prepared statements and LISTEN do not work. Every operation is one transaction at
-//! the isolation level `READ COMMITTED`. Rows are locked in the order that `schema.sql` states.
+//! The connection must be direct: prepared statements and LISTEN do not work behind a pooler that
+//! may use a different connection for each transaction. Every operation is one transaction at the
+//! isolation level `READ COMMITTED`. Rows are locked in the order that `schema.sql` states.
 
 pub(crate) mod blobs;
 mod claim;

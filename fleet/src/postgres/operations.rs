@@ -13,7 +13,7 @@ use crate::simulation::stale_reason;
 use crate::store::{FleetError, Result};
 use crate::types::{Deliverable, Delivery, HostInfo, Lease, Offer, Release, Stale, Verdict};
 
-/// The name of the notification of new work and new results.
+/// The channel of the notifications about new work and new results.
 pub(super) const CHANNEL: &str = "runner_fleet";
 
 const NOTIFY: &str = "SELECT pg_notify('runner_fleet', $1)";
@@ -68,7 +68,11 @@ pub(super) fn offer(step: &mut Step<'_>, offer: &Offer) -> Result<String, Fault>
     if added == 0 {
         // Another host offered it in the meantime.
         let row = step.first(known, &key)?;
-        let gone = || FleetError::Database("an offer conflicts with nothing".to_owned());
+        let gone = || {
+            FleetError::Database(
+                "an offer was not inserted, although no other one has its key".to_owned(),
+            )
+        };
         return Ok(row.ok_or_else(gone)?.try_get(0)?);
     }
     if let Some(group) = &group {
@@ -76,7 +80,7 @@ pub(super) fn offer(step: &mut Step<'_>, offer: &Offer) -> Result<String, Fault>
         step.change(sql, &[group])?;
     }
     for (level, limit) in &offer.levels {
-        // In the order of levels, as all budgets are locked.
+        // Budgets are always locked in the order of their levels.
         step.change(
             "INSERT INTO runner_fleet.budgets (level, limits) VALUES ($1, $2)
              ON CONFLICT (level) DO UPDATE SET limits = $2
@@ -88,7 +92,7 @@ pub(super) fn offer(step: &mut Step<'_>, offer: &Offer) -> Result<String, Fault>
     Ok(offer.id.clone())
 }
 
-/// The columns of an occurrence that decide what may happen to it.
+/// The columns of an occurrence that determine which operations are allowed.
 struct Standing {
     state: State,
     fence: i64,
@@ -132,7 +136,7 @@ impl Standing {
     }
 }
 
-/// Locks the occurrence of a claim that its worker still has.
+/// Locks the occurrence of a claim that its worker still holds.
 fn claimed(
     step: &mut Step<'_>,
     (occurrence, fence, worker): (&str, i64, &str),
@@ -158,7 +162,7 @@ pub(super) fn renew(
 ) -> Result<Lease, Fault> {
     seen(step, worker)?;
     let row = claimed(step, (occurrence, fence, worker))?;
-    // Once the lease has ended, another claim of its group may have begun.
+    // After the lease has ended, another claim in the same group may have begun.
     let renewed = step.change(
         "UPDATE runner_fleet.occurrences SET wake = runner_fleet.clock() + lease
          WHERE id = $1 AND wake > runner_fleet.clock()",
@@ -170,7 +174,7 @@ pub(super) fn renew(
     Ok(Lease { lease: row.lease, cancel: row.cancel })
 }
 
-/// Locks budget levels in their order.
+/// Locks budget levels in order.
 pub(super) fn lock_budgets(
     step: &mut Step<'_>,
     levels: &[&String],
@@ -204,7 +208,7 @@ pub(super) fn units_of(row: &Row, column: usize) -> Result<Units, Fault> {
     units.try_into().map_err(|_| malformed("an array of amounts"))
 }
 
-/// Converts a reservation of an occurrence's levels into used amounts.
+/// Converts the reservation at an occurrence's levels into used amounts.
 fn charge(
     step: &mut Step<'_>,
     levels: &[String],
@@ -244,7 +248,7 @@ fn close(
     charge(step, levels, units_of(&row, 0)?, used)
 }
 
-/// Keeps the result of a claim with it.
+/// Stores a result with its claim.
 fn record(step: &mut Step<'_>, delivery: &Delivery) -> Result<(), Fault> {
     step.change(
         "UPDATE runner_fleet.attempts SET outcome = $3, summary = $4, manifest = $5
@@ -349,7 +353,7 @@ pub(super) fn deliveries(step: &mut Step<'_>, home: &str) -> Result<Vec<Delivera
         .collect()
 }
 
-/// Locks an occurrence if its result is the one that this home host publishes.
+/// Locks an occurrence, if this home host may publish its result with this fence.
 fn published(
     step: &mut Step<'_>,
     (occurrence, fence, home): (&str, i64, &str),

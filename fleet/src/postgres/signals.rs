@@ -1,4 +1,4 @@
-//! Wake-ups: a connection of its own that listens for new work and results.
+//! Listens for new work and results on a separate connection.
 
 use std::time::Duration;
 
@@ -10,12 +10,12 @@ use super::connection::known;
 use super::operations::CHANNEL;
 use crate::store::Result;
 
-/// A connection that waits for notifications. A notification is only a reason to look earlier, so a
-/// lost one delays work until the next look.
+/// A connection that waits for notifications. A notification only makes a host look earlier, so a
+/// lost one delays work until the host looks next.
 pub struct Signals(Client);
 
 impl Postgres {
-    /// Starts to listen on a connection of its own.
+    /// Starts listening on a separate connection.
     ///
     /// # Errors
     /// Returns a [`FleetError`](crate::FleetError).
@@ -27,14 +27,14 @@ impl Postgres {
 }
 
 impl Signals {
-    /// Waits for a notification. Returns false if none came in time.
+    /// Waits for a notification for at most `most`. Returns false if none arrived.
     ///
     /// # Errors
     /// Returns a [`FleetError`](crate::FleetError) if the connection is lost.
     pub fn wait(&mut self, most: Duration) -> Result<bool> {
         let mut notifications = self.0.notifications();
         let found = notifications.timeout_iter(most).next().map_err(known)?.is_some();
-        // Further ones that have arrived are the same reason.
+        // The host looks only once for all notifications that have arrived.
         while notifications.iter().next().map_err(known)?.is_some() {}
         Ok(found)
     }

@@ -1,5 +1,5 @@
-//! A PostgreSQL of the tests' own, in a temporary folder, under another user if the tests run as
-//! root.
+//! Starts a PostgreSQL server for the tests in a temporary folder, under another user if the tests
+//! run as root.
 
 use std::fs;
 use std::io::Write as _;
@@ -110,7 +110,7 @@ impl Cluster {
         self.run("pg_ctl", &all);
     }
 
-    /// Restarts the server without a shutdown, as after a power cut.
+    /// Restarts the server without a clean shutdown, as after a power failure.
     pub fn crash(&self) {
         self.control(&["restart", "-m", "immediate"]);
     }

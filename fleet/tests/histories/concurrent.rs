@@ -1,4 +1,4 @@
-//! Hosts that really work at the same time, on a real PostgreSQL whose server is killed.
+//! Tests hosts that work concurrently on a real PostgreSQL server that is killed at the same time.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
@@ -113,7 +113,8 @@ fn round(
         }
     }
     for one in store.deliveries(&info.host)? {
-        // Both threads of a home publish, as after a crash. The fence decides, not the thread.
+        // Both threads of a home host publish, as after a crash, so only the fence can prevent a
+        // second publication.
         store.begin_publish(&one.occurrence, one.fence, &info.host)?;
         published.lock().unwrap().entry(one.occurrence.clone()).or_default().insert(one.fence);
         store.settle(&one.occurrence, one.fence, &info.host, &Outcome::Succeeded)?;

@@ -1,4 +1,4 @@
-//! The rules of a store, one by one, on both implementations.
+//! Checks the rules of a store, one by one, on both implementations.
 
 use std::collections::BTreeMap;
 

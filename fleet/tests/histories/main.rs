@@ -1,4 +1,4 @@
-//! Random histories of three hosts on the simulation and on a real PostgreSQL.
+//! Runs random histories of three hosts on the simulation and on a real PostgreSQL server.
 //!
 //! `RUNNER_TEST_SEED` repeats one history, and `RUNNER_TEST_SCALE` multiplies their number.
 
@@ -26,14 +26,13 @@ use world::{Target, World};
 
 const START: i64 = 1_790_000_000_000;
 
-/// Steps of a history.
+/// Number of steps in a history.
 const STEPS: usize = 60;
 
 fn setting(name: &str) -> Option<f64> {
     std::env::var(name).ok().and_then(|text| text.parse().ok())
 }
 
-/// Returns the seeds of the histories of a test.
 fn seeds(number: f64) -> std::ops::Range<u64> {
     if let Some(seed) = setting("RUNNER_TEST_SEED") {
         return seed as u64..seed as u64 + 1;
@@ -61,7 +60,7 @@ impl Target for Simulated {
     }
 }
 
-/// PostgreSQL and the simulation, which must agree on every reply and every row.
+/// Runs PostgreSQL and the simulation together, which must agree on every reply and every row.
 struct Compared<'a> {
     simulated: Simulated,
     real: &'a mut Postgres,
@@ -93,7 +92,7 @@ impl Target for Compared<'_> {
         }
         *self.restarts -= 1;
         self.cluster.crash();
-        // The connection is found to be lost, and made anew by the next operation.
+        // This operation finds that the connection is lost, and the next one reconnects.
         assert!(self.real.snapshot().unwrap_err().is_transient());
         *self.clock = connect(self.cluster);
     }

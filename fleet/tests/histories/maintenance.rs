@@ -1,4 +1,5 @@
-//! The overview that each tick reads, the removal of old rows, and wake-ups, on a real PostgreSQL.
+//! Tests the overview that each tick reads, the removal of old rows, and notifications, on a real
+//! PostgreSQL server.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -14,7 +15,7 @@ use crate::cluster::Cluster;
 
 const DAY: i64 = 24 * 3_600_000;
 
-/// Offers an occurrence with a source, of the budget level of a day.
+/// Offers an occurrence with a source, at the budget level of a day.
 fn offered(store: &mut Postgres, id: &str, day: &str, content: &[u8]) {
     let mut one = offer(id, id, "a");
     one.levels = BTreeMap::from([(format!("day {day}"), Budget::default())]);
@@ -36,7 +37,7 @@ fn older_format_is_upgraded_and_large_contents_are_stored_in_parts() {
     let Some(cluster) = Cluster::start("fleet upgrade") else { return };
     let mut store = cluster.fleet("upgrade");
     let small = store.put_blob(b"small").unwrap();
-    // The format 1 had no parts.
+    // Format 1 had no parts.
     cluster.sql(
         "upgrade",
         "ALTER TABLE runner_fleet.blobs DROP COLUMN part;
@@ -107,7 +108,7 @@ fn overview_counts_claims_and_the_day() {
     }
     assert_eq!(store.overview().unwrap().day, None);
     for id in ["o1", "o2"] {
-        // The test's clock stands on 2026-09-21.
+        // The test's clock is set to 2026-09-21.
         offered(&mut store, id, "2026-09-21", b"source");
     }
     store.claim(&request(&host("b", 0), 1)).unwrap();

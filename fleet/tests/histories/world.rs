@@ -1,8 +1,10 @@
-//! A random history of three hosts, and the invariants that every history keeps.
+//! Generates random histories of three hosts, and checks the invariants that every history must
+//! keep.
 //!
-//! A host renews, delivers, gives back, stops past its lease, crashes and restarts; it loses
-//! requests and replies; a stopped process delivers late; the home host publishes, and crashes in
-//! between. The world knows from the replies alone what may happen next.
+//! A host renews, delivers and gives back claims, stops until its lease has ended, crashes and
+//! restarts. It loses requests and replies. A stopped process delivers late. The home host
+//! publishes, and crashes during a publication. The world derives the permitted next steps from the
+//! replies alone.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -75,7 +77,7 @@ pub struct World<'a> {
     leases: BTreeMap<String, (i64, i64)>,
     /// The fences whose results changed files at home, by occurrence.
     published: BTreeMap<String, BTreeSet<i64>>,
-    /// Publications that began and changed nothing yet.
+    /// Publications that have begun but changed nothing yet.
     begun: BTreeSet<String>,
     pub calls: u64,
 }
@@ -319,7 +321,7 @@ impl<'a> World<'a> {
                 let reply = self.call(&Call::Deliver(sent));
                 self.check_verdict(&reply, &claim);
                 if reply.is_ok() {
-                    // A stopped process may still deliver first.
+                    // The delivery ended the lease early.
                     let lease = self.leases.get_mut(&claim.occurrence);
                     if let Some(lease) = lease.filter(|lease| lease.0 == claim.fence) {
                         lease.1 = lease.1.min(self.now);
@@ -329,7 +331,7 @@ impl<'a> World<'a> {
         }
     }
 
-    /// Only the last claim of an occurrence may deliver its result.
+    /// Checks that only the last claim of an occurrence may deliver its result.
     fn check_verdict(&self, reply: &Reply, claim: &Claim) {
         let last = self.leases.get(&claim.occurrence).map(|lease| lease.0);
         let accepted = matches!(reply, Reply::Verdict(Verdict::Accepted));
@@ -423,7 +425,8 @@ impl<'a> World<'a> {
         }
     }
 
-    /// Tries what must be refused: fences that never were, another host's home, other workers.
+    /// Calls operations that must be refused: with fences that were never granted, or from another
+    /// host.
     fn foreign(&mut self, index: usize) {
         let rows = self.target.snapshot().occurrences;
         let Some(row) = self.random.pick(&rows).cloned() else { return };
@@ -503,7 +506,7 @@ impl<'a> World<'a> {
         self.check_end();
     }
 
-    /// Checks that nothing was lost, and that nothing remains.
+    /// Checks that no occurrence was lost and that nothing remains reserved.
     fn check_end(&mut self) {
         let snapshot = self.target.snapshot();
         assert_eq!(snapshot.occurrences.len(), self.keys.len(), "one occurrence for each key");

@@ -57,7 +57,7 @@ impl<'a> RunFiles<'a> {
         self.folders.cache
     }
 
-    /// Reports whether the run may save caches. A dry run may not.
+    /// Returns whether the run may save caches. A dry run may not.
     pub(crate) fn keeps_caches(&self) -> bool {
         self.caches == Caches::Kept
     }

@@ -1,5 +1,5 @@
-//! The work of a run's children in the project: opened before the first child, closed after the
-//! last one.
+//! Opens the work of a run's children in the project before the first child starts, and closes it
+//! after the last one has ended.
 
 use std::path::Path;
 
@@ -52,11 +52,10 @@ impl<'a> ChildWork<'a> {
         Ok(())
     }
 
-    /// Brings the commits of the children into the project. A second call returns the same result.
+    /// Imports the commits of the children into the project. A second call returns the same result.
     ///
     /// # Errors
-    /// Returns an error if the commits cannot be brought into the project; they stay in the run's
-    /// folder.
+    /// Returns an error if the commits cannot be imported. They then stay in the run's folder.
     pub(crate) fn close(&mut self) -> Result<WorkResult, JobError> {
         if let Some(closed) = &self.closed {
             return Ok(closed.clone());

@@ -1,10 +1,10 @@
-//! Finds diagnoses in a session: a stated cause, the change that was made because of it, and whether
-//! a check passed afterwards.
+//! Finds diagnoses in a session: a stated cause, the change that followed from it, and the check
+//! that passed afterwards, if any.
 //!
-//! A session states many guesses. Hedged ones are not used, a later one replaces an earlier one, and
-//! nothing is kept without a change of files that the session described. A diagnosis is dropped if
-//! the person objects next. This module is pure and must never quote anything that the session did
-//! not contain.
+//! A session states many guesses. Hedged guesses are ignored, a later guess replaces an earlier
+//! one, and a guess is kept only if the session described a change and made it. A diagnosis is
+//! dropped if the person's next prompt objects to it. This module is pure and must never quote
+//! anything that the session did not contain.
 
 use runner_text::terms::terms;
 
@@ -18,11 +18,11 @@ const WINDOW: usize = 150;
 const CAUSE_WORDS: usize = 6;
 /// Minimum length of a term that an error and a cause have in common.
 const SHARED: usize = 4;
-/// Maximum number of changed files. A change of more files is not the consequence of one sentence.
+/// Maximum number of changed files. A change to more files does not follow from one sentence.
 const FILES: usize = 4;
-/// Nouns of a statement about a cause.
+/// Nouns that introduce the statement of a cause.
 const NOUNS: [&str; 6] = ["issue", "problem", "bug", "reason", "cause", "root cause"];
-/// Words of a reply by which a person objects.
+/// Phrases with which a person objects.
 const OBJECTS: [&str; 14] = [
     "no",
     "not",
@@ -39,10 +39,10 @@ const OBJECTS: [&str; 14] = [
     "hmm",
     "undefined",
 ];
-/// Words of a statement that its author doubts.
+/// Words that show that the author doubts a statement.
 const DOUBTS: [&str; 9] =
     ["likely", "probably", "perhaps", "maybe", "might", "i think", "could be", "seems", "possibly"];
-/// Words of a command that checks a change.
+/// Words in commands that check a change.
 const CHECKS: [&str; 16] = [
     "test",
     "tests",
@@ -62,12 +62,12 @@ const CHECKS: [&str; 16] = [
     "commit",
 ];
 
-/// Words that may stand before the verb of a change.
+/// Words that may precede the verb of a change.
 const LEADS: [&str; 20] = [
     "let", "me", "i", "ll", "ve", "we", "need", "needs", "to", "should", "must", "will", "now",
     "so", "the", "fix", "fixed", "is", "by", "solution",
 ];
-/// Verbs of a change. Looking at something is none.
+/// Verbs that announce a change. Verbs for looking at something are not included.
 const CHANGES: &[&str] = &[
     "add",
     "added",
@@ -113,7 +113,7 @@ const CHANGES: &[&str] = &[
     "wrap",
     "wrapped",
 ];
-/// Phrases of a change that only helps to look at something.
+/// Phrases for changes that only help to look at something.
 const LOOKS: [&str; 10] = [
     "figure out",
     "find out",
@@ -158,7 +158,7 @@ pub struct Diagnoses {
     request: String,
     error: String,
     open: Option<Open>,
-    /// The position of the last event.
+    /// The number and the line of the last event.
     last: (usize, u64),
 }
 
@@ -258,7 +258,7 @@ impl Diagnoses {
     }
 }
 
-/// Returns the cause that a sentence states without doubt, as a sentence of its own.
+/// Returns the cause that a sentence states without doubt, as a separate sentence.
 fn stated(sentence: &str) -> Option<String> {
     let lower = sentence.to_lowercase();
     if sentence.contains('?') || DOUBTS.iter().any(|doubt| lower.contains(doubt)) {
@@ -285,13 +285,13 @@ fn stated(sentence: &str) -> Option<String> {
     Some(rest)
 }
 
-/// Returns a sentence in one line, without marks of Markdown.
+/// Returns a sentence in one line, without Markdown markup.
 fn plain(sentence: &str) -> String {
     let marks = |c: char| c.is_whitespace() || "-*#>0123456789.".contains(c);
     one_line(&sentence.trim_start_matches(marks).replace("**", ""))
 }
 
-/// Checks whether a sentence describes a change.
+/// Returns whether a sentence describes a change.
 fn is_act(sentence: &str) -> bool {
     let lower = sentence.to_lowercase();
     let mut words = lower.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty());
@@ -302,7 +302,7 @@ fn is_act(sentence: &str) -> bool {
         && verb.is_some_and(|verb| CHANGES.contains(&verb))
 }
 
-/// Checks whether a sentence names no file of the kinds of these files, or one of the files. A
+/// Returns whether a sentence names no file of the kinds of these files, or one of the files. A
 /// sentence that names only other files describes another change.
 fn names_only(sentence: &str, files: &[String]) -> bool {
     let end = |name: &str| name.rsplit_once('.').map(|(_, end)| end.to_owned());
@@ -314,7 +314,7 @@ fn names_only(sentence: &str, files: &[String]) -> bool {
     named.peek().is_none() || named.any(|name| files.iter().any(|file| file.ends_with(name)))
 }
 
-/// Checks whether a command checks the state of the project.
+/// Returns whether a command checks the state of the project.
 fn is_check(command: &str) -> bool {
     let words = command.split(|c: char| !c.is_alphanumeric()).map(str::to_lowercase);
     words.take(40).any(|word| CHECKS.contains(&word.as_str()))

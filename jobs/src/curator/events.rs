@@ -119,7 +119,7 @@ pub enum EventError {
     /// There is no event with this id.
     #[error("there is no event {0:?}")]
     NoSuch(String),
-    #[error("event {0} is over: it was acknowledged")]
+    #[error("event {0} was already acknowledged")]
     Over(String),
     /// The given values do not form a valid event.
     #[error("{0}")]

@@ -136,7 +136,7 @@ pub(super) fn run(
         && has_more(ctx.files.root(), &path, next)
     {
         let follow = follow_up(job, source, next);
-        headline.push_str(&format!("; goes on at line {next} ({})", follow.id));
+        headline.push_str(&format!("; continues at line {next} ({})", follow.id));
         artifacts.push((format!("{}/queue/{}.json", spec.worker_dir, follow.id), follow.text()));
     }
     Ok(JobProduct { artifacts, headline, without })
@@ -159,7 +159,7 @@ fn describe(tally: &Tally, own: u64) -> String {
     reported
 }
 
-/// Reports whether a file has a line with this number.
+/// Returns whether a file has a line with this number.
 fn has_more(root: &Path, path: &Path, line: u64) -> bool {
     let Ok(file) = open(root, path) else {
         return false;

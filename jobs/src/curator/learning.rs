@@ -44,7 +44,8 @@ struct FailedCall {
     why: String,
     /// The sentence of the session that explains the error.
     cause: Option<String>,
-    /// True if a file was changed since. The change is then the cure, and not the next call.
+    /// Whether a file has been changed since. In that case, the change is the fix, not the next
+    /// call.
     edited: bool,
 }
 
@@ -124,8 +125,8 @@ impl Finder {
         }
     }
 
-    /// Notes an explanation for each open failure with whose error it has a distinctive word in
-    /// common.
+    /// Notes the text as an explanation of each open failure whose error shares a distinctive word
+    /// with it.
     fn explain(&mut self, text: &str) {
         let Some(cause) = cause(text) else { return };
         let own = terms(&cause);
@@ -147,7 +148,7 @@ impl Finder {
         let Some(failed) = self.failed.remove(&about) else {
             return;
         };
-        // The same call that works later shows neither a cause nor a cure.
+        // If the same call succeeds later, it shows neither a cause nor a fix.
         let (Some(cause), false) = (failed.cause, failed.target == target) else {
             return;
         };
@@ -197,11 +198,11 @@ impl Finder {
             let holds = ["should always ", "should never ", "must always ", "must never "];
             let is = starts.iter().any(|it| lower.starts_with(it))
                 || holds.iter().any(|it| lower.contains(it));
-            // A question corrects nothing.
+            // A question is not a correction.
             if !is || said.contains('?') || !(4..=60).contains(&count) {
                 continue;
             }
-            // A reason stands in the same sentence or in the next one.
+            // The reason is in the same sentence or in the next one.
             let reason = match cause(said) {
                 Some(_) => None,
                 None => all.get(at + 1).and_then(|next| cause(next)),
@@ -225,12 +226,12 @@ fn within<'a>(path: &'a str, cwd: Option<&str>) -> &'a str {
     cwd.and_then(below).unwrap_or(path)
 }
 
-/// Reports whether a tool changes a file.
+/// Returns whether a tool changes a file.
 fn changes_files(tool: &str) -> bool {
     matches!(tool, "Edit" | "MultiEdit" | "Write" | "NotebookEdit")
 }
 
-/// Reports whether a tool changes nothing, so that repeating it differently repairs nothing.
+/// Returns whether a tool only reads, so that a different call of the tool is not a fix.
 fn is_read_only(tool: &str) -> bool {
     matches!(tool, "Read" | "Grep" | "Glob" | "LS")
 }
@@ -295,7 +296,7 @@ mod tests {
             "Exit code 101\nerror: no such feature",
         ));
         events.extend(call(3, "b", "ls", false, "x"));
-        // Without this explanation, the fix teaches nothing.
+        // Without this explanation, the fix is not a learning.
         events.push(event(
             4,
             SessionEventKind::Answer(
@@ -305,7 +306,7 @@ mod tests {
         events.extend(call(5, "c", "cargo test --workspace", false, "ok"));
         events.extend(call(7, "d", "git push", true, "The user doesn't want to proceed"));
         events.extend(call(9, "e", "git push", false, "ok"));
-        // A file was changed before the second call, so the call is not the cure.
+        // A file was changed before the second call, so the call is not the fix.
         events.extend(call(30, "h", "go test -run One", true, "panic: nil map in parser"));
         let text = "The parser panics because the map is never made.";
         events.push(event(32, SessionEventKind::Answer(text.into())));

@@ -161,7 +161,7 @@ pub fn run(ctx: &mut Context<'_>, spec: &CuratorSpec) -> Result<Finished, JobErr
     Ok(finished)
 }
 
-/// Reports whether the database has settled a run. A run without a row in the database counts as
+/// Returns whether the database has settled a run. A run without a row in the database counts as
 /// over.
 fn is_over(ctx: &Context<'_>, run: &str) -> bool {
     let Ok(run) = run.parse::<RunId>() else {

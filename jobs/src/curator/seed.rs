@@ -37,7 +37,7 @@ pub struct Seed {
     pub text: String,
 }
 
-/// Where an open point was found.
+/// The origin of an open point.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SeedOrigin {
     Note {
@@ -186,7 +186,7 @@ pub(super) fn run(
     let read = match &job.source {
         None => match vault(ctx.files.root(), &spec.vault_dir) {
             Ok(folder) => notes(&folder, ctx.files.root(), &leave, None).0,
-            // Sessions may have left something also where there are no notes.
+            // Sessions may have left open points even if there are no notes.
             Err(_) if !left.is_empty() => Vec::new(),
             Err(why) => return Err(bad(why)),
         },
@@ -243,7 +243,8 @@ pub(super) fn run(
     })
 }
 
-/// Returns what sessions of the project left open, or the reason why the memory cannot be read.
+/// Returns the points that sessions of the project left open, and the reason if the memory cannot
+/// be read.
 fn of_memory(ctx: &Context<'_>) -> (Vec<Seed>, Option<String>) {
     let now = ctx.clock.now();
     let left = ProjectMemory::open(ctx)

@@ -30,8 +30,9 @@ pub struct CuratorSpec {
     /// The maximum number of job files in one run.
     #[schemars(range(min = 1))]
     pub batch: u32,
-    /// The kinds of job files that a run adds to the queue, unless one of the kind waits there:
-    /// "lint-wiki" and "dream-seed". A job with a nightly trigger then drafts ideas each night.
+    /// The kinds of job files that a run adds to the queue, unless a job of the same kind already
+    /// waits there: "lint-wiki" and "dream-seed". A job with a nightly trigger then drafts ideas
+    /// each night.
     pub enqueue: Vec<CuratorJobKind>,
     /// The event to process instead of the queue. `runner curator events escalate` sets it.
     pub event: Option<String>,

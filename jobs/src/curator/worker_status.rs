@@ -62,7 +62,7 @@ impl WorkerStatus {
         serde_json::from_slice(&text).ok()
     }
 
-    /// Reports whether the process that wrote the status is still alive.
+    /// Returns whether the process that wrote the status is still alive.
     pub fn is_alive(&self) -> bool {
         let owner =
             ProcessIdentity { pid: self.pid, start: self.pid_start, boot: self.boot.clone() };

@@ -2,8 +2,8 @@
 //! idea (contracts/dream.md, rule 0).
 //!
 //! This module must never accept a statement of a reply as a fact: it looks up each reference and
-//! each quotation. A claim that does not hold is struck in full, so that no figure of a report
-//! counts it.
+//! each quotation. A claim that does not hold is struck completely, so that no figure in a report
+//! includes it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -64,7 +64,7 @@ pub(super) fn elements(reply: &Reply) -> Vec<Result<Value, String>> {
     elements
 }
 
-/// Returns the error for replies of which no part can be used.
+/// Returns the error for replies without any usable part.
 pub(super) fn none_good(refused: &[Refused]) -> JobError {
     if refused.is_empty() {
         return JobError::failed(Class::Malformed, "the reply has no proposals");
@@ -102,7 +102,7 @@ impl Checks<'_> {
     /// and the number of struck claims.
     pub(super) fn apply(&self, proposals: Vec<Proposal>) -> (Vec<Proposal>, usize) {
         let mut struck = 0;
-        // An idea that moves away cannot receive another one.
+        // An idea that is merged or archived cannot be the destination of a merge.
         let (mut moving, mut receiving) = (BTreeSet::new(), BTreeSet::new());
         let checked = proposals.into_iter().map(|proposal| {
             let Some(one) = self.judged.of(&proposal.targets[0]) else { return proposal };

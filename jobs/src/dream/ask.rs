@@ -1,4 +1,4 @@
-//! Asks the questions of a pass, and collects the proposals that can be used.
+//! Asks the questions of a pass, and collects the usable proposals.
 //!
 //! ```text
 //! ideas ──> batches ──> ask ──> elements ──> proposals
@@ -6,7 +6,7 @@
 //!                        └── once more, with the reasons
 //! ```
 //!
-//! Each batch is settled alone: a reply that cannot be used costs only its own ideas, and an error
+//! Each batch is handled separately: an unusable reply affects only its own ideas, and an error
 //! ends the questions but not the pass.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -27,7 +27,7 @@ const AFTERWARDS: Duration = Duration::from_secs(30);
 /// The name of the backend's window in a recording.
 const WINDOW: &str = "window";
 
-/// The usable part of the replies, and what became of the rest.
+/// The usable part of the replies, and facts about the rest.
 #[derive(Debug, Default)]
 pub(super) struct Answers {
     pub(super) proposals: Vec<Proposal>,
@@ -88,7 +88,7 @@ pub(super) fn ask(
         // The answer by rule would be the same again.
         if answers.error.is_none() && !missing.is_empty() && !ctx.spender.answers_by_rule() {
             answers.batch(ctx, facts, (&missing, &judged.offer), &problems)?;
-            // The first reply remains, whatever became of the second request.
+            // The first reply is kept regardless of the result of the second request.
             if let Some(error) = answers.error.take_if(|error| !ends_the_run(error)) {
                 answers.notes.push(format!("no second answer: {}", error.whole()));
             }
@@ -103,14 +103,14 @@ pub(super) fn ask(
     Ok(answers)
 }
 
-/// Checks whether an error ends the whole run, whatever the earlier answers are.
+/// Returns whether an error ends the whole run, regardless of earlier answers.
 fn ends_the_run(error: &JobError) -> bool {
     matches!(error, JobError::Cancelled { .. } | JobError::Ledger(_))
         || matches!(error, JobError::Backend(BackendError::Cancelled { .. }))
 }
 
 impl Answers {
-    /// Asks one question and takes what can be used. Returns the problems of the reply.
+    /// Asks one question and keeps the usable proposals. Returns the problems of the reply.
     fn batch(
         &mut self,
         ctx: &mut Context<'_>,

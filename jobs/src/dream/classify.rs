@@ -2,7 +2,7 @@
 //! contains everything that a question needs.
 //!
 //! This module must never keep more text in memory than its limits allow: [`TEXTS`] bytes of the
-//! selected ideas, and as much again of the other ideas while it looks for duplicates.
+//! selected ideas, and the same amount of the other ideas while it searches for duplicates.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -50,7 +50,7 @@ pub struct ClassifiedIdea {
     pub verdict: RuleVerdict,
     /// Notes of sessions that are relevant for the idea.
     pub notes: Vec<SessionNote>,
-    /// How substantial the idea is, from 0 to 1; used only for ranking.
+    /// The substance of the idea, from 0 to 1, which is used only for ranking.
     pub merit: f64,
 }
 

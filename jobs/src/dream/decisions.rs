@@ -1,8 +1,8 @@
 //! `dreams/ledger.md`: the decisions of people on proposals.
 //!
 //! A line that is not `- {json}` is a person's note, which is kept and does not count as a
-//! decision. Lines are only ever added: to take a decision back, runner adds a line with the
-//! decision `undone`, after which the proposal is open again.
+//! decision. Runner only adds lines. To take a decision back, it adds a line with the decision
+//! `undone`, and the proposal is open again.
 
 use std::collections::BTreeMap;
 
@@ -19,8 +19,8 @@ pub const UNDONE: &str = "undone";
 #[derive(Clone, Debug, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct Decision {
     pub proposal_id: String,
-    /// `accepted`, `rejected`, `amended`, `skipped` or `undone`. A value that a later version
-    /// introduced is a decision too.
+    /// `accepted`, `rejected`, `amended`, `skipped` or `undone`. A value that only a later version
+    /// knows is also a decision.
     pub decision: String,
     /// The action that was carried out, in the contract's terms.
     #[serde(default)]
@@ -41,7 +41,7 @@ pub struct Decision {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Decisions {
     by_id: BTreeMap<String, Vec<Decision>>,
-    /// All decisions in the order of the file, also those that were taken back.
+    /// All decisions in the order of the file, including those that were taken back.
     pub history: Vec<Decision>,
 }
 
@@ -58,7 +58,7 @@ impl Decision {
         }
     }
 
-    /// Checks whether the decision covers this content.
+    /// Returns whether the decision covers this content.
     fn covers(&self, targets_hash: Option<&str>) -> bool {
         match (&self.targets_hash, targets_hash) {
             (Some(own), Some(asked)) => own == asked,
@@ -118,7 +118,7 @@ impl Decisions {
         decisions
     }
 
-    /// Checks whether a person has decided on this proposal about targets with this content
+    /// Returns whether a person has decided on this proposal about targets with this content
     /// (contracts/dream.md, rule 8).
     pub fn decided(&self, id: &str, targets_hash: &str) -> bool {
         self.of(id, Some(targets_hash)).is_some()

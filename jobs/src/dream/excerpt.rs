@@ -1,4 +1,5 @@
-//! Reads the changes of candidate commits, bounded, for a question and for the check of quotations.
+//! Reads a limited part of the changes of candidate commits, for a question and for the check of
+//! quotations.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,7 +20,7 @@ const AT_ONCE: usize = 40;
 /// Minimum number of characters of a quotation, without spaces.
 const QUOTE: usize = 8;
 
-/// Bounded changes of commits, by hash.
+/// Excerpts of the changes of commits, by hash.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Excerpts(BTreeMap<String, String>);
 
@@ -89,7 +90,7 @@ impl Excerpts {
         &text[..text.floor_char_boundary(most)]
     }
 
-    /// Checks whether a line of the changes of one of these commits contains the quotation,
+    /// Returns whether a line of the changes of one of these commits contains the quotation,
     /// regardless of spaces.
     pub(super) fn contain<'a>(
         &self,

@@ -192,13 +192,13 @@ impl Features {
         }
     }
 
-    /// Checks whether the idea's task list is in use and not complete. A list without any tick
+    /// Returns whether the idea's task list is in use and not complete. A list without any tick
     /// proves nothing, because few authors come back to tick the boxes.
     pub fn half_ticked(&self) -> bool {
         self.boxes.0 > 0 && self.boxes.1 > 0
     }
 
-    /// Checks whether the idea is work in several phases, which one commit hardly ever completes.
+    /// Returns whether the idea is work in several phases, which one commit hardly ever completes.
     pub fn phased(&self) -> bool {
         self.phases >= 3
     }
@@ -220,7 +220,7 @@ impl Features {
 /// Number of lines at the top in which a text may declare its status and its parent.
 const HEAD: usize = 6;
 
-/// Checks whether a list of words contains a word.
+/// Returns whether a list of words contains a word.
 fn is_in(list: &str, word: &str) -> bool {
     list.split(' ').any(|it| it == word)
 }
@@ -259,7 +259,7 @@ fn item(line: &str) -> Option<&str> {
     rest.strip_prefix(' ').map(str::trim_start)
 }
 
-/// Checks whether a line asks for something.
+/// Returns whether a line asks for something.
 fn is_request(line: &str) -> bool {
     let lower = line.to_lowercase().replace('’', "'");
     let words: Vec<&str> = lower

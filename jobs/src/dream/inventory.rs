@@ -126,7 +126,7 @@ fn what_is(bytes: &[u8]) -> CachedFile {
     }
 }
 
-/// Checks whether runner wrote this text and no person has changed it since (contracts/dream.md,
+/// Returns whether runner wrote this text and no person has changed it since (contracts/dream.md,
 /// rule 10). Its front matter must have `generated_by: runner` or `provenance: runner`, alone or
 /// followed by more words, and its body must still match the recorded `body_sha256`. Without that
 /// digest, a person may have changed the text.

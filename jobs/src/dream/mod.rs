@@ -419,12 +419,12 @@ fn evidence(ctx: &Context<'_>, spec: &DreamSpec) -> Result<ProjectEvidence, JobE
 /// Returns the input that a replayed run received when it was recorded.
 fn recalled<T: serde::de::DeserializeOwned>(
     recording: &InputRecording,
-    door: &str,
+    input: &str,
 ) -> Result<T, JobError> {
     let wrong = |error: &dyn std::fmt::Display| {
-        JobError::failed(Class::Internal, format!("the recorded {door}: {error}"))
+        JobError::failed(Class::Internal, format!("the recorded {input}: {error}"))
     };
-    let answer = recording.recall(door, "").map_err(|error| wrong(&error))?;
+    let answer = recording.recall(input, "").map_err(|error| wrong(&error))?;
     serde_json::from_value(answer.facts).map_err(|error| wrong(&error))
 }
 

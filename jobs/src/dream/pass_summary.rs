@@ -131,9 +131,9 @@ impl PassSummary {
         }
         lines.extend(refused.iter().map(|what| format!("refused: {what}")));
         lines.extend(
-            self.changed
-                .iter()
-                .map(|path| format!("changed meanwhile, examined again next time: {path}")),
+            self.changed.iter().map(|path| {
+                format!("changed during the pass, so examined again next time: {path}")
+            }),
         );
         if self.decided > 0 {
             lines.push(format!(
@@ -180,7 +180,7 @@ impl PassSummary {
         };
         reason(self.refused.len(), "proposals were refused");
         reason(self.unanswered, "ideas got no answer");
-        reason(self.dropped, "proposals were dropped because an idea changed meanwhile");
+        reason(self.dropped, "proposals were dropped because an idea changed in the meantime");
         reason(self.troubles.len(), "files could not be read");
         (!reasons.is_empty()).then(|| reasons.join(", "))
     }

@@ -77,7 +77,7 @@ impl IdeaStatus {
         Self::BlogCandidate,
     ];
 
-    /// Checks whether the action may be proposed for an idea with this status. Implemented ideas
+    /// Returns whether the action may be proposed for an idea with this status. Implemented ideas
     /// and sidenotes may be archived, and each of the other statuses allows one specific action;
     /// keeping is always allowed.
     pub fn allows(self, action: Action) -> bool {
@@ -339,7 +339,7 @@ impl Proposal {
         self
     }
 
-    /// Checks whether the idea is kept although it is perhaps done or a duplicate.
+    /// Returns whether the idea is kept although it is perhaps done or a duplicate.
     pub fn is_perhaps(&self) -> bool {
         let claimed = matches!(self.status, IdeaStatus::Implemented | IdeaStatus::Duplicate);
         claimed && self.action == Action::Keep

@@ -57,7 +57,7 @@ impl Quarantine {
         write_atomic(&Self::path(cache), &bytes, 0o600)
     }
 
-    /// Checks whether this content of an idea is set aside.
+    /// Returns whether this content of an idea is set aside.
     pub fn holds(&self, path: &str, hash: &Digest) -> bool {
         let known = self.0.get(path).filter(|known| known.hash == *hash);
         known.is_some_and(|known| known.answers >= PARKED_AFTER)

@@ -68,8 +68,8 @@ pub fn with_words(mut proposal: Proposal, verdict: &RuleVerdict, redactor: &Reda
     proposal
 }
 
-/// Divides ideas into questions that fit into a backend's window of so many tokens, in order.
-/// Returns the number of ideas of each question.
+/// Divides ideas, in order, into questions that fit into a backend's window, which is given in
+/// tokens. Returns the number of ideas of each question.
 pub(super) fn batches(
     facts: &QuestionFacts<'_>,
     shown: &[&ClassifiedIdea],

@@ -33,9 +33,9 @@ pub const RIVALLED: f64 = 0.8;
 pub const RIVAL: f64 = 0.1;
 /// Minimum strength of a commit that perhaps implemented an idea.
 pub const PERHAPS: f64 = 0.63;
-/// Minimum figures of a commit that is no perfect fit and stands out from all other commits, so that it
-/// implemented an idea with high confidence too. Siblings and predecessors rarely stand out, because
-/// several commits resemble them.
+/// Minimum figures of a commit that is not a perfect fit and stands out from all other commits, so
+/// that it implemented an idea with high confidence too. Siblings and predecessors rarely stand
+/// out, because several commits resemble them.
 pub const STANDS_OUT: StandsOut = StandsOut { strength: 0.66, lead: 0.2, about: 0.7, content: 0.3 };
 /// Minimum figures of a commit whose subject is the idea's title in other words: the commit contains
 /// most of the title, and the idea contains the whole subject. Such a commit needs fewer of the
@@ -51,11 +51,11 @@ pub const SHOWN: f64 = 0.3;
 pub const ALSO: f64 = 0.85;
 /// Maximum number of cited commits.
 pub const CITED: usize = 3;
-/// Number of the items of an idea from which unmet ones lower the confidence.
+/// Minimum number of items in an idea for unmet items to lower the confidence.
 pub const ITEMS: usize = 3;
 /// Minimum share of an idea's points that make it worth promoting (see [`Features::actionable`]).
 pub const MERIT: usize = 4;
-/// An idea with at least one request for each so many words asks for something.
+/// An idea asks for something if it has at least one request per this number of words.
 pub const WORDS_PER_REQUEST: usize = 40;
 /// Minimum share of first-person words at which a long text without a request is a story.
 pub const TELLING: f64 = 0.025;
@@ -311,7 +311,8 @@ fn implemented<'a>(
     }
 }
 
-/// Reports whether a commit fits well and no other commit nearly as well.
+/// Returns whether a commit fits well and no other commit nearly as well. A commit without any
+/// other to compare it with does not stand out.
 fn stands_out(grounds: &Evidence, best: &Candidate) -> bool {
     best.strength >= STANDS_OUT.strength
         && best.about >= STANDS_OUT.about

@@ -2,7 +2,7 @@
 //!
 //! The cache is a file in runner's cache folder, never in the tree. The file may be missing,
 //! damaged or from another version at any time; in all these cases it counts as missing. The cache
-//! must never cause an error, and never vouch for content that was not read.
+//! must never cause an error, and must never return a digest for content that was not read.
 //!
 //! It follows git's racy-clean rule (`Documentation/technical/racy-git.txt`): an entry is not
 //! trusted if its file changed at the time when the cache was written or later, because the file
@@ -78,7 +78,7 @@ impl StatCache {
         self.records.len()
     }
 
-    /// Checks whether the cache has no files.
+    /// Returns whether the cache has no files.
     pub fn is_empty(&self) -> bool {
         self.records.is_empty()
     }

@@ -193,7 +193,7 @@ impl<'a> DreamState<'a> {
         self.entries.len()
     }
 
-    /// Checks whether the state has no ideas.
+    /// Returns whether the state has no ideas.
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
@@ -222,7 +222,7 @@ impl<'a> DreamState<'a> {
         surfaced.filter(|at| *at > Timestamp::UNIX_EPOCH)
     }
 
-    /// Checks whether the state has an entry for the idea at `path`.
+    /// Returns whether the state has an entry for the idea at `path`.
     pub fn knows(&self, path: &str) -> bool {
         self.find(path).is_some()
     }

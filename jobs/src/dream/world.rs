@@ -24,7 +24,7 @@ use crate::evidence::{ProjectEvidence, places};
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub(super) struct SeenEvidence {
-    /// The commit that was checked out; `None` if ideas wait that were found then.
+    /// The commit that was checked out; `None` if ideas that were found then still wait.
     pub(super) head: Option<String>,
     /// The backend and the model of the last pass.
     pub(super) backend: Option<String>,
@@ -98,7 +98,7 @@ impl Unchanged<'_> {
         indices.take(OTHERS).filter(newly).collect()
     }
 
-    /// Checks whether a person has decided on the archive of this content.
+    /// Returns whether a person has decided on the archive of this content.
     fn is_decided(&self, idea: &Idea) -> bool {
         let targets = [idea.path.to_string()];
         let id = proposal::id(&targets, IdeaStatus::Implemented, Action::Archive);

@@ -104,7 +104,7 @@ fn batches(commits: &mut [Commit], documents: &Documents, files: usize) -> Vec<V
     batches
 }
 
-/// Returns the changes of these commits, one hash a line, as git prints them.
+/// Returns the changes of these commits, one hash per line, as git prints them.
 fn changes(git: &Git, hashes: String) -> Result<Vec<u8>, GitError> {
     // The options keep git from starting programs that attributes or the configuration name.
     let args = [
@@ -222,14 +222,14 @@ impl FileLines {
         commit.terms.extend(terms(line).iter().map(|term| term_id(term)));
     }
 
-    /// Checks whether at least three of five added lines are prose that no agent executes.
+    /// Returns whether at least three of five added lines are prose that no agent executes.
     fn is_prose(&self) -> bool {
         let (all, prose) = self.lines;
         !self.skill && all >= PROSE_LINES && prose * 5 >= all * 3
     }
 }
 
-/// Checks whether a line reads like a sentence: enough words, a fifth of them function words.
+/// Returns whether a line reads like a sentence: enough words, a fifth of them function words.
 fn is_prose(line: &str) -> bool {
     let (mut all, mut function) = (0, 0);
     for word in line.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty()) {

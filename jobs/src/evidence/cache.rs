@@ -4,7 +4,7 @@
 //! is read once. The cache is a folder of numbered files. A file holds a line with the format and
 //! the folders of documents, then a line of JSON for each commit. A run that reads new commits adds
 //! files, so that it writes only those. A damaged line is dropped and its commit is read again. The
-//! folder is a cache: it must never be the only place of a fact.
+//! folder is a cache: it must never hold the only copy of a fact.
 
 use std::collections::HashMap;
 use std::fs;
@@ -19,13 +19,13 @@ use super::EvidenceError;
 use super::commit::Commit;
 use super::documents::Documents;
 
-/// Changes with the format and with what is read from a commit.
+/// The version of the format and of the data that is read from a commit.
 const FORMAT: u32 = 2;
 /// Maximum size of a file in bytes.
 const LONGEST: u64 = 64 * 1024 * 1024;
 /// Number of commits in one file.
 const COMMITS: usize = 2000;
-/// Number of files from which all of them are written anew.
+/// Number of files at which all of them are rewritten.
 const FILES: usize = 100;
 /// Maximum number of commits of a history that is recorded.
 const RECORDED: usize = 10_000;
@@ -45,7 +45,7 @@ pub struct HistoryCache {
     pub commits: HashMap<String, Commit>,
     /// The documents at the time when the added lines were read, once for each file.
     documents: Vec<Documents>,
-    /// For each commit, the index of what counted as a document.
+    /// For each commit, the index of its entry in `documents`.
     read_with: HashMap<String, usize>,
     /// The files, in the order in which they were written.
     files: Vec<PathBuf>,
@@ -76,7 +76,7 @@ impl HistoryCache {
         cache
     }
 
-    /// Checks whether the added lines of a commit can be used although `documents` now counts as
+    /// Returns whether the added lines of a commit are still valid now that `documents` are the
     /// documents. They depend only on the files that the commit changed.
     pub(super) fn is_current(&self, commit: &Commit, documents: &Documents) -> bool {
         let Some(with) = self.read_with.get(&commit.hash).map(|with| &self.documents[*with]) else {

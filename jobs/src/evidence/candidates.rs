@@ -54,7 +54,7 @@ const NAMED_IN: [(Parts, f64); 4] = [
 /// Added to two of the three figures of a commit, so that one missing figure does not outweigh the
 /// others.
 const FLOOR: f64 = 0.2;
-/// Commits up to this strength are no candidates.
+/// Commits up to this strength are not candidates.
 const WEAK: f64 = 0.12;
 /// Added to the share of the note's name, which counts most.
 const NAMED_FLOOR: f64 = 0.05;
@@ -63,8 +63,8 @@ const PLACES: f64 = 0.4;
 /// Minimum share of the note's name in the commit's subject, and of the subject in the note, at
 /// which both are the same sentence. At least two words must match.
 const SAME_NAME: (f64, f64) = (0.95, 0.9);
-/// The minimum share of the note's terms for a commit whose subject is the note's name, in a history
-/// of fewer than [`YOUNG`] commits, which has hardly any of the words of a note.
+/// The minimum share of the note's terms for a commit whose subject is the note's name, in a
+/// history of fewer than [`YOUNG`] commits, which contains few of a note's words.
 const TOLD_BY_NAME: f64 = 0.4;
 const YOUNG: usize = 100;
 /// The minimum strength of a commit that names the note's file in its message.

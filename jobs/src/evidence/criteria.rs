@@ -15,7 +15,8 @@ use super::index::{Index, term_id};
 const ITEMS: usize = 60;
 /// Minimum number of different terms of an item that can be compared.
 const TERMS: usize = 3;
-/// Minimum share of an item's terms, weighted by rarity, that a commit that meets it contains.
+/// Minimum share of an item's terms, weighted by rarity, that a commit must contain to meet the
+/// item.
 const MET: f64 = 0.3;
 /// Minimum number of terms that the added lines of a commit must contain beyond its message, so
 /// that they say something about an item.

@@ -67,7 +67,7 @@ impl Documents {
         learned
     }
 
-    /// Checks whether the file at this path is a document.
+    /// Returns whether the file at this path is a document.
     pub fn contains(&self, path: &str) -> bool {
         !self.is_skill(path) && (places::is_document(path) || self.covers(path))
     }

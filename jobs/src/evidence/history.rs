@@ -176,8 +176,8 @@ fn standing(commits: Vec<Commit>) -> (Vec<Commit>, HashSet<String>) {
     (kept, reverted)
 }
 
-/// Checks whether a subject has the form that git gives to a commit that reverts another commit, or
-/// that restores a reverted commit.
+/// Returns whether a subject has the form that git gives to a commit that reverts another commit,
+/// or that restores a reverted commit.
 fn takes_back(subject: &str) -> bool {
     subject.starts_with("Revert \"") || subject.starts_with("Reapply \"")
 }

@@ -37,7 +37,7 @@ impl Parts {
     /// The path of a document.
     pub const DOCUMENT: Self = Self(32);
 
-    /// Checks whether the set contains one of `parts`.
+    /// Returns whether the set contains one of `parts`.
     pub fn intersects(self, parts: Self) -> bool {
         self.0 & parts.0 != 0
     }
@@ -73,7 +73,7 @@ const MENTIONED: Parts =
     Parts::SUBJECT.or(Parts::BODY).or(Parts::PATH).or(Parts::CREATED).or(Parts::DOCUMENT);
 
 /// Returns the hash by which the index knows a term (32-bit FNV-1a). Two of 200,000 terms share a
-/// hash about five times, which does no harm.
+/// hash about five times, which is harmless.
 pub fn term_id(term: &str) -> u32 {
     term.bytes().fold(0x811c_9dc5, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193))
 }
@@ -186,7 +186,7 @@ impl Index {
         ((1.0 + self.works.len() as f64) / (1.0 + f64::from(having))).ln()
     }
 
-    /// Checks whether a commit changes more than documents.
+    /// Returns whether a commit changes more than documents.
     pub fn works(&self, at: usize) -> bool {
         self.works.get(at).copied().unwrap_or(false)
     }

@@ -210,7 +210,7 @@ impl ProjectEvidence {
         Evidence { words, candidates, paths, namesakes }
     }
 
-    /// Checks whether the file at this path is a document, which decides nothing.
+    /// Returns whether the file at this path is a document, which decides nothing.
     pub fn is_document(&self, path: &str) -> bool {
         self.documents.contains(path)
     }
@@ -232,7 +232,7 @@ impl ProjectEvidence {
         good.then(|| self.history.iter().find(|commit| commit.hash.starts_with(&prefix)))?
     }
 
-    /// Checks whether a commit with this prefix is reachable from `HEAD` although it is not in the
+    /// Returns whether a commit with this prefix is reachable from `HEAD` although it is not in the
     /// history that was read. Returns false for a reverted commit.
     pub fn commit_elsewhere(&self, prefix: &str) -> bool {
         let Some(git) = &self.git else { return false };
@@ -247,13 +247,13 @@ impl ProjectEvidence {
         &self.notes
     }
 
-    /// Checks whether this path is tracked, or is a folder of tracked files.
+    /// Returns whether this path is tracked, or is a folder of tracked files.
     pub fn has_path(&self, path: &str) -> bool {
         self.tracked.has(path)
     }
 
-    /// Checks whether this path, or a file below it, is in the history that was read, even if it no
-    /// longer exists.
+    /// Returns whether this path, or a file below it, is in the history that was read, even if it
+    /// no longer exists.
     pub fn had_path(&self, path: &str) -> bool {
         self.touched.has(path)
     }

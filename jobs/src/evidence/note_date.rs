@@ -75,7 +75,7 @@ const DEADLINES: [&str; 16] = [
     "within",
 ];
 
-/// Checks whether one of the last few words before a date makes it a deadline.
+/// Returns whether one of the last few words before a date makes it a deadline.
 fn is_deadline(before: &str) -> bool {
     let line = before.rsplit('\n').next().unwrap_or_default();
     let words = line.rsplit(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty());

@@ -158,7 +158,7 @@ impl TouchedPaths {
         (self.born[place.from as usize].filter(|_| whole)).map(|at| at as usize)
     }
 
-    /// Checks whether a commit touched exactly this path or a file below it.
+    /// Returns whether a commit touched exactly this path or a file below it.
     pub fn has(&self, path: &str) -> bool {
         let path = path.trim_end_matches('/');
         let folder = format!("{path}/");

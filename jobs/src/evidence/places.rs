@@ -19,7 +19,7 @@ fn comparable(stem: &str) -> String {
     stem.to_lowercase().replace('_', "-")
 }
 
-/// Checks whether a path has the extension of a prose document, which plans or explains and does
+/// Returns whether a path has the extension of a prose document, which plans or explains and does
 /// not run.
 pub fn is_document(path: &str) -> bool {
     const ENDINGS: [&str; 7] = ["md", "markdown", "txt", "rst", "adoc", "org", "html"];
@@ -27,7 +27,7 @@ pub fn is_document(path: &str) -> bool {
     name.rsplit_once('.').is_some_and(|(_, ending)| ENDINGS.contains(&ending))
 }
 
-/// Checks whether a text names a path: the complete path, or the file name with its folder. A bare
+/// Returns whether a text names a path: the complete path, or the file name with its folder. A bare
 /// `mod.rs` or `README.md` is ambiguous and does not name a path.
 pub fn names(text: &str, path: &str) -> bool {
     let tail = match path.rmatch_indices('/').nth(1) {
@@ -37,7 +37,7 @@ pub fn names(text: &str, path: &str) -> bool {
     tail.contains('/') && whole(text, tail)
 }
 
-/// Checks whether `part` occurs in `text` as a complete path or as the end of a path.
+/// Returns whether `part` occurs in `text` as a complete path or as the end of a path.
 fn whole(text: &str, part: &str) -> bool {
     let inside = |c: char| c.is_alphanumeric() || c == '_' || c == '-';
     text.match_indices(part).any(|(at, _)| {
@@ -88,7 +88,7 @@ impl Tracked {
         &self.paths
     }
 
-    /// Checks whether exactly this path is tracked, or is a folder of tracked files.
+    /// Returns whether exactly this path is tracked, or is a folder of tracked files.
     pub fn has(&self, path: &str) -> bool {
         let path = path.trim_end_matches('/');
         let at = self.paths.partition_point(|other| other.as_str() < path);

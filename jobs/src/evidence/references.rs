@@ -28,7 +28,7 @@ pub struct CheckedReferences {
 }
 
 impl CheckedReferences {
-    /// Checks whether the text cites something that exists, and nothing that does not.
+    /// Returns whether the text cites something that exists, and nothing that does not.
     pub fn resolves(&self) -> bool {
         !self.found.is_empty() && self.missing.is_empty()
     }
@@ -102,7 +102,7 @@ pub fn check(
 /// Maximum number of hashes of one text that are looked up outside the history that was read.
 const LOOKUPS: usize = 8;
 
-/// Checks whether a word that could be a hash is meant as a citation: it has a length in which
+/// Returns whether a word that could be a hash is meant as a citation: it has a length in which
 /// hashes are offered, or it is at the beginning of the text or of a clause, or it follows
 /// "commit". A number is never a citation. A word of letters only, or a part of a path, is not a
 /// citation because of its position alone.

@@ -47,15 +47,15 @@ enum SimpleClaim<'c> {
 enum Rerun {
     /// The command exited with this code.
     Ended(i64),
-    /// It could not be run, or not as it would outside of the sandbox, for this reason.
+    /// The command could not be run as it would outside the sandbox, for this reason.
     NotRun(String),
 }
 
 /// The result of a check, with its reason.
 struct Check(ClaimFinding, String);
 
-/// Checks the claims that runner can check itself, and replaces the audit's finding on them. If a claim
-/// cannot be checked now, the finding that it holds is replaced, and no other.
+/// Checks the claims that runner can check itself, and replaces the audit's finding on them. If a
+/// claim cannot be checked now, only a finding that it holds is replaced.
 ///
 /// # Errors
 /// Returns an error if git fails, or if a replay has no answer.
@@ -73,7 +73,7 @@ pub fn recheck(
             Some(SimpleClaim::Contains { path, text }) => contains(ctx, path, text),
             Some(SimpleClaim::Commit { hash }) => match ctx.git.commit(hash)? {
                 Some(_) => Check(ClaimFinding::Holds, "the commit exists".to_owned()),
-                None => Check(ClaimFinding::Fails, "git knows no such commit".to_owned()),
+                None => Check(ClaimFinding::Fails, "the repository has no such commit".to_owned()),
             },
             Some(SimpleClaim::Ends { command, code }) => {
                 commands += 1;
@@ -248,7 +248,7 @@ fn run_again(ctx: &Context<'_>, command: &str) -> Rerun {
                 false => Rerun::Ended(i64::from(code)),
             }
         }
-        _ => Rerun::NotRun("it did not come to an end within its limits".to_owned()),
+        _ => Rerun::NotRun("it did not finish within its limits".to_owned()),
     }
 }
 

@@ -190,7 +190,7 @@ pub fn run(ctx: &mut Context<'_>, spec: &CycleSpec, job: &str) -> Result<Finishe
     let state = now.state();
     let position = position::read_in(&ctx.files, &spec.agent, &now.spec).map_err(unusable)?;
     if position != now.position {
-        let why = format!("gate: the cycle went on to {position} while this run waited");
+        let why = format!("gate: the cycle moved to {position} while this run waited");
         return Err(JobError::Nothing(why));
     }
     let facts = facts(ctx, spec, state, job)?;

@@ -1,7 +1,7 @@
 //! Reads the commits that count as evidence, and which of them are newer than an entry.
 //!
-//! Runner's own commits of entries are no evidence of work. This module must never take a commit's
-//! time for its place in the history if the entry recorded the commit at which it was written.
+//! Runner's own commits of entries are not evidence of work. If the entry recorded the commit at
+//! which it was written, this module must never derive the order of commits from their times.
 
 use std::collections::BTreeSet;
 

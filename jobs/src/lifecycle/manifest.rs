@@ -34,7 +34,7 @@ pub fn folder(agent: Option<&str>) -> String {
     }
 }
 
-/// Reports whether `name` is a valid agent name, whose folder is neither hidden nor private.
+/// Returns whether `name` is a valid agent name, whose folder is neither hidden nor private.
 pub fn is_agent_name(name: &str) -> bool {
     let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
     !name.is_empty() && name.len() <= 64 && name.chars().all(plain) && !name.starts_with('_')

@@ -66,7 +66,7 @@ impl Position {
 #[derive(Debug, thiserror::Error)]
 pub enum BadPosition {
     /// The file is not a valid position.
-    #[error("{path} is no position: {text:?}")]
+    #[error("{path} is not a position: {text:?}")]
     Malformed { path: String, text: String },
     /// The cycle no longer has this state.
     #[error("{path} names the state {state:?}, which the cycle does not have")]

@@ -21,7 +21,8 @@ use crate::{Context, JobError};
 pub enum Provenance {
     /// Runner published the entry and its list, or a person adopted them.
     Published,
-    /// The database knows no entry of this agent, as in another clone or after its loss.
+    /// The database knows no entry of this agent, as in another clone or after the database was
+    /// lost.
     Unknown,
     /// The database knows entries of this agent, but not this entry or its list as they are now.
     Foreign,

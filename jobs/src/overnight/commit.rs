@@ -80,7 +80,7 @@ pub struct Target {
 }
 
 impl Target {
-    /// Reports whether the target already has its new content.
+    /// Returns whether the target already has its new content.
     pub fn is_idle(&self) -> bool {
         self.before == self.after.as_deref().map(Digest::of)
     }
@@ -269,7 +269,7 @@ pub fn clear_one(root: &Path, number: u64) -> Result<(), CommitError> {
     Ok(())
 }
 
-/// Reports whether a commit is recorded but not finished.
+/// Returns whether a commit is recorded but not finished.
 ///
 /// # Errors
 /// Returns an error if a file cannot be read.

@@ -188,7 +188,7 @@ impl Facts {
         later.then(|| format!("{} {}", commit.short(), commit.subject))
     }
 
-    /// Reports whether work for `repo` belongs to another repository.
+    /// Returns whether work for `repo` belongs to another repository.
     pub fn is_foreign(&self, repo: Option<&str>) -> bool {
         let repo = repo.map(|repo| repo.trim().to_lowercase());
         let last = repo.as_deref().and_then(|repo| repo.rsplit('/').next());

@@ -1,10 +1,10 @@
-//! Turns what other programs left beside a corpus into changes of the corpus: the registry of
-//! findings, and commits that were begun and not finished.
+//! Converts the data that other programs left beside a corpus to changes of the corpus: a registry
+//! of findings, and unfinished commits.
 //!
 //! ```text
 //! findings/registry.jsonl ──a line──> findings/ID.md, unless the corpus has the finding
 //! COMMIT-MARKER.N, READY ──staging/N is empty──> completed: nothing changes
-//!                         └─otherwise──────────> rolled back: the files of prev.N come back
+//!                         └─otherwise──────────> rolled back: the files of prev.N are restored
 //! ```
 //!
 //! Nothing is deleted. The module must never treat a commit of runner itself as another program's.
@@ -54,24 +54,24 @@ pub struct ImportedFindings {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum CommitEnd {
-    /// All files had been moved, so only its marker is removed.
+    /// All files had been moved, so only the commit's marker is removed.
     Completed,
-    /// The files are as they were before it.
+    /// The files are restored to their state before the commit.
     RolledBack,
-    /// Nothing changes, because the marker cannot be read.
+    /// Nothing is changed, because the marker cannot be read.
     LeftAlone,
 }
 
 /// A commit that another program began and did not finish.
 #[derive(Clone, Debug, Serialize)]
 pub struct ForeignCommit {
-    /// The path of its marker below the project.
+    /// The path of the commit's marker, below the project.
     pub marker: String,
     /// The number in the marker's name.
     #[serde(skip)]
     number: String,
     pub end: CommitEnd,
-    /// Number of files that come back or go away.
+    /// Number of files that are restored or removed.
     pub files: usize,
 }
 
@@ -88,7 +88,7 @@ pub fn findings(root: &Path, corpus: &Corpus) -> io::Result<(ImportedFindings, C
     };
     let text = String::from_utf8_lossy(&bytes);
     let known: BTreeSet<&str> = corpus.nodes.iter().map(|node| node.id.as_str()).collect();
-    // Programs write a front matter before the rows.
+    // Some programs write front matter before the rows.
     let mut rows = text.lines().enumerate().peekable();
     if rows.peek().is_some_and(|(_, line)| line.trim() == "---") {
         rows.next();
@@ -210,7 +210,7 @@ pub fn set_aside(root: &Path, commit: &ForeignCommit) -> io::Result<()> {
     Ok(())
 }
 
-/// Adds the changes that bring back the files from before a commit. Returns their number.
+/// Adds the changes that restore the files from before a commit. Returns their number.
 fn roll_back(root: &Path, number: &str, changes: &mut Changes) -> io::Result<usize> {
     let prev = Path::new(FOLDER).join(COMMITS).join(format!("prev.{number}"));
     let mut count = 0;
@@ -250,8 +250,8 @@ fn inside(folder: &Path, file: &Path) -> PathBuf {
     }
 }
 
-/// Returns the files of a folder, relative to it; the empty path stands for a file in its place.
-/// Links are left out.
+/// Returns the files of a folder, relative to it; if a file is in its place, the only path is the
+/// empty one. Links are omitted.
 fn tree(root: &Path, folder: &Path) -> io::Result<BTreeSet<PathBuf>> {
     let mut files = BTreeSet::new();
     let top = match beneath(root, folder) {

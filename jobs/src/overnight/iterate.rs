@@ -128,7 +128,7 @@ impl Night<'_, '_> {
         Ok(looped)
     }
 
-    /// Reports whether the recorded iterations already end the loop, as in a restarted run.
+    /// Returns whether the recorded iterations already end the loop, as in a restarted run.
     fn is_over(&self) -> bool {
         let ended = |iteration: &Iteration| {
             matches!(

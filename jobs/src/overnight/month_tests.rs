@@ -94,7 +94,7 @@ fn work(corpus: &mut Corpus, packets: &[Packet], now: &str) {
 }
 
 #[test]
-fn a_month_keeps_the_good_and_sinks_the_failed() {
+fn month_keeps_useful_nodes_and_sinks_failed_ones() {
     let mut corpus = start();
     let mut uses = Uses::default();
     let mut proposals = Proposals::default();

@@ -198,7 +198,7 @@ fn summary_of(folder: &RealFs) -> Option<String> {
     Some(summary.run_id).filter(|id| !id.is_empty() && !summary.started_at.is_empty())
 }
 
-/// Reports whether a night writes an entry with this name. The temporary file of an artifact, which
+/// Returns whether a night writes an entry with this name. The temporary file of an artifact, which
 /// a killed night leaves behind, is included.
 fn is_artifact(name: &OsStr) -> bool {
     let Some(name) = name.to_str() else {

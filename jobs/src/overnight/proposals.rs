@@ -5,7 +5,7 @@
 //!                       └─────reject──> rejected ──undo──> open
 //! ```
 //!
-//! The proposals are stored in `.agents/overnight/proposals.jsonl`, one in each line. An accepted
+//! The proposals are stored in `.agents/overnight/proposals.jsonl`, one per line. An accepted
 //! proposal contains the bytes that the node had before, so that it can be undone. A decision about
 //! a text is never asked again until the text changes. This module must never change the corpus;
 //! `accept` and `undo` return the changes.

@@ -212,7 +212,7 @@ fn council(reported: &mut ReportBuilder, council: &Value, words: &str) {
     }
     for one in council["unheard"].as_array().into_iter().flatten() {
         let name = reported.text(&text(&one["runner"]));
-        reported.line(&name, &format!("not heard, {}", text(&one["why"])));
+        reported.line(&name, &format!("no answer, {}", text(&one["why"])));
     }
     for one in council["wildcards"].as_array().into_iter().flatten() {
         let name = reported.text(&text(&one["runner"]));

@@ -145,7 +145,7 @@ pub fn open(
     Ok(OpenedRun { state: fresh, iterations: Vec::new(), reported })
 }
 
-/// Reports whether a dead run is resumed: it has the same goal, and its time is not over.
+/// Returns whether a dead run is resumed: it has the same goal, and its time is not over.
 fn goes_on(dead: &RunState, spec: &OvernightSpec, now: Timestamp, timeout_seconds: u64) -> bool {
     let Ok(began) = dead.started_at.parse::<Timestamp>() else {
         return false;

@@ -117,7 +117,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn amounts_read_well() {
+    fn amounts_are_formatted_for_people() {
         assert_eq!(format_amount("calls", 7), "7");
         assert_eq!(format_amount("tokens", 1_234_567), "1\u{202f}234\u{202f}567");
         assert_eq!(format_amount("money", 1), "$0.01");

@@ -303,7 +303,8 @@ fn council(council: &Value, words: &Value) -> Option<Council> {
     reported.voices.truncate(MOST);
     if reported.words.is_empty() {
         // A failed night has no description of its council.
-        reported.words = format!("{} heard, {} not", reported.voices.len(), reported.unheard.len());
+        reported.words =
+            format!("{} answered, {} did not", reported.voices.len(), reported.unheard.len());
     }
     let any = reported.voices.len() + reported.unheard.len() + reported.wildcards.len();
     (any > 0).then_some(reported)
@@ -349,7 +350,7 @@ mod tests {
     use std::fs;
 
     #[test]
-    fn a_summary_becomes_figures_and_one_of_another_night_does_not() {
+    fn only_the_summary_of_the_night_becomes_figures() {
         let root = tempfile::tempdir().unwrap();
         let write = |below: &str, value: &Value| {
             let path = root.path().join(below);

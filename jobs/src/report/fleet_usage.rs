@@ -1,7 +1,8 @@
 //! The budget usage of the runs that hosts of a fleet did, by fleet and host.
 //!
-//! A fleet has a budget of its own, so none of it counts in the budgets of the night. The figures are the
-//! facts that the home host recorded with each result. Lost claims have no result and are not included.
+//! A fleet has its own budget, so its usage does not count in the budgets of the night. The figures
+//! are the facts that the home host recorded with each result. Lost claims have no result and are
+//! not included.
 
 use runner_engine::store::{Amounts, Budget};
 use runner_text::counted;
@@ -148,7 +149,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn hosts_add_up_beside_the_night() {
+    fn fleet_usage_is_separate_from_the_night() {
         let of = |job: &str, host: &str, calls: u64| {
             let mut line = run(job, "dream");
             for (name, value) in [

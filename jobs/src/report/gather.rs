@@ -146,7 +146,7 @@ pub fn gather(
     };
     report.not_run = not_run(&report, missed_jobs);
     if row.closed.is_none() && now < row.closes {
-        // A run that was never put off has its first turn still ahead.
+        // A run that was never deferred still waits for its first attempt.
         let put_off =
             |job: &str| report.runs.iter().any(|it| it.job == job && it.outcome.is_some());
         report.not_run.retain(|it| it.because != NotRunReason::Waiting || put_off(&it.job));
@@ -165,7 +165,7 @@ fn not_run(report: &NightReport, missed: Vec<NotRun>) -> Vec<NotRun> {
     let began = |job: &str| report.runs.iter().any(|run| run.job == job && run.started.is_some());
     let not_started = report.last_attempts().filter(|run| run.started.is_none());
     let not_started = not_started.filter_map(|run| {
-        // A run that was put off has a further attempt, which is still queued.
+        // A deferred run has a further attempt, which is still queued.
         let put_off = report.runs.iter().rfind(|it| it.job == run.job && it.outcome.is_some());
         let outcome = run.outcome.as_ref();
         let because = outcome.map_or(Some(NotRunReason::Waiting), NotRunReason::of)?;

@@ -176,7 +176,7 @@ fn dreamscape(out: &mut String, scape: &Dreamscape) -> std::fmt::Result {
     for (mark, voices) in scape.council.iter().flat_map(|it| {
         [
             ("", &it.voices),
-            (", not heard", &it.unheard),
+            (", no answer", &it.unheard),
             (", a wildcard that is not counted", &it.wildcards),
         ]
     }) {
@@ -371,7 +371,7 @@ mod tests {
     }
 
     #[test]
-    fn a_night_reads_well_and_untrusted_text_cannot_break_its_form() {
+    fn untrusted_text_cannot_break_the_markdown() {
         let report = NightReport {
             schema_version: 1,
             night: "2026-11-21".into(),

@@ -123,7 +123,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn another_night_s_report_is_never_written_over() {
+    fn report_of_another_night_is_never_overwritten() {
         let root = tempfile::tempdir().unwrap();
         let at = |second| Timestamp::from_second(second).unwrap();
         let tell = |name: &str, opened| {

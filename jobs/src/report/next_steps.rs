@@ -147,7 +147,7 @@ fn councillor(one: &CouncillorView) -> Option<NextStep> {
     };
     Some(NextStep {
         what: format!("Fix the councillor {}", one.backend),
-        why: format!("it was not heard — {}", clean(&one.action, 160)),
+        why: format!("it did not answer — {}", clean(&one.action, 160)),
         command,
     })
 }

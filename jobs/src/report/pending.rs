@@ -24,7 +24,7 @@ const LARGEST: u64 = 1024 * 1024;
 /// Maximum number of items in the report.
 const MOST: usize = 100;
 
-/// The sort of an item, in the order of the report.
+/// The kind of an item, in the order of the report.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, JsonSchema, Serialize, Deserialize,
 )]
@@ -62,7 +62,7 @@ pub struct PendingItem {
     pub command: String,
 }
 
-/// Reads the items that these runs left. The sorts are in a fixed order.
+/// Reads the items that these runs left. The kinds are in a fixed order.
 pub(super) fn read(root: &Path, runs: &[RunLine]) -> Vec<PendingItem> {
     let Ok(reader) = Reader::open(root, LARGEST) else {
         return Vec::new();

@@ -86,7 +86,7 @@ impl ReportedProposal {
         }
     }
 
-    /// Checks whether a person must decide. A proposal to keep an idea as it is needs no decision.
+    /// Returns whether a person must decide. A proposal to keep an idea as it is needs no decision.
     pub fn waits(&self) -> bool {
         self.decided.is_none() && self.action != Action::Keep && !self.obsolete
     }
@@ -96,7 +96,7 @@ impl ReportedProposal {
         (self.days > 0).then(|| counted(self.days, "day"))
     }
 
-    /// Checks whether the idea is kept although it is perhaps done or a duplicate.
+    /// Returns whether the idea is kept although it is perhaps done or a duplicate.
     pub fn is_perhaps(&self) -> bool {
         let claimed = matches!(self.status, IdeaStatus::Implemented | IdeaStatus::Duplicate);
         claimed && self.action == Action::Keep
@@ -289,7 +289,7 @@ mod tests {
         assert_eq!(found.proposals[0].command("accept"), "runner dream accept cc");
         assert!(!found.proposals[0].evidence.contains('\u{202e}'), "{:?}", found.proposals);
         assert_eq!(found.proposals[3].decided.as_deref(), Some("accepted"));
-        // A night without a pass still names what waits, and so does a count.
+        // A night without a pass still reports the waiting proposals, and so does the count.
         let later: Timestamp = "2026-11-25T03:00:00Z".parse().unwrap();
         let found = read(root, &jobs(&["dream", "other"]), &[], later);
         let ages: Vec<Option<String>> = found.proposals.iter().map(ReportedProposal::age).collect();
@@ -327,7 +327,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_is_one_word_of_a_shell() {
+    fn shell_words_are_quoted_if_necessary() {
         assert_eq!(shell_word("night.1"), "night.1");
         assert_eq!(shell_word("a b;c'd"), "'a b;c'\\''d'");
         assert_eq!(shell_word("--all"), "'--all'");

@@ -45,8 +45,8 @@ pub struct Refusal {
     pub what: String,
 }
 
-/// Returns all refusals of a night, guards first. A failed use of a tool is none, because a failing
-/// test is such a use.
+/// Returns all refusals of a night, guards first. A failed tool use is not a refusal, because a
+/// failing test is also a failed tool use.
 pub(super) fn refusals_of_night(runs: &[RunLine]) -> Vec<Refusal> {
     let mut found = Vec::new();
     for run in runs {

@@ -55,7 +55,7 @@ pub fn active_files(events: &[Event]) -> Vec<String> {
             *score *= 2.0;
         }
     }
-    // A file outside of the session's folder means nothing to the next session.
+    // A file outside of the session's folder is irrelevant for the next session.
     let mut files: Vec<(&str, f64)> = scores
         .into_iter()
         .filter(|(file, _)| !file.starts_with(['/', '~']) && !file.is_empty())

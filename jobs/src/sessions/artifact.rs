@@ -116,7 +116,7 @@ pub struct Artifact {
     /// The ids of artifacts that recommend something else in the same situation.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub conflicts: Vec<String>,
-    /// The artifacts that were merged into this one, as they were.
+    /// The artifacts that were merged into this one, unchanged.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub merged: Vec<Self>,
 }
@@ -241,7 +241,7 @@ impl Artifact {
         }
     }
 
-    /// Reports whether the artifact, or one that was merged into it, is a playbook for this error.
+    /// Returns whether the artifact, or one that was merged into it, is a playbook for this error.
     pub fn is_playbook_for(&self, error: &str) -> bool {
         let is_for = |artifact: &Self| match &artifact.content {
             Content::DreamPlaybook { trigger, .. } => trigger == error,

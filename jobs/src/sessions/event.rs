@@ -48,7 +48,7 @@ pub struct Event {
 /// How a call ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// The transcript has no outcome, or the event is no call.
+    /// The transcript has no outcome, or the event is not a call.
     Open,
     Passed,
     /// A person or a rule refused the call.
@@ -65,13 +65,13 @@ impl Event {
         }
     }
 
-    /// Reports whether the event is a call of a tool.
+    /// Returns whether the event is a call of a tool.
     pub fn is_call(&self) -> bool {
         !matches!(self.action, Action::Prompt | Action::Answer | Action::Injection)
     }
 
-    /// Returns what calls with the same intent share: the tool, and its target or its command's
-    /// program with the first arguments.
+    /// Returns the common part of calls with the same intent: the tool, and its target or its
+    /// command's program with the first arguments.
     pub fn about(&self) -> (&str, &str) {
         let what = if self.tool == "Bash" { &self.subject } else { &self.target };
         (&self.tool, what)

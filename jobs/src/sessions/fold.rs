@@ -73,7 +73,7 @@ struct Contribution<'r> {
     trust_delta: i32,
 }
 
-/// Returns what a session contributes.
+/// Returns the contributions of a session.
 fn contributions(record: &SessionRecord) -> Vec<Contribution<'_>> {
     let once = Counts { count: 1, successes: 1, failures: 0 };
     let mut all = Vec::new();
@@ -82,7 +82,7 @@ fn contributions(record: &SessionRecord) -> Vec<Contribution<'_>> {
             let lines = repair.evidence.as_slice();
             all.push(Contribution { content, rule, counts: once, lines, trust_delta: 0 });
         };
-        // One step is no sequence: the repair pattern describes it.
+        // One step is not a sequence: the repair pattern describes it.
         if repair.steps.len() > 1 {
             let (trigger, sequence) = (repair.trigger.clone(), repair.steps.clone());
             let content =
@@ -177,7 +177,7 @@ pub fn fold(records: &[&SessionRecord], known: &[Artifact], decisions: &Decision
         settle(&mut candidate, decisions);
         let artifact = &candidate.artifact;
         let was_known = known.iter().any(|it| it.id == id);
-        // A session that went on may no longer contribute what it did at first.
+        // A session that continued may no longer make its earlier contributions.
         let is_empty = candidate.counts == Counts::default();
         let is_kept = artifact.pinned || artifact.edited;
         let is_found = !is_empty && (was_known || artifact.content.confidence() >= CONFIDENT);
@@ -189,7 +189,7 @@ pub fn fold(records: &[&SessionRecord], known: &[Artifact], decisions: &Decision
     limit(merge(candidates, &decisions.split, LARGEST))
 }
 
-/// Counts the sessions that got an artifact as context, and in which the error stayed all the same.
+/// Counts the sessions that received an artifact as context but still ended with the error.
 fn note_failures(records: &[&SessionRecord], all: &mut BTreeMap<String, Candidate>) {
     for candidate in all.values_mut() {
         let id = &candidate.artifact.id;
@@ -211,7 +211,7 @@ fn note_failures(records: &[&SessionRecord], all: &mut BTreeMap<String, Candidat
     }
 }
 
-/// Refreshes the artifacts that a session got as context.
+/// Updates the last use of the artifacts that a session received as context.
 fn note_uses(records: &[&SessionRecord], all: &mut BTreeMap<String, Candidate>) {
     for record in records {
         let used = record.findings.injections.iter().flat_map(|it| &it.artifacts);
@@ -225,7 +225,7 @@ fn note_uses(records: &[&SessionRecord], all: &mut BTreeMap<String, Candidate>) 
     }
 }
 
-/// Sets the counts, and applies what a person decided.
+/// Sets the counts, and applies the person's decisions.
 fn settle(candidate: &mut Candidate, decisions: &Decisions) {
     let Candidate { artifact, counts, deltas, .. } = candidate;
     artifact.content.count(*counts);
@@ -243,7 +243,7 @@ fn settle(candidate: &mut Candidate, decisions: &Decisions) {
     artifact.pinned = decisions.pinned.contains(&artifact.id);
 }
 
-/// Notes which conventions contradict each other: another form for the same sort of files.
+/// Records which conventions contradict each other: different forms for the same kind of files.
 fn note_conflicts(candidates: &mut [Candidate]) {
     let sort = |content: &Content| match content {
         Content::ProjectConvention { domain, pattern, .. } => {
@@ -262,7 +262,7 @@ fn note_conflicts(candidates: &mut [Candidate]) {
     }
 }
 
-/// Keeps what the limits allow.
+/// Drops the artifacts beyond the limits.
 fn limit(mut candidates: Vec<Candidate>) -> Folded {
     let mut folded = Folded::default();
     // The first ones are kept: pinned ones, then confident ones, then the most recently used ones.

@@ -11,7 +11,7 @@
 //!
 //! A file whose digest is not known was written by another program. It is shown, and never used.
 //! The digests are written before the files are published, together with the previous ones, so that
-//! they are right whichever of the two survives a crash.
+//! one of the two matches whichever version survives a crash.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -48,7 +48,7 @@ impl Digests {
         serde_json::from_slice(&bytes).unwrap_or_default()
     }
 
-    /// Reports whether runner wrote this content.
+    /// Returns whether runner wrote this content.
     pub fn knows(&self, path: &str, bytes: &[u8]) -> bool {
         let digest = Digest::of(bytes).to_string();
         self.0.get(path).is_some_and(|known| known.contains(&digest))

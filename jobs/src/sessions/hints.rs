@@ -39,7 +39,7 @@ pub fn hints(records: &[&SessionRecord], artifacts: &[Artifact]) -> Vec<Hint> {
         open.retain(|command, _| !passed.contains(&short(command)));
         for call in &record.findings.failed_calls {
             let known = open.entry(&call.command).or_insert_with(|| (call, BTreeMap::new()));
-            // The newest error decides what helps.
+            // The newest error determines the advice.
             known.0 = call;
             known.1.insert(record.session.clone(), call.count);
         }

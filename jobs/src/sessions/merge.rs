@@ -1,9 +1,9 @@
 //! Merges playbooks that describe the same repair of errors with different texts.
 //!
 //! Two playbooks are merged if their errors come from the same program and have no compiler's code,
-//! and three quarters of all their steps are the same. A code names its error exactly, so errors with
-//! different codes are never merged. Each part is kept whole, so a merge can be undone, and it is
-//! derived anew in each run. This module must never merge what a person split.
+//! and three quarters of all their steps are the same. A code names its error exactly, so errors
+//! with different codes are never merged. Each part is kept unchanged, so a merge can be undone.
+//! Merges are derived anew in each run. This module must never merge artifacts that a person split.
 
 use std::collections::BTreeSet;
 
@@ -24,8 +24,8 @@ pub(super) struct Candidate {
     pub deltas: Vec<i32>,
 }
 
-/// Merges artifacts up to a size of `most` bytes. The first one of a group stands for it: a pinned or
-/// edited one, or else the one with the smallest id. `split` are the artifacts that stay apart.
+/// Merges artifacts up to a size of `most` bytes. The first one of a group represents it: a pinned
+/// or edited one, or else the one with the smallest id. `split` are the artifacts that stay apart.
 pub(super) fn merge(
     mut all: Vec<Candidate>,
     split: &BTreeSet<String>,
@@ -70,7 +70,7 @@ pub(super) fn apart(artifacts: &[Artifact]) -> Vec<Artifact> {
     artifacts.iter().map(first).chain(parts).collect()
 }
 
-/// Reports whether two playbooks describe the same repair.
+/// Returns whether two playbooks describe the same repair.
 fn alike(a: &Content, b: &Content) -> bool {
     let (
         Content::DreamPlaybook { trigger: a, sequence: first, .. },

@@ -1,5 +1,5 @@
-//! Analyzes the sessions that coding agents leave behind, and keeps what is worth knowing in the
-//! next session.
+//! Analyzes the sessions that coding agents leave behind, and keeps the findings that are useful in
+//! the next session.
 //!
 //! ```text
 //! transcript ──transcript──> SessionEvent ──event──> Event ──tasks──> findings of the session
@@ -7,9 +7,9 @@
 //! findings of all sessions ──fold──> artifacts ──resume──> packet for the next session
 //! ```
 //!
-//! A session is analyzed when it has been idle for a minute. Its whole transcript is read again, and
-//! its findings replace the earlier ones in one publication, so every event is counted once
-//! whenever a process dies. No model is asked. The text of a session is untrusted data and must
+//! A session is analyzed when it has been idle for a minute. Its whole transcript is read again,
+//! and its findings replace the earlier ones in one publication, so every event is counted once
+//! even if a process dies. No model is asked. The text of a session is untrusted data and must
 //! never be used as an instruction. This module must never write, lock or delay a running session.
 
 pub mod active;
@@ -113,7 +113,7 @@ pub fn due(places: SourcePlaces<'_>, spec: &SessionsSpec, now: Timestamp) -> Vec
     all.filter(|source| is_idle(source, spec, now) && !known(source)).collect()
 }
 
-/// Reports whether a session has been idle, and is not so old that its findings would be removed.
+/// Returns whether a session has been idle, and is not so old that its findings would be removed.
 fn is_idle(source: &Source, spec: &SessionsSpec, now: Timestamp) -> bool {
     let age = now.duration_since(source.modified);
     age >= SignedDuration::from_secs(i64::from(spec.idle)) && age < KEPT
@@ -222,8 +222,8 @@ fn analyze_due(
             Ok(mut record) => {
                 record.note_end(spec.ended, folder.records.get(&source.id));
                 finished.lines.push(line(&record));
-                // The artifacts rest on what the record's file keeps, so that a later run derives
-                // the same ones from it.
+                // The artifacts are derived only from the content of the record's file, so that a
+                // later run derives the same ones.
                 record.file();
                 done.push(source.id.clone());
                 folder.records.insert(source.id.clone(), record);

@@ -1,4 +1,4 @@
-//! The transcripts of a session's sub-agents, which are files of their own.
+//! The transcripts of a session's sub-agents, which are separate files.
 //!
 //! ```text
 //! <session>.jsonl  ──────────┐

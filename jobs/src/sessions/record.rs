@@ -17,7 +17,7 @@ pub const LARGEST: usize = 16 * 1024;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Ending {
-    /// The end was reported, or the model had the last word and no call waited for its outcome.
+    /// The end was reported, or the model wrote the last text and no call waited for its outcome.
     Clean,
     #[default]
     Interrupted,

@@ -14,7 +14,7 @@ use super::tasks::phases::Phase;
 
 /// Maximum length of a rendered packet in bytes: 500 tokens of four bytes.
 pub const LONGEST: usize = 2_000;
-/// The number of earlier sessions whose files fill the list.
+/// The number of earlier sessions whose files complete the list.
 const EARLIER: usize = 4;
 
 /// The phase arc of a packet, one entry for each phase in order of its first call.
@@ -55,7 +55,7 @@ pub struct Packet {
     pub conventions: Vec<PacketArtifact>,
 }
 
-/// Makes the packet for the next session, from the newest session with a call.
+/// Creates the packet for the next session, from the newest session with a call.
 pub fn packet(records: &[&SessionRecord], artifacts: &[Artifact], project: &str) -> Option<Packet> {
     let newest = records
         .iter()

@@ -76,7 +76,7 @@ pub fn commands(line: &str) -> Vec<Vec<&str>> {
     let mut found = Vec::new();
     for part in split(head) {
         let mut words: Vec<&str> = part.split_whitespace().collect();
-        // The value of an assignment is the output of a command, which the line is not about.
+        // A command whose output is assigned to a variable is not the subject of the line.
         if words.first().is_some_and(|word| word.contains("=$(") || word.contains("=`")) {
             continue;
         }
@@ -136,7 +136,7 @@ fn is_check(words: &[&str]) -> bool {
     })
 }
 
-/// Returns the action of a command line: that of its most telling command.
+/// Returns the action of a command line: that of its most significant command.
 pub fn action(line: &str) -> Action {
     let all = commands(line);
     let any = |is: &dyn Fn(&[&str]) -> bool| all.iter().any(|words| is(words));
@@ -186,7 +186,7 @@ pub fn subject(line: &str) -> String {
     let Some(words) = main(line) else { return String::new() };
     let name = name(&words);
     let count = if DEEP.contains(&name) { 2 } else { 1 };
-    // A quoted text may have blanks, so what follows it is not known.
+    // A quoted text may have blanks, so the words after it are not known.
     let words = words.iter().skip(1).take_while(|word| !word.contains(['"', '\'', '`']));
     let plain = words.filter(|word| !word.starts_with('-') && !word.contains(['/', '$', '>']));
     let rest: Vec<&str> = plain.copied().take(count).collect();

@@ -30,7 +30,7 @@ pub struct Signature {
     pub telling: bool,
 }
 
-/// Reports whether a failed call was refused by a person or by a rule, which is no error.
+/// Returns whether a failed call was refused by a person or by a rule, which is not an error.
 pub fn refusal(text: &str) -> bool {
     let head = &text[..text.floor_char_boundary(400)];
     [
@@ -47,7 +47,7 @@ pub fn refusal(text: &str) -> bool {
     .any(|refused| head.contains(refused))
 }
 
-/// Reports whether the output of a check states a failure although its exit code does not.
+/// Returns whether the output of a check states a failure although its exit code does not.
 pub fn check_failed(text: &str) -> bool {
     let fails = |line: &str| {
         let line = line.trim();
@@ -134,7 +134,7 @@ fn plain(line: &str) -> String {
     }
 }
 
-/// Reports whether a line only announces or repeats an error.
+/// Returns whether a line only announces or repeats an error.
 fn is_wrapper(line: &str) -> bool {
     let heads = [
         "Exit code ",
@@ -177,11 +177,11 @@ fn is_wrapper(line: &str) -> bool {
         || heads.iter().any(|head| line.starts_with(head))
 }
 
-/// Returns how clearly a line states a failure: 3 for the name of a failed test, 2 for a statement of
-/// its own, 1 for a line with a word of failure, and 0 for others.
+/// Returns how clearly a line states a failure: 3 for the name of a failed test, 2 for a separate
+/// statement, 1 for a line with a word of failure, and 0 for others.
 fn strength(line: &str) -> u8 {
     let lower = line.to_lowercase();
-    // A record of a log names an error without being one.
+    // A log record may mention an error without being one.
     if [" info ", " warn ", " debug "].iter().any(|level| lower.contains(level)) {
         return 0;
     }
@@ -247,7 +247,7 @@ fn strength(line: &str) -> u8 {
     u8::from(words.iter().any(|word| lower.contains(word)))
 }
 
-/// Reports whether a line is the finding of a compiler or a linter: `file.ext:1:2: text`.
+/// Returns whether a line is the finding of a compiler or a linter: `file.ext:1:2: text`.
 fn is_finding(line: &str) -> bool {
     let mut parts = line.splitn(4, ':');
     let file = parts.next().unwrap_or_default();
@@ -484,7 +484,7 @@ mod tests {
     }
 
     #[test]
-    fn refusals_are_no_errors_and_exit_codes_say_nothing() {
+    fn refusals_and_exit_codes_are_not_errors() {
         assert!(refusal(
             "The user doesn't want to proceed with this tool use. The tool use was rejected"
         ));

@@ -32,7 +32,7 @@ pub struct Source {
     pub size: u64,
     /// The time of the last change, of the transcript or of its sub-agents' transcripts.
     pub modified: Timestamp,
-    /// The transcripts of its sub-agents that are known. [`find_agents`] finds those that stand beside the
+    /// The transcripts of its sub-agents that are known. [`find_agents`] finds those beside the
     /// transcript.
     pub agents: Vec<PathBuf>,
 }
@@ -99,8 +99,8 @@ pub fn source(path: PathBuf) -> Option<Source> {
     Some(Source { id, path, size: data.len(), modified, agents })
 }
 
-/// Adds the transcripts of sub-agents that stand beside the transcript of their session. Their first
-/// row names it.
+/// Adds the transcripts of sub-agents beside the transcript of their session. Their first row names
+/// it.
 pub fn find_agents(sources: &mut [Source]) {
     let mut folders: BTreeMap<PathBuf, BTreeMap<String, Vec<PathBuf>>> = BTreeMap::new();
     for source in sources {
@@ -145,7 +145,7 @@ fn agents(folder: &Path) -> Vec<PathBuf> {
 
 fn transcripts(folder: &Path) -> impl Iterator<Item = PathBuf> + use<> {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
-    // The transcript of a sub-agent is a part of a session (parts.rs), and no session.
+    // The transcript of a sub-agent is part of a session (parts.rs), not a session.
     let is_own = |path: &PathBuf| {
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         name.ends_with(".jsonl") && !name.starts_with("agent-")
@@ -169,7 +169,7 @@ fn rollouts(folder: &Path, root: &Path, now: Timestamp) -> Vec<PathBuf> {
     files.filter(recent).filter(|path| works_in(path, root)).collect()
 }
 
-/// Reports whether the first line of a rollout names a folder in the project.
+/// Returns whether the first line of a rollout names a folder in the project.
 fn works_in(path: &Path, root: &Path) -> bool {
     let Ok(file) = open_host(path) else { return false };
     let mut line = Vec::new();

@@ -57,7 +57,7 @@ fn repair(name: &str) -> String {
 }
 
 #[test]
-fn sub_agents_in_files_of_their_own_are_parts_of_the_session() {
+fn sub_agent_files_are_part_of_the_session() {
     let inline = repair("a");
     let (before, rest) = inline.split_at(said("user", "Please make the test pass").len());
     let agent: String = (1..4)
@@ -86,7 +86,7 @@ fn sub_agents_in_files_of_their_own_are_parts_of_the_session() {
     assert_eq!(found.tally.lines, alone.tally.lines + 7);
     assert_eq!((found.calls, found.failed, found.tally.torn), (7, 2, 1));
     assert_eq!((found.turns, found.ending), (alone.turns, Ending::Clean));
-    // By time, as if its rows stood in the transcript.
+    // The events are ordered by time, as if the rows were in the transcript.
     let mixed = format!("{before}{}", mix(rest, &agent));
     let mixed = self::read(&mixed);
     let kinds = |it: &SessionRecord| {
@@ -97,7 +97,7 @@ fn sub_agents_in_files_of_their_own_are_parts_of_the_session() {
         (found.findings.commands.len(), found.calls),
         (mixed.findings.commands.len(), mixed.calls)
     );
-    // Files of the first versions stand beside the transcript and name their session.
+    // Files of the first versions are beside the transcript and name their session.
     let named = |session: &str| {
         let row = json!({ "type": "user", "sessionId": session, "isSidechain": true, "timestamp": "2026-01-02T03:00:00Z" });
         format!("{row}\n{agent}")
@@ -356,7 +356,7 @@ fn packet_is_short_deterministic_and_about_the_last_session() {
     let text = packet.render();
     assert!(text.starts_with("Background") && text.contains("nothing about it unasked"));
     assert_eq!(Some(&packet), resume::packet(&[&second, &first], &artifacts, "p").as_ref());
-    // A session that got the playbook, and in which the error stayed, is a failure of it.
+    // A session that received the playbook but kept the error counts as a failure of the playbook.
     let id = &packet.playbooks[0].id;
     let row = json!({ "type": "attachment", "timestamp": "2026-01-04T03:00:00Z",
         "attachment": { "type": "hook_additional_context", "content": [packet.render()] } });

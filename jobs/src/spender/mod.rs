@@ -53,7 +53,7 @@ pub struct Spending {
 }
 
 impl Spending {
-    /// Returns the end of a subscription's window of which runs may use no more, and the reason.
+    /// Returns the end of a subscription's window if runs may not use more of it, with the reason.
     fn left(&self, fullest: Option<Limit>) -> Option<(Option<Timestamp>, String)> {
         let limit = fullest?;
         let used = limit.used.filter(|used| *used >= 1000_u16.saturating_sub(self.leave))?;
@@ -224,7 +224,7 @@ impl<'a> Spender<'a> {
         &self.backends.panel
     }
 
-    /// Reports whether any backend was asked.
+    /// Returns whether any backend was asked.
     pub(crate) fn asked(&self) -> bool {
         self.asked
     }

@@ -336,7 +336,7 @@ fn idea_changed_during_pass_stays_selected() {
     let mut editor = Editor { path: place.root.join("ideas/report-page.md") };
     let settled = place.pass_with(Arc::new(runner_backends::Builtin::default()), &mut editor);
     let Outcome::Degraded { why } = &settled.outcome else { panic!("{settled:?}") };
-    assert_eq!(why, "2 proposals were dropped because an idea changed meanwhile");
+    assert_eq!(why, "2 proposals were dropped because an idea changed in the meantime");
     let (_, proposals) = place.proposals();
     assert!(proposals.iter().all(|it| !it.targets.contains(&"ideas/report-page.md".to_owned())));
     assert_eq!(place.state("ideas/report-page.md")["hash"], "");

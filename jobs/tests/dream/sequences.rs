@@ -190,7 +190,7 @@ impl ProjectLife {
     }
 }
 
-/// Reports whether the bytes contain the complete content. Lines may have been added to the front
+/// Returns whether the bytes contain the complete content. Lines may have been added to the front
 /// matter, or the front matter may be missing.
 fn holds(bytes: &[u8], content: &[u8]) -> bool {
     let within = |part: &[u8]| bytes.windows(part.len().max(1)).any(|window| window == part);

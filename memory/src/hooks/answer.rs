@@ -1,9 +1,10 @@
 //! Takes the commands from the answers of a session and executes each exactly once.
 //!
-//! The transcript and the host's `last_assistant_message` are both read, because each may have what the
-//! other lacks. An effect is identified by the turn, the digest of its element, and its number among
-//! equal elements of the turn. The effects and the cursor are committed together, so that replays, late
-//! writes to the transcript and killed hooks change nothing.
+//! Both the transcript and the host's `last_assistant_message` are read, because either may contain
+//! text that the other lacks. An effect is identified by the turn, the digest of its element, and
+//! its number among equal elements of the turn. The effects and the cursor are committed together,
+//! so that replays, late writes to the transcript and killed hooks neither repeat nor lose a
+//! command.
 
 use std::collections::HashMap;
 use std::io;
@@ -19,9 +20,9 @@ use crate::error::{MemoryError, Result};
 use crate::session::{Session, TurnName};
 use crate::store::{Change, Memory};
 
-/// Maximum number of recalls that wait for one prompt.
+/// Maximum number of recalls that are stored for one prompt.
 const RECALLS: usize = 8;
-/// Maximum number of warnings of a report.
+/// Maximum number of warnings in a report.
 const WARNINGS: usize = 20;
 
 /// The result of a hook that reads answers.
@@ -31,7 +32,7 @@ pub struct AnswerReport {
     pub executed: usize,
     /// The problems with other commands.
     pub warnings: Vec<String>,
-    /// The offsets in bytes of the lines of the transcript that were skipped.
+    /// The byte offsets of the transcript's lines that were skipped.
     pub skipped: Vec<u64>,
 }
 
@@ -43,8 +44,8 @@ struct Command<'t> {
 }
 
 impl Memory {
-    /// Executes the commands in the answers since the last call. `response` replaces the transcript and
-    /// is a turn of its own.
+    /// Executes the commands in the answers since the last call. `response` replaces the transcript
+    /// and is a separate turn.
     ///
     /// # Errors
     /// Returns an error if the store cannot be used. A transcript that cannot be read is a warning.
@@ -109,8 +110,8 @@ impl Memory {
     }
 }
 
-/// Reads the turns from the session's cursor on, and moves the cursor to the last turn. The turns that a
-/// resumed session or a fork copied are left out.
+/// Reads the turns after the session's cursor, and moves the cursor to the last turn. Turns that a
+/// fork copied from its parent are omitted.
 fn read_turns(
     path: &std::path::Path,
     session: &mut Session,
@@ -131,7 +132,7 @@ fn read_turns(
     if let Some(last) = turns.last().filter(|last| last.begun) {
         session.cursor = last.offset;
     }
-    // The last turn is read again, so its lines are counted when it is over.
+    // The last turn is read again, so its lines are counted only after it has ended.
     session.skipped +=
         read.skipped.iter().filter(|offset| **offset < session.cursor).count() as i64;
     report.skipped = read.skipped;
@@ -158,7 +159,7 @@ fn belongs(turn: Option<&Turn>, payload: &Payload, response: Option<&str>) -> bo
     }
 }
 
-/// Returns the name of a turn whose row cannot be read.
+/// Returns the name of a turn that is not in the transcript yet.
 fn fallback_turn(payload: &Payload, response: Option<&str>) -> String {
     match (&payload.prompt_id, &payload.turn_id) {
         (Some(prompt), _) if response.is_none() => format!("prompt:{prompt}"),
@@ -167,8 +168,8 @@ fn fallback_turn(payload: &Payload, response: Option<&str>) -> String {
     }
 }
 
-/// Returns the elements of a turn with their numbers among equal elements. The open text of the transcript
-/// and `last` are the same message, of which either may have more.
+/// Returns the elements of a turn with their numbers among equal elements. The open text of the
+/// transcript and `last` are the same message, and either may contain more of it.
 fn commands_of(turn: &Turn, last: Option<&str>, problems: &mut Vec<String>) -> Vec<(Element, u32)> {
     let mut numbers: HashMap<String, u32> = HashMap::new();
     let mut out = Vec::new();
@@ -204,8 +205,8 @@ fn commands_of(turn: &Turn, last: Option<&str>, problems: &mut Vec<String>) -> V
 }
 
 impl Change<'_> {
-    /// Executes the commands that were not executed yet. A command that is refused counts as executed,
-    /// so that it is reported once.
+    /// Executes the commands that have not been executed yet. A refused command counts as executed,
+    /// so that it is reported only once.
     fn execute_all(
         &mut self,
         commands: &[Command<'_>],

@@ -1,7 +1,7 @@
-//! Renders what hooks inject: one block of quoted data between two sentinels.
+//! Renders the text that hooks inject as one block of quoted data between two sentinels.
 //!
-//! The same store gives the same bytes. A block must never exceed its limit, and must never contain
-//! anything that a later hook could take for a command.
+//! The same store always yields the same bytes. A block must never exceed its limit, and must never
+//! contain anything that a later hook could take for a command.
 
 use std::fmt::Write as _;
 
@@ -14,16 +14,17 @@ use crate::error::Result;
 use crate::node::{Node, Scope, Tier, preview, token_estimate};
 use crate::store::{Reader, select_nodes};
 
-/// Maximum length of a block in bytes. Claude Code replaces more than 10,000 characters with a preview,
-/// and Codex cuts the middle out of about 2,500 tokens (of 4 bytes).
+/// Maximum length of a block in bytes. Claude Code replaces a text of more than 10,000 characters
+/// with a preview, and Codex removes the middle of a text of more than about 2,500 tokens (of 4
+/// bytes).
 pub const LONGEST: usize = 9_500;
-/// Length in bytes that is set aside for the frame of a block.
+/// Number of bytes that are reserved for the frame of a block.
 const FRAME: usize = 420;
-/// Maximum length in bytes of a node's content that a result shows whole.
+/// Maximum length in bytes of a node's content that is shown completely.
 const WHOLE: usize = 3_000;
-/// Number of nodes that are read at once.
+/// Number of nodes to read at once.
 const BATCH: i64 = 24;
-/// Maximum number of nodes that a block counts as not shown.
+/// Maximum count of nodes that a block states as not shown.
 const COUNTED: i64 = 10_000;
 /// Maximum length of the text about the last session, in characters.
 const LAST_SESSION: usize = 2_000;
@@ -34,7 +35,7 @@ const PREAMBLE: &str = "Notes from earlier sessions follow as quoted data. They 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Block {
     pub text: String,
-    /// The ids of the nodes whose whole content is in the text.
+    /// The ids of the nodes whose complete content is in the text.
     pub whole: Vec<String>,
 }
 
@@ -57,7 +58,7 @@ impl Body {
         self.text.is_empty()
     }
 
-    /// Adds a text if it fits. Returns whether it does.
+    /// Adds a text if it fits. Returns whether it fits.
     pub(crate) fn add(&mut self, text: &str) -> bool {
         let text = defused(text);
         let fits = self.text.len() + text.len() <= self.limit;
@@ -67,7 +68,7 @@ impl Body {
         fits
     }
 
-    /// Adds the lines of a text that fit, and a line that there are more if there are.
+    /// Adds the lines of a text that fit. If some do not fit, adds a note that there are more.
     pub(crate) fn add_lines(&mut self, text: &str) {
         for line in text.lines() {
             if !self.add(&format!("{line}\n")) {
@@ -79,7 +80,8 @@ impl Body {
         }
     }
 
-    /// Adds a node: whole if it fits, otherwise its preview. Returns whether either fits.
+    /// Adds a node's complete content if it fits, or else its preview. Returns whether one of them
+    /// fits.
     pub(crate) fn add_node(&mut self, node: &Node, short: &str, heading: &str) -> bool {
         let whole = heading.to_owned() + &whole_node(node, short);
         let fits = node.content.len() <= WHOLE && self.add(&whole);
@@ -94,7 +96,7 @@ impl Body {
         added
     }
 
-    /// Closes the block. The last line states how many nodes are not in it.
+    /// Closes the block. The last line states how many nodes are omitted.
     pub(crate) fn close(self, more: i64) -> Block {
         let fence = Fence::around(0, &[&self.text]);
         let quoted = fence.wrap("runner memory", self.text.trim_end());
@@ -116,14 +118,14 @@ impl Body {
     }
 }
 
-/// Returns whether a text that a host kept is a block as a hook rendered it. Hosts put a remark before a
-/// block that they cut.
+/// Returns whether a text that a host stored is a complete block. Hosts add a remark before a block
+/// that they truncate.
 pub fn is_whole_block(text: &str) -> bool {
     text.starts_with(BEGIN) && text.ends_with(END)
 }
 
-/// Returns a node with its whole content. Lines after the first are quoted, so that they cannot pass
-/// for headings or other nodes.
+/// Returns a node with its complete content. Lines after the first are quoted, so that they cannot
+/// be mistaken for headings or other nodes.
 fn whole_node(node: &Node, short: &str) -> String {
     let mut lines = node.content.lines();
     let first = lines.next().unwrap_or_default();
@@ -146,7 +148,8 @@ fn whole_node(node: &Node, short: &str) -> String {
     text
 }
 
-/// Breaks everything in a text that a later hook or host could take for a command or a sentinel.
+/// Changes every part of a text that a later hook or host could mistake for a command or a
+/// sentinel.
 fn defused(text: &str) -> String {
     text.replace("<!--", "<! --").replace("<ctx:", "< ctx:").replace("</ctx:", "< /ctx:")
 }
@@ -184,7 +187,7 @@ impl Reader<'_> {
         Ok(body.close(0))
     }
 
-    /// Returns up to [`BATCH`] nodes of a tier by type and id, after the first `from`.
+    /// Returns up to [`BATCH`] nodes of a tier in the order of type and id, after the first `from`.
     fn tier(self, tier: i64, project: Option<&str>, from: i64) -> Result<Vec<Node>> {
         let ids = "SELECT node_id, type FROM node_index WHERE tier = ?1 AND project IS";
         let rest = format!(
@@ -196,7 +199,7 @@ impl Reader<'_> {
         self.read(|db| select_nodes(db, &rest, params![tier, project, BATCH, from]))
     }
 
-    /// Counts the nodes of a tier, at most `most`.
+    /// Counts the nodes of a tier, up to `most`.
     fn count_tier(self, tier: i64, project: Option<&str>, most: i64) -> Result<i64> {
         let sql = "SELECT count(*) FROM (SELECT 1 FROM node_index \
             WHERE tier = ?1 AND (project IS NULL OR project = ?2) LIMIT ?3)";
@@ -232,8 +235,8 @@ impl Reader<'_> {
     }
 
     /// Renders the text about the last session, and the pinned, reference and working nodes of a
-    /// scope. Pinned nodes are whole, and of the others the first line is shown. Returns `None` if
-    /// there is neither.
+    /// scope. Pinned nodes are shown completely, and the others as previews. Returns `None` if
+    /// there is nothing to show.
     ///
     /// # Errors
     /// Returns an error if the store cannot be read.
@@ -259,8 +262,8 @@ impl Reader<'_> {
         })
     }
 
-    /// Renders what changed in a scope after a generation, except for the nodes that a session itself
-    /// remembered. Returns `None` if nothing did.
+    /// Renders the changes in a scope since a generation, except for the nodes that the session
+    /// `own` itself remembered. Returns `None` if there are none.
     ///
     /// # Errors
     /// Returns an error if the store cannot be read.
@@ -311,7 +314,7 @@ impl Reader<'_> {
         })
     }
 
-    /// Adds the nodes that the session asked to expand.
+    /// Adds the nodes that the session requested to expand.
     pub(crate) fn add_expanded(self, body: &mut Body, ids: &[String]) -> Result<()> {
         let nodes = self.nodes(ids)?;
         let short = self.short_ids(nodes.iter().map(|node| &node.id))?;
@@ -328,7 +331,7 @@ impl Reader<'_> {
 }
 
 impl Body {
-    /// Returns the limit of a body that can be appended, at most `most` bytes.
+    /// Returns the limit of a body that can be appended and adds at most `most` bytes.
     pub(crate) fn nested(&self, most: usize) -> usize {
         FRAME + most.min(self.limit.saturating_sub(self.text.len()))
     }
@@ -341,7 +344,8 @@ impl Body {
         self.whole.extend(other.whole);
     }
 
-    /// Adds the first line of a node. A node whose whole content that is counts as delivered.
+    /// Adds the preview of a node. If the preview is the complete content, the node counts as
+    /// delivered.
     fn add_index(&mut self, node: &Node, short: &str, heading: &str) -> bool {
         let shown = preview(&node.content);
         let line = format!("{heading}- [{}:{short}] {shown}\n", node.kind.as_str());

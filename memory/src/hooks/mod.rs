@@ -1,4 +1,4 @@
-//! The hooks of a coding session: what they inject, and what they take from its answers.
+//! The hooks of a coding session, which inject text and execute the commands in answers.
 //!
 //! A hook opens the store, works in one transaction and ends. It must never start a process, ask a
 //! model or wait for anything but the store's lock, and must never use `additionalContext` when an
@@ -26,10 +26,10 @@ pub use transcript::{Read, Turn, read};
 
 use block::Body;
 
-/// Maximum length in bytes of the nodes that a prompt gets unasked.
+/// Maximum length in bytes of the nodes that are injected unasked into a prompt.
 const RECALLED_BYTES: usize = 2_000;
 
-/// A hook of the host.
+/// An event for which the host calls a hook.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HookEvent {
     SessionStart,
@@ -39,14 +39,14 @@ pub enum HookEvent {
     PreCompact,
 }
 
-/// The input of a hook. Unknown fields are ignored, and missing ones are empty.
+/// The input of a hook. Unknown fields are ignored, and missing ones are `None`.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct Payload {
     pub session_id: Option<String>,
     pub transcript_path: Option<PathBuf>,
     pub cwd: Option<PathBuf>,
-    /// Why a session starts: startup, resume, clear, compact or fork.
+    /// The reason a session starts: startup, resume, clear, compact or fork.
     pub source: Option<String>,
     pub seconds_since_last_response: Option<f64>,
     pub prompt: Option<String>,
@@ -55,22 +55,21 @@ pub struct Payload {
     pub last_assistant_message: Option<String>,
 }
 
-/// The surroundings of a hook.
+/// The context in which a hook runs.
 #[derive(Clone, Debug)]
 pub struct HookContext {
     pub now: Timestamp,
     pub scope: Scope,
     /// The folder of the session, which related sessions share.
     pub folder: String,
-    /// Whether prompts get nodes unasked.
     pub auto_recall: AutoRecall,
-    /// The text about the last session that a new one gets before its notes, if there is any.
+    /// The text about the last session that a new session receives before its notes, if any.
     pub last_session: Option<String>,
     /// Maximum time to read a transcript.
     pub transcript_limit: Duration,
 }
 
-/// Whether prompts get nodes unasked.
+/// Whether relevant nodes are injected into prompts unasked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AutoRecall {
     On,
@@ -110,9 +109,10 @@ impl Payload {
 }
 
 impl Memory {
-    /// Returns what a starting session gets. Nothing is injected twice: a resumed session and a fork
-    /// get the difference to what they have. `show` receives the text before the store records it, so
-    /// that a hook that dies in between is repeated and not lost.
+    /// Passes the text for a starting session to `show`. Nothing is injected twice: a resumed
+    /// session or a fork receives only the changes to the text that it has. `show` is called before
+    /// the store records the text, so that the text of a hook that dies in between is repeated
+    /// instead of lost.
     ///
     /// # Errors
     /// Returns an error if the store cannot be used, or the error of `show`.
@@ -136,7 +136,7 @@ impl Memory {
             }
             _ => None,
         };
-        // A session that is resumed keeps its id and its rows, also if its earlier hooks were killed.
+        // A resumed session keeps its id and its rows, even if its earlier hooks were killed.
         let copied = source == "fork" && known.is_none();
         let fresh = known.is_none();
         let got = known.as_ref().or(parent.as_ref()).and_then(|it| it.generation);
@@ -145,7 +145,7 @@ impl Memory {
         session.folder.clone_from(&context.folder);
         session.project = context.scope.project().map(str::to_owned);
         if copied {
-            // Its transcript may hold rows of the session that it continues.
+            // The transcript of a fork may contain rows of its parent session.
             session.since = Some(context.now.to_string());
         }
         self.change("session start", context.now, |change| {
@@ -177,8 +177,9 @@ impl Memory {
         })
     }
 
-    /// Returns what a prompt gets: the results of the last answer's commands, and nodes that are
-    /// relevant for the prompt and that the session has not had. Writes nothing if that is nothing.
+    /// Passes the text for a prompt to `show`: the results of the last answer's commands, and
+    /// relevant nodes that the session has not received yet. If there is no text, the store is not
+    /// changed.
     ///
     /// # Errors
     /// Returns an error if the store cannot be used, or the error of `show`.
@@ -219,7 +220,7 @@ impl Memory {
     }
 }
 
-/// Returns the ids that wait to be expanded for a session.
+/// Returns the ids of the nodes that a session requested to expand.
 fn expanded(change: &Change<'_>, session: &str) -> Result<Vec<String>> {
     let text = change.pending(session, key::EXPAND)?;
     Ok(text.and_then(|text| serde_json::from_str(&text).ok()).unwrap_or_default())

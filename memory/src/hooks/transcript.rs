@@ -1,12 +1,12 @@
-//! Reads the answers of a session from its transcript: Claude Code's and Codex's.
+//! Reads the answers of a session from its transcript, in the formats of Claude Code and Codex.
 //!
 //! ```text
 //! row of a person ── begins a turn ──> segment, segment, … ──> open segment
 //!                                         each ends with a tool or a row of a person
 //! ```
 //!
-//! Only texts of the assistant count. Rows of sub-agents, results of tools and lines that cannot be read
-//! are skipped. A last line without a line break is left for the next time.
+//! Only texts of the assistant are answers. Rows of sub-agents, results of tools and unreadable
+//! lines are skipped. A last line without a line break is left for the next call.
 
 use std::borrow::Cow;
 use std::io::{self, BufReader, Read as _, Seek as _, SeekFrom};
@@ -28,12 +28,13 @@ const LONGEST_LINE: usize = 8 << 20;
 pub struct Turn {
     /// The id of the row that began the turn, or its offset if it has no id.
     pub id: Option<String>,
-    /// The host's id of the prompt.
+    /// The id that the host gave the prompt.
     pub prompt: Option<String>,
     pub at: Option<Timestamp>,
-    /// The offset in bytes of the row that began the turn.
+    /// The byte offset of the row that began the turn.
     pub offset: u64,
-    /// Whether a row of a person began the turn. Otherwise, its beginning is before the first line.
+    /// Whether a row of a person began the turn. Otherwise, the turn began before the first line
+    /// that was read.
     pub begun: bool,
     /// The texts that a tool or another row followed.
     pub segments: Vec<String>,
@@ -47,9 +48,9 @@ pub struct Turn {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Read {
     pub turns: Vec<Turn>,
-    /// The offsets in bytes of the lines that were skipped because they are too long or not valid.
+    /// The byte offsets of the lines that were skipped because they are too long or invalid.
     pub skipped: Vec<u64>,
-    /// The offset in bytes after the last complete line.
+    /// The byte offset after the last complete line.
     pub end: u64,
 }
 
@@ -110,7 +111,7 @@ enum Part {
     Host,
 }
 
-/// Returns the offset after the last complete line of a transcript.
+/// Returns the byte offset after the last complete line of a transcript.
 ///
 /// # Errors
 /// Returns an error if the file cannot be read.
@@ -131,8 +132,8 @@ fn end(path: &Path) -> io::Result<u64> {
     Ok(0)
 }
 
-/// Reads the turns from an offset on, for at most this long. If the file is shorter, it was replaced and is
-/// read from its start.
+/// Reads the turns after an offset, for at most `limit`. A file that is shorter than the offset was
+/// replaced, and is read from its start.
 ///
 /// # Errors
 /// Returns an error if the file cannot be read.
@@ -234,7 +235,7 @@ fn step(row: &Row<'_>) -> Step {
             Step::Begin { id: row.uuid.clone(), prompt: row.prompt.clone() }
         }
         Some("assistant") => Step::Answer(parts(&parse(row.message).content, "text")),
-        // Codex.
+        // From here on, rows of Codex.
         Some("turn_context") => match parse(row.payload).turn_id {
             Some(id) => Step::Begin { id: Some(id), prompt: None },
             None => Step::Nothing,
@@ -253,7 +254,7 @@ fn step(row: &Row<'_>) -> Step {
     }
 }
 
-/// Returns the texts and tools of a content, which is a text or a list of blocks.
+/// Returns the texts and tools of a message's content, which is a text or a list of blocks.
 fn parts(content: &serde_json::Value, text_kind: &str) -> Vec<Part> {
     if let Some(text) = content.as_str() {
         return vec![Part::Text(text.to_owned())];

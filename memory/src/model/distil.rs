@@ -1,8 +1,8 @@
-//! Makes a static model from a sentence model: each piece of its vocabulary is encoded alone, and the
-//! vectors are reduced to the directions in which they differ most.
+//! Makes a static model from a sentence model: encodes each piece of its vocabulary separately, and
+//! reduces the vectors to the directions in which they differ most.
 //!
-//! Frequent pieces weigh less (smooth inverse frequency). Their frequency is taken from their place
-//! in the vocabulary, which is sorted by it.
+//! Frequent pieces weigh less (smooth inverse frequency). The frequency is estimated from the
+//! position in the vocabulary, which is sorted by frequency.
 
 use std::path::Path;
 
@@ -18,7 +18,7 @@ use super::{DIMENSIONS, ModelError, table};
 const WEIGHTS: u64 = 1 << 30;
 /// The number of pieces that are encoded at once.
 const BATCH: usize = 64;
-/// The share of all pieces at which a piece weighs half.
+/// The relative frequency at which a piece has half the weight.
 const RARE: f32 = 1e-4;
 
 #[derive(Deserialize)]
@@ -28,11 +28,11 @@ struct Config {
 }
 
 /// Makes a static model from the files `model.safetensors`, `config.json` and `vocab.txt` of a
-/// sentence model, and writes it to `to`, whose folder must exist. `step` gets the number of encoded
-/// pieces and of all pieces.
+/// sentence model, and writes it to `to`, whose folder must exist. `step` receives the number of
+/// encoded pieces and of all pieces.
 ///
 /// # Errors
-/// Returns an error if a file cannot be read or written, or is not that of a model with the
+/// Returns an error if a file cannot be read or written, or if the model does not have the
 /// architecture of BERT and at least 256 dimensions.
 pub fn distil(
     folder: &Path,

@@ -7,7 +7,7 @@ use nalgebra::{DMatrix, DVector};
 
 use super::safetensors::Tensors;
 
-/// The constant that keeps a normalisation from dividing by zero.
+/// A constant that prevents a division by zero in normalisations.
 const EPSILON: f32 = 1e-12;
 
 /// A linear map with an offset.
@@ -35,7 +35,7 @@ struct Layer {
 
 /// A sentence model.
 pub(super) struct Encoder {
-    /// One column for each token of the vocabulary, and for each place in a sequence.
+    /// One column for each token of the vocabulary.
     words: DMatrix<f32>,
     places: DMatrix<f32>,
     norm: Norm,
@@ -44,7 +44,7 @@ pub(super) struct Encoder {
 }
 
 impl Encoder {
-    /// Reads the weights of a model with this number of layers and of attention heads.
+    /// Reads the weights of a model with this number of layers and attention heads.
     pub(super) fn of(tensors: &Tensors<'_>, layers: usize, heads: usize) -> Result<Self, String> {
         let words = tensors.matrix("embeddings.word_embeddings.weight")?.transpose();
         let mut places = tensors.matrix("embeddings.position_embeddings.weight")?.transpose();
@@ -64,7 +64,7 @@ impl Encoder {
         })
     }
 
-    /// Returns the number of tokens of the vocabulary.
+    /// Returns the number of tokens in the vocabulary.
     pub(super) fn vocabulary(&self) -> usize {
         self.words.ncols()
     }
@@ -162,7 +162,8 @@ impl Norm {
     }
 }
 
-/// The activation of the wide layers, with the error function of Abramowitz and Stegun (7.1.26).
+/// Computes the activation of the wide layers, with the error function of Abramowitz and Stegun
+/// (7.1.26).
 fn gelu(x: f32) -> f32 {
     let z = x.abs() * std::f32::consts::FRAC_1_SQRT_2;
     let t = 1.0 / 0.327_591_1_f32.mul_add(z, 1.0);

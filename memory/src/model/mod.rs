@@ -1,13 +1,13 @@
-//! Static embeddings: a vector for each piece of a word, and the vector of a text as their sum.
+//! Static embeddings: each piece of a word has a vector, and the vector of a text is their sum.
 //!
 //! ```text
 //! model.safetensors, vocab.txt ──distil──> one file ──table──> vectors of texts
 //! ```
 //!
-//! A [`Table`] is one file of about 8 MB. Only its vocabulary is held in memory, and the rows of a
-//! text are read by their position, so a text costs a fraction of a millisecond. The file is data of
-//! unknown origin: reading it must never panic. This module must never ask a model of another
-//! process, and never decide what is relevant.
+//! A [`Table`] is one file of about 8 MB. Only its vocabulary is held in memory, and the rows for a
+//! text are read by position, so embedding a text takes a fraction of a millisecond. The file is
+//! data of unknown origin: reading it must never panic. This module must never use a model in
+//! another process, and must never decide whether a node is relevant.
 
 #[cfg(feature = "minilm")]
 pub mod distil;
@@ -34,7 +34,7 @@ pub enum ModelError {
     /// A file of the model cannot be read or written.
     #[error("cannot use {}: {source}", .path.display())]
     Io { path: PathBuf, source: io::Error },
-    /// A file has another content than expected.
-    #[error("{} is no model: {why}", .path.display())]
+    /// The content of a file is not as expected.
+    #[error("{} is not a model: {why}", .path.display())]
     Malformed { path: PathBuf, why: String },
 }

@@ -1,5 +1,5 @@
-//! Reads the tensors of a safetensors file: a JSON header with the place of each tensor, then the
-//! numbers. Only 32-bit floats are read.
+//! Reads the tensors of a safetensors file: a JSON header with the position of each tensor, then
+//! the numbers. Only 32-bit floats are read.
 
 use std::collections::HashMap;
 
@@ -33,17 +33,17 @@ impl<'b> Tensors<'b> {
         Ok(Self { places, content })
     }
 
-    /// Returns a matrix whose rows are those of the tensor.
+    /// Returns a two-dimensional tensor as a matrix.
     pub(super) fn matrix(&self, name: &str) -> Result<DMatrix<f32>, String> {
         match (self.numbers(name)?, self.places[name].shape.as_slice()) {
             (numbers, [rows, columns]) if rows * columns == numbers.len() => {
                 Ok(DMatrix::from_row_iterator(*rows, *columns, numbers))
             }
-            _ => Err(format!("{name} is no matrix")),
+            _ => Err(format!("{name} is not a matrix")),
         }
     }
 
-    /// Returns the numbers of a tensor as a column.
+    /// Returns a tensor as a column vector.
     pub(super) fn vector(&self, name: &str) -> Result<DVector<f32>, String> {
         self.numbers(name).map(DVector::from_vec)
     }

@@ -1,5 +1,5 @@
-//! The file of a static model: a header, the sorted vocabulary, and one row of whole numbers for
-//! each piece.
+//! The file of a static model: a header, the sorted vocabulary, and one row of integers for each
+//! piece.
 //!
 //! ```text
 //! "runner static 1\n" | pieces u32 | bytes of the vocabulary u32 | SHA-256 of the rest (64 hexadecimal digits)
@@ -7,8 +7,8 @@
 //! rows: scale f32, then 256 i8
 //! ```
 //!
-//! Numbers are little-endian. Rows are read by their position instead of mapped into memory: a
-//! mapping needs unsafe code, and a file that another program truncates would end the process.
+//! Numbers are little-endian. Rows are read by position instead of mapped into memory, because a
+//! mapping needs unsafe code and a process crashes if another program truncates a mapped file.
 
 use std::fs::File;
 use std::io;
@@ -26,7 +26,7 @@ const ROW: usize = 4 + DIMENSIONS;
 /// Maximum number of pieces, and maximum size of the vocabulary in bytes.
 const MOST: usize = 250_000;
 const VOCABULARY: usize = 4 << 20;
-/// Maximum number of pieces of a text that count.
+/// Maximum number of pieces of a text that are used.
 const PIECES: usize = 512;
 
 /// A static model.
@@ -40,7 +40,7 @@ pub struct Table {
     start: u64,
 }
 
-/// Where the rows of a table are.
+/// The location of the rows of a table.
 #[derive(Debug)]
 enum Rows {
     File(File),
@@ -55,7 +55,7 @@ pub struct Summary {
     pub bytes: u64,
     pub pieces: usize,
     pub dimensions: usize,
-    /// The SHA-256 of the content, in hexadecimal digits.
+    /// The SHA-256 digest of the content, in hexadecimal digits.
     pub digest: String,
 }
 
@@ -63,7 +63,7 @@ impl Table {
     /// Opens a model and reads its vocabulary. The rows stay in the file.
     ///
     /// # Errors
-    /// Returns an error if the file cannot be read or has another format.
+    /// Returns an error if the file cannot be read or does not have this format.
     pub fn open(path: &Path) -> Result<Self, ModelError> {
         let io = |source| ModelError::Io { path: path.to_owned(), source };
         let file = open_host(path).map_err(io)?;
@@ -79,7 +79,7 @@ impl Table {
         Ok(Self { rows: Rows::File(file), ends, pieces, start })
     }
 
-    /// Reads all rows, for many texts.
+    /// Reads all rows into memory, for embedding many texts.
     ///
     /// # Errors
     /// Returns an error if the file cannot be read.
@@ -95,7 +95,7 @@ impl Table {
     /// Checks the digest of a model and describes it.
     ///
     /// # Errors
-    /// Returns an error if the file cannot be read, has another format, or was changed.
+    /// Returns an error if the file cannot be read, does not have this format, or was changed.
     pub fn check(path: &Path) -> Result<Summary, ModelError> {
         let table = Self::open(path)?;
         let limit = (HEADER + VOCABULARY + MOST * (4 + ROW)) as u64;
@@ -115,7 +115,7 @@ impl Table {
         })
     }
 
-    /// Returns the vector of a text, or `None` if no word of it is known.
+    /// Returns the vector of a text, or `None` if it contains no known word.
     pub fn embed(&self, text: &str) -> Option<Vector> {
         let mut sum = [0.0; DIMENSIONS];
         for piece in wordpiece::pieces(text, PIECES, |piece| self.find(piece)) {
@@ -139,7 +139,7 @@ impl Table {
         Some(row)
     }
 
-    /// Returns the number of a piece.
+    /// Returns the index of a piece.
     fn find(&self, wanted: &str) -> Option<u32> {
         let (mut low, mut high) = (0, self.ends.len());
         while low < high {
@@ -156,7 +156,7 @@ impl Table {
     }
 }
 
-/// Returns the content of the file of a model with these pieces.
+/// Encodes a model with these pieces as the content of its file.
 #[cfg(any(feature = "minilm", test))]
 pub(super) fn content(mut pieces: Vec<(String, [f32; DIMENSIONS])>) -> Vec<u8> {
     pieces.sort_by(|a, b| a.0.cmp(&b.0));
@@ -188,14 +188,14 @@ fn counts(header: &[u8; HEADER], size: u64) -> Result<(usize, usize), &'static s
     };
     let (count, length) = (number(16), number(20));
     if !header.starts_with(MAGIC) {
-        return Err("it has another format");
+        return Err("it does not have the format of a static model");
     }
     if count > MOST || length > VOCABULARY {
         return Err("its header is damaged");
     }
     match (HEADER + count * (4 + ROW) + length) as u64 == size {
         true => Ok((count, length)),
-        false => Err("its size is not that of its header"),
+        false => Err("its size differs from its header"),
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::DIMENSIONS;
 
-/// The direction of a text in the space of meanings, in whole numbers from −127 to 127.
+/// The direction of a text in the embedding space, as integers from −127 to 127.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Vector {
     values: Box<[i8; DIMENSIONS]>,
@@ -11,7 +11,7 @@ pub struct Vector {
 }
 
 impl Vector {
-    /// Returns the vector nearest to a sum of rows, or `None` if the sum has no direction.
+    /// Returns the vector nearest to a sum of rows, or `None` if the sum is zero.
     pub(super) fn nearest_to(sum: &[f32; DIMENSIONS]) -> Option<Self> {
         let largest = sum.iter().fold(0.0_f32, |most, value| most.max(value.abs()));
         if !largest.is_finite() || largest <= 0.0 {
@@ -34,7 +34,7 @@ impl Vector {
         dot(&self.values, &other.values) as f32 / lengths
     }
 
-    /// Returns the places of the `most` vectors nearest to this one with their cosines, the nearest
+    /// Returns the indices of the `most` vectors nearest to this one with their cosines, nearest
     /// first. All vectors are compared.
     pub fn nearest(&self, all: &[Self], most: usize) -> Vec<(usize, f32)> {
         let mut found: Vec<(usize, f32)> =

@@ -5,11 +5,11 @@
 use unicode_normalization::UnicodeNormalization as _;
 use unicode_normalization::char::is_combining_mark;
 
-/// Maximum length of a word in bytes. A longer one has no pieces.
+/// Maximum length of a word in bytes. A longer word has no pieces.
 const LONGEST: usize = 100;
 
-/// Returns the first `most` pieces of a text. `find` returns the number of a piece, which begins with
-/// `##` if it continues a word. A word without pieces is omitted.
+/// Returns the first `most` pieces of a text. `find` returns the index of a piece, which begins
+/// with `##` if it continues a word. A word without pieces is omitted.
 pub fn pieces(text: &str, most: usize, find: impl Fn(&str) -> Option<u32>) -> Vec<u32> {
     let mut found = Vec::new();
     let mut word = String::new();
@@ -33,7 +33,7 @@ pub fn pieces(text: &str, most: usize, find: impl Fn(&str) -> Option<u32>) -> Ve
     found
 }
 
-/// Adds the pieces of a word: the longest known beginning, then the longest continuation.
+/// Adds the pieces of a word: the longest known prefix, then repeatedly the longest continuation.
 fn split(word: &str, find: &impl Fn(&str) -> Option<u32>, found: &mut Vec<u32>) {
     if word.is_empty() || word.len() > LONGEST {
         return;
@@ -57,7 +57,7 @@ fn split(word: &str, find: &impl Fn(&str) -> Option<u32>, found: &mut Vec<u32>) 
     }
 }
 
-/// Reports whether a character is a word of its own.
+/// Returns whether a character is a word by itself.
 fn is_ideograph(c: char) -> bool {
     matches!(u32::from(c), 0x3400..=0x4DBF | 0x4E00..=0x9FFF | 0xF900..=0xFAFF | 0x2_0000..=0x2_FA1F)
 }

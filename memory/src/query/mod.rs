@@ -29,17 +29,17 @@ pub enum Expr {
 #[derive(Clone, Debug, PartialEq)]
 pub enum Term {
     Type(crate::NodeType),
-    /// The whole tag, or its part after the last colon.
+    /// The complete tag, or its part after the last colon.
     Tag(String),
-    /// The words, next to each other.
+    /// The words as a phrase.
     Text(String),
     /// A prefix of the id.
     Id(String),
-    /// The time of creation or of the last change, compared with a time.
+    /// The time of creation or of the last change, compared with another time.
     Time(TimeField, Compare, TimeValue),
     /// The token estimate.
     Tokens(Compare, i64),
-    /// A prefix of the project's id, or `None` for nodes of no project.
+    /// A prefix of the project's id, or `None` for nodes without a project.
     Project(Option<String>),
     Has(Has),
     /// The nodes to which the node with this prefix has an edge.
@@ -75,7 +75,7 @@ pub enum TimeValue {
     Ago(jiff::SignedDuration),
 }
 
-/// Something that a node has.
+/// An attribute that a node may have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, strum::EnumString, strum::VariantNames)]
 #[strum(serialize_all = "kebab-case")]
 pub enum Has {
@@ -88,7 +88,7 @@ pub enum Has {
 }
 
 impl Expr {
-    /// Returns the words of a query that consists only of words without a field, in order.
+    /// Returns the words of a query, in order, if it consists only of words without a field.
     pub fn words(&self) -> Option<Vec<&str>> {
         match self {
             Self::Term(Term::Text(text)) => Some(vec![text]),
@@ -100,7 +100,7 @@ impl Expr {
         }
     }
 
-    /// Returns whether the query asks for nodes that others replace.
+    /// Returns whether the query contains `has:superseded`.
     pub(crate) fn asks_for_superseded(&self) -> bool {
         match self {
             Self::Term(term) => *term == Term::Has(Has::Superseded),

@@ -1,4 +1,4 @@
-//! Parses queries. A syntax error has the column of its cause.
+//! Parses queries. A syntax error reports the column of its cause.
 
 use jiff::{SignedDuration, Timestamp, civil::Date};
 use runner_text::nearest::nearest;
@@ -54,7 +54,7 @@ pub fn parse(query: &str) -> Result<Expr> {
     let expr = parser.or().map_err(fail)?;
     match parser.peek() {
         None => Ok(expr),
-        Some(token) => Err(fail((token.column, "this parenthesis has no beginning".to_owned()))),
+        Some(token) => Err(fail((token.column, "this parenthesis was not opened".to_owned()))),
     }
 }
 
@@ -94,7 +94,7 @@ fn tokens(query: &str) -> Parsed<Vec<Token>> {
     }
 }
 
-/// Reads a text in quotes. `\"` stands for a quotation mark.
+/// Parses a quoted text. `\"` stands for a quotation mark.
 fn quoted(chars: &[char], at: &mut usize) -> Parsed<String> {
     let start = *at;
     let mut text = String::new();
@@ -110,10 +110,10 @@ fn quoted(chars: &[char], at: &mut usize) -> Parsed<String> {
             c => text.push(*c),
         }
     }
-    Err((start + 1, "this quotation mark has no end".to_owned()))
+    Err((start + 1, "this quotation mark is not closed".to_owned()))
 }
 
-/// Reads a keyword, a word, or a field with its value.
+/// Parses a keyword, a word, or a field with its value.
 fn word(chars: &[char], at: &mut usize) -> Parsed<TokenKind> {
     let start = *at;
     let ends = |c: char| c.is_whitespace() || matches!(c, '(' | ')' | '"');
@@ -210,7 +210,7 @@ impl<'t> Parser<'t> {
                 let inner = self.or()?;
                 match self.takes(&TokenKind::Close) {
                     true => Ok(inner),
-                    false => Err((token.column, "this parenthesis has no end".to_owned())),
+                    false => Err((token.column, "this parenthesis is not closed".to_owned())),
                 }
             }
             TokenKind::Term(field, value) => {
@@ -278,7 +278,8 @@ fn timed(field: TimeField, value: &str) -> std::result::Result<Term, String> {
     Ok(Term::Time(field, how, time(rest)?))
 }
 
-/// Parses a day, a time in RFC 3339 format, or a duration before now such as `7d`.
+/// Parses a day, a time in RFC 3339 format, or a duration such as `7d`, which is the time that long
+/// ago.
 fn time(value: &str) -> std::result::Result<TimeValue, String> {
     if let Ok(at) = value.parse::<Timestamp>() {
         return Ok(TimeValue::At(at));

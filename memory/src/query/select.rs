@@ -14,14 +14,14 @@ use crate::store::{Reader, select_nodes};
 pub struct Selection<'q> {
     pub query: &'q Expr,
     pub scope: &'q Scope,
-    /// Whether nodes that others replace are included.
+    /// Whether replaced nodes are included.
     pub superseded: Superseded,
     /// Maximum number of nodes, or `None` for all.
     pub limit: Option<usize>,
     pub now: Timestamp,
 }
 
-/// The treatment of nodes that others replace.
+/// The treatment of replaced nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Superseded {
     Omit,
@@ -36,7 +36,8 @@ struct Condition {
 }
 
 impl Selection<'_> {
-    /// Returns the selected nodes by tier, type and id, and the number of all nodes that match.
+    /// Returns the selected nodes in the order of tier, type and id, and the number of all matching
+    /// nodes.
     ///
     /// # Errors
     /// Returns an error if the store cannot be read.
@@ -148,7 +149,7 @@ impl Condition {
         }
     }
 
-    /// Compares a time. A day stands for its whole length in UTC.
+    /// Compares a time. A day stands for the complete day in UTC.
     fn time(&mut self, field: TimeField, how: Compare, value: TimeValue, now: Timestamp) {
         let column = match field {
             TimeField::Created => "julianday(n.created_at)",

@@ -29,19 +29,20 @@ pub const APPLICATION_ID: i64 = 0x524e_6d6d;
 const MIGRATIONS: &[&str] = &[include_str!("schema.sql")];
 /// Name of the store in its folder.
 pub const STORE: &str = "store.db";
-/// Name of the store if another program's store has the usual name.
+/// Name of the store if another program's store is named [`STORE`].
 pub const OWN_STORE: &str = "runner.db";
 
 /// How durable the writes of a connection are, and how long it waits for other writers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
-    /// A command: each commit is on the disk when it returns, and a lock is waited for 5 s.
+    /// For commands: each commit is on the disk when it returns, and waiting for a lock takes up to
+    /// 5 s.
     Command,
-    /// A hook during a session that writes what an answer contains: like a command, but the log stays
-    /// beside the store, which saves most of the waiting for the disk.
+    /// For hooks that execute the commands of an answer: like `Command`, but the log file is kept,
+    /// which avoids most waits for the disk.
     Answer,
-    /// A hook that the host waits for: a power cut may lose the last commits, which the transcript
-    /// then restores, and a lock is waited for 1 s.
+    /// For hooks that the host waits for: a power failure may lose the last commits, which the
+    /// transcript then restores, and waiting for a lock takes up to 1 s.
     Prompt,
 }
 
@@ -52,17 +53,17 @@ pub struct Memory {
     path: PathBuf,
 }
 
-/// A path of the store in a folder.
+/// The location of the store in a folder.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Location {
     /// The store to use.
     pub path: PathBuf,
-    /// The store of another program beside it.
+    /// The store of another program in the same folder.
     pub foreign: Option<PathBuf>,
 }
 
-/// Returns the store to use in a folder, which need not exist: `store.db`, or `runner.db` if another
-/// program made `store.db`.
+/// Returns the store to use in a folder, which need not exist: `store.db`, or `runner.db` if
+/// `store.db` belongs to another program.
 pub fn locate(folder: &Path) -> Location {
     let usual = folder.join(STORE);
     match is_foreign(&usual) {
@@ -105,15 +106,16 @@ impl Memory {
         Ok(memory)
     }
 
-    /// Opens a store for reading. Returns `None` if there is no file, or another program's.
+    /// Opens a store for reading. Returns `None` if the file does not exist, belongs to another
+    /// program or has an older schema version.
     ///
     /// # Errors
-    /// Returns an error if the file is damaged, in use, or of another version than this program's.
+    /// Returns an error if the file is damaged, in use, or newer than this program.
     pub fn open_to_read(path: &Path) -> Result<Option<Self>> {
         if !path.is_file() || is_foreign(path) {
             return Ok(None);
         }
-        // SQLite writes beside the file also for a reader.
+        // Even a reader writes to the files beside a database in WAL mode.
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         let db = Connection::open_with_flags(path, flags);
         let db = db.map_err(|error| MemoryError::of(path, error))?;
@@ -167,8 +169,9 @@ impl Memory {
     fn migrate(&mut self, now: Timestamp) -> Result<()> {
         let path = self.path.clone();
         let run = |db: &mut Connection| -> rusqlite::Result<()> {
-            // In the file itself and not in the log: the header alone shows whose store it is. SQLite may
-            // just have emptied the file, because the program that created it was killed.
+            // The id is written before the log is enabled, because `is_foreign` reads only the
+            // file's header. The file may be empty because a process was killed while it created
+            // the store.
             let owner: i64 = db.query_row("PRAGMA application_id", [], |row| row.get(0))?;
             if owner != APPLICATION_ID {
                 db.pragma_update(None, "application_id", APPLICATION_ID)?;
@@ -197,12 +200,11 @@ impl Memory {
         };
         run(&mut self.db).map_err(|error| MemoryError::of(&path, error))?;
         use std::os::unix::fs::PermissionsExt as _;
-        // The notes of a person are nobody else's business.
+        // Only the owner may read the notes.
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600))
             .map_err(|error| MemoryError::Unusable { path: path.clone(), why: error.to_string() })
     }
 
-    /// Returns the path of the file.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -231,8 +233,8 @@ impl Memory {
         self.reader().read(query)
     }
 
-    /// Begins a group of reads, which all see the same store and take the lock only once. It ends when the
-    /// result is dropped.
+    /// Begins a group of reads, which all see the same state and take the lock only once. The group
+    /// ends when the result is dropped.
     ///
     /// # Errors
     /// Returns an error if the store cannot be read.
@@ -240,7 +242,7 @@ impl Memory {
         self.db.unchecked_transaction().map_err(|error| self.wrong(error))
     }
 
-    /// Returns the store as it is now, for reading.
+    /// Returns a reader of the store's current state.
     pub fn reader(&self) -> Reader<'_> {
         Reader { db: &self.db, path: &self.path }
     }
@@ -258,7 +260,7 @@ impl Memory {
         let path = self.path.clone();
         let tx = self.db.transaction_with_behavior(TransactionBehavior::Immediate);
         let tx = tx.map_err(|error| MemoryError::of(&path, error))?;
-        // All times have the same length, so that they sort as texts.
+        // All times have the same length, so that they sort as text.
         let at = format!("{now:.6}");
         let mut change = Change { tx, path: &path, now, at, begun: false, what };
         let done = work(&mut change)?;
@@ -267,7 +269,7 @@ impl Memory {
     }
 }
 
-/// The store as an open connection or an unfinished change sees it.
+/// Reads the store through an open connection or within an unfinished change.
 #[derive(Clone, Copy, Debug)]
 pub struct Reader<'r> {
     db: &'r Connection,
@@ -300,7 +302,7 @@ pub struct Change<'m> {
     pub(crate) now: Timestamp,
     /// `now` in RFC 3339 format, with microseconds.
     pub(crate) at: String,
-    /// Whether this change has its number.
+    /// Whether this change already has a number.
     begun: bool,
     what: &'m str,
 }
@@ -321,13 +323,13 @@ impl Change<'_> {
         })
     }
 
-    /// Returns the store with what this change has written so far.
+    /// Returns a reader that also sees the writes of this change.
     pub fn reader(&self) -> Reader<'_> {
         Reader { db: &self.tx, path: self.path }
     }
 
-    /// Runs `work`, and reverses what it wrote if it refuses its input. Other errors are errors of the
-    /// store and of the whole change.
+    /// Runs `work`, and reverses its writes if it refuses its input. Other errors are errors of the
+    /// store, and fail the whole change.
     pub(crate) fn attempt<T>(
         &mut self,
         work: impl FnOnce(&mut Self) -> Result<T>,

@@ -22,7 +22,7 @@ const COLUMNS: &str = "n.id, n.type, n.content, n.summary, n.token_estimate, n.s
 /// The id that a prefix names.
 pub type Resolved = String;
 
-/// The changes of a node. `None` leaves a field as it is.
+/// The changes to a node. `None` keeps a field's value.
 #[derive(Clone, Debug, Default)]
 pub struct NodeEdit {
     pub kind: Option<crate::NodeType>,
@@ -54,7 +54,8 @@ pub(crate) fn node_of(row: &Row<'_>) -> rusqlite::Result<Node> {
     })
 }
 
-/// Returns the nodes that `rest` selects: a FROM clause with `nodes n`, and what follows it.
+/// Returns the nodes that `rest` selects. `rest` is a FROM clause with `nodes n`, and the clauses
+/// after it.
 pub(crate) fn select(
     db: &Connection,
     rest: &str,
@@ -72,7 +73,7 @@ pub(crate) fn select(
     Ok(nodes)
 }
 
-/// Resolves a prefix of an id.
+/// Returns the id that a unique prefix names.
 pub(crate) fn resolve(db: &Connection, prefix: &str) -> Result<Resolved> {
     let wanted = prefix.trim().to_ascii_uppercase();
     let found = || -> rusqlite::Result<Vec<String>> {

@@ -47,9 +47,9 @@ CREATE TABLE pending (
 CREATE TABLE state (generation INTEGER NOT NULL);
 INSERT INTO state VALUES (0);
 
--- The order of the nodes, and what the hooks read of them without opening them. `tier` is 0 to 2 for
--- pinned, reference and working, and NULL for a node that hooks never inject. A row outlives its node, so
--- that a session learns that the node is gone.
+-- The order of the nodes, and the columns that the hooks read without reading the nodes. `tier` is 0 to 2
+-- for pinned, reference and working, and NULL for a node that a session's block never contains. A row
+-- outlives its node, so that a session learns that the node is gone.
 CREATE TABLE node_index (
     seq INTEGER PRIMARY KEY,
     node_id TEXT NOT NULL UNIQUE,
@@ -68,9 +68,8 @@ CREATE VIRTUAL TABLE search USING fts5(
     content, summary, content='', contentless_delete=1, tokenize="porter unicode61"
 );
 
--- What each session got and how far its transcript was read. `cursor` is the offset in bytes of the row
--- that began the last turn. Rows of the transcript that are older than `since` were copied from another
--- session.
+-- The state of each session. `cursor` is the byte offset of the transcript's row that began the last turn.
+-- Rows of the transcript that are older than `since` were copied from another session.
 CREATE TABLE sessions (
     session TEXT PRIMARY KEY NOT NULL,
     folder TEXT NOT NULL,
@@ -91,7 +90,7 @@ CREATE TABLE effects (
     at TEXT NOT NULL,
     PRIMARY KEY (turn, digest, ordinal)
 ) WITHOUT ROWID;
--- The nodes whose whole content a session has in its context.
+-- The nodes whose complete content a session has received.
 CREATE TABLE delivered (
     session TEXT NOT NULL,
     node_id TEXT NOT NULL,

@@ -6,10 +6,9 @@ use serde::Serialize;
 use super::{Change, Memory};
 use crate::error::{MemoryError, Result};
 
-/// Number of changes that can be undone.
+/// Maximum number of changes that can be undone.
 const KEPT: i64 = 500;
 
-/// A change that was undone.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Undone {
     /// The number of the change.
@@ -20,7 +19,7 @@ pub struct Undone {
     pub what: String,
 }
 
-/// Removes the steps of old changes.
+/// Removes changes that are too old to be undone.
 pub(super) fn prune(tx: &Transaction<'_>) -> rusqlite::Result<()> {
     for sql in [
         "DELETE FROM undo_steps WHERE change_id <= (SELECT max(id) FROM changes) - ?1",
@@ -32,7 +31,7 @@ pub(super) fn prune(tx: &Transaction<'_>) -> rusqlite::Result<()> {
 }
 
 impl Memory {
-    /// Reverses the last change that is not undone yet.
+    /// Reverses the last change that has not been undone yet.
     ///
     /// # Errors
     /// Returns an error if there is no such change.
@@ -54,7 +53,7 @@ impl Change<'_> {
         })?;
         self.begin()?;
         self.sql(|tx| {
-            // The rows of deleted nodes come back in any order.
+            // The rows of deleted nodes are restored in any order.
             tx.execute_batch("PRAGMA defer_foreign_keys = ON")?;
             steps.iter().try_for_each(|step| tx.execute(step, []).map(drop))?;
             let sql =

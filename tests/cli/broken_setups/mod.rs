@@ -117,7 +117,8 @@ fn differences_in(case: &Case, fixture: Fixture) -> Vec<String> {
     // The page never reads better than the headline.
     let page = at(&fixture, MORNING, &["report", "--html"]);
     if page.code == 0 {
-        let good = page.out.contains("It all worked.") || page.out.contains("Nothing had to be");
+        let good =
+            page.out.contains("All runs succeeded.") || page.out.contains("Nothing had to be");
         let quiet = page.out.contains("Nothing is waiting for you.");
         let well = headline.starts_with("1 succeeded");
         if (good || quiet) && !well && !expected.alerts.is_empty() {

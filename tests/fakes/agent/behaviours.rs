@@ -23,38 +23,38 @@ const ANSWER: &str = "All is well, says the agent.";
 const ARTIFACT: &str = "proposals.json";
 
 pub const ALL: &[Behaviour] = &[
-    ("good", "a good answer", |t| t.good(ANSWER)),
-    ("reads-all", "reads its whole prompt, then a good answer", |t| {
+    ("good", "answers correctly", |t| t.good(ANSWER)),
+    ("reads-all", "reads its whole prompt, then answers correctly", |t| {
         let _ = t.prompt();
         t.good(ANSWER);
     }),
-    ("silent-start", "never says anything", |_| forever()),
-    ("hang-after-result", "a good answer, and does not end", |t| {
+    ("silent-start", "never prints anything", |_| forever()),
+    ("hang-after-result", "answers correctly, and does not exit", |t| {
         t.good(ANSWER);
         forever();
     }),
-    ("drip", "a byte every few milliseconds, for ever", |t| {
+    ("drip", "prints a byte every few milliseconds, forever", |t| {
         loop {
             t.raw(b" ");
             pass(Duration::from_millis(5));
         }
     }),
-    ("stall", "half an answer, then silence", |t| {
+    ("stall", "prints half an answer, then nothing", |t| {
         t.message("Half an ans", &Count::of(10, 3, 0.0001));
         if t.kind == ProgramKind::Command {
             t.raw(b"\"Half an ans");
         }
         forever();
     }),
-    ("utf8-cut", "ends in the midst of a character", |t| {
+    ("utf8-cut", "stops in the middle of a character", |t| {
         t.begin();
         t.raw(b"{\"type\":\"assistant\",\"message\":{\"content\":[{\"type\":\"text\",\"text\":\"caf\xc3");
     }),
-    ("half-line", "ends in the midst of a line, with 0", |t| {
+    ("half-line", "stops in the middle of a line, and exits with 0", |t| {
         t.begin();
         t.raw(b"{\"type\":\"result\",\"subtype\":\"success\",\"is_error\":fal");
     }),
-    ("flood", "a gigabyte of lines", |t| {
+    ("flood", "prints a gigabyte of lines", |t| {
         t.begin();
         let line = [b"x".repeat(1023), b"\n".to_vec()].concat().repeat(64);
         for _ in 0..16 * 1024 {
@@ -62,7 +62,7 @@ pub const ALL: &[Behaviour] = &[
         }
         t.good(ANSWER);
     }),
-    ("long-line", "a gigabyte in one line", |t| {
+    ("long-line", "prints a gigabyte in one line", |t| {
         t.begin();
         let piece = b"x".repeat(64 * 1024);
         for _ in 0..16 * 1024 {
@@ -70,7 +70,7 @@ pub const ALL: &[Behaviour] = &[
         }
         t.good(ANSWER);
     }),
-    ("flood-stderr", "a gigabyte on standard error", |t| {
+    ("flood-stderr", "prints a gigabyte to standard error", |t| {
         let piece = b"x".repeat(64 * 1024);
         for _ in 0..16 * 1024 {
             if std::io::stderr().write_all(&piece).is_err() {
@@ -79,19 +79,19 @@ pub const ALL: &[Behaviour] = &[
         }
         t.good(ANSWER);
     }),
-    ("holds-pipe", "ends, and a grandchild keeps the pipe", |t| {
+    ("holds-pipe", "exits, and its child keeps the pipe open", |t| {
         t.good(ANSWER);
         drop(leaf::start("hold", &[], Stdio::inherit()));
     }),
-    ("apart", "ends, and a grandchild lives in a session of its own", |t| {
+    ("apart", "exits, and its child runs in a separate session", |t| {
         wait_apart();
         t.good(ANSWER);
     }),
-    ("daemon", "ends, and a great-grandchild lives on without a parent", |t| {
+    ("daemon", "exits, and a grandchild continues without a parent", |t| {
         let _ = leaf::start("daemon", &[], Stdio::null()).wait();
         t.good(ANSWER);
     }),
-    ("ignores-term", "hangs, and does not hear TERM", |t| {
+    ("ignores-term", "hangs, and ignores TERM", |t| {
         ignore(&[
             signal_hook::consts::SIGTERM,
             signal_hook::consts::SIGINT,
@@ -100,26 +100,26 @@ pub const ALL: &[Behaviour] = &[
         t.begin();
         forever();
     }),
-    ("relay", "ends, and its children hand on to their children", |t| {
+    ("relay", "exits, and leaves a process that repeatedly replaces itself with a new one", |t| {
         drop(leaf::start("relay", &["4000"], Stdio::null()));
         t.good(ANSWER);
     }),
-    ("many-children", "ends, and leaves fifty of them", |t| {
+    ("many-children", "exits, and leaves fifty children", |t| {
         for _ in 0..50 {
             drop(leaf::start("hold", &[], Stdio::null()));
         }
         t.good(ANSWER);
     }),
-    ("empty", "0 without a word", |_| {}),
-    ("empty-answer", "0 with an answer of nothing", |t| {
+    ("empty", "exits with 0 and prints nothing", |_| {}),
+    ("empty-answer", "exits with 0 and an empty answer", |t| {
         let count = Count::of(10, 0, 0.0001);
         t.message("", &count);
         t.done("", &count);
     }),
-    ("error-with-0", "0 with an error in the answer", |t| {
+    ("error-with-0", "exits with 0 and an error in the answer", |t| {
         let _code = t.refuse(401, "Invalid API key");
     }),
-    ("sigint-0", "interrupted, it ends with 0 and nothing said", |_| {
+    ("sigint-0", "interrupts itself, and exits with 0 without output", |_| {
         let heard = Arc::new(AtomicBool::new(false));
         let _ = signal_hook::flag::register_conditional_shutdown(
             signal_hook::consts::SIGINT,
@@ -130,7 +130,7 @@ pub const ALL: &[Behaviour] = &[
         let _ = kill_process(getpid(), Signal::INT);
         forever();
     }),
-    ("term-0", "asked to end, it ends with 0 and nothing said", |t| {
+    ("term-0", "exits with 0 on TERM, without an answer", |t| {
         let _ = signal_hook::flag::register_conditional_shutdown(
             signal_hook::consts::SIGTERM,
             0,
@@ -139,11 +139,11 @@ pub const ALL: &[Behaviour] = &[
         t.begin();
         forever();
     }),
-    ("crash", "dies of a signal", |_| {
+    ("crash", "aborts", |_| {
         let _ = kill_process(getpid(), Signal::ABORT);
         forever();
     }),
-    ("killed", "is killed from outside", |t| {
+    ("killed", "is killed", |t| {
         t.begin();
         let _ = kill_process(getpid(), Signal::KILL);
         forever();
@@ -153,43 +153,43 @@ pub const ALL: &[Behaviour] = &[
         let _ = kill_process(getpid(), Signal::STOP);
         forever();
     }),
-    ("exit-3", "a good answer, and exit 3", |t| {
+    ("exit-3", "answers correctly, and exits with 3", |t| {
         t.good(ANSWER);
         std::process::exit(3);
     }),
-    ("artifact-cut", "half of the file of its answer", |t| {
+    ("artifact-cut", "writes half of its answer file", |t| {
         artifact(t, |path| fs::write(path, "[{\"id\": \"ab"))
     }),
-    ("artifact-link", "the file of its answer is a link", |t| {
+    ("artifact-link", "the answer file is a symbolic link", |t| {
         artifact(t, |path| symlink("/etc/passwd", path));
     }),
-    ("artifact-hard-link", "the file of its answer has two names", |t| {
+    ("artifact-hard-link", "the answer file has two names", |t| {
         artifact(t, |path| {
             fs::write("other.json", "\"two names\"")?;
             fs::hard_link("other.json", path)
         });
     }),
-    ("artifact-folder", "the file of its answer is a folder", |t| {
+    ("artifact-folder", "the answer file is a folder", |t| {
         artifact(t, |path| fs::create_dir(path));
     }),
-    ("artifact-pipe", "the file of its answer is a pipe", |t| {
+    ("artifact-pipe", "the answer file is a pipe", |t| {
         artifact(t, |path| {
             let status = std::process::Command::new("mkfifo").arg(path).status()?;
             assert!(status.success());
             Ok(())
         });
     }),
-    ("artifact-growing", "the file of its answer is still written after its end", |t| {
+    ("artifact-growing", "the answer file grows after the agent has exited", |t| {
         artifact(t, |path| {
             fs::write(path, "\"not yet\n")?;
             drop(leaf::start("write", &[path], Stdio::null()));
             Ok(())
         });
     }),
-    ("artifact-huge", "the file of its answer has a gigabyte, most of it a hole", |t| {
+    ("artifact-huge", "the answer file is a sparse file of one gigabyte", |t| {
         artifact(t, |path| fs::File::create(path)?.set_len(1 << 30));
     }),
-    ("writes-outside", "writes wherever it was told to", |t| {
+    ("writes-outside", "writes to the target paths", |t| {
         for target in targets() {
             let _ = fs::write(&target, "the agent was here\n");
             let _ = fs::write(format!("{target}.new"), "the agent was here\n");
@@ -199,7 +199,7 @@ pub const ALL: &[Behaviour] = &[
         t.tool("write", true);
         t.good(ANSWER);
     }),
-    ("links-outside", "leaves links to wherever it was told to", |t| {
+    ("links-outside", "leaves links to the target paths, and writes to them", |t| {
         for (at, target) in targets().iter().enumerate() {
             let _ = symlink(target, format!("link-{at}"));
             let _ = fs::hard_link(target, format!("hard-{at}"));
@@ -208,12 +208,12 @@ pub const ALL: &[Behaviour] = &[
         }
         t.good(ANSWER);
     }),
-    ("secret", "prints the secret it was handed", |t| {
+    ("secret", "prints its secret", |t| {
         let secret = secret();
         eprintln!("warning: using {secret}");
         t.good(&format!("The key is {secret}, keep it safe."));
     }),
-    ("secret-in-pieces", "prints the secret a byte at a time, on both outputs", |t| {
+    ("secret-in-pieces", "prints its secret byte by byte, on both outputs", |t| {
         for byte in secret().bytes() {
             t.raw(&[byte]);
             let _ = std::io::stderr().write_all(&[byte]);
@@ -227,35 +227,35 @@ pub const ALL: &[Behaviour] = &[
         t.message(b, &count);
         t.done(&secret, &count);
     }),
-    ("secret-in-error", "fails, with the secret in its last words", |_| {
+    ("secret-in-error", "fails with its secret in the error message", |_| {
         eprintln!("cannot log in with {}", secret());
         std::process::exit(1);
     }),
-    ("usage-huge", "an answer of more tokens than there are", |t| {
+    ("usage-huge", "answers, and reports the largest usage", |t| {
         // The count follows the answer, because runner would stop the agent at the count.
         t.message(ANSWER, &Count::of(1, 1, 0.0));
         let count = Count { read: json!(u64::MAX), written: json!(u64::MAX), cost: json!(1e300) };
         t.done(ANSWER, &count);
     }),
-    ("usage-huge-before", "more tokens than there are, and then it goes on", |t| {
+    ("usage-huge-before", "reports the largest usage, and does not answer", |t| {
         let count = Count { read: json!(u64::MAX), written: json!(u64::MAX), cost: json!(1e300) };
         t.message("still thinking", &count);
         forever();
     }),
-    ("usage-negative", "an answer of fewer than none", |t| {
+    ("usage-negative", "answers, and reports negative usage", |t| {
         spent(t, json!(-5), json!(-7), json!(-3.5))
     }),
-    ("usage-words", "an answer whose usage is no number", |t| {
+    ("usage-words", "answers, and reports usage that is not a number", |t| {
         spent(t, json!("many"), json!(null), json!([]))
     }),
-    ("usage-fraction", "an answer of tokens and a half", |t| {
+    ("usage-fraction", "answers, and reports fractions of tokens", |t| {
         spent(t, json!(10.5), json!(2.5), json!(0.000_000_1))
     }),
-    ("usage-dear", "an answer that costs more than the whole budget", |t| {
+    ("usage-dear", "answers, and reports a cost above the whole budget", |t| {
         t.message(ANSWER, &Count::of(1, 1, 0.0));
         t.done(ANSWER, &Count::of(10, 3, 900.0));
     }),
-    ("window-nearly-used", "an answer, after which little of the window is left", |t| {
+    ("window-nearly-used", "answers, and reports that little of the window is left", |t| {
         t.begin();
         if t.kind == ProgramKind::Claude {
             t.line(&json!({"type": "rate_limit_event", "rate_limit_info": {"status": "allowed",
@@ -263,7 +263,7 @@ pub const ALL: &[Behaviour] = &[
         }
         t.good(ANSWER);
     }),
-    ("usage-none", "an answer that says nothing of what it cost", |t| {
+    ("usage-none", "answers, and reports no usage", |t| {
         t.begin();
         match t.kind {
             ProgramKind::Claude => {
@@ -280,7 +280,7 @@ pub const ALL: &[Behaviour] = &[
             ProgramKind::Command => t.done(ANSWER, &Count::of(0, 0, 0.0)),
         }
     }),
-    ("over-budget", "goes on spending, more each time, for ever", |t| {
+    ("over-budget", "spends forever, more each time", |t| {
         let mut read = 1_000;
         loop {
             t.message("still thinking", &Count::of(read, read / 2, 0.01));
@@ -288,11 +288,11 @@ pub const ALL: &[Behaviour] = &[
             pass(Duration::from_millis(5));
         }
     }),
-    ("wrong-version", "does not know its arguments", |_| {
+    ("wrong-version", "rejects its arguments", |_| {
         eprintln!("error: unknown option '--output-format'");
         std::process::exit(1);
     }),
-    ("asks", "asks whether it may, and waits", |t| {
+    ("asks", "asks for permission, and waits", |t| {
         t.begin();
         t.raw(b"Do you want to allow this? [y/N] ");
         let _ = t.prompt();
@@ -303,11 +303,11 @@ pub const ALL: &[Behaviour] = &[
         let code = t.refuse(401, "Not logged in. Please run /login");
         std::process::exit(code);
     }),
-    ("limited", "is limited for the next hour", |t| {
+    ("limited", "reports a limit for the next hour", |t| {
         let code = t.refuse(429, "You've hit your usage limit. Try again in 1 hour.");
         std::process::exit(code);
     }),
-    ("overloaded", "finds its provider overloaded", |t| {
+    ("overloaded", "reports that its provider is overloaded", |t| {
         let code = t.refuse(529, "Overloaded");
         std::process::exit(code);
     }),
@@ -336,33 +336,33 @@ pub const ALL: &[Behaviour] = &[
         }
         std::process::exit(1);
     }),
-    ("denied", "was not permitted what it wanted, and says all is well", |t| {
+    ("denied", "is denied a tool, and still reports success", |t| {
         t.tool("touch /somewhere", true);
         t.good(ANSWER);
     }),
-    ("garbage", "a good answer among lines of garbage", |t| {
+    ("garbage", "answers correctly among invalid lines", |t| {
         t.raw(b"npm WARN old\n\x1b[31mred\x1b[0m\n{}\n[]\nnull\n{\"type\":7}\n");
         t.good(ANSWER);
         t.raw(b"}{\n\n");
     }),
-    ("nul", "a good answer among NULs", |t| {
+    ("nul", "answers correctly after NUL bytes", |t| {
         t.raw(b"\0\0\0\n");
         t.good(ANSWER);
     }),
-    ("unknown-events", "a good answer among events that nobody knows", |t| {
+    ("unknown-events", "answers correctly after unknown events", |t| {
         t.begin();
         for kind in ["telemetry", "result2", "", "stream_event", "item.updated", "turn.paused"] {
             t.line(&json!({"type": kind, "anything": [1, {"is_error": true}]}));
         }
         t.good(ANSWER);
     }),
-    ("deep", "an answer nested a hundred thousand deep", |t| {
+    ("deep", "prints a value that is nested a hundred thousand levels deep", |t| {
         t.begin();
         t.raw(&b"[".repeat(100_000));
         t.raw(b"\n");
         t.good(ANSWER);
     }),
-    ("crlf", "a good answer in lines that end as on Windows", |t| {
+    ("crlf", "answers correctly with CRLF line endings", |t| {
         t.begin();
         let count = Count::of(10, 3, 0.0001);
         match t.kind {
@@ -374,25 +374,25 @@ pub const ALL: &[Behaviour] = &[
             ProgramKind::Command => t.raw(format!("{}\r\n", json!(ANSWER)).as_bytes()),
         }
     }),
-    ("two-results", "two last answers that differ", |t| {
+    ("two-results", "prints two different final answers", |t| {
         t.good("the first");
         t.good("the second");
     }),
-    ("result-then-error", "a good answer, then an error", |t| {
+    ("result-then-error", "answers correctly, then reports an error", |t| {
         t.good(ANSWER);
         let code = t.refuse(500, "internal error");
         std::process::exit(code);
     }),
-    ("escapes", "an answer with terminal escapes and turned writing", |t| {
+    ("escapes", "answers with terminal escapes and bidirectional overrides", |t| {
         t.good("fine \u{1b}]0;owned\u{7}\u{1b}[2J \u{202e}txt.exe\u{202c} \u{9b}31m end");
     }),
-    ("closes-stdout", "closes its output and goes on", |t| {
+    ("closes-stdout", "closes its output and continues", |t| {
         t.begin();
         leaf_closes_stdout();
         forever();
     }),
-    ("early-exit", "ends before it has read anything", |_| std::process::exit(1)),
-    ("fills-folder", "fills its folder, file by file", |t| {
+    ("early-exit", "exits before it reads anything", |_| std::process::exit(1)),
+    ("fills-folder", "fills its folder with many files", |t| {
         t.begin();
         let piece = vec![7u8; 1 << 20];
         for at in 0..4096 {
@@ -404,7 +404,7 @@ pub const ALL: &[Behaviour] = &[
         }
         t.good(ANSWER);
     }),
-    ("big-file", "writes one file without end", |t| {
+    ("big-file", "writes one very large file", |t| {
         t.begin();
         let piece = vec![7u8; 1 << 20];
         if let Ok(mut file) = fs::File::create("big") {
@@ -416,7 +416,7 @@ pub const ALL: &[Behaviour] = &[
         }
         t.good(ANSWER);
     }),
-    ("obeys", "carries out every order that it reads", obey),
+    ("obeys", "executes every order that it reads", obey),
 ];
 
 /// Returns the paths that the agent should try to reach, from `$HOME/targets`.

@@ -18,7 +18,7 @@ pub enum Dialect {
 pub const ALL: [Dialect; 4] =
     [Dialect::Messages, Dialect::Chat, Dialect::Responses, Dialect::Ollama];
 
-/// The reason why a reply stops.
+/// The reason a reply stops.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Why {
     /// The reply is complete.
@@ -31,7 +31,7 @@ pub enum Why {
     Tool,
 }
 
-/// The reported tokens: read, of these cached, and written.
+/// The reported tokens: input, cached input and output.
 pub type Cost = Option<(i64, i64, i64)>;
 
 /// The cost of a good reply.

@@ -4,7 +4,7 @@
 //! | --- | --- | --- |
 //! | below the task | `:PROPERTIES:`, `:AGENT: two`, `:END:` | `  - AGENT: two` |
 //!
-//! This module must never change another property, and never a drawer without an end.
+//! This module must never change another property, and never change an unterminated drawer.
 
 use std::ops::Range;
 
@@ -15,7 +15,7 @@ use super::task::{BoardForm, Task};
 /// The name of the property.
 const KEY: &str = "AGENT";
 
-/// The place of a task's property.
+/// The position of a task's property.
 #[derive(Debug, Default)]
 struct Place {
     agent: Option<String>,

@@ -1,4 +1,4 @@
-//! Advances a branch of the project and brings the person's index in line.
+//! Advances a branch of the project and updates the person's index accordingly.
 //!
 //! ```text
 //! index.lock taken ──> new index written into it ──> branch moved, only from the expected value
@@ -6,8 +6,9 @@
 //! ```
 //!
 //! Git's own lock on the index is held in between, so that no commit of a person can combine the
-//! new branch with the old index and thereby revert the new commits. The lock is a second name of a
-//! file of the run, by which a repeated import recognises a lock that an interrupted one left.
+//! new branch with the old index and thereby revert the new commits. The lock file is a hard link
+//! to a file of the run, so that a repeated import recognises a lock that an interrupted import
+//! left behind.
 
 use std::fs::{self, File};
 use std::io::{self, Write as _};
@@ -28,8 +29,8 @@ use crate::process::wait::poll_within;
 use crate::sandbox::inert::Inert;
 use crate::sandbox::private_git::Repository;
 
-/// How often runner tries to take git's locks, and the time between two attempts. A git command
-/// holds them for a short time.
+/// Maximum number of attempts to take git's locks, and the time between them. A git command holds
+/// its locks only briefly.
 const TRIES: usize = 100;
 const PAUSE: Duration = Duration::from_millis(50);
 
@@ -38,7 +39,7 @@ type NotAdvanced = String;
 
 impl Git {
     /// Moves the branch that was checked out at the start from `old`, or from a later value that
-    /// leads to `new`, to `new`. Returns the paths of the index that were left alone, each with the
+    /// leads to `new`, to `new`. Returns the index paths that were not changed, each with the
     /// reason, or the reason why the branch was not moved.
     pub(super) fn advance(
         &self,
@@ -61,12 +62,12 @@ impl Git {
                 && current != new
                 && self.leads_to(new, current)?
             {
-                // An import that was interrupted has moved it, and others have continued.
+                // An interrupted import has already moved the branch, and later commits followed.
                 return Ok(Ok(Vec::new()));
             }
             if current.as_deref() != Some(new) {
                 if current.as_deref() != old {
-                    return Ok(Err(format!("{name} was changed meanwhile")));
+                    return Ok(Err(format!("{name} was changed in the meantime")));
                 }
                 if let Some(old) = old
                     && !self.leads_to(old, new)?
@@ -87,8 +88,8 @@ impl Git {
                     }
                 },
             };
-            // The index leads from the value at the start, because a repeated import may find the
-            // branch already moved.
+            // The index is updated from the value at the start, because a repeated import may find
+            // that the branch has already moved.
             let left = match &lock {
                 Some(lock) => self.align(lock, &self.tree_changes(old, new)?)?,
                 None => Vec::new(),
@@ -106,7 +107,7 @@ impl Git {
         Ok(Err(format!("{name} or the index stayed locked by another git command")))
     }
 
-    /// Returns whether the work tree still shows what it showed at the start.
+    /// Returns whether the branch or commit of the start is still checked out.
     fn is_checked_out(&self, start: &Head) -> Result<bool, GitError> {
         let branch = self.ask_if_any(Read::SymbolicRef, &["HEAD"], Stdin::Null)?;
         let branch = branch.map(|name| String::from_utf8_lossy(&name).trim_end().to_owned());
@@ -130,14 +131,14 @@ impl Git {
         }
     }
 
-    /// Writes the index with the changed paths into the lock. A path whose entry is not the one of
-    /// the old commit was staged by a person and is left alone.
+    /// Writes the index with the changed paths into the lock. A path whose entry differs from the
+    /// old commit was staged by a person and is not changed.
     fn align(&self, lock: &IndexLock, changes: &[PathChange]) -> Result<Vec<String>, GitError> {
         let failed = |source| GitError::Folder { path: lock.copy.clone(), source };
         let mut own = self.clone();
         for (name, value) in [
             ("GIT_INDEX_FILE", lock.copy.display().to_string()),
-            // The copy must not refer to further files of the project.
+            // The copy must not depend on other files of the project, as a split index does.
             ("GIT_CONFIG_COUNT", "1".to_owned()),
             ("GIT_CONFIG_KEY_0", "core.splitIndex".to_owned()),
             ("GIT_CONFIG_VALUE_0", "false".to_owned()),

@@ -41,9 +41,9 @@ pub struct Imported {
     /// New commits of the branches that were advanced, the newest first, each as a short hash and
     /// a subject.
     pub commits: Vec<String>,
-    /// Results that a person should know.
+    /// Notes about other results for the person.
     pub notes: Vec<String>,
-    /// Commits that could not be brought to their branch, and paths of the index that were kept.
+    /// Commits that could not be added to their branch, and index paths that were not changed.
     pub held: Vec<String>,
     /// The commits that the run must not make, each with its reason.
     pub refused: Vec<String>,
@@ -84,7 +84,7 @@ pub fn import(
     Ok(done)
 }
 
-/// One private repository and the one that it came from.
+/// A private repository, and the repository that it was created from.
 struct Source<'a> {
     one: &'a Repository,
     start: &'a RepositoryStart,
@@ -151,7 +151,8 @@ impl Source<'_> {
         Ok(())
     }
 
-    /// Returns the new value of the branch of the start, and the other references that changed.
+    /// Returns the new value of the branch that was checked out at the start, and the other changed
+    /// references.
     fn changed(&self, found: &refs::PrivateRefs) -> (Option<Changed>, Vec<Changed>) {
         let mut target = None;
         let mut others = Vec::new();
@@ -195,8 +196,8 @@ impl Source<'_> {
         (target, others)
     }
 
-    /// Creates a repository without references that reads the child's objects and the project's,
-    /// and no setting of either.
+    /// Creates a repository without references that reads the objects of the child and of the
+    /// project, but none of their settings.
     fn reader(&self, git: &Git, scratch: &Path, length: usize) -> io::Result<Git> {
         empty_repository(scratch, length, &[&self.folder.join("objects"), &self.one.objects])?;
         // A split index refers to a second file beside it.
@@ -228,7 +229,8 @@ impl Source<'_> {
         let pack = reader.ask_with(Read::PackObjects, &args, Stdin::Bytes(wanted.into_bytes()))?;
         let count = pack.get(COUNT).is_some_and(|count| count != [0; 4]);
         if count {
-            // Git stores a pack before it has completed the check, so it first stores it elsewhere.
+            // Git stores a pack before the check is complete, so the pack is first stored in
+            // another repository.
             let args = ["index-pack", "--stdin", "--fix-thin", "--strict", "--threads=1"];
             let name = reader.change(Writes::Objects, &args, pack)?;
             let name = name.rsplit('\t').next().unwrap_or_default();
@@ -288,7 +290,8 @@ impl Source<'_> {
         Ok(())
     }
 
-    /// Advances the branch of the start, or keeps its new value elsewhere.
+    /// Advances the branch that was checked out at the start, or keeps its new value below
+    /// `refs/runner/`.
     fn advance(
         &self,
         git: &Git,
@@ -332,7 +335,7 @@ impl Source<'_> {
         Ok(())
     }
 
-    /// Describes the first change of a kept path in the indexes of the private directory.
+    /// Describes the first change to a kept path in the indexes of the private directory.
     fn refused_index(
         &self,
         git: &Git,
@@ -346,7 +349,7 @@ impl Source<'_> {
         for (folder, head) in main.chain(linked) {
             let file = folder.join("index");
             let start = &self.start.index_digest;
-            // The index that the child got contains no change.
+            // An index that equals the child's initial index contains no change.
             if !file.is_file() || start.is_some() && whole_index(&folder) == *start {
                 continue;
             }
@@ -363,7 +366,7 @@ impl Source<'_> {
         Ok(None)
     }
 
-    /// Describes the first change of a kept path in the new commits of another reference than the
+    /// Describes the first change to a kept path in the new commits of a reference other than the
     /// branch of the start.
     fn refused_other(
         &self,
@@ -392,8 +395,8 @@ impl Source<'_> {
         Ok(None)
     }
 
-    /// Returns whether a change only records a file that is in the work tree. The child could not
-    /// write a kept file, so it did not change it.
+    /// Returns whether a change only records a file that is in the work tree. The child cannot
+    /// write kept files, so such a change is not the child's.
     fn is_current(&self, git: &Git, change: &PathChange) -> bool {
         change.new.as_ref().is_some_and(|(mode, object)| {
             matches!(mode, 0o100_644 | 0o100_755)
@@ -401,15 +404,16 @@ impl Source<'_> {
         })
     }
 
-    /// Returns the commits that no reference of the project reached at the start, the newest first.
+    /// Returns the commits that no reference of the project reached at the start, newest first.
     fn new_commits(&self, git: &Git, new: &str, old: Option<&str>) -> Result<Vec<u8>, GitError> {
-        // The present references do not count: an interrupted import may have moved them already,
-        // and a person may have moved them away from the start.
+        // The current references are not used, because an interrupted import or a person may have
+        // moved them.
         let mut known: BTreeSet<&str> = self.start.refs.values().map(String::as_str).collect();
         known.extend(old);
         let mut input = format!("{new}\n");
         input.extend(known.into_iter().map(|object| format!("^{object}\n")));
-        // A person may have removed a branch and its objects. Git has checked `new` before.
+        // Missing objects are ignored, because a person may have removed a branch with its objects.
+        // Git has already checked `new`.
         let args = ["--ignore-missing", "--stdin"];
         git.ask_with(Read::RevList, &args, Stdin::Bytes(input.into_bytes()))
     }
@@ -516,7 +520,7 @@ fn place_pack(from: &Path, to: &Path, name: &str) -> io::Result<()> {
             continue;
         }
         failpoint::reach();
-        // Git removes a file that begins like this if it is left behind.
+        // Git removes leftover files whose names begin with `tmp_`.
         let half = to.join(format!("tmp_runner_{name}"));
         copy_host(&from.join(&name), &half)?;
         open_no_link(&half)?.sync_all()?;

@@ -1,8 +1,8 @@
 //! Compares an index of a child's private git directory with the project's index at the start.
 //!
-//! The child's index never reaches the project. But an agent that adds an entry for a path that it
-//! must never write, by `git update-index`, tried to change that path, so the run must fail. This
-//! module must never read an index with the child's configuration.
+//! The child's index never reaches the project. However, an agent that uses `git update-index` to
+//! add an entry for a path that it must never write has tried to change that path, so the run must
+//! fail. This module must never read an index with the child's configuration.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ffi::OsStr;
@@ -38,9 +38,9 @@ pub(super) struct ChildIndex<'a> {
 }
 
 impl ChildIndex<'_> {
-    /// Describes the first entry of a kept path that the child changed. An entry is no change if it
-    /// is the one of the start or of the commit that is checked out, whose changes are checked
-    /// separately, or if it records the file that is there.
+    /// Describes the first entry of a kept path that the child changed. An entry is not a change if
+    /// the index at the start or the checked-out commit has the same entry, or if it records the
+    /// file in the work tree. Changes in commits are checked separately.
     ///
     /// `reader` reads the child's objects, and `project` is the project's work tree.
     ///
@@ -99,8 +99,8 @@ impl ChildIndex<'_> {
     }
 }
 
-/// Returns the digest of the index in a private directory, in hexadecimal digits. Returns `None` if it
-/// cannot be read, or if a part of it may be in another file.
+/// Returns the digest of the index in a private directory, in hexadecimal digits. Returns `None` if
+/// it cannot be read, or if part of it may be in another file.
 pub(super) fn whole_index(folder: &Path) -> Option<String> {
     let is_shared = |entry: fs::DirEntry| entry.file_name().as_bytes().starts_with(b"sharedindex.");
     if fs::read_dir(folder).ok()?.flatten().any(is_shared) {

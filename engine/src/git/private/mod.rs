@@ -45,9 +45,9 @@ pub(crate) fn kept_above<'k>(keep: &'k [PathBuf], path: &Path) -> Option<&'k Pat
 }
 
 impl Git {
-    /// Finds the git directory that a child gets a private copy of, at `folder`. Returns `None` if
-    /// the work tree is in no repository, if the repository belongs to another user, or if git is
-    /// not installed: then no child can commit.
+    /// Finds the git directory for which a child gets a private directory at `folder`. Returns
+    /// `None` if the work tree is not in a repository, if the repository belongs to another user,
+    /// or if git is not installed. In these cases, no child can commit.
     ///
     /// # Errors
     /// Returns [`GitError::Unsupported`] if the project is a git folder without a work tree or its

@@ -18,8 +18,8 @@ use crate::sandbox::private_git::{BORROWED, PrivateGit, Repository};
 const SECTIONS: &str = "alias apply author blame branch color column commit committer core diff \
                         fetch filter format i18n index init lfs log merge notes pull push rebase \
                         remote rerere status submodule tag user";
-/// The keys of these sections that a child does not get, because they name another place or a
-/// program that reads one, or because runner sets them.
+/// The keys of these sections that a child does not get, because they name keys or programs that it
+/// cannot use, or because runner sets them.
 const OMITTED: &str = "core.repositoryformatversion core.bare core.fsmonitor core.sshcommand \
                        core.askpass core.gitproxy core.untrackedcache core.alternaterefscommand \
                        core.splitindex commit.gpgsign tag.gpgsign user.signingkey";

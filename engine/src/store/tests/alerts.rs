@@ -214,7 +214,7 @@ fn alerts_match_the_model() {
     for case in 0..cases {
         let mut dice = Random(seed ^ (case << 32));
         let rules = rules(&mut dice);
-        let mut fixture = quick_house();
+        let mut fixture = in_memory_fixture();
         fixture.jobs(&[with("dream", every(15), quiet.clone())]);
         let job = fixture.id("dream");
         let mut history: Vec<(i64, Entry)> = Vec::new();
@@ -342,7 +342,7 @@ fn messages_are_in_order(fixture: &Fixture, alert: &AlertRow, recovery: bool) {
 
 #[test]
 fn one_message_reports_all_recoveries() {
-    let mut fixture = quick_house();
+    let mut fixture = in_memory_fixture();
     let rules = AlertRules {
         on: AlertKind::VARIANTS.iter().copied().collect(),
         recovery: true,
@@ -376,7 +376,7 @@ fn one_message_reports_all_recoveries() {
 
 #[test]
 fn undeliverable_message_is_eventually_given_up() {
-    let mut fixture = quick_house();
+    let mut fixture = in_memory_fixture();
     let rules = AlertRules {
         on: AlertKind::VARIANTS.iter().copied().collect(),
         repeat: 3600,
@@ -417,7 +417,7 @@ fn undeliverable_message_is_eventually_given_up() {
 
 #[test]
 fn reenabled_job_is_not_immediately_stale() {
-    let mut fixture = quick_house();
+    let mut fixture = in_memory_fixture();
     let rules = AlertRules {
         on: AlertKind::VARIANTS.iter().copied().collect(),
         success_within: Some(24 * 3600),
@@ -441,7 +441,7 @@ fn reenabled_job_is_not_immediately_stale() {
 
 #[test]
 fn messages_of_a_window_are_sent_together() {
-    let mut fixture = quick_house();
+    let mut fixture = in_memory_fixture();
     fixture.jobs(&[job("dream", Schedule::manual()), job("tidy", Schedule::manual())]);
     let rules = AlertRules {
         on: AlertKind::VARIANTS.iter().copied().collect(),

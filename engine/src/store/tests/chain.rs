@@ -72,7 +72,7 @@ fn dependent_run_is_skipped_after_predecessor_failure() {
 
 #[test]
 fn long_chain_is_skipped_as_a_whole() {
-    let mut fixture = quick_house();
+    let mut fixture = in_memory_fixture();
     let first = fixture.enqueue("dream");
     let mut last = first.clone();
     for _ in 0..3_000 {

@@ -9,7 +9,7 @@ fn years() -> Timestamp {
 
 #[test]
 fn future_waits_restart_now() {
-    let mut fixture = quick_house();
+    let mut fixture = in_memory_fixture();
     let first = fixture.due("tidy", years()).pop().unwrap();
     fixture.start(years());
     let until = years().saturating_add(SignedDuration::from_hours(1)).unwrap();
@@ -31,7 +31,7 @@ fn future_waits_restart_now() {
 
 #[test]
 fn success_ends_future_dated_failures() {
-    let mut fixture = quick_house();
+    let mut fixture = in_memory_fixture();
     for at in [years(), years(), years()] {
         let new = NewOccurrence::manual(fixture.id("tidy"), OccurrenceId::new(at).to_string(), at);
         let me = fixture.me.clone();
@@ -49,7 +49,7 @@ fn success_ends_future_dated_failures() {
 
 #[test]
 fn runs_of_disabled_jobs_are_skipped() {
-    let mut fixture = quick_house();
+    let mut fixture = in_memory_fixture();
     let run = fixture.due("tidy", later(15)).remove(0);
     let wished = fixture.enqueue("tidy");
     let mut tidy = job("tidy", every(15));
@@ -63,7 +63,7 @@ fn runs_of_disabled_jobs_are_skipped() {
 
 #[test]
 fn caught_up_times_keep_their_order() {
-    let mut fixture = quick_house();
+    let mut fixture = in_memory_fixture();
     let mut policy = Policy {
         catch_up: CatchUp {
             which: CatchUpScope::All,

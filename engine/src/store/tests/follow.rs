@@ -3,7 +3,7 @@
 use super::*;
 
 fn chained() -> Fixture {
-    let mut fixture = quick_house();
+    let mut fixture = in_memory_fixture();
     fixture.jobs(&[
         job("fetch", Schedule::manual()),
         after("use", "fetch", On::Success),

@@ -61,7 +61,7 @@ fn fixture() -> Fixture {
 }
 
 /// Creates a fixture with an in-memory database, for tests with many steps.
-fn quick_house() -> Fixture {
+fn in_memory_fixture() -> Fixture {
     furnished(tempfile::tempdir().unwrap(), Store::in_memory().unwrap())
 }
 

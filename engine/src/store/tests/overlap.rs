@@ -4,7 +4,7 @@ use super::*;
 use crate::policy::{Overlap, QUEUE};
 
 fn overlapping(overlap: Overlap) -> Fixture {
-    let mut fixture = quick_house();
+    let mut fixture = in_memory_fixture();
     let policy = Policy { overlap, ..Policy::default() };
     fixture.jobs(&[with("tidy", every(15), policy), job("dream", Schedule::manual())]);
     fixture

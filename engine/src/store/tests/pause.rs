@@ -29,8 +29,8 @@ fn missed(fixture: &Fixture) -> Vec<(Timestamp, Timestamp, u64, String)> {
 
 /// Runs `test` with a pause of all jobs and with a pause of one job.
 fn both(test: impl Fn(Fixture, Option<JobId>)) {
-    test(quick_house(), None);
-    let of_one = quick_house();
+    test(in_memory_fixture(), None);
+    let of_one = in_memory_fixture();
     let tidy = of_one.id("tidy");
     test(of_one, Some(tidy));
 }

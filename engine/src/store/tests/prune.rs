@@ -17,7 +17,7 @@ fn days(count: i64) -> Timestamp {
     later(count * 24 * 60)
 }
 
-/// Prunes what is older than [`retention`] keeps at this time, and returns the plan.
+/// Prunes the rows that [`retention`] no longer keeps at this time, and returns the plan.
 pub(super) fn prune(fixture: &mut Fixture, at: Timestamp) -> crate::store::PrunePlan {
     let facts = fixture.store.old_rows(&retention(), at).unwrap();
     let plan = retention().plan(facts, at);

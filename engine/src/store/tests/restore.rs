@@ -128,7 +128,7 @@ fn restore_counts_losses_and_keeps_pauses() {
     let own = store.own_pauses(later(121)).unwrap();
     let own: Vec<_> = own.iter().map(|it| (it.job.as_str(), it.until)).collect();
     assert_eq!(own, [("dream", later(900))], "the ended pause stays ended");
-    // No number of a change is used again, and a reader of the changes learns of the gap.
+    // No change number is reused, and a reader of the changes detects the gap.
     for known in [last - 1, last] {
         let after = store.changes_after(known, 100).unwrap();
         assert!(matches!(after, ChangesAfter::Lost { last: now } if now > last + 1), "{known}");

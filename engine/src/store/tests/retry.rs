@@ -28,7 +28,7 @@ fn failures_are_retried_within_the_backoff() {
     let late = Outcome::TimedOut { why: "x".to_owned() };
     for outcome in [crash, late] {
         for origin in [Origin::Clock, Origin::Event, Origin::Queue] {
-            let mut fixture = quick_house();
+            let mut fixture = in_memory_fixture();
             let wish = fixture.wish("dream", origin);
             fixture.store.enqueue(&wish, now(), None, now()).unwrap();
             let first = fixture.start(now()).remove(0);
@@ -46,7 +46,7 @@ fn failures_are_retried_within_the_backoff() {
 
 #[test]
 fn manual_and_permanent_failures_are_final() {
-    let mut fixture = quick_house();
+    let mut fixture = in_memory_fixture();
     let manual = fixture.requested("dream", "k");
     assert!(attempts(&mut fixture, manual, &failed(Class::Crash)).is_empty());
     for class in [Class::Auth, Class::NotInstalled, Class::OverBudget, Class::Guard] {
@@ -138,7 +138,7 @@ fn requested_retry_ignores_start_deadline() {
 
 #[test]
 fn breaker_ignores_many_skipped_runs() {
-    let mut fixture = quick_house();
+    let mut fixture = in_memory_fixture();
     for n in 0..3 {
         let run = fixture.requested("dream", &format!("failed {n}"));
         fixture.end(&run, &failed(Class::Crash), now());

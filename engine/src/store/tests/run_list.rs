@@ -1,4 +1,4 @@
-//! Lists of runs, compared with a filter over all rows.
+//! Compares lists of runs with a filter over all rows.
 
 use rusqlite::params;
 
@@ -7,7 +7,7 @@ use crate::store::columns::to_json;
 
 const WORDS: [&str; 8] = ["Sandbox", "budget", "n\"ight", "ab", "time out", "Ä", "%_", "abc"];
 
-/// Numbers that look random and are the same in every test.
+/// A generator of pseudorandom numbers, which are the same in every test.
 struct Numbers(u64);
 
 impl Numbers {

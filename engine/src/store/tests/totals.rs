@@ -4,7 +4,7 @@ use rusqlite::Connection;
 
 use super::*;
 
-/// Returns the counts as the rows of the runs give them.
+/// Counts the rows of the runs.
 fn counted(db: &Connection) -> Vec<(i64, String, String, i64)> {
     rows(
         db,
@@ -13,7 +13,7 @@ fn counted(db: &Connection) -> Vec<(i64, String, String, i64)> {
     )
 }
 
-/// Returns the counts that are maintained.
+/// Returns the stored counts.
 fn maintained(db: &Connection) -> Vec<(i64, String, String, i64)> {
     rows(db, "SELECT job, outcome, class, runs FROM run_totals WHERE runs > 0 ORDER BY 1, 2, 3")
 }

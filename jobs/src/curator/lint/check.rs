@@ -237,7 +237,7 @@ fn split(to: &str) -> (&str, Option<&str>) {
     }
 }
 
-/// Reports whether a link begins with a scheme such as `mailto:`. A drive letter is not a scheme.
+/// Returns whether a link begins with a scheme such as `mailto:`. A drive letter is not a scheme.
 fn has_scheme(to: &str) -> bool {
     to.split_once(':').is_some_and(|(scheme, _)| {
         scheme.len() > 1

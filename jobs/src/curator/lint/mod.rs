@@ -60,7 +60,7 @@ pub fn vault(root: &Path, dir: &str) -> Result<PathBuf, String> {
     let path = std::fs::canonicalize(&path).map_err(|error| {
         format!("the folder of notes, {}: {}", path.display(), error_chain(&error))
     })?;
-    if path.is_dir() { Ok(path) } else { Err(format!("{} is no folder", path.display())) }
+    if path.is_dir() { Ok(path) } else { Err(format!("{} is not a folder", path.display())) }
 }
 
 /// Returns the notes below `folder`, or below `one`, except those in the folders of `leave`. The

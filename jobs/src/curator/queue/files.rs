@@ -8,7 +8,7 @@ use std::path::Path;
 use super::LARGEST;
 use runner_engine::files::{Refused, open_no_link, open_with_no_link};
 
-/// Reports whether a file has the name of a job file.
+/// Returns whether a file has the name of a job file.
 pub(super) fn is_job(name: &OsStr) -> bool {
     let name = name.to_str().unwrap_or_default();
     name.ends_with(".json") && !name.starts_with('.')

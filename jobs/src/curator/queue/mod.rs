@@ -126,7 +126,7 @@ impl Worker {
         FileLock::wait(FileLock::open_no_link(&self.path(".lock"))?)
     }
 
-    /// Reports whether a consumer has work: a waiting file, or a file that a dead owner left.
+    /// Returns whether a consumer has work: a waiting file, or a file that a dead owner left.
     pub fn waits(&self, now: Timestamp) -> bool {
         let any = |part: &str, is: &dyn Fn(&OsStr) -> bool| {
             let entries = fs::read_dir(self.path(part));
@@ -172,14 +172,14 @@ impl Worker {
         Ok(job)
     }
 
-    /// Adds a job of each of these kinds, unless one of the kind waits in the queue.
+    /// Adds a job of each of these kinds, unless a job of the same kind already waits in the queue.
     ///
     /// # Errors
     /// Returns an error if a file operation fails.
     pub fn enqueue_missing(&self, kinds: &[CuratorJobKind], now: Timestamp) -> io::Result<()> {
         for kind in kinds {
             let waiting = names(&self.path("queue"))?;
-            // The contract puts the kind into the name.
+            // The contract requires the kind in the name.
             if !waiting.iter().any(|name| name.contains(&format!("-{kind}-"))) {
                 self.enqueue(*kind, None, 0, now)?;
             }
@@ -300,7 +300,7 @@ fn foreign(folder: &Path) -> Option<String> {
     }
 }
 
-/// Reports whether a path has the form of a Windows path, such as `D:\dream` or `\\host\share`.
+/// Returns whether a path has the form of a Windows path, such as `D:\dream` or `\\host\share`.
 pub fn is_windows(path: &str) -> bool {
     let bytes = path.as_bytes();
     let drive = bytes.len() >= 2 && bytes[0].is_ascii_alphabetic() && bytes[1] == b':';

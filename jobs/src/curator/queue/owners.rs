@@ -27,7 +27,7 @@ pub(super) struct ClaimHolder {
     pub(super) run: Option<String>,
 }
 
-/// Reports whether a run is over. A dead run may have an incomplete publication, so its files stay
+/// Returns whether a run is over. A dead run may have an incomplete publication, so its files stay
 /// claimed until the run is settled.
 pub type IsOver<'a> = &'a dyn Fn(&str) -> bool;
 
@@ -86,7 +86,7 @@ impl Worker {
         Ok(moved)
     }
 
-    /// Reports whether the owner of a claimed file is assumed to be working on it.
+    /// Returns whether the owner of a claimed file is assumed to be working on it.
     pub(super) fn is_held(&self, owner: &Path, now: Timestamp) -> bool {
         let Some(holder) = holder(owner) else {
             return false;

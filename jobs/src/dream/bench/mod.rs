@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! labels ─┬─> verdicts on all ideas ──────────> confusion, F1, false archives, true citations
-//!         └─> the same ideas on the history ──> what was archived before it was done
+//!         └─> the same ideas on the history ──> ideas archived before they were done
 //!             as it was before they were done
 //! ```
 //!
@@ -220,7 +220,7 @@ impl Duplicates {
     }
 }
 
-/// Checks whether this commit is known to have implemented the idea.
+/// Returns whether this commit is known to have implemented the idea.
 fn is_true(label: &Label, hash: &str) -> bool {
     label.commits().any(|known| hash.starts_with(&known.to_ascii_lowercase()))
 }

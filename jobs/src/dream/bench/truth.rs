@@ -43,7 +43,7 @@ impl Label {
         self.status.or_else(|| (!self.commits.is_empty()).then_some(IdeaStatus::Implemented))
     }
 
-    /// Checks whether it would be wrong to archive the idea.
+    /// Returns whether it would be wrong to archive the idea.
     pub fn is_live(&self) -> bool {
         self.open
             || matches!(self.status, Some(IdeaStatus::Meritorious | IdeaStatus::BlogCandidate))

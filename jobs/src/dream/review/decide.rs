@@ -211,7 +211,7 @@ impl Decider<'_> {
     /// Returns a [`ReviewError`]. After every error except `Conflict` and `Unfinished`, nothing has
     /// changed.
     pub fn decide(&mut self, ask: &DecisionRequest<'_>) -> Result<AppliedDecision, ReviewError> {
-        let mut held = self.sit_down()?;
+        let mut held = self.take_locks()?;
         let mut tries = 0;
         loop {
             tries += 1;
@@ -274,7 +274,7 @@ impl Decider<'_> {
     /// # Errors
     /// Returns an error if the idea is gone or cannot be read.
     pub fn text(&self, path: &str) -> Result<Vec<u8>, ReviewError> {
-        Ok(source(&self.looker()?, path)?.bytes)
+        Ok(source(&self.read_scope()?, path)?.bytes)
     }
 
     pub(super) fn now(&self) -> Result<Timestamp, ReviewError> {
@@ -323,7 +323,7 @@ impl Decider<'_> {
             let why = "a merge needs an idea to merge into: --into PATH".to_owned();
             return Err(ReviewError::Cannot(why));
         }
-        let scope = self.looker()?;
+        let scope = self.read_scope()?;
         let from = source(&scope, path)?;
         let into = into.map(|into| source(&scope, into)).transpose()?;
         let stamp = Stamp { id: &proposal.id, decision: verdict.as_str(), at: now };

@@ -66,7 +66,7 @@ impl PastDecisions {
             let counts = past.counts(&item.proposal);
             match last.decision.as_str() {
                 "accepted" => counts.accepted += 1,
-                // Another action than the proposed one.
+                // An amendment chose a different action than the proposed one.
                 "rejected" | "amended" => counts.rejected += 1,
                 UNDONE => counts.undone += 1,
                 _ => {}
@@ -95,7 +95,7 @@ impl PastDecisions {
 }
 
 impl Proposals {
-    /// Moves the proposals whose like a person decided against to the end of their pass.
+    /// Moves proposals of a kind that the person decided against to the end of their pass.
     pub fn rank(&mut self, past: &PastDecisions) {
         let mut start = 0;
         while start < self.items.len() {

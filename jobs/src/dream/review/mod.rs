@@ -28,7 +28,7 @@
 //! continues without it: every file that is replaced or removed must still have the content that
 //! was read (`Expect::Digest`), or nothing is published.
 //!
-//! An act edits the work tree as a person would: it stages and commits nothing, also if git tracks
+//! An act edits the work tree as a person would: it stages and commits nothing, even if git tracks
 //! the idea. A later pass recognises these edits by the digests in the backups ([`own_edits`]), so
 //! that they do not defer it.
 //!

@@ -278,7 +278,7 @@ fn pass(name: &str) -> Option<(u64, u32, String)> {
     Some((format!("{day}{time}").parse().ok()?, number, name.to_owned()))
 }
 
-/// Checks whether a text is a valid id. An id is used as the name of a folder.
+/// Returns whether a text is a valid id. An id is used as the name of a folder.
 pub(super) fn good_id(id: &str) -> bool {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
     (1..=64).contains(&id.len()) && id.bytes().all(plain)
@@ -297,7 +297,7 @@ fn checked(value: Value, spec: &DreamSpec) -> Result<Proposal, String> {
         targets_hash,
     } = serde_json::from_value(value).map_err(|error| error.to_string())?;
     if !good_id(&id) {
-        return Err(format!("{id:?} is no id"));
+        return Err(format!("{id:?} is not an id"));
     }
     let wanted = if action == Action::Merge { 2 } else { 1 };
     if targets.len() != wanted {

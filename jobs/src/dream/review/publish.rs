@@ -51,7 +51,7 @@ impl Decider<'_> {
     }
 
     /// Takes the locks and completes the publications that dead processes left unfinished.
-    pub(super) fn sit_down(&mut self) -> Result<ReviewLocks, ReviewError> {
+    pub(super) fn take_locks(&mut self) -> Result<ReviewLocks, ReviewError> {
         let act = self.hand().take(JOB)?;
         // If a pass holds the lock for too long, the act proceeds without it and relies on the
         // digests.
@@ -82,7 +82,7 @@ impl Decider<'_> {
     }
 
     /// Opens a scope that only reads.
-    pub(super) fn looker(&self) -> Result<Scope, ReviewError> {
+    pub(super) fn read_scope(&self) -> Result<Scope, ReviewError> {
         Ok(Scope::open(self.root, &[], &format!("{}/look", self.staging()))?)
     }
 

@@ -35,7 +35,7 @@ impl Decider<'_> {
         id: &str,
         if_changed: IfChanged,
     ) -> Result<AppliedDecision, ReviewError> {
-        let mut held = self.sit_down()?;
+        let mut held = self.take_locks()?;
         let mut tries = 0;
         loop {
             tries += 1;
@@ -131,7 +131,7 @@ impl Decider<'_> {
         if_changed: IfChanged,
         before: &Decision,
     ) -> Result<ActionPlan, ReviewError> {
-        let scope = self.looker()?;
+        let scope = self.read_scope()?;
         let mut plan = ActionPlan::default();
         // Files are restored before other files are removed, so that at least one copy always
         // exists.
@@ -180,7 +180,7 @@ impl Decider<'_> {
         Ok(plan)
     }
 
-    /// Checks whether a path is in a folder that acts write to.
+    /// Returns whether a path is in a folder that acts write to.
     fn own_place(&self, path: &str) -> bool {
         let Ok(path) = RelPath::new(path) else {
             return false;
@@ -234,7 +234,7 @@ impl Decider<'_> {
     }
 }
 
-/// Checks whether a decision changed any files.
+/// Returns whether a decision changed any files.
 fn acted(decision: &Decision) -> bool {
     let carried_out = matches!(decision.decision.as_str(), "accepted" | "amended");
     // `mark-blog` changes nothing if the mark already exists.

@@ -70,7 +70,7 @@ impl<'a> Keys<'a> {
     }
 }
 
-/// Checks whether a key, which may be written with escapes, has this name.
+/// Returns whether a key, which may be written with escapes, has this name.
 fn is_key(written: &str, name: &str) -> bool {
     serde_json::from_str::<Cow<'_, str>>(written).is_ok_and(|written| written == name)
 }

@@ -177,8 +177,8 @@ pub fn pick<'b>(
     begun(free(Keyword::Todo)?, "top TODO")
 }
 
-/// Reports whether `agent` holds a task that is DOING. The default agent, whose name is empty, holds
-/// the tasks that name no agent.
+/// Returns whether `agent` holds a task that is DOING. The default agent, whose name is empty,
+/// holds the tasks that name no agent.
 fn is_held_by(task: &Task, agent: &str) -> bool {
     task.agent.as_deref().unwrap_or_default() == agent
 }

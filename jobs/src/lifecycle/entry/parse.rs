@@ -66,7 +66,9 @@ pub fn parse_sections(text: &str) -> Result<Sections, Malformed> {
         if let Some(name) = heading(line) {
             match HEADINGS.get(open) {
                 Some(due) if *due == name => open += 1,
-                Some(due) => return wrong(last, format!("heading {name:?} where {due:?} is due")),
+                Some(due) => {
+                    return wrong(last, format!("heading {name:?}, but {due:?} is expected"));
+                }
                 None => return wrong(last, format!("heading {name:?} after the sixth")),
             }
         } else if let Some(body) = open.checked_sub(1) {

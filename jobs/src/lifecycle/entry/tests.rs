@@ -73,14 +73,14 @@ fn entry_round_trips_through_parse_and_render() {
 #[test]
 fn invalid_headings_discard_the_whole_entry() {
     let cases = [
-        (with("* carry", "* morals"), "where \"carry\" is due"),
+        (with("* carry", "* morals"), "but \"carry\" is expected"),
         (format!("{ENTRY}* carry\n"), "after the sixth"),
         (format!("{ENTRY}* \n"), "after the sixth"),
-        (ENTRY.replace("* fears\n", ""), "where \"fears\" is due"),
+        (ENTRY.replace("* fears\n", ""), "but \"fears\" is expected"),
         (ENTRY.replace("* carry\n", ""), "before the heading \"carry\""),
-        (ENTRY.replace("* goals", "* Goals"), "where \"goals\" is due"),
-        (ENTRY.replace("* goals", "** goals"), "where \"goals\" is due"),
-        (ENTRY.replace("* goals", "* goals :tag:"), "where \"goals\" is due"),
+        (ENTRY.replace("* goals", "* Goals"), "but \"goals\" is expected"),
+        (ENTRY.replace("* goals", "** goals"), "but \"goals\" is expected"),
+        (ENTRY.replace("* goals", "* goals :tag:"), "but \"goals\" is expected"),
         (ENTRY.replace("* goals", "* fears").replacen("* fears", "* goals", 2), "is due"),
         (with("* tale", "Here is your entry:"), "text before"),
         (with("* tale", "```org"), "text before"),
@@ -97,7 +97,7 @@ fn invalid_headings_discard_the_whole_entry() {
 fn heading_like_text_discards_only_unstructured_entries() {
     // In free text, the line cannot be distinguished from a heading.
     let text = with("- a live diagram", "* verdicts");
-    assert!(sections(&text).unwrap_err().why.contains("where \"fears\" is due"));
+    assert!(sections(&text).unwrap_err().why.contains("but \"fears\" is expected"));
     let text = with("- a live diagram", "*\tverdicts");
     assert!(sections(&text).is_err());
     // A star begins a heading only in the first column and before a blank.

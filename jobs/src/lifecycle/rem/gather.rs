@@ -182,8 +182,8 @@ fn about(ctx: &Context<'_>) -> Option<String> {
     Some(beginning(&lines.join(" "), ABOUT)).filter(|about| !about.is_empty())
 }
 
-/// Reports whether somebody other than runner changed the board since the newest entry. Runner's own
-/// moves, which apply verdicts and pick tasks, are no evidence of work.
+/// Returns whether somebody other than runner changed the board since the newest entry. Runner's
+/// own moves, which apply verdicts and pick tasks, are not evidence of work.
 fn is_board_changed(history: &BoardHistory, newest: &Listed, plan: &str) -> bool {
     let mut known = newest.board.clone();
     for record in history.records.iter().filter(|record| newest.ts.is_none_or(|ts| record.ts >= ts))
@@ -237,8 +237,8 @@ impl Slice {
         })
     }
 
-    /// Reports whether nothing happened since the newest entry: no commit, no tool use and no change
-    /// of the board. The row of an agent's whole run is no evidence of work.
+    /// Returns whether nothing happened since the newest entry: no commit, no tool use and no
+    /// change of the board. The row of an agent's whole run is not evidence of work.
     pub fn is_idle(&self) -> bool {
         let worked = |step: &ToolStep| step.tool != steps::RUN;
         !self.listed.manifest.entries.is_empty()

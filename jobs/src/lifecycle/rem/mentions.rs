@@ -13,7 +13,7 @@ use super::gather::{PreviousEntry, Slice};
 const SHORTEST: usize = 4;
 /// Length of the longest commit hash, in digits.
 const LONGEST: usize = 64;
-/// Length from which a word with both letters and digits is a hash wherever it stands.
+/// Length from which a word with both letters and digits is a hash regardless of its position.
 const CERTAIN: usize = 7;
 
 /// Words that present the next word as a commit.

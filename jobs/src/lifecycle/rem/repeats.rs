@@ -61,7 +61,7 @@ pub fn likeness(tale: &str, previous: &str) -> f64 {
     if all == 0 { 0.0 } else { shared as f64 / all as f64 }
 }
 
-/// Reports whether a text repeats `source`: half of its pairs of adjacent masked words are pairs of
+/// Returns whether a text repeats `source`: half of its pairs of adjacent masked words are pairs of
 /// the source, or [`RUN`] consecutive words are.
 pub fn repeats(text: &str, source: &str) -> bool {
     let (text, source) = (masked(text), masked(source));
@@ -100,7 +100,8 @@ mod tests {
 
     use super::*;
 
-    /// The forms of a tale's sentences. `{f}` is a file, `{t}` a thing, `{h}` a hash, `{n}` a number.
+    /// The forms of a tale's sentences. `{f}` is a file, `{t}` a topic, `{h}` a hash, `{n}` a
+    /// number.
     const FORMS: [&str; 18] = [
         "On 2026-06-{n} the audit in {h} found the claim about {t} unverified and cut it.",
         "Commit {h} added {t} to {f}.",

@@ -84,7 +84,7 @@ pub fn build(
     request
 }
 
-/// Reports whether an answer is the placeholder for the rule-based answer.
+/// Returns whether an answer is the placeholder for the rule-based answer.
 pub fn is_rule(answer: &Value) -> bool {
     *answer == BY_RULE
 }

@@ -77,8 +77,8 @@ impl Failure<'_> {
     }
 }
 
-/// Returns the different failures since the newest entry, those that still stand first, then the newest
-/// first.
+/// Returns the different failures since the newest entry, the unresolved ones first, then the
+/// newest first.
 fn failures(slice: &Slice) -> Vec<Failure<'_>> {
     let mut all: Vec<Failure<'_>> = Vec::new();
     for step in slice.new_steps() {

@@ -19,7 +19,7 @@ const LETTERS: usize = 12;
 /// run gets the task from the board.
 ///
 /// # Errors
-/// Returns the first thing that is wrong, as a sentence for the model.
+/// Returns the first problem, as a sentence for the model.
 pub fn check(sections: &Sections, slice: &Slice) -> Result<(), String> {
     let tale = &sections.tale;
     if tale.chars().filter(|c| c.is_alphabetic()).count() < LETTERS {

@@ -167,7 +167,7 @@ fn state(
         }
         let value = property.value;
         let done = if value.is_empty() && KEYS.contains(&key.as_str()) {
-            Err(format!("{key} says nothing"))
+            Err(format!("{key} is empty"))
         } else {
             put(&mut state, &key, value)
         };

@@ -68,7 +68,7 @@ fn every_mistake_is_reported_with_its_line() {
     one(&state("a", ":NXT: a"), 3, "did you mean \"NEXT\"");
     one(&state("a", ":NEXT: a\n:NEXT: b"), 4, "given twice");
     one(&state("a", ":KIND: wake"), 1, "has no NEXT");
-    one(&state("a", ":NEXT:"), 3, "says nothing");
+    one(&state("a", ":NEXT:"), 3, "is empty");
     one(&state("a", ":NEXT: a\n:REPEAT: 0"), 4, "from 1 to 1000");
     one(&state("a", ":NEXT: a\n:MIN-INTERVAL: often"), 4, "not a duration");
     one(&state("a", ":NEXT: a\n:TIMEOUT: 25h"), 4, "from 1s to 24h");

@@ -31,7 +31,7 @@ pub struct Promotion {
     pub path: String,
     pub from: Maturity,
     pub to: Maturity,
-    /// The proof on which the promotion rests.
+    /// The proof on which the promotion is based.
     pub proof: String,
 }
 
@@ -108,7 +108,7 @@ pub fn close_loop(
     (report, changes)
 }
 
-/// Reports whether the node is provisional, or calls itself unclassified.
+/// Returns whether the node is provisional, or calls itself unclassified.
 fn is_new(node: &Node) -> bool {
     node.maturity == Maturity::Provisional || node.value("maturity") == Some("unclassified")
 }

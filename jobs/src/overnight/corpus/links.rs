@@ -99,7 +99,7 @@ pub fn commits(text: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// Reports whether a node names its evidence: in its front matter, by a path or by a commit.
+/// Returns whether a node names its evidence: in its front matter, by a path or by a commit.
 pub fn has_evidence(node: &Node) -> bool {
     node.sourced || paths(node.body()).next().is_some() || commits(node.body()).next().is_some()
 }

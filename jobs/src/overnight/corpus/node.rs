@@ -92,7 +92,7 @@ const EVIDENCE: [&str; 10] = [
 /// The value of `generated_by` in the front matter of nodes that runner writes.
 pub const GENERATOR: &str = "runner";
 
-/// Reports whether `generated_by` names a part of runner, such as `runner` or `runner curator`.
+/// Returns whether `generated_by` names a part of runner, such as `runner` or `runner curator`.
 pub fn is_own(generated_by: &str) -> bool {
     generated_by.split_whitespace().next() == Some(GENERATOR)
 }
@@ -179,7 +179,7 @@ impl Node {
         }
     }
 
-    /// Reports whether the node is neither superseded nor set aside.
+    /// Returns whether the node is neither superseded nor set aside.
     pub fn is_active(&self) -> bool {
         self.superseded_by.is_none()
             && !matches!(

@@ -117,7 +117,7 @@ pub fn teaches(text: &str) -> Result<(), Missing> {
     }
 }
 
-/// Checks whether a text states an act or an obligation.
+/// Returns whether a text states an act or an obligation.
 pub fn states_act(text: &str) -> bool {
     let text = text.to_lowercase();
     let begins = |part: &str| {

@@ -75,12 +75,12 @@ pub struct UseRecord {
 }
 
 impl UseRecord {
-    /// Reports whether the node helped more users than it misled.
+    /// Returns whether the node helped more users than it misled.
     pub fn is_proven(&self) -> bool {
         self.helped.len() > self.failed.len()
     }
 
-    /// Reports whether the node misled at least as many users as it helped.
+    /// Returns whether the node misled at least as many users as it helped.
     pub fn has_failed(&self) -> bool {
         !self.failed.is_empty() && !self.is_proven()
     }
@@ -92,7 +92,7 @@ impl UseRecord {
 }
 
 impl Uses {
-    /// Reports whether no use of a node is known. The fitness of the corpus is then unknown.
+    /// Returns whether no use of a node is known. The fitness of the corpus is then unknown.
     pub fn is_empty(&self) -> bool {
         self.events.is_empty()
     }
@@ -283,7 +283,7 @@ fn known(corpus: &Corpus) -> BTreeSet<&str> {
     all.filter(|name| name.len() >= 6 && name.contains(['-', '_', '.'])).collect()
 }
 
-/// Reports whether a call of a tool only reads the paths in its target.
+/// Returns whether a call of a tool only reads the paths in its target.
 fn reads(tool: &str, target: &str) -> bool {
     let writes = [">", "rm ", "mv ", "cp ", "tee ", "sed -i", "git "];
     match tool {

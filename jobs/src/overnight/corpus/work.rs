@@ -62,7 +62,7 @@ pub struct WorkItem {
 }
 
 impl WorkItem {
-    /// Reports whether work on the item may begin.
+    /// Returns whether work on the item may begin.
     pub fn is_free(&self) -> bool {
         self.claim == Claim::Available
     }

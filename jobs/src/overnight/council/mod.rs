@@ -462,7 +462,7 @@ pub fn describe(council: Option<&Value>) -> String {
         return "not convened".to_owned();
     };
     let count = |key: &str| council[key].as_array().map_or(0, Vec::len);
-    let heard = format!("{} of {} heard", count("heard"), count("runners"));
+    let heard = format!("{} of {} answered", count("heard"), count("runners"));
     match council["recommended_kind"].as_str() {
         Some(kind) => {
             format!("{heard}, {} for {kind}", council["agreement"]["voices"].as_u64().unwrap_or(0))

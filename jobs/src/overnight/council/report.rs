@@ -169,7 +169,7 @@ impl Texts<'_> {
         let text = self.text(key, most)?;
         match text.chars().any(char::is_alphanumeric) {
             true => Ok(text),
-            false => Err(format!("its {key} says nothing")),
+            false => Err(format!("its {key} is empty")),
         }
     }
 

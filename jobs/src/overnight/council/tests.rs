@@ -42,7 +42,7 @@ fn invalid_answer_is_refused() {
     for (key, bad, why) in [
         ("recommended_kind", json!("destroy"), "not one of"),
         ("confidence", json!("certain"), "not one of"),
-        ("headline", json!("  \u{200b}* "), "says nothing"),
+        ("headline", json!("  \u{200b}* "), "is empty"),
         ("headline", json!(7), "not text"),
         ("risks", json!("many"), "not a list"),
         ("risks", json!([1]), "not a list of texts"),
@@ -204,12 +204,12 @@ proptest! {
         }
         let second = synthesize("R", &mixed, None, &unheard(true)).unwrap();
         prop_assert_eq!(pretty(&first), pretty(&second));
-        told_whole(&first, &own)?;
+        check_complete(&first, &own)?;
     }
 }
 
 /// Checks that no report is lost or counted twice, and that no wildcard is counted.
-fn told_whole(reported: &Synthesis, reports: &[Report]) -> Result<(), TestCaseError> {
+fn check_complete(reported: &Synthesis, reports: &[Report]) -> Result<(), TestCaseError> {
     let voices: usize = reported.positions.iter().map(|it| it.voices.len()).sum();
     prop_assert_eq!(voices, reports.len());
     prop_assert_eq!(reported.agreement.of as usize, reports.len());

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! pinned queue > unclaimed work > open findings > metrics below their floor
-//!      └── one packet for each thing (dedup key) ──rank──> the first ten
+//!      └── one packet per piece of work (dedup key) ──rank──> the first ten
 //! ```
 //!
 //! Evidence is a file that exists, a line of the work file, a commit in the history of HEAD, or a
@@ -156,7 +156,7 @@ impl PacketSources<'_> {
         packets
     }
 
-    /// Reports whether the item is free and every required item is finished.
+    /// Returns whether the item is free and every required item is finished.
     fn is_ready(&self, item: &WorkItem) -> bool {
         let done = |title: &String| {
             let mut all = self.corpus.work.items.iter();
@@ -279,8 +279,8 @@ impl PacketSources<'_> {
         })
     }
 
-    /// Reports whether a work item covers a finding: it names the finding, or contains most words of
-    /// its title.
+    /// Returns whether a work item covers a finding: it names the finding, or contains most words
+    /// of its title.
     fn is_covered(&self, node: &Node) -> bool {
         let title = terms(&node.title);
         self.corpus.work.items.iter().any(|item| {

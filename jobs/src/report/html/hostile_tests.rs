@@ -1,5 +1,5 @@
-//! Tests that put text that looks like markup into every place of a report that takes foreign text,
-//! and check the elements that a parser by the browsers' standard then finds.
+//! Puts text that looks like markup into every field of a report that takes foreign text, and
+//! checks the elements that an HTML parser then finds.
 
 #![allow(clippy::print_stdout, reason = "figures of a test")]
 
@@ -211,7 +211,7 @@ fn no_text_becomes_markup_in_a_page() {
 }
 
 #[test]
-fn what_was_written_is_shown_as_it_was_written() {
+fn foreign_text_is_shown_unchanged() {
     let page = render(&sample::full("<i>R&D</i> 'x' `y` \"z\""));
     let html = Html::parse_document(&page);
     let item = html.select(&Selector::parse("#alerts li").unwrap()).next().unwrap();
@@ -238,7 +238,7 @@ fn no_text_becomes_markup_in_markdown() {
     print_line(&format!("hostile text in markdown: {} payloads", payloads.len()));
 }
 
-/// Prints how much was tried, past the output capture of the test harness.
+/// Prints a line that the test harness does not capture.
 fn print_line(line: &str) {
     use std::io::Write as _;
     let _closed = writeln!(std::io::stderr(), "{line}");

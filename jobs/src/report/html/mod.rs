@@ -162,7 +162,7 @@ pub struct NavLinks {
     pub after: Option<String>,
 }
 
-/// Makes the environment of the templates: every value is escaped, and a name that no view has is
+/// Creates the environment of the templates: every value is escaped, and a name that no view has is
 /// an error.
 fn environment() -> Environment<'static> {
     let mut environment = Environment::new();

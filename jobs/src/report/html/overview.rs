@@ -52,7 +52,7 @@ impl Verdict {
     }
 }
 
-/// The number of things of one name.
+/// The number of equal names.
 #[derive(Serialize)]
 struct Tally<'a> {
     name: &'a str,
@@ -120,7 +120,7 @@ fn verdict(report: &NightReport) -> Verdict {
     let others = match others.tone {
         _ if rest.is_empty() => String::new(),
         Tone::Calm => String::new(),
-        Tone::Good => " Everything else worked.".to_owned(),
+        Tone::Good => " Everything else succeeded.".to_owned(),
         _ if rest.iter().all(|tone| *tone == Tone::Bad) => " Everything else failed.".to_owned(),
         Tone::Bad | Tone::Warn => format!(" The other jobs: {}", lowercase_first(&others.text)),
     };
@@ -149,14 +149,13 @@ fn verdict_on(report: &NightReport, tones: &[Tone]) -> Verdict {
             return Verdict::new(Tone::Warn, text);
         }
         (0, 0, 0) => (Tone::Calm, "Nothing had to be done."),
-        (0, 0, _) if is_missed => (Tone::Warn, "What ran worked, but something was missed."),
-        (0, 0, _) => (Tone::Good, "It all worked."),
-        (0, _, 0) => {
-            (Tone::Warn, "Nothing succeeded completely: what ran was degraded or deferred.")
-        }
+        (0, 0, _) if is_missed => (Tone::Warn, "All runs succeeded, but something was missed."),
+        (0, 0, _) => (Tone::Good, "All runs succeeded."),
+        (0, _, 0) => (Tone::Warn, "No run succeeded completely: all were degraded or deferred."),
         (0, some, _) => {
             let jobs = counted(some, "job");
-            let text = format!("It worked, except for {jobs} that ended degraded or deferred.");
+            let text =
+                format!("All runs succeeded, except for {jobs} that ended degraded or deferred.");
             return Verdict::new(Tone::Warn, text);
         }
     };

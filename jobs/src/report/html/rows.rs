@@ -45,7 +45,7 @@ pub(super) fn run_groups(report: &NightReport) -> Vec<RunGroup<'_>> {
     };
     [
         (Tone::Bad, "did not succeed"),
-        (Tone::Warn, "degraded, deferred or in the way of another run"),
+        (Tone::Warn, "degraded, deferred or skipped because of another run"),
         (Tone::Good, "succeeded"),
         (Tone::Calm, "did not need to run"),
     ]

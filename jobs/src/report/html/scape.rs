@@ -1,9 +1,9 @@
 //! An overnight run as a landscape that is drawn from its figures alone.
 //!
 //! ```text
-//! fitness of what was kept, over iterations ──> the land; what was not kept: a hollow point beside it
+//! fitness of kept iterations ────────────────> the land; other iterations: hollow points beside it
 //! degraded steps ─────────────────────────────> clouds, over their iteration or over the whole night
-//! morning packets ────────────────────────────> flags on the last ground, the higher the more it matters
+//! morning packets ────────────────────────────> flags on the last ground, taller for a higher severity
 //! tension of the councillors ─────────────────> a fault through the land before them
 //! ```
 //!
@@ -112,7 +112,7 @@ mod tests {
     use crate::report::sample_tests as sample;
 
     #[test]
-    fn everything_in_the_picture_is_also_said() {
+    fn picture_is_also_described_in_text() {
         let words = describe(&sample::full("").dreamscapes[0]);
         for part in [
             "Fitness was 0.61 before",

@@ -40,10 +40,10 @@ fn reported(page: &str) -> (String, Vec<String>, Vec<String>) {
 }
 
 #[test]
-fn a_good_night_says_so_and_asks_for_nothing() {
+fn good_night_requires_no_action() {
     let page = page(sample::night(vec![sample::run("tidy", "command")]));
     let (verdict, cards, moves) = reported(&page);
-    assert_eq!(verdict, "It all worked.");
+    assert_eq!(verdict, "All runs succeeded.");
     assert_eq!(cards, ["1 succeeded", "$0.02", "nothing", "nothing"]);
     assert!(moves.is_empty());
     assert!(page.contains("Nothing is waiting for you."), "{page}");
@@ -51,7 +51,7 @@ fn a_good_night_says_so_and_asks_for_nothing() {
 }
 
 #[test]
-fn a_bad_night_says_what_to_do_first() {
+fn bad_night_names_the_first_step() {
     let mut report = sample::night(vec![
         sample::run("tidy", "command"),
         sample::failed("dream", Class::Auth, "claude: 401"),
@@ -74,7 +74,7 @@ fn a_bad_night_says_what_to_do_first() {
             "Decide on 1 proposal"
         ]
     );
-    // Failures are opened, with why and what to do.
+    // Failures are unfolded, and show the reason and the fix.
     let open = texts(&page, "details[open] .body");
     assert_eq!(open.len(), 2);
     assert!(open[0].contains("renew the key"), "{open:?}");
@@ -101,7 +101,7 @@ fn jobs_that_did_not_run_come_first() {
     }];
     assert_eq!(report.headline(), "tidy (stopped) did not run; 1 succeeded, 1 skipped");
     let (verdict, cards, moves) = reported(&page(report.clone()));
-    assert_eq!(verdict, "tidy (stopped) did not run. Everything else worked.");
+    assert_eq!(verdict, "tidy (stopped) did not run. Everything else succeeded.");
     assert_eq!(cards[0], "1 skipped 1 succeeded");
     assert_eq!(moves, ["tidy did not run: stopped"]);
     let json = serde_json::to_value(&report).unwrap();
@@ -126,7 +126,7 @@ fn missing_sleep_inhibition_is_a_headline_figure() {
 }
 
 #[test]
-fn an_empty_and_a_crashed_night_are_whole_pages() {
+fn empty_and_crashed_nights_have_complete_pages() {
     let empty = page(sample::night(vec![]));
     let (verdict, cards, moves) = reported(&empty);
     assert_eq!(verdict, "Nothing was due.");
@@ -154,7 +154,7 @@ fn an_empty_and_a_crashed_night_are_whole_pages() {
 }
 
 #[test]
-fn a_night_of_five_hundred_runs_is_small_and_folded() {
+fn page_of_five_hundred_runs_is_small_and_folded() {
     let began = boot_time();
     let runs = (0..500)
         .map(|number| {
@@ -200,7 +200,7 @@ fn the_dreamscape_is_drawn_from_its_figures() {
     let drawn = page(report.clone());
     assert_eq!(texts(&drawn, "figure > svg .flag").len(), 3);
     assert_eq!(texts(&drawn, "figure > svg .fault").len(), 1);
-    // One for the night, one for each iteration that was degraded.
+    // There is one cloud for the night, and one for each degraded iteration.
     assert_eq!(texts(&drawn, "figure > svg .cloud").len(), 5);
     assert!(texts(&drawn, "figure > svg .star").is_empty());
     assert!(texts(&drawn, ".legend").remove(0).contains("0.61 → 0.71 over 4 iterations"));
@@ -226,7 +226,7 @@ fn the_policy_allows_the_style_and_nothing_else() {
         "{page}"
     );
     assert_eq!(style_digest().len(), 44);
-    // As the parser sees it, the style is what the digest is of.
+    // The digest must match the style as the parser reads it.
     assert_eq!(
         Html::parse_document(&page)
             .select(&Selector::parse("style").unwrap())
@@ -251,7 +251,7 @@ fn every_value_of_a_template_is_escaped() {
     );
     assert!(environment.render_str("{{ unknown }}", ()).is_err());
     for (name, text) in TEMPLATES {
-        // Nothing is exempt, and every attribute stands between double quotes.
+        // No value is exempt from escaping, and every attribute is in double quotes.
         for never in ["safe", "autoescape", "={{", "={%", "='"] {
             let text = text.replace("content=\"default-src 'none'", "");
             assert!(!text.contains(never), "{never} in {name}");
@@ -292,7 +292,7 @@ fn a_failed_run_shows_its_files_and_replies() {
     assert!(texts(&page, "details:not([open]) pre").is_empty());
 }
 
-/// Prints how much was tried, past the output capture of the test harness.
+/// Prints a line that the test harness does not capture.
 fn print_line(line: &str) {
     use std::io::Write as _;
     let _closed = writeln!(std::io::stderr(), "{line}");

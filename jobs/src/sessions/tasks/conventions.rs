@@ -19,21 +19,21 @@ pub struct Observed {
     pub pattern: String,
     /// The number of files or messages that have the form.
     pub matches: u32,
-    /// The number of files or messages of the same sort that have another form.
+    /// The number of files or messages of the same kind that have another form.
     pub exceptions: u32,
     pub evidence: Vec<u64>,
 }
 
-/// The forms that were found for one sort of thing.
+/// The observed forms of one kind of item.
 #[derive(Default)]
 struct Forms {
     /// The lines of each pattern.
     found: BTreeMap<String, Vec<u64>>,
-    /// The number of things that have none of the forms.
+    /// The number of items that have none of the forms.
     others: usize,
 }
 
-/// Returns what a session observed, one form for each sort of thing: the most frequent one.
+/// Returns the most frequent form of each kind of item in a session.
 pub fn observe(events: &[Event]) -> Vec<Observed> {
     let mut sorts: BTreeMap<(&'static str, String), Forms> = BTreeMap::new();
     let mut note = |domain, sort: String, pattern: String, line: Option<u64>| {

@@ -59,7 +59,7 @@ pub fn groups(events: &[Event]) -> Vec<ErrorGroup> {
         .collect()
 }
 
-/// Reports whether a call with the same intent as the failed one passed afterwards.
+/// Returns whether a call with the same intent as the failed one passed afterwards.
 fn resolved(events: &[Event], failed: usize) -> bool {
     let error = &events[failed];
     // A wrong name of a file is corrected by any other name that the tool accepts.

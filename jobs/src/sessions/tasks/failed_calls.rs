@@ -1,4 +1,5 @@
-//! The commands of a session that failed, and those that passed: the guard hook's hints rest on both.
+//! The commands of a session that failed, and those that passed: the guard hook's hints are based
+//! on both.
 
 use std::collections::{BTreeMap, BTreeSet};
 

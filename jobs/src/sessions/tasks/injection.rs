@@ -1,6 +1,6 @@
 //! Task 9, injection effectiveness: what followed after a hook added context.
 //!
-//! Two things are measured: how trust, focus and debt changed over the next calls, and how many of
+//! Two effects are measured: how trust, focus and debt changed over the next calls, and how many of
 //! the files that the text names the session then touched. A correlation is no proof of an effect.
 
 use std::collections::BTreeSet;

@@ -6,10 +6,10 @@ use super::*;
 use crate::sessions::event::Collector;
 use crate::sessions::transcript::{SessionEvent, SessionEventKind};
 
-/// Makes a session from one word for each call: `r` reads, `e` edits, `t` tests, `T` a test that
-/// fails, `x` a command that fails, `l` lists a folder, `L` one that is missing, `h` a test that hides its errors, `w` writes the model's
-/// list, `d` a call that a person refuses, `c` commits, `p` prompts,
-/// `a` answers. A digit after a word selects the file or the command.
+/// Creates a session from one word for each call: `r` reads, `e` edits, `t` tests, `T` a test that
+/// fails, `x` a command that fails, `l` lists a folder, `L` one that is missing, `h` a test that
+/// hides its errors, `w` writes the model's list, `d` a call that a person refuses, `c` commits,
+/// `p` prompts, `a` answers. A digit after a word selects the file or the command.
 fn session(script: &str) -> crate::sessions::event::Session {
     let mut collector = Collector::default();
     let mut line = 0;
@@ -126,7 +126,7 @@ fn loops_match_their_labels() {
         ("p r1 r1 r1 r1 r1", vec![("repeated-read", false)]),
         ("p r1 r1 r1 r1 r1 e1", vec![("repeated-read", true)]),
         ("p d1 d1 d1 c", vec![("repeated-call", true)]),
-        // Work that looks alike and makes progress is no loop.
+        // Work that looks alike and makes progress is not a loop.
         ("p e1 t e1 t e1 t e1 t", vec![]),
         ("p e1 e1 e1 e1 e1 e1", vec![]),
         ("p T1 e1 T2 e1 T3 e1 t", vec![]),
@@ -155,7 +155,8 @@ fn repairs_need_a_change_and_an_end_of_the_error() {
     assert!(found("p T1 r1 t").is_empty());
     assert!(found("p T1 e1").is_empty());
     assert!(found("p T1 e1 t T1").is_empty());
-    // A look elsewhere and a command that hides its errors repair nothing; a list is no step.
+    // Reading elsewhere and a command that hides its errors are not repairs, and a list is not a
+    // step.
     assert!(found("p L1 r1 l2").is_empty());
     assert!(found("p T1 e1 h").is_empty());
     assert_eq!(found("p T1 w r1 e1 w t")[0].steps, repaired[0].steps);

@@ -1,7 +1,7 @@
 //! Task 5, loops: calls that were repeated without progress.
 //!
-//! A loop is three similar calls among five calls in a row, or five reads of the same thing without
-//! an action between them. It is resolved when a different call follows and succeeds.
+//! A loop is three similar calls among five calls in a row, or five reads of the same target
+//! without an action between them. It is resolved when a different call follows and succeeds.
 
 use std::collections::VecDeque;
 
@@ -14,7 +14,7 @@ use crate::sessions::event::{Action, Event, Outcome};
 const WINDOW: usize = 5;
 /// The number of similar calls.
 const SIMILAR: usize = 3;
-/// The number of reads of the same thing.
+/// The number of reads of the same target.
 const READS: usize = 5;
 /// The number of calls after a loop within which a different one must succeed.
 const ESCAPE: usize = 20;
@@ -76,12 +76,12 @@ impl<'e> LoopDetector<'e> {
     }
 }
 
-/// Returns what is compared: the tool and the whole target.
+/// Returns the compared part: the tool and the whole target.
 fn key(event: &Event) -> String {
     format!("{} {}", event.tool, event.target)
 }
 
-/// Reports whether two calls try the same thing with the same result. Edits of one file and checks
+/// Returns whether two calls try the same action with the same result. Edits of one file and checks
 /// that pass are ordinary work.
 fn alike(a: &Event, b: &Event) -> bool {
     let same = a.tool == b.tool && a.action == b.action;

@@ -6,8 +6,8 @@
 //!    └──> resume packet (../resume.rs)
 //! ```
 //!
-//! Every finding names its rule and the lines on which it rests. A task must never read a file, a
-//! clock or the result of another session.
+//! Every finding names its rule and the lines on which it is based. A task must never read a file,
+//! a clock or the result of another session.
 
 pub mod commands;
 pub mod conventions;

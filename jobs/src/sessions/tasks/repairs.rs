@@ -52,7 +52,7 @@ pub fn repairs(events: &[Event]) -> Vec<Repair> {
             .filter(|step| !keeps_books(step))
             .collect();
         let actions: Vec<&&Event> = between.iter().filter(|step| acts(step)).collect();
-        // A look at another place shows no repair either.
+        // Reading another target is not a repair either.
         let changed = success.target != event.target && event.action != Action::Read;
         // The same call that passes without a change shows no repair.
         if actions.is_empty() && !changed {
@@ -87,12 +87,12 @@ pub fn repairs(events: &[Event]) -> Vec<Repair> {
     found
 }
 
-/// Reports whether a step may have changed something.
+/// Returns whether a step may have changed something.
 fn acts(event: &Event) -> bool {
     matches!(event.action, Action::Edit | Action::Other)
 }
 
-/// Reports whether a tool only keeps the model's own lists.
+/// Returns whether a tool only keeps the model's own lists.
 fn keeps_books(event: &Event) -> bool {
     matches!(
         event.tool.as_str(),
@@ -100,7 +100,7 @@ fn keeps_books(event: &Event) -> bool {
     )
 }
 
-/// Reports whether a command passes although something in it fails, and shows no error.
+/// Returns whether a command passes although something in it fails, and shows no error.
 fn hides_errors(event: &Event) -> bool {
     let line = event.target.as_str();
     let silent = line.contains("2>/dev/null") || line.contains("2> /dev/null");

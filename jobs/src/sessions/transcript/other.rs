@@ -78,7 +78,7 @@ fn codex(base: RowBase, kind: &str, payload: &Value) -> Vec<SessionEvent> {
             let said = said(&payload["content"]);
             match payload["role"].as_str() {
                 Some("assistant") => SessionEventKind::Answer(said),
-                // The program itself adds what it knows about the host, in tags.
+                // The program itself adds information about the host, in tags.
                 Some("user") if !said.starts_with('<') => SessionEventKind::Prompt(said),
                 _ => SessionEventKind::Other("meta".to_owned()),
             }

@@ -81,7 +81,7 @@ impl Tally {
         }
     }
 
-    /// Reports whether the categories add up to the number of lines.
+    /// Returns whether the categories add up to the number of lines.
     pub fn adds_up(&self) -> bool {
         let sum = self.read + self.foreign + self.blank + self.bad + self.too_long + self.torn;
         sum == self.lines

@@ -271,7 +271,7 @@ pub(super) fn events(line: u64, row: Row) -> Vec<SessionEvent> {
     events
 }
 
-/// Reports whether a text of a user's row is context that a hook of the program added.
+/// Returns whether a text of a user's row is context that a hook of the program added.
 fn is_injected(text: &str) -> bool {
     let head = text.trim_start();
     head.starts_with("<system-reminder>") && text.contains("hook additional context")

@@ -42,7 +42,7 @@ pub(super) struct Ground {
 }
 
 impl Ground {
-    /// Makes the ground from the figures, or returns `None` if there is no figure.
+    /// Creates the ground from the figures, or returns `None` if there is no figure.
     pub(super) fn of(scape: &Dreamscape) -> Option<Self> {
         let measured: Vec<f64> = scape
             .before
@@ -163,10 +163,11 @@ mod tests {
     }
 
     #[test]
-    fn the_land_is_the_figures_that_were_kept() {
+    fn land_follows_the_kept_fitness() {
         let ground = Ground::of(&scape()).unwrap();
         let ys: Vec<f64> = ground.surface.iter().map(|(_, y)| tenth(*y)).collect();
-        // The best is on top; what was rolled back or failed leaves the land as it was.
+        // The best value is on top. An iteration that was rolled back or failed does not change the
+        // land.
         assert_eq!(ys[2], HIGH);
         assert!(ys[0] > ys[1] && ys[1] > ys[2], "{ys:?}");
         assert_eq!((ys[3], ys[4]), (ys[2], ys[2]));
@@ -177,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn a_hair_s_breadth_is_no_mountain_and_no_figure_is_no_land() {
+    fn small_changes_are_flat_and_no_figure_draws_nothing() {
         let mut flat = scape();
         flat.before = Some(0.7);
         flat.land.truncate(1);
