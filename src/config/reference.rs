@@ -25,7 +25,6 @@ use super::settings::{PolicyTable, SandboxTable, Settings};
 /// The tables whose entries have names of the user's choice that may be any text.
 const FREE_NAMES: [&str; 2] = ["backends", "prices"];
 
-/// One setting.
 #[derive(Clone, Debug)]
 pub(super) struct Setting {
     /// The full name; `*` stands for any name.
@@ -92,7 +91,6 @@ pub(super) fn shapes() -> Shapes {
     Shapes { whole: bare(&REFERENCE.whole), common: bare(&REFERENCE.common), own: own.collect() }
 }
 
-/// Returns all settings.
 pub(super) fn settings() -> &'static [Setting] {
     &REFERENCE.settings
 }

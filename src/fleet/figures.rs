@@ -85,7 +85,6 @@ impl FleetFigures {
         SignedDuration::from_secs(now.duration_since(self.read).as_secs().max(0))
     }
 
-    /// Returns the silent hosts.
     pub fn silent(&self) -> impl Iterator<Item = &HostFigures> {
         self.hosts.iter().filter(|host| host.silent)
     }
