@@ -1,7 +1,6 @@
 //! The addresses at which the server listens, and the names under which it may be called.
 //!
-//! A name outside of the list is refused, so that a page of another site whose name is made to point to
-//! this host reads nothing.
+//! A name outside the list is refused, which prevents DNS rebinding.
 
 use std::net::{IpAddr, SocketAddr};
 
