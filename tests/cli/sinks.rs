@@ -1,6 +1,6 @@
-//! Secrets of every kind, which a program writes to its output, to an artifact and to a file that a
-//! prompt reads, or which stand in sessions of agents, appear in no output, file, database, page or
-//! recording of runner, and no model receives them.
+//! Secrets of every kind that a program writes to its output, to an artifact and to a file that a prompt reads, or that
+//! occur in sessions of agents, appear in no output, file, database, page or recording of runner, and no model receives
+//! them.
 
 use std::fs;
 use std::io::Write as _;
