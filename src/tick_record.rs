@@ -1,4 +1,4 @@
-//! The record of ticks: the time of the last one, and their number. It is a file of one length in the state
+//! The record of ticks: the time of the last one, and their number. It is a file of fixed length in the state
 //! folder, so that a tick without work writes nothing to the database.
 //!
 //! No decision may depend on the number.

@@ -5,7 +5,7 @@
 //! payload ──parse──> tool ─┬─ known to write nothing ─────────────────────────────> silence
 //!                          ├─ a shell: what its line names as written ─┐
 //!                          └─ any other: every path in its input ──────┴> resolved ─> all in bounds?
-//!      garbage, too long, no path at all, any error of ours: refused      yes: silence · no: refused
+//!      garbage, too long, no path at all, an internal error: refused      yes: silence · no: refused
 //! ```
 //!
 //! Claude Code runs the hook before each tool (`PreToolUse`) and evaluates its exit code: only 2
@@ -233,7 +233,7 @@ fn resolve(path: &Path) -> Result<PathBuf, String> {
                     format!("{} is a broken link: {}", whole.display(), error_chain(&error))
                 })?;
             }
-            // A part that does not exist is taken by its name.
+            // A part that does not exist cannot be a link, so it is kept as it is.
             Ok(_) => {}
             Err(error)
                 if matches!(

@@ -1,4 +1,4 @@
-//! Encodes a [`Snapshot`] with the library of Prometheus. Every label passes through [`Redacted`].
+//! Encodes a [`Snapshot`] with the Prometheus client library. Every label passes through [`Redacted`].
 
 use std::fmt::Error;
 
@@ -126,7 +126,7 @@ impl Snapshot {
                 left.extend(rest.map(|rest| (labels, rest as f64)));
             }
         }
-        let help = "Amounts spent and reserved of the project's budget; a dollar is 1000000 micros";
+        let help = "Spent and reserved amounts of the project's budget; a dollar is 1000000 micros";
         gauge(encoder, "runner_budget_used", help, used)?;
         gauge(encoder, "runner_budget_left", "Amounts left of a limited unit", left)
     }
@@ -168,7 +168,7 @@ impl Snapshot {
         let help = "When the figures of the fleet were read from its database";
         let read = each(|it| seconds(it.read));
         gauge(encoder, "runner_fleet_read_timestamp_seconds", help, read)?;
-        let help = "Runs of the fleet that this host does at the same time";
+        let help = "The number of fleet runs that this host executes at the same time";
         gauge(encoder, "runner_fleet_slots", help, each(|it| f64::from(it.slots)))?;
         let seen = hosts(|it| seconds(it.seen));
         let help = "When the host of the fleet was last seen";
@@ -193,10 +193,10 @@ impl Snapshot {
             })
             .collect::<Vec<_>>()
         };
-        let help = "Amounts spent and reserved of the fleet's budget of the day";
+        let help = "Spent and reserved amounts of the fleet's daily budget";
         let used = day(|it| Some(it.used.saturating_add(it.reserved)));
         gauge(encoder, "runner_fleet_budget_used", help, used)?;
-        let help = "The limit of the fleet's budget of the day";
+        let help = "The limit of the fleet's daily budget";
         gauge(encoder, "runner_fleet_budget_limit", help, day(|it| it.limit))
     }
 

@@ -41,7 +41,7 @@ impl ServeSettings {
             IpAddr::V4(ip) => hosts.push(format!("{ip}:{port}")),
             IpAddr::V6(ip) => hosts.push(format!("[{ip}]:{port}")),
         }
-        // Browsers leave out the usual port.
+        // Browsers omit the default port.
         if port == 80 {
             let names = hosts.iter().filter_map(|host| host.strip_suffix(":80")).map(str::to_owned);
             hosts.extend(names.collect::<Vec<_>>());

@@ -261,8 +261,8 @@ fn call(fixture: &Fixture, args: &[&str], input: &str, shown: &mut Vec<(String, 
     shown.push((format!("output of {args:?}"), (said.out + &said.err).into_bytes()));
 }
 
-/// Calls the hooks of a session in which the person and the model write `text`, and its transcript has a
-/// failure with it.
+/// Calls the hooks of a session whose person and model write `text`. A failure in its transcript contains
+/// `text` too.
 fn live(fixture: &Fixture, id: &str, text: &str, shown: &mut Vec<(String, Vec<u8>)>) {
     let path = transcript(fixture, id);
     let said = format!(

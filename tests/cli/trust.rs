@@ -262,7 +262,7 @@ fn hooks_use_only_accepted_settings() {
     guard(&[], 0);
     record(0);
     assert_eq!(fixture.read("_evil.jsonl").lines().count(), 1);
-    // A change of one job does not affect the record, and the guard of other jobs.
+    // A change to one job affects neither the record nor the guard of other jobs.
     fixture.configure("[jobs.dream.budget]\ncalls = 9\n");
     guard(&[], 0);
     record(0);
