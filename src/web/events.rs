@@ -1,4 +1,4 @@
-//! Streams of server-sent events: the changes of the database.
+//! Streams of server-sent events: changes to the database.
 //!
 //! ```text
 //! database ──the number of the last change, while somebody listens──> watch ──> one stream per client

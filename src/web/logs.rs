@@ -205,7 +205,7 @@ pub async fn live(
     response(receiver)
 }
 
-/// Reports changes of the database until the client is gone or all logins end.
+/// Reports changes to the database until the client is gone or all logins end.
 async fn forward(
     (mut changes, mut secrets): (watch::Receiver<i64>, watch::Receiver<Secrets>),
     sender: &mpsc::Sender<Event>,

@@ -63,7 +63,7 @@ pub fn document(answers: AnswerSchemas) -> Value {
         (
             "/events",
             "events",
-            "The changes of the database as server-sent events; Last-Event-ID continues",
+            "Changes to the database as server-sent events; Last-Event-ID continues",
             "text/event-stream",
         ),
         (

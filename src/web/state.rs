@@ -17,7 +17,7 @@ use crate::env::{self, Env};
 use crate::project::FILE;
 use crate::ui::{CalledCommand, Captured, Failure};
 
-/// Maximum number of commands that look at something at the same time. Each has its own connection to the database.
+/// Maximum number of views that are read at the same time. Each has its own connection to the database.
 const LOOKS: usize = 4;
 /// Maximum number of commands that change something at the same time.
 const ACTS: usize = 2;

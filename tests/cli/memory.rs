@@ -470,7 +470,7 @@ fn killed_creation_is_repeated() {
         }
         let mut left = left.to_vec();
         if let Some(versions) = left.get_mut(18..20) {
-            // Not in the mode with a log yet.
+            // The database is not in WAL mode yet.
             versions.copy_from_slice(&[1, 1]);
         }
         fs::write(&store, left).unwrap();

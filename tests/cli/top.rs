@@ -23,7 +23,7 @@ pub struct Top {
     seen: Vec<u8>,
 }
 
-/// Returns what a terminal shows after this output: moves of the cursor, and characters.
+/// Returns what a terminal shows after this output, from the cursor movements and the characters in it.
 fn screen(output: &[u8], size: Winsize) -> String {
     let mut cells = vec![vec![' '; size.ws_col.into()]; size.ws_row.into()];
     let (mut row, mut column) = (0, 0);

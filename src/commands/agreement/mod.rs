@@ -1,4 +1,4 @@
-//! Shows on random databases that all forms agree: `--json`, the report, the pages, the API and the terminal
+//! Checks on random databases that all forms agree: `--json`, the report, the pages, the API and the terminal
 //! show the same values of the same run, night, alert and budget. `RUNNER_TEST_SEED` repeats a database.
 
 mod forms;
@@ -269,7 +269,7 @@ fn all_forms_show_the_same_values() {
     }
 }
 
-/// Changes of the database after the JSON was read, each with the forms that must show it.
+/// Changes to the database after the JSON was read, each with the forms that must show it.
 const PLANTED: [(&str, &[&str]); 4] = [
     (
         "UPDATE runs SET outcome = '{\"outcome\":\"failed\",\"class\":\"guard\",\"why\":\"planted\"}'
