@@ -243,7 +243,7 @@ fn strip_required(node: &mut Value) {
     }
 }
 
-/// Removes what only people read. The keys of `properties` are names of settings.
+/// Removes the texts for people. The keys of `properties` are names of settings, so none of them is removed.
 #[cfg(test)]
 fn strip_texts(node: &mut Value) {
     let Some(object) = node.as_object_mut() else { return };
