@@ -85,7 +85,7 @@ state_paths! {
     sandbox_note = "sandbox.json";
     /// Returns the path of the saved environment for a host scheduler's ticks.
     environment_file = "environment";
-    /// Returns the path of the log for a host scheduler that has no log of its own.
+    /// Returns the path of the log for a host scheduler without its own log.
     timer_log = "timer.log";
     old_timer_log = "timer.log.old";
     /// Returns the path of the record of the actions of `setup`.
@@ -487,7 +487,7 @@ pub fn host_program(name: &str) -> Option<PathBuf> {
 pub fn host_command(name: &str) -> io::Result<Command> {
     let found = host_program(name).map(Command::new);
     found.ok_or_else(|| {
-        let why = format!("there is no {name} in the folders of PATH that are outside of projects");
+        let why = format!("there is no {name} in the folders of PATH that are outside projects");
         io::Error::new(io::ErrorKind::NotFound, why)
     })
 }

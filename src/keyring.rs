@@ -77,7 +77,7 @@ fn describe_error(name: &str, error: &::keyring::Error) -> String {
         Error::NoStorageAccess(why) | Error::PlatformFailure(why) => format!(
             "the keyring is locked or does not answer: {why} (a timer's tick has no desktop session; use a variable or a file of the owner there)"
         ),
-        other => format!("the keyring cannot be asked for {SERVICE}/{name}: {other}"),
+        other => format!("cannot read {SERVICE}/{name} from the keyring: {other}"),
     }
 }
 

@@ -2,7 +2,7 @@
 
 #![cfg_attr(
     test,
-    allow(clippy::disallowed_methods, reason = "tests read what they made themselves")
+    allow(clippy::disallowed_methods, reason = "tests read the files that they create")
 )]
 
 mod alerts;

@@ -8,7 +8,7 @@
 //! ```
 //!
 //! The trace is one POST of OTLP's JSON, made from the rows of the run. The OpenTelemetry crates would add nine
-//! crates, read the environment by themselves, and need their own client for the HTTP library of this program.
+//! crates, read the environment themselves, and need their own client for the HTTP library of this program.
 //!
 //! Only `runner execute` sends, as its last step: a receiver that does not answer costs its process one second.
 //! This module must never change a run, and every text passes through [`Redacted`].
@@ -108,7 +108,7 @@ fn trace(run: &TracedRun, finished: Timestamp) -> Value {
     }] })
 }
 
-/// Returns a span without a parent. It never ends before it begins, also if the clock was set back.
+/// Returns a span without a parent. It never ends before it begins, even if the clock was set back.
 fn span(run: &TracedRun, name: &str, (from, to): (Timestamp, Timestamp)) -> Value {
     // The id of a run has 128 bits, as the id of a trace.
     let trace = Ulid::from_string(run.row.id.as_str()).map_or(0, |id| id.0);

@@ -210,7 +210,7 @@ impl LoadedProject {
     }
 }
 
-/// Returns the folder for copies of other hosts' projects. It lies outside of the state folder, which
+/// Returns the folder for copies of other hosts' projects. It lies outside the state folder, which
 /// the children of runs cannot read.
 pub fn copies(home: &Env) -> PathBuf {
     home.state.with_file_name("runner-fleet")
@@ -490,7 +490,7 @@ fn git(root: &Path) -> String {
     }
 }
 
-/// Returns a job of a project as the database has it, also if the configuration no longer names the
+/// Returns a job of a project as the database has it, even if the configuration no longer names the
 /// job.
 pub fn job_of(store: &Store, project: &ProjectId, name: &str) -> Result<JobRow, Failure> {
     let jobs = store.jobs(project)?;

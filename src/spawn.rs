@@ -310,7 +310,7 @@ fn recover_stale(
     }
 }
 
-/// Updates the failmark of a run's job after another process settled the run.
+/// Updates the failure marker of a run's job after another process settled the run.
 pub fn mark(home: &Env, store: &Store, run: &RunId) -> Result<(), Failure> {
     let row = store.run(run)?;
     // The outcome of a later run takes precedence.
@@ -332,7 +332,7 @@ pub fn mark(home: &Env, store: &Store, run: &RunId) -> Result<(), Failure> {
     update_failmark(home, store, &here, &spec, (&row, outcome))
 }
 
-/// Updates a job's failmark after a run ended with this outcome.
+/// Updates a job's failure marker after a run ended with this outcome.
 pub fn update_failmark(
     home: &Env,
     store: &Store,
@@ -346,8 +346,11 @@ pub fn update_failmark(
     };
     let end = RunEnd { run: &row.id, outcome, deferrals, at: home.wall()? };
     if let Err(error) = failmark::update(&here.root, spec, &end) {
-        tracing::error!(%error, "the failmark could not be written");
-        show::complain(&format!("the failmark of {} could not be written: {error}", spec.name));
+        tracing::error!(%error, "the failure marker could not be written");
+        show::complain(&format!(
+            "the failure marker of {} could not be written: {error}",
+            spec.name
+        ));
     }
     Ok(())
 }

@@ -1,6 +1,6 @@
 //! Runs one tick over all projects, for the daemon and for `runner tick`.
 //!
-//! A tick rereads changed configuration, ticks the engine, updates the failmarks of settled runs
+//! A tick rereads changed configuration, ticks the engine, updates the failure markers of settled runs
 //! and sends alerts. It must never start a run; the caller starts the returned runs.
 
 use std::collections::BTreeMap;

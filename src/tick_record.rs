@@ -1,4 +1,4 @@
-//! The record of ticks: the time of the last one, and their number. It is a file of one length in the state
+//! The record of ticks: the time of the last one, and their number. It is a file of fixed length in the state
 //! folder, so that a tick without work writes nothing to the database.
 //!
 //! No decision may depend on the number.
@@ -19,8 +19,7 @@ impl Env {
         let mut options = fs::File::options();
         options.create(true).read(true).write(true).truncate(false);
         let Ok(file) = open_with(&mut options, self.tick_stamp()) else { return };
-        // A tick that writes just now has the same time. It is not waited for, so that no tick can
-        // keep another one from ending.
+        // Another tick is writing the same time. This tick does not wait for it, so that no tick can delay another one.
         if rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive).is_err() {
             return;
         }

@@ -1,6 +1,6 @@
 #!/bin/sh
 # Compares the speed of the built program with that of well-known programs that do similar work. Prints each figure
-# when it is measured, and at the end one table with ratios, goals and the figures of the last release. Peers that
+# as soon as it is measured, and at the end one table with ratios, goals and the figures of the last release. Peers that
 # are not installed are left out: `pueue`, `jq`.
 # Usage: tests/bench.sh PATH-TO-RUNNER [IDEAS [LEARNINGS]]
 set -eu
@@ -63,7 +63,7 @@ select="$sqlite $XDG_STATE_HOME/runner/database.sqlite select(1)"
 python3 "$work/time.py" "tick, nothing due" 50 "$runner --quiet tick" "sqlite3 'select 1'" "$select" ""
 python3 "$work/time.py" "status, one project" 50 "$runner status" "sqlite3 'select 1'" "$select" "≤ 2 ×"
 
-# The cost of a run, from the command to the settled outcome, also among many other processes.
+# The cost of a run, from the command to the settled outcome, with few and with many other processes.
 printf '[jobs.true]\nkind = "command"\nprogram = "true"\ntrigger = "manual"\n' >> runner.toml
 floor="/bin/true"
 [ ! -x /usr/bin/bwrap ] || floor="/usr/bin/bwrap --unshare-all --ro-bind / / --dev /dev --proc /proc /bin/true"

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Measures the claims of a fleet on a PostgreSQL of its own with its usual durability, and beside them the jobs that
+# Measures the claims of a fleet on a temporary PostgreSQL server with its usual durability, and beside them the jobs that
 # graphile_worker takes on the same server with as many connections. It installs graphile_worker with npm if it can.
 # A claim of the fleet also reserves a budget at three levels that all claims share; a job of graphile_worker is
 # taken and completed, and reserves nothing.

@@ -69,7 +69,7 @@ def main():
     if not os.path.exists(db):
         fill(db)
     print(f"load {os.getloadavg()[0]:.1f} on {os.cpu_count()} processors", flush=True)
-    # The floor opens a database of its own, because an older sqlite3 does not know the memory's kind of text index.
+    # The floor opens its own database, because an older sqlite3 does not support the text index of the memory.
     empty = os.path.join(FOLDER, "floor.db")
     subprocess.run(["sqlite3", empty, "create table if not exists t (a)"], check=True)
     floor = ["sqlite3", empty, "select 1"]

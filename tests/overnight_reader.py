@@ -298,7 +298,7 @@ def nights(runner):
             project.night("--goal", "a faster src/a.py")
             summary = read(project.out)
             work(project.work)
-        need(summary["fitness_delta"] == 0 and "zero deltas" in summary["plateau_reason"], "the second night found something to do")
+        need(summary["fitness_delta"] == 0 and "zero deltas" in summary["plateau_reason"], "the second night changed the corpus")
         first = os.listdir(f"{project.out}/morning-packets")
         first = sorted(name for name in first if name not in ("index.json", "index.md"))[0]
         tried = mutated(project.out, "summary.json", SUMMARY)
@@ -333,7 +333,7 @@ def nights(runner):
                     if name.startswith("interrupted-") and name.endswith(".json"):
                         why = load(os.path.join(folder, name))["failure_reason"]
                         killed[re.search(r"died at (\S+?);", why)[1]] = folder
-        need(len(killed) >= 5, f"killed in few steps only: {killed}")
+        need(len(killed) >= 5, f"too few steps were interrupted: {killed}")
         project.reset()
         failed = failed_by_itself(project)
         print(f"overnight reader: a night that halted, one degraded, one failed ({failed}), those killed at {', '.join(sorted(killed))}: as the contract says")

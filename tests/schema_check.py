@@ -171,7 +171,7 @@ def main():
     for name, changed in {"an unknown field": unknown, "a missing field": missing}.items():
         if told.is_valid(changed):
             wrong.append(f"status, {name}: the schema takes it")
-    print(f"status: {len(looks)} houses")
+    print(f"status: {len(looks)} situations")
     print(f"schema: {len(good)} good and {len(BAD)} bad configurations, {len(wrong)} judged wrongly")
     sys.exit("\n".join(wrong) or None)
 

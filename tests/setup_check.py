@@ -281,7 +281,7 @@ def judge_tabs(home, tabs):
             subprocess.run(["crontab", "-u", user, "-r"], check=True)
         else:
             subprocess.run(["crontab", "-u", user, "-"], input=before.stdout, check=True)
-        print(f"setup: crontab took {len(tabs)} lines and gave them back")
+        print(f"setup: crontab took {len(tabs)} lines and returned them")
 
 
 def judge_scripts(scripts):

@@ -1,6 +1,6 @@
 //! The heartbeat: an external receiver notices when it stops.
 //!
-//! After a good tick, at most once a minute, an address is requested or a file is written. The tick
+//! After a successful tick, at most once a minute, an address is requested or a file is written. The tick
 //! only claims the minute; the process that delivers alerts does the rest. A failed tick never
 //! sends a heartbeat.
 
@@ -37,7 +37,7 @@ fn configured(home: &Env) -> Option<Heartbeat> {
     config::load(&home.stack(None)).ok()?.notify.heartbeat
 }
 
-/// Sends the heartbeat of a good tick.
+/// Sends the heartbeat of a successful tick.
 pub fn send(home: &Env) -> Result<(), String> {
     match configured(home) {
         None => Ok(()),

@@ -21,7 +21,7 @@ pub struct Mail<'a> {
     pub id: &'a str,
     /// The host that the mail comes from.
     pub host: &'a str,
-    /// The time at which the message was made.
+    /// The time at which the message was created.
     pub at: Timestamp,
 }
 

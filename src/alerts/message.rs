@@ -74,7 +74,6 @@ pub struct Message {
     fields: Fields,
     pub subject: String,
     pub text: String,
-    /// The project's folder.
     #[serde(skip)]
     pub root: std::path::PathBuf,
 }

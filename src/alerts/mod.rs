@@ -1,4 +1,4 @@
-//! Alerts: decided after each tick, delivered by a process of their own.
+//! Alerts: decided after each tick, delivered by a separate process.
 //!
 //! ```text
 //! tick ──> news digested, jobs watched (database rows) ──something is to be sent──> runner __deliver
@@ -37,8 +37,8 @@ use crate::project::LoadedProject;
 use crate::project::projection::Projection;
 use crate::ui::Failure;
 
-/// Decides which news there is since the last tick, and starts its delivery. Returns a line for a
-/// failed action, because no tick fails over it.
+/// Decides which news there is since the last tick, and starts its delivery. Returns a line for each failed action,
+/// because such a failure does not fail the tick.
 pub fn after_tick(home: &Env, store: &mut Store, good: bool) -> Result<Vec<String>, Failure> {
     match queue_messages(home, store, good) {
         Ok(()) => Ok(Vec::new()),
@@ -66,8 +66,8 @@ fn queue_messages(home: &Env, store: &mut Store, good: bool) -> Result<(), Failu
     Ok(())
 }
 
-/// Decides about alerts on the silent hosts of fleets. Does nothing on a machine that never joined one.
-/// Returns a line for a failed action, because no tick fails over it.
+/// Decides about alerts on the silent hosts of fleets. Does nothing on a machine that never joined one. Returns a line
+/// for each failed action, because such a failure does not fail the tick.
 pub fn watch_hosts(
     home: &Env,
     store: &mut Store,

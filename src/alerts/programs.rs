@@ -1,6 +1,6 @@
 //! Channels that are programs: a desktop notification, a command, a mail.
 //!
-//! The message is data: it is an argument of its own behind everything that could be an option, or
+//! The message is data: it is a separate argument after everything that could be an option, or
 //! it goes to standard input. A program of the user's choice starts inside the sandbox like any
 //! other child; the desktop's programs, which runner chooses, must reach its bus. No program is
 //! started through a shell.

@@ -1,6 +1,6 @@
 //! The plain subject and text of a message.
 //!
-//! All news of a job is one section, and so is the same news of several jobs. This module is pure.
+//! A message has one section for each job; jobs with the same news share a section. This module is pure.
 
 use jiff::Timestamp;
 use runner_engine::alerts::AlertKind;
@@ -138,8 +138,8 @@ impl Section<'_> {
                 "recovered" if item.kinds == [AlertKind::SilentHost] => {
                     "sees all hosts of its fleet again".to_owned()
                 }
-                "recovered" if many > 1 => "are well again".to_owned(),
-                "recovered" => "is well again".to_owned(),
+                "recovered" if many > 1 => "have recovered".to_owned(),
+                "recovered" => "has recovered".to_owned(),
                 "repeated" => {
                     let times = show::count(item.count.into(), "time");
                     format!("{} (still: {times})", problems(&item.kinds, many))
@@ -277,7 +277,7 @@ mod tests {
         assert_eq!(subject, "p: a, b were missed, and 2 other items");
         for part in [
             "it waits\nsince 1970-01-01 00:00:00 UTC\nrunner doctor\n\nc failed (still: 1 time)\n",
-            "\nd, e are well again\nThey failed and are no longer started; now they have succeeded.\n",
+            "\nd, e have recovered\nThey failed and are no longer started; now they have succeeded.\n",
             "\n\nstill open: f failed and is no longer started, since 1970-01-01 00:00:00 UTC\n/p on",
         ] {
             assert!(text.contains(part), "{part:?} in {text}");

@@ -62,7 +62,7 @@ pub fn ping(address: &Address) -> Result<(), String> {
 
 /// Returns the HMAC-SHA256 over the timestamp, a dot and the body, in hex.
 fn sign(key: &[u8], timestamp: &str, body: &[u8]) -> String {
-    let mut mac = Hmac::<Sha256>::new_from_slice(key).expect("a key of any length is one");
+    let mut mac = Hmac::<Sha256>::new_from_slice(key).expect("HMAC accepts a key of any length");
     mac.update(timestamp.as_bytes());
     mac.update(b".");
     mac.update(body);

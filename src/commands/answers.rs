@@ -12,7 +12,7 @@ use super::{
     sessions, status,
 };
 
-/// Returns the schema of the answer of a command with `--json`, or `None` for a command that is no view or
+/// Returns the schema of the answer of a command with `--json`, or `None` for a command that is neither a view nor an
 /// action of the API.
 pub fn answer(command: &[&str], generator: &mut SchemaGenerator) -> Option<Schema> {
     Some(match command {

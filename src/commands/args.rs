@@ -26,7 +26,7 @@ pub fn parse(line: impl Iterator<Item = OsString>) -> Result<Args, Exit> {
 /// Returns the parser's error, or the requested help, and prints nothing.
 pub fn read(line: impl Iterator<Item = OsString>) -> Result<Args, clap::Error> {
     let line: Vec<OsString> = line.collect();
-    // The definition of all commands reports what is wrong with a line.
+    // Only the complete definition reports errors.
     let matches = match frequent(&line).and_then(|it| it.try_get_matches_from(&line).ok()) {
         Some(matches) => matches,
         None => program().try_get_matches_from(line)?,
@@ -105,7 +105,7 @@ const EVERYDAY: [(&str, &str); 10] = [
     ("report", "Print the report of the last night, or open it with --open"),
     ("dream", "Decide on the proposals of a dream pass: dream review"),
     ("status", "Show the last night, the next job, failures and budgets"),
-    ("top", "Watch runs and logs, and decide on proposals, on a full screen"),
+    ("top", "Watch runs and logs, and decide on proposals, in a full-screen interface"),
     ("jobs", "List jobs, or add, run and reset one"),
     ("runs", "List runs, or show one with its reason and its log"),
     ("logs", "Print the log of a run, or of a job's last run"),
@@ -211,7 +211,6 @@ pub struct GlobalFlags {
     pub quiet: bool,
 }
 
-/// The commands of `runner`.
 #[derive(Debug, Subcommand)]
 pub enum Command {
     Init(super::init::InitArgs),

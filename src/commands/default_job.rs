@@ -12,7 +12,7 @@ use crate::config::SettingChange;
 use crate::project::{self, LoadedProject};
 use crate::ui::Failure;
 
-/// Adds a job with these settings, and returns the project as it is then.
+/// Adds a job with these settings, and returns the reloaded project.
 ///
 /// # Errors
 /// Returns an error if a setting is invalid or the file cannot be written.

@@ -12,8 +12,7 @@ use crate::setup::record::SetupRecord;
 use crate::setup::{SchedulerKind, environment, fitting};
 use crate::ui::{Failure, Ui, View, show};
 
-/// Check what keeps the nights from happening; each finding comes with the command that fixes
-/// it
+/// Find problems that prevent nights from running; each comes with the command that fixes it
 ///
 /// Exit code 1 when something is wrong.
 #[derive(Debug, clap::Args)]

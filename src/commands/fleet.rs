@@ -36,13 +36,13 @@ enum FleetCommand {
     /// Show the hosts, the open work and the budgets of a fleet
     #[command(after_help = "Example: runner fleet status night")]
     Status(FleetName),
-    /// Let this host offer its jobs to a fleet and take work of it
+    /// Let this host offer its jobs to a fleet and take work from it
     #[command(after_help = "Example: runner fleet join night")]
     Join(FleetName),
-    /// Take no new work, and finish the runs in progress; `join` ends this
+    /// Take no new work, and finish the runs in progress; `join` reverts this
     #[command(after_help = "Example: runner fleet drain night")]
     Drain(FleetName),
-    /// Leave a fleet for good, after its runs here are finished
+    /// Leave a fleet permanently, after its runs on this host have ended
     #[command(after_help = "Example: runner fleet leave night")]
     Leave(FleetName),
 }
@@ -164,7 +164,7 @@ impl FleetName {
     fn drain(&self, cli: &Cli<'_>) -> Result<Exit, Failure> {
         let mut member = self.member(cli)?;
         member.draining = true;
-        // This host takes no work any more, even if the database cannot be reached now.
+        // This host takes no more work, even if the database cannot be reached now.
         member.save(cli.env)?;
         let mut database = membership::database(&membership::settings(cli.env, &self.name)?)?;
         database.set_host_state(&member.host, HostState::Draining).map_err(failure)?;
@@ -220,7 +220,7 @@ struct FleetStatus {
     /// The occurrences that are not settled.
     open: Vec<OpenView>,
     budgets: Vec<BudgetView>,
-    /// The problems that a person should look at.
+    /// The problems that a person should know about.
     findings: Vec<String>,
 }
 

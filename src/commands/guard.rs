@@ -17,7 +17,7 @@ use crate::project::{self, LoadedProject, trust};
 use crate::ui::{Failure, Ui, View, show};
 use crate::{config, env};
 
-/// Check whether something may be written, as the hook of an agent or for given paths
+/// Check whether paths may be written, as the hook of an agent or for given paths
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example: runner guard leak dreams/state.json")]
 pub struct GuardArgs {
@@ -25,7 +25,6 @@ pub struct GuardArgs {
     command: GuardCommand,
 }
 
-/// Checks whether something may be written.
 #[derive(Debug, clap::Subcommand)]
 enum GuardCommand {
     Hook(HookArgs),
@@ -53,10 +52,9 @@ enum GuardCommand {
 
 /// The PreToolUse hook of an agent: its payload on standard input; exit code 2 refuses the tool
 ///
-/// The hook refuses early and states the reason; the sandbox holds whatever gets past it. An
-/// error in the hook refuses the tool too, and so does an unknown tool that names no path. If a
-/// command failed again and again in finished sessions, the model also gets what repaired its error.
-/// Without any limits, everything that writes is refused.
+/// The hook refuses early and states the reason; the sandbox stops whatever the hook does not. An error in the hook
+/// refuses the tool too, and so does an unknown tool that names no path. If a command failed repeatedly in finished
+/// sessions, the model is also shown what repaired its error. Without any limits, everything that writes is refused.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example: runner guard hook --job licences < payload.json")]
 struct HookArgs {
@@ -69,8 +67,7 @@ struct HookArgs {
     /// Use the limits of this job
     #[arg(long)]
     job: Option<String>,
-    /// A tool, besides the known ones, that writes nothing: its name, or the beginning of it
-    /// and * (may be repeated)
+    /// Another tool that writes nothing: its name, or a prefix followed by * (may be repeated)
     #[arg(long, value_name = "TOOL")]
     reads: Vec<String>,
 }

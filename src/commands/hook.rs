@@ -27,7 +27,7 @@ use crate::ui::Failure;
 /// Maximum size of a payload in bytes. The payload contains the tool's whole output.
 const LONGEST: u64 = 64 * 1024 * 1024;
 
-/// The hooks that an agent's program calls by itself
+/// The hooks that an agent's program calls
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example: runner hook post-tool-use < payload.json")]
 pub struct HookArgs {
@@ -36,7 +36,6 @@ pub struct HookArgs {
     command: HookCommand,
 }
 
-/// The subcommands that an agent's program calls through its hooks.
 #[derive(Debug, clap::Subcommand)]
 enum HookCommand {
     /// Record one tool use: reads the PostToolUse hook's payload from standard input and adds one
@@ -105,7 +104,7 @@ struct SessionPlace {
     cwd: Option<PathBuf>,
 }
 
-/// Records the tool use in the payload. Records nothing outside of a project, or in a run that
+/// Records the tool use in the payload. Records nothing outside a project, or in a run that
 /// runner started.
 fn post_tool_use(cli: &Cli<'_>, agent: Option<&str>) -> Result<Exit, Failure> {
     if let Some(agent) = agent.filter(|it| !is_agent_name(it)) {

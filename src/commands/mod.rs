@@ -155,7 +155,7 @@ pub fn call(home: &Env, folder: Option<&Path>, words: &[String]) -> CalledComman
         if matches!(args.command, Command::Memory(_)) && !hooks::scope::exists() {
             return Err(Failure::data("there is no memory yet").hint("runner memory install"));
         }
-        // Outside of a project, a command covers all projects.
+        // Outside a project, a command covers all projects.
         let home = Env { here: home.state.clone(), ..home.clone() };
         let home = home.with(&[], reach(&args.command).unwrap_or_default())?;
         let done = dispatch(&args, &home);

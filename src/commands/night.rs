@@ -54,7 +54,7 @@ pub fn with_steps(
     manner: SpawnMode,
     awake: AwakeFlags,
 ) -> Result<Exit, Failure> {
-    // The settings outside of the jobs' tables determine the night's length and budget.
+    // The settings outside the jobs' tables determine the night's length and budget.
     let project = LoadedProject::load(home, here)?.trusted_outside_jobs()?;
     let now = home.wall()?;
     let mut store = home.store()?;

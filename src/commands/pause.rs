@@ -17,8 +17,7 @@ use crate::daemon::client;
 use crate::project::{self, LoadedProject};
 use crate::ui::{Failure, Ui, View, show, when};
 
-/// Start nothing of a job, or of anything, for a while; live runs continue, and manual requests
-/// are still run
+/// Pause a job, or everything, for a while; active runs continue, and manual requests still run
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example: runner pause dream --until 08:00")]
 pub struct PauseArgs {

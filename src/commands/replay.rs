@@ -24,9 +24,9 @@ use crate::ui::{Failure, Ui, View, show};
 /// Replay a recorded run without its project and its model, and compare the results
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "What the run read and the answers it received are taken from its recording: no model is asked, no \
+    after_help = "The data that the run read and the answers that it received come from its recording: no model is asked, no \
                   program is started, and the project need not exist any more. Exit code 0: every artifact \
-                  is byte for byte the same; 1: something differs, and where; 65: there is no complete recording.\n\
+                  is byte for byte the same; 1: something differs, which is printed; 65: there is no complete recording.\n\
                   \n\
                   Example: runner replay 01K5 && runner replay 01K5 --export tests/night.jsonl"
 )]

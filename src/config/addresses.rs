@@ -30,7 +30,6 @@ pub enum Address {
 /// The location of a signing key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Secret {
-    /// The value of a variable.
     Variable(String),
     /// The name of a secret in the desktop's keyring.
     Keyring(String),

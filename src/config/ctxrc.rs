@@ -24,9 +24,7 @@ use super::overrides::insert;
 use super::shape::no_such;
 use super::sources::{ConfigMistake, Layer, within};
 
-/// The name of the layer.
 pub(super) const NAME: &str = "ctxrc";
-/// The name of the file.
 pub const FILE: &str = ".ctxrc";
 /// Maximum size of the file in bytes.
 const LARGEST: usize = 1 << 20;

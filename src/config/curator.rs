@@ -11,12 +11,10 @@ use super::finding::Reason;
 use super::reader::Reader;
 use super::settings::CuratorTable;
 
-/// The local curator.
 #[derive(Clone, Debug)]
 pub struct Curator {
     /// `ollama`, or the name of a backend.
     pub engine: String,
-    /// The model that the engine runs.
     pub model: String,
     /// The address where the engine listens.
     pub endpoint: String,

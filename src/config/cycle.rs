@@ -49,7 +49,7 @@ pub(super) fn dreams_after(
 }
 
 /// Creates the implicit daydreams: a daydream job follows the job of each agent that has a model and
-/// no daydream job of its own.
+/// no daydream job.
 pub(super) fn daydreams_after(
     jobs: &BTreeMap<String, Job>,
     backends: &BTreeMap<String, BackendSpec>,

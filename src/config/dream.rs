@@ -17,13 +17,11 @@
 
 use toml::{Table, Value};
 
-/// The name of the table.
 const TABLE: &str = "dream";
 /// The table within it with the curator's settings.
 const CURATOR: (&str, &str) = ("local_curator", "curator");
 /// The setting of the dream job that this table also contains.
 const PRIVATE: &str = "private";
-/// The dream job.
 const PASS: &str = "dream";
 /// The job to which all other settings belong.
 const JOB: &str = "overnight";

@@ -19,7 +19,6 @@ use crate::ui::Failure;
 #[derive(Clone, Copy, Debug)]
 pub struct Edit<'a> {
     pub changes: &'a [SettingChange],
-    /// The file to change.
     pub file: &'a Path,
     /// Whether the file is the user's and not the project's.
     pub user: bool,
@@ -114,7 +113,7 @@ fn refused(changes: &[SettingChange], mistake: &ConfigMistake) -> Failure {
     match changes.iter().any(|change| change.key() == mistake.key) {
         true => failure,
         false => failure.hint(
-            "runner config set KEY VALUE KEY VALUE ...   (changes settings that need each other together)",
+            "runner config set KEY VALUE KEY VALUE ...   (changes settings that depend on each other)",
         ),
     }
 }
@@ -166,7 +165,7 @@ fn changed(old: &str, change: &SettingChange, file: &Path) -> Result<String, Fai
     let key = change.key();
     let refuse = |why: &str| Failure::configuration(format!("{}: {key}: {why}", file.display()));
     let plain = old.replace("\r\n", "\n");
-    let mut document: DocumentMut = plain.parse().map_err(|_| refuse("it is not good TOML"))?;
+    let mut document: DocumentMut = plain.parse().map_err(|_| refuse("it is not valid TOML"))?;
     let (outer, last) = match key.rsplit_once('.') {
         Some((outer, last)) => (outer.split('.').collect(), last),
         None => (Vec::new(), key),

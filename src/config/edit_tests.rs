@@ -189,7 +189,7 @@ fn an_unknown_section_gets_a_short_answer() {
 }
 
 #[test]
-fn words_of_toml_are_text_where_text_is_wanted() {
+fn toml_keywords_are_text_in_text_settings() {
     for (key, value, written) in [
         ("jobs.a.program", "true", "program = \"true\""),
         ("jobs.a.program", "\"true\"", "program = \"true\""),

@@ -57,9 +57,7 @@ impl fmt::Display for Reason {
 pub(super) struct Finding {
     /// The full name of the setting.
     pub(super) key: String,
-    /// The reason.
     pub(super) why: Reason,
-    /// The part of the setting that is wrong.
     pub(super) part: Part,
     /// The fix, if it needs more than another value. Such an error has exit code 78 in every layer.
     pub(super) fix: Option<Fix>,

@@ -17,7 +17,6 @@ const SHORTEST: SignedDuration = SignedDuration::from_secs(10);
 pub struct Fleet {
     /// The address of the database, or `env:NAME`.
     pub url: String,
-    /// The tags of this host.
     pub tags: Vec<String>,
     /// Number of runs at the same time.
     pub slots: u32,
@@ -31,7 +30,6 @@ pub struct Fleet {
     pub remotes: Vec<String>,
 }
 
-/// Reads `[fleet]`.
 pub(super) fn fleets(reader: &mut Reader<'_>) -> BTreeMap<String, Fleet> {
     let mut fleets = BTreeMap::new();
     for name in reader.entries("fleet") {
@@ -54,7 +52,8 @@ pub(super) fn fleets(reader: &mut Reader<'_>) -> BTreeMap<String, Fleet> {
         }
         let lease = table.lease.map_or(SignedDuration::from_mins(2), |span| span.0);
         if lease < SHORTEST {
-            let why = "the lease is shorter than 10s, so that hosts would lose it without a reason";
+            let why =
+                "the lease is shorter than 10s, so hosts could lose it although nothing failed";
             reader.wrong(&format!("fleet.{name}.lease"), why);
         }
         let fleet = Fleet {

@@ -45,15 +45,12 @@ pub struct Job {
     pub success_within: Option<Option<SignedDuration>>,
 }
 
-/// The settings outside of a job that its table depends on.
+/// The settings outside a job that its table depends on.
 pub(super) struct JobContext<'a> {
     /// The paths of the lifecycle's files.
     pub(super) lifecycle: &'a Files,
-    /// The settings of `[curator]`.
     pub(super) curator: &'a Curator,
-    /// The project's night.
     pub(super) night: &'a Night,
-    /// All groups.
     pub(super) groups: &'a Groups,
     /// The settings that the job does not set itself.
     pub(super) defaults: &'a Defaults,
@@ -98,7 +95,7 @@ pub(super) fn job(name: &str, around: &JobContext<'_>, reader: &mut Reader<'_>) 
     policy.fleet = table.fleet.map(|name| FleetJob { name, tags: table.fleet_tags });
     if policy.fleet.is_some() && kind.works().is_some() {
         let why = "a job whose program changes the work tree itself cannot be shared: only files that \
-                   runner publishes travel between hosts";
+                   runner publishes are sent between hosts";
         reader.wrong(&key("fleet"), why);
     }
     let backend = table.backend.unwrap_or_else(|| "builtin".to_owned());

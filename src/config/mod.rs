@@ -95,9 +95,7 @@ pub struct Config {
     pub day: Budget,
     pub backends: BTreeMap<String, BackendSpec>,
     pub jobs: BTreeMap<String, Job>,
-    /// The settings of alerts.
     pub notify: Notify,
-    /// The retention of old data.
     pub retention: Retention,
     /// The user's pools by name. Backends spend from them.
     pub pools: BTreeMap<String, Pool>,
@@ -109,7 +107,6 @@ pub struct Config {
     pub lifecycle: Files,
     /// The models that the user's `[prices]` names.
     pub priced: std::collections::BTreeSet<String>,
-    /// The local curator.
     pub curator: curator::Curator,
     /// The fleets that this host may join, by name.
     pub fleets: BTreeMap<String, Fleet>,
@@ -119,16 +116,13 @@ pub struct Config {
     pub texts: BTreeMap<String, String>,
 }
 
-/// A project's night.
 #[derive(Clone, Debug)]
 pub struct Night {
     /// The time at which the night opens.
     pub at: Time,
-    /// The length of the night.
     pub length: SignedDuration,
     /// The IANA zone of the night's times.
     pub zone: String,
-    /// The budget of the night.
     pub budget: Budget,
 }
 
@@ -186,7 +180,7 @@ pub struct Stack<'a> {
     pub user: &'a Path,
     /// The project's file; `None` outside projects.
     pub project: Option<&'a Path>,
-    /// The settings outside of the files.
+    /// The settings outside the files.
     pub overrides: &'a Overrides,
 }
 
@@ -426,7 +420,6 @@ fn read_all(reader: &mut Reader<'_>) -> Option<Config> {
     })
 }
 
-/// Reads `[backends]`.
 fn backends(reader: &mut Reader<'_>) -> BTreeMap<String, BackendSpec> {
     let mut backends = BTreeMap::new();
     for name in reader.entries("backends") {
@@ -485,7 +478,7 @@ fn check_texts(sources: Sources, overrides: &Overrides) -> Vec<ConfigFinding> {
 /// Returns the first error as a failure.
 fn first(mistakes: Vec<ConfigMistake>) -> Failure {
     let first = mistakes.into_iter().next();
-    first.expect("what is refused has a mistake").into()
+    first.expect("a refused configuration has a mistake").into()
 }
 
 #[cfg(test)]

@@ -33,9 +33,7 @@ pub struct Notify {
     pub quiet: Option<Quiet>,
     /// Time without a success after which a scheduled job is stale; `None` for never.
     pub success_within: Option<SignedDuration>,
-    /// The template for the subject.
     pub subject: Option<String>,
-    /// The template for the text.
     pub body: Option<String>,
     /// The receiver of the heartbeat after each successful tick.
     pub heartbeat: Option<Heartbeat>,
@@ -50,7 +48,6 @@ pub enum Channel {
     Desktop,
     /// A POST request with a JSON body.
     Webhook {
-        /// The address to post to.
         url: Address,
         /// The key that signs the request; `None` if requests are not signed.
         secret: Option<Secret>,
@@ -59,7 +56,6 @@ pub enum Channel {
     Command(Program),
     /// A mail, through a program that is used like sendmail.
     Email {
-        /// The address of the recipient.
         recipient: String,
         /// The address of the sender, if it is set.
         sender: Option<String>,
@@ -73,7 +69,6 @@ pub enum Channel {
 pub struct Program {
     /// A name to look for in `PATH`, or a path.
     pub program: String,
-    /// The arguments of the program.
     pub args: Vec<String>,
     /// Names of variables that the program gets in addition to the ordinary variables.
     pub env: Vec<String>,

@@ -74,7 +74,6 @@ impl Default for SandboxSettings {
     }
 }
 
-/// Reads `[groups]`.
 pub(super) fn groups(reader: &mut Reader<'_>) -> Groups {
     let mut groups = Groups::new();
     for name in reader.entries("groups") {
@@ -151,7 +150,7 @@ fn network(value: &NetworkValue) -> Network {
 #[allow(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
-    reason = "the schema holds it between 0 and 1000"
+    reason = "the schema keeps it between 0 and 1000"
 )]
 fn load_limit(load: f64) -> Option<u32> {
     let thousandths = (load * 1000.0).ceil() as u32;

@@ -35,7 +35,6 @@ pub struct Pool {
     pub window: Option<(SignedDuration, Budget)>,
 }
 
-/// Reads `[pools]`.
 pub(super) fn pools(reader: &mut Reader<'_>) -> BTreeMap<String, Pool> {
     let mut pools = BTreeMap::new();
     for name in reader.entries("pools") {
@@ -66,7 +65,7 @@ pub(super) fn pools(reader: &mut Reader<'_>) -> BTreeMap<String, Pool> {
 #[allow(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
-    reason = "the schema holds it between 0 and 0.99"
+    reason = "the schema keeps it between 0 and 0.99"
 )]
 fn thousandths(part: f64) -> u16 {
     (part * 1000.0).round() as u16
@@ -137,7 +136,7 @@ fn price(table: &PriceTable, known: Option<&Price>) -> Option<Price> {
 #[allow(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
-    reason = "the schema holds it between 0 and 1"
+    reason = "the schema keeps it between 0 and 1"
 )]
 pub(super) fn rate(dollars: f64) -> u64 {
     (dollars * 1e12).round() as u64

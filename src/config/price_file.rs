@@ -4,8 +4,8 @@
 //! built-in dated list  <  prices.json  <  [prices] of config.toml
 //! ```
 //!
-//! The file may be large, so it is read only when a price is needed. An entry without a valid input rate and output rate is skipped. This module must never read a project's file, and must never invent
-//! a price.
+//! The file may be large, so it is read only when a price is needed. An entry without a valid input rate and output
+//! rate is skipped. This module must never read a project's file, and must never invent a price.
 
 use std::collections::BTreeSet;
 use std::io::Read as _;
@@ -19,7 +19,6 @@ use super::pools::rate;
 use crate::ui::Failure;
 use runner_engine::files::open_host;
 
-/// The name of the file.
 pub const FILE: &str = "prices.json";
 /// Maximum size of the file in bytes.
 const LARGEST: u64 = 64 * 1024 * 1024;

@@ -25,7 +25,6 @@ use super::settings::{PolicyTable, SandboxTable, Settings};
 /// The tables whose entries have names of the user's choice that may be any text.
 const FREE_NAMES: [&str; 2] = ["backends", "prices"];
 
-/// One setting.
 #[derive(Clone, Debug)]
 pub(super) struct Setting {
     /// The full name; `*` stands for any name.
@@ -92,7 +91,6 @@ pub(super) fn shapes() -> Shapes {
     Shapes { whole: bare(&REFERENCE.whole), common: bare(&REFERENCE.common), own: own.collect() }
 }
 
-/// Returns all settings.
 pub(super) fn settings() -> &'static [Setting] {
     &REFERENCE.settings
 }
@@ -245,7 +243,7 @@ fn strip_required(node: &mut Value) {
     }
 }
 
-/// Removes what only people read. The keys of `properties` are names of settings.
+/// Removes the texts for people. The keys of `properties` are names of settings, so none of them is removed.
 #[cfg(test)]
 fn strip_texts(node: &mut Value) {
     let Some(object) = node.as_object_mut() else { return };

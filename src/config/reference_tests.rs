@@ -49,7 +49,7 @@ fn guide_lists_every_setting() {
 }
 
 #[test]
-fn embedded_schemas_are_those_of_the_types() {
+fn embedded_schemas_match_the_types() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("config/schemas/shapes.json");
     if env::var("INSTA_UPDATE").is_ok_and(|update| update == "always") {
         fs::write(&path, serde_json::to_string(&shapes()).unwrap() + "\n").unwrap();

@@ -204,7 +204,7 @@ pub struct FleetTable {
     /// The tags of this host. A job runs only on hosts with all of its `fleet_tags`.
     #[serde(default)]
     pub tags: Vec<String>,
-    /// The number of runs of the fleet that this host does at the same time. Default: 1. With 0, it
+    /// The number of fleet runs that this host executes at the same time. Default: 1. With 0, it
     /// only offers its own jobs and publishes their results.
     pub slots: Option<u32>,
     /// How long a claim lasts unless its host renews it. Default: 2m.

@@ -18,9 +18,7 @@ pub(super) const MOST: usize = 100;
 pub(super) struct Misfit {
     /// The parts of the setting's name.
     pub(super) path: Vec<String>,
-    /// The reason.
     pub(super) why: Reason,
-    /// The part of the setting that is wrong.
     pub(super) part: Part,
 }
 

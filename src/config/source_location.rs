@@ -12,7 +12,6 @@ const SHOWN: usize = 100;
 /// Number of characters shown before the mark if the line is longer.
 const BEFORE: usize = 40;
 
-/// A location in a text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct SourceLocation {
     /// The line number, counted from 1.

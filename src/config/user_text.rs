@@ -12,7 +12,7 @@ use crate::ui::Failure;
 /// Returns the text of the user's file without its byte order mark, or an empty text if there is no file.
 ///
 /// # Errors
-/// Returns the failure that `wrong` makes from the reason if the file cannot be read.
+/// Returns the failure that `wrong` creates from the reason if the file cannot be read.
 pub fn user_text(path: &Path, wrong: impl Fn(&str) -> Failure) -> Result<String, Failure> {
     match read_text_host(path, DOCUMENT) {
         Ok(text) => Ok(text.strip_prefix('\u{feff}').unwrap_or(&text).to_owned()),

@@ -38,13 +38,11 @@ impl fmt::Display for SettingOrigin {
     }
 }
 
-/// One setting.
 #[derive(Clone, Debug)]
 pub struct ResolvedSetting {
     /// The parts of the setting's name.
     pub path: Vec<String>,
     pub value: Value,
-    /// The origin of the value.
     pub origin: SettingOrigin,
 }
 

@@ -64,7 +64,9 @@ impl Client {
         };
         self.send(request).map_err(silent)?;
         match self.receive().map_err(silent)? {
-            Reply::Error { why } => Err(Failure::environment(format!("the daemon says: {why}"))),
+            Reply::Error { why } => {
+                Err(Failure::environment(format!("the daemon reported: {why}")))
+            }
             reply => Ok(reply),
         }
     }
@@ -98,7 +100,7 @@ impl Client {
                 }
                 Ok(Reply::Over { outcome }) => return Ok(Stream::Over(outcome)),
                 Ok(Reply::Error { why }) => {
-                    return Err(Failure::data(format!("the daemon says: {why}")));
+                    return Err(Failure::data(format!("the daemon reported: {why}")));
                 }
                 Ok(_) | Err(_) => return Ok(Stream::Lost(known)),
             }

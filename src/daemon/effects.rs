@@ -1,7 +1,7 @@
 //! Carries out the daemon's effects on the loop's thread.
 //!
 //! Most effects are short, but killing a process tree may take seconds. The daily maintenance runs
-//! on its own thread. This module must never decide which effects there are.
+//! on its own thread. This module must never decide which effects to carry out.
 
 use runner_text::counted;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -47,7 +47,7 @@ pub struct EffectRunner<'a> {
     /// Whether a failed tick or settlement may have requested runs without returning them.
     strays: bool,
     /// The thread of the daily maintenance, until its result is collected.
-    care: Option<JoinHandle<Result<Vec<String>, Failure>>>,
+    maintenance: Option<JoinHandle<Result<Vec<String>, Failure>>>,
     /// The threads that listen for work of fleets.
     #[cfg(feature = "fleet")]
     wakeups: Option<Wakeups>,
@@ -73,7 +73,7 @@ impl<'a> EffectRunner<'a> {
             troubles: BTreeSet::new(),
             named: BTreeSet::new(),
             strays: false,
-            care: None,
+            maintenance: None,
             #[cfg(feature = "fleet")]
             wakeups: None,
         }
@@ -144,12 +144,12 @@ impl<'a> EffectRunner<'a> {
 
     /// Starts the daily maintenance on a separate thread with its own connection. If the
     /// maintenance finds the database damaged, a later call returns the error.
-    fn care(&mut self) -> Result<(), Failure> {
-        if self.care.as_ref().is_some_and(|care| !care.is_finished()) {
+    fn maintenance(&mut self) -> Result<(), Failure> {
+        if self.maintenance.as_ref().is_some_and(|maintenance| !maintenance.is_finished()) {
             return Ok(());
         }
-        if let Some(care) = self.care.take() {
-            match care.join() {
+        if let Some(maintenance) = self.maintenance.take() {
+            match maintenance.join() {
                 Ok(Ok(troubles)) => troubles.iter().for_each(|one| self.voice.complain(one)),
                 Ok(Err(failure)) if failure.is_damage() => return Err(failure),
                 Ok(Err(failure)) => self.voice.complain(&failure.to_string()),
@@ -164,7 +164,7 @@ impl<'a> EffectRunner<'a> {
             return Ok(());
         }
         let home = self.home.clone();
-        self.care = Some(std::thread::spawn(move || {
+        self.maintenance = Some(std::thread::spawn(move || {
             let mut store = home.store()?;
             maintenance::daily(&home, &mut store)
         }));
@@ -172,7 +172,7 @@ impl<'a> EffectRunner<'a> {
     }
 
     fn tick(&mut self, reread: Reread) -> Result<Ticked, Failure> {
-        self.care()?;
+        self.maintenance()?;
         let mut done = match tick::once(self.home, &mut self.store, &self.me, reread) {
             Ok(done) => done,
             Err(failure) if failure.is_damage() => return Err(failure),

@@ -9,9 +9,9 @@
 //!                                                  └── no run lives any more: exit ──────────────┘
 //! ```
 //!
-//! A further TERM advances to the next stage immediately. The daemon ticks when something is due,
-//! on a client's request, on HUP, after a run ends, when a fleet has work, and after a clock jump. It also ticks every
-//! fifteen seconds to notice changes by other processes. This module must never perform I/O.
+//! A further TERM advances to the next stage immediately. The daemon ticks when something is due, on a client's
+//! request, on HUP, after a run ends, when a fleet has work, and after a clock jump. It also ticks every fifteen
+//! seconds to notice changes by other processes. This module must never perform I/O.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -46,8 +46,8 @@ const LATE: Duration = Duration::from_secs(5);
 /// Maximum number of client requests that wait for the loop.
 const QUESTIONS: usize = 64;
 
-/// Runs the daemon until a signal ends it. Live runs may then continue for `drain`. `commands` runs the commands
-/// of the pages.
+/// Runs the daemon until a signal ends it. Live runs may then continue for `drain`. `commands` runs the commands of the
+/// pages.
 pub fn run(
     home: &Env,
     drain: Duration,
@@ -86,8 +86,8 @@ pub fn run(
     done
 }
 
-/// Serves the API and the pages on a thread of its own. The jobs do not depend on it, so the daemon also works
-/// without it.
+/// Serves the API and the pages on a separate thread. The jobs do not depend on it, so the daemon also works without
+/// it.
 fn serve_pages(
     home: &Env,
     addresses: web::ServeSettings,

@@ -26,8 +26,9 @@ pub enum Request {
     Status {},
     /// Requests a tick. The reply follows when the tick is done.
     Tick {},
-    /// Cancels a run.
-    Cancel { run: RunId },
+    Cancel {
+        run: RunId,
+    },
     /// Streams the log of a run until the run is settled.
     Follow {
         run: RunId,

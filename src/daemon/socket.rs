@@ -6,10 +6,9 @@
 //!                           └ follow: a separate thread writes until the run is settled
 //! ```
 //!
-//! Each client has its own task. Line length, read and write times, and the number of clients are
-//! limited, so a slow client never blocks the loop. If there are too many clients, a new one takes the
-//! place of the client that has waited longest without a request. This module must never write to the database or
-//! make a decision.
+//! Each client has its own task. Line length, read and write times, and the number of clients are limited, so a slow
+//! client never blocks the loop. If there are too many clients, a new one takes the place of the client that has waited
+//! longest without a request. This module must never write to the database or make a decision.
 
 use std::fs;
 use std::io;

@@ -1,4 +1,4 @@
-//! Checks the memory's hooks: configured hooks that never run or are slow, a host that cuts their text, and a
+//! Checks the memory's hooks: configured hooks that never run or are slow, a host that truncates their text, and a
 //! store that is damaged or slow.
 //!
 //! A machine without the memory has no findings.

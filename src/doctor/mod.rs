@@ -1,6 +1,6 @@
 //! Finds problems that keep nights from running, each with the command that fixes it.
 //!
-//! The doctor changes nothing. A check that cannot be completed is a finding of its own. Every
+//! The doctor changes nothing. A check that cannot be completed is itself a finding. Every
 //! check is a plain function that returns findings. A fix is a command that can be pasted into a
 //! shell; advice is part of the finding's text.
 

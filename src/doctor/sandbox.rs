@@ -1,6 +1,6 @@
-//! Finds the sandbox that is available for jobs on this host, without a probe on every status.
+//! Finds the sandbox that is available for jobs on this host, without a probe for every status.
 //!
-//! A probe starts a process with namespaces of its own, which takes longer than a whole status of a
+//! A probe starts a process with its own namespaces, which takes longer than a whole status of a
 //! thousand projects may take. A tick therefore stores the result in the state folder, with the
 //! facts that it depends on, and probes again only when one of them has changed. A stored result
 //! must never be used if the facts differ: in that case the host is probed.
@@ -96,7 +96,7 @@ pub fn describe() -> Result<String, String> {
 ///
 /// # Errors
 /// Returns an error with the fix if no sandbox is available.
-pub fn at_a_look(home: &Env) -> Result<String, String> {
+pub fn describe_cached(home: &Env) -> Result<String, String> {
     noted(home).map_or_else(describe, |found| describe_available(&found))
 }
 
@@ -142,7 +142,7 @@ fn findings_of(found: &Available, off: &[Switch]) -> Vec<DoctorFinding> {
             DoctorFinding::warning(
                 "sandbox",
                 format!(
-                    "bubblewrap does not work here ({why}) and there is no Landlock, so jobs cannot be confined and are refused"
+                    "bubblewrap does not work here ({why}) and there is no Landlock, so jobs cannot be sandboxed and are refused"
                 ),
             )
             .hint(allow(off)),
@@ -150,7 +150,7 @@ fn findings_of(found: &Available, off: &[Switch]) -> Vec<DoctorFinding> {
         (None, None) => vec![
             DoctorFinding::warning(
                 "sandbox",
-                "neither Landlock nor bubblewrap is available here, so jobs cannot be confined and are refused",
+                "neither Landlock nor bubblewrap is available here, so jobs cannot be sandboxed and are refused",
             )
             .hint(BUBBLEWRAP),
         ],

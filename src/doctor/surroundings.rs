@@ -9,7 +9,7 @@ use crate::env::{self, Env};
 use crate::filesystem;
 use runner_engine::zones;
 
-/// Free space in bytes below which a disk is reported. Runs have a limit of their own.
+/// Free space in bytes below which a disk is reported. Runs have a separate limit.
 const ROOM: u64 = 512 << 20;
 
 pub fn findings(home: &Env) -> Vec<DoctorFinding> {

@@ -110,7 +110,7 @@ fn whole(
                     found.push(
                         DoctorFinding::warning(
                             "crontab",
-                            "runner's lines are not what they should be",
+                            "runner's lines differ from those that setup would write now",
                         )
                         .hint(again),
                     );

@@ -31,7 +31,6 @@ struct Backoff {
     failures: u32,
     /// The boot time in milliseconds at which the database is tried again.
     until: u64,
-    /// The error.
     why: String,
 }
 

@@ -2,7 +2,7 @@
 //!
 //! Nothing in the copy can start a program while it is made: git has no hooks, filters or settings
 //! here. Only a fetch uses the user's settings, from an address that this host allows. This module
-//! must never write outside of the copy.
+//! must never write outside the copy.
 
 use std::fs;
 use std::io::Write as _;
@@ -53,7 +53,7 @@ pub fn prepare(
     fs::create_dir_all(&info).map_err(|error| Failure::not_made(&info, error))?;
     write_atomic(&info.join("exclude"), source.exclude.as_bytes(), 0o644)
         .map_err(|error| Failure::cannot_write(error.to_string()))?;
-    // A file may take the place of a removed folder, and the other way around.
+    // A file may take the place of a removed folder, and the reverse.
     for file in &source.files {
         remove(root, file)?;
     }
@@ -126,7 +126,7 @@ fn write(root: &Path, file: &SourceFile, content: &[u8]) -> Result<(), Failure> 
         FileKind::Link => {
             let target = std::str::from_utf8(content).unwrap_or_default();
             if !stays_inside(&file.path, target) {
-                return Err(Failure::data(format!("{} leads outside of its project", file.path)));
+                return Err(Failure::data(format!("{} leads outside its project", file.path)));
             }
             return symlink(target, &to).map_err(|error| Failure::not_written(&to, error));
         }

@@ -23,10 +23,10 @@ use crate::env::Env;
 use crate::project;
 use crate::ui::Failure;
 
-/// How long the copy of a run is kept that published nothing, so that a person can look at it.
+/// How long the copy of a run that published nothing is kept, so that a person can examine it.
 const KEEP: SignedDuration = SignedDuration::from_hours(24);
 
-/// How long another copy is kept while the process that made it lives, which may still report its
+/// How long any other copy is kept while the process that made it is alive, because that process may still report its
 /// run.
 const KEEP_FOR_MAKER: SignedDuration = SignedDuration::from_hours(1);
 
@@ -88,7 +88,7 @@ pub fn sweep(
         let live = live_maker(&root);
         let other = live.as_ref().is_some_and(|maker| maker != me);
         match store.project_at(&root)? {
-            // Another process of this host enters its run.
+            // Another process of this host records its run.
             Some(known) if other && store.forgetting(&known.id)?.runs.is_empty() => continue,
             Some(known) if !forget(home, store, (&known, live.is_some()), (keep, now))? => continue,
             // Everything that this process made is recorded or has failed.
@@ -139,7 +139,7 @@ fn forget(
     Ok(true)
 }
 
-/// Reports whether a run of a copy needs its folder no more.
+/// Reports whether a run no longer needs the folder of its copy.
 fn has_ended(
     store: &Store,
     (run, has_maker): (&RunId, bool),

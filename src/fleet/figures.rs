@@ -38,7 +38,7 @@ pub struct FleetFigures {
     pub fleet: String,
     /// The name of this host in the fleet.
     pub here: String,
-    /// The number of runs of the fleet that this host does at the same time.
+    /// The number of fleet runs that this host executes at the same time.
     pub slots: u32,
     /// When the figures were read from the database.
     pub read: Timestamp,
@@ -85,7 +85,6 @@ impl FleetFigures {
         SignedDuration::from_secs(now.duration_since(self.read).as_secs().max(0))
     }
 
-    /// Returns the silent hosts.
     pub fn silent(&self) -> impl Iterator<Item = &HostFigures> {
         self.hosts.iter().filter(|host| host.silent)
     }

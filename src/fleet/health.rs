@@ -1,4 +1,4 @@
-//! Problems of a fleet that a person should know, for `runner doctor` and `runner fleet status`.
+//! Problems of a fleet that a person should know about, for `runner doctor` and `runner fleet status`.
 
 use jiff::SignedDuration;
 use runner_fleet::{FleetStore as _, HostState, Postgres, Snapshot};
@@ -44,7 +44,7 @@ pub fn of(home: &Env, settings: &Fleet) -> Result<FleetHealth, Failure> {
         ));
     }
     if facts.pooled {
-        problems.push("a pooler stands before the database; use a direct connection".to_owned());
+        problems.push("the connection goes through a pooler; use a direct connection".to_owned());
     }
     for right in facts.missing {
         problems.push(format!("the role lacks the right to {right} (docs/guide/fleet.md, Rights)"));

@@ -132,7 +132,7 @@ impl Host<'_> {
     fn work(&mut self, due: &[FleetRun]) -> Result<(), Trouble> {
         self.database.check_format()?;
         if self.member.worker != self.member.worker_now() {
-            // The host was restarted, so its old claims are nobody's.
+            // The host was restarted, so its old claims have no owner.
             self.member.worker = self.member.worker_now();
             self.database.join(&self.member.info(self.settings))?;
             self.member.save(self.home)?;
@@ -152,7 +152,7 @@ impl Host<'_> {
         }
         self.report_ended_offers()?;
         for run in due.iter().filter(|run| !run.offered) {
-            // A run that applies a kept result does not wait any more.
+            // A run that applies a kept result no longer waits.
             if matches!(self.store.run(&run.run)?.state, RunState::Queued { .. }) {
                 self.offer(run)?;
             }
@@ -311,7 +311,7 @@ impl Host<'_> {
                 continue;
             }
             let report = match &outcome {
-                // Nobody knows what a dead run did, so its lease ends, and it is charged in full.
+                // The usage of a dead run is unknown, so its lease ends, and it is charged in full.
                 Outcome::Lost { .. } => "lost".to_owned(),
                 Outcome::Deferred { until, why } => {
                     self.give_back(&run, &note, until.duration_since(now), why)?
@@ -488,8 +488,8 @@ impl Host<'_> {
         }
     }
 
-    /// Returns the attempt at an offered run that has to do with its result: the next one, as long
-    /// as an attempt ended before it could apply the result. The result is paid for.
+    /// Returns the attempt at an offered run that applies its result: the next attempt, if an earlier one ended before
+    /// it could apply the result, which is already paid for.
     fn attempt(&self, offered: RunRow) -> Result<RunRow, StoreError> {
         let mut row = offered;
         if self.store.fleet_note(&row.id, FleetNote::Applies)?.is_none() {

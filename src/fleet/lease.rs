@@ -1,7 +1,7 @@
 //! The lease of a run in progress: renews it, and ends the run when it cannot be renewed.
 //!
 //! ```text
-//! every third of the lease: renew ──ok──> the lease begins anew
+//! every third of the lease: renew ──ok──> the lease starts again
 //!                              ├─ claim is over, or cancelled ──> the run is asked to end
 //!                              └─ no answer ──> a quarter before its end: the run is asked to end
 //! ```
@@ -31,7 +31,7 @@ const MARGIN: Duration = Duration::from_secs(20);
 /// A lease that is renewed until this value is dropped.
 #[derive(Debug)]
 pub struct HeldLease {
-    /// Its end stops the thread.
+    /// Dropping it stops the thread.
     _stop: Sender<()>,
 }
 
@@ -100,7 +100,7 @@ impl RecoveryGuard {
             return Err(LogError::Store(why.into()));
         }
         let settings = membership::settings_if_any(home, fleet).map_err(unknown)?;
-        // Nobody else can allow the commit, and it must not wait for ever.
+        // Nobody else can allow the commit, and it must not wait forever.
         let Some(settings) = settings else { return Err(stale(run, fence)) };
         let mut database = membership::database(&settings).map_err(unknown)?;
         note.check(&mut database).map_err(|error| {
@@ -114,7 +114,7 @@ impl RecoveryGuard {
     }
 }
 
-/// Returns the check of a run's commits. Returns `None` for a run that no fleet has to do with.
+/// Returns the check of a run's commits. Returns `None` for a run without a fleet.
 fn guard_of(home: &Env, store: &Store, run: &RunId) -> Result<Option<FleetGuard>, Failure> {
     let Some(note) = CheckedNote::of(store, run)? else { return Ok(None) };
     let database = membership::database(&membership::settings(home, note.fleet())?)?;

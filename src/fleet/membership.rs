@@ -18,7 +18,7 @@ use crate::ui::Failure;
 pub struct Membership {
     /// The fleet's name in the user's configuration.
     pub fleet: String,
-    /// The name of the machine and a ULID. It stands for this state folder, also after a restart.
+    /// The name of the machine and a ULID. It identifies this state folder, even after a restart.
     pub host: String,
     /// The worker as which the host last joined: the host and its boot.
     pub worker: String,

@@ -92,15 +92,15 @@ pub fn step(home: &Env, store: &mut Store, me: &ProcessIdentity) -> Result<Fleet
     }
 }
 
-/// Does `work` on a thread of its own. A connection to a fleet's database drives itself, and must not do so
-/// on the thread of the daemon's loop, not even at its end.
+/// Does `work` on a separate thread. A connection to a fleet's database runs a runtime of its own, which must neither
+/// run nor end on the thread of the daemon's loop.
 #[cfg(feature = "fleet")]
 fn apart<T: Send>(work: impl FnOnce() -> T + Send) -> T {
     let done = std::thread::scope(|scope| scope.spawn(work).join());
     done.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
 
-/// The description of a build without fleets, and the command that helps.
+/// The description of a build without fleets, and the command that fixes it.
 pub const ABSENT: (&str, &str) =
     ("this build of runner has no fleets", "cargo build --release --features fleet");
 

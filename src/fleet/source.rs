@@ -80,8 +80,8 @@ pub fn stays_inside(path: &str, target: &str) -> bool {
     !rest.is_empty() && plain && !is_git
 }
 
-/// Reports whether the settings of a host allow to fetch from an address. An allowed address that ends
-/// with `/`, or `USER@HOST:`, also allows all addresses below it.
+/// Reports whether the settings of a host allow fetching from an address. An allowed address that ends with `/`, or
+/// `USER@HOST:`, also allows all addresses below it.
 pub fn allows(remotes: &[String], address: &str) -> bool {
     // With these, an address can lead elsewhere than its beginning.
     let is_plain = !address.contains("..") && !address.contains('%');
@@ -187,7 +187,7 @@ fn read_file(root: &Path, path: &str) -> Result<Option<(FileKind, Vec<u8>)>, Fai
         return match target.to_str().filter(|target| stays_inside(path, target)) {
             Some(target) => Ok(Some((FileKind::Link, target.as_bytes().to_vec()))),
             None => Err(Failure::environment(format!(
-                "{} leads outside of the project, so no other host can get it",
+                "{} leads outside the project, so no other host can get it",
                 at.display()
             ))),
         };

@@ -39,7 +39,7 @@ pub struct Wakeups {
 }
 
 impl Wakeups {
-    /// Returns no threads yet. `wake` gets a message for each wake-up; one that waits is enough.
+    /// Creates a set without threads. `wake` gets a message for each wake-up; one pending message is enough.
     pub fn new(wake: mpsc::Sender<()>) -> Self {
         Self { threads: BTreeMap::new(), wake }
     }
@@ -47,7 +47,7 @@ impl Wakeups {
     /// Starts the threads of the fleets that were joined since the last call, and ends those of the fleets
     /// that this host has left.
     pub fn refresh(&mut self, home: &Env) {
-        // A file that cannot be read is a trouble of the tick.
+        // The tick reports a file that cannot be read.
         let Ok(members) = Membership::all(home) else { return };
         self.threads.retain(|fleet, _| members.iter().any(|member| member.fleet == *fleet));
         for Membership { fleet, .. } in members {

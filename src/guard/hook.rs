@@ -5,7 +5,7 @@
 //! payload ──parse──> tool ─┬─ known to write nothing ─────────────────────────────> silence
 //!                          ├─ a shell: what its line names as written ─┐
 //!                          └─ any other: every path in its input ──────┴> resolved ─> all in bounds?
-//!      garbage, too long, no path at all, any error of ours: refused      yes: silence · no: refused
+//!      garbage, too long, no path at all, an internal error: refused      yes: silence · no: refused
 //! ```
 //!
 //! Claude Code runs the hook before each tool (`PreToolUse`) and evaluates its exit code: only 2
@@ -40,7 +40,7 @@ pub struct WriteBounds {
     pub reads: Vec<String>,
     /// The folder that `~` and `$HOME` refer to.
     pub home: Option<PathBuf>,
-    /// The project, if its jobs get a git directory of their own and may commit.
+    /// The project, if its jobs get a private git directory and may commit.
     pub commits: Option<PathBuf>,
 }
 
@@ -87,7 +87,7 @@ fn command_line(line: &str, cwd: &Path, bounds: &WriteBounds) -> Result<(), Stri
         match word {
             ShellPlace::Plain(act, path) => bounds.allow_act(act, cwd, &path)?,
             ShellPlace::Home(act, rest) => {
-                let home = bounds.home.as_deref().ok_or("~ means nothing here")?;
+                let home = bounds.home.as_deref().ok_or("the home folder is unknown")?;
                 bounds.allow_act(act, home, &rest)?;
             }
             ShellPlace::Unknown(text) => {
@@ -121,7 +121,7 @@ impl WriteBounds {
         match path.strip_prefix('~') {
             None => self.allow(cwd, path),
             Some(rest) if rest.is_empty() || rest.starts_with('/') => {
-                let home = self.home.as_deref().ok_or("~ means nothing here")?;
+                let home = self.home.as_deref().ok_or("the home folder is unknown")?;
                 self.allow(home, &format!(".{rest}"))
             }
             Some(_) => Err(format!("cannot determine whose home {path:?} is")),
@@ -151,7 +151,7 @@ impl WriteBounds {
                 let mut folders = whole.ancestors();
                 let found = folders.find(|folder| folder.join(".git").symlink_metadata().is_ok());
                 match (found, &self.commits) {
-                    // The job commits in a git directory of its own.
+                    // The job commits in a private git directory.
                     (Some(found), Some(project)) if project.starts_with(found) => Ok(()),
                     (found, _) => self.inside(&found.unwrap_or(&whole).join(".git")),
                 }
@@ -175,7 +175,7 @@ impl WriteBounds {
         if self.write.iter().any(|place| whole.starts_with(place)) {
             return Ok(());
         }
-        Err(format!("{} is outside of what this job may write", whole.display()))
+        Err(format!("{} is outside the paths that this job may write", whole.display()))
     }
 }
 
@@ -194,7 +194,7 @@ fn local_path(rest: &str) -> Result<&str, String> {
 /// Resolves `path` against `cwd` to a real path.
 fn real_path(cwd: &Path, path: &str) -> Result<PathBuf, String> {
     if path.contains('\0') || path.is_empty() {
-        return Err(format!("{path:?} is no path"));
+        return Err(format!("{path:?} is not a path"));
     }
     resolve(&cwd.join(path))
 }
@@ -233,7 +233,7 @@ fn resolve(path: &Path) -> Result<PathBuf, String> {
                     format!("{} is a broken link: {}", whole.display(), error_chain(&error))
                 })?;
             }
-            // A part that does not exist is taken by its name.
+            // A part that does not exist cannot be a link, so it is kept as it is.
             Ok(_) => {}
             Err(error)
                 if matches!(

@@ -178,7 +178,7 @@ impl PrivateFolders<'_> {
     }
 
     /// Returns the real paths of everything that exists. A link is not hidden, but its target is, except
-    /// for logins: an agent could replace its login by a link to a folder that other jobs need.
+    /// for logins: an agent could replace its login with a link to a folder that other jobs need.
     fn all(&self) -> Vec<PathBuf> {
         let own = self.user_config.parent();
         let config = own.and_then(Path::parent);

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! line ──tokens──> commands ──wrappers, reserved words off──> program ──its own rules──> words
-//!                     └ `$(…)`, `sh -c …`: lines of their own, looked at likewise
+//!                     └ `$(…)`, `sh -c …`: separate lines, scanned in the same way
 //! ```
 //!
 //! The result is a hint and not a sandbox: the way in which a program is called does not reveal all

@@ -1,8 +1,9 @@
 //! The memory's hooks, which an agent's program calls during a session.
 //!
-//! A hook is on the path of every prompt: it reads no configuration, opens one database, and starts no
-//! runtime and no other process. Only the end of a session starts the analysis of the session. It always prints valid JSON, and its exit code is 0 unless the store is
-//! damaged. In a run of runner it does nothing, so that memory is not fed with runner's own output.
+//! A hook delays every prompt: it does not load the configuration, opens one database, and starts no runtime and no
+//! other process. Only the end of a session may start another process, the analysis of the session. A hook always
+//! prints valid JSON, and its exit code is 0 unless the store is damaged. In a run of runner it does nothing, so that
+//! memory is not fed with runner's own output.
 
 pub mod scope;
 
@@ -33,7 +34,6 @@ const TRANSCRIPT: Duration = Duration::from_secs(5);
 /// Whether the answer was printed.
 static ANSWERED: AtomicBool = AtomicBool::new(false);
 
-/// A call of a hook.
 #[derive(Clone, Debug)]
 pub struct HookCall {
     pub event: HookEvent,
@@ -219,7 +219,7 @@ fn transcript_limit() -> Duration {
     seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok()).unwrap_or(TRANSCRIPT)
 }
 
-/// Reads `memory.auto_recall` alone: the configuration as a whole takes too long for a prompt. A project's
+/// Reads only `memory.auto_recall`, because loading the whole configuration takes too long for a prompt. A project's
 /// file takes precedence over the user's.
 fn auto_recall(home: &env::Env, root: Option<&Path>) -> AutoRecall {
     let project = root.map(|root| root.join(crate::project::FILE));

@@ -25,7 +25,7 @@ pub struct FolderMemory {
     pub root: Option<PathBuf>,
 }
 
-/// Returns the memory of a folder. A folder outside of runner's projects is named by its repository's root.
+/// Returns the memory of a folder. A folder outside runner's projects is named by its repository's root.
 pub fn find(folder: &Path) -> FolderMemory {
     let folder = fs::canonicalize(folder).unwrap_or_else(|_| folder.to_owned());
     let above = |name: &str| folder.ancestors().find(|it| it.join(name).exists());

@@ -1,4 +1,4 @@
-//! Encodes a [`Snapshot`] with the library of Prometheus. Every label passes through [`Redacted`].
+//! Encodes a [`Snapshot`] with the Prometheus client library. Every label passes through [`Redacted`].
 
 use std::fmt::Error;
 
@@ -32,7 +32,7 @@ impl Collector for Snapshot {
 
 impl Snapshot {
     fn encode_runs(&self, encoder: &mut DescriptorEncoder<'_>) -> Result<(), Error> {
-        let help = "Settled runs by outcome and class of failure, also of pruned runs";
+        let help = "Settled runs by outcome and class of failure, including pruned runs";
         let mut family =
             encoder.encode_descriptor("runner_runs", help, None, MetricType::Counter)?;
         for total in &self.totals {
@@ -77,7 +77,7 @@ impl Snapshot {
                 _ => last.push((labels, at)),
             }
         }
-        let help = "When a run of the job last succeeded, also in part";
+        let help = "When a run of the job last succeeded or was degraded";
         gauge(encoder, "runner_job_last_success_timestamp_seconds", help, last)
     }
 
@@ -89,7 +89,7 @@ impl Snapshot {
             let at = it.oldest.filter(|at| *at <= self.now)?;
             Some((project(it.project.as_str()), seconds(at)))
         });
-        let help = "Since when the longest waiting run is ready to start";
+        let help = "When the longest-waiting run became ready to start";
         gauge(encoder, "runner_queue_oldest_ready_timestamp_seconds", help, ready)?;
         let help = "The earliest scheduled time that has passed and is not recorded";
         let due = self.oldest_due.map(|at| (Labels::new(), seconds(at)));
@@ -126,7 +126,7 @@ impl Snapshot {
                 left.extend(rest.map(|rest| (labels, rest as f64)));
             }
         }
-        let help = "Amounts spent and reserved of the project's budget; a dollar is 1000000 micros";
+        let help = "Spent and reserved amounts of the project's budget; a dollar is 1000000 micros";
         gauge(encoder, "runner_budget_used", help, used)?;
         gauge(encoder, "runner_budget_left", "Amounts left of a limited unit", left)
     }
@@ -168,7 +168,7 @@ impl Snapshot {
         let help = "When the figures of the fleet were read from its database";
         let read = each(|it| seconds(it.read));
         gauge(encoder, "runner_fleet_read_timestamp_seconds", help, read)?;
-        let help = "Runs of the fleet that this host does at the same time";
+        let help = "The number of fleet runs that this host executes at the same time";
         gauge(encoder, "runner_fleet_slots", help, each(|it| f64::from(it.slots)))?;
         let seen = hosts(|it| seconds(it.seen));
         let help = "When the host of the fleet was last seen";
@@ -193,17 +193,17 @@ impl Snapshot {
             })
             .collect::<Vec<_>>()
         };
-        let help = "Amounts spent and reserved of the fleet's budget of the day";
+        let help = "Spent and reserved amounts of the fleet's daily budget";
         let used = day(|it| Some(it.used.saturating_add(it.reserved)));
         gauge(encoder, "runner_fleet_budget_used", help, used)?;
-        let help = "The limit of the fleet's budget of the day";
+        let help = "The limit of the fleet's daily budget";
         gauge(encoder, "runner_fleet_budget_limit", help, day(|it| it.limit))
     }
 
     fn encode_program(&self, encoder: &mut DescriptorEncoder<'_>) -> Result<(), Error> {
         let alone = |value: f64| [(Labels::new(), value)];
         if let Some(ticks) = self.ticks {
-            let help = "Ticks since the state folder exists";
+            let help = "Ticks since the state folder was created";
             let counter = MetricType::Counter;
             let mut family = encoder.encode_descriptor("runner_ticks", help, None, counter)?;
             family.encode_counter::<NoLabelSet, _, u64>(&ticks, None)?;
@@ -215,7 +215,7 @@ impl Snapshot {
         let sizes = self.database.iter();
         let sizes = sizes.map(|(file, bytes)| (labels([("file", *file)]), *bytes as f64));
         gauge(encoder, "runner_database_size_bytes", "The size of the database's files", sizes)?;
-        let help = "When these metrics were made";
+        let help = "When these metrics were generated";
         gauge(encoder, "runner_metrics_timestamp_seconds", help, alone(seconds(self.now)))
     }
 }

@@ -20,19 +20,15 @@ use crate::fleet::figures::FleetFigures;
 pub struct Snapshot {
     /// The time at which the data was read.
     pub now: Timestamp,
-    /// The counts of settled runs.
     pub totals: Vec<RunTotal>,
-    /// The durations of settled runs.
     pub durations: Vec<RunDurations>,
     /// The queues of the projects that have queued runs.
     pub queues: Vec<QueueDepth>,
     /// The earliest scheduled time that has passed and is not recorded.
     pub oldest_due: Option<Timestamp>,
-    /// The last night of each project.
     pub nights: BTreeMap<ProjectId, LastNight>,
-    /// The time of the last tick.
     pub last_tick: Option<Timestamp>,
-    /// The number of ticks since the state folder exists, if one is recorded.
+    /// The number of ticks since the state folder was created, if one is recorded.
     pub ticks: Option<u64>,
     /// Number of daemons that answer: 0 or 1.
     pub daemons: usize,
@@ -40,18 +36,13 @@ pub struct Snapshot {
     pub live_runs: usize,
     /// The sizes of the database's files in bytes, by file.
     pub database: Vec<(&'static str, u64)>,
-    /// The state of each project.
     pub projects: Vec<ProjectSample>,
-    /// The fleets that this host has joined.
     pub fleets: Vec<FleetFigures>,
 }
 
-/// The state of a project.
 #[derive(Clone, Debug, Default)]
 pub struct ProjectSample {
-    /// The project's id.
     pub id: String,
-    /// The project's folder.
     pub path: String,
     /// The next scheduled time of a job.
     pub next_due: Option<Timestamp>,
@@ -67,7 +58,6 @@ pub struct ProjectSample {
     pub failing: usize,
 }
 
-/// A budget.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct BudgetSample {
     /// The level: `day` or `night`.

@@ -1,6 +1,5 @@
-//! The part of a project's configuration that an overview of the project needs: caps, time zone,
-//! paths of failmarks. It is kept in the project's row of the database so that an overview parses
-//! no TOML.
+//! The part of a project's configuration that an overview of the project needs: limits, time zone, paths of failure
+//! markers. It is kept in the project's row of the database so that an overview parses no TOML.
 //!
 //! It is written with the jobs, from the same files and in the same transaction, so that it is as
 //! fresh as the row's stamp. It is a cache: where it is missing or cannot be read, the
@@ -28,9 +27,9 @@ pub struct Projection {
     pub zone: String,
     /// Time zones of the jobs that use another one, by job name.
     zones: BTreeMap<String, String>,
-    /// Budget caps of a day.
+    /// The limits of a day.
     pub day: Budget,
-    /// Budget caps of a night.
+    /// The limits of a night.
     pub night: Budget,
     /// Names of the jobs whose later scheduled times replace earlier ones.
     pub replacing: Vec<String>,
@@ -48,9 +47,9 @@ pub struct Projection {
     /// earlier build wrote.
     #[serde(default)]
     pub sessions: BTreeMap<String, SessionsSpec>,
-    /// Folders of failmarks, relative to the project. Most projects have none of them.
+    /// Folders of failure markers, relative to the project. Most projects have none of them.
     folders: Vec<PathBuf>,
-    /// Path of each job's failmark, relative to the project, in the order of the jobs' names. The
+    /// Path of each job's failure marker, relative to the project, in the order of the jobs' names. The
     /// list is parsed only if one of the folders exists.
     marks: Box<RawValue>,
 }
@@ -113,7 +112,7 @@ impl Projection {
         self.instructions.iter().all(|(path, known)| super::stat(&root.join(path)) == *known)
     }
 
-    /// Returns the failmarks that exist.
+    /// Returns the failure markers that exist.
     pub fn marks(&self, root: &Path) -> Vec<failmark::Failmark> {
         let there = |folder: &&PathBuf| folder.as_os_str().is_empty() || root.join(folder).is_dir();
         let there: Vec<&PathBuf> = self.folders.iter().filter(there).collect();

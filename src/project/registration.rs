@@ -9,7 +9,7 @@
 //!                       a clone's own and this is a seed)
 //!                                                       nothing, no project, or one with another id: moved
 //!                                                       one with this id: copied or cloned
-//!                                                       something that cannot be looked at: unsure
+//!                                                       something that cannot be examined: unsure
 //!  a row alone          known, replaced, recloned, vanished, emptied, unreadable, overtaken
 //! ```
 //!
@@ -83,7 +83,7 @@ pub enum Registration {
     },
     /// The same id at the same path in another folder, which was restored or cloned again.
     Replaced,
-    /// A new clone without an id of its own, at a path where the database knows a project with its
+    /// A new clone without its own id, at a path where the database knows a project with its
     /// own id.
     Recloned {
         /// The project that the database knows.

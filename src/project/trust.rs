@@ -36,7 +36,7 @@ pub struct Trust {
     pub changes: Vec<FileChange>,
     /// The names of the jobs that the differences affect, including removed jobs.
     pub jobs: BTreeSet<String>,
-    /// Whether settings outside of the jobs' tables differ.
+    /// Whether settings outside the jobs' tables differ.
     outside_jobs: bool,
     /// The current files. Their texts are those that were compared.
     pub now: TrustRecord,
@@ -163,7 +163,7 @@ fn is_below(root: &Path, folder: &Path) -> bool {
 }
 
 /// Returns the current state of the files that control the project's jobs. A job is affected by its
-/// own table, by everything outside of the tables of jobs, and by its files with instructions. A
+/// own table, by everything outside the tables of jobs, and by its files with instructions. A
 /// job that takes settings from other jobs is affected by the tables and files of all jobs.
 ///
 /// Also returns the `stat` data of the files with instructions.
@@ -283,7 +283,7 @@ impl LoadedProject {
         }
     }
 
-    /// Returns the project if a person has accepted its settings outside of the jobs' tables, such
+    /// Returns the project if a person has accepted its settings outside the jobs' tables, such
     /// as backends and channels.
     ///
     /// # Errors

@@ -119,7 +119,7 @@ pub fn text_at(path: &Path) -> Result<Option<String>, Failure> {
 pub struct Convergence {
     /// The steps to carry out; none if the machine is in the wanted state.
     pub steps: Vec<SetupStep>,
-    /// Items of ours that were left alone, each with the reason.
+    /// Items of runner that were left unchanged, each with the reason.
     pub left: Vec<String>,
 }
 
@@ -131,7 +131,7 @@ pub struct WantedSetup<'a> {
     pub record: SetupRecord,
     /// The changes to files of projects, which `record` already contains.
     pub edits: Vec<SetupStep>,
-    /// The environment of the ticks, if it is frozen anew.
+    /// The environment of the ticks, if it is saved again.
     pub environment: Option<&'a BTreeMap<String, String>>,
 }
 
@@ -296,7 +296,7 @@ fn install(
 }
 
 /// Returns the steps that remove the items of an earlier setup for the same host that are no longer
-/// wanted: those of a timer that the daemon replaces, or the other way round.
+/// wanted: those of a timer that the daemon replaces, or the reverse.
 fn superseded(
     home: &Env,
     kind: SchedulerKind,

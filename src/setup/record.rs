@@ -22,7 +22,7 @@ pub struct SetupRecord {
     /// Whether a setup was started and not completed, so that items may be in their old or new
     /// state.
     pub pending: bool,
-    /// Whether `setup` was run outside of any project, for all projects.
+    /// Whether `setup` was run outside any project, for all projects.
     pub everywhere: bool,
     /// Whether the host keeps the daemon running instead of a timer.
     #[serde(skip_serializing_if = "is_false")]

@@ -8,7 +8,7 @@
 //! ```
 //!
 //! The commands read all data and carry out all requests. This module must never read a file or the
-//! database, and must never word a fact that a command already words.
+//! database, and must never format a fact that a command already formats.
 
 pub mod app;
 pub mod paint;

@@ -38,7 +38,6 @@ q, escape     leave the view, and the application in the first view
 In the proposals, a accepts, r rejects, m amends, s skips and u undoes, as
 `runner dream accept` and its companions do.";
 
-/// Draws a frame.
 pub fn draw(frame: &mut Frame<'_>, app: &mut App, palette: Palette) {
     let [tabs, body] =
         Layout::vertical([Constraint::Length(1), Constraint::Min(0)]).areas(frame.area());

@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn wide_signs_and_long_words_are_broken_where_they_fit() {
+    fn wide_characters_and_long_words_wrap() {
         let wrapped = |text: &str, width| Row::wrapped(CellStyle::Plain, text, width);
         assert_eq!(text(&wrapped("漢字漢字", 5)), ["漢字", "漢字"]);
         assert_eq!(text(&wrapped("one two three", 8)), ["one two", "three"]);

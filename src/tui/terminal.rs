@@ -20,7 +20,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use crate::ui::keys::{Input, Key, Keys};
 
 /// Returns whether standard input and standard output are both terminals.
-pub fn there_is_one() -> bool {
+pub fn is_available() -> bool {
     io::stdin().is_terminal() && io::stdout().is_terminal()
 }
 

@@ -44,7 +44,7 @@ impl Search {
 enum Place {
     /// The first visible line, counted among the lines that the search accepts.
     Line(usize),
-    /// The end, also when the text grows.
+    /// The end, even when the text grows.
     End,
 }
 
@@ -81,7 +81,7 @@ impl Viewer {
         self.lines = lines;
     }
 
-    /// Replaces the text by one without tones.
+    /// Replaces the text with one without tones.
     pub fn set_text(&mut self, text: &str) {
         self.lines = plain(text).collect();
     }
@@ -96,7 +96,7 @@ impl Viewer {
         }
     }
 
-    /// Returns whether the end is visible, also when the text grows.
+    /// Returns whether the end is visible, even when the text grows.
     pub fn follows(&self) -> bool {
         self.place == Place::End
     }

@@ -14,7 +14,6 @@ use jiff::Timestamp;
 
 use super::secrets::{Login, Role, Secrets};
 
-/// The name of the cookie of a login.
 pub const COOKIE: &str = "runner-login";
 
 /// Where a connection comes from.
@@ -113,7 +112,7 @@ impl RequestHead<'_> {
             Some(origin) if origin == format!("http://{host}") => {}
             // A proxy in front of the server may add TLS.
             Some(origin) if origin == format!("https://{host}") => {}
-            // The file of `--open` is no page of this server. Its code proves that the person opened it.
+            // The file of `--open` is not a page of this server. Its code proves that the person opened it.
             Some("null") if self.uri.path() == LOGIN => return Ok(()),
             None if same_site == Some("same-origin") => {}
             _ => return Err(Refusal::OtherOrigin),

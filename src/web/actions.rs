@@ -12,7 +12,6 @@ use super::state::{Answer, Purpose, Web};
 use super::views::{Parts, QueryFlag, QueryKind};
 use crate::ui::Failure;
 
-/// An action.
 #[derive(Debug)]
 pub struct Action {
     /// The name of the operation in the API's description.
@@ -48,7 +47,6 @@ const QUEUE: &[QueryFlag] = &[
 ];
 const NO_FIELDS: &[QueryFlag] = &[];
 
-/// All actions.
 pub const ACTIONS: &[Action] = &[
     Action {
         name: "run-job",
@@ -141,7 +139,7 @@ pub const ACTIONS: &[Action] = &[
     Action {
         name: "undo-decision",
         path: "/projects/{project}/proposals/{proposal}/undo",
-        summary: "Take a decision back",
+        summary: "Undo a decision",
         words: &["dream", "undo", "--", "{proposal}"],
         fields: NO_FIELDS,
         then: "/projects/{project}/proposals/{proposal}",
@@ -204,7 +202,6 @@ impl Action {
     }
 }
 
-/// A request for an action.
 #[derive(Debug)]
 pub struct ActionRequest {
     pub parts: Parts,
@@ -229,7 +226,7 @@ pub async fn from_form(
 ) -> Response {
     let (from, path) = (client.from.clone(), request.parts.path.clone());
     let acting = Arc::clone(&web);
-    // The task ends even if the browser goes away.
+    // The task continues even if the browser disconnects.
     let task = tokio::spawn(async move { action.carry_out(&acting, client, &request).await });
     let ended = task.await.unwrap_or_else(|_| Err(Failure::internal("the action was not ended")));
     match ended {

@@ -1,7 +1,6 @@
 //! The addresses at which the server listens, and the names under which it may be called.
 //!
-//! A name outside of the list is refused, so that a page of another site whose name is made to point to
-//! this host reads nothing.
+//! A name outside the list is refused, which prevents DNS rebinding.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -42,7 +41,7 @@ impl ServeSettings {
             IpAddr::V4(ip) => hosts.push(format!("{ip}:{port}")),
             IpAddr::V6(ip) => hosts.push(format!("[{ip}]:{port}")),
         }
-        // Browsers leave out the usual port.
+        // Browsers omit the default port.
         if port == 80 {
             let names = hosts.iter().filter_map(|host| host.strip_suffix(":80")).map(str::to_owned);
             hosts.extend(names.collect::<Vec<_>>());

@@ -14,7 +14,7 @@ use super::state::{Purpose, Web};
 use super::views::{Parts, View};
 use crate::ui::Failure;
 
-/// The longest idempotency key in bytes.
+/// Maximum length of an idempotency key in bytes.
 const KEY: usize = 200;
 
 /// Answers with the JSON of a view.
@@ -58,7 +58,7 @@ pub async fn act(
             return failed(&failure, StatusCode::BAD_REQUEST);
         }
     };
-    // The place of the answer: the same key for another request is another answer.
+    // The same key has a separate answer for each request.
     let place = key.map(|key| format!("{key} {} {:?} {fields:?}", action.name, parts.path));
     if let Some(place) = &place {
         let mut pending = web.pending.lock().unwrap_or_else(PoisonError::into_inner);
@@ -78,7 +78,7 @@ pub async fn act(
         asked.push(("key".to_owned(), key.to_owned()));
     }
     let request = ActionRequest { parts, fields: asked, output: Output::Json };
-    // The task ends even if the client goes away, so that its next request gets the answer.
+    // The task continues even if the client disconnects, so that its next request gets the answer.
     let done = tokio::spawn(async move {
         let result = action.carry_out(&web, client, &request).await;
         if let Some(place) = place {
@@ -95,7 +95,7 @@ pub async fn act(
         Ok(answer) => Json(answer.data).into_response(),
         Err(failure) => {
             let status = match status(&failure) {
-                // The request is understood, and its subject is not in a state in which it can be done.
+                // The request is valid, but the state of its subject does not allow it.
                 StatusCode::NOT_FOUND => StatusCode::CONFLICT,
                 status => status,
             };
@@ -125,7 +125,7 @@ pub fn failed(failure: &Failure, status: StatusCode) -> Response {
     problem(status, &error, fix.as_deref())
 }
 
-/// Answers with a problem.
+/// Answers with an error and the command that fixes it.
 pub fn problem(status: StatusCode, error: &str, fix: Option<&str>) -> Response {
     (status, Json(json!({ "error": error, "fix": fix }))).into_response()
 }

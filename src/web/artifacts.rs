@@ -18,9 +18,9 @@ use super::pages::failed;
 use super::state::{Purpose, Web};
 use crate::ui::Failure;
 
-/// The most bytes of a file that a page shows.
+/// Maximum number of bytes of a file that a page shows.
 const PREVIEW: u64 = 256 * 1024;
-/// The most bytes of a file that is downloaded.
+/// Maximum number of bytes of a file that is downloaded.
 const DOWNLOAD: u64 = 16 * 1024 * 1024;
 
 /// A published file.
@@ -28,7 +28,7 @@ struct Artifact {
     path: String,
     /// The beginning of its text, redacted.
     text: String,
-    /// Whether the text goes on.
+    /// Whether the text was truncated.
     is_cut: bool,
 }
 

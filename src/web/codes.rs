@@ -13,7 +13,7 @@ use super::secrets::{Secrets, folder, login_code, plain_code, write};
 use crate::env::Env;
 use crate::ui::Failure;
 
-/// The most failed attempts in [`WINDOW`]. Further attempts are refused, also correct ones.
+/// Maximum number of failed attempts in [`WINDOW`]. Further attempts are refused, even correct ones.
 const ATTEMPTS: usize = 10;
 /// The time after which a failed attempt no longer counts.
 const WINDOW: Duration = Duration::from_secs(60);

@@ -1,7 +1,7 @@
 //! Accepts connections, with limits on their number, their headers and slow clients.
 //!
-//! A client that is over a limit costs its own connection and nothing else. This module must never look
-//! at the content of a request.
+//! A client that exceeds a limit loses only its own connection. This module must never inspect the content of a
+//! request.
 
 use std::io;
 use std::sync::Arc;
@@ -20,15 +20,15 @@ use tokio::time::timeout;
 
 use super::access::Peer;
 
-/// The most connections at the same time. Further ones are closed at once.
+/// Maximum number of connections at the same time. Further ones are closed at once.
 const CONNECTIONS: usize = 256;
-/// The longest time until a client has sent the headers of its next request.
+/// Maximum time until a client has sent the headers of its next request.
 const HEADERS: Duration = Duration::from_secs(15);
-/// The longest time for which a connection exists. An event stream is then continued by its client.
+/// Maximum lifetime of a connection. The client then continues its event stream.
 const CONNECTION: Duration = Duration::from_secs(600);
-/// The most bytes of a request's headers.
+/// Maximum number of bytes of a request's headers.
 const HEADER_BYTES: usize = 16 * 1024;
-/// The most headers of a request.
+/// Maximum number of headers of a request.
 const HEADER_COUNT: usize = 64;
 
 /// Accepts connections on TCP.
@@ -81,7 +81,7 @@ where
             .max_buf_size(HEADER_BYTES)
             .max_headers(HEADER_COUNT)
             .serve_connection(TokioIo::new(stream), service);
-        // A client may break off at any time.
+        // A client may disconnect at any time.
         let _gone = timeout(CONNECTION, connection).await;
     });
 }

@@ -1,4 +1,4 @@
-//! Streams of server-sent events: the changes of the database.
+//! Streams of server-sent events: changes to the database.
 //!
 //! ```text
 //! database ──the number of the last change, while somebody listens──> watch ──> one stream per client
@@ -27,13 +27,13 @@ use super::state::{Purpose, Web};
 use crate::env::Env;
 use crate::ui::Failure;
 
-/// The time between two looks at the database.
+/// The interval at which the database is checked for changes.
 const LOOK: Duration = Duration::from_millis(25);
 /// The time after which an idle stream gets a comment, so that no proxy closes it.
 const ALIVE: Duration = Duration::from_secs(15);
-/// The most changes that are read at a time.
+/// Maximum number of changes that are read at a time.
 const BATCH: u32 = 500;
-/// The most events that wait for a slow client.
+/// Maximum number of events that wait for a slow client.
 const WAITING: usize = 64;
 
 /// Reports the number of the last change while somebody listens.
@@ -41,7 +41,7 @@ pub async fn look(home: Env, sender: watch::Sender<i64>) {
     let mut pace = interval(LOOK);
     pace.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let path = home.store_path();
-    // A restored database is another file.
+    // A restored database is a different file.
     let file = || fs::symlink_metadata(&path).ok().map(|data| (data.dev(), data.ino()));
     let mut opened = None;
     let mut store = None;
@@ -97,7 +97,7 @@ pub async fn changes(
     response(receiver)
 }
 
-/// Returns the place of a stream, or `None` if there are too many.
+/// Reserves a slot for a stream, or returns `None` if there are too many.
 pub fn place(web: &Web) -> Option<OwnedSemaphorePermit> {
     Arc::clone(&web.streams).try_acquire_owned().ok()
 }

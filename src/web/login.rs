@@ -4,7 +4,7 @@
 //! code in a file that only its owner may read ──typed, or posted by the file of `--open`──> cookie
 //! ```
 //!
-//! A code must never stand in a URL or in a page of the server.
+//! A code must never appear in a URL or in a page of the server.
 
 use std::sync::Arc;
 
@@ -22,7 +22,6 @@ use super::pages;
 use super::secrets::{Role, Secrets};
 use super::state::Web;
 
-/// The form of the login.
 #[derive(Deserialize)]
 pub struct LoginForm {
     code: String,
@@ -38,7 +37,7 @@ pub async fn exchange(State(web): State<Arc<Web>>, Form(typed): Form<LoginForm>)
     let secrets = web.secrets();
     // A valid code is accepted even after many failures, so that nobody can keep a person out by failing.
     let role = match secrets.role_of_token(&typed.code) {
-        // The token for programs that act is no login of a person.
+        // The token for programs that act is not a login for a person.
         Some(Role::Read) => Ok(Some(Role::Read)),
         _ => web.codes.exchange(&typed.code, &secrets).map(|ok| ok.then_some(Role::Act)),
     };

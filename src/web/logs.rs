@@ -26,11 +26,11 @@ use super::state::{Purpose, Web};
 use crate::follow::{self, FollowEnd};
 use crate::ui::Failure;
 
-/// The most bytes of one part.
+/// Maximum number of bytes of one part.
 const PART: u64 = 256 * 1024;
 /// The bytes at the end of each file with which a stream begins.
 const TAIL: u64 = 32 * 1024;
-/// The most parts of a log that wait for a slow client.
+/// Maximum number of parts of a log that wait for a slow client.
 const WAITING: usize = 16;
 /// The files of a run, by the name in a query.
 const FILES: [&str; 3] = ["log", "stdout", "stderr"];
@@ -205,7 +205,7 @@ pub async fn live(
     response(receiver)
 }
 
-/// Reports changes of the database until the client is gone or all logins end.
+/// Reports changes to the database until the client is gone or all logins end.
 async fn forward(
     (mut changes, mut secrets): (watch::Receiver<i64>, watch::Receiver<Secrets>),
     sender: &mpsc::Sender<Event>,

@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 use super::actions::ACTIONS;
 use super::views::{QueryFlag, QueryKind, VIEWS};
 
-/// The type of the answers of views and actions.
+/// The media type of the answers of views and actions.
 const JSON: &str = "application/json";
 
 /// The path below which the API is.
@@ -63,7 +63,7 @@ pub fn document(answers: AnswerSchemas) -> Value {
         (
             "/events",
             "events",
-            "The changes of the database as server-sent events; Last-Event-ID continues",
+            "Changes to the database as server-sent events; Last-Event-ID continues",
             "text/event-stream",
         ),
         (
@@ -136,7 +136,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_operation_has_a_name_of_its_own() {
+    fn operation_names_are_unique() {
         let document = document(|_, _| Some(Schema::default()));
         let mut names = Vec::new();
         for methods in document["paths"].as_object().unwrap().values() {

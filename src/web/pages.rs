@@ -15,7 +15,7 @@ use super::state::{Answer, Purpose, Web};
 use super::views::{Parts, View};
 use crate::ui::Failure;
 
-/// The policy for a page that was made to be one file: its own style and nothing else.
+/// The policy for a page that consists of one file: its own style and nothing else.
 const ONE_FILE: &str = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'; \
     frame-ancestors 'none'";
 
@@ -102,7 +102,7 @@ pub fn failed(web: &Web, failure: &Failure) -> Response {
     error(web, status(failure), &what, fix.as_deref())
 }
 
-/// Answers with a page that describes a problem.
+/// Answers with a page that describes an error.
 pub fn error(web: &Web, status: StatusCode, what: &str, fix: Option<&str>) -> Response {
     let number = status.as_u16();
     (status, Html(web.renderer.page("error.html", context! { what, fix, number }))).into_response()

@@ -21,9 +21,9 @@ use super::state::{Purpose, Web};
 use super::views::{Parts, VIEWS, View};
 use super::{api, artifacts, events, login, logs, pages, webhook};
 
-/// The most bytes of a request's body.
+/// Maximum number of bytes of a request's body.
 const BODY: usize = 64 * 1024;
-/// The longest time until a request's body has arrived.
+/// Maximum time until a request's body has arrived.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// The policy of every page: nothing from elsewhere, and no script or style in the page itself.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; \
@@ -40,8 +40,7 @@ const METRICS: &str = "/metrics";
 
 type Query2 = Query<Vec<(String, String)>>;
 
-/// Returns the routes of the server.
-/// `answers` has the schemas of the answers.
+/// Returns the routes of the server. `answers` has the schemas of the answers.
 pub fn router(web: &Arc<Web>, answers: AnswerSchemas) -> Router {
     let mut routes: Router<Arc<Web>> = Router::new()
         .route("/", page(&VIEWS[0]))
@@ -108,7 +107,8 @@ fn page(view: &'static View) -> MethodRouter<Arc<Web>> {
                     path: RawPathParams,
                     query: Query2,
                     headers: HeaderMap| {
-            // A page that shows itself again must not take the result of an action from the page that follows it.
+            // A page that reloads itself must not take the message of an action from the page that the browser opens
+            // next.
             let message = match headers.contains_key("hx-request") {
                 true => None,
                 false => web.messages.take(&client.from),

@@ -151,7 +151,7 @@ impl Secrets {
 
     fn mac(&self, parts: &[&str]) -> Hmac<Sha256> {
         let mut mac =
-            Hmac::<Sha256>::new_from_slice(&self.key).expect("a key of any length is one");
+            Hmac::<Sha256>::new_from_slice(&self.key).expect("HMAC accepts a key of any length");
         for part in parts {
             mac.update(&(part.len() as u64).to_le_bytes());
             mac.update(part.as_bytes());
@@ -190,7 +190,7 @@ pub fn login_code() -> Result<String, Failure> {
     Ok(bytes.iter().map(|byte| char::from(CODE[usize::from(byte % 32)])).collect())
 }
 
-/// Returns a code as a person may have typed it in its one form.
+/// Normalizes a code as a person typed it.
 pub fn plain_code(typed: &str) -> String {
     typed.chars().filter(char::is_ascii_alphanumeric).collect::<String>().to_ascii_uppercase()
 }

@@ -32,7 +32,7 @@ use crate::ui::Failure;
 
 /// The name of the Unix socket, in the state folder.
 const SOCKET: &str = "serve.sock";
-/// The most event streams at the same time.
+/// Maximum number of event streams at the same time.
 const STREAMS: usize = 32;
 /// The stack of a thread that runs a command, in bytes.
 const STACK: usize = 8 * 1024 * 1024;
@@ -191,7 +191,7 @@ impl Ready {
         Ok(())
     }
 
-    /// Answers requests on a thread of its own until the process ends.
+    /// Answers requests on a separate thread until the process ends.
     ///
     /// # Errors
     /// Returns an error if the thread cannot be started.

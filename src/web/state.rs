@@ -17,11 +17,11 @@ use crate::env::{self, Env};
 use crate::project::FILE;
 use crate::ui::{CalledCommand, Captured, Failure};
 
-/// The most commands that look at something at the same time. Each has a connection to the database of its own.
+/// Maximum number of views that are read at the same time. Each has its own connection to the database.
 const LOOKS: usize = 4;
-/// The most commands that change something at the same time.
+/// Maximum number of commands that change something at the same time.
 const ACTS: usize = 2;
-/// The most messages and answers that are kept for a later request.
+/// Maximum number of messages and answers that are kept for a later request.
 const KEPT: usize = 256;
 
 /// Runs a command of `runner` inside this process, in a folder, and captures its output.
@@ -124,7 +124,7 @@ impl Web {
         .await
     }
 
-    /// Runs a function that waits for files or the database, on a thread of its own.
+    /// Runs a function that waits for files or the database, on a separate thread.
     ///
     /// # Errors
     /// Returns the function's failure.
@@ -142,8 +142,9 @@ impl Web {
             let _place = place;
             work()
         });
-        done.await
-            .unwrap_or_else(|_| Err(Failure::internal("the command failed by a fault of runner")))
+        done.await.unwrap_or_else(|_| {
+            Err(Failure::internal("the command failed because of a bug in runner"))
+        })
     }
 
     /// Returns the folder of a registered project.

@@ -30,7 +30,6 @@ pub struct QueryFlag {
 /// The values of a part of a query.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum QueryKind {
-    /// Any text.
     Text,
     /// A number from 1 to this limit.
     Count(u32),
@@ -92,7 +91,6 @@ impl View {
     }
 }
 
-/// All views.
 pub const VIEWS: &[View] = &[
     view("status", "/status", "The current state of all projects", &["status"], &[])
         .on("overview.html"),

@@ -48,7 +48,7 @@ pub fn check(
         return None;
     }
     let mut mac =
-        Hmac::<Sha256>::new_from_slice(key.as_bytes()).expect("a key of any length is one");
+        Hmac::<Sha256>::new_from_slice(key.as_bytes()).expect("HMAC accepts a key of any length");
     for part in [timestamp.as_bytes(), b".", path.as_bytes(), b".", body] {
         mac.update(part);
     }

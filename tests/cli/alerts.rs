@@ -1,4 +1,4 @@
-//! Tests the delivery of alerts, also with misbehaving receivers and killed processes.
+//! Tests the delivery of alerts, including misbehaving receivers and killed processes.
 
 use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};

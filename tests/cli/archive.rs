@@ -88,7 +88,7 @@ fn every_link_of_an_export_works() {
         }
     }
     assert!(followed > 20, "{followed}");
-    // From the index, each night is reached, and from the newest night every older one.
+    // The index links to each night, and the newest night leads to every older one.
     let index = fs::read_to_string(into.join("index.html")).unwrap();
     assert_eq!(links(&index).len() + 2, pages.len(), "{pages:?}");
     let mut at = links(&index)[0].clone();

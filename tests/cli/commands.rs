@@ -68,8 +68,8 @@ impl Drop for Strangers {
     }
 }
 
-/// Other tests, which run at the same time, also read the states of all processes. A run that does
-/// is seen in each of the attempts.
+/// Other tests run at the same time and also read the states of all processes. If the run itself did so, every attempt
+/// would show reads.
 #[test]
 fn a_run_reads_no_other_processes() {
     let fixture = job("true", "");

@@ -262,8 +262,7 @@ fn unknown_councillor_is_rejected() {
     assert!(!fixture.path(LATEST).exists());
 }
 
-/// Checks that runner shows summaries of other programs in every form, also with unknown fields and
-/// values.
+/// Checks that runner shows summaries of other programs in every form, including unknown fields and values.
 #[test]
 fn foreign_summaries_are_shown_in_every_form() {
     let fixture = Fixture::with("");

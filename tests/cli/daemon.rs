@@ -184,7 +184,7 @@ fn private_socket_rejects_invalid_requests() {
     }
     let began = Instant::now();
     assert_eq!(daemon.tick()["is"], "ticked");
-    // Without a place for new clients, the answer would come when the first client has waited for 30 seconds.
+    // Without room for new clients, the answer would come only after the first client has waited for 30 seconds.
     assert!(began.elapsed().as_secs() < 20, "{:?}", began.elapsed());
     drop(silent);
 }

@@ -13,7 +13,7 @@ const MARK: &str = "<!-- run -->";
 /// The sample note of `runner init` on a terminal.
 const NOTE: &str = "# Try runner for a week\n\nMaybe write each idea into its own file?\n";
 
-/// A `crontab` of the test's own home folder.
+/// A fake `crontab` that uses the test's home folder.
 const CRONTAB: &str = r#"#!/bin/sh
 case "$1" in
 -l) cat "$HOME/tab" 2>/dev/null || { echo "no crontab for me" >&2; exit 1; } ;;
@@ -43,8 +43,8 @@ fn marked(text: &str) -> (Vec<String>, bool) {
     (found, first_is_marked.unwrap_or(false))
 }
 
-/// Creates the repository `~/my-repository` of a person who has never used runner. No setting of
-/// the fixture applies, so changed settings must be accepted as by everybody.
+/// Creates the repository `~/my-repository` of a person who has never used runner. No setting of the fixture applies,
+/// so changed settings must be accepted.
 fn stranger(fixture: &Fixture, script: &str) -> CommandOutput {
     let bin = fixture.root().join("bin");
     fs::create_dir_all(&bin).unwrap();

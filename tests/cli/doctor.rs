@@ -130,7 +130,7 @@ fn each_setup_defect_has_a_finding() {
     fs::write(&tab, "").unwrap();
     wrong("runner's lines are gone", "runner setup --apply");
     fs::write(&tab, text.replace("0,15", "7")).unwrap();
-    wrong("are not what they should be", "runner setup --apply");
+    wrong("differ from those that setup would write now", "runner setup --apply");
     fs::write(&tab, format!("{text}9 * * * * runner tick\n")).unwrap();
     wrong("several schedulers run ticks", "crontab -e");
     fs::write(&tab, text).unwrap();

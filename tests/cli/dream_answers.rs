@@ -1,5 +1,4 @@
-//! Tests what a dream pass makes of a model's answers, good and bad, through the program and a
-//! model API on loopback.
+//! Tests how a dream pass handles a model's answers, good and bad, through the program and a model API on loopback.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -237,7 +236,7 @@ fn each_answer_has_its_outcome() {
     for case in cases(&hash) {
         let (fixture, hash) = fixture();
         let Case { name, .. } = case;
-        // Each fixture has commits of its own.
+        // Each fixture has its own commits.
         let case = cases(&hash).into_iter().find(|other| other.name == name).unwrap();
         let server = server(case.replies.clone());
         let before = fixture.tree("ideas");

@@ -149,7 +149,7 @@ fn dry_run_works_in_unregistered_project() {
 fn dry_run_leaves_existing_runs_unchanged() {
     let fixture = Fixture::with(
         "[jobs.wait]\nkind = \"command\"\nprogram = \"sh\"\nargs = [\"-c\", \"echo up > up.fifo; read word < go.fifo\"]\n\
-         # What a dead run's launcher still clears away is no trace of ours.\nsandbox = \"off\"\n",
+         # The launcher of a dead run may still clean up, which is not a trace of the dry run.\nsandbox = \"off\"\n",
     );
     fixture.command("mkfifo", &["up.fifo", "go.fifo"]).status().unwrap();
     let mut first = fixture

@@ -72,7 +72,7 @@ impl Fixture {
         // and tests would have to wait.
         let config = fixture.root().join("config/runner/config.toml");
         fs::create_dir_all(config.parent().unwrap()).unwrap();
-        // Tests edit runner.toml directly, also before a tick in the environment of a timer.
+        // Tests edit runner.toml directly, even before a tick in the environment of a timer.
         let text =
             "[trust]\npaths = [\"/\"]\n[defaults]\nstagger = \"0s\"\n[notify]\nwindow = \"0s\"\n";
         fs::write(config, text).unwrap();

@@ -6,7 +6,7 @@ use std::process::Stdio;
 use crate::fixture::{CommandOutput, Fixture};
 use crate::lifecycle::{dreamt, written};
 
-/// Checks that the newest entry moves no task, in a command and in a run, and orients nobody.
+/// Checks that the newest entry moves no task, in a command and in a run, and orients no run.
 fn is_without_effect(fixture: &Fixture, how: &str) {
     let board = fixture.read("plan.org");
     let refused = fixture.run(&["board", "apply"]).ends(1);

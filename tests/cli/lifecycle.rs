@@ -35,7 +35,7 @@ pub fn dreamt(fixture: &Fixture, folder: &str, id: &str, verdicts: &str) {
     fixture.run(&["lifecycle", "adopt", "--yes", "--agent", agent]).ends(0);
 }
 
-/// Writes an entry with its list, as somebody else than runner.
+/// Writes an entry with its list, as another program would.
 pub fn written(fixture: &Fixture, folder: &str, id: &str, verdicts: &str) {
     fixture.write(
         &format!("{folder}/{id}.org"),
@@ -190,7 +190,7 @@ fn idle_cycle_writes_no_entry_and_moves_on() {
         fixture.tree("rem").iter().filter(|(path, _)| path.ends_with(".org")).count()
     };
     assert_eq!((cycle(1), stands(&fixture)), (1, ("add".to_owned(), 0)));
-    // Runner's own commit of the entry, and its own moves on the board, are no evidence.
+    // Runner's own commit of the entry, and its own moves on the board, are not evidence.
     assert!(fixture.git(&["log", "-1", "--format=%s"]).starts_with("rem: "));
     assert_eq!((cycle(2), stands(&fixture)), (1, ("add".to_owned(), 0)));
     let runs = fixture.run(&["runs", "--json"]).ends(0).json();
@@ -434,7 +434,7 @@ fn two_agents_share_a_project_for_a_week() {
     }
     let text = fixture.read("plan.org");
     assert_eq!(text.lines().filter(|line| line.starts_with("* ")).count(), 1 + ticks, "{text}");
-    // Each agent holds a task of its own.
+    // Each agent holds its own task.
     assert_eq!((text.matches("* DOING").count(), text.matches(":AGENT: two").count()), (2, 1));
     for day in 1..=7 {
         assert_eq!(text.matches(&format!("task of day {day} at")).count(), 4);

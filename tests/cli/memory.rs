@@ -97,7 +97,7 @@ fn id_of(fixture: &Fixture, content: &str) -> String {
 }
 
 #[test]
-fn checklist_of_the_seed_holds() {
+fn checklist_of_the_memory_holds() {
     let fixture = Fixture::with("");
     // 1. Install, 2. and 3. add the hooks.
     let said = fixture.run(&["memory", "install", "--apply"]).ends(0);
@@ -453,7 +453,7 @@ static KILLED: AtomicUsize = AtomicUsize::new(0);
 
 /// After a killed creation, the next call creates the store under its usual name.
 #[test]
-fn a_killed_creation_is_begun_again() {
+fn killed_creation_is_repeated() {
     let fixture = Fixture::with("");
     let store = fixture.root().join(".ctx/store.db");
     fixture.run(&["memory", "list"]).ends(0);
@@ -470,7 +470,7 @@ fn a_killed_creation_is_begun_again() {
         }
         let mut left = left.to_vec();
         if let Some(versions) = left.get_mut(18..20) {
-            // Not in the mode with a log yet.
+            // The database is not in WAL mode yet.
             versions.copy_from_slice(&[1, 1]);
         }
         fs::write(&store, left).unwrap();

@@ -84,7 +84,7 @@ fn doctor_reports_hooks_that_do_not_work() {
             }
         }
     }
-    // A session that the store knows has working hooks, also if the host records nothing.
+    // A session that the store knows has working hooks, even if the host records nothing.
     transcript(&fixture, claude, &[said]);
     assert_eq!(findings(&fixture).len(), 1);
     let payload = json!({"session_id": "s", "cwd": fixture.project(), "source": "startup"});

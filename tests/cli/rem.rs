@@ -483,7 +483,7 @@ fn cycle_waits_for_a_valid_dream() {
     fixture.write("_steps.jsonl", "{\"tool\":\"Read\"}\n");
     fixture.run(&["lifecycle", "goto", "rem"]).ends(0);
     let position = fixture.read(".runner/lifecycle-pos");
-    // The model gives malformed answers and is killed, also after the backoff.
+    // The model gives malformed answers and is killed, even after the backoff.
     let now = jiff::Timestamp::now();
     let day = |days: i64| (now + jiff::SignedDuration::from_hours(24 * days)).to_string();
     for (bad, clock) in [("{\"tale\": 3}", 0), ("kill", 0), ("no entry", 0), ("{\"tale\": 4}", 1)] {

@@ -1,4 +1,4 @@
-//! Tests what a rem job makes of wrong, truncated and vague answers of a model.
+//! Tests how a rem job handles wrong, truncated and vague answers of a model.
 
 use std::fs;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -30,7 +30,7 @@ fn untrue_answers_are_repaired_once_then_replaced() {
     ];
     for (words, why) in &cases {
         let fixture = fixture("answer = \"org\"\n");
-        // Both answers are wrong: the entry by rule is published, and the agent goes on.
+        // Both answers are wrong: the entry by rule is published, and the agent continues.
         answer(&fixture, "", words);
         let said = fixture.run(&["run", "rem"]).ends(0).expect_text("degraded");
         said.expect_text("the entry is by rule").expect_text(why);

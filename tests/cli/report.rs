@@ -41,7 +41,7 @@ fn open(fixture: &Fixture, path: &str) -> CommandOutput {
 }
 
 #[test]
-fn report_outside_of_a_project_lists_all_projects() {
+fn report_outside_a_project_lists_all_projects() {
     let (fixture, name) = after_a_night();
     let outside = |args: &[&str]| {
         let mut command = fixture.runner(args);
@@ -56,7 +56,7 @@ fn report_outside_of_a_project_lists_all_projects() {
     assert_eq!(json["projects"].as_array().unwrap().len(), 1, "{json}");
     let none = outside(&["report", "--json", "--night", "2001-01-01"]).ends(0).json();
     assert_eq!(none["projects"], serde_json::json!([]));
-    // A page is always that of one project, and so is a folder that was named.
+    // A page covers one project, and so does a named folder.
     outside(&["report", "--html"]).ends(78);
     outside(&["--dir", ".", "report"]).ends(78);
 }

@@ -1,4 +1,4 @@
-//! Tests decisions on proposals, also with kills, and programs that answer a dream.
+//! Tests decisions on proposals, including kills, and programs that answer a dream.
 
 use std::collections::BTreeMap;
 use std::fs::File;

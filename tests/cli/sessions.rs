@@ -152,7 +152,7 @@ fn ended(fixture: &Fixture, session: &str) {
 #[test]
 fn end_of_session_starts_its_analysis() {
     let fixture = Fixture::with("");
-    // The session is not idle, and its last event is no answer of the model.
+    // The session is not idle, and its last event is not an answer of the model.
     write(&fixture, "one", &repair(1), 0);
     let before = fixture.read("runner.toml");
     ended(&fixture, "one");
@@ -193,7 +193,7 @@ fn ticks_analyze_each_state_of_a_session_once() {
         fixture.run(&["tick"]).ends(0);
     }
     assert_eq!((runs(), playbooks(&fixture)[0].1), (1, 1));
-    // The session goes on: its findings are replaced and not added.
+    // The session continues: its findings are replaced and not added.
     write(&fixture, "one", &(repair(1) + &repair(20)), 80);
     for _ in 0..2 {
         fixture.run(&["tick"]).ends(0);

@@ -1,6 +1,6 @@
-//! Secrets of every kind, which a program writes to its output, to an artifact and to a file that a
-//! prompt reads, or which stand in sessions of agents, appear in no output, file, database, page or
-//! recording of runner, and no model receives them.
+//! Secrets of every kind that a program writes to its output, to an artifact and to a file that a prompt reads, or that
+//! occur in sessions of agents, appear in no output, file, database, page or recording of runner, and no model receives
+//! them.
 
 use std::fs;
 use std::io::Write as _;
@@ -261,8 +261,8 @@ fn call(fixture: &Fixture, args: &[&str], input: &str, shown: &mut Vec<(String, 
     shown.push((format!("output of {args:?}"), (said.out + &said.err).into_bytes()));
 }
 
-/// Calls the hooks of a session in which the person and the model write `text`, and its transcript has a
-/// failure with it.
+/// Calls the hooks of a session whose person and model write `text`. A failure in its transcript contains
+/// `text` too.
 fn live(fixture: &Fixture, id: &str, text: &str, shown: &mut Vec<(String, Vec<u8>)>) {
     let path = transcript(fixture, id);
     let said = format!(

@@ -1,4 +1,4 @@
-//! Tests `runner status` and `--watch`, also with broken files and without ticks.
+//! Tests `runner status` and `--watch`, including broken files and missing ticks.
 
 use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _};

@@ -1,4 +1,4 @@
-//! `runner top` on a terminal of the test's own: views, a log that grows, decisions, and its end.
+//! `runner top` in a pseudo-terminal: views, a log that grows, decisions, and its end.
 
 use std::fs::File;
 use std::io::{Read as _, Write as _};
@@ -23,7 +23,7 @@ pub struct Top {
     seen: Vec<u8>,
 }
 
-/// Returns what a terminal shows after this output: moves of the cursor, and characters.
+/// Returns what a terminal shows after this output, from the cursor movements and the characters in it.
 fn screen(output: &[u8], size: Winsize) -> String {
     let mut cells = vec![vec![' '; size.ws_col.into()]; size.ws_row.into()];
     let (mut row, mut column) = (0, 0);
@@ -253,7 +253,11 @@ fn runs_are_cancelled_retried_and_paused() {
     top.end(0);
     let sql =
         "SELECT count(*) FROM events WHERE kind = 'top' AND detail LIKE 'runner %: asked by %'";
-    assert_eq!(fixture.count(sql), 7, "every request is in the audit trail, also the refused one");
+    assert_eq!(
+        fixture.count(sql),
+        7,
+        "every request is in the audit trail, including the refused one"
+    );
     let of_run = "SELECT count(*) FROM events WHERE kind = 'top' AND run IS NOT NULL AND project IS NOT NULL";
     assert_eq!(fixture.count(of_run), 5);
 }

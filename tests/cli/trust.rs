@@ -96,7 +96,7 @@ fn only_affected_jobs_wait() {
     assert_eq!(schedule(&fixture, "tidy"), "{\"every\":\"PT10M\"}");
     assert_eq!(fixture.count("SELECT enabled FROM jobs WHERE name = 'tidy'"), 1);
     run(&fixture, &["enqueue", "tidy"]);
-    // A setting outside of the jobs affects everything, and no program that it names is started.
+    // A setting outside the jobs affects everything, and no program that it names is started.
     let program = fixture.root().join("evil.sh");
     fs::write(&program, "#!/bin/sh\necho ran > \"$0.ran\"\n").unwrap();
     fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
@@ -262,7 +262,7 @@ fn hooks_use_only_accepted_settings() {
     guard(&[], 0);
     record(0);
     assert_eq!(fixture.read("_evil.jsonl").lines().count(), 1);
-    // A change of one job does not affect the record, and the guard of other jobs.
+    // A change to one job affects neither the record nor the guard of other jobs.
     fixture.configure("[jobs.dream.budget]\ncalls = 9\n");
     guard(&[], 0);
     record(0);

@@ -629,7 +629,7 @@ def modes_and_links(server):
     fleet.home.good("--dir", folder, "enqueue", "dream")
     fleet.home.run("tick")
     why = fleet.home.good("--dir", folder, "runs", "--json")
-    say("leads outside of the project" in why, "a link that leads outside defers the run with the reason")
+    say("leads outside the project" in why, "a link that leads outside defers the run with the reason")
 
 
 def keys():

@@ -14,11 +14,11 @@ use serde_json::Value;
 /// Values by the row and the field that they belong to.
 pub type Facts = BTreeMap<String, String>;
 
-/// Returns the letters and digits of a text. Forms differ in how they show all other characters: they fold
-/// lines, and escape or replace what a terminal or a browser would obey.
+/// Returns the letters and digits of a text. Forms render all other characters differently: they fold lines, and escape
+/// or replace markup and control characters.
 pub fn plain(text: &str) -> String {
     let mut out = String::new();
-    // Markdown shows the text of an entity like the character.
+    // A Markdown renderer shows an entity as its character.
     let text = text.replace("&lt;", "<").replace("&gt;", ">");
     let mut rest = text.as_str();
     while let Some(at) = rest.find("\\u{") {
@@ -45,7 +45,6 @@ pub fn text<'a>(value: &'a Value, field: &str) -> &'a str {
     value[field].as_str().unwrap_or_default()
 }
 
-/// Returns the items of a list.
 pub fn items(value: &Value) -> &[Value] {
     value.as_array().map_or(&[], Vec::as_slice)
 }
@@ -63,7 +62,6 @@ pub fn state(run: &Value) -> &str {
     }
 }
 
-/// Reads the JSON of a list of runs.
 pub fn runs_of_json(runs: &Value) -> Facts {
     let mut facts = Facts::new();
     for run in items(runs) {
@@ -74,7 +72,7 @@ pub fn runs_of_json(runs: &Value) -> Facts {
         add("state", state(run).to_owned());
         let at: Timestamp = text(run, "requested").parse().unwrap();
         add("requested", at.strftime("%Y-%m-%d %H:%M").to_string());
-        // For a queued run, the list of the terminal has the reason why it waits.
+        // For a queued run, the terminal's list shows the reason for the wait.
         if text(run, "state") != "queued" {
             let why = run["why"].as_str().unwrap_or_else(|| text(run, "headline"));
             add("result", plain(why));
@@ -112,12 +110,11 @@ pub fn inner(element: ElementRef<'_>) -> String {
     element.text().collect()
 }
 
-/// Returns the elements within an element.
+/// Returns the descendants of an element that match a selector.
 pub fn within<'a>(element: ElementRef<'a>, selector: &str) -> Vec<ElementRef<'a>> {
     element.select(&Selector::parse(selector).unwrap()).collect()
 }
 
-/// Reads the page with the list of runs.
 pub fn runs_of_page(page: &Page) -> Facts {
     let mut facts = Facts::new();
     for row in page.all("tbody tr") {
@@ -202,14 +199,13 @@ pub fn runs_of_screen(screen: &Shown) -> Facts {
     facts
 }
 
-/// Returns a time of the system's zone as one of UTC.
+/// Converts a time from the system's zone to UTC.
 fn utc(time: &str) -> String {
     let local: DateTime = format!("{}:00", time.replace(' ', "T")).parse().unwrap();
     let at = local.to_zoned(TimeZone::system()).unwrap().timestamp();
     at.strftime("%Y-%m-%d %H:%M").to_string()
 }
 
-/// Reads the JSON of one run.
 pub fn run_of_json(run: &Value) -> Facts {
     let mut facts = Facts::new();
     let mut add = |field: &str, value: String| facts.insert(field.to_owned(), value);
@@ -229,7 +225,6 @@ pub fn run_of_json(run: &Value) -> Facts {
     facts
 }
 
-/// Reads the page of one run.
 pub fn run_of_page(page: &Page, id: &str) -> Facts {
     let mut facts = Facts::new();
     let mut add = |field: &str, value: String| facts.insert(field.to_owned(), value);

@@ -1,4 +1,4 @@
-//! Shows on random databases that all forms agree: `--json`, the report, the pages, the API and the terminal
+//! Checks on random databases that all forms agree: `--json`, the report, the pages, the API and the terminal
 //! show the same values of the same run, night, alert and budget. `RUNNER_TEST_SEED` repeats a database.
 
 mod forms;
@@ -126,7 +126,7 @@ impl Sample {
         body
     }
 
-    /// Returns what a terminal shows that is large enough for everything.
+    /// Returns the screen of a terminal that is large enough to show everything.
     fn screen(&self, tab: Tab, request: Option<Request>) -> Shown {
         let root = self.root();
         let ui = Ui::default();
@@ -153,7 +153,7 @@ fn differences(form: &str, shown: &Facts, json: &Facts) -> Vec<String> {
     shown.iter().filter_map(differs).collect()
 }
 
-/// The values of one thing in a form and in the JSON.
+/// The values of one object in a form and in the JSON.
 struct Compared {
     form: String,
     shown: Facts,
@@ -164,7 +164,7 @@ fn compared(form: impl Into<String>, shown: Facts, json: &Facts) -> Compared {
     Compared { form: form.into(), shown, json: json.clone() }
 }
 
-/// Reads all forms of everything.
+/// Reads every form of every object.
 fn read(sample: &Sample) -> Vec<Compared> {
     let mut all = Vec::new();
     let runs = sample.json(&["runs", "--limit", "200"]);
@@ -250,7 +250,10 @@ fn read_nights(sample: &Sample, all: &mut Vec<Compared>) {
 #[test]
 #[allow(clippy::print_stderr, reason = "the seed repeats a test")]
 fn all_forms_show_the_same_values() {
-    #[allow(clippy::disallowed_methods, reason = "the seed of a test is no setting of the program")]
+    #[allow(
+        clippy::disallowed_methods,
+        reason = "the seed of a test is not a setting of the program"
+    )]
     let given = std::env::var("RUNNER_TEST_SEED").ok().and_then(|seed| seed.parse().ok());
     let fresh = u64::from(std::process::id());
     let seeds: Vec<u64> = given.map_or_else(|| vec![1, fresh], |seed| vec![seed]);
@@ -266,7 +269,7 @@ fn all_forms_show_the_same_values() {
     }
 }
 
-/// Changes of the database after the JSON was read, each with the forms that must show it.
+/// Changes to the database after the JSON was read, each with the forms that must show it.
 const PLANTED: [(&str, &[&str]); 4] = [
     (
         "UPDATE runs SET outcome = '{\"outcome\":\"failed\",\"class\":\"guard\",\"why\":\"planted\"}'

@@ -4,7 +4,6 @@ use serde_json::Value;
 
 use super::forms::{Facts, Page, Shown, inner, items, plain, text, within};
 
-/// Reads the JSON of the list of nights.
 pub fn nights_of_json(nights: &Value) -> Facts {
     let mut facts = Facts::new();
     for night in items(nights) {
@@ -15,7 +14,6 @@ pub fn nights_of_json(nights: &Value) -> Facts {
     facts
 }
 
-/// Reads the page with the list of nights.
 pub fn nights_of_page(page: &Page) -> Facts {
     let mut facts = Facts::new();
     for row in page.all("tbody tr") {
@@ -28,7 +26,6 @@ pub fn nights_of_page(page: &Page) -> Facts {
     facts
 }
 
-/// Reads the JSON of a report.
 pub fn report_of_json(report: &Value) -> Facts {
     let mut facts = Facts::new();
     let mut add = |field: String, value: String| facts.insert(field, value);
@@ -146,7 +143,6 @@ fn amount(text: &str, noun: &str) -> String {
     found.unwrap_or_else(|| "0".to_owned())
 }
 
-/// Reads the JSON of the list of alerts.
 pub fn alerts_of_json(alerts: &Value) -> Facts {
     let mut facts = Facts::new();
     for alert in items(alerts) {
@@ -173,7 +169,6 @@ pub fn alerts_of_json(alerts: &Value) -> Facts {
     facts
 }
 
-/// Reads the page of alerts.
 pub fn alerts_of_page(page: &Page) -> Facts {
     let mut facts = Facts::new();
     for card in page.all("section.card") {
@@ -194,7 +189,6 @@ pub fn alerts_of_page(page: &Page) -> Facts {
     facts
 }
 
-/// Reads the JSON of the budgets.
 pub fn budgets_of_json(budgets: &Value) -> Facts {
     let mut facts = Facts::new();
     for budget in items(&budgets["budgets"]) {
@@ -209,7 +203,6 @@ pub fn budgets_of_json(budgets: &Value) -> Facts {
     facts
 }
 
-/// Reads the page of budgets.
 pub fn budgets_of_page(page: &Page) -> Facts {
     let mut facts = Facts::new();
     for card in page.all("section.card") {

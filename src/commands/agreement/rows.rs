@@ -307,7 +307,7 @@ impl Writer<'_> {
             .unwrap();
     }
 
-    /// Writes what the day and the open night have spent, reserved and been granted.
+    /// Writes the usage, reservations and grants of the day and the open night.
     fn budgets(&mut self, night: i64) {
         let day = format!("{} {}", self.project, self.now.strftime("%Y-%m-%d"));
         let running: Vec<String> = {

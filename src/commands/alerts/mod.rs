@@ -15,7 +15,7 @@ use crate::project;
 use crate::ui::{Failure, show};
 use list::ListArgs;
 
-/// List the alerts that were sent and whether they arrived; try a channel, silence one alert
+/// List alerts and their delivery, test a channel, or silence an alert
 #[derive(Debug, clap::Args)]
 #[command(
     args_conflicts_with_subcommands = true,
@@ -27,7 +27,6 @@ pub struct AlertsArgs {
     command: Option<AlertsCommand>,
 }
 
-/// Lists alerts, tests channels and silences alerts.
 #[derive(Debug, clap::Subcommand)]
 enum AlertsCommand {
     List(ListArgs),
@@ -44,8 +43,8 @@ enum AlertsCommand {
         /// The channel's name in runner.toml or the user's config.toml
         channel: Option<String>,
     },
-    /// Silence an alert: no message is sent about it again before it is over; `runner jobs reset`
-    /// records that a job is fixed
+    /// Silence an alert: no further message about it is sent until it ends; `runner jobs reset` records that a job is
+    /// fixed
     #[command(after_help = "Example: runner alerts ack dream")]
     Ack {
         /// The alert's id, an unambiguous beginning of it, or a job of the project for all its open

@@ -29,7 +29,6 @@ pub struct BackendsArgs {
     command: BackendsCommand,
 }
 
-/// Shows, checks and tests backends.
 #[derive(Debug, clap::Subcommand)]
 enum BackendsCommand {
     /// List the project's backends with their program, model and fallbacks
@@ -162,7 +161,6 @@ fn among<T>(home: &Env, spec: &BackendSpec, look: impl FnOnce(&Surroundings<'_>)
     look(&Surroundings { env: &env, sandbox_start: None, slots: Some(&slots), clock: &home.clock })
 }
 
-/// Returns the configured backend with this name.
 fn configured<'h>(here: &'h LoadedProject, name: &str) -> Result<&'h BackendSpec, Failure> {
     let backends = &here.config.backends;
     backends.get(name).ok_or_else(|| {

@@ -1,5 +1,5 @@
 //! `runner backends test NAME`: asks a backend one small question, and shows the request, the reply,
-//! the usage and the time. The question is a run of its own, which counts in the project's budgets.
+//! the usage and the time. The question is a separate run, which counts in the project's budgets.
 
 use std::fs;
 use std::path::Path;
@@ -24,7 +24,7 @@ use serde_json::{Value, json};
 use super::slots_folder;
 use crate::budget;
 use crate::commands::Cli;
-use crate::commands::board::{act_failure, hand};
+use crate::commands::board::{act_failure, edit_actor};
 use crate::env::{self, Env};
 use crate::guard::private_paths::PrivateFolders;
 use crate::keyring;
@@ -124,7 +124,7 @@ pub(super) fn run(cli: &Cli<'_>, here: &LoadedProject, name: &str) -> Result<Exi
         .into_iter()
         .map(|account| account.level)
         .collect();
-    let mut actor = hand(home, here, &me, &mut store)?;
+    let mut actor = edit_actor(home, here, &me, &mut store)?;
     let admitted = AdmittedTest::admit(&mut actor, &levels, &spec.kind);
     let test = match admitted.map_err(act_failure)? {
         Ok(test) => test,

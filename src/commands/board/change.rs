@@ -7,7 +7,7 @@ use runner_jobs::lifecycle::manifest::{Newest, newest};
 use runner_jobs::lifecycle::provenance::Provenance;
 use serde::Serialize;
 
-use super::{BoardArg, failure, hand, path};
+use super::{BoardArg, edit_actor, failure, path};
 use crate::commands::Cli;
 use crate::project::LoadedProject;
 use crate::ui::{Failure, Ui, View, safe, show};
@@ -121,7 +121,7 @@ fn change(
     let mut store = cli.env.store()?;
     here.register(&mut store, cli.env.wall()?)?;
     let me = ProcessIdentity::me();
-    let hand = hand(cli.env, here, &me, &mut store)?;
+    let hand = edit_actor(cli.env, here, &me, &mut store)?;
     let mut desk = BoardEditor { hand, board: &path, agent: &which.agent };
     desk.carry_out(std::slice::from_ref(wish)).map_err(|error| failure(error, &path))
 }

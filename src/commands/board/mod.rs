@@ -28,7 +28,6 @@ pub struct BoardArgs {
     command: BoardCommand,
 }
 
-/// Shows and changes a project's board.
 #[derive(Debug, clap::Subcommand)]
 enum BoardCommand {
     /// Print each task with its keyword, line and heading
@@ -39,8 +38,8 @@ enum BoardCommand {
         #[command(flatten)]
         which: BoardArg,
     },
-    /// List verdicts that had no effect: duplicate headings, unknown keywords; exit code 1 when
-    /// there is any
+    /// List verdicts that had no effect: duplicate headings, unknown keywords; exit code 1 if
+    /// there are any
     #[command(after_help = "Example: runner board lint || $EDITOR plan.org")]
     Lint {
         #[command(flatten)]
@@ -131,7 +130,7 @@ pub(super) fn path(here: &LoadedProject, which: &BoardArg) -> String {
 }
 
 /// Creates an actor that edits the project for this command.
-pub(super) fn hand<'h>(
+pub(super) fn edit_actor<'h>(
     home: &'h Env,
     here: &'h LoadedProject,
     me: &'h ProcessIdentity,

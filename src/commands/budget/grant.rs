@@ -16,7 +16,7 @@ use crate::env;
 use crate::project::LoadedProject;
 use crate::ui::{Failure, Ui, View, show, when};
 
-/// Add to one budget, once; the extra ends with the budget's period
+/// Add to one budget once; the addition ends with the budget's period
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "Example: runner budget grant night money=2.50 calls=10 --reason 'the long audit'"

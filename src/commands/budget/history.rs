@@ -9,7 +9,7 @@ use crate::commands::Cli;
 use crate::project::LoadedProject;
 use crate::ui::{Failure, Ui, View, show};
 
-/// Show what was spent, added up
+/// Show the usage, added up by day, night, job, backend or pool
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example: runner budget history --by job")]
 pub struct HistoryArgs {

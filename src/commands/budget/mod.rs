@@ -17,7 +17,7 @@ use crate::config::OverrideScope;
 use crate::project::LoadedProject;
 use crate::ui::Failure;
 
-/// Show what may still be spent and what was spent, or grant an extra once [default: show]
+/// Show budgets and usage, or grant an extra amount once [default: show]
 #[derive(Debug, clap::Args)]
 #[command(
     args_conflicts_with_subcommands = true,
@@ -28,10 +28,9 @@ pub struct BudgetArgs {
     command: Option<BudgetCommand>,
 }
 
-/// Shows budgets, or adds to one.
 #[derive(Debug, clap::Subcommand)]
 enum BudgetCommand {
-    /// Show each budget: its cap, the amounts used, reserved and left, and when it begins anew
+    /// Show each budget: its limit, the amounts used, reserved and left, and when it resets
     #[command(after_help = "Example: runner budget show")]
     Show,
     History(history::HistoryArgs),

@@ -36,7 +36,6 @@ pub struct ConfigArgs {
     command: ConfigCommand,
 }
 
-/// Shows, checks and changes the settings.
 #[derive(Debug, clap::Subcommand)]
 enum ConfigCommand {
     /// Print all resolved settings as TOML
@@ -152,9 +151,9 @@ fn settings(cli: &Cli<'_>) -> Result<ResolvedSettings, Failure> {
     ResolvedSettings::of(&cli.env.stack(file.as_deref()))
 }
 
-/// Returns the path of the project's file, or `None` outside of a project.
+/// Returns the path of the project's file, or `None` outside a project.
 fn file(here: &Path) -> Result<Option<PathBuf>, Failure> {
-    // A missing folder is an error, but a folder outside of any project is not.
+    // A missing folder is an error, but a folder outside any project is not.
     if !here.is_dir() {
         return project::find(here).map(|root| Some(root.join(project::FILE)));
     }

@@ -6,7 +6,7 @@ use runner_jobs::overnight::corpus::brief::{Brief, brief};
 use super::CorpusFolder;
 use crate::ui::{Failure, Ui, View, show};
 
-/// Show what the corpus knows of a goal; each line cites the node it comes from
+/// Show what the corpus knows about a goal; each line cites the node it comes from
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example: runner corpus brief --goal 'fewer flaky tests'")]
 pub struct BriefArgs {

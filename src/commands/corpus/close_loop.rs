@@ -8,7 +8,7 @@ use super::CorpusFolder;
 use crate::config::values::duration;
 use crate::ui::{Failure, Ui, View, safe, show};
 
-/// Promote learnings that pass their gate
+/// Promote learnings that meet the conditions for promotion
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example: runner corpus close-loop --threshold 24h --dry-run")]
 pub struct CloseLoopArgs {

@@ -18,7 +18,7 @@ pub struct DefragArgs {
     /// Remove byte-equal copies, and propose near ones
     #[arg(long)]
     dedup: bool,
-    /// Propose what nights add and remove in turns
+    /// Propose files that nights alternately add and remove
     #[arg(long)]
     oscillation_sweep: bool,
     /// Remove the copies and store the proposals [default: show them]

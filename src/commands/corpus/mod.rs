@@ -40,11 +40,10 @@ pub struct CorpusArgs {
     command: CorpusCommand,
 }
 
-/// Examines the corpus below `.agents/`, or tidies it manually.
 #[derive(Debug, clap::Subcommand)]
 enum CorpusCommand {
-    /// Show how fit the corpus is by its use, and its hygiene: each metric with its minimum, and
-    /// stale, repeated, unconnected or unreadable nodes
+    /// Show the fitness of the corpus, and its hygiene: each metric with its minimum, and stale, repeated, unconnected
+    /// or unreadable nodes
     ///
     /// Exit code 1 when a metric of the hygiene is below its minimum.
     #[command(after_help = "Example: runner corpus health --json | jq .composite")]

@@ -27,7 +27,6 @@ pub struct EventsArgs {
     all: bool,
 }
 
-/// Shows, ends or escalates one event.
 #[derive(Debug, clap::Subcommand)]
 enum EventsCommand {
     /// Show one event and the rest of its budget
@@ -41,7 +40,7 @@ enum EventsCommand {
     Ack {
         /// The event's id, or an unambiguous beginning or end of it
         event: String,
-        /// Why
+        /// The reason
         #[arg(long)]
         note: Option<String>,
     },

@@ -25,7 +25,7 @@ use crate::ui::{Failure, show};
 
 const SCHEMA: &str = include_str!("../../../config/schemas/curator-status.schema.json");
 
-/// Control the local curator: a model that tidies notes by day, from a queue of files
+/// Control the local curator, which processes notes by day from a queue of job files
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example: runner curator enqueue --kind lint-wiki && runner curator work")]
 pub struct CuratorArgs {
@@ -33,7 +33,6 @@ pub struct CuratorArgs {
     command: CuratorCommand,
 }
 
-/// Controls the local curator.
 #[derive(Debug, clap::Subcommand)]
 enum CuratorCommand {
     /// Show the state of the worker, queue, notes, engine and model; answers within two seconds
@@ -43,7 +42,7 @@ enum CuratorCommand {
         #[arg(long, conflicts_with = "json")]
         schema: bool,
     },
-    /// Check what keeps the curator from working; each finding comes with the command that fixes it
+    /// Find problems of the curator; each comes with the command that fixes it
     ///
     /// Exit code 1 when something is wrong.
     #[command(after_help = "Example: runner curator diagnose --json | jq -r '.[].hint'")]

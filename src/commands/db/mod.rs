@@ -19,7 +19,6 @@ pub struct DbArgs {
     command: DbCommand,
 }
 
-/// Maintains the database.
 #[derive(Debug, clap::Subcommand)]
 enum DbCommand {
     /// Print the path of the database

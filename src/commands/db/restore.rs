@@ -152,7 +152,6 @@ impl RestoreArgs {
     }
 }
 
-/// Asks for a confirmation on the terminal. Any answer but yes means no.
 /// Returns the newest intact backup.
 fn newest(home: &Env) -> Result<PathBuf, Failure> {
     let mut why = String::new();

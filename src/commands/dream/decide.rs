@@ -36,7 +36,7 @@ pub(super) struct DecisionArgs {
     note: DecisionNote,
 }
 
-/// Take another action on the idea than the proposed one
+/// Take a different action on the idea than the proposed one
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example: runner dream amend 3f2a --action merge --into ideas/offline.md")]
 pub(super) struct AmendArgs {
@@ -54,7 +54,7 @@ pub(super) struct AmendArgs {
     overrule: Overrule,
 }
 
-/// Take a decision back: restore every file, and make the proposal undecided again
+/// Undo a decision: restore every file, and make the proposal undecided again
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example: runner dream undo 3f2a")]
 pub(super) struct UndoArgs {
@@ -73,7 +73,6 @@ pub(super) struct ProposalArg {
     pub(super) which: DreamJobArg,
 }
 
-/// The person's note on a decision.
 #[derive(Clone, Debug, clap::Args)]
 struct DecisionNote {
     /// The reason, which is kept with the decision

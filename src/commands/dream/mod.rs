@@ -26,7 +26,6 @@ pub struct DreamArgs {
     command: DreamCommand,
 }
 
-/// Runs the dream pass and reviews its proposals.
 #[derive(Debug, clap::Subcommand)]
 enum DreamCommand {
     Run(pass::PassArgs),

@@ -37,7 +37,7 @@ impl ReviewArgs {
         let (app, exit) = top::open(&mut source, app)?;
         // The summary is printed only on a terminal. Each decision was already written when it was
         // made.
-        if let (true, Ok(review)) = (terminal::there_is_one(), &app.proposals) {
+        if let (true, Ok(review)) = (terminal::is_available(), &app.proposals) {
             let (open, decided) = review.counts();
             show::out(&format!("{decided} decided, {open} left\n"));
         }

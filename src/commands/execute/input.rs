@@ -40,7 +40,7 @@ impl AdmissionInput {
         let held = setting.hold_chain(store, &mut backends, home.wall()?)?;
         let mut convened = setting.convene(store, &sandbox_start, purpose)?;
         let first = backends.first.describe().kind;
-        let held = setting.hold_voices(store, &mut convened, &first, held, home.wall()?)?;
+        let held = setting.hold_panel(store, &mut convened, &first, held, home.wall()?)?;
         Ok(Self { facts, want: held.want, levels: held.levels, backends, sandbox_start, convened })
     }
 

@@ -185,8 +185,8 @@ impl<'a> ResolvedRun<'a> {
         let here = &self.here;
         let budgets = budget::of_run(here, &self.row.job_name, backend, night.as_ref(), now);
         let levels = budgets.into_iter().map(|account| account.level);
-        // The fleet's budget limits a claim, and this host's pools do. The budgets of the project are
-        // those of its home host.
+        // A claim is limited by the budget of the fleet and by the pools of this host. The budgets of the project apply
+        // on its home host only.
         let of_host = [POOL_DAY, POOL_WEEK, WINDOW];
         Ok(levels.filter(|level| !here.copy || of_host.contains(&level.level)).collect())
     }
@@ -236,7 +236,7 @@ impl<'a> ResolvedRun<'a> {
     }
 
     /// Returns the writable paths for output. Folders end with a slash.
-    pub fn writes_in_words(&self) -> Vec<String> {
+    pub fn writable_paths(&self) -> Vec<String> {
         match self.spec.kind.publishes() {
             Targets::Files(files) => files,
             Targets::Folders(mut folders) => {

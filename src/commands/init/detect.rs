@@ -53,7 +53,7 @@ pub(super) struct DetectedBackend {
 }
 
 impl DetectedBackend {
-    /// Reports whether a setting must name the model. Agents have a model of their own.
+    /// Reports whether a setting must name the model. Agents have their own default model.
     pub(super) fn needs_model(&self) -> bool {
         !matches!(self.kind, "claude" | "codex")
     }

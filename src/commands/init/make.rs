@@ -185,7 +185,7 @@ fn choose(
         other => {
             let (what, hint) = other
                 .trouble(root, id)
-                .expect("whatever keeps a folder from being registered has its words");
+                .expect("every state that prevents registration has a message");
             Err(Failure::configuration(what).hint(hint))
         }
     }

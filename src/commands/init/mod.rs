@@ -33,7 +33,7 @@ use crate::ui::{Failure, show};
 pub struct InitArgs {
     /// The folder, inside a git repository [default: the current folder]
     dir: Option<PathBuf>,
-    /// Give the project a new id, for a copy that carries the id of another project
+    /// Give the project a new id, for a copy that has the id of another project
     #[arg(long)]
     new_id: bool,
     /// Ask nothing: take the defaults, and accept the settings that the repository already has

@@ -21,7 +21,6 @@ pub struct JobsArgs {
     command: Option<JobsCommand>,
 }
 
-/// Manages the jobs of a project.
 #[derive(Debug, clap::Subcommand)]
 enum JobsCommand {
     /// List the jobs with their next time, last outcome and circuit breaker

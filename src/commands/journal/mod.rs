@@ -29,8 +29,7 @@ use model::{Journal, TimelineItem};
 /// The file name of the exported page.
 const PAGE: &str = "index.html";
 
-/// Show the journal: the dreams between the runs, what came of them, and the reason for a
-/// missing entry
+/// Show the journal: the dreams between the runs, their effects, and the reason for each missing entry
 #[derive(Debug, clap::Args)]
 #[command(
     args_conflicts_with_subcommands = true,
@@ -45,7 +44,6 @@ pub struct JournalArgs {
     command: Option<JournalCommand>,
 }
 
-/// The subcommands of `runner journal`.
 #[derive(Debug, clap::Subcommand)]
 enum JournalCommand {
     /// Write the journal as one static page that needs no script and no network

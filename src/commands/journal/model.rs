@@ -99,6 +99,5 @@ pub struct Gap {
     /// The number of consecutive runs with this reason.
     pub count: u32,
     pub job: String,
-    /// The reason.
     pub why: String,
 }

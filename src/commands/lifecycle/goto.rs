@@ -61,7 +61,7 @@ impl GotoArgs {
         let mut store = cli.env.store()?;
         here.register(&mut store, cli.env.wall()?)?;
         let me = ProcessIdentity::me();
-        let mut hand = board::hand(cli.env, here, &me, &mut store)?;
+        let mut hand = board::edit_actor(cli.env, here, &me, &mut store)?;
         let mut held = hand.lock(GOTO).map_err(board::act_failure)?;
         let path = position::path(&self.agent.agent);
         let position = Position::at(&state.name);

@@ -21,7 +21,7 @@ use crate::ui::{Failure, safe};
 pub use check::of_jobs as cycle_mistakes;
 pub use goto::GOTO;
 
-/// Show the cycle of an agent, with its states and its position, or make one step manually
+/// Show the cycle of an agent, with its states and its position, or run one step manually
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example: runner lifecycle show")]
 pub struct LifecycleArgs {
@@ -29,7 +29,6 @@ pub struct LifecycleArgs {
     command: LifecycleCommand,
 }
 
-/// Shows and controls an agent's cycle.
 #[derive(Debug, clap::Subcommand)]
 enum LifecycleCommand {
     Check(check::CheckArgs),
@@ -41,7 +40,7 @@ enum LifecycleCommand {
     Adopt(adopt::AdoptArgs),
 }
 
-/// Make one step now; a closed gate is skipped, as on the schedule
+/// Run one step now; while a gate is closed, the step is skipped, as on the schedule
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example: runner lifecycle tick && runner lifecycle show")]
 struct TickArgs {
@@ -49,7 +48,6 @@ struct TickArgs {
     agent: AgentArg,
 }
 
-/// Selects an agent.
 #[derive(Debug, clap::Args)]
 struct AgentArg {
     /// The agent [default: the one without a name]

@@ -10,7 +10,7 @@ use super::{MemoryCli, NodeView};
 use crate::env;
 use crate::ui::{Failure, Ui, View, show};
 
-/// Whether a command includes nodes that others replace.
+/// Converts the flag `--include-superseded`.
 fn superseded(include: bool) -> Superseded {
     if include { Superseded::Include } else { Superseded::Omit }
 }
@@ -28,7 +28,7 @@ pub struct ListArgs {
     /// Include nodes that others replace
     #[arg(long)]
     include_superseded: bool,
-    /// The most nodes to list
+    /// Maximum number of nodes
     #[arg(long, value_name = "COUNT", default_value_t = 100)]
     limit: usize,
 }
@@ -75,7 +75,7 @@ pub struct QueryArgs {
     /// Include nodes that others replace
     #[arg(long)]
     include_superseded: bool,
-    /// The most nodes to list
+    /// Maximum number of nodes
     #[arg(long, value_name = "COUNT", default_value_t = 100)]
     limit: usize,
 }
@@ -93,7 +93,7 @@ pub struct SearchArgs {
     /// The words
     #[arg(required = true)]
     words: Vec<String>,
-    /// The most nodes to list
+    /// Maximum number of nodes
     #[arg(long, value_name = "COUNT", default_value_t = 10)]
     limit: usize,
 }
@@ -202,8 +202,7 @@ pub struct ComposeArgs {
 /// A limit of tokens.
 #[derive(Debug, clap::Args)]
 pub struct BudgetArgs {
-    /// The most tokens, estimated as bytes divided by 4 [default: $CTX_DEFAULT_BUDGET, or that of the
-    /// view]
+    /// Maximum number of tokens, estimated as bytes divided by 4 [default: $CTX_DEFAULT_BUDGET, or that of the view]
     #[arg(long, value_name = "TOKENS")]
     budget: Option<i64>,
 }

@@ -248,8 +248,8 @@ pub fn home_of(name: HostName) -> Result<PathBuf, Failure> {
     }
 }
 
-/// Returns the hooks of a program. Claude Code starts a command with `args` without a shell; Codex knows
-/// no `args`.
+/// Returns the hooks of a program. Claude Code starts a command with `args` without a shell; Codex does
+/// not support `args`.
 fn entries(name: HostName) -> Result<HookEntries, Failure> {
     let program = env::program()?.display().to_string();
     let hook = |(event, hook, timeout): (&'static str, &str, u32)| {
@@ -348,13 +348,13 @@ fn make_folder(folder: &Path) -> Result<(), Failure> {
     fs::create_dir_all(folder).map_err(|error| Failure::not_made(folder, error))
 }
 
-/// Writes a file of runner's own.
+/// Writes one of runner's own files.
 fn write(path: &Path, text: &str) -> Result<(), Failure> {
     make_folder(path.parent().unwrap_or(Path::new("/")))?;
     write_atomic(path, text.as_bytes(), 0o644).map_err(|it| Failure::cannot_write(it.to_string()))
 }
 
-/// Replaces settings, with their permissions and behind the link that may be in their place.
+/// Replaces a settings file with its permissions. A symbolic link is followed.
 fn write_settings(path: &Path, text: &str) -> io::Result<()> {
     use std::os::unix::fs::PermissionsExt as _;
     let real = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());

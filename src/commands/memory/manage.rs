@@ -183,7 +183,7 @@ impl ExportArgs {
 /// Import an export, another program's store, a Markdown file such as CLAUDE.md, or a folder of notes
 ///
 /// The format follows from the file: JSON, an SQLite database with tables nodes, edges and tags, or
-/// Markdown. Markdown is split at its headings, and what is in the store already is not added again.
+/// Markdown. Markdown is split at its headings, and nodes that the store already contains are not added again.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example: runner memory import CLAUDE.md --tier reference")]
 pub struct ImportArgs {
@@ -192,7 +192,7 @@ pub struct ImportArgs {
     /// The tier of nodes from Markdown: pinned, reference, working or off-context
     #[arg(long, value_name = "TIER")]
     tier: Option<Tier>,
-    /// Make nodes from Markdown nodes of all projects
+    /// Make the nodes from Markdown nodes of all projects
     #[arg(long)]
     global: bool,
 }

@@ -101,7 +101,7 @@ mod server {
 
     /// Serves requests until standard input is closed.
     pub(super) fn serve(on: &MemoryCli) -> Result<(), Failure> {
-        // Claude Code names the session that starts the server. Others get a session of their own.
+        // Claude Code names the session that starts the server. Other programs get a new session.
         let session = env::setting("CLAUDE_CODE_SESSION_ID");
         let session = session.and_then(|id| id.into_string().ok()).filter(|id| !id.is_empty());
         let server = MemoryServer {

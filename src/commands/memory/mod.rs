@@ -43,7 +43,6 @@ pub struct MemoryArgs {
     command: MemoryCommand,
 }
 
-/// The subcommands of `runner memory`.
 #[derive(Debug, clap::Subcommand)]
 enum MemoryCommand {
     Install(install::InstallArgs),
@@ -74,7 +73,7 @@ enum MemoryCommand {
     Model(model::ModelArgs),
 }
 
-/// An open store with the surroundings of the command.
+/// An open store with the context of the command.
 pub struct MemoryCli {
     ui: Ui,
     memory: Memory,
@@ -125,7 +124,6 @@ impl MemoryCli {
         })
     }
 
-    /// Prints nodes as a list.
     fn show_nodes(&self, nodes: Vec<Node>, found: usize) -> Result<(), Failure> {
         let short = self.memory.reader().short_ids(nodes.iter().map(|node| &node.id))?;
         let nodes = nodes.into_iter().map(|node| NodeView::of(node, &short)).collect();

@@ -1,4 +1,4 @@
-//! `runner memory model`: makes a static model of meanings from a sentence model, and shows it.
+//! `runner memory model`: builds a static embedding model from a sentence model, and shows it.
 //!
 //! The commands must never open the memory store: nothing that is stored depends on the model.
 
@@ -10,7 +10,7 @@ use runner_memory::model::{ModelError, Summary, Table};
 use crate::commands::Cli;
 use crate::ui::{Failure, Ui, View, show};
 
-/// Make a small model of meanings from a sentence model, and show it
+/// Build a static embedding model from a sentence model, or show it
 ///
 /// The model has one vector for each piece of a word. No other command uses it: where it was measured, it
 /// did not help. The guide to memory has the figures.
@@ -21,13 +21,12 @@ pub struct ModelArgs {
     command: ModelCommand,
 }
 
-/// Makes or shows the model.
 #[derive(Debug, clap::Subcommand)]
 enum ModelCommand {
     /// Make the model from a folder with model.safetensors, config.json and vocab.txt
     ///
-    /// The sentence model must have the architecture of BERT, such as all-MiniLM-L6-v2. A runner that
-    /// was built without the feature `minilm` cannot do this; it takes a minute or two.
+    /// The sentence model must have the architecture of BERT, such as all-MiniLM-L6-v2. The command needs a runner that
+    /// was built with the feature `minilm`, and takes a minute or two.
     #[command(after_help = "Example: runner memory model build ~/models/all-MiniLM-L6-v2")]
     Build {
         /// The folder of the sentence model

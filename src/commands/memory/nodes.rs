@@ -50,7 +50,7 @@ pub struct AddArgs {
     /// Make it a node of all projects
     #[arg(long)]
     global: bool,
-    /// Where the text comes from; tool and web mark the text of a stranger
+    /// The origin of the text; tool and web mark text that others wrote
     #[arg(long, value_name = "TEXT")]
     origin: Option<String>,
 }
@@ -107,7 +107,7 @@ impl UpdateArgs {
     }
 }
 
-/// Delete a node, which `undo` brings back
+/// Delete a node; `undo` restores it
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example: runner memory delete 01HQ1A2B")]
 pub struct DeleteArgs {
@@ -122,7 +122,7 @@ impl DeleteArgs {
     }
 }
 
-/// Show a node as a whole, with its edges and its provenance
+/// Show a node in full, with its edges and its provenance
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example: runner memory show 01HQ1A2B")]
 pub struct ShowArgs {

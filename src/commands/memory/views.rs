@@ -26,7 +26,7 @@ enum ViewCommand {
         name: String,
         /// The query
         query: String,
-        /// The most tokens
+        /// Maximum number of tokens
         #[arg(long, value_name = "TOKENS", default_value_t = DEFAULT_BUDGET)]
         budget: i64,
     },

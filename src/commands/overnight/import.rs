@@ -61,7 +61,7 @@ pub(super) struct ImportArgs {
 #[derive(Debug, Serialize)]
 struct Imported {
     applied: bool,
-    /// The target of `.agents`, if it is a symbolic link. The import replaces it by a copy.
+    /// The target of `.agents`, if it is a symbolic link. The import replaces it with a copy.
     link: Option<PathBuf>,
     commits: Vec<ForeignCommit>,
     findings: ImportedFindings,
@@ -85,7 +85,7 @@ impl ImportArgs {
             unknown_settings: Vec::new(),
             refused_settings: Vec::new(),
         };
-        // Before any change: a file that cannot be read ends the command.
+        // This comes before any change, because an unreadable file ends the command.
         imported.read_settings(cli, &root)?;
         if self.apply && imported.link.is_some() {
             replace_link(&root).map_err(|error| {
@@ -129,8 +129,8 @@ impl ImportArgs {
 }
 
 impl Imported {
-    /// Reads the other program's settings. Each is checked alone, so that one that runner refuses
-    /// does not keep the others out.
+    /// Reads the other program's settings. Each is checked separately, so that an invalid one does not prevent the
+    /// import of the others.
     fn read_settings(&mut self, cli: &Cli<'_>, root: &Path) -> Result<(), Failure> {
         let file = root.join(FILE);
         for path in SETTINGS {
@@ -173,7 +173,7 @@ fn setting(name: &str, value: Value) -> Option<(String, String)> {
     }
 }
 
-/// Replaces the link by a copy of its folder. The linked folder stays as it is.
+/// Replaces the link with a copy of its folder. The linked folder stays as it is.
 fn replace_link(root: &Path) -> io::Result<()> {
     let (link, copy) = (root.join(FOLDER), root.join(".agents.importing"));
     match fs::remove_dir_all(&copy) {

@@ -17,8 +17,7 @@ use crate::config::{Config, did_you_mean};
 use crate::project::LoadedProject;
 use crate::ui::{Failure, Ui, View, safe, show};
 
-/// The night over the corpus below .agents: it learns, puts in order, measures, and proposes
-/// what to begin with
+/// Run a night over the corpus below .agents: collect learnings, tidy, measure, and propose what to begin with
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example: runner overnight start --goal 'fewer flaky tests'")]
 pub struct OvernightArgs {
@@ -26,7 +25,6 @@ pub struct OvernightArgs {
     command: OvernightCommand,
 }
 
-/// Runs, sets up and reports nights over the corpus.
 #[derive(Debug, clap::Subcommand)]
 enum OvernightCommand {
     Setup(setup::OvernightSetupArgs),

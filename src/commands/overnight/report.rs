@@ -35,8 +35,7 @@ pub(super) struct NightReportArgs {
     /// Print the report as markdown
     #[arg(long, conflicts_with = "json")]
     markdown: bool,
-    /// Check every artifact of the night against the published schemas instead; exit code 65 if
-    /// one does not fit
+    /// Check every artifact of the night against the published schemas instead; exit code 65 if one does not match
     #[arg(long, conflicts_with = "markdown")]
     validate: bool,
 }

@@ -1,4 +1,4 @@
-//! `runner report` outside of a project: the last night of every project of this host, and the usage of
+//! `runner report` outside a project: the last night of every project of this host, and the usage of
 //! fleets.
 
 use std::path::PathBuf;

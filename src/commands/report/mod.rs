@@ -30,8 +30,8 @@ const OPENER: &str = if cfg!(target_os = "macos") { "open" } else { "xdg-open" }
 
 /// Print the report of a night, or open its page
 ///
-/// The command makes the report again, in any format, from the database and the night's
-/// artifacts. Outside of a project, it lists the last nights of all projects.
+/// The command builds the report again, in any format, from the database and the night's artifacts. Outside a project,
+/// it lists the last nights of all projects.
 #[derive(Debug, clap::Args)]
 #[command(
     args_conflicts_with_subcommands = true,
@@ -54,7 +54,6 @@ pub struct ReportArgs {
     form: ReportFormat,
 }
 
-/// The subcommands of `runner report`.
 #[derive(Debug, clap::Subcommand)]
 enum ReportCommand {
     Search(search::SearchArgs),

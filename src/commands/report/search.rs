@@ -17,7 +17,7 @@ const WIDTH: usize = 200;
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example: runner report search 'rate limit' --limit 10")]
 pub(super) struct SearchArgs {
-    /// The text; upper and lower case are equal
+    /// The text; case is ignored
     text: String,
     /// Maximum number of lines; 0 means all
     #[arg(long, default_value_t = 50)]

@@ -35,11 +35,11 @@ const OUTCOMES: [&str; 11] = [
 /// Returns the text to search, if it is so long that the database can find it.
 fn searched_text(text: &str) -> Result<String, &'static str> {
     if text.contains('\0') {
-        return Err("a text to search has no null bytes");
+        return Err("the text must not contain null bytes");
     }
     match text.chars().count() >= SHORTEST_TEXT {
         true => Ok(text.to_owned()),
-        false => Err("a text to search has at least 3 characters"),
+        false => Err("the text must have at least 3 characters"),
     }
 }
 
@@ -208,7 +208,6 @@ impl ListArgs {
 enum ListedJob {
     /// A job name of manual commands that was never used, and the text to print.
     Unused(&'static str),
-    /// A job, or all jobs.
     Known(Option<JobId>),
 }
 

@@ -38,7 +38,6 @@ pub struct RunsArgs {
     list: list::ListArgs,
 }
 
-/// Shows one run or prints its log.
 #[derive(Debug, clap::Subcommand)]
 enum RunsCommand {
     Show(details::ShowArgs),
@@ -157,7 +156,7 @@ pub(super) struct RunRows {
 }
 
 /// Returns what the command prints for the last `limit` runs of the current project, or of all
-/// projects outside of one.
+/// projects outside one.
 pub(super) fn latest(cli: &Cli<'_>, limit: u32) -> Result<RunRows, Failure> {
     let all = !cli.folder_is_named && project::find(cli.here).is_err();
     let listed = list::ListArgs::latest(all, limit).collect(cli)?;

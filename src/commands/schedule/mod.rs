@@ -26,7 +26,6 @@ pub struct ScheduleArgs {
     command: ScheduleCommand,
 }
 
-/// Shows schedules and starts nothing.
 #[derive(Debug, clap::Subcommand)]
 enum ScheduleCommand {
     Next(NextArgs),

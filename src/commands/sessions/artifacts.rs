@@ -21,13 +21,12 @@ pub struct ArtifactsArgs {
     command: Option<ArtifactsCommand>,
 }
 
-/// Shows an artifact, or records a decision about it.
 #[derive(Debug, clap::Subcommand)]
 enum ArtifactsCommand {
     /// Show one artifact with its evidence
     #[command(after_help = "Example: runner sessions artifacts show 0123abcd")]
     Show(Wanted),
-    /// Replace the text of an artifact by that of a file; its counts stay
+    /// Replace the text of an artifact with that of a file; its counts stay
     #[command(after_help = "Example: runner sessions artifacts edit 0123abcd new.json")]
     Edit {
         #[command(flatten)]
@@ -35,16 +34,16 @@ enum ArtifactsCommand {
         /// A JSON file with the same type and trigger, as `show --json` prints it
         file: std::path::PathBuf,
     },
-    /// Keep an artifact whatever the limits are
+    /// Keep an artifact regardless of the limits
     #[command(after_help = "Example: runner sessions artifacts pin 0123abcd")]
     Pin(Wanted),
-    /// Let the limits decide again about an artifact
+    /// Apply the limits to an artifact again
     #[command(after_help = "Example: runner sessions artifacts unpin 0123abcd")]
     Unpin(Wanted),
     /// Remove an artifact, and never derive it again
     #[command(after_help = "Example: runner sessions artifacts forget 0123abcd")]
     Forget(Wanted),
-    /// Take the artifacts apart that were merged into one, and never merge it again
+    /// Split a merged artifact into the original ones, and never merge them again
     #[command(after_help = "Example: runner sessions artifacts split 0123abcd")]
     Split(Wanted),
     /// Undo the last decision about an artifact

@@ -28,7 +28,6 @@ pub struct SessionsArgs {
     command: SessionsCommand,
 }
 
-/// Analyzes and shows sessions.
 #[derive(Debug, clap::Subcommand)]
 enum SessionsCommand {
     /// List the sessions of this project, the newest first
@@ -45,7 +44,7 @@ enum SessionsCommand {
     Analyze {
         /// The session's id, or the path of its transcript
         session: Option<String>,
-        /// Analyze all idle sessions anew
+        /// Analyze all idle sessions again
         #[arg(long, conflicts_with = "session")]
         all: bool,
     },

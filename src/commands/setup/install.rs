@@ -15,7 +15,7 @@ use crate::setup::ticks::too_frequent;
 use crate::setup::{Convergence, SchedulerKind, WantedSetup, converge, fitting, frozen, wake};
 use crate::ui::{Failure, show};
 
-/// Plans the setup of the current project, or of the machine alone outside of a project.
+/// Plans the setup of the current project, or of the machine alone outside a project.
 pub(super) fn plan(
     cli: &Cli<'_>,
     args: &SetupArgs,

@@ -148,6 +148,6 @@ fn lock(home: &Env) -> Result<FileLock, Failure> {
         .map_err(|error| Failure::cannot_write(format!("{}: {error}", path.display())))?;
     FileLock::take(file, LockMode::Exclusive).map_err(|_| {
         Failure::later(format!("{}: another `runner setup` is running", path.display()))
-            .hint("say it again")
+            .hint("run the command again")
     })
 }

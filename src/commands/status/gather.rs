@@ -54,7 +54,7 @@ pub(super) fn gather_at(home: &Env, root: Option<PathBuf>) -> Result<Status, Fai
         store: home.store_path().display().to_string(),
         paused: None,
         ticks: TickState { last: home.last_tick(), trouble: None },
-        sandbox: crate::doctor::sandbox::at_a_look(home).ok(),
+        sandbox: crate::doctor::sandbox::describe_cached(home).ok(),
         daemon,
         live_runs: 0,
         fleets: figures::all(home),

@@ -39,7 +39,7 @@ pub struct StatusArgs {
 }
 
 impl StatusArgs {
-    /// Prints the status of the current project, or of all projects outside of one.
+    /// Prints the status of the current project, or of all projects outside one.
     pub fn run(&self, cli: &Cli<'_>) -> Result<Exit, Failure> {
         if self.schema {
             show::out(SCHEMA);
@@ -52,7 +52,7 @@ impl StatusArgs {
     }
 }
 
-/// Returns the lines that the command prints for the current project, or for all projects outside of
+/// Returns the lines that the command prints for the current project, or for all projects outside
 /// one, with the tone of each.
 pub(super) fn lines(cli: &Cli<'_>) -> Result<Vec<(Tone, String)>, Failure> {
     Ok(text::lines(&gather::gather(cli)?))

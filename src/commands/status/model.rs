@@ -173,7 +173,7 @@ pub(super) struct ProjectBudgets {
 }
 
 /// A budget: its cap, the amounts granted in addition, its spent and reserved amounts, and the rest.
-/// A unit without a cap has no limit, so no rest is given for it.
+/// A unit without a cap has no limit, so nothing is given as the rest.
 #[derive(Debug, Default, JsonSchema, Serialize)]
 pub(super) struct BudgetStatus {
     pub(super) name: String,

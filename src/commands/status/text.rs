@@ -294,7 +294,7 @@ mod tests {
     use runner_engine::store::{Amounts, Budget};
 
     #[test]
-    fn only_what_is_capped_is_said_to_be_left() {
+    fn only_limited_units_have_a_remaining_amount() {
         let none =
             BudgetStatus::of("d".into(), Budget::default(), Amounts::default(), Amounts::default());
         assert_eq!(left(&none), None);

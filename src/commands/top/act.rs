@@ -20,7 +20,7 @@ pub(super) enum ActionEnd {
     Ask(Action),
 }
 
-/// A command, and what it is about.
+/// A command and its subject.
 struct Request {
     words: Vec<String>,
     /// The run and its project's folder; absent for an action on everything.

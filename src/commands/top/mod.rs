@@ -51,7 +51,7 @@ impl TopArgs {
 
 /// Returns an error if there is no terminal. `instead` is a command that needs none.
 pub(super) fn require_terminal(what: &str, instead: &str) -> Result<(), Failure> {
-    if terminal::there_is_one() {
+    if terminal::is_available() {
         return Ok(());
     }
     Err(Failure::usage(format!("{what} needs a terminal")).hint(instead))

@@ -1,6 +1,5 @@
-//! The data of the application: the texts of `runner status`, `runner runs`, `runner logs` and
-//! `runner dream`, read again when they may have changed. This module must never word what a command
-//! words.
+//! The data of the application: the texts of `runner status`, `runner runs`, `runner logs` and `runner dream`, read
+//! again when they may have changed. This module must never format data that a command formats.
 
 use std::path::Path;
 
@@ -24,7 +23,7 @@ pub(in crate::commands) struct Source<'h> {
     cli: Cli<'h>,
     filter: ProposalFilter,
     job: DreamJobArg,
-    /// The project whose proposals are reviewed. It is opened with the first look at them.
+    /// The project whose proposals are reviewed. It is opened when they are first shown.
     review: Option<OpenReview<'h>>,
     log: Option<LogReader>,
 }
@@ -89,7 +88,7 @@ impl<'h> Source<'h> {
     /// Reads the proposals, and keeps the review's position.
     fn load_proposals(&mut self, app: &mut App) -> Result<(), Failure> {
         if self.review.is_none() {
-            // Outside of a project, or without a dream job, the other tabs still work.
+            // Outside a project, or without a dream job, the other tabs still work.
             match self.open_review() {
                 Ok(opened) => self.review = Some(opened),
                 Err(failure) => {

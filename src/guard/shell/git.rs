@@ -53,7 +53,9 @@ impl ShellScan {
         }
         if subcommand == "config" {
             if call.has("--global --system -f --file") {
-                return Err("settings of git beyond this repository are not the job's".to_owned());
+                return Err(
+                    "git settings outside this repository do not belong to the job".to_owned()
+                );
             }
             let text = format!("{}/.git/config", folder.text);
             self.place(ShellAction::Write, &ShellWord { text, open: folder.open });

@@ -26,7 +26,7 @@ enum Rule {
     Shell,
     /// Runs code that follows these options or that is its input.
     Code(&'static str),
-    /// Has a function of its own.
+    /// Has its own function.
     Own(fn(&mut ShellScan, &ShellCall<'_>) -> Result<(), String>),
 }
 
@@ -108,7 +108,7 @@ impl ShellCall<'_> {
     /// Refuses the command with a reason for the model.
     fn refused<T>(&self) -> Result<T, String> {
         Err(format!(
-            "what {} does here cannot be judged; use the Edit tool, or write a file with the Write tool",
+            "the effect of {} cannot be judged here; use the Edit tool, or write a file with the Write tool",
             self.name
         ))
     }

@@ -20,7 +20,7 @@ impl ShellWord {
         Self { text: text.to_owned(), open: false }
     }
 
-    /// Checks whether the shell makes another text of `part`, which is a part of this word.
+    /// Returns whether the shell expands `part`, which is a part of this word.
     pub fn expands(&self, part: &str) -> bool {
         self.open && part.contains(EXPANDS)
     }

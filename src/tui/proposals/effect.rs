@@ -7,7 +7,6 @@ use runner_jobs::dream::review::{Consent, DecisionInput};
 pub enum Effect {
     /// Carry out a decision on a proposal.
     Decide {
-        /// The id of the proposal.
         id: String,
         verdict: DecisionInput,
         note: Option<String>,
@@ -25,14 +24,12 @@ pub enum Effect {
 pub enum News {
     /// The decision was carried out.
     Decided {
-        /// The id of the proposal.
         id: String,
         /// A short description of the decision.
         says: String,
     },
     /// The decision was undone.
     Undone {
-        /// The id of the proposal.
         id: String,
         /// A short description of the result.
         says: String,

@@ -46,7 +46,6 @@ pub enum Mode {
 /// Details of the current proposal, shown in addition to the proposal's text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Detail {
-    /// The id of the proposal.
     pub id: String,
     /// The lines of the idea's text, which are safe to print.
     pub text: Vec<String>,
@@ -64,7 +63,6 @@ pub struct Review {
     /// The filter for the visible proposals.
     pub sieve: ProposalFilter,
     pub mode: Mode,
-    /// The mode to return to.
     back: Mode,
     /// The index of the current proposal among the visible proposals.
     pub at: usize,

@@ -69,7 +69,7 @@ fn current(review: &Review) -> &str {
 }
 
 #[test]
-fn one_after_the_other_is_decided() {
+fn proposals_are_decided_one_by_one() {
     let mut review = three();
     assert_eq!(keys(&mut review, "a"), None, "no decision on a hidden proposal");
     assert_eq!(review.mode, Mode::Card);
@@ -107,7 +107,7 @@ fn the_last_decision_is_undone_first() {
 }
 
 #[test]
-fn another_action_is_chosen_and_a_merge_asks_where_to() {
+fn amend_chooses_an_action_and_a_destination() {
     let mut review = three();
     let archive = DecisionInput::Amend { action: Action::Archive, into: None };
     assert_eq!(keys(&mut review, "\nnm1"), decide("b2", archive, IfChanged::Refuse));
@@ -155,7 +155,7 @@ fn a_note_goes_with_one_decision() {
 }
 
 #[test]
-fn only_what_is_looked_for_is_seen_and_decided() {
+fn filter_limits_the_visible_proposals() {
     let mut review = three();
     assert_eq!(keys(&mut review, "fa"), None);
     assert_eq!(review.shown().len(), 2);

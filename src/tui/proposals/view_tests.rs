@@ -32,7 +32,7 @@ fn opened() -> Review {
 }
 
 #[test]
-fn a_card_says_what_is_proposed_and_what_it_would_do() {
+fn card_shows_the_proposal_and_its_effect() {
     let mut review = opened();
     let rows = rows(&mut review, 80, 24);
     let seen = text(&rows);
@@ -70,7 +70,7 @@ fn no_size_is_too_small() {
 }
 
 #[test]
-fn the_chosen_one_of_many_is_in_sight() {
+fn selected_proposal_stays_visible() {
     let items =
         (0..100).map(|n| item(&format!("i{n}"), &format!("ideas/{n}.md"), Action::Keep)).collect();
     let mut review = Review::new(items, ProposalFilter::default());

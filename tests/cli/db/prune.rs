@@ -1,4 +1,4 @@
-//! Tests pruning of rows and files, also with kills at any step.
+//! Tests pruning of rows and files, including kills at any step.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -7,7 +7,7 @@ use super::{Aged, content, names};
 use crate::fixture::{CommandOutput, Fixture, print_line};
 
 /// Creates a fixture with a year of history: old runs, old logs, and a link that points outside.
-fn old_house() -> Aged {
+fn with_old_history() -> Aged {
     let aged = Aged::new();
     for month in ["01-11", "02-11", "03-11"] {
         aged.at(&format!("2026-{month}T13:00:30Z"));
@@ -24,7 +24,7 @@ fn old_house() -> Aged {
 
 #[test]
 fn pruning_dry_run_matches_real_run() {
-    let aged = old_house();
+    let aged = with_old_history();
     let jobs = "SELECT count(DISTINCT job) FROM runs";
     let ran = aged.fixture.count(jobs);
     let before = content(&aged.store());
@@ -56,7 +56,7 @@ fn pruning_dry_run_matches_real_run() {
 fn next_pruning_completes_a_killed_one() {
     let mut steps = 0;
     for step in 0..60 {
-        let aged = old_house();
+        let aged = with_old_history();
         let output = aged
             .command(&["db", "prune"])
             .env("RUNNER_TEST_DIE_AT", step.to_string())
@@ -77,7 +77,7 @@ fn next_pruning_completes_a_killed_one() {
 
 #[test]
 fn one_unremovable_file_does_not_stop_pruning() {
-    let aged = old_house();
+    let aged = with_old_history();
     let runs = aged.fixture.state().join("runs");
     // Even root cannot remove an immutable file.
     let first = names(&runs).into_iter().find(|run| run.is_dir() && !run.is_symlink()).unwrap();

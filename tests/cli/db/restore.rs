@@ -1,4 +1,4 @@
-//! Tests backups and restores, also of a damaged database and with kills at any step.
+//! Tests backups and restores, including damaged databases and kills at any step.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -1,4 +1,4 @@
-//! Tests the settings of a night, also under the names that other programs use.
+//! Tests the settings of a night, including the names that other programs use.
 
 use std::fs;
 

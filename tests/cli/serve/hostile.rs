@@ -202,14 +202,14 @@ fn slow_and_many_clients_are_limited() {
         };
         clients.push(client);
     }
-    // The Unix socket has places of its own.
+    // The Unix socket has its own limit.
     let reply =
         served.unix("GET /api/v1/projects HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
     assert_eq!(reply.status, 200, "{reply:?}");
     drop(clients);
     // The server notices the closed connections one after another.
     let served_again = (0..1_000).any(|_| served.get("/runs", &cookie).status == 200);
-    assert!(served_again, "the server does not answer any more");
+    assert!(served_again, "the server no longer answers");
     assert_eq!(fixture.count("SELECT count(*) FROM pause"), 0);
 }
 

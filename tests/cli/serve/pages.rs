@@ -46,8 +46,8 @@ const SHAPES: [&str; 21] = [
     "' onmouseover={} x='",
     "<template><script>{}</script></template>",
 ];
-/// Deeds of a script.
-const DEEDS: [&str; 10] = [
+/// Actions of a script.
+const ACTIONS: [&str; 10] = [
     "alert(1)",
     "fetch('//evil.example')",
     "new Image().src='//evil.example'",
@@ -60,13 +60,14 @@ const DEEDS: [&str; 10] = [
     "htmx.ajax('POST','/pause')",
 ];
 
-/// Returns every deed in every shape.
+/// Returns every action in every shape.
 fn payloads() -> Vec<String> {
-    let shaped = SHAPES.iter().flat_map(|shape| DEEDS.iter().map(|deed| shape.replace("{}", deed)));
+    let shaped =
+        SHAPES.iter().flat_map(|shape| ACTIONS.iter().map(|action| shape.replace("{}", action)));
     shaped.collect()
 }
 
-/// Checks what a browser makes of a page.
+/// Checks a page as a browser parses it.
 fn check(path: &str, body: &str, own: &[&str]) {
     let page = Html::parse_document(body);
     for element in page.select(&Selector::parse("*").unwrap()) {
@@ -299,7 +300,11 @@ fn actions_do_what_the_commands_do() {
     assert!(!served.api("/status")["paused"].is_null());
     done("/resume", "");
     let sql = "SELECT count(*) FROM events WHERE kind = 'web' AND detail LIKE 'runner %: asked by % from 127.0.0.1 with the login %'";
-    assert_eq!(fixture.count(sql), 11, "every request is in the audit trail, also the refused one");
+    assert_eq!(
+        fixture.count(sql),
+        11,
+        "every request is in the audit trail, including the refused one"
+    );
 }
 
 #[test]

@@ -25,7 +25,7 @@ const JOB: &str =
     "[jobs.dream]\nenabled = false\n[jobs.sessions]\nkind = \"sessions\"\ntrigger = \"manual\"\n";
 const FOLDER: &str = ".warden/cross-session";
 
-/// Starts a command in a process group of its own.
+/// Starts a command in its own process group.
 fn start(fixture: &Fixture, args: &[&str]) -> std::process::Child {
     let mut command: Command = fixture.runner(args);
     command.env("RUNNER_TEST_CLOCK", fixture.root().join("clock"));

@@ -265,7 +265,7 @@ impl Writer {
             (1..3, 2..) => {
                 let which = 1 + self.dice.roll(session.files.len() as u64 - 1) as usize;
                 self.extend(&id, &mut session.files[which]);
-                // Only in a folder of its own is the file of a sub-agent known without being read.
+                // The file of a sub-agent is recognized without being read only in the folder `subagents`.
                 if !session.files[which].path.parent().unwrap().ends_with("subagents") {
                     self.extend(&id, &mut session.files[0]);
                 }

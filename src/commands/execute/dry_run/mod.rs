@@ -110,7 +110,7 @@ impl<'h> DryRunStore<'h> {
             backend_name: setting.spec.backend.clone(),
             want: setting.want(""),
             levels: Vec::new(),
-            writes: setting.writes_in_words(),
+            writes: setting.writable_paths(),
             program: None,
             plan: None,
             redactor: setting.redactor.clone(),

@@ -35,7 +35,7 @@ pub(super) fn panel_backends<'c>(spec: &JobSpec, here: &'c LoadedProject) -> Vec
 }
 
 /// A backend of the panel that can be asked.
-pub(in super::super) struct Able {
+pub(in super::super) struct ReadyPanelist {
     backend: Arc<dyn Backend>,
     place: PathBuf,
     paid: bool,
@@ -44,7 +44,7 @@ pub(in super::super) struct Able {
 /// The panel's backends that can be asked, and those that cannot.
 #[derive(Default)]
 pub(in super::super) struct Convened {
-    able: Vec<Able>,
+    ready: Vec<ReadyPanelist>,
     absent: Vec<AbsentPanelist>,
 }
 
@@ -73,9 +73,11 @@ impl ResolvedRun<'_> {
                 ready => ready,
             };
             match ready {
-                Ok(backend) => {
-                    convened.able.push(Able { backend, place, paid: spec.kind != "builtin" })
-                }
+                Ok(backend) => convened.ready.push(ReadyPanelist {
+                    backend,
+                    place,
+                    paid: spec.kind != "builtin",
+                }),
                 Err(error) => {
                     let why = self.redactor.redact(&error.to_string()).into_owned();
                     let (runner, class) = (spec.name.clone(), error.class());
@@ -89,7 +91,7 @@ impl ResolvedRun<'_> {
     /// Adds the budget levels of the panel's backends to the run's reservation. If only the panel
     /// uses tokens and money, also requests the job's budget for both. Backends whose levels have
     /// too little left become absent.
-    pub fn hold_voices(
+    pub fn hold_panel(
         &self,
         store: &Store,
         convened: &mut Convened,
@@ -97,7 +99,7 @@ impl ResolvedRun<'_> {
         mut held: FallbackReservation,
         now: Timestamp,
     ) -> Result<FallbackReservation, Failure> {
-        let paid = convened.able.iter().any(|it| it.paid);
+        let paid = convened.ready.iter().any(|it| it.paid);
         if paid && first == "builtin" {
             // The built-in backend uses no tokens or money, so the panel gets the job's budget for
             // both.
@@ -115,7 +117,7 @@ impl ResolvedRun<'_> {
             }
         }
         let budgets = convened
-            .able
+            .ready
             .iter()
             .map(|it| self.levels(store, it.backend.name(), now))
             .collect::<Result<_, _>>()?;
@@ -128,7 +130,7 @@ impl ResolvedRun<'_> {
 
     /// Creates the panel from the convened backends.
     pub(super) fn panel(&self, convened: Convened) -> Panel {
-        let ready = convened.able.into_iter();
+        let ready = convened.ready.into_iter();
         let ready = ready.map(|it| Panelist { by: self.paid_backend(it.backend), place: it.place });
         Panel { ready: ready.collect(), absent: convened.absent, asked: Vec::new() }
     }
@@ -168,11 +170,11 @@ impl Convened {
 
     /// Makes each backend for which `why` returns a reason absent, with the class
     /// [`Class::OverBudget`].
-    fn leave(&mut self, mut why: impl FnMut(&Able) -> Option<String>) {
-        let all = std::mem::take(&mut self.able);
+    fn leave(&mut self, mut why: impl FnMut(&ReadyPanelist) -> Option<String>) {
+        let all = std::mem::take(&mut self.ready);
         for one in all {
             match why(&one) {
-                None => self.able.push(one),
+                None => self.ready.push(one),
                 Some(why) => self.absent.push(AbsentPanelist {
                     runner: one.backend.name().to_owned(),
                     class: Class::OverBudget,
