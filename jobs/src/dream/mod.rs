@@ -273,12 +273,7 @@ fn ground<'a>(
         return Err(JobError::Nothing(why));
     }
     wait_for_writer(ctx, spec, &survey.ideas, &delta.selected)?;
-    // A pass with nothing to do is not recorded, so that recording does not slow it down.
-    if ctx.recording.records() {
-        ctx.recording.note(SURVEY, "", json!(survey), None);
-        ctx.recording.note(PARKED, "", json!(parked), None);
-        ctx.recording.note(SEEN, "", json!(before), None);
-    }
+    note_inputs(ctx, &survey, &parked, &before);
     let folder = pass_folder(ctx, spec);
     check_targets(ctx, spec, &folder)?;
     let mut reported = PassSummary {
@@ -303,12 +298,7 @@ fn ground<'a>(
         ctx.progress,
     );
     if judged.shown.is_empty() {
-        let why = format!(
-            "none of {} could be read: {}",
-            counted(delta.selected.len(), "changed idea"),
-            listed(&reported.troubles)
-        );
-        return Err(JobError::failed(Class::Environment, why));
+        return Err(unreadable(delta.selected.len(), &reported.troubles));
     }
     // Selected ideas that exceeded a limit also wait for the next pass.
     let unread = reported.troubles.len() - troubles;
@@ -317,6 +307,22 @@ fn ground<'a>(
     reported.memory = noted::add(ctx, &mut judged);
     let ideas = survey.ideas;
     Ok(PassEvidence { state, ideas, folder, reader, room, judged, parked, reported, seen })
+}
+
+/// Records the inputs of a pass. A pass with nothing to do is not recorded, so that recording does
+/// not slow it down.
+fn note_inputs(ctx: &Context<'_>, survey: &inventory::Inventory, parked: &Quarantine, seen: &SeenEvidence) {
+    if ctx.recording.records() {
+        ctx.recording.note(SURVEY, "", json!(survey), None);
+        ctx.recording.note(PARKED, "", json!(parked), None);
+        ctx.recording.note(SEEN, "", json!(seen), None);
+    }
+}
+
+fn unreadable(selected: usize, troubles: &[WalkProblem]) -> JobError {
+    let selected = counted(selected, "changed idea");
+    let why = format!("none of {selected} could be read: {}", listed(troubles));
+    JobError::failed(Class::Environment, why)
 }
 
 /// Defers a scheduled pass while one of the selected ideas is being written.

@@ -135,8 +135,8 @@ impl TriagedMark {
     }
 }
 
-/// Returns the digest of the stat cache of which all ideas are certainly covered by the state file,
-/// if a valid mark says so.
+/// Returns the digest of the stat cache whose ideas the state file covers completely, if there is a
+/// valid mark.
 pub(super) fn covered(ctx: &Context<'_>, spec: &DreamSpec) -> Option<Digest> {
     let mark = TriagedMark::load(ctx.files.cache()).filter(|_| !ctx.recording.replays())?;
     (stat_of(ctx, spec)? == mark.state).then_some(mark.cache)
