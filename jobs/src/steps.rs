@@ -1,5 +1,4 @@
-//! Writes `_steps.jsonl`, which contains one row for every tool use of an agent in a project
-//! (contracts/lifecycle.md, "What the sleeper sees").
+//! Writes `_steps.jsonl`, which contains one row for every tool use of an agent in a project.
 //!
 //! ```text
 //! a run's event stream ──Recorder──┐

@@ -1,5 +1,5 @@
 //! The `dream:` section of a project's `.ctxrc`, a file that other programs also read. It is a
-//! layer between the user's file and the project's (contracts/dream.md, rule 2).
+//! layer between the user's file and the project's.
 //!
 //! | in `.ctxrc` | in runner |
 //! | --- | --- |

@@ -1,6 +1,6 @@
 //! `[dream]`: the names that other programs use for the settings of the night over the corpus and
-//! of the local curator (contracts/overnight.md). They are translated to runner's names. If the
-//! file also has a setting under runner's name, that setting has precedence.
+//! of the local curator. They are translated to runner's names. If the file also has a setting
+//! under runner's name, that setting has precedence.
 //!
 //! | in `[dream]` | in runner |
 //! | --- | --- |

@@ -1,5 +1,5 @@
 //! Judges a reply: extracts its elements, and checks each proposal against what was offered for its
-//! idea (contracts/dream.md, rule 0).
+//! idea.
 //!
 //! This module must never accept a statement of a reply as a fact: it looks up each reference and
 //! each quotation. A claim that does not hold is struck completely, so that no figure in a report

@@ -118,8 +118,7 @@ impl Decisions {
         decisions
     }
 
-    /// Returns whether a person has decided on this proposal about targets with this content
-    /// (contracts/dream.md, rule 8).
+    /// Returns whether a person has decided on this proposal about targets with this content.
     pub fn decided(&self, id: &str, targets_hash: &str) -> bool {
         self.of(id, Some(targets_hash)).is_some()
     }

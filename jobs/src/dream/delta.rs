@@ -1,5 +1,5 @@
 //! Selects the ideas that a pass shows: those whose content has changed since it was last triaged,
-//! least recently shown first (contracts/dream.md, rule 1). The module is pure.
+//! least recently shown first. The module is pure.
 
 use std::collections::BTreeSet;
 

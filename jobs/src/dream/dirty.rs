@@ -1,4 +1,4 @@
-//! Checks whether somebody is in the middle of other work (contracts/dream.md, rule 7).
+//! Checks whether somebody is in the middle of other work.
 //!
 //! The module gathers facts for admission and does not judge them: an unfinished merge, changes
 //! that git reports below the dream's paths and, once the changed ideas are known, the ideas that

@@ -126,10 +126,10 @@ fn what_is(bytes: &[u8]) -> CachedFile {
     }
 }
 
-/// Returns whether runner wrote this text and no person has changed it since (contracts/dream.md,
-/// rule 10). Its front matter must have `generated_by: runner` or `provenance: runner`, alone or
-/// followed by more words, and its body must still match the recorded `body_sha256`. Without that
-/// digest, a person may have changed the text.
+/// Returns whether runner wrote this text and no person has changed it since. Its front matter must
+/// have `generated_by: runner` or `provenance: runner`, alone or followed by more words, and its
+/// body must still match the recorded `body_sha256`. Without that digest, a person may have changed
+/// the text.
 pub fn is_own(text: &str) -> bool {
     let doc = front_matter::split(text);
     let says = |key: &str| {

@@ -1,9 +1,9 @@
 //! Proposals: their fields, their ids, and the checks on a reply.
 //!
 //! The elements of a reply are checked one by one against an [`Offer`] that was created before the
-//! question was asked (contracts/dream.md, rules 4 and 8). An invalid element never invalidates the
-//! others, and a value that was not offered appears nowhere except in the text of a refusal. This
-//! module must never take an id from a reply.
+//! question was asked. An invalid element never invalidates the others, and a value that was not
+//! offered appears nowhere except in the text of a refusal. This module must never take an id from
+//! a reply.
 
 use runner_text::counted;
 use std::collections::{BTreeMap, BTreeSet};

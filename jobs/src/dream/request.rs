@@ -1,5 +1,5 @@
 //! Builds a pass's questions: evidence in fences, the rule-based answer, and the list of permitted
-//! choices (contracts/dream.md, rule 4).
+//! choices.
 //!
 //! The instructions are runner's own text. The content of a note, a path or a commit appears only
 //! between fences that it cannot close, or in the offer as plain data. The question offers no

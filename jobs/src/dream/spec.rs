@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::JobError;
 
-/// The kinds of changes below the dream's paths that defer a pass (contracts/dream.md, rule 7).
+/// The kinds of changes below the dream's paths that defer a pass.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Dirty {

@@ -1,11 +1,11 @@
 //! `dreams/state.json`: the record of when each idea was last shown and which content was last
 //! triaged.
 //!
-//! The file is an array in a form that other programs read too (contracts/dream.md). Entries that a
-//! pass does not change are therefore kept byte for byte. The other fields of a changed entry stay
-//! as they are written, including numbers of any length and texts that are not valid UTF-8. A file
-//! that is not such an array is never overwritten. The parser is designed for 100,000 entries: it
-//! makes one pass over the text and borrows paths and hashes from it.
+//! The file is an array in a form that other programs read too. Entries that a pass does not change
+//! are therefore kept byte for byte. The other fields of a changed entry stay as they are written,
+//! including numbers of any length and texts that are not valid UTF-8. A file that is not such an
+//! array is never overwritten. The parser is designed for 100,000 entries: it makes one pass over
+//! the text and borrows paths and hashes from it.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;

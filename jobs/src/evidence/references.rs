@@ -1,8 +1,8 @@
 //! Resolves evidence: looks up the commits and paths that a text cites.
 //!
-//! A claim that something is done is only as good as the evidence that it cites
-//! (contracts/dream.md, "what good looks like"). This module finds the commits and paths in a
-//! sentence and reports which of them exist. It must never trust a citation because it looks right.
+//! A claim that something is done is only as good as the evidence that it cites. This module finds
+//! the commits and paths in a sentence and reports which of them exist. It must never trust a
+//! citation because it looks right.
 
 use super::ProjectEvidence;
 use super::places;

@@ -1,5 +1,5 @@
 //! Audits the claims of a carry: gives the audit agent a checklist, and records its finding on each
-//! claim next to the entry (contracts/lifecycle.md, "Carry").
+//! claim next to the entry.
 //!
 //! ```text
 //! Entry::claims ──checklist──> the audit's prompt ──> final message ──read──> Checked ──record──> <id>.audit.json

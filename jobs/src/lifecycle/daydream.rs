@@ -1,5 +1,4 @@
-//! Writes daydreams: one-line musings after a run, kept in `daydreams.json` and never committed
-//! (contracts/lifecycle.md).
+//! Writes daydreams: one-line musings after a run, kept in `daydreams.json` and never committed.
 //!
 //! ```text
 //! 12 min since the last, and no dream just now? ──no──> skipped

@@ -1,5 +1,5 @@
 //! Reads and writes `rem/manifest.json`, the list of entries, newest first. Readers use this list
-//! and never list the folder (contracts/lifecycle.md).
+//! and never list the folder.
 //!
 //! A manifest that names a file outside its folder must never be accepted.
 

@@ -1,5 +1,5 @@
 //! The lifecycle: the states that a project's agents go through in turn, and the entry that each
-//! dream writes (contracts/lifecycle.md).
+//! dream writes.
 
 pub mod audit;
 pub mod board;

@@ -7,8 +7,8 @@
 //! .runner/agents/NAME/lifecycle-pos        the same for a named agent
 //! ```
 //!
-//! These files are the only record of the position (contracts/lifecycle.md). This module must never
-//! guess a position: an invalid file stops the cycle.
+//! These files are the only record of the position. This module must never guess a position: an
+//! invalid file stops the cycle.
 
 use std::fmt;
 use std::io;

@@ -1,5 +1,4 @@
-//! The rules for the paths that an act may write (contracts/dream.md, rule 3), applied to a whole
-//! plan with two git queries.
+//! The rules for the paths that an act may write, applied to a whole plan with two git queries.
 //!
 //! Canonical files are never written, and runner's own files must be ignored by git. An idea is
 //! wherever the person put it: an act edits the work tree as the person would, and stages and

@@ -1,5 +1,5 @@
 //! An entry of the journal under `rem/`. Its six org sections are parsed strictly, and rendered so
-//! that no text can be mistaken for a heading (contracts/lifecycle.md, "The entry").
+//! that no text can be mistaken for a heading.
 //!
 //! ```text
 //! org text ──parse──> Entry ──render──> org text          parse(render(e)) == e

@@ -1,4 +1,4 @@
-//! The checks that an entry must pass before it is accepted (contracts/lifecycle.md, "The entry").
+//! The checks that an entry must pass before it is accepted.
 //!
 //! Every commit hash in the entry must occur in the sources that the sleeper saw. Every verdict
 //! that names a task must resolve to exactly one task. The tale must not repeat the previous tale.

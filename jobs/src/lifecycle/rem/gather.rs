@@ -1,5 +1,4 @@
-//! Gathers the four factual sources of a dream, which include no transcript and no self-report
-//! (contracts/lifecycle.md).
+//! Gathers the four factual sources of a dream, which include no transcript and no self-report.
 //!
 //! ```text
 //! git log -12 --oneline ─┐

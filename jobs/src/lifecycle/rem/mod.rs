@@ -1,5 +1,5 @@
 //! Writes the dream between an agent's runs: one journal entry, checked against four factual
-//! sources (contracts/lifecycle.md).
+//! sources.
 //!
 //! ```text
 //! due? ──no──> skipped
