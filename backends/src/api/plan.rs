@@ -332,7 +332,7 @@ mod tests {
             ("anthropic", "https://a.example/x", "https://a.example/x/v1/messages"),
             ("openai", "http://[::1]:9/v1", "http://[::1]:9/v1/chat/completions"),
             ("ollama", "http://127.0.0.1:11434/", "http://127.0.0.1:11434/api/chat"),
-            ("ollama", "http://b\u{fc}cher.example", "http://xn--bcher-kva.example/api/chat"),
+            ("anthropic", "https://b\u{fc}.example", "https://xn--b-eha.example/v1/messages"),
         ] {
             assert_eq!(base(kind, text).unwrap(), expected);
         }
