@@ -14,7 +14,7 @@ use super::corpus::health::{METRICS, measure};
 use super::corpus::oscillation::{FileEvent, FileHistory};
 use super::corpus::uses::{NodeUse, Uses};
 use super::corpus::work::WorkFile;
-use super::corpus::{Changes, Corpus, Maturity};
+use super::corpus::{Changes, Corpus, Maturity, NodeKind};
 use super::output::Output;
 use super::resume::rehydrate;
 use super::summary::Iteration;

@@ -1,11 +1,10 @@
 //! A full-text index of the corpus, which finds the nodes that match a question.
 //!
 //! The index keeps, for each term, the nodes that contain it, with the number of occurrences in the
-//! title, the body and the subjects. It takes about a third of the space of the texts. An SQLite FTS5
-//! table took three times as long to build, and needed a temporary file for a large corpus. Searches
-//! rank nodes by the Okapi BM25 function of FTS5 with its parameters, and then by a composite of
-//! relevance, freshness and utility. Equal scores are ordered by path. The index uses the same terms as
-//! the index of a history, and must never outlive the process.
+//! title, the body and the subjects. It replaces an SQLite FTS5 table, whose build took most of a
+//! night. Searches rank nodes by the BM25 function of FTS5 with its parameters, and then by a
+//! composite of relevance, freshness and utility. Equal scores are ordered by path. The index uses
+//! the same terms as the index of a history, and must never outlive the process.
 
 use std::cmp::Ordering;
 use std::collections::HashMap;
