@@ -20,6 +20,8 @@ const QUERY: usize = 64;
 const PARTS: u32 = 8;
 /// Number of bits for a commit.
 const COMMITS: u32 = 24;
+/// Number of commits whose terms are sorted at once.
+const SEGMENT: usize = 4096;
 
 /// The parts of a commit in which a term occurs, as a set of bits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -78,10 +80,11 @@ pub fn term_id(term: &str) -> u32 {
     term.bytes().fold(0x811c_9dc5, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193))
 }
 
-/// A full-text index of a history.
+/// The terms of some commits. A list of the terms of all commits, to be sorted, would temporarily
+/// take twice the memory of the index.
 #[derive(Debug, Default)]
-pub struct Index {
-    /// The hashes of all terms, sorted.
+struct Segment {
+    /// The hashes of the terms, sorted.
     terms: Vec<u32>,
     /// For each term, the index of its first posting; then the number of all postings.
     starts: Vec<u32>,
@@ -89,6 +92,42 @@ pub struct Index {
     postings: Vec<u32>,
     /// For each term, the number of commits whose message or paths contain it.
     mentioned: Vec<u32>,
+}
+
+impl Segment {
+    /// Builds a segment from numbers that consist of a term, a commit and the parts.
+    fn of(found: &mut [u64]) -> Self {
+        found.sort_unstable();
+        let mut segment = Self { postings: Vec::with_capacity(found.len()), ..Self::default() };
+        for number in found {
+            let (term, posting) = ((*number >> 32) as u32, *number as u32);
+            if segment.terms.last() != Some(&term) {
+                segment.terms.push(term);
+                segment.starts.push(segment.postings.len() as u32);
+                segment.mentioned.push(0);
+            }
+            segment.postings.push(posting);
+            if let Some(mentioned) = segment.mentioned.last_mut() {
+                *mentioned += u32::from(parts_of(posting).intersects(MENTIONED));
+            }
+        }
+        segment.starts.push(segment.postings.len() as u32);
+        segment
+    }
+
+    /// Returns the number of commits whose message or paths contain a term, and its postings.
+    fn find(&self, term: u32) -> (u32, &[u32]) {
+        let Ok(at) = self.terms.binary_search(&term) else { return (0, &[]) };
+        let postings = self.starts[at] as usize..self.starts[at + 1] as usize;
+        (self.mentioned[at], &self.postings[postings])
+    }
+}
+
+/// A full-text index of a history.
+#[derive(Debug, Default)]
+pub struct Index {
+    /// The terms of [`SEGMENT`] commits each, in the order of the commits.
+    segments: Vec<Segment>,
     /// Whether each commit changes more than documents.
     works: Vec<bool>,
     /// The commits whose message names a markdown file, by the name of that file.
@@ -105,13 +144,12 @@ pub struct Hit {
 }
 
 impl Index {
-    /// Indexes a history. Each commit is split into terms twice, because a list of all terms of all
-    /// commits, to be sorted, would take more memory than the index.
+    /// Indexes a history.
     pub fn build(commits: &[Commit], documents: &Documents) -> Self {
         let commits = &commits[..commits.len().min(1 << COMMITS)];
         let mut splitter = Splitter { documents, of_name: HashMap::new() };
         let mut index = Self::default();
-        let mut counts: HashMap<u32, (u32, u32)> = HashMap::new();
+        let mut found: Vec<u64> = Vec::new();
         for (at, commit) in commits.iter().enumerate() {
             for text in [&commit.subject, &commit.body] {
                 for cited in places::mentioned(text).filter(|name| name.ends_with(".md")) {
@@ -123,52 +161,28 @@ impl Index {
             }
             let works = commit.paths.iter().any(|path| !documents.contains(path));
             index.works.push(works && !commit.added.as_ref().is_some_and(|added| added.prose));
-            for (term, parts) in splitter.terms(commit) {
-                let (mentioned, anywhere) = counts.entry(term).or_default();
-                *mentioned += u32::from(parts.intersects(MENTIONED));
-                *anywhere += 1;
-            }
-        }
-        let mut sorted: Vec<(u32, (u32, u32))> = counts.into_iter().collect();
-        sorted.sort_unstable();
-        index.terms = sorted.iter().map(|(term, _)| *term).collect();
-        index.mentioned = sorted.iter().map(|(_, (mentioned, _))| *mentioned).collect();
-        let mut all = 0;
-        index.starts = std::iter::once(0)
-            .chain(sorted.iter().map(|(_, (_, anywhere))| {
-                all += anywhere;
-                all
-            }))
-            .collect();
-        let mut next: HashMap<u32, u32> =
-            index.terms.iter().copied().zip(index.starts.iter().copied()).collect();
-        index.postings = vec![0; all as usize];
-        for (at, commit) in commits.iter().enumerate() {
-            for (term, parts) in splitter.terms(commit) {
-                if let Some(next) = next.get_mut(&term) {
-                    index.postings[*next as usize] = (at as u32) << PARTS | u32::from(parts.0);
-                    *next += 1;
-                }
+            let number = (at as u64) << PARTS;
+            found.extend(splitter.terms(commit).into_iter().map(|(term, parts)| {
+                u64::from(term) << (COMMITS + PARTS) | number | u64::from(parts.0)
+            }));
+            if (at + 1) % SEGMENT == 0 || at + 1 == commits.len() {
+                index.segments.push(Segment::of(&mut found));
+                found.clear();
             }
         }
         index
     }
 
-    /// Returns the index of a term in `terms`, and its postings.
-    fn found(&self, term: u32) -> Option<(usize, &[u32])> {
-        let at = self.terms.binary_search(&term).ok()?;
-        Some((at, &self.postings[self.starts[at] as usize..self.starts[at + 1] as usize]))
-    }
-
     /// Returns the commits in which a term occurs, with the parts.
     fn postings(&self, term: u32) -> impl Iterator<Item = (usize, Parts)> {
-        let postings = self.found(term).map_or(&[][..], |(_, postings)| postings);
-        postings.iter().map(|posting| ((posting >> PARTS) as usize, parts_of(*posting)))
+        let postings = self.segments.iter().flat_map(move |segment| segment.find(term).1);
+        postings.map(|posting| ((posting >> PARTS) as usize, parts_of(*posting)))
     }
 
     /// Returns the parts of a commit in which a term occurs.
     pub fn parts(&self, term: u32, at: usize) -> Parts {
-        let postings = self.found(term).map_or(&[][..], |(_, postings)| postings);
+        let Some(segment) = self.segments.get(at / SEGMENT) else { return Parts::default() };
+        let (_, postings) = segment.find(term);
         let found = postings.binary_search_by_key(&at, |posting| (posting >> PARTS) as usize);
         found.map_or(Parts::default(), |found| parts_of(postings[found]))
     }
@@ -176,8 +190,12 @@ impl Index {
     /// Returns the number of commits whose message or paths contain the term, and the number of
     /// commits that contain it anywhere.
     pub fn frequencies(&self, term: u32) -> (u32, u32) {
-        let found = self.found(term);
-        found.map_or((0, 0), |(at, postings)| (self.mentioned[at], postings.len() as u32))
+        self.segments.iter().map(|segment| segment.find(term)).fold(
+            (0, 0),
+            |(mentioned, anywhere), (more, postings)| {
+                (mentioned + more, anywhere + postings.len() as u32)
+            },
+        )
     }
 
     /// Returns how well a term that occurs in `having` commits distinguishes commits: 0 for a term
@@ -311,6 +329,21 @@ mod tests {
         assert_eq!(index.frequencies(term_id(&terms("retry")[0])), (2, 2));
         assert!(index.rarity(0) > index.rarity(2) && index.rarity(2) > 0.0);
         assert_eq!(query(&built(&[]), "anything"), [0; 0]);
+    }
+
+    #[test]
+    fn terms_of_all_segments_are_found() {
+        let mut commits = vec![commit("fix: a typing slip", &["src/main.rs"]); 2 * SEGMENT + 1];
+        for at in [0, SEGMENT - 1, SEGMENT, 2 * SEGMENT] {
+            commits[at].subject = "feat: add jitter".to_owned();
+        }
+        let index = built(&commits);
+        let jitter = term_id(&terms("jitter")[0]);
+        assert_eq!(query(&index, "jitter"), [0, SEGMENT - 1, SEGMENT, 2 * SEGMENT]);
+        assert_eq!(index.frequencies(jitter), (4, 4));
+        assert!(index.parts(jitter, SEGMENT).intersects(Parts::SUBJECT));
+        assert!(index.parts(jitter, SEGMENT + 1).is_empty());
+        assert!(index.parts(jitter, 9 * SEGMENT).is_empty());
     }
 
     #[test]
