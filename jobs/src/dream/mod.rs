@@ -231,7 +231,7 @@ fn ground<'a>(
     let state = match state {
         Some(state) => state,
         None if moved => state_file::parse((&*ctx, spec), file)?,
-        // Nothing is selected, so nobody asks for an entry.
+        // Nothing is selected, so no entry is needed.
         None => DreamState::default(),
     };
     let passes = state.passes();
@@ -311,7 +311,12 @@ fn ground<'a>(
 
 /// Records the inputs of a pass. A pass with nothing to do is not recorded, so that recording does
 /// not slow it down.
-fn note_inputs(ctx: &Context<'_>, survey: &inventory::Inventory, parked: &Quarantine, seen: &SeenEvidence) {
+fn note_inputs(
+    ctx: &Context<'_>,
+    survey: &inventory::Inventory,
+    parked: &Quarantine,
+    seen: &SeenEvidence,
+) {
     if ctx.recording.records() {
         ctx.recording.note(SURVEY, "", json!(survey), None);
         ctx.recording.note(PARKED, "", json!(parked), None);
