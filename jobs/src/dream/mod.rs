@@ -231,7 +231,7 @@ fn ground<'a>(
     let state = match state {
         Some(state) => state,
         None if moved => state_file::parse((&*ctx, spec), file)?,
-        // Nothing is selected, so nobody asks for an entry.
+        // Nothing is selected, so no entry is needed.
         None => DreamState::default(),
     };
     let passes = state.passes();

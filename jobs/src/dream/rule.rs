@@ -320,7 +320,7 @@ fn stands_out(grounds: &Evidence, best: &Candidate) -> bool {
         && lead(grounds, best).is_some_and(|lead| lead >= STANDS_OUT.lead)
 }
 
-/// Reports whether the subject of a commit and the title of the idea state the same, and no other
+/// Returns whether the subject of a commit and the title of the idea state the same, and no other
 /// commit fits nearly as well.
 fn has_same_subject(grounds: &Evidence, best: &Candidate) -> bool {
     best.strength >= PERHAPS

@@ -4,7 +4,7 @@
 //! The common endings of documents are the starting point. The layout completes them: in a folder
 //! in which almost all files are documents, the others (figures, metadata of proposals) belong to
 //! them. `added` recognizes the remaining documents by their text. The instructions of an agent
-//! skill are no documents, because agents execute them. This module looks at paths only.
+//! skill are not documents, because agents execute them. This module looks at paths only.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
@@ -72,7 +72,7 @@ impl Documents {
         !self.is_skill(path) && (places::is_document(path) || self.covers(path))
     }
 
-    /// Checks whether the file at this path belongs to an agent skill.
+    /// Returns whether the file at this path belongs to an agent skill.
     pub fn is_skill(&self, path: &str) -> bool {
         is_below(path, &self.skills)
     }
@@ -82,7 +82,7 @@ impl Documents {
     }
 }
 
-/// Checks whether one of these folders contains the path.
+/// Returns whether one of these folders contains the path.
 fn is_below(path: &str, folders: &BTreeSet<String>) -> bool {
     !folders.is_empty() && path.match_indices('/').any(|(end, _)| folders.contains(&path[..end]))
 }

@@ -48,7 +48,7 @@ fn strip_verb_ending(word: &mut String) {
     word.truncate(base.len() - usize::from(doubled && base.len() > 3));
 }
 
-/// Checks whether a word ends with `ending` after at least two other letters.
+/// Returns whether a word ends with `ending` after at least two other letters.
 fn ends_after(word: &str, ending: &str) -> bool {
     word.strip_suffix(ending).is_some_and(|base| base.len() > 1)
 }

@@ -162,7 +162,7 @@ impl Index {
         count
     }
 
-    /// Reports whether the index is that of a corpus with this key.
+    /// Returns whether the index is that of a corpus with this key.
     pub(super) fn is_of(&self, key: &Digest) -> bool {
         self.key.as_ref() == Some(key)
     }

@@ -168,7 +168,7 @@ fn words(text: &str) -> String {
     line
 }
 
-/// Reports whether one of the phrases occurs in a line of [`words`].
+/// Returns whether one of the phrases occurs in a line of [`words`].
 fn has_phrase(line: &str, phrases: &[&str]) -> bool {
     let starts = line.match_indices(' ').map(|(at, _)| at + 1);
     std::iter::once(0).chain(starts).any(|at| {
