@@ -434,8 +434,8 @@ mod tests {
         third.adopt(second.take_index());
         assert!(third.take_index().is_some_and(|index| index.terms.contains_key("backoff")));
         third.index();
-        let text = note("a", "fence", "", "active").into_bytes();
+        let text = note("a", "quota", "", "active").into_bytes();
         third.apply(&[("learnings/a.md".to_owned(), Some(text))].into());
-        assert!(found(&third, "fence") && !found(&third, "backoff"));
+        assert!(found(&third, "quota") && !found(&third, "backoff"));
     }
 }
