@@ -10,6 +10,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use jiff::{SignedDuration, Timestamp};
+use runner_engine::admission::AT_WORK;
 use runner_engine::git::Git;
 use runner_engine::git::changes::{Change, Untracked};
 use runner_engine::outcome::Class;
@@ -18,7 +19,7 @@ use super::LONGEST;
 use super::inventory::{Idea, Reader};
 use super::review::own_edits;
 use super::spec::{Dirty, DreamSpec};
-use crate::JobError;
+use crate::{Context, JobError};
 
 /// Entries of the `.git` folder that exist while an operation is in progress, each with a
 /// description.
@@ -103,4 +104,32 @@ pub(super) fn just_changed(
         }
     }
     (!names.is_empty()).then_some((until, names))
+}
+
+/// Defers a scheduled pass while one of the selected ideas is being written.
+///
+/// # Errors
+/// Returns [`JobError::Wait`] if an idea changed within [`DreamSpec::quiet_minutes`].
+pub(super) fn wait_for_writer(
+    ctx: &Context<'_>,
+    spec: &DreamSpec,
+    ideas: &[Idea],
+    selected: &[usize],
+) -> Result<(), JobError> {
+    if !ctx.admitted.manual()
+        && let Some((until, names)) =
+            just_changed(ideas, selected, spec.quiet_minutes, ctx.clock.now())
+    {
+        let why = format!("{AT_WORK}: {}", named(&names));
+        return Err(JobError::Wait { until, why });
+    }
+    Ok(())
+}
+
+/// Lists the first few names and the number of the others.
+fn named(names: &[String]) -> String {
+    const SHOWN: usize = 5;
+    let more = names.len().saturating_sub(SHOWN);
+    let shown = names[..names.len() - more].join(", ");
+    if more == 0 { shown } else { format!("{shown} and {more} more") }
 }

@@ -42,7 +42,6 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
 use runner_backends::Request;
-use runner_engine::admission::AT_WORK;
 use runner_engine::files::write_atomic;
 use runner_engine::outcome::Class;
 use runner_engine::publish::FsFailure as DiskTrouble;
@@ -272,7 +271,7 @@ fn ground<'a>(
         }
         return Err(JobError::Nothing(why));
     }
-    wait_for_writer(ctx, spec, &survey.ideas, &delta.selected)?;
+    dirty::wait_for_writer(ctx, spec, &survey.ideas, &delta.selected)?;
     note_inputs(ctx, &survey, &parked, &before);
     let folder = pass_folder(ctx, spec);
     check_targets(ctx, spec, &folder)?;
@@ -328,26 +327,6 @@ fn unreadable(selected: usize, troubles: &[WalkProblem]) -> JobError {
     let selected = counted(selected, "changed idea");
     let why = format!("none of {selected} could be read: {}", listed(troubles));
     JobError::failed(Class::Environment, why)
-}
-
-/// Defers a scheduled pass while one of the selected ideas is being written.
-///
-/// # Errors
-/// Returns [`JobError::Wait`] if an idea changed within [`DreamSpec::quiet_minutes`].
-fn wait_for_writer(
-    ctx: &Context<'_>,
-    spec: &DreamSpec,
-    ideas: &[Idea],
-    selected: &[usize],
-) -> Result<(), JobError> {
-    if !ctx.admitted.manual()
-        && let Some((until, names)) =
-            dirty::just_changed(ideas, selected, spec.quiet_minutes, ctx.clock.now())
-    {
-        let why = format!("{AT_WORK}: {}", named(&names));
-        return Err(JobError::Wait { until, why });
-    }
-    Ok(())
 }
 
 /// Lists the ideas and reads the state. The state is `None` if it certainly covers all ideas.
@@ -597,12 +576,4 @@ fn changes<'a>(
     let new = ideas.iter().map(|idea| &*idea.path).filter(|path| !state.knows(path));
     let new = new.map(|path| (path, IdeaUpdate { at: now, shown: false, triaged: None }));
     new.chain(judged.shown.iter().map(change)).collect()
-}
-
-/// Lists the first few names and the number of the others.
-fn named(names: &[String]) -> String {
-    const SHOWN: usize = 5;
-    let more = names.len().saturating_sub(SHOWN);
-    let shown = names[..names.len() - more].join(", ");
-    if more == 0 { shown } else { format!("{shown} and {more} more") }
 }
