@@ -296,7 +296,10 @@ fn event_budget_limits_nested_escalations() {
     assert_eq!(store.matches("\"action\":\"ask\"").count(), 4);
     assert_eq!(fixture.count("SELECT count(*) FROM requests"), 4);
     fixture.run(&["curator", "events", "ack", first]).ends(0);
-    fixture.run(&["curator", "events", "escalate", first]).ends(1).expect_text("was already acknowledged");
+    fixture
+        .run(&["curator", "events", "escalate", first])
+        .ends(1)
+        .expect_text("was already acknowledged");
     let human = [
         "curator",
         "event",

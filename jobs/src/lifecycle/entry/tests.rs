@@ -81,7 +81,10 @@ fn invalid_headings_discard_the_whole_entry() {
         (ENTRY.replace("* goals", "* Goals"), "but \"goals\" is expected"),
         (ENTRY.replace("* goals", "** goals"), "but \"goals\" is expected"),
         (ENTRY.replace("* goals", "* goals :tag:"), "but \"goals\" is expected"),
-        (ENTRY.replace("* goals", "* fears").replacen("* fears", "* goals", 2), "but \"fears\" is expected"),
+        (
+            ENTRY.replace("* goals", "* fears").replacen("* fears", "* goals", 2),
+            "but \"fears\" is expected",
+        ),
         (with("* tale", "Here is your entry:"), "text before"),
         (with("* tale", "```org"), "text before"),
         (String::new(), "line 1: it ends before the heading \"tale\""),
