@@ -34,7 +34,7 @@ fn print_line(line: &str) {
     writeln!(stderr, "{line}").unwrap();
 }
 
-/// The random generator SplitMix64.
+/// The SplitMix64 random number generator.
 struct Random(u64);
 
 impl Random {

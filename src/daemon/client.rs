@@ -32,7 +32,7 @@ pub enum Stream {
     Lost(u64),
 }
 
-/// Notifies the daemon that the database has changed. Returns `false` if no daemon listens or the
+/// Notifies the daemon that the database has changed. Returns `false` if no daemon is listening or the
 /// request cannot be sent.
 pub fn wake(home: &Env) -> bool {
     let Some(mut daemon) = Client::connect(home) else { return false };
@@ -41,7 +41,7 @@ pub fn wake(home: &Env) -> bool {
 }
 
 impl Client {
-    /// Connects to the daemon, or returns `None` if none listens.
+    /// Connects to the daemon. Returns `None` if no connection can be made.
     pub fn connect(home: &Env) -> Option<Self> {
         let (_folder, address) = socket_address(&home.state, NAME).ok()?;
         let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;

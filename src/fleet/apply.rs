@@ -1,4 +1,4 @@
-//! A run of the home host that publishes what a run of another host produced.
+//! A run on the home host that publishes what a run on another host produced.
 //!
 //! It takes the place of the job's own kind: it asks no model and starts no program. It stages the
 //! delivered files through the run's scope, so that only paths that the job may write are written,
@@ -35,7 +35,7 @@ pub fn replace_kind(
     Ok(())
 }
 
-/// The result of another host in place of a job's work.
+/// A kind that publishes another host's result instead of doing the job's work.
 #[derive(Clone, Debug)]
 struct AppliedResult {
     inner: Box<dyn Kind>,

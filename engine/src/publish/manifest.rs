@@ -1,6 +1,6 @@
 //! The steps of a publication, recorded before the first one is applied.
 //!
-//! A manifest contains only relative paths and digests, from which recovery determines how far a
+//! The entries contain only relative paths and digests, from which recovery determines how far a
 //! dead run got. It must never contain file content, absolute paths, or anything that is trusted
 //! without a check of the disk.
 
@@ -16,7 +16,7 @@ use crate::outcome::Outcome;
 /// One target and the change to it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ManifestEntry {
-    /// The path beneath the root that changes.
+    /// The path that changes, relative to the root.
     pub target: RelPath,
     /// The path of the new content before it is moved into place. `None` for a removal.
     pub staged: Option<RelPath>,
@@ -109,7 +109,7 @@ impl Manifest {
         staged_name(&self.staging, index)
     }
 
-    /// Returns the path to which a removed target is moved until the outcome is committed.
+    /// Returns the path at which a removed target is kept until the outcome is committed.
     pub fn removed_name(&self, index: usize) -> RelPath {
         self.staging.join(&format!("removed-{index}")).expect("a word and a number are a name")
     }

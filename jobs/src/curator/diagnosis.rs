@@ -1,7 +1,7 @@
 //! Finds diagnoses in a session: a stated cause, the change that followed from it, and the check
 //! that passed afterwards, if any.
 //!
-//! A session states many guesses. Hedged guesses are ignored, a later guess replaces an earlier
+//! A session contains many guesses. Hedged guesses are ignored, a later guess replaces an earlier
 //! one, and a guess is kept only if the session described a change and made it. A diagnosis is
 //! dropped if the person's next prompt objects to it. This module is pure and must never quote
 //! anything that the session did not contain.
@@ -22,7 +22,7 @@ const SHARED: usize = 4;
 const FILES: usize = 4;
 /// Nouns that introduce the statement of a cause.
 const NOUNS: [&str; 6] = ["issue", "problem", "bug", "reason", "cause", "root cause"];
-/// Phrases with which a person objects.
+/// Words that indicate an objection.
 const OBJECTS: [&str; 14] = [
     "no",
     "not",
@@ -39,7 +39,7 @@ const OBJECTS: [&str; 14] = [
     "hmm",
     "undefined",
 ];
-/// Words that show that the author doubts a statement.
+/// Words and phrases that express doubt.
 const DOUBTS: [&str; 9] =
     ["likely", "probably", "perhaps", "maybe", "might", "i think", "could be", "seems", "possibly"];
 /// Words in commands that check a change.
@@ -113,7 +113,7 @@ const CHANGES: &[&str] = &[
     "wrap",
     "wrapped",
 ];
-/// Phrases for changes that only help to look at something.
+/// Words and phrases that mark a change made only for investigation.
 const LOOKS: [&str; 10] = [
     "figure out",
     "find out",
@@ -129,7 +129,7 @@ const LOOKS: [&str; 10] = [
 /// Minimum number of words of an announced change.
 const ACT_WORDS: usize = 5;
 
-/// A diagnosis that a change of files followed.
+/// A diagnosis that was followed by changes to files.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Diagnosis {
     /// The lines of the statement and of the event that ended the change.
@@ -237,10 +237,10 @@ impl Diagnoses {
         self.finish("No command checked it.")
     }
 
-    /// Returns the open diagnosis if a change followed that the session described.
+    /// Returns the open diagnosis if the session described a change and then made it.
     fn finish(&mut self, check: &str) -> Option<Diagnosis> {
         if let Some(open) = &mut self.open {
-            // Another act is waited for.
+            // If the described change names only other files, another description must follow.
             let own = |act: &String| open.files.is_empty() || names_only(act, &open.files);
             open.act = open.act.take().filter(own);
         }
@@ -258,7 +258,7 @@ impl Diagnoses {
     }
 }
 
-/// Returns the cause that a sentence states without doubt, as a separate sentence.
+/// Returns the cause that a sentence states without hedging, as a sentence of its own.
 fn stated(sentence: &str) -> Option<String> {
     let lower = sentence.to_lowercase();
     if sentence.contains('?') || DOUBTS.iter().any(|doubt| lower.contains(doubt)) {
@@ -285,7 +285,7 @@ fn stated(sentence: &str) -> Option<String> {
     Some(rest)
 }
 
-/// Returns a sentence in one line, without Markdown markup.
+/// Returns a sentence on one line, without bold markers and list or heading markers.
 fn plain(sentence: &str) -> String {
     let marks = |c: char| c.is_whitespace() || "-*#>0123456789.".contains(c);
     one_line(&sentence.trim_start_matches(marks).replace("**", ""))
@@ -302,7 +302,8 @@ fn is_act(sentence: &str) -> bool {
         && verb.is_some_and(|verb| CHANGES.contains(&verb))
 }
 
-/// Returns whether a sentence names no file of the kinds of these files, or one of the files. A
+/// Returns whether a sentence names at least one of the files, or no file with any of their
+/// extensions. A
 /// sentence that names only other files describes another change.
 fn names_only(sentence: &str, files: &[String]) -> bool {
     let end = |name: &str| name.rsplit_once('.').map(|(_, end)| end.to_owned());

@@ -46,9 +46,9 @@ pub struct Inventory {
     pub troubles: Vec<WalkProblem>,
     /// Number of files that were left out because runner wrote them.
     pub own: usize,
-    /// Number of files that were read.
+    /// Number of files that the cache did not know.
     pub read: usize,
-    /// The new content of the cache, if it differs from the old content.
+    /// The new content of the cache, if it must be rewritten.
     #[serde(skip)]
     pub cache: Option<Vec<u8>>,
     /// The digest of the current content of the cache.
