@@ -10,7 +10,7 @@ script prints. To record a release, replace that table with the printed one.
 
 import sys
 
-COLUMNS = ("Work", "Runner", "Peer or floor", "Ratio", "Goal")
+COLUMNS = ("Work", "Runner", "Peer or minimum", "Ratio", "Goal")
 
 
 def cells(line):
