@@ -18,6 +18,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
+use crate::failpoint;
 use crate::files::{DOCUMENT, read_no_link, write_atomic};
 use crate::git::private::{ImportRules, Imported, RepositoryStart, import, kept_above, prepare};
 use crate::git::{Git, GitError};
@@ -29,6 +30,8 @@ use crate::sandbox::private_git::PrivateGit;
 const RECORD: &str = "work.json";
 /// The folder in the run's folder with the content that kept files had at the start.
 const KEPT: &str = "kept";
+/// The name that a private git directory in which the child changed nothing gets in the run's folder.
+const UNCHANGED: &str = "git-unchanged";
 /// The folder in the run's folder in which git reads the child's objects.
 const SCRATCH: &str = "git-read";
 
@@ -132,13 +135,13 @@ impl Work {
             return Ok(closed.clone());
         }
         let changed = kept::changed(&self.kept);
+        let (scratch, unchanged) = (run_dir.join(SCRATCH), run_dir.join(UNCHANGED));
         let mut imported = Imported::default();
-        // An earlier call that found nothing to import has removed the private directory.
-        if let Some(private) = self.git.as_ref().filter(|it| it.folder.exists()) {
+        if let Some(private) = self.git.as_ref().filter(|_| !unchanged.exists()) {
             let git = Git::new(&self.root, &self.env, &self.run);
             let rules = ImportRules {
                 run: &self.run,
-                scratch: &run_dir.join(SCRATCH),
+                scratch: &scratch,
                 advance: changed.is_empty(),
                 keep: &self.keep,
                 refuse: &|path| self.refusal(path),
@@ -147,20 +150,23 @@ impl Work {
         }
         let closed = WorkResult { imported, changed };
         self.closed = Some(closed.clone());
-        let scratch = run_dir.join(SCRATCH);
-        if closed == WorkResult::default() {
-            // A later call returns the same result without a record. It must not find a part of the
-            // private directory, so the directory is first renamed as a whole.
-            let _ = fs::remove_dir_all(&scratch);
-            for private in self.git.iter() {
-                let _ = fs::rename(&private.folder, &scratch);
+        let nothing = closed == WorkResult::default();
+        match &self.git {
+            // The new name tells a later call that there is nothing to import. It needs no sync: if a
+            // power cut undoes the rename, the later call reads the complete directory again.
+            Some(private) if nothing && !unchanged.exists() => {
+                failpoint::reach();
+                fs::rename(&private.folder, &unchanged)
+                    .map_err(|source| WorkError::Record { path: unchanged.clone(), source })?;
             }
-        } else {
-            self.save(run_dir)?;
+            _ if nothing => {}
+            _ => self.save(run_dir)?,
         }
-        // The contents of these folders have been imported into the project.
-        for path in self.git.iter().map(|it| it.folder.clone()).chain([scratch]) {
-            let _ = fs::remove_dir_all(path);
+        // Everything in these folders is in the project now.
+        let inside = fs::read_dir(&unchanged).into_iter().flatten().flatten();
+        let inside = inside.map(|entry| entry.path());
+        for path in inside.chain([scratch]).chain(self.git.iter().map(|it| it.folder.clone())) {
+            let _ = fs::remove_dir_all(&path).or_else(|_| fs::remove_file(&path));
         }
         Ok(closed)
     }

@@ -12,6 +12,8 @@ use runner_engine::git::changes::{Change, Untracked};
 use runner_engine::git::commit::NewFile;
 use runner_engine::git::{Git, GitError, Read};
 use runner_engine::process::Cancel;
+use runner_engine::sandbox::Sandbox;
+use runner_engine::work::{Work, WorkResult};
 use tempfile::TempDir;
 
 /// Returns the path of each git on this host, without duplicates.
@@ -494,5 +496,31 @@ fn shallow_clone_can_be_pushed() {
         place.ask().push(&folder, &place.env(), &cancel).unwrap();
         let head = place.git(&["rev-parse", "HEAD"]);
         assert_eq!(place.git(&["--git-dir", there, "rev-parse", "main"]), head);
+    }
+}
+
+#[test]
+fn unchanged_work_is_closed_twice() {
+    for git in gits() {
+        let place = Place::new(&git);
+        fs::write(place.root().join("a"), "a").unwrap();
+        place.git(&["add", "a"]);
+        place.git(&["commit", "-q", "-m", "a"]);
+        let run_dir = place.folder.path().join("run");
+        fs::create_dir(&run_dir).unwrap();
+        let at = Git::new(&place.root(), &place.env(), "run");
+        let private = at.private(&run_dir.join("git")).unwrap().map(Box::new);
+        let sandbox = Sandbox { git: private, ..Sandbox::default() };
+        let mut work = Work::open(&sandbox, &run_dir, &at, "run").unwrap();
+        assert_eq!(work.head(), Some(place.git(&["rev-parse", "HEAD"]).trim()));
+        // A process that dies at any time leaves the record of the start to the next one.
+        let mut again = Work::of_run(&run_dir).unwrap();
+        assert_eq!(work.close(&run_dir).unwrap(), WorkResult::default());
+        assert!(!run_dir.join("git").exists());
+        assert_eq!(again.close(&run_dir).unwrap(), WorkResult::default());
+        // Without that end, a missing directory is an error, because it may have had commits.
+        let mut lost = Work::of_run(&run_dir).unwrap();
+        fs::remove_dir(run_dir.join("git-unchanged")).unwrap();
+        assert!(lost.close(&run_dir).is_err());
     }
 }
