@@ -451,7 +451,7 @@ impl StampBase {
         format!(
             "{} {} {} {}",
             self.common,
-            stat(&root.join(config::FOREIGN_FILE)),
+            foreign_stat(&root.join(config::FOREIGN_FILE)),
             stat(&root.join(FILE)),
             git(root),
         )
@@ -461,19 +461,29 @@ impl StampBase {
 /// Returns the stat of a file. It includes the permissions and the owner, because a file that has
 /// become unreadable differs from the one that was read.
 fn stat(path: &Path) -> String {
+    fs::metadata(path).map_or_else(|_| "-".to_owned(), |data| described(&data))
+}
+
+/// Returns the stat of the file of another program. The placeholder of an active run is no file, so
+/// that the beginning and the end of a run do not change the stamp.
+fn foreign_stat(path: &Path) -> String {
     match fs::metadata(path) {
-        Ok(data) => format!(
-            "{}.{}.{}.{}.{:o}.{}.{}",
-            data.ino(),
-            data.size(),
-            data.mtime(),
-            data.mtime_nsec(),
-            data.mode(),
-            data.uid(),
-            data.gid(),
-        ),
-        Err(_) => "-".to_owned(),
+        Ok(data) if !(data.is_dir() && config::is_placeholder(path)) => described(&data),
+        _ => "-".to_owned(),
     }
+}
+
+fn described(data: &fs::Metadata) -> String {
+    format!(
+        "{}.{}.{}.{}.{:o}.{}.{}",
+        data.ino(),
+        data.size(),
+        data.mtime(),
+        data.mtime_nsec(),
+        data.mode(),
+        data.uid(),
+        data.gid(),
+    )
 }
 
 /// Returns the identity of the git folder, without its content, which changes with every commit.
@@ -502,4 +512,24 @@ pub fn job_of(store: &Store, project: &ProjectId, name: &str) -> Result<JobRow, 
     ))
     .hint("runner config show");
     jobs.into_iter().find(|job| job.name == name).ok_or(unknown)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn placeholder_of_a_run_does_not_change_the_stamp() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join(config::FOREIGN_FILE);
+        let stamp = || StampBase { common: String::new() }.of_project(folder.path());
+        let without = stamp();
+        fs::create_dir(&path).unwrap();
+        assert_eq!(stamp(), without);
+        fs::write(path.join("file"), "").unwrap();
+        assert_ne!(stamp(), without);
+        fs::remove_dir_all(&path).unwrap();
+        fs::write(&path, "").unwrap();
+        assert_ne!(stamp(), without);
+    }
 }

@@ -287,8 +287,7 @@ fn texts(stack: &Stack<'_>) -> Result<Sources, ConfigMistake> {
         [("user", Some(stack.user)), (ctxrc::NAME, foreign.as_deref()), ("project", stack.project)]
     {
         let Some(path) = path else { continue };
-        if name == ctxrc::NAME && is_empty_folder(path) {
-            // The sandbox of an active run puts an empty folder in place of a missing file.
+        if name == ctxrc::NAME && is_placeholder(path) {
             continue;
         }
         let text = match name {
@@ -302,7 +301,9 @@ fn texts(stack: &Stack<'_>) -> Result<Sources, ConfigMistake> {
     Ok(sources)
 }
 
-fn is_empty_folder(path: &Path) -> bool {
+/// Returns whether a path is an empty folder, which the sandbox of an active run puts in place of a
+/// missing file.
+pub fn is_placeholder(path: &Path) -> bool {
     std::fs::read_dir(path).is_ok_and(|mut entries| entries.next().is_none())
 }
 
