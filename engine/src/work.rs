@@ -152,8 +152,8 @@ impl Work {
         self.closed = Some(closed.clone());
         let nothing = closed == WorkResult::default();
         match &self.git {
-            // The new name tells a later call that there is nothing to import. It needs no sync: if a
-            // power cut undoes the rename, the later call reads the complete directory again.
+            // With the new name, a later call finds that there is nothing to import. The rename is not
+            // synced: if a power cut undoes it, the later call reads the complete directory again.
             Some(private) if nothing && !unchanged.exists() => {
                 failpoint::reach();
                 fs::rename(&private.folder, &unchanged)
