@@ -37,7 +37,7 @@ impl Commit {
 /// The terms of the lines that a commit added to files that are not documents.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AddedText {
-    /// The hashes of the terms, sorted.
+    /// The hashes of the terms, sorted. Empty once they are in an index.
     #[serde(serialize_with = "packed", deserialize_with = "unpacked")]
     pub terms: Vec<u32>,
     /// Whether all of the added lines were read and all of their terms were kept.

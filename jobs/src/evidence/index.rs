@@ -144,13 +144,15 @@ pub struct Hit {
 }
 
 impl Index {
-    /// Indexes a history.
-    pub fn build(commits: &[Commit], documents: &Documents) -> Self {
-        let commits = &commits[..commits.len().min(1 << COMMITS)];
+    /// Indexes a history. The terms of the added lines move into the index, so that they are not in
+    /// memory twice; [`Index::added_terms`] returns them.
+    pub fn build(commits: &mut [Commit], documents: &Documents) -> Self {
+        let all = commits.len().min(1 << COMMITS);
+        let commits = &mut commits[..all];
         let mut splitter = Splitter { documents, of_name: HashMap::new() };
         let mut index = Self::default();
         let mut found: Vec<u64> = Vec::new();
-        for (at, commit) in commits.iter().enumerate() {
+        for (at, commit) in commits.iter_mut().enumerate() {
             for text in [&commit.subject, &commit.body] {
                 for cited in places::mentioned(text).filter(|name| name.ends_with(".md")) {
                     let citing = index.citing.entry(cited.to_owned()).or_default();
@@ -165,12 +167,30 @@ impl Index {
             found.extend(splitter.terms(commit).into_iter().map(|(term, parts)| {
                 u64::from(term) << (COMMITS + PARTS) | number | u64::from(parts.0)
             }));
-            if (at + 1) % SEGMENT == 0 || at + 1 == commits.len() {
+            if let Some(added) = &mut commit.added {
+                added.terms = Vec::new();
+            }
+            if (at + 1) % SEGMENT == 0 || at + 1 == all {
                 index.segments.push(Segment::of(&mut found));
                 found.clear();
             }
         }
         index
+    }
+
+    /// Returns for each commit the terms of its added lines, sorted.
+    pub fn added_terms(&self) -> Vec<Vec<u32>> {
+        let mut all = vec![Vec::new(); self.works.len()];
+        for segment in &self.segments {
+            for (term, bounds) in segment.terms.iter().zip(segment.starts.windows(2)) {
+                for posting in &segment.postings[bounds[0] as usize..bounds[1] as usize] {
+                    if parts_of(*posting).intersects(Parts::ADDED) {
+                        all[(posting >> PARTS) as usize].push(*term);
+                    }
+                }
+            }
+        }
+        all
     }
 
     /// Returns the commits in which a term occurs, with the parts.
@@ -307,7 +327,7 @@ mod tests {
     }
 
     fn built(commits: &[Commit]) -> Index {
-        Index::build(commits, &Documents::default())
+        Index::build(&mut commits.to_vec(), &Documents::default())
     }
 
     fn query(index: &Index, text: &str) -> Vec<usize> {
@@ -355,6 +375,7 @@ mod tests {
         assert_eq!(query(&index, "jitter"), [1]);
         assert!(index.parts(jitter, 1).intersects(Parts::ADDED));
         assert!(index.parts(jitter, 0).is_empty());
+        assert_eq!(index.added_terms(), [vec![], vec![jitter]]);
     }
 
     #[test]

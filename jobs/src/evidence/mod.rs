@@ -175,9 +175,10 @@ impl ProjectEvidence {
         Self::indexed(history, documents, tracked)
     }
 
-    fn indexed(history: Vec<Commit>, documents: Documents, tracked: Vec<String>) -> Self {
+    fn indexed(mut history: Vec<Commit>, documents: Documents, tracked: Vec<String>) -> Self {
+        let index = Index::build(&mut history, &documents);
         Self {
-            index: Index::build(&history, &documents),
+            index,
             touched: TouchedPaths::build(&history),
             history,
             documents,
@@ -191,7 +192,14 @@ impl ProjectEvidence {
     /// Returns the evidence as it was before the commit at `at` and all newer commits.
     #[must_use]
     pub fn before(&self, at: usize) -> Self {
-        let history = self.history.get(at + 1..).unwrap_or_default().to_vec();
+        let mut history = self.history.get(at + 1..).unwrap_or_default().to_vec();
+        for (commit, terms) in
+            history.iter_mut().zip(self.index.added_terms().into_iter().skip(at + 1))
+        {
+            if let Some(added) = &mut commit.added {
+                added.terms = terms;
+            }
+        }
         Self::indexed(history, self.documents.clone(), Vec::new())
     }
 

@@ -9,6 +9,7 @@
 //!
 //! The caller limits the number of notes and reports how many it left out.
 
+use std::cell::OnceCell;
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use runner_text::markdown;
@@ -98,6 +99,8 @@ struct Compared {
 struct Collection<'a> {
     notes: &'a [Note<'a>],
     compared: Vec<Compared>,
+    /// The word pairs and letters of each note that was compared closely.
+    grams: Vec<OnceCell<Grams>>,
     /// For each term, the notes that contain it, with the weight of the term.
     postings: HashMap<u32, Vec<(u32, f64)>>,
     mean_length: f64,
@@ -132,7 +135,8 @@ impl<'a> Collection<'a> {
             };
             note.own = note.terms.iter().map(score).sum();
         }
-        Self { notes, compared, postings, mean_length, template }
+        let grams = notes.iter().map(|_| OnceCell::new()).collect();
+        Self { notes, compared, grams, postings, mean_length, template }
     }
 
     /// Returns the neighbours of one note, the most similar first.
@@ -159,11 +163,12 @@ impl<'a> Collection<'a> {
         let sum = |shares: (f64, f64)| shares.0 + shares.1;
         best.sort_by(|a, b| sum(b.1).total_cmp(&sum(a.1)).then(a.0.cmp(&b.0)));
         best.truncate(LOOKED_AT);
-        let own = Grams::of(self.notes[at].text);
+        let grams = |at: usize| self.grams[at].get_or_init(|| Grams::of(self.notes[at].text));
+        let own = grams(at);
         let mut ranked: Vec<(usize, f64)> = best
             .into_iter()
             .map(|(other, (within, of))| {
-                let (pairs, letters) = own.shared(&Grams::of(self.notes[other].text));
+                let (pairs, letters) = own.shared(grams(other));
                 let days =
                     (self.notes[at].at - self.notes[other].at).unsigned_abs() as f64 / 86_400.0;
                 let close = 1.0 / (1.0 + days / DAYS);
@@ -235,10 +240,10 @@ impl Compared {
     }
 }
 
-/// The word pairs and the groups of four letters of a text, as sets.
+/// The word pairs and the groups of four letters of a text, each sorted and without repetitions.
 struct Grams {
-    pairs: HashSet<u64>,
-    letters: HashSet<u32>,
+    pairs: Vec<u64>,
+    letters: Vec<u32>,
 }
 
 impl Grams {
@@ -247,24 +252,40 @@ impl Grams {
         let words: Vec<u32> = terms(&plain).iter().map(|term| term_id(term)).collect();
         let pairs = words.windows(2).map(|two| u64::from(two[0]) << 32 | u64::from(two[1]));
         let letters: Vec<char> = plain.chars().filter(|c| c.is_alphanumeric()).collect();
-        let groups = letters.windows(4).map(|four| term_id(&four.iter().collect::<String>()));
-        Self { pairs: pairs.collect(), letters: groups.collect() }
+        let mut group = String::new();
+        let groups = letters.windows(4).map(|four| {
+            group.clear();
+            group.extend(four);
+            term_id(&group)
+        });
+        Self { letters: set(groups.collect()), pairs: set(pairs.collect()) }
     }
 
     /// Returns the shares of pairs and of groups that two texts have in common (Dice).
     fn shared(&self, other: &Self) -> (f64, f64) {
-        let dice = |shared: usize, all: usize| 2.0 * shared as f64 / all.max(1) as f64;
-        (
-            dice(
-                self.pairs.intersection(&other.pairs).count(),
-                self.pairs.len() + other.pairs.len(),
-            ),
-            dice(
-                self.letters.intersection(&other.letters).count(),
-                self.letters.len() + other.letters.len(),
-            ),
-        )
+        (dice(&self.pairs, &other.pairs), dice(&self.letters, &other.letters))
     }
+}
+
+/// Sorts a list and removes its repetitions and its unused memory.
+fn set<T: Ord>(mut list: Vec<T>) -> Vec<T> {
+    list.sort_unstable();
+    list.dedup();
+    list.shrink_to_fit();
+    list
+}
+
+/// Returns the share of two sorted lists that occurs in both (Dice).
+fn dice<T: Ord>(one: &[T], other: &[T]) -> f64 {
+    let (mut shared, mut rest) = (0usize, other);
+    for item in one {
+        let before = rest.iter().take_while(|it| *it < item).count();
+        rest = &rest[before..];
+        if rest.first() == Some(item) {
+            shared += 1;
+        }
+    }
+    2.0 * shared as f64 / (one.len() + other.len()).max(1) as f64
 }
 
 fn idf(all: usize, having: usize) -> f64 {
