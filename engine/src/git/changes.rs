@@ -16,14 +16,16 @@
 //! The last line is for files with a `text` attribute, and for users who set `core.autocrlf`. This
 //! module must never open anything but regular files, never follow a link, and never write.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
-use std::fs::{self, Metadata};
+use std::fs;
 use std::io::{self, Read as _};
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt as _;
-use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
+use memchr::memchr;
+use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, openat, statat};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
@@ -99,26 +101,22 @@ impl Git {
             let path = path.to_string_lossy().into_owned();
             changes.entry(path).or_insert(change);
         };
-        let listing = self.ask(Read::LsFiles, &with(&["--stage", "--debug", "-z"]))?;
+        // Git lists the index and compares it with `HEAD` at the same time.
+        let (listing, staged) = std::thread::scope(|scope| {
+            let staged = scope.spawn(|| self.staged(&paths));
+            let listing = self.ask(Read::LsFiles, &with(&["--stage", "--debug", "-z"]));
+            (listing, staged.join())
+        });
+        let (listing, staged) =
+            (listing?, staged.unwrap_or_else(|panic| std::panic::resume_unwind(panic))?);
         let index = entries(&listing);
         for entry in index.iter().filter(|entry| entry.stage != 0) {
             note(entry.path, Change::Unmerged);
         }
-        let tree = self.committed(&paths)?;
-        let mut committed = tree_listing(&tree);
-        for entry in &index {
-            match committed.remove(entry.path.as_os_str()) {
-                None => note(entry.path, Change::Added),
-                Some(object) if object != (entry.mode, entry.object) => {
-                    note(entry.path, Change::Staged);
-                }
-                Some(_) => {}
-            }
+        match &staged {
+            Some(staged) => staged_paths(staged).for_each(|(path, change)| note(path, change)),
+            None => index.iter().for_each(|entry| note(entry.path, Change::Added)),
         }
-        for path in committed.into_keys() {
-            note(Path::new(path), Change::Staged);
-        }
-        drop(tree);
         for path in self.edited(&index)? {
             note(&path, Change::Edited);
         }
@@ -135,27 +133,31 @@ impl Git {
         Ok(changes)
     }
 
-    /// Lists every path in `HEAD` at or beneath `paths`, for [`tree_listing`]. The list is empty
-    /// before the first commit.
-    fn committed(&self, paths: &[String]) -> Result<Vec<u8>, GitError> {
+    /// Lists the paths at or beneath `paths` that differ between `HEAD` and the index, for
+    /// [`staged_paths`]. Returns `None` before the first commit. With `--cached`, git does not read
+    /// the work tree.
+    fn staged(&self, paths: &[String]) -> Result<Option<Vec<u8>>, GitError> {
         let Some(head) = self.head()? else {
-            return Ok(Vec::new());
+            return Ok(None);
         };
-        let empty = empty_tree(head.len());
-        let mut args = vec!["-r", "-z", "--no-renames", "--relative", empty, &head, "--"];
+        let options = ["--raw", "-z", "--no-renames", "--relative", "--ignore-submodules=none"];
+        let mut args = options.to_vec();
+        args.extend([&*head, "--"]);
         args.extend(paths.iter().map(String::as_str));
-        self.ask(Read::DiffTree, &args)
+        self.ask(Read::DiffIndex, &args).map(Some)
     }
 
     /// Returns the paths whose files differ from the index.
     fn edited(&self, index: &[Entry<'_>]) -> Result<Vec<PathBuf>, GitError> {
         let written = self.path(&["--git-path", "index"])?;
-        let written = fs::symlink_metadata(written).map_or((0, 0), |it| modified(&it));
+        let written = FileStat::of(CWD, &written).map_or((0, 0), |it| it.mtime);
+        let root = openat(CWD, &self.root, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())
+            .map_err(|error| unreadable(&self.root, &error.into()))?;
         // The stat calls take most of the time, so two threads share them.
         let (first, second) = index.split_at(index.len() / 2);
         let (first, second) = std::thread::scope(|scope| {
-            let second = scope.spawn(|| compare_stats(&self.root, second, written));
-            (compare_stats(&self.root, first, written), second.join())
+            let second = scope.spawn(|| compare_stats(&root, second, written));
+            (compare_stats(&root, first, written), second.join())
         });
         let (mut edited, mut unsure) = first;
         match second {
@@ -216,18 +218,46 @@ struct Stat {
     size: u64,
 }
 
+/// The stat data of a file.
+#[derive(Clone, Copy, Debug)]
+struct FileStat {
+    mode: u32,
+    size: u64,
+    inode: u64,
+    ctime: (i64, i64),
+    mtime: (i64, i64),
+}
+
+impl FileStat {
+    /// Reads the stat data of a path, relative to an open folder. A link is not followed. Returns
+    /// `None` if the file cannot be inspected.
+    fn of(folder: impl AsFd, path: &Path) -> Option<Self> {
+        let stat = statat(folder, path, AtFlags::SYMLINK_NOFOLLOW).ok()?;
+        Some(Self {
+            mode: stat.st_mode,
+            size: u64::try_from(stat.st_size).unwrap_or(0),
+            inode: stat.st_ino,
+            ctime: (stat.st_ctime, stat.st_ctime_nsec as i64),
+            mtime: (stat.st_mtime, stat.st_mtime_nsec as i64),
+        })
+    }
+
+    fn kind(&self) -> FileType {
+        FileType::from_raw_mode(self.mode)
+    }
+}
+
 impl Stat {
     /// Returns whether a file still has the recorded values. A value of zero means that it was not
     /// recorded: some programs write no inode, no change time and no fractions of seconds.
-    fn fits(&self, stat: &Metadata) -> bool {
+    fn fits(&self, stat: &FileStat) -> bool {
         let time = |known: (i64, i64), now: (i64, i64)| {
             known.0 == now.0 && (known.1 == 0 || known.1 == now.1)
         };
-        let changed = (stat.ctime(), stat.ctime_nsec());
-        time(self.mtime, modified(stat))
-            && (self.ctime == (0, 0) || time(self.ctime, changed))
-            && (self.inode == 0 || self.inode == stat.ino() as u32)
-            && self.size == stat.size() & u64::from(u32::MAX)
+        time(self.mtime, stat.mtime)
+            && (self.ctime == (0, 0) || time(self.ctime, stat.ctime))
+            && (self.inode == 0 || self.inode == stat.inode as u32)
+            && self.size == stat.size & u64::from(u32::MAX)
     }
 }
 
@@ -242,34 +272,34 @@ impl Entry<'_> {
         hash(self.object.len(), &mut &b""[..]).is_ok_and(|empty| empty == self.object)
     }
 
-    fn is_of_type(&self, stat: &Metadata) -> bool {
+    fn is_of_type(&self, stat: &FileStat) -> bool {
         match self.mode {
-            LINK => stat.is_symlink(),
-            _ => stat.is_file(),
+            LINK => stat.kind().is_symlink(),
+            _ => stat.kind().is_file(),
         }
     }
 
     /// Returns whether the file has the same bytes and executable permission as the index entry.
-    fn holds(&self, root: &Path, stat: &Metadata) -> io::Result<bool> {
+    fn holds(&self, root: &Path, stat: &FileStat) -> io::Result<bool> {
         if self.mode == LINK {
             let target = fs::read_link(root.join(self.path))?;
             let target = target.as_os_str().as_bytes();
             return Ok(hash(self.object.len(), &mut &*target)? == self.object);
         }
-        if (self.mode & EXECUTABLE == 0) != (stat.mode() & EXECUTABLE == 0) {
+        if (self.mode & EXECUTABLE == 0) != (stat.mode & EXECUTABLE == 0) {
             return Ok(false);
         }
         let file = open_in(root, self.path)?;
         let now = file.metadata()?;
         let digits = self.object.len();
         // Git records a size of zero to force a comparison of the bytes.
-        let other = |known: &Stat| known.size != 0 && known.size != now.size();
+        let other = |known: &Stat| known.size != 0 && known.size != now.len();
         if !self.stat.as_ref().is_some_and(other)
-            && hash_sized(digits, now.size(), &mut (&file).take(now.size()))? == self.object
+            && hash_sized(digits, now.len(), &mut (&file).take(now.len()))? == self.object
         {
             return Ok(true);
         }
-        if now.size() > LARGEST_TEXT {
+        if now.len() > LARGEST_TEXT {
             return Ok(false);
         }
         let mut bytes = Vec::new();
@@ -322,10 +352,6 @@ fn hash_sized(length: usize, size: u64, bytes: &mut impl io::Read) -> io::Result
     }
 }
 
-fn modified(stat: &Metadata) -> (i64, i64) {
-    (stat.mtime(), stat.mtime_nsec())
-}
-
 /// Parses the output of `ls-files --stage --debug -z`. Each entry is `MODE OBJECT STAGE`, a tab,
 /// the path and a NUL, followed by five lines of stat data. Git does not guarantee the format of
 /// these lines. If they have another format, the stat data is unknown, and the file is compared by
@@ -333,21 +359,14 @@ fn modified(stat: &Metadata) -> (i64, i64) {
 pub(super) fn entries(listing: &[u8]) -> Vec<Entry<'_>> {
     let mut all = Vec::new();
     let mut rest = listing;
-    while let Some(end) = rest.iter().position(|byte| *byte == 0) {
+    while let Some(end) = memchr(0, rest) {
         let (head, after) = (&rest[..end], &rest[end + 1..]);
-        let mut lines = after.splitn(6, |byte| *byte == b'\n');
-        let facts: Vec<&[u8]> = lines.by_ref().take(5).collect();
-        let (stat, flags) = match debug(&facts) {
-            Some((stat, flags)) => {
-                rest = lines.next().unwrap_or_default();
-                (Some(stat), flags)
-            }
-            None => {
-                rest = after;
-                (None, 0)
-            }
+        let (stat, flags);
+        (stat, flags, rest) = match debug(after) {
+            Some((stat, flags, rest)) => (Some(stat), flags, rest),
+            None => (None, 0, after),
         };
-        let Some(tab) = head.iter().position(|byte| *byte == b'\t') else {
+        let Some(tab) = memchr(b'\t', head) else {
             continue;
         };
         let words = std::str::from_utf8(&head[..tab]).unwrap_or_default();
@@ -355,57 +374,50 @@ pub(super) fn entries(listing: &[u8]) -> Vec<Entry<'_>> {
         if let (Some(stage), Some(object), Some(mode)) = (words.next(), words.next(), words.next())
             && let (Ok(stage), Ok(mode)) = (stage.parse(), u32::from_str_radix(mode, 8))
         {
-            all.push(Entry {
-                path: Path::new(OsStr::from_bytes(&head[tab + 1..])),
-                mode,
-                object,
-                stage,
-                stat,
-                flags,
-            });
+            let path = Path::new(OsStr::from_bytes(&head[tab + 1..]));
+            all.push(Entry { path, mode, object, stage, stat, flags });
         }
     }
     all
 }
 
-fn debug(lines: &[&[u8]]) -> Option<(Stat, u32)> {
-    let [ctime, mtime, device, _, size] = lines else {
-        return None;
+/// Parses five lines of stat data. Returns the data, the flags and the bytes after these lines.
+fn debug(listing: &[u8]) -> Option<(Stat, u32, &[u8])> {
+    let mut rest = listing;
+    // The next value that follows `name`, up to the byte `end`.
+    let mut value = |name: &str, end: u8| {
+        rest = rest.strip_prefix(name.as_bytes())?;
+        let (value, after) = rest.split_at(memchr(end, rest)?);
+        rest = &after[1..];
+        std::str::from_utf8(value).ok()
     };
-    fn value<'a>(line: &'a [u8], name: &str) -> Option<&'a str> {
-        let line = std::str::from_utf8(line).ok()?;
-        let at = line.find(name)? + name.len();
-        line[at..].trim_start().split(['\t', ' ']).next()
-    }
-    fn time(line: &[u8], name: &str) -> Option<(i64, i64)> {
-        let (seconds, rest) = value(line, name)?.split_once(':')?;
+    let mut time = |name: &str| {
+        let (seconds, rest) = value(name, b'\n')?.split_once(':')?;
         Some((seconds.parse().ok()?, rest.parse().ok()?))
-    }
-    let stat = Stat {
-        ctime: time(ctime, "ctime:")?,
-        mtime: time(mtime, "mtime:")?,
-        inode: value(device, "ino:")?.parse().ok()?,
-        size: value(size, "size:")?.parse().ok()?,
     };
-    let flags = u32::from_str_radix(value(size, "flags:")?, 16).ok()?;
-    Some((stat, flags))
+    let (ctime, mtime) = (time("  ctime: ")?, time("  mtime: ")?);
+    value("  dev: ", b'\t')?;
+    let inode = value("ino: ", b'\n')?.parse().ok()?;
+    value("  uid: ", b'\n')?;
+    let size = value("  size: ", b'\t')?.parse().ok()?;
+    let flags = u32::from_str_radix(value("flags: ", b'\n')?, 16).ok()?;
+    Some((Stat { ctime, mtime, inode, size }, flags, rest))
 }
 
 /// Returns the paths whose stat data shows a change, and the entries whose bytes must be
 /// compared, each with its stat data and whether that is the data of the index. `written` is
 /// the time of the last change to the index.
 fn compare_stats<'e, 'l>(
-    root: &Path,
+    root: &OwnedFd,
     index: &'e [Entry<'l>],
     written: (i64, i64),
-) -> (Vec<PathBuf>, Vec<(&'e Entry<'l>, Metadata, bool)>) {
+) -> (Vec<PathBuf>, Vec<(&'e Entry<'l>, FileStat, bool)>) {
     let (mut edited, mut unsure) = (Vec::new(), Vec::new());
     for entry in index {
         if entry.stage != 0 || entry.is_unwatched() || entry.mode == SUBMODULE {
             continue;
         }
-        let stat = fs::symlink_metadata(root.join(entry.path)).ok();
-        match stat.filter(|stat| entry.is_of_type(stat)) {
+        match FileStat::of(root, entry.path).filter(|stat| entry.is_of_type(stat)) {
             None => edited.push(entry.path.to_owned()),
             Some(stat) => {
                 // Git also records a size of zero to force a comparison of the bytes.
@@ -414,7 +426,7 @@ fn compare_stats<'e, 'l>(
                 let same = known.is_some_and(|known| known.fits(&stat));
                 // A file that was modified at the same time as the index may have changed again
                 // within the timestamp's resolution.
-                if !same || modified(&stat) >= written {
+                if !same || stat.mtime >= written {
                     unsure.push((entry, stat, same));
                 }
             }
@@ -423,19 +435,15 @@ fn compare_stats<'e, 'l>(
     (edited, unsure)
 }
 
-/// Parses a list of all paths in a tree: the mode and the object of each path. The format is
-/// `:000000 MODE ZEROS OBJECT A`, a NUL, the path and a NUL.
-fn tree_listing(listing: &[u8]) -> HashMap<&OsStr, (u32, &str)> {
+/// Parses the differences between `HEAD` and the index. The format of each is `:MODE MODE OBJECT
+/// OBJECT STATUS`, a NUL, the path and a NUL.
+fn staged_paths(listing: &[u8]) -> impl Iterator<Item = (&Path, Change)> {
     let mut fields = listing.split(|byte| *byte == 0);
-    let mut all = HashMap::new();
-    while let (Some(facts), Some(path)) = (fields.next(), fields.next()) {
-        let mut facts = std::str::from_utf8(facts).unwrap_or_default().split(' ').skip(1);
-        let mode = facts.next().and_then(|it| u32::from_str_radix(it, 8).ok());
-        if let (Some(mode), Some(object)) = (mode, facts.nth(1)) {
-            all.insert(OsStr::from_bytes(path), (mode, object));
-        }
-    }
-    all
+    std::iter::from_fn(move || {
+        let (facts, path) = (fields.next()?, fields.next()?);
+        let change = if facts.ends_with(b"A") { Change::Added } else { Change::Staged };
+        Some((Path::new(OsStr::from_bytes(path)), change))
+    })
 }
 
 /// Returns a pathspec that git interprets literally, whatever characters it contains.

@@ -91,6 +91,8 @@ pub enum Read {
     LsFiles,
     /// Prints the differences between two trees, or between commits and their parents.
     DiffTree,
+    /// Prints the differences between a tree and the index.
+    DiffIndex,
     /// Lists branches and their push targets.
     ForEachRef,
     /// Prints which paths are ignored.
@@ -113,6 +115,7 @@ impl Read {
             Self::CatFile => &["cat-file"],
             Self::LsFiles => &["ls-files"],
             Self::DiffTree => &["diff-tree"],
+            Self::DiffIndex => &["diff-index", "--cached"],
             Self::ForEachRef => &["for-each-ref"],
             Self::CheckIgnore => &["check-ignore"],
             Self::ConfigValue => &["config", "--get"],

@@ -7,12 +7,14 @@
 
 use std::fs::Metadata;
 use std::io;
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::Mutex;
 
 use ignore::{WalkBuilder, WalkState};
 use runner_engine::publish::RelPath;
+use rustix::fs::{AtFlags, CWD, Mode, OFlags, openat, statat};
 use serde::{Deserialize, Serialize};
 
 use super::spec::DreamSpec;
@@ -44,8 +46,6 @@ pub struct Stat {
 impl Stat {
     /// Extracts the stat data from a file's metadata.
     pub fn of(metadata: &Metadata) -> Self {
-        let nanos =
-            |seconds: i64, nanos: i64| seconds.saturating_mul(1_000_000_000).saturating_add(nanos);
         Self {
             size: metadata.size(),
             mtime: nanos(metadata.mtime(), metadata.mtime_nsec()),
@@ -53,6 +53,22 @@ impl Stat {
             inode: metadata.ino(),
         }
     }
+
+    /// Reads the stat data of a path that is relative to an open folder. A link is not followed.
+    fn within(folder: &OwnedFd, path: &str) -> io::Result<Self> {
+        let stat = statat(folder, path, AtFlags::SYMLINK_NOFOLLOW)?;
+        Ok(Self {
+            size: u64::try_from(stat.st_size).unwrap_or(0),
+            mtime: nanos(stat.st_mtime, stat.st_mtime_nsec as i64),
+            ctime: nanos(stat.st_ctime, stat.st_ctime_nsec as i64),
+            inode: stat.st_ino,
+        })
+    }
+}
+
+/// Returns nanoseconds since the epoch.
+fn nanos(seconds: i64, nanos: i64) -> i64 {
+    seconds.saturating_mul(1_000_000_000).saturating_add(nanos)
 }
 
 /// A file that may be an idea.
@@ -84,6 +100,15 @@ pub fn walk(root: &Path, spec: &DreamSpec) -> Walked {
             return walked;
         }
     };
+    // A path relative to the project has fewer parts for the system to look up.
+    let project = match openat(CWD, root, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()) {
+        Ok(project) => project,
+        Err(error) => {
+            let why = format!("cannot be inspected: {error}");
+            walked.troubles.push(WalkProblem { path: ".".to_owned(), why });
+            return walked;
+        }
+    };
     let shared = Mutex::new(&mut walked);
     let skipped = [root.join(&spec.done), root.join(&spec.dreams)];
     let walker = WalkBuilder::new(&base)
@@ -94,10 +119,11 @@ pub fn walk(root: &Path, spec: &DreamSpec) -> Walked {
         .filter_entry(move |entry| !skipped.iter().any(|folder| folder == entry.path()))
         .build_parallel();
     walker.run(|| {
+        let project = &project;
         let mut part = ThreadResult { own: Walked::default(), shared: &shared };
         Box::new(move |entry| {
             match entry {
-                Ok(entry) => part.own.meet(root, spec, &entry),
+                Ok(entry) => part.own.meet((root, project), spec, &entry),
                 Err(error) => part.own.troubles.push(cannot_read(root, &error)),
             }
             WalkState::Continue
@@ -123,7 +149,12 @@ impl Drop for ThreadResult<'_, '_> {
 }
 
 impl Walked {
-    fn meet(&mut self, root: &Path, spec: &DreamSpec, entry: &ignore::DirEntry) {
+    fn meet(
+        &mut self,
+        (root, project): (&Path, &OwnedFd),
+        spec: &DreamSpec,
+        entry: &ignore::DirEntry,
+    ) {
         let Some(kind) = entry.file_type().filter(|kind| !kind.is_dir()) else {
             return;
         };
@@ -160,9 +191,8 @@ impl Walked {
         if spec.canonical_over(text).is_some() {
             return;
         }
-        match entry.metadata() {
-            Ok(metadata) => {
-                let stat = Stat::of(&metadata);
+        match Stat::within(project, text) {
+            Ok(stat) => {
                 if stat.size > spec.max_idea_bytes {
                     trouble(&too_long(stat.size, spec.max_idea_bytes));
                 } else {
