@@ -46,7 +46,6 @@ impl PercentDecoded {
     pub fn of(line: &str) -> Option<Self> {
         let bytes = line.as_bytes();
         let code = |at: usize| {
-            // The check of this byte comes first, because nearly all positions fail it.
             if bytes[at] != b'%' {
                 return None;
             }
@@ -54,7 +53,7 @@ impl PercentDecoded {
             let code = u8::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()?;
             (digits[0] != b'+').then_some(code)
         };
-        let first = (0..bytes.len()).find(|at| code(*at).is_some())?;
+        let first = line.match_indices('%').map(|it| it.0).find(|at| code(*at).is_some())?;
         let mut text = line[..first].to_owned();
         let mut origin: Vec<usize> = (0..first).collect();
         let mut at = first;
