@@ -11,7 +11,7 @@ use runner_engine::process_id::ProcessIdentity;
 use runner_engine::store::{Store, gone, why_gone};
 use runner_engine::tick::{Tick, tick};
 
-use crate::alerts;
+use crate::alerts::{self, TickHealth};
 use crate::doctor;
 use crate::env::Env;
 use crate::fleet;
@@ -87,8 +87,11 @@ pub fn once(
     }
     home.note_tick(home.wall()?);
     doctor::sandbox::note(home);
-    let good = troubles.is_empty() && unreadable.is_empty();
-    troubles.extend(alerts::after_tick(home, store, good)?);
+    let health = match troubles.is_empty() && unreadable.is_empty() {
+        true => TickHealth::Sound,
+        false => TickHealth::Troubled,
+    };
+    troubles.extend(alerts::after_tick(home, store, health)?);
     Ok(TickResult { start, ending: !end.is_empty(), settled, troubles, unreadable })
 }
 

@@ -28,13 +28,14 @@ use crate::ui::Failure;
 /// The time after the start of the process from which no message is begun.
 const BEGIN_WITHIN: Duration = Duration::from_secs(45);
 
+/// Reports a successful tick. A failure is ignored: the receiver exists to notice a missing heartbeat.
+pub fn beat(home: &Env) {
+    let _unheard = heartbeat::send(home);
+}
+
 /// Delivers the messages that are due.
-pub fn run(home: &Env, beat: bool) -> Result<Exit, Failure> {
+pub fn run(home: &Env) -> Result<Exit, Failure> {
     let began = boot_time();
-    if beat {
-        // The result is ignored: the receiver exists to notice a missing heartbeat.
-        let _unheard = heartbeat::send(home);
-    }
     let Some(_lock) = take_lock(home)? else {
         return Ok(Exit::Done);
     };

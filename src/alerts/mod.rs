@@ -37,17 +37,24 @@ use crate::project::LoadedProject;
 use crate::project::projection::Projection;
 use crate::ui::Failure;
 
+/// Whether a tick did everything that it should have done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TickHealth {
+    Sound,
+    Troubled,
+}
+
 /// Decides which news there is since the last tick, and starts its delivery. Returns a line for each failed action,
 /// because such a failure does not fail the tick.
-pub fn after_tick(home: &Env, store: &mut Store, good: bool) -> Result<Vec<String>, Failure> {
-    match queue_messages(home, store, good) {
+pub fn after_tick(home: &Env, store: &mut Store, tick: TickHealth) -> Result<Vec<String>, Failure> {
+    match queue_messages(home, store, tick) {
         Ok(()) => Ok(Vec::new()),
         Err(failure) if failure.is_damage() => Err(failure),
         Err(failure) => Ok(vec![format!("alerts: {failure}")]),
     }
 }
 
-fn queue_messages(home: &Env, store: &mut Store, good: bool) -> Result<(), Failure> {
+fn queue_messages(home: &Env, store: &mut Store, tick: TickHealth) -> Result<(), Failure> {
     let now = home.wall()?;
     let news = store.projects_with_news()?;
     if !news.is_empty() {
@@ -59,9 +66,9 @@ fn queue_messages(home: &Env, store: &mut Store, good: bool) -> Result<(), Failu
     if store.messages_due(now)? {
         store.hold_messages(&rules(home, store, None)?, now)?;
     }
-    let beat = good && heartbeat::claim(home, now);
+    let beat = tick == TickHealth::Sound && heartbeat::claim(home, now);
     if beat || (store.messages_due(now)? && !is_delivering(home)) {
-        start(home, beat)?;
+        start(home, if beat { &["--beat"] } else { &[] })?;
     }
     Ok(())
 }
@@ -125,14 +132,15 @@ fn rules(
     Ok(found)
 }
 
-/// Starts the process that delivers and does not wait for it.
-fn start(home: &Env, beat: bool) -> Result<(), Failure> {
+/// Starts the process that delivers, with these options, and does not wait for it.
+fn start(home: &Env, options: &[&str]) -> Result<(), Failure> {
     let mut command = Command::new(env::executable()?);
     let (name, folder) = home.state_variable();
     command.env(name, folder);
     command
         .arg0("runner")
         .arg("__deliver")
+        .args(options)
         .current_dir(&home.state)
         .stdin(Stdio::null())
         .stdout(Stdio::null())
@@ -141,9 +149,6 @@ fn start(home: &Env, beat: bool) -> Result<(), Failure> {
         .process_group(0);
     for name in env::MANAGERS {
         command.env_remove(name);
-    }
-    if beat {
-        command.arg("--beat");
     }
     let mut child = command.spawn().map_err(|error| {
         Failure::environment(format!("cannot start this program again to deliver: {error}"))

@@ -22,7 +22,8 @@ impl From<CapsTable> for Budget {
 }
 
 impl From<WindowTable> for Budget {
-    fn from(WindowTable { length: _, calls, tokens, money, time, ideas }: WindowTable) -> Self {
+    fn from(table: WindowTable) -> Self {
+        let WindowTable { length: _, calls, tokens, money, time, ideas } = table;
         CapsTable { calls, tokens, money, time, ideas }.into()
     }
 }

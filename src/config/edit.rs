@@ -61,7 +61,7 @@ pub fn edit(
     edit: &Edit<'_>,
     text: Option<String>,
 ) -> Result<(String, String, usize), Failure> {
-    edit.changes.iter().try_for_each(|change| allowed(change, edit.user))?;
+    edit.changes.iter().try_for_each(|change| edit.allows(change))?;
     let nothing = Overrides::default();
     let mut sources =
         texts(&Stack { user, project: (!edit.user).then_some(edit.file), overrides: &nothing })?;
@@ -137,27 +137,32 @@ fn unplaced(said: &str) -> String {
     third.or(second).or(first).unwrap_or_default().to_owned()
 }
 
-fn allowed(change: &SettingChange, user: bool) -> Result<(), Failure> {
-    let key = change.key();
-    let path: Vec<String> = key.split('.').map(str::to_owned).collect();
-    let parts: Vec<&str> = path.iter().map(String::as_str).collect();
-    if parts[0] == "project" {
-        let why = "project.id connects this folder to its history and cannot be set manually";
-        return Err(Failure::configuration(why.to_owned()).hint("runner init"));
+impl Edit<'_> {
+    /// Checks whether this change can be made in this file.
+    fn allows(&self, change: &SettingChange) -> Result<(), Failure> {
+        let key = change.key();
+        let path: Vec<String> = key.split('.').map(str::to_owned).collect();
+        let parts: Vec<&str> = path.iter().map(String::as_str).collect();
+        if parts[0] == "project" {
+            let why = "project.id connects this folder to its history and cannot be set manually";
+            return Err(Failure::configuration(why.to_owned()).hint("runner init"));
+        }
+        // A setting in the wrong file, or with a wrong name, may be removed.
+        let SettingChange::Set(_, value) = change else { return Ok(()) };
+        if let Some(why) = reference::users_only(&parts).filter(|_| !self.user) {
+            let why = format!("{key}: {why}, so it is read only from the user's file");
+            let hint = format!("runner config set --user {key} {value}");
+            return Err(Failure::configuration(why).hint(hint));
+        }
+        reference::known(&path).map_err(|unknown| match unknown.near {
+            Some(near) => Failure::configuration(format!("there is no setting {key:?}"))
+                .hint(format!("runner config set {near} {value}")),
+            None => {
+                Failure::configuration(format!("there is no setting {key:?}: {}", unknown.there))
+                    .hint("runner config show   (lists all settings)")
+            }
+        })
     }
-    // A setting in the wrong file, or with a wrong name, may be removed.
-    let SettingChange::Set(_, value) = change else { return Ok(()) };
-    if let Some(why) = reference::users_only(&parts).filter(|_| !user) {
-        let why = format!("{key}: {why}, so it is read only from the user's file");
-        let hint = format!("runner config set --user {key} {value}");
-        return Err(Failure::configuration(why).hint(hint));
-    }
-    reference::known(&path).map_err(|unknown| match unknown.near {
-        Some(near) => Failure::configuration(format!("there is no setting {key:?}"))
-            .hint(format!("runner config set {near} {value}")),
-        None => Failure::configuration(format!("there is no setting {key:?}: {}", unknown.there))
-            .hint("runner config show   (lists all settings)"),
-    })
 }
 
 /// Returns the text with the setting changed.

@@ -12,7 +12,7 @@ use crate::daemon::client::Client;
 use crate::env::Env;
 use crate::setup::hosts::{self, HostScheduler, is_awake, lingers, units};
 use crate::setup::plan;
-use crate::setup::record::{InstalledHost, SetupRecord};
+use crate::setup::record::{self, InstalledHost, SetupRecord};
 use crate::setup::{SchedulerKind, crontab, environment, text_at};
 use crate::ui::show;
 use runner_engine::files::{SMALL, open_host, read_text_host, read_text_proc};
@@ -129,7 +129,7 @@ fn whole(
 }
 
 fn systemd(home: &Env, record: &SetupRecord, published: &InstalledHost) -> Vec<DoctorFinding> {
-    let unit = hosts::unit(record.service);
+    let unit = record.ticks().unit();
     let mut found = Vec::new();
     let asked = ["systemctl", "--user", "show-environment"].map(str::to_owned);
     if let Err(why) = plan::run(&asked) {
@@ -176,7 +176,7 @@ fn twice(home: &Env, record: &SetupRecord) -> Vec<DoctorFinding> {
         }
     }
     if !record.hosts.contains_key(&SchedulerKind::Systemd)
-        && hosts::units(home).join(hosts::TIMER).exists()
+        && hosts::units(home).join(record::TIMER).exists()
     {
         kinds.push("a systemd timer that is not in the record");
         units = true;
@@ -193,8 +193,8 @@ fn twice(home: &Env, record: &SetupRecord) -> Vec<DoctorFinding> {
             .hint(match units {
                 true => format!(
                     "systemctl --user disable --now {}; rm {}",
-                    hosts::TIMER,
-                    quote_path(&hosts::units(home).join(hosts::TIMER))
+                    record::TIMER,
+                    quote_path(&hosts::units(home).join(record::TIMER))
                 ),
                 false => "crontab -e".to_owned(),
             }),

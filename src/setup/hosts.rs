@@ -4,16 +4,12 @@
 use std::path::{Path, PathBuf};
 
 use super::SchedulerKind;
-use super::plan::{self, SetupStep};
-use super::record::{HostTicks, InstalledHost};
+use super::plan::{self, OnFailure, SetupStep};
+use super::record::{DAEMON, HostTicks, InstalledHost, TIMER};
 use super::render::{Template, TemplateData, render};
 use crate::env::Env;
 use crate::ui::Failure;
 
-/// Name of the systemd timer.
-pub const TIMER: &str = "runner-tick.timer";
-/// Name of the systemd service that keeps the daemon running.
-pub const DAEMON: &str = "runner-daemon.service";
 /// Labels of the launchd jobs: that of the timer and that of the daemon.
 const LABELS: [&str; 2] = ["runner.tick", "runner.daemon"];
 
@@ -30,8 +26,7 @@ pub struct WantedFile {
 #[derive(Clone, Debug, Default)]
 pub struct HostScheduler {
     kind: Option<SchedulerKind>,
-    /// Whether the host keeps the daemon running instead of a timer.
-    service: bool,
+    ticks: HostTicks,
     pub files: Vec<WantedFile>,
     /// Symbolic links, each with its target.
     pub links: Vec<(PathBuf, PathBuf)>,
@@ -68,7 +63,7 @@ impl HostScheduler {
         let tasks = home.state.join("task-scheduler");
         let task_file = tasks.join(Template::Task.name());
         let reported = TemplateData {
-            words: [&[utf8(&home.program()?)?][..], &command(ticks.service)]
+            words: [&[utf8(&home.program()?)?][..], &ticks.command()]
                 .concat()
                 .into_iter()
                 .chain(["--environment".to_owned(), utf8(&home.environment_file())?])
@@ -86,7 +81,7 @@ impl HostScheduler {
                 mode: 0o644,
             })
         };
-        let mut host = Self { kind: Some(kind), service: ticks.service, ..Self::default() };
+        let mut host = Self { kind: Some(kind), ticks: ticks.clone(), ..Self::default() };
         match kind {
             SchedulerKind::Systemd if ticks.service => {
                 let units = units(home);
@@ -94,7 +89,7 @@ impl HostScheduler {
                 host.links
                     .push((units.join("default.target.wants").join(DAEMON), units.join(DAEMON)));
                 for words in [&["daemon-reload"][..], &["restart", DAEMON]] {
-                    host.start.push(systemctl(words, true));
+                    host.start.push(systemctl(words, OnFailure::Stop));
                 }
                 host.lingers = lingers();
             }
@@ -104,7 +99,7 @@ impl HostScheduler {
                 host.files.push(file(&units, Template::Timer)?);
                 host.links.push((units.join("timers.target.wants").join(TIMER), units.join(TIMER)));
                 for words in [&["daemon-reload"][..], &["restart", TIMER]] {
-                    host.start.push(systemctl(words, true));
+                    host.start.push(systemctl(words, OnFailure::Stop));
                 }
                 host.lingers = lingers();
             }
@@ -116,8 +111,8 @@ impl HostScheduler {
                 let path = utf8(&plist.path)?;
                 host.files.push(plist);
                 let label = LABELS[usize::from(ticks.service)];
-                host.start.push(launchctl(&["bootout", &launchd_job(label)], false));
-                host.start.push(launchctl(&["bootstrap", &domain(), &path], true));
+                host.start.push(launchctl(&["bootout", &launchd_job(label)], OnFailure::Report));
+                host.start.push(launchctl(&["bootstrap", &domain(), &path], OnFailure::Stop));
             }
             // The files are written for a person to read and run; nothing is registered without
             // being shown.
@@ -133,25 +128,14 @@ impl HostScheduler {
     /// Checks whether the host has loaded the files that are on disk.
     pub fn is_awake(&self) -> bool {
         match self.kind {
-            Some(SchedulerKind::Systemd) => is_awake(unit(self.service)),
+            Some(SchedulerKind::Systemd) => is_awake(self.ticks.unit()),
             Some(SchedulerKind::Launchd) => {
-                let job = launchd_job(LABELS[usize::from(self.service)]);
+                let job = launchd_job(LABELS[usize::from(self.ticks.service)]);
                 plan::run(&["launchctl", "print", &job].map(str::to_owned)).is_ok()
             }
             _ => true,
         }
     }
-}
-
-/// Returns the words of the command that the host starts.
-fn command(service: bool) -> Vec<String> {
-    let words: &[&str] = if service { &["daemon"] } else { &["tick", "--quiet"] };
-    words.iter().map(|word| (*word).to_owned()).collect()
-}
-
-/// Returns the systemd unit that must be active.
-pub fn unit(service: bool) -> &'static str {
-    if service { DAEMON } else { TIMER }
 }
 
 /// Checks whether this systemd unit is active and was loaded from the current files.
@@ -174,16 +158,18 @@ pub fn units(home: &Env) -> PathBuf {
 pub fn stop(kind: SchedulerKind, home: &Env, published: &InstalledHost) -> Vec<SetupStep> {
     let has = |name: &str| published.files.keys().any(|path| path.ends_with(name));
     match kind {
-        SchedulerKind::Systemd if has(DAEMON) => vec![systemctl(&["stop", DAEMON], false)],
+        SchedulerKind::Systemd if has(DAEMON) => {
+            vec![systemctl(&["stop", DAEMON], OnFailure::Report)]
+        }
         // Only the timer is stopped; a running tick ends by itself.
         SchedulerKind::Systemd => vec![
-            systemctl(&["stop", TIMER], false),
+            systemctl(&["stop", TIMER], OnFailure::Report),
             // Removes the time stamp of the timer's last run.
-            systemctl(&["clean", "--what=state", TIMER], false),
+            systemctl(&["clean", "--what=state", TIMER], OnFailure::Report),
         ],
         SchedulerKind::Launchd => {
             let label = LABELS[usize::from(has(Template::DaemonPlist.name()))];
-            vec![launchctl(&["bootout", &launchd_job(label)], false)]
+            vec![launchctl(&["bootout", &launchd_job(label)], OnFailure::Report)]
         }
         SchedulerKind::TaskScheduler => vec![SetupStep::Run {
             words: [
@@ -201,7 +187,7 @@ pub fn stop(kind: SchedulerKind, home: &Env, published: &InstalledHost) -> Vec<S
             ]
             .map(str::to_owned)
             .into(),
-            must: false,
+            on_failure: OnFailure::Report,
         }],
         SchedulerKind::Cron | SchedulerKind::Manual => Vec::new(),
     }
@@ -210,17 +196,17 @@ pub fn stop(kind: SchedulerKind, home: &Env, published: &InstalledHost) -> Vec<S
 /// Returns the commands to run once the files are removed.
 pub fn stopped(kind: SchedulerKind) -> Vec<SetupStep> {
     match kind {
-        SchedulerKind::Systemd => vec![systemctl(&["daemon-reload"], false)],
+        SchedulerKind::Systemd => vec![systemctl(&["daemon-reload"], OnFailure::Report)],
         _ => Vec::new(),
     }
 }
 
-fn systemctl(words: &[&str], must: bool) -> SetupStep {
-    super::run(&[&["systemctl", "--user"][..], words].concat(), must)
+fn systemctl(words: &[&str], on_failure: OnFailure) -> SetupStep {
+    super::run(&[&["systemctl", "--user"][..], words].concat(), on_failure)
 }
 
-fn launchctl(words: &[&str], must: bool) -> SetupStep {
-    super::run(&[&["launchctl"][..], words].concat(), must)
+fn launchctl(words: &[&str], on_failure: OnFailure) -> SetupStep {
+    super::run(&[&["launchctl"][..], words].concat(), on_failure)
 }
 
 fn domain() -> String {

@@ -32,7 +32,7 @@ use serde::{Deserialize, Serialize};
 use crate::env::{self, Env};
 use crate::ui::Failure;
 use hosts::{HostScheduler, WantedFile};
-use plan::SetupStep;
+use plan::{OnFailure, SetupStep};
 use record::{InstalledHost, SetupRecord};
 use runner_engine::files::{DOCUMENT, read_text_host};
 
@@ -362,8 +362,8 @@ fn uninstall(
     Ok(steps)
 }
 
-fn run(words: &[&str], must: bool) -> SetupStep {
-    SetupStep::Run { words: words.iter().map(|word| (*word).to_owned()).collect(), must }
+fn run(words: &[&str], on_failure: OnFailure) -> SetupStep {
+    SetupStep::Run { words: words.iter().map(|word| (*word).to_owned()).collect(), on_failure }
 }
 
 fn broken(what: String) -> Failure {

@@ -43,14 +43,22 @@ pub enum SetupStep {
     Run {
         /// The program and its arguments.
         words: Vec<String>,
-        /// Whether a failure stops the setup; else a failure is only reported.
-        must: bool,
+        on_failure: OnFailure,
     },
     Remove(PathBuf),
     /// Removes a folder if it is empty.
     RemoveFolder(PathBuf),
     /// Removes the record, because nothing is left.
     Forget,
+}
+
+/// What the setup does if a command fails.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OnFailure {
+    /// Ends with an error.
+    Stop,
+    /// Reports the failure and continues.
+    Report,
 }
 
 impl SetupStep {
@@ -76,10 +84,10 @@ impl SetupStep {
                 "change the crontab\n{}",
                 difference(&lossy(old.as_ref()), &lossy(new.as_ref()))
             ),
-            Self::Run { words, must } => format!(
+            Self::Run { words, on_failure } => format!(
                 "run {}{}",
                 shown(words),
-                if *must { "" } else { "   (continues if it fails)" }
+                if *on_failure == OnFailure::Stop { "" } else { "   (continues if it fails)" }
             ),
             Self::Remove(path) => format!("remove {}", path.display()),
             Self::RemoveFolder(path) => {
@@ -103,6 +111,15 @@ pub fn shown(words: &[String]) -> String {
         })
         .collect();
     words.join(" ")
+}
+
+/// What the setup does if a command fails.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OnFailure {
+    /// Ends with an error.
+    Stop,
+    /// Reports the failure and continues.
+    Report,
 }
 
 impl SetupStep {
@@ -176,10 +193,10 @@ fn one(step: &SetupStep, note: &Path, draft: &Path) -> Result<Option<String>, Fa
         SetupStep::Crontab { old, new } => {
             return crontab::write(old.as_deref(), new.as_deref(), draft);
         }
-        SetupStep::Run { words, must } => {
+        SetupStep::Run { words, on_failure } => {
             if let Err(why) = run(words) {
                 let what = format!("{}: {why}", shown(words));
-                if *must {
+                if *on_failure == OnFailure::Stop {
                     return Err(Failure::environment(what).hint(
                         "correct the problem and run the command again, or: runner setup --scheduler cron --apply",
                     ));

@@ -15,6 +15,11 @@ use super::SchedulerKind;
 use crate::ui::Failure;
 use runner_engine::files::{DOCUMENT, read_host};
 
+/// Name of the systemd timer.
+pub const TIMER: &str = "runner-tick.timer";
+/// Name of the systemd service that keeps the daemon running.
+pub const DAEMON: &str = "runner-daemon.service";
+
 /// The whole record of a setup.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -46,6 +51,19 @@ pub struct HostTicks {
     pub minutes: BTreeSet<i8>,
     /// Whether the host keeps the daemon running instead, which ticks by itself.
     pub service: bool,
+}
+
+impl HostTicks {
+    /// Returns the words of the command that the host starts.
+    pub fn command(&self) -> Vec<String> {
+        let words: &[&str] = if self.service { &["daemon"] } else { &["tick", "--quiet"] };
+        words.iter().map(|word| (*word).to_owned()).collect()
+    }
+
+    /// Returns the systemd unit that must be active.
+    pub fn unit(&self) -> &'static str {
+        if self.service { DAEMON } else { TIMER }
+    }
 }
 
 /// A project in which `setup` was run.

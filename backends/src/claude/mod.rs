@@ -172,10 +172,10 @@ impl Judge<'_> {
         cancel: &Cancel,
     ) -> Result<Reply, BackendError> {
         let ended = child::by_itself(self.spec, ended, cancel, self.secrets)?;
-        let well = agent::went_well(&ended);
         let Some(result) = &transcript.result else {
-            return Err(self.without_result(&ended, well));
+            return Err(self.without_result(&ended));
         };
+        let well = agent::went_well(&ended);
         let said = sentence(result);
         if let Some(reply) = self.answered_as_text(result, transcript) {
             return Ok(reply);
@@ -286,8 +286,8 @@ impl Judge<'_> {
     }
 
     /// Returns the error for a program that ended without reporting a result.
-    fn without_result(&self, ended: &Ended, well: bool) -> BackendError {
-        if well {
+    fn without_result(&self, ended: &Ended) -> BackendError {
+        if agent::went_well(ended) {
             return agent::ended_without("a result", ended, self.secrets);
         }
         let stderr = String::from_utf8_lossy(&ended.stderr);

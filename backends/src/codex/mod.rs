@@ -17,6 +17,7 @@
 
 mod stream;
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -93,7 +94,8 @@ impl Backend for Codex {
         self.plan.prepare()?;
         let secrets = Secrets::of(&self.plan.env);
         let folder = put_schema(request)?;
-        let spec = spec(&self.plan, request, folder.is_some());
+        let schema = request.run_dir.as_ref().filter(|_| folder.is_some());
+        let spec = spec(&self.plan, request, schema.map(|folder| folder.join(SCHEMA_FILE)));
         let watched = agent::watch(spec, &self.plan, sink, cancel).await;
         if let Some(folder) = folder {
             let _in_our_own_folder = folder.remove(SCHEMA_FILE);
@@ -130,7 +132,7 @@ fn put_schema(request: &Request) -> Result<Option<Folder>, BackendError> {
     })
 }
 
-fn spec(plan: &AgentPlan, request: &Request, schema: bool) -> ChildSpec {
+fn spec(plan: &AgentPlan, request: &Request, schema: Option<PathBuf>) -> ChildSpec {
     let mut args: Vec<String> = [
         "exec",
         "--json",
@@ -158,8 +160,7 @@ fn spec(plan: &AgentPlan, request: &Request, schema: bool) -> ChildSpec {
     if let Some(model) = &plan.model {
         args.extend(["-m".to_owned(), model.clone()]);
     }
-    if let (true, Some(folder)) = (schema, &request.run_dir) {
-        let path = folder.join(SCHEMA_FILE);
+    if let Some(path) = &schema {
         args.extend(["--output-schema".to_owned(), path.display().to_string()]);
     }
     args.extend(plan.args.iter().cloned());
@@ -171,7 +172,7 @@ fn spec(plan: &AgentPlan, request: &Request, schema: bool) -> ChildSpec {
     {
         env.insert("CODEX_API_KEY".to_owned(), key);
     }
-    let form = if schema { ProgramAnswer::RootedText } else { ProgramAnswer::Text };
+    let form = if schema.is_some() { ProgramAnswer::RootedText } else { ProgramAnswer::Text };
     agent::child_spec(plan, request, form, args, env)
 }
 

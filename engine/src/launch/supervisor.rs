@@ -36,7 +36,7 @@ use super::view;
 use crate::files::open_host;
 use crate::process::{ExitStatus, tree, wait};
 use crate::sandbox::placeholders::{Placeholders, create};
-use crate::sandbox::private_git::Cover;
+use crate::sandbox::private_git::{BorrowedObjects, Cover};
 use crate::sandbox::resolve::{ResolvedSandbox, resolve};
 use crate::sandbox::{
     AppliedLimit, AppliedSandbox, Overuse, SandboxLevel, SandboxMechanism, TreeControl, bwrap,
@@ -162,7 +162,7 @@ impl<'a> LaunchSupervisor<'a> {
             let (mut real, held) = create(&plan.sandbox)?;
             let covers = plan.sandbox.git.iter().flat_map(|git| git.covers()).collect::<Vec<_>>();
             covers.iter().try_for_each(|cover| real.cover(cover))?;
-            self.borrow_objects(true)?;
+            self.borrow_objects(BorrowedObjects::Mounted)?;
             self.covers = covers;
             self.real = real;
             self.blockers = Some(held);
@@ -200,11 +200,11 @@ impl<'a> LaunchSupervisor<'a> {
         }
         if !self.plan.sandbox.off {
             self.real = resolve(&self.plan.sandbox)?;
-            let covered = match &self.plan.sandbox.git {
-                Some(git) => view::cover(git)?,
-                None => false,
+            let objects = match &self.plan.sandbox.git {
+                Some(git) if view::cover(git)? => BorrowedObjects::Mounted,
+                _ => BorrowedObjects::InProject,
             };
-            self.borrow_objects(covered)?;
+            self.borrow_objects(objects)?;
         }
         let streams = self.streams.take().expect("the streams are taken only once");
         let (plan, real) = (self.plan, &self.real);
@@ -227,9 +227,9 @@ impl<'a> LaunchSupervisor<'a> {
         Ok(())
     }
 
-    fn borrow_objects(&self, mounted: bool) -> Result<(), LaunchRefusal> {
+    fn borrow_objects(&self, objects: BorrowedObjects) -> Result<(), LaunchRefusal> {
         let mut git = self.plan.sandbox.git.iter();
-        git.try_for_each(|git| git.borrow_objects(mounted))
+        git.try_for_each(|git| git.borrow_objects(objects))
             .map_err(|error| LaunchRefusal::at("write the path of the project's objects", error))
     }
 

@@ -30,6 +30,15 @@ pub struct PrivateGit {
     pub links: Vec<PathBuf>,
 }
 
+/// The place at which a child sees the objects that it borrows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BorrowedObjects {
+    /// Below [`BORROWED`] in the private directory.
+    Mounted,
+    /// The project's own folder.
+    InProject,
+}
+
 /// A repository of the project whose objects the child borrows.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Repository {
@@ -80,8 +89,9 @@ impl PrivateGit {
     ///
     /// # Errors
     /// Returns an error if a file cannot be written.
-    pub fn borrow_objects(&self, mounted: bool) -> io::Result<()> {
+    pub fn borrow_objects(&self, objects: BorrowedObjects) -> io::Result<()> {
         for one in &self.repositories {
+            let mounted = objects == BorrowedObjects::Mounted;
             let objects = match mounted && self.is_folder {
                 true => self.at.join(&one.below).join(BORROWED).join("objects"),
                 false => one.objects.clone(),

@@ -126,7 +126,7 @@ pub(super) fn build(
         offer: offered(facts.room, shown, offer),
         schema: Some(schema(facts.room, shown, offer)),
         form: AnswerForm::Elements,
-        ..frame.request("dream", &instructions(fence.nonce(), !problems.is_empty()), sources)
+        ..frame.request("dream", &instructions(fence.nonce(), problems), sources)
     }
 }
 
@@ -140,13 +140,14 @@ fn texts(facts: &QuestionFacts<'_>, one: &ClassifiedIdea, most: usize) -> [(Stri
     ]
 }
 
-fn instructions(nonce: &str, again: bool) -> String {
-    let again = match again {
-        true => {
+/// Returns the instructions; `problems` are those of the previous answer.
+fn instructions(nonce: &str, problems: &[String]) -> String {
+    let again = match problems.is_empty() {
+        false => {
             "Your previous answer had no usable proposal for these ideas; its problems are listed. Answer \
              again for all ideas that are shown now.\n\n"
         }
-        false => "",
+        true => "",
     };
     format!(
         "{again}You sort a developer's idea notes. For each idea that is shown, answer with one proposal.\n\

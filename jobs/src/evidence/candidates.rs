@@ -376,7 +376,7 @@ mod tests {
 
     fn found(path: &str, text: &str) -> Vec<Candidate> {
         let history = history();
-        let index = Index::build(&history, &Documents::default());
+        let index = Index::build(&mut history.to_vec(), &Documents::default());
         let touched = TouchedPaths::build(&history);
         let compared = Compared { index: &index, touched: &touched, history: &history };
         candidates(compared, (path, text), &NoteTerms::of(path, text), None, 3)

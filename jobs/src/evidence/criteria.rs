@@ -119,7 +119,7 @@ mod tests {
             Commit::default(),
             Commit::default(),
         ];
-        let index = Index::build(&history, &Documents::default());
+        let index = Index::build(&mut history.to_vec(), &Documents::default());
         let found = compare(&of(NOTE), &index, &history, 0);
         found.into_iter().map(|one| (one.text, one.met)).collect()
     }

@@ -192,7 +192,9 @@ pub(super) fn read(
                 continue;
             }
         };
-        let flag = flag(job, jobs.len() > 1);
+        let one = jobs.len() == 1 && job == "dream";
+        // The option that selects this dream job in a command.
+        let flag = if one { String::new() } else { format!(" --job {}", shell_word(job)) };
         let past = PastDecisions::of(&book, until);
         for item in &book.items {
             let new = tonight.contains(item.pass.as_str());
@@ -211,11 +213,6 @@ pub(super) fn read(
     found.more = found.proposals.len().saturating_sub(MOST);
     found.proposals.truncate(MOST);
     found
-}
-
-/// Returns the flag that selects this dream job in a command.
-fn flag(job: &str, several: bool) -> String {
-    if several || job != "dream" { format!(" --job {}", shell_word(job)) } else { String::new() }
 }
 
 /// Quotes a text as one word of a shell command, if it needs quotes.

@@ -75,7 +75,10 @@ pub struct DeliverArgs {
 
 impl DeliverArgs {
     pub fn run(&self, cli: &Cli<'_>) -> Result<Exit, Failure> {
-        deliver::run(cli.env, self.beat)
+        if self.beat {
+            deliver::beat(cli.env);
+        }
+        deliver::run(cli.env)
     }
 }
 

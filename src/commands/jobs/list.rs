@@ -153,7 +153,7 @@ impl View for JobView {
         let rows = [
             ["job", &self.job],
             ["kind", &self.kind],
-            ["enabled", yes_or_no(self.enabled)],
+            ["enabled", if self.enabled { "yes" } else { "no" }],
             ["schedule", &self.schedule],
             ["next due", &when(self.next_due)],
             ["paused until", &when(self.paused_until)],
@@ -164,10 +164,6 @@ impl View for JobView {
         ];
         show::out(&show::table(&rows.map(show::row)));
     }
-}
-
-fn yes_or_no(value: bool) -> &'static str {
-    if value { "yes" } else { "no" }
 }
 
 fn when(at: Option<Timestamp>) -> String {

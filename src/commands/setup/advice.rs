@@ -8,14 +8,18 @@ use crate::doctor::timers;
 use crate::env::Env;
 use crate::project::LoadedProject;
 use crate::setup::SchedulerKind;
-use crate::setup::hosts::DAEMON;
+use crate::setup::record::{DAEMON, HostTicks};
 
 /// Returns the notes about a host scheduler.
-pub(super) fn advice(kind: SchedulerKind, service: bool, lingering: Option<bool>) -> Vec<String> {
+pub(super) fn advice(
+    kind: SchedulerKind,
+    ticks: &HostTicks,
+    lingering: Option<bool>,
+) -> Vec<String> {
     let mut notes = Vec::new();
     match kind {
         SchedulerKind::Systemd => {
-            let unit = if service { DAEMON } else { "runner-tick.service" };
+            let unit = if ticks.service { DAEMON } else { "runner-tick.service" };
             notes.push(format!("log: journalctl --user -u {unit}"));
             notes.push(match lingering {
                 Some(true) => "your services keep running after you log out (linger is on, and stays on)".to_owned(),

@@ -75,8 +75,8 @@ pub(super) fn plan(
             show::count(others as u64, "other project")
         ));
     }
-    let (minutes, service) = (record.minutes(), record.service);
-    let host = HostScheduler::of(kind, home, &record.ticks())?;
+    let ticks = record.ticks();
+    let host = HostScheduler::of(kind, home, &ticks)?;
     let mut files: Vec<SetupFile> = host
         .files
         .iter()
@@ -87,7 +87,7 @@ pub(super) fn plan(
             .iter()
             .map(|text| SetupFile { path: "crontab".to_owned(), text: text.clone() }),
     );
-    notes.extend(advice(kind, service, host.lingers));
+    notes.extend(advice(kind, &ticks, host.lingers));
     let frozen = frozen();
     if !frozen.contains_key("PATH") {
         return Err(Failure::environment("PATH is not set, so no program would be found at night"));

@@ -108,7 +108,9 @@ impl Night<'_, '_> {
             for step in STEPS {
                 self.skip(step, "no councillor is configured (runners)");
             }
-            self.lane_does_nothing(self.spec.creative_lane);
+            if self.spec.creative_lane {
+                self.lane_does_nothing();
+            }
             return Ok(CouncilResult::default());
         }
         let date = self.date.to_string();
@@ -137,7 +139,9 @@ impl Night<'_, '_> {
         };
         let (reports, wildcard) = self.passes(&packet, &bytes, &mut record)?;
         let lane = record.passes.iter().any(|it| it.lane == WILDCARD);
-        self.lane_does_nothing(self.spec.creative_lane && !lane);
+        if self.spec.creative_lane && !lane {
+            self.lane_does_nothing();
+        }
         let answered = reports.len();
         let mut unheard: Vec<NoReply> = Vec::new();
         for pass in record.passes.iter().filter(|it| it.said.is_none()) {
@@ -181,12 +185,8 @@ impl Night<'_, '_> {
     }
 
     /// Reports that the creative lane was requested although no councillor has a model.
-    fn lane_does_nothing(&mut self, requested: bool) {
-        if requested {
-            self.degrade(
-                "the creative lane did nothing: no councillor with a model could be asked",
-            );
-        }
+    fn lane_does_nothing(&mut self) {
+        self.degrade("the creative lane did nothing: no councillor with a model could be asked");
     }
 
     /// Runs one pass of each councillor that can be asked. A pass that an earlier attempt of this

@@ -191,7 +191,8 @@ impl PacketSources<'_> {
         let score = self.ground(&mut packet, &words, vec![line]);
         self.date(&mut packet, &item.timestamp, &words);
         let foreign = self.facts.is_foreign(item.target_repo.as_deref());
-        packet.why_now = why_now(&packet, item.source_epic.as_deref(), foreign);
+        let other = packet.target_repo.as_deref().filter(|_| foreign);
+        packet.why_now = why_now(&packet, item.source_epic.as_deref(), other);
         let lower = [
             (item.status.as_deref() == Some("proposed"), 3.0),
             (item.failures > 0, FAILED * item.failures.min(3) as f64),
@@ -376,14 +377,15 @@ impl PacketSources<'_> {
     }
 }
 
-/// Describes why a packet is listed: its severity and origin, and what lowers its rank.
-fn why_now(packet: &Packet, epic: Option<&str>, foreign: bool) -> String {
+/// Describes why a packet is listed: its severity and origin, and what lowers its rank. `other` is
+/// the other repository to which it belongs.
+fn why_now(packet: &Packet, epic: Option<&str>, other: Option<&str>) -> String {
     let from = epic.unwrap_or("the work file");
     let mut why = format!("{} {} from {from}, not claimed yet", packet.severity, packet.kind);
     if packet.failures > 0 {
         why.push_str(&format!("; it failed {}", counted(packet.failures, "time")));
     }
-    if let Some(repo) = packet.target_repo.as_deref().filter(|_| foreign) {
+    if let Some(repo) = other {
         why.push_str(&format!("; it belongs to the repository {repo}"));
     }
     if let Some(commit) = &packet.probably_done {
