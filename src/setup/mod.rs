@@ -286,7 +286,7 @@ fn install(
     }
     if host.lingers == Some(false) {
         published.lingers_for_us = true;
-        steps.push(run(&["loginctl", "enable-linger"], false));
+        steps.push(run(&["loginctl", "enable-linger"], OnFailure::Report));
     }
     // An interrupted setup may have written the files without loading them in the host.
     if !steps.is_empty() || pending || !host.is_awake() {
@@ -353,7 +353,7 @@ fn uninstall(
         }
     }
     if published.lingers_for_us {
-        steps.push(run(&["loginctl", "disable-linger"], false));
+        steps.push(run(&["loginctl", "disable-linger"], OnFailure::Report));
     }
     for folder in published.folders.iter().rev() {
         steps.push(SetupStep::RemoveFolder(folder.clone()));

@@ -52,7 +52,7 @@ pub enum SetupStep {
     Forget,
 }
 
-/// What the setup does if a command fails.
+/// The reaction of the setup to a command that fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OnFailure {
     /// Ends with an error.
@@ -111,15 +111,6 @@ pub fn shown(words: &[String]) -> String {
         })
         .collect();
     words.join(" ")
-}
-
-/// What the setup does if a command fails.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum OnFailure {
-    /// Ends with an error.
-    Stop,
-    /// Reports the failure and continues.
-    Report,
 }
 
 impl SetupStep {

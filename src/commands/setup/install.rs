@@ -103,7 +103,7 @@ pub(super) fn plan(
         scheduler: kind,
         why,
         of_this_system,
-        minutes: minutes.into_iter().collect(),
+        minutes: ticks.minutes.into_iter().collect(),
         files,
         notes,
         credentials: credentials(home, at_work.as_ref(), kind, &frozen),
