@@ -145,6 +145,8 @@ fn changes_match_git_status() {
         place.agree("a deletion and a new folder");
         place.git(&["rm", "-q", "--cached", "plain"]);
         place.agree("no longer in the index");
+        place.git(&["add", "--intent-to-add", "new folder/a"]);
+        place.agree("an empty file that is to be added");
         fs::remove_file(place.root().join("run.sh")).unwrap();
         fs::create_dir(place.root().join("run.sh")).unwrap();
         place.write("run.sh/inside", "x");

@@ -167,7 +167,7 @@ fn passes() -> (Fixture, String) {
     let git = fixture.root().join("bin/git");
     fs::create_dir(fixture.root().join("bin")).unwrap();
     let script = format!(
-        "#!/bin/sh\ncase \"$*\" in *--cached*) if [ -e {root}/hold ]; then read word < {root}/up.fifo; read word < {root}/go.fifo; fi;; esac\n\
+        "#!/bin/sh\ncase \"$*\" in *ls-files*--cached*) if [ -e {root}/hold ]; then read word < {root}/up.fifo; read word < {root}/go.fifo; fi;; esac\n\
          PATH={path} exec git \"$@\"\n"
     );
     fs::write(&git, script).unwrap();

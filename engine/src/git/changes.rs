@@ -140,9 +140,8 @@ impl Git {
         let Some(head) = self.head()? else {
             return Ok(None);
         };
-        let options = ["--raw", "-z", "--no-renames", "--relative", "--ignore-submodules=none"];
-        let mut args = options.to_vec();
-        args.extend([&*head, "--"]);
+        let mut args = vec!["--raw", "-z", "--no-renames", "--relative"];
+        args.extend(["--ita-visible-in-index", "--ignore-submodules=none", &head, "--"]);
         args.extend(paths.iter().map(String::as_str));
         self.ask(Read::DiffIndex, &args).map(Some)
     }

@@ -135,7 +135,8 @@ mod tests {
     #[test]
     fn own_tree_contains_exactly_the_descendants() {
         let stranger = waiting("/bin/sh", &["-c", "read line"]);
-        let mut child = waiting("/bin/sh", &["-c", "cat <&0 & echo $!; wait"]);
+        // The standard input of a background command would be /dev/null.
+        let mut child = waiting("/bin/sh", &["-c", "exec 3<&0; cat <&3 & echo $!; wait"]);
         let mut line = String::new();
         let out = child.stdout.as_mut().unwrap();
         std::io::BufRead::read_line(&mut std::io::BufReader::new(out), &mut line).unwrap();

@@ -9,7 +9,7 @@ use std::collections::HashSet;
 use runner_text::terms::terms;
 
 use super::commit::Commit;
-use super::index::{Index, term_id};
+use super::index::{Index, Parts, term_id};
 
 /// Maximum number of items that are compared.
 const ITEMS: usize = 60;
@@ -78,14 +78,13 @@ pub fn list_item(line: &str) -> Option<&str> {
 /// Compares the items with a commit. The result is empty if the added lines of the commit are not
 /// known, or contain hardly more than its message.
 pub fn compare(items: &[NoteItem], index: &Index, history: &[Commit], at: usize) -> Vec<Criterion> {
-    let commit = &history[at];
-    let Some(added) = &commit.added else { return Vec::new() };
-    let message: HashSet<u32> = [&commit.subject, &commit.body]
+    let message: HashSet<u32> = [&history[at].subject, &history[at].body]
         .iter()
         .flat_map(|text| terms(text))
         .map(|term| term_id(&term))
         .collect();
-    if added.terms.iter().filter(|term| !message.contains(term)).count() < TELLING {
+    let added = |term: &&u32| index.parts(**term, at).intersects(Parts::ADDED);
+    if index.added(at) - message.iter().filter(added).count() < TELLING {
         return Vec::new();
     }
     let compared = items.iter().map(|item| {

@@ -130,6 +130,8 @@ pub struct Index {
     segments: Vec<Segment>,
     /// Whether each commit changes more than documents.
     works: Vec<bool>,
+    /// For each commit, the number of terms of its added lines.
+    added: Vec<u32>,
     /// The commits whose message names a markdown file, by the name of that file.
     citing: HashMap<String, Vec<usize>>,
 }
@@ -164,7 +166,10 @@ impl Index {
             let works = commit.paths.iter().any(|path| !documents.contains(path));
             index.works.push(works && !commit.added.as_ref().is_some_and(|added| added.prose));
             let number = (at as u64) << PARTS;
-            found.extend(splitter.terms(commit).into_iter().map(|(term, parts)| {
+            let terms = splitter.terms(commit);
+            let added = terms.iter().filter(|(_, parts)| parts.intersects(Parts::ADDED)).count();
+            index.added.push(added as u32);
+            found.extend(terms.into_iter().map(|(term, parts)| {
                 u64::from(term) << (COMMITS + PARTS) | number | u64::from(parts.0)
             }));
             if let Some(added) = &mut commit.added {
@@ -227,6 +232,11 @@ impl Index {
     /// Returns whether a commit changes more than documents.
     pub fn works(&self, at: usize) -> bool {
         self.works.get(at).copied().unwrap_or(false)
+    }
+
+    /// Returns the number of different terms of the lines that a commit added.
+    pub fn added(&self, at: usize) -> usize {
+        self.added.get(at).map_or(0, |terms| *terms as usize)
     }
 
     /// Returns the number of commits.
