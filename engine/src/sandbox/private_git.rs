@@ -33,7 +33,7 @@ pub struct PrivateGit {
 /// The place at which a child sees the objects that it borrows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BorrowedObjects {
-    /// Below [`BORROWED`] in the private directory.
+    /// A folder of the private directory.
     Mounted,
     /// The project's own folder.
     InProject,
