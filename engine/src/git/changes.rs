@@ -24,7 +24,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
-use memchr::memchr;
+use memchr::{memchr, memchr_iter};
 use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, openat, statat};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -109,17 +109,14 @@ impl Git {
         });
         let (listing, staged) =
             (listing?, staged.unwrap_or_else(|panic| std::panic::resume_unwind(panic))?);
-        let index = entries(&listing);
-        for entry in index.iter().filter(|entry| entry.stage != 0) {
-            note(entry.path, Change::Unmerged);
-        }
+        let records = records(&listing);
+        let work_tree = self.compare_work_tree(&records)?;
+        work_tree.unmerged.iter().for_each(|path| note(path, Change::Unmerged));
         match &staged {
             Some(staged) => staged_paths(staged).for_each(|(path, change)| note(path, change)),
-            None => index.iter().for_each(|entry| note(entry.path, Change::Added)),
+            None => entries(&records).for_each(|entry| note(entry.path, Change::Added)),
         }
-        for path in self.edited(&index)? {
-            note(&path, Change::Edited);
-        }
+        self.edited(work_tree)?.iter().for_each(|path| note(path, Change::Edited));
         let others: &[&str] = match untracked {
             Untracked::No => return Ok(changes),
             Untracked::Files => &["--others", "--exclude-standard", "-z"],
@@ -146,26 +143,29 @@ impl Git {
         self.ask(Read::DiffIndex, &args).map(Some)
     }
 
-    /// Returns the paths whose files differ from the index.
-    fn edited(&self, index: &[Entry<'_>]) -> Result<Vec<PathBuf>, GitError> {
+    /// Compares the files with the stat data of the index.
+    fn compare_work_tree<'l>(&self, records: &[&'l [u8]]) -> Result<Compared<'l>, GitError> {
         let written = self.path(&["--git-path", "index"])?;
         let written = FileStat::of(CWD, &written).map_or((0, 0), |it| it.mtime);
         let root = openat(CWD, &self.root, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())
             .map_err(|error| unreadable(&self.root, &error.into()))?;
         // The stat calls take most of the time, so two threads share them.
-        let (first, second) = index.split_at(index.len() / 2);
-        let (first, second) = std::thread::scope(|scope| {
+        let (first, second) = records.split_at(records.len() / 2);
+        let (mut compared, second) = std::thread::scope(|scope| {
             let second = scope.spawn(|| compare_stats(&root, second, written));
             (compare_stats(&root, first, written), second.join())
         });
-        let (mut edited, mut unsure) = first;
-        match second {
-            Ok(parts) => {
-                edited.extend(parts.0);
-                unsure.extend(parts.1);
-            }
-            Err(panic) => std::panic::resume_unwind(panic),
-        }
+        let second = second.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        compared.unmerged.extend(second.unmerged);
+        compared.edited.extend(second.edited);
+        compared.unsure.extend(second.unsure);
+        Ok(compared)
+    }
+
+    /// Returns the paths whose files differ from the index. Reads the files whose stat data does
+    /// not show whether they differ.
+    fn edited<'l>(&self, compared: Compared<'l>) -> Result<Vec<&'l Path>, GitError> {
+        let Compared { mut edited, unsure, .. } = compared;
         if unsure.is_empty() {
             return Ok(edited);
         }
@@ -178,7 +178,7 @@ impl Git {
                     .map_err(|error| unreadable(entry.path, &error))?,
             };
             if !unchanged {
-                edited.push(entry.path.to_owned());
+                edited.push(entry.path);
             }
         }
         Ok(edited)
@@ -351,38 +351,55 @@ fn hash_sized(length: usize, size: u64, bytes: &mut impl io::Read) -> io::Result
     }
 }
 
-/// Parses the output of `ls-files --stage --debug -z`. Each entry is `MODE OBJECT STAGE`, a tab,
-/// the path and a NUL, followed by five lines of stat data. Git does not guarantee the format of
-/// these lines. If they have another format, the stat data is unknown, and the file is compared by
-/// its bytes.
-pub(super) fn entries(listing: &[u8]) -> Vec<Entry<'_>> {
+/// Splits the output of `ls-files --stage --debug -z` into its entries. Each is `MODE OBJECT STAGE`,
+/// a tab, the path and a NUL, followed by [`STAT_LINES`] lines of stat data.
+pub(super) fn records(listing: &[u8]) -> Vec<&[u8]> {
     let mut all = Vec::new();
     let mut rest = listing;
     while let Some(end) = memchr(0, rest) {
-        let (head, after) = (&rest[..end], &rest[end + 1..]);
-        let (stat, flags);
-        (stat, flags, rest) = match debug(after) {
-            Some((stat, flags, rest)) => (Some(stat), flags, rest),
-            None => (None, 0, after),
-        };
-        let Some(tab) = memchr(b'\t', head) else {
-            continue;
-        };
-        let words = std::str::from_utf8(&head[..tab]).unwrap_or_default();
-        let mut words = words.split_ascii_whitespace().rev();
-        if let (Some(stage), Some(object), Some(mode)) = (words.next(), words.next(), words.next())
-            && let (Ok(stage), Ok(mode)) = (stage.parse(), u32::from_str_radix(mode, 8))
-        {
-            let path = Path::new(OsStr::from_bytes(&head[tab + 1..]));
-            all.push(Entry { path, mode, object, stage, stat, flags });
+        let mut length = end + 1;
+        if rest[length..].starts_with(FIRST_STAT) {
+            let mut ends = memchr_iter(b'\n', &rest[length..]);
+            length += ends.nth(STAT_LINES - 1).map_or(0, |end| end + 1);
         }
+        let (record, after) = rest.split_at(length);
+        all.push(record);
+        rest = after;
     }
     all
 }
 
-/// Parses five lines of stat data. Returns the data, the flags and the bytes after these lines.
-fn debug(listing: &[u8]) -> Option<(Stat, u32, &[u8])> {
-    let mut rest = listing;
+/// The number of lines of stat data of an entry.
+const STAT_LINES: usize = 5;
+
+/// The beginning of the first line of stat data.
+const FIRST_STAT: &[u8] = b"  ctime: ";
+
+/// Parses the entries that [`records`] returned. Git does not guarantee the format of the stat data.
+/// If it has another format, it is unknown, and the file is compared by its bytes.
+pub(super) fn entries<'l>(records: &[&'l [u8]]) -> impl Iterator<Item = Entry<'l>> {
+    records.iter().filter_map(|record| entry(record))
+}
+
+fn entry(record: &[u8]) -> Option<Entry<'_>> {
+    let (head, after) = record.split_at(memchr(0, record)?);
+    let (stat, flags) = debug(&after[1..]).map_or((None, 0), |(stat, flags)| (Some(stat), flags));
+    let (facts, path) = head.split_at(memchr(b'\t', head)?);
+    let mut words = std::str::from_utf8(facts).ok()?.split_ascii_whitespace().rev();
+    let (stage, object, mode) = (words.next()?, words.next()?, words.next()?);
+    Some(Entry {
+        path: Path::new(OsStr::from_bytes(&path[1..])),
+        mode: u32::from_str_radix(mode, 8).ok()?,
+        object,
+        stage: stage.parse().ok()?,
+        stat,
+        flags,
+    })
+}
+
+/// Parses [`STAT_LINES`] lines of stat data. Returns the data and the flags.
+fn debug(lines: &[u8]) -> Option<(Stat, u32)> {
+    let mut rest = lines;
     // The next value that follows `name`, up to the byte `end`.
     let mut value = |name: &str, end: u8| {
         rest = rest.strip_prefix(name.as_bytes())?;
@@ -400,24 +417,35 @@ fn debug(listing: &[u8]) -> Option<(Stat, u32, &[u8])> {
     value("  uid: ", b'\n')?;
     let size = value("  size: ", b'\t')?.parse().ok()?;
     let flags = u32::from_str_radix(value("flags: ", b'\n')?, 16).ok()?;
-    Some((Stat { ctime, mtime, inode, size }, flags, rest))
+    Some((Stat { ctime, mtime, inode, size }, flags))
 }
 
-/// Returns the paths whose stat data shows a change, and the entries whose bytes must be
-/// compared, each with its stat data and whether that is the data of the index. `written` is
-/// the time of the last change to the index.
-fn compare_stats<'e, 'l>(
-    root: &OwnedFd,
-    index: &'e [Entry<'l>],
-    written: (i64, i64),
-) -> (Vec<PathBuf>, Vec<(&'e Entry<'l>, FileStat, bool)>) {
-    let (mut edited, mut unsure) = (Vec::new(), Vec::new());
-    for entry in index {
-        if entry.stage != 0 || entry.is_unwatched() || entry.mode == SUBMODULE {
+/// The result of a comparison by stat data.
+#[derive(Default)]
+struct Compared<'l> {
+    /// The paths with a merge conflict.
+    unmerged: Vec<&'l Path>,
+    /// The paths whose stat data shows a change.
+    edited: Vec<&'l Path>,
+    /// The entries whose bytes must be compared, each with its stat data and whether that is the
+    /// data of the index.
+    unsure: Vec<(Entry<'l>, FileStat, bool)>,
+}
+
+/// Compares files with the stat data of their entries. `written` is the time of the last change to
+/// the index.
+fn compare_stats<'l>(root: &OwnedFd, records: &[&'l [u8]], written: (i64, i64)) -> Compared<'l> {
+    let mut compared = Compared::default();
+    for entry in entries(records) {
+        if entry.stage != 0 {
+            compared.unmerged.push(entry.path);
+            continue;
+        }
+        if entry.is_unwatched() || entry.mode == SUBMODULE {
             continue;
         }
         match FileStat::of(root, entry.path).filter(|stat| entry.is_of_type(stat)) {
-            None => edited.push(entry.path.to_owned()),
+            None => compared.edited.push(entry.path),
             Some(stat) => {
                 // Git also records a size of zero to force a comparison of the bytes.
                 let whole = |known: &Stat| known.size != 0 || entry.is_empty_blob();
@@ -426,12 +454,12 @@ fn compare_stats<'e, 'l>(
                 // A file that was modified at the same time as the index may have changed again
                 // within the timestamp's resolution.
                 if !same || stat.mtime >= written {
-                    unsure.push((entry, stat, same));
+                    compared.unsure.push((entry, stat, same));
                 }
             }
         }
     }
-    (edited, unsure)
+    compared
 }
 
 /// Parses the differences between `HEAD` and the index. The format of each is `:MODE MODE OBJECT

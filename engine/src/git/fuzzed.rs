@@ -3,7 +3,7 @@
 //!
 //! This module must never call git.
 
-use super::changes::entries;
+use super::changes::{entries, records};
 use super::commit::tree_entries;
 use super::private::refs::{Head, head};
 
@@ -13,7 +13,8 @@ use super::private::refs::{Head, head};
 /// Panics if a property does not hold.
 pub fn output(bytes: &[u8]) {
     let nuls = bytes.iter().filter(|byte| **byte == 0).count();
-    assert!(entries(bytes).len() <= nuls, "each entry ends with a NUL");
+    assert!(records(bytes).len() <= nuls, "each entry contains a NUL");
+    assert!(entries(&records(bytes)).count() <= nuls, "each record is at most one entry");
     for length in [20, 32] {
         let Some(tree) = tree_entries(bytes, length) else { continue };
         assert!(tree.len() * (length + 2) <= bytes.len(), "more entries than bytes");
