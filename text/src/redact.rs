@@ -32,6 +32,10 @@ pub const SHORTEST: usize = 6;
 /// Maximum length in bytes of a secret that is recognised by its format.
 const LONGEST: usize = 8 * 1024;
 
+/// Number of bytes by which the scanner advances in a very long line. The overlap of two parts is
+/// scanned twice, so it is much shorter than a part.
+const WINDOW: usize = 16 * LONGEST;
+
 /// Maximum number of bytes that the scanner may read before its starting position.
 const LOOK_BACK: usize = 24;
 
@@ -115,9 +119,9 @@ impl Redactor {
         at: usize,
         tail: Tail,
     ) -> Option<(usize, Vec<Span>)> {
-        let window = 4 * LONGEST + self.overlap;
+        let window = WINDOW + self.overlap;
         let limit = floor(text, at.saturating_add(window));
-        let line = text.as_bytes()[at..limit].iter().position(|byte| *byte == b'\n');
+        let line = text[at..limit].find('\n');
         let full = text.len() >= at.saturating_add(window);
         let end = match line {
             Some(length) => at + length + 1,

@@ -4,6 +4,8 @@
 //! skipped to its end. This module must never keep more than one line, and must never interpret the
 //! content of a line.
 
+use memchr::memchr;
+
 /// Splits a stream into lines.
 #[derive(Debug)]
 pub(crate) struct Lines {
@@ -24,7 +26,7 @@ impl Lines {
 
     /// Consumes a chunk and passes each completed line, without its line feed, to `each`.
     pub fn feed(&mut self, mut piece: &[u8], each: &mut dyn FnMut(&[u8])) {
-        while let Some(end) = piece.iter().position(|byte| *byte == b'\n') {
+        while let Some(end) = memchr(b'\n', piece) {
             let (rest, next) = (&piece[..end], &piece[end + 1..]);
             piece = next;
             if self.passing {

@@ -14,6 +14,8 @@
 
 use std::ops::ControlFlow;
 
+use memchr::memchr2;
+
 use crate::agent::lines::Lines;
 
 /// Maximum size in bytes of an event, a line or a whole body.
@@ -134,7 +136,7 @@ impl Sse {
                 piece = &piece[1..];
                 continue;
             }
-            let end = piece.iter().position(|byte| matches!(byte, b'\n' | b'\r'));
+            let end = memchr2(b'\n', b'\r', piece);
             let part = &piece[..end.unwrap_or(piece.len())];
             if self.line.len() + self.data.len() + part.len() > self.longest {
                 return Err(TooLarge);

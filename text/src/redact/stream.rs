@@ -6,7 +6,7 @@ use super::{LOOK_BACK, RedactState, Redactor, Tail, floor, write_spans};
 /// between pieces can hide a secret. The joined output equals the result of [`Redactor::redact`]
 /// for the complete text. Invalid UTF-8 becomes `U+FFFD`.
 ///
-/// An unfinished line is held back up to a limit of at least 48 KiB. Call [`finish`](Self::finish)
+/// An unfinished line is held back up to a limit of at least 144 KiB. Call [`finish`](Self::finish)
 /// at the end, or the last line is lost.
 #[derive(Clone, Debug)]
 pub struct StreamRedactor {
