@@ -41,11 +41,11 @@ pub fn cycle_of(root: &Path, cycle: &CycleSpec) -> Result<Spec, Failure> {
     cycle_with(root, cycle, &BTreeMap::new())
 }
 
-/// Returns the text of the file that a `prompt` setting names, from the checked texts. Other settings
-/// are returned unchanged.
+/// Returns the text of the file that a `prompt` setting names, from the checked texts. Returns any
+/// other setting unchanged.
 fn checked(prompt: String, texts: &BTreeMap<String, String>) -> String {
     let text = prompt_file(&prompt).and_then(|file| texts.get(file));
-    // The line feed marks the setting as a text.
+    // The line feed marks the setting as text and not as a file name.
     text.map_or_else(|| prompt.clone(), |text| format!("{}\n", text.trim_end()))
 }
 
@@ -84,8 +84,8 @@ fn interval() -> Result<Option<SignedDuration>, Failure> {
 /// The state's own settings take precedence over those of the job of its kind with the `lifecycle`
 /// trigger.
 ///
-/// `texts` contains the files with instructions as they were when a person's acceptance was checked,
-/// by path. They replace the files themselves, which may have changed since.
+/// `texts` contains, by path, the instruction files as they were when a person's acceptance was
+/// checked. These texts are used instead of the files, which may have changed since then.
 pub fn stand(
     root: &Path,
     config: &mut Config,
@@ -151,7 +151,7 @@ pub fn stand(
     Ok(())
 }
 
-/// Sets a backend's model to that in `WB_DREAM_MODEL`, if the variable is set.
+/// Sets a backend's model to the one in `WB_DREAM_MODEL`, if the variable is set.
 fn dreamer(config: &mut Config, backend: &str) {
     if let (Some(model), Some(backend)) = (variable(MODEL), config.backends.get_mut(backend))
         && backend.kind != "builtin"

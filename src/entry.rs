@@ -64,8 +64,8 @@ enum HookCaller {
 }
 
 impl HookCaller {
-    /// Finds the command in the arguments before they are parsed, because the exit code of an
-    /// argument that cannot be parsed depends on it too.
+    /// Finds the command in the arguments before they are parsed, because the exit code for
+    /// arguments that cannot be parsed also depends on the command.
     fn of(args: impl Iterator<Item = OsString>) -> Option<Self> {
         let mut words = command_words(args);
         match words.next()?.as_str() {

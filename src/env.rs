@@ -465,7 +465,7 @@ pub fn executable() -> Result<PathBuf, Failure> {
     program()
 }
 
-/// Returns the path of this program for files that others read.
+/// Returns the path of this program, for files that other programs read.
 pub fn program() -> Result<PathBuf, Failure> {
     env::current_exe()
         .map_err(|error| Failure::environment(format!("cannot find this program: {error}")))

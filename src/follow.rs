@@ -42,7 +42,7 @@ const LINE: usize = 64 * 1024;
 pub const FILES: [(&str, &str); 3] =
     [(log::FILE, ""), (output::FILES[0], "out | "), (output::FILES[1], "err | ")];
 
-/// Adds the prefix of a file of [`FILES`] to its lines. Program output is redacted, without control
+/// Adds the prefix of a file in [`FILES`] to its lines. Program output is redacted, has no control
 /// characters, and cannot be mistaken for lines of the log.
 pub fn shown(which: usize, text: &str) -> String {
     let (_, mark) = FILES[which];
@@ -58,7 +58,7 @@ pub fn shown(which: usize, text: &str) -> String {
 pub enum FollowEnd {
     /// The run is settled and its files have been read to their end.
     Settled(Box<RunRow>),
-    /// The other end of a stop was closed, or the sink failed.
+    /// The other end of one of the `stops` was closed, or the sink failed.
     Abandoned,
 }
 

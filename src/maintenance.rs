@@ -225,7 +225,7 @@ fn recordings(home: &Env, found: &mut Vec<PrunableFile>) {
             Some(run) => {
                 found.extend(prunable(FileKind::Recording, &home.state, &below, run.at(), None))
             }
-            // A temporary file of a process that died.
+            // This is a temporary file of a process that died.
             None if name.starts_with('.') => {
                 found.extend(prunable(FileKind::Draft, &home.state, &below, None, None));
             }

@@ -1,4 +1,4 @@
-//! Sends the path of a run as an OpenTelemetry trace, after the run is settled.
+//! Sends the phases of a run as an OpenTelemetry trace, after the run is settled.
 //!
 //! ```text
 //! run        ├─────────────────────────────────────────────────────────┤ settled
@@ -7,11 +7,13 @@
 //! publishing                                        ├──────────────────┤
 //! ```
 //!
-//! The trace is one POST of OTLP's JSON, made from the rows of the run. The OpenTelemetry crates would add nine
-//! crates, read the environment themselves, and need their own client for the HTTP library of this program.
+//! The trace is one POST of OTLP JSON, made from the run's database rows. The OpenTelemetry crates
+//! would add nine crates, read the environment themselves, and need their own client for this
+//! program's HTTP library.
 //!
-//! Only `runner execute` sends, as its last step: a receiver that does not answer costs its process one second.
-//! This module must never change a run, and every text passes through [`Redacted`].
+//! Only `runner execute` sends a trace, as its last step, so a receiver that does not answer delays
+//! the end of that process by one second. This module must never change a run, and every text
+//! passes through [`Redacted`].
 
 use std::time::Duration;
 
@@ -29,7 +31,7 @@ use crate::alerts::webhook;
 use crate::config::addresses::checked_url;
 use crate::env;
 
-/// Maximum time until the receiver has answered.
+/// Maximum time to wait for the receiver's answer.
 const PATIENCE: Duration = Duration::from_secs(1);
 /// Maximum number of characters of a text.
 const LONGEST: usize = 1_000;
@@ -53,7 +55,8 @@ pub fn send(store: &Store, run: &RunId) {
 /// Returns the address of the receiver, and the variable that names it.
 fn receiver() -> Option<(&'static str, String)> {
     let named = |name| env::setting(name)?.into_string().ok();
-    // The first variable names the address of traces, the second one the address of all signals.
+    // The first variable contains the address for traces, and the second one the address for all
+    // signals.
     let traces = "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT";
     if let Some(address) = named(traces) {
         return Some((traces, address));
@@ -75,7 +78,7 @@ fn try_send(store: &Store, run: &RunId, address: &str) -> Result<(), String> {
     webhook::request(Method::POST, url, headers, body.into_bytes(), PATIENCE)
 }
 
-/// Returns the trace as OTLP's JSON.
+/// Returns the trace as OTLP JSON.
 fn trace(run: &TracedRun, finished: Timestamp) -> Value {
     let TracedRun { row, published, .. } = run;
     let admitted = row.started();
@@ -110,7 +113,7 @@ fn trace(run: &TracedRun, finished: Timestamp) -> Value {
 
 /// Returns a span without a parent. It never ends before it begins, even if the clock was set back.
 fn span(run: &TracedRun, name: &str, (from, to): (Timestamp, Timestamp)) -> Value {
-    // The id of a run has 128 bits, as the id of a trace.
+    // The id of a run has 128 bits, like the id of a trace.
     let trace = Ulid::from_string(run.row.id.as_str()).map_or(0, |id| id.0);
     json!({
         "traceId": format!("{trace:032x}"),
@@ -165,7 +168,7 @@ fn text(key: &str, value: &str) -> Value {
     json!({ "key": key, "value": { "stringValue": shown(value) } })
 }
 
-/// Returns a number. OTLP's JSON writes whole numbers as texts.
+/// Returns a number. OTLP JSON writes whole numbers as strings.
 fn number(key: &str, value: u64) -> Value {
     json!({ "key": key, "value": { "intValue": value.to_string() } })
 }

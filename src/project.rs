@@ -1,5 +1,4 @@
-//! Finds the project that a command is about, and checks that it is the project that the database
-//! knows.
+//! Finds a command's project, and checks that it is the same project as in the database.
 
 pub mod identity;
 pub mod projection;
@@ -71,8 +70,8 @@ impl LoadedProject {
         Self::at(home, home.store_to_identify()?.as_ref(), &root)
     }
 
-    /// Loads the project for a dry run, which reads a copy of the database: opening the file itself
-    /// leaves SQLite's own files beside it.
+    /// Loads the project for a dry run, which reads a copy of the database, because opening the
+    /// file itself would leave SQLite's own files beside it.
     pub fn load_for_dry_run(home: &Env, from: &Path) -> Result<Self, Failure> {
         let root = find(from)?;
         Self::at(home, Some(&home.store_for_dry_run()?), &root)
@@ -210,8 +209,8 @@ impl LoadedProject {
     }
 }
 
-/// Returns the folder for copies of other hosts' projects. It lies outside the state folder, which
-/// the children of runs cannot read.
+/// Returns the folder for copies of other hosts' projects. It is outside the state folder, because
+/// the children of runs cannot read the state folder.
 pub fn copies(home: &Env) -> PathBuf {
     home.state.with_file_name("runner-fleet")
 }
@@ -231,8 +230,8 @@ pub fn node(root: &Path) -> Result<Node, Failure> {
     fs::metadata(root).map(|data| Node::of(&data)).map_err(|error| Failure::unreadable(root, error))
 }
 
-/// Returns the project that the database knows this very folder as: at its path, or at another path
-/// of the same folder, such as another mount.
+/// Returns the project as which the database knows this folder: at its path, or at another path of
+/// the same folder, such as another mount.
 pub fn registered(store: &Store, root: &Path) -> Result<Option<Project>, Failure> {
     let here = node(root)?;
     if let Some(known) = store.project_at(root)?
@@ -279,7 +278,7 @@ pub fn standing_of(
     Ok((judge(remembered.as_ref(), Some(&found)), known))
 }
 
-/// Determines the state of a project of the database from the folder at its path.
+/// Determines the state of a project in the database from the folder at its path.
 pub fn standing_of_row(known: &Project) -> Registration {
     if known.displaced_from().is_some() {
         return Registration::Overtaken;
@@ -295,8 +294,7 @@ pub fn standing_of_row(known: &Project) -> Registration {
     )
 }
 
-/// Returns the id of the folder at `root`, as far as it can be read without the whole
-/// configuration.
+/// Returns the id of the folder at `root`, if the id can be read without the whole configuration.
 pub fn id_at(root: &Path) -> Option<ProjectId> {
     carried(root).map(|(id, _)| id)
 }
@@ -311,8 +309,8 @@ pub fn carried(root: &Path) -> Option<(ProjectId, bool)> {
     Some((seed, false))
 }
 
-/// Describes how the id that a registered folder carries differs from the one that the database has
-/// for it, and returns the command that repairs it. The database's id always takes precedence.
+/// Describes how the id in a registered folder differs from the folder's id in the database, and
+/// returns the command that repairs the difference. The database's id always takes precedence.
 pub fn contradiction(known: &Project) -> Option<(String, String)> {
     let root = &known.path;
     if !node(root).is_ok_and(|here| here.is(&known.node)) {
@@ -422,13 +420,13 @@ pub fn untrusted(stamp: &str) -> String {
     format!("untrusted {stamp}")
 }
 
-/// Returns the stat of all files that a project's configuration is read from. Equal stamps mean
-/// that no file needs to be read again.
+/// Returns the `stat` data of all files that a project's configuration is read from. Equal stamps
+/// mean that no file needs to be read again.
 pub fn stamp(home: &Env, root: &Path) -> String {
     StampBase::of(home).of_project(root)
 }
 
-/// The common beginning of the stamps of all projects, looked up once.
+/// The beginning that the stamps of all projects share, looked up once.
 pub struct StampBase {
     common: String,
 }
@@ -458,14 +456,14 @@ impl StampBase {
     }
 }
 
-/// Returns the stat of a file. It includes the permissions and the owner, because a file that has
-/// become unreadable differs from the one that was read.
+/// Returns the `stat` data of a file. It includes the permissions and the owner, because a file
+/// that has become unreadable differs from the one that was read.
 fn stat(path: &Path) -> String {
     fs::metadata(path).map_or_else(|_| "-".to_owned(), |data| described(&data))
 }
 
-/// Returns the stat of the file of another program. The placeholder of an active run is no file, so
-/// that the beginning and the end of a run do not change the stamp.
+/// Returns the `stat` data of another program's file. The placeholder of an active run does not
+/// count as a file, so that the beginning and the end of a run do not change the stamp.
 fn foreign_stat(path: &Path) -> String {
     match fs::metadata(path) {
         Ok(data) if !(data.is_dir() && config::is_placeholder(path)) => described(&data),

@@ -1,9 +1,9 @@
-//! Notices that sessions of coding agents have become idle or have ended, and has them analyzed.
+//! Notices when sessions of coding agents become idle or end, and has them analyzed.
 //!
-//! The daemon and `runner tick` call this module at each tick, and it records an occurrence for each
-//! new state of the sessions. The hook at the end of a session calls it for that session. It looks at
-//! the names and the times of files only. It must never open a transcript, and never record an
-//! occurrence without new events.
+//! The daemon and `runner tick` call this module at each tick, and it records an occurrence for
+//! each new state of the sessions. The hook at the end of a session calls this module for that
+//! session. This module looks only at the names and times of files. It must never open a
+//! transcript, and never record an occurrence without new events.
 
 use std::os::unix::process::CommandExt as _;
 use std::path::Path;
@@ -61,7 +61,7 @@ fn of_job(
     Ok(())
 }
 
-/// Returns the places of a project's transcripts.
+/// Returns the locations of a project's transcripts.
 fn places<'a>(root: &'a Path, home: Option<&'a Path>, spec: &'a SessionsSpec) -> SourcePlaces<'a> {
     SourcePlaces { root, home, folders: &spec.transcripts, steps: &spec.steps }
 }

@@ -99,14 +99,14 @@ pub fn spawn(
         Failure::environment(format!("cannot start this program again for a run: {error}"))
     })?;
     let started = Started { run: run.clone(), child };
-    // Without this record, nothing ends the run if it hangs before its admission.
+    // Without this record, nothing stops the run if it hangs before its admission.
     if let Err(error) = store.spawned(run, &ProcessIdentity::of(started.child.id()), deadline) {
         show::complain(&format!("run {run}: {}", Failure::from(error)));
     }
     Ok(started)
 }
 
-/// Runs a requested run to its end, and starts further attempts at its occurrence if it is lost.
+/// Runs a requested run to its end, and starts more attempts at its occurrence if it is lost.
 /// Returns the last attempt.
 pub fn run_to_end(
     home: &Env,

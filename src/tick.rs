@@ -32,8 +32,8 @@ pub enum Reread {
 pub struct TickResult {
     /// The runs to start now, oldest first.
     pub start: Vec<RunId>,
-    /// Whether live runs were asked to end. Runs that wait for them become ready when they have
-    /// ended.
+    /// Whether live runs were asked to stop. Runs that wait for these live runs become ready when
+    /// those have ended.
     pub ending: bool,
     /// Runs that the tick settled because their process died, each with its outcome.
     pub settled: Vec<(RunId, String)>,
@@ -67,7 +67,7 @@ pub fn once(
     let Tick { mut start, end, settled, mut troubles, swept } =
         tick(store, &spawn::driver(home, me), home.now()?)?;
     troubles.extend(unwatched);
-    // An error of the fleet must not keep the returned runs from being started.
+    // An error of the fleet must not prevent the returned runs from being started.
     match fleet::step(home, store, me) {
         Ok(shared) => {
             start.extend(shared.start);
@@ -80,7 +80,7 @@ pub fn once(
         spawn::end(store, run)?;
     }
     for run in settled.iter().map(|(run, _)| run).chain(&swept) {
-        // An error here must not keep the returned runs from being started.
+        // An error here must not prevent the returned runs from being started.
         if let Err(failure) = spawn::mark(home, store, run) {
             troubles.push(format!("run {run}: {failure}"));
         }

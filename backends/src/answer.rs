@@ -2,7 +2,8 @@
 //!
 //! This module must never extract JSON from prose, remove a fence or close a bracket. Text that is
 //! not an answer is an error, so that it is counted and reported. A job that reads elements from
-//! any text ([`AnswerForm::Elements`]) receives the text, and counts and reports what it cannot use.
+//! any text ([`AnswerForm::Elements`]) receives the text, and counts and reports what it cannot
+//! use.
 
 use serde_json::Value;
 

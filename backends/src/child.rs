@@ -100,7 +100,7 @@ impl LastSandbox {
 }
 
 /// Runs a child to its end. The function blocks its thread, so async code must call it through
-/// `spawn_blocking`. Returns an error unless the child ended by itself with exit code 0. The second
+/// `spawn_blocking`. Returns an error unless the child exited on its own with code 0. The second
 /// value is the sandbox that was applied, if the child was started.
 pub(crate) fn attempt(
     spec: &ChildSpec,

@@ -35,7 +35,7 @@ pub struct Command {
     plan: Arc<CommandPlan>,
 }
 
-/// The settings for running the program, which are the same for every request.
+/// The settings for running the program. They are the same for every request.
 #[derive(Debug)]
 pub(crate) struct CommandPlan {
     pub name: String,

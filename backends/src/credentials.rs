@@ -16,18 +16,18 @@ use crate::agent::AgentPlan;
 use crate::error::BackendError;
 use runner_engine::files::{open_host, read_host};
 
-/// Prefix of a keyring reference, in settings that otherwise contain the name of a variable. The
-/// caller resolves a reference, and passes the secret in the environment under the complete
-/// reference.
+/// Prefix of a keyring reference, which a setting may contain instead of the name of a variable.
+/// The caller resolves the reference and passes the secret in the environment, with the complete
+/// reference as its name.
 pub const KEYRING: &str = "keyring:";
 
-/// Returns the key under which the environment contains the reason that a reference was not
-/// resolved. The key is not a valid variable name.
+/// Returns the name under which the environment contains the reason why a reference was not
+/// resolved. It is not a valid variable name.
 pub fn why_not(reference: &str) -> String {
     format!("{reference} is unavailable because")
 }
 
-/// Returns the name in a keyring reference, which consists of letters, digits and separators.
+/// Returns the name in a keyring reference. The name consists of letters, digits and separators.
 ///
 /// # Errors
 /// Returns an error if the reference has no name, or a name that may be the secret itself.
@@ -93,7 +93,7 @@ pub(crate) fn install(kind: &str) -> &'static str {
     }
 }
 
-/// Returns the name of the file in the state folder in which an agent of this kind keeps its login.
+/// Returns the name of the login file in the state folder of an agent of this kind.
 pub(crate) fn login_file(kind: &str) -> &'static str {
     match kind {
         "claude" => ".credentials.json",

@@ -58,7 +58,8 @@ pub use sink::{
     Event, Limit, NullSink, OwnedEvent, OwnedTarget, Sink, Target, ToolResult, VecSink,
 };
 
-/// The window of a model that does not state one, in tokens: that of the smallest hosted models.
+/// The context window, in tokens, to assume for a model that does not state one: that of the
+/// smallest hosted models.
 pub const WINDOW: u64 = 128_000;
 
 /// The description of a backend, for reports and `doctor`.

@@ -198,12 +198,12 @@ pub struct Surroundings<'a> {
     /// The environment from which each child receives the ordinary variables and those that its
     /// backend names.
     pub env: &'a BTreeMap<String, String>,
-    /// The sandbox of the job that asks, to which a backend adds its program's state folder. `None`
-    /// starts the program without a launcher.
+    /// The sandbox of the job that asks. A backend adds its program's state folder to it. If this
+    /// is `None`, the program starts without a launcher.
     pub sandbox_start: Option<&'a SandboxedStart>,
-    /// The folder with the lock files of the slots, or `None` for no limit.
+    /// The folder that contains the lock files of the slots, or `None` if there is no limit.
     pub slots: Option<&'a Path>,
-    /// The clock against which times that a program or an API reports are interpreted.
+    /// The clock for interpreting the times that a program or an API reports.
     pub clock: &'a Clock,
 }
 
@@ -311,8 +311,8 @@ pub(crate) fn at_home(path: &Path, env: &BTreeMap<String, String>) -> PathBuf {
     }
 }
 
-/// Returns the environment for a child of the backend `spec`, and the names in `spec.env` that are not
-/// set.
+/// Returns the environment for a child of the backend `spec`, and the names in `spec.env` that are
+/// unset.
 pub(crate) fn given(
     spec: &BackendSpec,
     around: &Surroundings<'_>,
@@ -364,7 +364,7 @@ pub(crate) fn agent_plan(
     Ok(plan)
 }
 
-/// Returns a short name of at most sixteen hexadecimal digits for a text.
+/// Returns a short name for `what`: at most sixteen hexadecimal digits of its digest.
 fn short(what: &[u8]) -> String {
     let digest = Digest::of(what).to_string();
     let digits = digest.chars().filter(char::is_ascii_hexdigit);

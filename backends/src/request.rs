@@ -26,7 +26,7 @@ pub struct Request {
     pub sources: Vec<Source>,
     /// The rule-based answer, which needs no model.
     pub rule_answer: Value,
-    /// The permitted choices: ids, targets, enums. The job rejects an answer outside them.
+    /// The permitted choices: ids, targets, enums. The job rejects any other choice.
     pub offer: Value,
     /// The JSON schema of the answer. If there is a schema, the reply's `value` is always present,
     /// unless `form` is [`AnswerForm::Elements`].
@@ -39,8 +39,8 @@ pub struct Request {
     /// A private, existing folder for a child that works with files.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub run_dir: Option<PathBuf>,
-    /// The work tree in which a child may work and in which it starts. The configuration determines
-    /// the child's tools, and the kernel enforces its sandbox. `None` if the child only answers.
+    /// The work tree in which a child starts and may work. The configuration determines the child's
+    /// tools, and the kernel enforces its sandbox. `None` if the child only answers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub work: Option<PathBuf>,
 }

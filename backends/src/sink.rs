@@ -66,7 +66,8 @@ pub struct ToolResult<'a> {
 pub struct Limit {
     /// The time at which the limit is reset, if stated.
     pub until: Option<Timestamp>,
-    /// Whether the limit has been reached, so that nothing more is answered before `until`.
+    /// Whether the limit has been reached, so that the provider answers nothing more before
+    /// `until`.
     pub reached: bool,
     /// Whether current answers are billed in addition to the subscription.
     pub overage: bool,
@@ -74,8 +75,8 @@ pub struct Limit {
     pub used: Option<u16>,
 }
 
-/// Converts the used part of a window, as a fraction of 1 or in percent, to thousandths. A number that
-/// cannot be either counts as not stated.
+/// Converts the used part of a window, as a fraction of 1 or in percent, to thousandths. A number
+/// that cannot be either counts as not stated.
 pub(crate) fn thousandths(used: f64) -> Option<u16> {
     let fraction = if used > 1.0 { used / 100.0 } else { used };
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "checked")]

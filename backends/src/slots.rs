@@ -8,9 +8,9 @@
 //! ```
 //!
 //! Programs renew their own login while they work, and two programs that do so at the same time can
-//! lose it. The limit therefore applies to a login, which several instances may share: a program
-//! with its state folder, or an API address with its key. A slot is an `flock` on a file that is
-//! never deleted. The kernel releases the lock when the process ends, so no slot is lost.
+//! lose that login. The limit therefore applies to a login, which several instances may share: a
+//! program with its state folder, or an API address with its key. A slot is an `flock` on a file
+//! that is never deleted. The kernel releases the lock when the process ends, so no slot is lost.
 //!
 //! The queue's groups cannot provide this limit, because they count jobs before the backend is
 //! known. This module must never hold a slot while no request is in progress.
@@ -178,7 +178,7 @@ mod tests {
         let first = two.free().unwrap().unwrap();
         let second = two.free().unwrap().unwrap();
         assert!(two.free().unwrap().is_none());
-        // Another instance of the same login shares the slots.
+        // Another instance with the same login shares the slots.
         assert!(slotted(folder.path(), 1).free().unwrap().is_none());
         let (short, long) = (Duration::from_millis(80), Duration::from_secs(60));
         let mut sink = VecSink::default();

@@ -15,15 +15,15 @@ use crate::store::{Amounts, Streak};
 
 /// Number of consecutive failures after which the schedule no longer starts a job.
 pub const BREAKER: u32 = 3;
-/// Returns whether the circuit breaker is open, so that the schedule no longer starts the job.
-/// A login that failed will fail again until a person fixes it, so a single such failure is enough.
-/// Runs that were refused before they started do not count.
+/// Returns whether the circuit breaker is open, so that the schedule no longer starts the job. A
+/// failed login fails again until a person fixes it, so a single such failure is enough. Runs that
+/// were refused before they started do not count.
 pub fn stopped(streak: Streak) -> bool {
     streak.started >= BREAKER || (streak.started > 0 && streak.last == Some(Class::Auth))
 }
 
-/// Free space in bytes below which no run starts. It leaves space for a report and a failure
-/// marker.
+/// Free space in bytes below which no run starts. This reserve leaves space for a report and a
+/// failure marker.
 pub const HEADROOM: u64 = 8 * 1024 * 1024;
 /// Maximum time that a run waits during a pause before the queue checks the pause again.
 pub const PAUSE_WAIT: SignedDuration = SignedDuration::from_secs(60);
@@ -104,7 +104,7 @@ pub enum Decision {
 
 /// Decides whether a run may start. The checks run in this order: the settings of the job (start
 /// deadline, pause, breaker, quiet hours, interval), problems that a person must fix, temporary
-/// conditions, missing work, and the budget.
+/// conditions, whether there is any work, and the budget.
 pub fn decide(
     facts: &AdmissionFacts,
     reservation: Result<Amounts, Shortfall>,
@@ -183,7 +183,7 @@ fn held_back(facts: &AdmissionFacts, now: Timestamp) -> Option<Outcome> {
             _ => format!("stopped after {} failures in a row", facts.streak.started),
         };
         let why = format!(
-            "{why}; `runner jobs reset` or a successful manual run starts it again after the cause is fixed"
+            "{why}; fix the cause, then run `runner jobs reset NAME` or run the job manually"
         );
         return Some(Outcome::skipped(SkipReason::Stopped, why));
     }
@@ -215,7 +215,7 @@ fn waits_for_host(facts: &AdmissionFacts, now: Timestamp) -> Option<Outcome> {
         return defer(
             BATTERY_WAIT,
             format!(
-                "the host runs on its battery, which is at {} %; the job waits for {} %",
+                "the host is on battery power at {} %; min_battery is {} %",
                 battery.percent, facts.min_battery
             ),
         );
@@ -226,7 +226,7 @@ fn waits_for_host(facts: &AdmissionFacts, now: Timestamp) -> Option<Outcome> {
         return defer(
             LOAD_WAIT,
             format!(
-                "the host is busy: its load per core is {}, the job waits for {}",
+                "the host is busy: the load per core is {}, and the job needs {} or less",
                 thousandths(load),
                 thousandths(most)
             ),
@@ -246,7 +246,7 @@ fn thousandths(value: u32) -> String {
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
-/// Lists the first five names and the number of further names.
+/// Lists the first five names and the number of remaining ones.
 fn listed(names: &[String]) -> String {
     const SHOWN: usize = 5;
     let mut text = names.iter().take(SHOWN).cloned().collect::<Vec<_>>().join(", ");

@@ -89,12 +89,12 @@ fn closed() -> Vec<(AdmissionFacts, &'static str)> {
         (spaced(ago(61)), "skipped: it ran 1h 1m ago, and its minimum interval is 6h"),
         (
             on_battery(19, 20),
-            "deferred until 2026-09-21T14:28:20Z: the host runs on its battery, which is at 19 %",
+            "deferred until 2026-09-21T14:28:20Z: the host is on battery power at 19 %",
         ),
         (on_battery(100, 100), "deferred until"),
         (
             busy(1510, 1500),
-            "deferred until 2026-09-21T14:18:20Z: the host is busy: its load per core is 1.51, the job waits for 1.5",
+            "deferred until 2026-09-21T14:18:20Z: the host is busy: the load per core is 1.51, and the job needs 1.5",
         ),
     ]
 }

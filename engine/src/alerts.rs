@@ -15,10 +15,10 @@
 //!                         └─the alert ended or was silenced──> withdrawn
 //! ```
 //!
-//! A message waits while a run of its job is in progress, because the run may end the alert: a
-//! problem that a tick finds and solves is never sent. For a few minutes, it also waits for other
-//! runs of the project. Messages that wait for one channel at the same time are sent together, at
-//! most one message in each `window` and none in the quiet hours.
+//! A message waits while a run of its job is in progress, because the run may end the alert: no
+//! message is sent about a problem that a tick finds and solves. For a few minutes, the message
+//! also waits for other runs of the project. Messages that wait for one channel at the same time
+//! are sent together, at most one message in each `window` and none in the quiet hours.
 //!
 //! The code that settles a run adds one row to the `news` table in the same transaction. A tick
 //! decides how the news affects the alerts ([`decide`], pure) and writes alerts and messages in one
@@ -89,7 +89,7 @@ pub struct AlertRules {
     pub on: BTreeSet<AlertKind>,
     /// Whether people are notified of a recovery.
     pub recovery: bool,
-    /// Minimum time in seconds between two messages of the same open alert.
+    /// Minimum time in seconds between two messages about the same open alert.
     pub repeat: i64,
     /// Number of seconds without a success after which a job with a schedule is stale. `None` means
     /// never.
@@ -131,7 +131,7 @@ impl AlertRules {
     }
 }
 
-/// A reported event of a job.
+/// An event of a job that can affect the job's alerts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum News {
     /// An occurrence failed.
@@ -226,7 +226,7 @@ pub fn decide(
             Some(one) => {
                 // A wrong clock may have written a time in the future.
                 let long_ago = now.duration_since(one.reported).abs().as_secs() >= rules.repeat;
-                // A further host became silent after the last message.
+                // Another host became silent after the last message.
                 let further = matches!(news, News::HostsSilent { since } if since > one.reported);
                 // The check for stale jobs runs every hour, each tick finds a silent host, and a
                 // blocked run is deferred every few minutes, so a repeated result is not a new
@@ -243,12 +243,12 @@ pub fn decide(
     acts
 }
 
-/// Wait in seconds before each further attempt to deliver a message. After the last wait, there is
-/// no further attempt.
+/// Wait in seconds before each new attempt to deliver a message. The attempt after the last wait is
+/// the final one.
 const BACKOFF: [i64; 7] = [60, 300, 900, 3600, 7200, 14_400, 28_800];
 
 /// Returns the time of the next attempt for a message after `tries` attempts, the last of them at
-/// `now`. Returns `None` if there is no further attempt.
+/// `now`. Returns `None` if no attempt is left.
 pub fn next_try(tries: u32, now: Timestamp) -> Option<Timestamp> {
     let wait = BACKOFF.get(usize::try_from(tries).ok()?.checked_sub(1)?)?;
     Some(now.saturating_add(SignedDuration::from_secs(*wait)).unwrap_or(now))

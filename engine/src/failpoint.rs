@@ -9,31 +9,31 @@ use std::sync::atomic::{AtomicI64, Ordering};
 
 use rustix::process::{Signal, getpid, kill_process};
 
-/// The number of further calls of [`reach`] (`ACTS`) and [`before`] (`STEPS`) that this process
-/// survives. Negative numbers mean no limit.
+/// How many more calls to [`reach`] (`ACTS`) and [`before`] (`STEPS`) this process survives.
+/// Negative numbers mean no limit.
 static ACTS: AtomicI64 = AtomicI64::new(-1);
 static STEPS: AtomicI64 = AtomicI64::new(-1);
 
 thread_local! {
-    /// The number of further commits of this thread that succeed, or `None` for all.
+    /// How many more commits succeed on this thread, or `None` for all.
     static COMMITS: Cell<Option<u32>> = const { Cell::new(None) };
 }
 
-/// Reads `RUNNER_TEST_KILL`, the number of calls of [`reach`] that this process survives.
+/// Reads `RUNNER_TEST_KILL`, the number of calls to [`reach`] that this process survives.
 pub fn arm_acts(setting: impl Fn(&str) -> Option<OsString>) {
     if cfg!(feature = "fault-injection") {
         arm(&ACTS, setting("RUNNER_TEST_KILL"));
     }
 }
 
-/// Reads `RUNNER_TEST_DIE_AT`, the number of calls of [`before`] that this process survives.
+/// Reads `RUNNER_TEST_DIE_AT`, the number of calls to [`before`] that this process survives.
 pub fn arm_steps(setting: impl Fn(&str) -> Option<OsString>) {
     if cfg!(feature = "fault-injection") {
         arm(&STEPS, setting("RUNNER_TEST_DIE_AT"));
     }
 }
 
-/// Makes all commits of this thread fail after `count` further commits, as if its process had died.
+/// Makes all commits of this thread fail after `count` more commits, as if the process had died.
 /// `None` removes the limit.
 pub fn fail_commits_after(count: Option<u32>) {
     COMMITS.set(count);

@@ -70,7 +70,7 @@ impl FileLock {
         Self::take_within(file, mode, Duration::ZERO)
     }
 
-    /// Takes the lock and waits for it for at most `patience`.
+    /// Takes the lock, waiting at most `patience` for it.
     ///
     /// # Errors
     /// Returns [`FileLockError::Held`] if another process still holds the lock after `patience`.

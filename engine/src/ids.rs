@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::digest::Digest;
 
-/// The error for a text that is not a ULID.
+/// The error for a string that is not a ULID.
 #[derive(Debug, thiserror::Error)]
 #[error("{text:?} is not an id (26 letters and digits, as `runner runs` prints them)")]
 pub struct BadId {
@@ -24,7 +24,7 @@ thread_local! {
     static DRAWN: Cell<Option<u64>> = const { Cell::new(None) };
 }
 
-/// Makes this thread derive the random part of further ids from `seed`, to make a simulation
+/// Makes this thread derive the random part of all later ids from `seed`, so that a simulation is
 /// reproducible. Never use a seed for real ids, because two processes with the same seed would
 /// create the same ids.
 pub fn draw_from(seed: Option<u64>) {
@@ -48,7 +48,7 @@ macro_rules! ulid_id {
         pub struct $name(String);
 
         impl $name {
-            /// Creates a new id that sorts by `now`.
+            /// Creates a new id whose creation time is `now`.
             pub fn new(now: Timestamp) -> Self {
                 let millis = u64::try_from(now.as_millisecond()).unwrap_or(0);
                 Self(ulid::Ulid::from_parts(millis, random()).to_string())

@@ -159,8 +159,8 @@ pub enum SkipReason {
 }
 
 impl SkipReason {
-    /// Returns whether the job did all that its settings require. After any other reason, work was
-    /// due that nobody did.
+    /// Returns whether the job did all that its settings require. For any other reason, work that
+    /// was due was not done.
     pub fn is_expected(self) -> bool {
         matches!(self, Self::Idle | Self::Interval)
     }

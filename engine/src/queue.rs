@@ -67,7 +67,7 @@ impl Default for QueueGroup {
 pub fn choose(mut waiting: Vec<QueuedRun>, live: &[LiveRun], now: Timestamp) -> Choice {
     waiting.sort_by(|a, b| b.priority.cmp(&a.priority).then(a.due.cmp(&b.due)));
     let mut jobs: BTreeSet<JobId> = live.iter().map(|live| live.job).collect();
-    // Projects may configure different slot numbers for the same group. The smallest number
+    // Projects may configure different numbers of slots for the same group. The smallest number
     // applies, so no project exceeds another project's limit.
     let mut groups: BTreeMap<String, QueueGroup> = BTreeMap::new();
     let asked = waiting.iter().map(|one| (&one.group, one.slots, 0));

@@ -7,8 +7,8 @@
 //!                                                       added to the list of missing answers
 //! ```
 //!
-//! An answer consists of a few facts and, optionally, content. Each content is stored once under
-//! its digest. A recording that exceeds its cap drops all inputs, because a part of them would be
+//! An answer consists of a few facts and, optionally, content. Content is stored once under its
+//! digest. A recording that exceeds its cap drops all inputs, because an incomplete set would be
 //! useless. A recording must never read real inputs during a replay, and never fail a run that it
 //! records.
 
@@ -168,7 +168,7 @@ impl InputRecording {
         }
     }
 
-    /// Adds a staged or removed artifact, also during a replay.
+    /// Adds a staged or removed artifact, even during a replay.
     pub fn made(&self, target: &str, content: Option<&[u8]>) {
         let Some(shared) = &self.0 else { return };
         let mut data = shared.data();
@@ -176,8 +176,8 @@ impl InputRecording {
         data.made.push(RecordedArtifact { target: target.to_owned(), content });
     }
 
-    /// Returns whether a replay has an answer from this input to this question, which earlier versions may
-    /// not have asked.
+    /// Returns whether a replay has an answer from this input to this question. A recording by an
+    /// earlier version may lack the answer, because that version may not have asked the question.
     pub fn has(&self, input: &str, question: &str) -> bool {
         let Some(shared) = &self.0 else { return false };
         let left = shared.left.lock().expect("no thread panics while it holds the lock");
@@ -185,7 +185,7 @@ impl InputRecording {
     }
 
     /// Returns the next answer to a question during a replay. The last answer is returned
-    /// repeatedly, because a further read of an unchanged input gives the same answer.
+    /// repeatedly, because reading an unchanged input again gives the same answer.
     ///
     /// # Errors
     /// Returns an error if the recorded run never asked the question.

@@ -45,7 +45,7 @@ use replay::{Replay, replay};
 
 /// Time after a run's total deadline in which the run can still end by itself.
 pub const OVERRUN_GRACE: Duration = Duration::from_secs(30);
-/// Maximum time from the spawn of a run's process until the run is admitted. In this time, the
+/// Maximum time from the spawn of a run's process until the run is admitted. During this time, the
 /// process reads the configuration, takes the locks and checks the backends.
 pub const BEGIN_LIMIT: Duration = Duration::from_mins(5);
 /// The folder in the state folder that contains the private folder of each run.
@@ -67,7 +67,7 @@ pub trait World {
     fn try_lock(&self, project: &ProjectId, job: &str) -> Result<Option<Box<dyn Any>>, LockError>;
     /// Returns whether exactly this process is alive.
     fn is_alive(&self, owner: &ProcessIdentity) -> bool;
-    /// Kills exactly this process and waits a limited time until it ends.
+    /// Kills exactly this process and waits for a limited time for it to end.
     fn kill(&self, owner: &ProcessIdentity);
     /// Kills all processes that have the run's marker.
     fn kill_marked(&self, run: &RunId) -> Killed;
@@ -162,8 +162,8 @@ pub fn recover(
     run: &RunRow,
     now: ClockReading,
 ) -> Result<Recovered, StoreError> {
-    // While a responsible process is alive, recovery does not even try the lock, because that could
-    // obstruct a run that is about to start.
+    // While a responsible process is alive, recovery does not even try to take the lock, because
+    // that could obstruct a run that is about to start.
     let starter = match &run.state {
         RunState::Requested { starter, .. } => Some(starter),
         RunState::Running { .. } => None,
@@ -182,8 +182,8 @@ pub fn recover(
         (Some(lock), _) => (lock, OwnerEnd::Died),
         (None, None) => return Ok(Recovered::Alone),
         (None, Some(owner)) => {
-            // The overrun is recorded before the kill, because another process may notice the death
-            // and settle the run.
+            // The overrun is recorded before the kill, because another process may notice that the
+            // run's process died and settle the run.
             note_overrun(store, run, now.wall)?;
             world.kill(owner);
             world.kill_marked(&run.id);
@@ -338,8 +338,8 @@ fn overrun<'r>(
     (now.boot > over && world.is_alive(owner)).then_some(owner)
 }
 
-/// Kills exactly the process that `owner` identifies, and waits at most `KILL_WAIT` seconds until
-/// it ends.
+/// Kills exactly the process that `owner` identifies, and waits at most `KILL_WAIT` seconds for it
+/// to end.
 fn kill(owner: &ProcessIdentity) {
     if let Some(handle) = owner.signal(Signal::KILL) {
         let limit = Timespec { tv_sec: KILL_WAIT, tv_nsec: 0 };
@@ -430,7 +430,7 @@ fn dead(
         kind: if replayed.is_ok() { "recovered" } else { "stuck" }.to_owned(),
         detail,
     };
-    // A run that is stuck for the same reason again is not reported again.
+    // A run that is still stuck for the same reason is not reported again.
     let said = store.events_of(&run.id)?;
     if !said.last().is_some_and(|last| last.kind == event.kind && last.detail == event.detail) {
         store.event(&event)?;
@@ -450,7 +450,7 @@ fn dead(
             return Ok(Recovered::Settled { outcome, retry: None });
         }
         // The artifacts may be partly published. Only a completed publication may settle the run,
-        // unless a person gives it up.
+        // unless a person gives up the publication.
         Err(why) => {
             let Some(given_up) = run.cancel() else {
                 return Ok(Recovered::Alone);
@@ -480,7 +480,7 @@ fn settle_dead(
     let again = matches!(outcome, Outcome::Lost { .. })
         && store.lost_runs_of(&run.occurrence)? < RETRIED_LOSSES;
     if again && store.fleet_note(&run.id, FleetNote::Applies)?.is_some() {
-        // The delivered result is paid for, so the next attempt applies it, too.
+        // The delivered result has been paid for, so the next attempt applies it too.
         store.requeue_dead(&run.id, outcome, &run.summary, now)?;
         return Ok(None);
     }
@@ -510,8 +510,8 @@ fn closed_work(driver: &Driver<'_>, run: &RunRow) -> (String, Option<String>) {
     }
 }
 
-/// Sweeps all settled runs that have not been swept, and returns the runs that it tried. Runs of a
-/// locked job are omitted.
+/// Sweeps all settled runs that have not been swept, and returns the runs that it tried to sweep.
+/// Runs of a locked job are omitted.
 ///
 /// # Errors
 /// Returns a [`StoreError`].

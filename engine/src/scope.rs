@@ -148,7 +148,7 @@ impl Scope {
         })
     }
 
-    /// Attaches a recording for all further reads and changes.
+    /// Attaches a recording for all later reads and changes.
     pub fn start_recording(&mut self, recording: InputRecording) {
         self.recording = recording;
     }

@@ -34,7 +34,7 @@ pub struct Tick {
     /// Runs that the caller must start now. The caller is responsible for them until they are
     /// settled.
     pub start: Vec<RunId>,
-    /// Live runs with a requested cancellation. The caller must send SIGTERM to their owners.
+    /// Live runs whose cancellation was requested. The caller must send SIGTERM to their owners.
     pub end: Vec<RunId>,
     /// Settled runs that were not swept, because their process died first. The process may not have
     /// updated the job's failure marker.
@@ -59,7 +59,7 @@ pub fn report_job() -> NewJob {
 /// Does everything that is due at `now` (see the module documentation).
 ///
 /// # Errors
-/// Returns a [`StoreError`]. Changes before the error stay recorded.
+/// Returns a [`StoreError`]. Changes made before the error stay recorded.
 pub fn tick(store: &mut Store, driver: &Driver<'_>, now: ClockReading) -> Result<Tick, StoreError> {
     let mut tick = Tick::default();
     let live = store.live()?;
@@ -100,10 +100,10 @@ pub fn tick(store: &mut Store, driver: &Driver<'_>, now: ClockReading) -> Result
     Ok(tick)
 }
 
-/// Maximum time without a tick for which a timer is assumed to be running.
+/// Maximum age of the previous tick at which a timer is still assumed to be running.
 const TICKING: SignedDuration = SignedDuration::from_hours(1);
 
-/// Returns the time since the previous tick in whole seconds, if ticks are being made.
+/// Returns the time since the previous tick in whole seconds, if a timer is assumed to be running.
 fn since_tick(last_tick: Option<Timestamp>, now: Timestamp) -> Option<SignedDuration> {
     let since = now.duration_since(last_tick?);
     let ticking = !since.is_negative() && since <= TICKING;
@@ -159,7 +159,7 @@ pub fn record_due(
     Ok(!due_jobs.is_empty())
 }
 
-/// Adds the live runs with a requested cancellation to `end`, and shortens their deadlines.
+/// Adds the live runs whose cancellation was requested to `end`, and shortens their deadlines.
 fn ask_to_end(
     store: &mut Store,
     live: &[RunRow],
@@ -175,8 +175,8 @@ fn ask_to_end(
     Ok(())
 }
 
-/// Returns a job's scheduled times during a past pause, which never run, and the due scheduled
-/// times after it.
+/// Returns a job's scheduled times during a past pause, which never run, and the scheduled times
+/// that became due after the pause.
 fn due_of(due_job: &DueJob, now: Timestamp) -> Result<(Option<Missed>, Due), UnknownZone> {
     let job = &due_job.job;
     let mut watermark = due_job.watermark;

@@ -1,7 +1,7 @@
 //! Reads the clocks. No other module reads a clock directly.
 //!
-//! Schedules use wall time. Deadlines use boot time, which includes suspend and never jumps. A
-//! function that makes a decision takes the time as an argument.
+//! Schedules use wall time. Deadlines use boot time, which includes suspended time and never jumps.
+//! A function that makes a decision takes the time as an argument.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -15,7 +15,7 @@ use jiff::{SignedDuration, Timestamp};
 pub struct ClockReading {
     /// The wall-clock time, which may jump.
     pub wall: Timestamp,
-    /// The time since boot, including suspend. It never jumps and has no date.
+    /// The time since boot, including suspended time. It never jumps and has no date.
     pub boot: Duration,
 }
 
@@ -64,7 +64,7 @@ impl Clock {
     }
 }
 
-/// Returns the time since boot, including suspend.
+/// Returns the time since boot, including suspended time.
 pub fn boot_time() -> Duration {
     let spec = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
     let seconds = u64::try_from(spec.tv_sec).unwrap_or(0);

@@ -1,5 +1,5 @@
-//! The work of a child that may change the project: the record that is made before it starts, and
-//! the checks and the import after it has ended.
+//! The work of a child that may change the project: the record made before the child starts, and
+//! the checks and the import after the child has ended.
 //!
 //! ```text
 //! open: private git directory, identity of kept paths ──> work.json
@@ -28,11 +28,12 @@ use crate::sandbox::private_git::PrivateGit;
 
 /// The name of the record in the run's folder.
 const RECORD: &str = "work.json";
-/// The folder in the run's folder with the content that kept files had at the start.
+/// The folder, in the run's folder, with copies of the kept files as they were at the start.
 const KEPT: &str = "kept";
-/// The name that a private git directory in which the child changed nothing gets in the run's folder.
+/// The new name, in the run's folder, of a private git directory in which the child changed
+/// nothing.
 const UNCHANGED: &str = "git-unchanged";
-/// The folder in the run's folder in which git reads the child's objects.
+/// The folder, in the run's folder, in which git reads the child's objects.
 const SCRATCH: &str = "git-read";
 
 /// The error for work that could not be opened or closed.
@@ -86,7 +87,7 @@ impl Work {
     /// Records the start of the work and creates the private git directory.
     ///
     /// # Errors
-    /// Returns a [`WorkError`]; no child may start then.
+    /// Returns a [`WorkError`]. In that case, no child may start.
     pub fn open(
         sandbox: &Sandbox,
         run_dir: &Path,
@@ -120,8 +121,8 @@ impl Work {
         serde_json::from_slice(&bytes).ok()
     }
 
-    /// Returns the checked-out commit of the project at the start, if there is one and the child got
-    /// a private git directory.
+    /// Returns the commit that was checked out in the project at the start. Returns `None` if there
+    /// was none or the child got no private git directory.
     pub fn head(&self) -> Option<&str> {
         self.starts.first()?.commit()
     }

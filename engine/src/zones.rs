@@ -68,7 +68,7 @@ pub fn system_name() -> String {
     system().iana_name().unwrap_or("UTC").to_owned()
 }
 
-/// Returns the name of the zone to which the host's link for its local time leads.
+/// Returns the name of the zone to which the host's local-time link points.
 fn of_link(target: &Path) -> Option<String> {
     let (_, name) = target.to_str()?.split_once("/zoneinfo/")?;
     is_plain(name).then(|| name.to_owned())

@@ -15,10 +15,10 @@ use runner_engine::outcome::{Class, Outcome};
 
 use crate::rows::{BudgetRow, Units, minus, plus};
 
-/// Milliseconds after which an occurrence is tried again if other claims had reserved its budget.
+/// Milliseconds to wait before retrying an occurrence whose budget other claims have reserved.
 pub const BUDGET_WAIT: i64 = 30_000;
 
-/// The names of the units of an amount, in the order of the database.
+/// The unit names of an amount, in the order in which the database stores them.
 pub const UNITS: [&str; 5] = ["calls", "tokens", "micros", "seconds", "ideas"];
 
 /// A claimable occurrence, locked by the transaction that decides.
@@ -62,8 +62,8 @@ pub struct Decided {
 }
 
 /// Decides on the candidates in order, and updates `budgets` and `running` accordingly. `budgets`
-/// contains the locked rows of all their levels. `running` contains the number of live claims of
-/// each locked group.
+/// contains the locked rows of all the candidates' levels. `running` contains the number of live
+/// claims of each locked group.
 pub fn plan(
     candidates: &[Candidate],
     budgets: &mut BTreeMap<String, BudgetRow>,
@@ -100,7 +100,7 @@ fn step(
     if let (Some(group), Some(slots)) = (&one.group, one.slots)
         && running.get(group).copied().unwrap_or(0) >= slots
     {
-        let why = format!("the group {group:?} runs {slots} already");
+        let why = format!("the group {group:?} has reached its limit of {slots}");
         // A dead claim must end, because its amounts have been charged.
         return match one.dead {
             Some(_) => Step::Wait { wake: now, why },
@@ -176,7 +176,7 @@ pub fn charge_levels(
     }
 }
 
-/// Returns the amounts that a late result used beyond those that were charged.
+/// Returns the amounts that a late result used in excess of the charged amounts.
 pub fn late_surplus(charged: [i64; 5], used: [i64; 5]) -> [i64; 5] {
     std::array::from_fn(|unit| (used[unit] - charged[unit]).max(0))
 }

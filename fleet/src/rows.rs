@@ -171,15 +171,15 @@ pub struct Overview {
     pub hosts: Vec<(HostRow, u64)>,
     /// The number of occurrences in each state except `settled`.
     pub open: BTreeMap<State, u64>,
-    /// The budget of the current day in UTC, if anything was offered on it.
+    /// The budget of the current day in UTC, if anything was offered on that day.
     pub day: Option<BudgetRow>,
     /// The database's time in milliseconds since the Unix epoch.
     pub now: i64,
 }
 
 impl Snapshot {
-    /// Describes the budget levels that differ from the sums of their attempts. The result must be
-    /// empty.
+    /// Describes the budget levels that differ from the sums of their attempts. The result is empty
+    /// unless there is a bug.
     pub fn budget_errors(&self) -> Vec<String> {
         let mut expected: BTreeMap<&str, (Units, Units)> = BTreeMap::new();
         for attempt in &self.attempts {

@@ -1,7 +1,7 @@
 //! A fleet's database in memory, with a clock that the caller sets.
 //!
 //! The tests compare this implementation with PostgreSQL, operation by operation. With injected
-//! bugs, it shows that the tests of the invariants can fail.
+//! bugs, it shows that the invariant tests can fail.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -20,7 +20,7 @@ use crate::types::{
     Verdict,
 };
 
-/// Returns whether a simulation has this bug, which is never the case without the feature.
+/// Returns whether a simulation has this bug. Without the feature, no simulation has a bug.
 macro_rules! injected {
     ($sim:expr, $bug:ident) => {{
         #[cfg(feature = "fault-injection")]
@@ -57,7 +57,7 @@ impl Simulation {
         self
     }
 
-    /// Sets the time of the database.
+    /// Sets the database's time.
     pub fn set_clock(&mut self, now: i64) {
         self.now = now;
     }
@@ -253,7 +253,7 @@ pub(crate) fn stale_reason(state: State, fence: i64) -> String {
         State::Publishing => "publishing",
         State::Settled => "settled",
     };
-    format!("it is {state}, with fence {fence}")
+    format!("the occurrence is {state}, with fence {fence}")
 }
 
 impl FleetStore for Simulation {

@@ -26,7 +26,7 @@ pub enum FleetError {
     )]
     Format { found: i32, known: i32 },
     /// The database role lacks a permission.
-    #[error("the role of the fleet's database lacks a permission: {0}")]
+    #[error("the role for the fleet's database lacks a permission: {0}")]
     Denied(String),
     /// The address is invalid.
     #[error("the address of the fleet's database cannot be used: {0}")]

@@ -10,7 +10,8 @@ use serde_json::Value;
 /// A host that joins the fleet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HostInfo {
-    /// The name of the machine and the id of its state folder, which do not change at a restart.
+    /// The machine's name and the id of its state folder. Neither changes when the machine
+    /// restarts.
     pub host: String,
     /// The host and its boot. A claim belongs to a worker, so a restart of the machine ends its
     /// claims.
@@ -30,7 +31,7 @@ pub struct Offer {
     pub key: String,
     /// The host that publishes the result.
     pub home: String,
-    /// The scheduled time in milliseconds since the Unix epoch, which no decision uses.
+    /// The scheduled time in milliseconds since the Unix epoch. No decision uses it.
     pub due: i64,
     /// The concurrency group, and the maximum number of claims that it may have at once.
     pub group: Option<(String, u32)>,
@@ -71,7 +72,7 @@ pub struct Claim {
     pub key: String,
     pub home: String,
     pub due: i64,
-    /// The length of the lease in milliseconds, from the time before the request was made.
+    /// The length of the lease in milliseconds, counted from just before the request is made.
     pub lease: i64,
     pub reserved: Amounts,
     pub source: Value,
@@ -87,7 +88,7 @@ pub struct Declined {
 /// A renewed lease.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lease {
-    /// The length of the lease in milliseconds, from the time before the request was made.
+    /// The length of the lease in milliseconds, counted from just before the request is made.
     pub lease: i64,
     /// The reason the run should end. `None` if it may continue.
     pub cancel: Option<String>,
@@ -147,7 +148,7 @@ pub struct Deliverable {
     pub publishing: bool,
 }
 
-/// An operation whose fence is not valid, or not any more.
+/// The error for an operation whose fence is not, or is no longer, valid.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[error("the claim {held} of occurrence {occurrence} is no longer valid: {why}")]
 pub struct Stale {

@@ -4,9 +4,9 @@
 //! lock of the tests ──> enter ──> admit ──> (caller builds the backend) ──> ask ──> settle
 //! ```
 //!
-//! A test is a run of a job that no file declares. Its usage counts in the budgets that limit any
-//! run of the project with this backend. This module must never ask more than one question, and
-//! never leave an admitted run unsettled unless the process dies.
+//! A test is a run of a job that no file declares. Its usage counts against the budgets that limit
+//! every run of the project with this backend. This module must never ask more than one question,
+//! and never leave an admitted run unsettled unless the process dies.
 
 use std::path::Path;
 use std::time::Duration;
@@ -25,7 +25,7 @@ use crate::manual_edit::{AdmissionRequest, EditActor, HeldJobLock, ManualEditErr
 use crate::spender::SpenderTools;
 use crate::{AskError, JobError, PaidBackend, Panel, RunBackends, Spender};
 
-/// The name of the job of all tests.
+/// The job name of all tests.
 pub const JOB: &str = "backend-test";
 /// Maximum time of a test.
 pub const TOTAL: Duration = Duration::from_secs(120);
@@ -34,7 +34,7 @@ const TOKENS: u64 = 100_000;
 /// Millionths of a dollar that a test reserves.
 const MICROS: u64 = 500_000;
 
-/// A test that was admitted and is not settled yet.
+/// A test that is admitted but not yet settled.
 pub struct AdmittedTest {
     admitted: Admitted,
     /// Held until the test is settled.
@@ -51,7 +51,7 @@ pub struct SettledTest {
 }
 
 impl AdmittedTest {
-    /// Reserves the budget of a test of a backend of this kind. Returns the outcome as the inner
+    /// Reserves the budget for a test of a backend of this kind. Returns the outcome as the inner
     /// error if the budget is not sufficient.
     ///
     /// # Errors

@@ -19,7 +19,7 @@ impl<'a> RunClock<'a> {
         Self { clock, now: admitted.started(), deadline: admitted.deadline() }
     }
 
-    /// Returns the wall-clock time at admission. Jobs use no other current time.
+    /// Returns the wall-clock time at admission. Jobs use no other source of the current time.
     pub fn now(&self) -> Timestamp {
         self.now
     }

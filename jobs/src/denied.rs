@@ -1,5 +1,5 @@
-//! Recognises an access that the sandbox denied, by the messages of the C library and of common
-//! programs in the program's output, and names the setting that allows the access.
+//! Recognises an access that the sandbox denied, from the messages of the C library and of common
+//! programs in a program's output. Names the setting that allows the access.
 //!
 //! The kernel does not report what it denied, so the result is an explanation and never decides
 //! anything.
@@ -10,8 +10,8 @@ use runner_engine::process::ChildSandbox;
 
 use crate::reserved::{NEVER, reserved};
 
-/// The messages of a program that cannot use the network. After some of them, a
-/// colon and the host follow.
+/// Messages of programs that cannot use the network. Some of them are followed by a colon and the
+/// host.
 const NETWORK: [&str; 8] = [
     "could not resolve host",
     "unable to resolve host",
@@ -23,10 +23,11 @@ const NETWORK: [&str; 8] = [
     "getaddrinfo",
 ];
 
-/// The messages of a program that may not write a path.
+/// Messages of programs that may not write to a path.
 const PATH: [&str; 3] = ["permission denied", "read-only file system", "operation not permitted"];
 
-/// Maximum length of a path, in characters, because the text may come from a model's tool.
+/// Maximum length of a path, in characters. The text needs a limit because it may come from a
+/// model's tool.
 const LONGEST: usize = 200;
 
 /// Returns whether a failed program's output mentions an access that a sandbox without network and
@@ -39,9 +40,9 @@ pub(crate) fn is_denial(output: &str) -> bool {
 /// An access that the sandbox probably denied.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum DeniedAccess {
-    /// The network is closed; the host is named if the program named it.
+    /// The network is closed. Contains the host if the program named it.
     Network(Option<String>),
-    /// A path outside of the paths that the job may write.
+    /// A path outside the paths that the job may write.
     Path(String),
 }
 
@@ -53,7 +54,8 @@ impl DeniedAccess {
         output.lines().find_map(|line| Self::in_line(line, network))
     }
 
-    /// Finds the first path in the failure of an agent's tool. An agent's network is open.
+    /// Finds the first denied path in the failure message of an agent's tool. Network errors are
+    /// ignored, because an agent's network is open.
     pub(crate) fn find_path(failure: &str) -> Option<Self> {
         failure.lines().find_map(|line| Self::in_line(line, true))
     }
@@ -100,14 +102,14 @@ impl DeniedAccess {
     }
 }
 
-/// Returns the words of a text that contain a slash, without quotes and punctuation around them.
+/// Returns each word with a slash in a text, without the quotes and punctuation around the word.
 fn paths(text: &str) -> impl DoubleEndedIterator<Item = &str> {
     let words = text.split_whitespace();
     let words = words.map(|word| word.trim_matches(|c: char| "\"'`():,;".contains(c)));
     words.filter(|word| word.contains('/'))
 }
 
-/// Whether a job has the setting `writes`.
+/// Whether a job has the `writes` setting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum PathSetting {
     Writes,

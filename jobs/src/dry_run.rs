@@ -21,7 +21,7 @@ pub struct DryRunPlan {
     pub child: Option<PlannedChild>,
     /// The checks that the result must pass before it is published.
     pub checks: Vec<String>,
-    /// Further notes for the user.
+    /// Additional notes for the user.
     pub notes: Vec<String>,
 }
 
@@ -30,7 +30,7 @@ pub struct DryRunPlan {
 pub struct PlannedQuestion {
     /// The question itself. Its texts must be redacted before they are displayed.
     pub request: Request,
-    /// Approximate number of tokens of the question.
+    /// Approximate number of tokens in the question.
     pub tokens: u64,
     /// The maximum charge for the question, or the reason why the run's budget refuses the
     /// question.
@@ -54,7 +54,7 @@ pub struct PlannedChild {
 }
 
 impl PlannedChild {
-    /// Returns the program of a command job as a run would start it.
+    /// Describes how a run would start a command job's program.
     pub(crate) fn of(
         ctx: &Context<'_>,
         program: &str,

@@ -5,8 +5,8 @@
 //!                        └──> JobError ───────────────────settle──────────> settled
 //! ```
 //!
-//! This module settles the run exactly once, under its fence. If the process dies before that,
-//! recovery settles the run. This module must never publish anything from a failed run.
+//! This module settles the run exactly once, under its fence. If the process dies first, recovery
+//! settles the run. This module must never publish anything from a failed run.
 
 use jiff::Timestamp;
 use runner_engine::awake::Inhibitor;
@@ -88,7 +88,7 @@ pub fn execute(mut ctx: Context<'_>, spec: &JobSpec) -> Result<SettledRun, Execu
         summary.lines.extend(notes);
     }
     let mut settlement = Settlement { admitted, store: spender.into_store(), summary, now };
-    // An idle run publishes its next position.
+    // An idle run is done as well, and publishes its next position.
     if !is_done {
         drop(scope);
         return settlement.settle(outcome);
@@ -158,8 +158,8 @@ fn joined<'a>(all: impl Iterator<Item = &'a String>) -> String {
     own.join(", ")
 }
 
-/// Marks a result as degraded if the actions of its agent are not recorded, or if the rule-based
-/// answer replaced a model's answer.
+/// Marks a result as degraded if its agent's actions are not recorded, or if the rule-based answer
+/// replaced a model's answer.
 fn degraded(ctx: &mut Context<'_>, mut finished: Finished) -> Finished {
     let unrecorded = ctx.spender.unrecorded();
     let unrecorded =
@@ -240,7 +240,7 @@ impl Settlement<'_> {
         }
     }
 
-    /// Settles a run that staged nothing, so that there is nothing to recover or to sweep.
+    /// Settles a run that staged nothing. Such a run leaves nothing to recover or to sweep.
     fn settle_unpublished(&mut self, outcome: Outcome) -> Result<SettledRun, ExecuteError> {
         let (run, fence) = (self.admitted.run(), self.admitted.fence());
         match self.store.settle_unpublished(run, fence, &outcome, &self.summary, self.now) {
@@ -258,8 +258,8 @@ impl Settlement<'_> {
         Ok(())
     }
 
-    /// Returns whether the manifest is recorded, in which case only recovery may settle the run. A
-    /// conflict is always final.
+    /// Returns whether the manifest is recorded, so that only recovery may settle the run. Returns
+    /// false for a conflict and for an invalid staged file, after which the run itself settles.
     fn is_recorded(&mut self, error: &PublishError) -> bool {
         let log = self.store.publish_log(None, self.now);
         !matches!(error, PublishError::Conflict(_) | PublishError::Staged { .. })

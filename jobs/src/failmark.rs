@@ -37,7 +37,8 @@ pub struct Failmark {
 pub struct RunEnd<'a> {
     pub run: &'a RunId,
     pub outcome: &'a Outcome,
-    /// The number of consecutive runs, including this one, that were deferred for unfinished work.
+    /// The number of consecutive runs, including this one, that were deferred because of unfinished
+    /// work.
     pub deferrals: u32,
     pub at: Timestamp,
 }
@@ -55,8 +56,8 @@ pub fn of_job(name: &str) -> PathBuf {
 /// Updates the failmark after a run.
 ///
 /// A failure writes the failmark, a success removes it, and most other outcomes leave it unchanged.
-/// After [`DEFERRALS`] consecutive deferrals for unfinished work, a deferral also writes the
-/// failmark, but never replaces a failure.
+/// After [`DEFERRALS`] consecutive deferrals because of unfinished work, a deferral also writes the
+/// failmark, but it never replaces a failure.
 ///
 /// # Errors
 /// Returns an error if the file cannot be written or removed.
@@ -93,7 +94,7 @@ pub fn update(root: &Path, spec: &JobSpec, end: &RunEnd<'_>) -> io::Result<()> {
     write_atomic(&path, pretty(&mark).as_bytes(), 0o644).map_err(io::Error::other)
 }
 
-/// Removes the failmark of a job, and returns whether it existed.
+/// Removes a job's failmark, and returns whether it existed.
 ///
 /// # Errors
 /// Returns an error if the file cannot be removed.
@@ -105,7 +106,7 @@ pub fn remove(root: &Path, spec: &JobSpec) -> io::Result<bool> {
     }
 }
 
-/// Reads the failmark of a job. Returns `None` if there is none or it is invalid.
+/// Reads a job's failmark. Returns `None` if there is none or it is invalid.
 pub fn read(root: &Path, spec: &JobSpec) -> Option<Failmark> {
     read_at(root, &path(spec))
 }

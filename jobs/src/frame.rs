@@ -20,12 +20,12 @@ pub struct Frame<'a> {
     pub total: Duration,
     /// A private folder for a child process.
     pub run_dir: PathBuf,
-    /// Removes the secrets from every text.
+    /// Removes secrets from every text.
     pub redactor: &'a Redactor,
 }
 
 impl Context<'_> {
-    /// Returns the frame of the run's request `name`.
+    /// Returns the frame for the run's request `name`.
     pub fn frame(&self, name: impl Display) -> Frame<'_> {
         Frame {
             id: format!("{}/{name}", self.admitted.run()),

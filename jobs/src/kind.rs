@@ -19,7 +19,7 @@ use crate::dry_run::DryRunPlan;
 use crate::lifecycle::files::Files;
 use crate::{Context, Finished, JobError};
 
-/// An invalid setting of a job: its key, and the reason for the user.
+/// An invalid setting of a job: its key, and the reason to show to the user.
 pub type BadSetting = (&'static str, String);
 
 /// A kind of job, implemented by the type of its settings.
@@ -53,8 +53,9 @@ pub trait Kind: KindObject + Debug + Send + Sync + 'static {
     /// Copies the project-level settings that the kind needs.
     fn adopt(&mut self, _project: &ProjectSettings<'_>) {}
 
-    /// Returns whether a run at a time of day belongs to the project's night: it uses the night's
-    /// budget and appears in its report. Other jobs belong to it only with the trigger `night`.
+    /// Returns whether a run that starts at a time of day belongs to the project's night, so that
+    /// it uses the night's budget and appears in the night's report. Jobs of other kinds belong to
+    /// the night only with the trigger `night`.
     fn belongs_to_night(&self) -> bool {
         false
     }
@@ -62,7 +63,7 @@ pub trait Kind: KindObject + Debug + Send + Sync + 'static {
     /// Sets whether the host stays awake during a run.
     fn set_keep_awake(&mut self, _keep_awake: bool) {}
 
-    /// Replaces `{date}` in the settings by the date of the night or of the day.
+    /// Replaces `{date}` in the settings with the date of the night or of the day.
     fn set_date(&mut self, _date: &str) {}
 
     /// Returns the inputs that the program supplied in addition to the settings, for a recording.
@@ -110,7 +111,7 @@ pub trait Kind: KindObject + Debug + Send + Sync + 'static {
         false
     }
 
-    /// Returns the names of further backends, each of which writes a separate report.
+    /// Returns the names of additional backends, each of which writes a separate report.
     fn panel(&self) -> &[String] {
         &[]
     }
@@ -136,7 +137,7 @@ pub trait Kind: KindObject + Debug + Send + Sync + 'static {
         !self.is_exempt()
     }
 
-    /// Returns the uncommitted changes that defer a run that was not started manually.
+    /// Returns the uncommitted changes that defer a run, unless the run was started manually.
     ///
     /// # Errors
     /// Returns an error if git fails.
@@ -233,8 +234,7 @@ impl Targets {
     }
 }
 
-/// The paths in the project that a job's own processes may write. `None` stands for nearly all
-/// paths.
+/// The paths in the project that a job's own processes may write. `None` means nearly all paths.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Works<'a> {
     /// The paths that a program may write.

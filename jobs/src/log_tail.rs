@@ -1,5 +1,5 @@
-//! The last lines of a run's log and output, and the replies of its models, for a person who looks
-//! for the reason of an outcome. No decision may depend on them.
+//! The last lines of a run's log and output, and the replies of its models, for a person who is
+//! looking for the reason for an outcome. No decision may depend on them.
 
 use std::fs::File;
 use std::io::{self, Read as _, Seek as _, SeekFrom};
@@ -19,10 +19,10 @@ use crate::recording;
 /// The name of the log in a run's folder.
 pub const LOG: &str = "log";
 
-/// Maximum number of lines of each file, and of characters of each line.
+/// Maximum number of lines per file, and of characters per line.
 const LINES: usize = 8;
 const WIDTH: usize = 400;
-/// Maximum number of bytes that are read from the end of each file.
+/// Maximum number of bytes to read from the end of each file.
 const READ: u64 = 16 * 1024;
 
 /// The last lines of a run's files. Every text is redacted.
@@ -68,15 +68,15 @@ impl LogTail {
 
 fn last_lines(path: &Path) -> Vec<String> {
     let Ok((bytes, is_whole)) = open_host(path).and_then(end_of) else { return Vec::new() };
-    // A secret may extend over several lines, so the text is redacted before it is divided.
+    // A secret may span several lines, so the text is redacted before it is split.
     let text = Redacted::of(&String::from_utf8_lossy(&bytes));
-    // The read may begin within a line.
+    // The read may begin in the middle of a line.
     let lines: Vec<&str> = text.lines().skip(usize::from(!is_whole)).collect();
     let last = &lines[lines.len().saturating_sub(LINES)..];
     last.iter().map(|line| Redacted::of(line).head(WIDTH).into_string()).collect()
 }
 
-/// Returns the end of a file, and whether that is the whole file.
+/// Returns the end of a file, and whether it is the whole file.
 fn end_of(mut file: File) -> io::Result<(Vec<u8>, bool)> {
     let start = file.metadata()?.len().saturating_sub(READ);
     file.seek(SeekFrom::Start(start))?;

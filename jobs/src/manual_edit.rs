@@ -5,7 +5,7 @@
 //! lock of the job ──> recover stale runs ──> (caller reads and decides) ──> enter ──> admit ──> stage ──> publish
 //! ```
 //!
-//! A manual edit is a run with an empty budget, of a job that no file declares. Every tick
+//! A manual edit is a run of a job that no file declares, with an empty budget. Every tick
 //! completes partly published edits. This module must never ask a model, and never replace content
 //! that was not read under the job's lock.
 
@@ -45,14 +45,14 @@ pub enum ManualEditError {
     /// A file differs from the content that was read.
     #[error("{0}")]
     Changed(String),
-    /// The scope refused the change, or a file changed while it was replaced.
+    /// The scope refused the change, or a file changed while it was being replaced.
     #[error("{0}")]
     Guard(String),
     /// Another program changed a target during the publication. The content to publish is kept in
     /// staging.
     #[error("{0}")]
     Conflict(String),
-    /// An operation of the file system or the host failed.
+    /// A file system or host operation failed.
     #[error("{0}")]
     Disk(String),
     /// The edit is recorded, but not all of its files could be moved. The next tick completes the
@@ -95,7 +95,7 @@ pub struct EditActor<'h> {
 /// A job's lock, held from the first read to the end of the manual edit.
 pub struct HeldJobLock(JobLock);
 
-/// A request for the admission of a run that a person started, of a job that no file declares.
+/// A request to admit a run that a person started. No file declares the run's job.
 pub(crate) struct AdmissionRequest<'a> {
     pub(crate) job: &'a str,
     /// The folder below which the run stages its files.
@@ -116,12 +116,12 @@ pub struct ManualEdit<'a> {
     pub staging: &'a str,
     /// The headline of the edit's report, in one line.
     pub headline: String,
-    /// Further lines of the edit's report.
+    /// The remaining lines of the edit's report.
     pub lines: Vec<String>,
 }
 
 impl EditActor<'_> {
-    /// Takes the lock of a job and completes an edit that a dead process left partly published.
+    /// Takes a job's lock and completes an edit that a dead process left partly published.
     ///
     /// # Errors
     /// Returns a [`ManualEditError`] if the lock is taken, or if the earlier edit cannot be
@@ -132,7 +132,7 @@ impl EditActor<'_> {
         Ok(held)
     }
 
-    /// Takes the lock of a job without completing an earlier edit.
+    /// Takes a job's lock without completing an earlier edit.
     pub(crate) fn take(&self, job: &str) -> Result<HeldJobLock, ManualEditError> {
         let path = job_lock_path(self.state, self.project, job);
         match JobLock::take_for_run(&path, |_| false) {
@@ -165,7 +165,7 @@ impl EditActor<'_> {
     }
 
     /// Records a run of a job that no file declares, and requests its admission. Also returns the
-    /// run's staging folder, which is not created.
+    /// path of the run's staging folder, without creating the folder.
     pub(crate) fn admit(
         &mut self,
         held: &mut HeldJobLock,

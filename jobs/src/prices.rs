@@ -1,4 +1,4 @@
-//! Prices of tokens, for backends that report tokens but no cost.
+//! Token prices, for backends that report tokens but no cost.
 //!
 //! Costs are rounded up, so that many small requests are never undercharged. A request to a model
 //! without a listed price is charged the reserved amount.
@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use runner_backends::Usage;
 
-/// The prices of one model per token, in millionths of a millionth of a dollar.
+/// The prices per token of one model, in millionths of a millionth of a dollar.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Price {
     /// The price of an input token.
@@ -18,7 +18,7 @@ pub struct Price {
     pub cached: Option<u64>,
 }
 
-/// The prices by model name.
+/// The prices, keyed by model name.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct Prices(pub BTreeMap<String, Price>);
 
@@ -26,8 +26,8 @@ pub struct Prices(pub BTreeMap<String, Price>);
 const PARTS: u128 = 1_000_000;
 
 impl Price {
-    /// Returns the cost of a usage in millionths of a dollar, rounded up. Cached tokens are part of
-    /// the input tokens and are capped at their number.
+    /// Returns the cost of the given usage in millionths of a dollar, rounded up. Cached tokens are
+    /// part of the input tokens, so their number is capped at the number of input tokens.
     pub fn cost(self, usage: &Usage) -> u64 {
         let cached = usage.cached_input_tokens.min(usage.input_tokens);
         let fresh = usage.input_tokens - cached;

@@ -100,7 +100,8 @@ pub(crate) fn question(ctx: &Context<'_>, spec: &PromptSpec) -> PromptQuestion {
     let mut left_out = Vec::new();
     for path in &spec.sources {
         match ctx.files.read(path, LARGEST).map(String::from_utf8) {
-            // The answer by rule quotes parts of the text, and a part of a secret is not recognised.
+            // The rule-based answer quotes parts of the text, and part of a secret would not be
+            // recognised.
             Ok(Ok(text)) => texts.push((path.as_str(), ctx.redactor.redact(&text).into_owned())),
             Ok(Err(_)) => left_out.push(format!("{path} is not UTF-8")),
             Err(error) => left_out.push(format!("{path}: {error}")),

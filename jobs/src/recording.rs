@@ -34,7 +34,7 @@ use crate::{Context, JobSpec};
 
 /// The folder of recordings, below the state folder.
 pub const FOLDER: &str = "recordings";
-/// Maximum number of bytes of read content in one recording.
+/// Maximum size of the read content that one recording keeps, in bytes.
 pub const LARGEST: u64 = 32 * 1024 * 1024;
 
 const ENDING: &str = ".jsonl";
@@ -129,7 +129,7 @@ pub struct Recording {
     /// The recorded requests and replies.
     pub asked: Vec<Exchange>,
     pub outcome: Outcome,
-    /// Number of contents from which something was redacted.
+    /// Number of recorded contents from which a secret was redacted.
     pub redacted: usize,
 }
 

@@ -41,7 +41,8 @@ pub struct Replayed {
     pub drift: Vec<String>,
     /// Number of requests that were answered.
     pub requests: usize,
-    /// Number of contents from which a secret was redacted. Results that depend on them may differ.
+    /// Number of recorded contents from which a secret was redacted. Results that depend on them
+    /// may differ.
     pub redacted: usize,
 }
 
@@ -200,7 +201,7 @@ fn compare(then: &RecordingData, now: &RecordingData) -> Vec<Compared> {
     compared.collect()
 }
 
-/// Describes the first difference between two contents.
+/// Describes the first difference between the recorded and the replayed content.
 fn first_difference(
     then: &RecordingData,
     now: &RecordingData,

@@ -9,7 +9,7 @@ use runner_engine::store::{Amounts, Money, RequestUsage};
 use crate::prices::Price;
 use crate::usage_meter::{self, ObservedUsage};
 
-/// Estimates the number of tokens of a request, at four bytes per token.
+/// Estimates the number of tokens in a request, at four bytes per token.
 pub(crate) fn tokens_of(request: &Request) -> u64 {
     serde_json::to_vec(request).map_or(0, |text| text.len() as u64) / 4
 }
@@ -100,10 +100,10 @@ pub(crate) fn charge(
             note: "not installed".to_owned(),
         },
         // A complete report determines the charge of a failed request. The adapter reports a total
-        // only after the provider has closed its bill, so no further cost can follow. Without a
-        // total (an interrupted stream or a killed agent), more may be billed than was observed, so
-        // the reservation is charged. Usage that was observed earlier counts if it is higher,
-        // because a child that lowers its figures is not trusted.
+        // only after the provider has finished billing the request, so no further cost can follow.
+        // Without a total (an interrupted stream or a killed agent), more may be billed than was
+        // observed, so the reservation is charged. Usage that was observed earlier counts if it is
+        // higher, because a child that lowers its figures is not trusted.
         Err(error) if heard.total.is_some_and(used_something) => {
             let total = heard.total.unwrap_or_default();
             let whole = heard.usage.map_or(total, |usage| usage_meter::most(usage, total));

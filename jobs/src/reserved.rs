@@ -4,8 +4,8 @@
 
 use runner_engine::publish::RelPath;
 
-/// The names in a project's root to which no job publishes: files of git, runner and agents, and
-/// proposals and journals that only checked data may reach.
+/// The names in a project's root to which no job publishes: the files of git, runner and agents,
+/// and the folders of proposals and journals, which only checked data may reach.
 pub const NEVER: [&str; 11] = [
     ".git",
     ".runner",

@@ -1,7 +1,8 @@
-//! Reads what coding sessions of the project left in the memory: open points, and notes about a text.
+//! Reads what the project's coding sessions left in the memory: open points, and notes about a
+//! given text.
 //!
-//! The store is only read, and is never created. Notes are data that a session wrote: they support a
-//! proposal, and must never decide one.
+//! The store is only read, and is never created. Notes are data that a session wrote: they may
+//! support a proposal, but must never decide one.
 
 use std::path::Path;
 
@@ -56,8 +57,8 @@ impl ProjectMemory {
         Ok(memory.map(|memory| Self { memory, project: row.project.to_string() }))
     }
 
-    /// Returns the project's nodes that are open questions, tasks or hypotheses, the newest first. Archived
-    /// nodes, and those that a stranger wrote, are left out.
+    /// Returns the project's nodes that are open questions, tasks or hypotheses, newest first.
+    /// Archived nodes, and those that a stranger wrote, are left out.
     ///
     /// # Errors
     /// Returns an error if the store cannot be read.
@@ -80,7 +81,7 @@ impl ProjectMemory {
         self.notes(nodes)
     }
 
-    /// Returns the notes that are relevant for a text, best first.
+    /// Returns the notes that are relevant to a text, best first.
     ///
     /// # Errors
     /// Returns an error if the store cannot be read.

@@ -42,7 +42,7 @@ pub struct Finished {
     pub idle: Option<String>,
     /// A one-line summary for people.
     pub headline: String,
-    /// Further lines for people.
+    /// The remaining lines for people.
     pub lines: Vec<String>,
     /// The elements of replies that a check refused, each with the reason. `lines` repeats them.
     pub refused: Vec<String>,

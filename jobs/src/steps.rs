@@ -33,12 +33,13 @@ pub const FILE: &str = "_steps.jsonl";
 pub const OLDER: &str = ".runner/steps.1.jsonl";
 /// The size at which the file is rotated, in bytes.
 pub const CAP: u64 = 1024 * 1024;
-/// The tool name of the row for the whole run of an agent whose tool uses cannot be seen.
+/// The tool name in the row that stands for a whole run, if the agent's tool uses cannot be
+/// observed.
 pub const RUN: &str = "run";
 /// Maximum length of an argument or error in a row, in bytes.
 const LONGEST: usize = 400;
-/// Maximum number of tool uses that wait for their result. Further uses are recorded immediately,
-/// without a result.
+/// Maximum number of tool uses that wait for their result. Uses beyond this limit are recorded
+/// immediately, without a result.
 const MOST_AT_ONCE: usize = 1_000;
 /// The number of bytes at the end of the file in which [`StepsFile::last`] searches for rows.
 const TAIL: u64 = 64 * 1024;
@@ -167,8 +168,9 @@ impl StepsFile {
     /// Opens the file, creating or rotating it if necessary. The file is not rotated again while
     /// the returned handle is open.
     ///
-    /// A child's sandbox depends on the lock. The sandbox hides an existing file, but mounts a
-    /// folder at a missing path, where no process can then create the file.
+    /// A child's sandbox depends on the lock, which keeps the file in place. The sandbox hides an
+    /// existing file, but if the file is missing, it mounts a folder at the path, and then no
+    /// process can create the file.
     ///
     /// # Errors
     /// Returns the same errors as [`append`](Self::append).
@@ -301,7 +303,7 @@ fn rows(file: &mut File) -> io::Result<(u64, bool)> {
     }
 }
 
-/// Writes the tool uses of one request's event stream, each when the tool returns.
+/// Writes the tool uses in one request's event stream, each one when the tool returns.
 #[derive(Debug)]
 pub struct Recorder {
     file: StepsFile,

@@ -1,4 +1,4 @@
-//! Writes the events that a backend reports while it answers to `events.jsonl` in the run's folder.
+//! Writes a backend's events to `events.jsonl` in the run's folder, while the backend answers.
 //!
 //! ```text
 //! Event ──redact, truncate──> row ──> events.jsonl, up to its cap; then one last row reports it

@@ -9,8 +9,8 @@
 //! ```
 //!
 //! A child process reports the events and may send false values, repeated events or events out of
-//! order. Each figure counts with its highest value, so no order of events can lower the usage. The
-//! meter passes every event on to the sink behind it.
+//! order. For each figure, the highest value counts, so no order of events can lower the usage. The
+//! meter passes every event on to the next sink.
 
 use runner_backends::{Event, Limit, Sink, Usage};
 use runner_engine::process::Cancel;
@@ -72,7 +72,7 @@ pub struct ObservedUsage {
     pub breach: Option<LimitExceeded>,
     /// The provider's last statement about its limits.
     pub limit: Option<Limit>,
-    /// The provider's statement about the window of which the largest part is used.
+    /// The provider's statement about the window that has been used up the most.
     pub fullest: Option<Limit>,
     /// Whether the request was rejected or did not arrive, so that it is not billed.
     pub not_billed: bool,
@@ -170,8 +170,8 @@ pub fn tokens(usage: &Usage) -> u64 {
     usage.input_tokens.saturating_add(usage.output_tokens)
 }
 
-/// Returns the cost of a usage and whether the backend reported it. Returns `None` if neither the
-/// cost nor a price is known.
+/// Returns the cost of the given usage, and whether the backend reported that cost. Returns `None`
+/// if neither the cost nor a price is known.
 pub fn micros(usage: &Usage, price: Option<Price>) -> Option<(u64, bool)> {
     match (usage.cost_micros, price) {
         (Some(stated), _) => Some((stated, true)),
@@ -181,7 +181,7 @@ pub fn micros(usage: &Usage, price: Option<Price>) -> Option<(u64, bool)> {
 }
 
 /// Returns the higher value of each figure. The cached tokens come from the usage with more input
-/// tokens, or are the lower of both if the input tokens are equal.
+/// tokens, or are the lower of the two if the input tokens are equal.
 pub fn most(a: Usage, b: Usage) -> Usage {
     Usage {
         input_tokens: a.input_tokens.max(b.input_tokens),

@@ -1,4 +1,4 @@
-//! Executes the commands of elements and of people, each as a part of one change.
+//! Executes commands from elements and from people, each as part of one change.
 
 use std::fmt::Write as _;
 
@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 pub const RECALLED: usize = 20;
 /// Maximum number of nodes that one session may remember.
 const PER_SESSION: i64 = 500;
-/// The tag of nodes of an ended task that a person or a model should summarize.
+/// The tag for nodes of a finished task that a person or a model should summarize.
 const NEEDS_SUMMARY: &str = "needs:summary";
 
 /// Names of the values that wait for a session's next prompt.
@@ -42,7 +42,7 @@ pub struct Actor {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Recall {
     pub query: String,
-    /// The number of all matching nodes.
+    /// The total number of matching nodes.
     pub found: usize,
     /// The ids of the first 20 nodes.
     pub nodes: Vec<String>,
@@ -64,7 +64,7 @@ pub fn list(text: &str) -> Vec<String> {
     items.filter(|item| !item.is_empty()).map(str::to_owned).collect()
 }
 
-/// Finds the nodes for a recall: by query if the text is one, otherwise by rank.
+/// Finds the nodes for a recall: by query if the text is a query, otherwise by rank.
 ///
 /// # Errors
 /// Returns an error if the query has a syntax error or the store cannot be read.
@@ -153,12 +153,12 @@ impl Change<'_> {
     /// tag of the session's task.
     ///
     /// # Errors
-    /// Returns an error if the content is empty, a tag is invalid, or the session has remembered too many
-    /// nodes.
+    /// Returns an error if the content is empty, a tag is invalid, or the session has remembered
+    /// too many nodes.
     pub fn remember(&mut self, mut node: NewNode, actor: &Actor) -> Result<String> {
         let sql = "SELECT count(*) FROM node_index WHERE session = ?1";
         if self.one::<i64>(sql, [&actor.session])?.unwrap_or(0) >= PER_SESSION {
-            let why = format!("a session can remember {PER_SESSION} nodes");
+            let why = format!("a session can remember at most {PER_SESSION} nodes");
             return Err(MemoryError::Invalid(why));
         }
         if node.tags.contains(&Tier::Working.tag())
@@ -178,7 +178,7 @@ impl Change<'_> {
     /// tier of the nodes.
     ///
     /// # Errors
-    /// Returns an error if there are no nodes, or an id matches none or several.
+    /// Returns an error if there are no nodes, or if an id matches no node or several nodes.
     pub fn summarize(&mut self, summary: &Summarize, actor: &Actor) -> Result<String> {
         let ids: Result<Vec<String>> = summary.nodes.iter().map(|id| self.resolve(id)).collect();
         let ids = ids?;
@@ -215,7 +215,7 @@ impl Change<'_> {
         Ok(id)
     }
 
-    /// Requests that the session's next prompt shows the sources of a summary.
+    /// Requests that the session's next prompt show the sources of a summary.
     fn expand(&mut self, prefix: &str, actor: &Actor) -> Result<()> {
         let id = self.resolve(prefix)?;
         let sources = self.sources(&id)?;
@@ -247,8 +247,8 @@ impl Change<'_> {
         })
     }
 
-    /// Starts a task, and tags the working nodes of the actor's project with it, except for those
-    /// of other sessions' tasks.
+    /// Starts a task, and tags the working nodes of the actor's project with it, except for nodes
+    /// that belong to other sessions' tasks.
     ///
     /// # Errors
     /// Returns an error if the name cannot be part of a tag.
@@ -259,7 +259,7 @@ impl Change<'_> {
             self.tag(&id, &format!("task:{name}"))?;
         }
         if name.contains(|c: char| c == ',' || c.is_whitespace()) {
-            return Err(MemoryError::Invalid(format!("{name:?} is not a name for a task")));
+            return Err(MemoryError::Invalid(format!("{name:?} is not a valid task name")));
         }
         self.set_pending(&actor.session, key::TASK, name)
     }

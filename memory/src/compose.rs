@@ -185,7 +185,7 @@ impl Reader<'_> {
     }
 }
 
-/// Returns the preview of a node with its tags, as items of a list.
+/// Returns the preview of a node with its tags, as list items.
 pub(crate) fn index_line(node: &Node, short: &str) -> String {
     let mut text = format!("- [{}:{short}] {}\n", node.kind.as_str(), node.preview());
     if !node.tags.is_empty() {

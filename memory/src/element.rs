@@ -16,7 +16,7 @@ pub const BEGIN: &str = "<!-- ctx:";
 pub const END: &str = "<!-- ctx:end -->";
 /// The beginning of an element.
 const OPEN: &str = "<ctx:";
-/// Maximum number of elements of one text. The remaining ones are reported as a problem.
+/// Maximum number of elements in one text. The remaining ones are reported as a problem.
 const MOST: usize = 200;
 
 /// The commands that an element can contain.
@@ -31,7 +31,7 @@ pub struct Element {
     /// The name of the command.
     pub name: String,
     pub attributes: HashMap<String, String>,
-    /// The content without white space at both ends. Empty for a command without content.
+    /// The content without leading and trailing white space. Empty for a command without content.
     pub content: String,
     /// The digest of the element's text.
     pub digest: String,
@@ -219,7 +219,7 @@ fn attribute(text: &str) -> Option<(String, String, usize)> {
         return Some((key, String::new(), length));
     };
     let quote = rest.chars().next().filter(|c| matches!(c, '"' | '\''))?;
-    // A value ends on its own line or the next ones, but never behind another element.
+    // A value may end on a later line, but never after the start of another element.
     let end = rest[1..].find(quote)?;
     let value = &rest[1..1 + end];
     if value.contains(OPEN) {

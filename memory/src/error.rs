@@ -37,7 +37,7 @@ pub enum MemoryError {
     /// An argument is invalid.
     #[error("{0}")]
     Invalid(String),
-    /// A statement failed. This is a defect of runner.
+    /// A statement failed. This is a defect in runner.
     #[error("the memory store {path}: {source}")]
     Sql { path: PathBuf, source: rusqlite::Error },
 }
@@ -51,7 +51,7 @@ impl MemoryError {
         )
     }
 
-    /// Classifies an error of SQLite.
+    /// Classifies an SQLite error.
     pub(crate) fn of(path: &Path, source: rusqlite::Error) -> Self {
         let path = path.to_owned();
         let why = source.to_string();

@@ -1,5 +1,5 @@
-//! Exports a store to JSON and imports it. The export of an imported store is the same byte for
-//! byte.
+//! Exports a store to JSON and imports it. Exporting an imported store gives the same bytes as the
+//! original export.
 
 use jiff::Timestamp;
 use rusqlite::params;
@@ -27,7 +27,7 @@ pub struct Export {
     pub views: Vec<View>,
 }
 
-/// A node without its tags, which are a separate list.
+/// A node without its tags. An export lists the tags separately.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ExportedNode {
     pub id: String,
@@ -92,11 +92,12 @@ impl Memory {
         })
     }
 
-    /// Adds the rows of an export. Existing rows are not changed, except that an unchanged view is
-    /// replaced.
+    /// Adds the rows of an export. Existing rows are not changed, except that a view is replaced if
+    /// it was never edited.
     ///
     /// # Errors
-    /// Returns an error and adds nothing if a row is invalid, such as an edge of a missing node.
+    /// Returns an error and adds nothing if a row is invalid, such as an edge from or to a missing
+    /// node.
     pub fn import(&mut self, export: &Export, now: Timestamp) -> Result<Imported> {
         self.change("import", now, |change| change.import(export))
     }
@@ -122,7 +123,7 @@ impl Change<'_> {
         if let Some(bad) =
             export.nodes.iter().find(|node| ulid::Ulid::from_string(&node.id).is_err())
         {
-            return Err(MemoryError::Invalid(format!("{:?} is not the id of a node", bad.id)));
+            return Err(MemoryError::Invalid(format!("{:?} is not a node id", bad.id)));
         }
         self.begin()?;
         let mut done = Imported::default();
@@ -167,8 +168,8 @@ impl Change<'_> {
         }
     }
 
-    /// Adds the nodes whose content is not in the project yet, except for empty and very large ones.
-    /// Returns the ids of the new nodes.
+    /// Adds the nodes whose content is not in the project yet, except for empty and very large
+    /// ones. Returns the ids of the new nodes.
     ///
     /// # Errors
     /// Returns an error if the store cannot be written.
@@ -188,7 +189,8 @@ impl Change<'_> {
 
 impl Export {
     /// Reads the nodes, edges and tags of a database that another program made, without changing
-    /// it. Missing columns get default values, and unknown types become facts and `RELATES_TO`.
+    /// it. Missing columns get default values, unknown node types become facts, and unknown edge
+    /// types become `RELATES_TO`.
     ///
     /// # Errors
     /// Returns an error if the file is not a database with a table of nodes.

@@ -1,5 +1,5 @@
-//! Turns notes that other programs keep as Markdown into nodes: `CLAUDE.md`, the auto-memory of Claude Code,
-//! and folders of notes. This module must never change a file.
+//! Turns notes that other programs keep as Markdown into nodes: `CLAUDE.md`, Claude Code's
+//! auto-memory, and folders of notes. This module must never change a file.
 
 use runner_text::{front_matter, markdown};
 
@@ -15,8 +15,8 @@ pub struct NoteSource<'s> {
     pub tier: Option<Tier>,
 }
 
-/// Splits a Markdown text into nodes, one for each section. The heading stays in the content. A
-/// note with front matter is one node, with the `type` and the `description` of the front matter.
+/// Splits Markdown text into nodes, one for each section. The heading stays in the content. A note
+/// with front matter is one node, with the `type` and the `description` of the front matter.
 pub fn nodes_of(text: &str, source: &NoteSource<'_>) -> Vec<NewNode> {
     let doc = front_matter::split(text);
     let named = doc.get("type").and_then(|kind| NodeType::parse(kind).ok());
@@ -42,7 +42,7 @@ fn has_words(text: &str) -> bool {
     lines.any(|line| !line.trim().is_empty()) && !markdown::plain(text).trim().is_empty()
 }
 
-/// Splits a text before each heading of level 1 to 3 outside of fenced code.
+/// Splits text before each heading of level 1 to 3 that is outside fenced code.
 fn sections(text: &str) -> Vec<&str> {
     let mut out = Vec::new();
     let (mut start, mut at, mut fenced) = (0, 0, false);

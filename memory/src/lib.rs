@@ -1,8 +1,8 @@
 //! Stores and searches nodes of knowledge that outlive a coding session, and exchanges them with
 //! sessions through hooks.
 //!
-//! This crate must never read the environment or a clock, print, start a process or ask a model. The
-//! text of nodes and transcripts is data and must never be used as an instruction.
+//! This crate must never read the environment or a clock, print, start a process or ask a model.
+//! The text of nodes and transcripts is data and must never be used as an instruction.
 
 #![cfg_attr(
     test,

@@ -10,7 +10,7 @@ use crate::MemoryError;
 
 /// Maximum length in bytes of content that is stored without a warning.
 pub const RECOMMENDED: usize = 50_000;
-/// Length in characters of the preview of a node.
+/// Length of a node's preview in characters.
 const PREVIEW: usize = 100;
 
 /// The type of a node.
@@ -94,7 +94,7 @@ macro_rules! names {
             pub fn parse(text: &str) -> Result<Self, MemoryError> {
                 Self::from_str(text.trim()).map_err(|_| {
                     let names = Self::VARIANTS.join(", ");
-                    MemoryError::Invalid(format!("{text:?} is not {}; valid are: {names}", $what))
+                    MemoryError::Invalid(format!("{text:?} is not {}; valid values: {names}", $what))
                 })
             }
         }
@@ -197,7 +197,8 @@ impl Node {
         preview(&self.content)
     }
 
-    /// Returns whether a stranger may have written the content: the output of a tool, or a web page.
+    /// Returns whether a stranger may have written the content, because it is the output of a tool
+    /// or a web page.
     pub fn is_by_stranger(&self) -> bool {
         let origin = self.meta("origin").unwrap_or_default();
         origin.starts_with("tool") || origin.starts_with("web")
@@ -208,7 +209,7 @@ impl Node {
         Tier::of(&self.tags)
     }
 
-    /// Returns a value of the metadata.
+    /// Returns a metadata value.
     pub fn meta(&self, key: &str) -> Option<String> {
         let fields: serde_json::Value = serde_json::from_str(&self.metadata).ok()?;
         fields.get(key)?.as_str().map(str::to_owned)

@@ -1,5 +1,5 @@
-//! Ranks nodes for a text by score fusion: the BM25 score of the node, of its neighbours in the session
-//! that it came from, and of that session.
+//! Ranks nodes for a text by fusing three BM25 scores: that of the node, that of its neighbours in
+//! the session that it came from, and that of the session.
 //!
 //! The time is limited: a word that occurs in more than `COMMON` nodes finds no candidates, and at
 //! most [`DEPTH`] candidates and as many neighbours are scored. The fusion uses scores instead of
@@ -15,11 +15,11 @@ use crate::node::Scope;
 use crate::query::phrase;
 use crate::store::{Reader, scope_arguments};
 
-/// Maximum number of candidates that are scored.
+/// Maximum number of candidates to score.
 pub const DEPTH: usize = 64;
-/// A word in more nodes than this finds no candidates.
+/// A word that occurs in more nodes than this finds no candidates.
 const COMMON: usize = 400;
-/// Maximum number of a text's words that are searched.
+/// Maximum number of a text's words to search for.
 const WORDS: usize = 24;
 /// BM25's usual parameters.
 const K1: f64 = 1.2;
@@ -28,7 +28,7 @@ const B: f64 = 0.75;
 const REACH: i64 = 2;
 /// Number of best candidates whose neighbours also become candidates.
 const SPREAD: usize = 32;
-/// Length of a typical node in terms. BM25 only needs its order of magnitude.
+/// Number of terms in a typical node. BM25 only needs its order of magnitude.
 const TYPICAL: f64 = 40.0;
 
 /// Minimum share of a prompt's information that a node must contain to be injected unasked.
@@ -36,7 +36,7 @@ pub const RECALL_SHARE: f64 = 0.40;
 /// Fraction of [`RECALL_SHARE`] that the index must find in a node before the node is read. It is
 /// below 1 because the index does not find every form of a word.
 const LIKELY: f64 = 0.5;
-/// Maximum number of nodes that are injected unasked.
+/// Maximum number of nodes to inject unasked.
 pub const FEW: usize = 5;
 /// Minimum number of a prompt's words that such a node must contain.
 pub const RECALL_WORDS: usize = 3;

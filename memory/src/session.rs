@@ -22,12 +22,12 @@ pub struct Session {
     pub project: Option<String>,
     /// The byte offset of the transcript's row that began the last turn.
     pub cursor: u64,
-    /// The time before which the transcript's rows were copied from another session, in RFC 3339
-    /// format.
+    /// A time in RFC 3339 format. The transcript's rows from before this time were copied from
+    /// another session.
     pub since: Option<String>,
     /// The generation of the store that the session's context reflects.
     pub generation: Option<i64>,
-    /// Number of the transcript's rows that were skipped.
+    /// Number of transcript rows that were skipped.
     pub skipped: i64,
     pub answered_at: Option<String>,
 }
@@ -171,7 +171,7 @@ impl Change<'_> {
         self.sql(|tx| keys.iter().try_for_each(|key| tx.execute(sql, (session, key)).map(drop)))
     }
 
-    /// Lets a session continue the task of another one.
+    /// Lets a session continue another session's task.
     ///
     /// # Errors
     /// Returns an error if the store cannot be written.
@@ -210,8 +210,9 @@ impl Change<'_> {
         .map(drop)
     }
 
-    /// Records an effect of a turn. Returns whether it is new, so that the caller must execute it.
-    /// `alias` is another name of the turn under which the effect may have been recorded.
+    /// Records an effect of a turn. Returns whether the effect is new. If so, the caller must
+    /// execute it. `alias` is another name of the turn under which the effect may have been
+    /// recorded.
     ///
     /// # Errors
     /// Returns an error if the store cannot be written.
@@ -234,6 +235,6 @@ impl Change<'_> {
 pub struct TurnName<'t> {
     /// The id of the row that began the turn.
     pub id: &'t str,
-    /// The name of the turn while its row was not in the transcript yet.
+    /// The name that the turn had while its row was not in the transcript yet.
     pub alias: Option<&'t str>,
 }

@@ -1,9 +1,9 @@
 //! Runs the process that delivers alerts: `runner __deliver`.
 //!
-//! Only one such process runs at a time, for about a minute at most: it begins no message after
-//! [`BEGIN_WITHIN`], and each message has its own deadline. A channel that failed once is skipped until
-//! the next process, so that a channel that hangs costs the others only one deadline. This process
-//! must never do anything that a run or a tick waits for.
+//! Only one such process runs at a time, for about a minute at most: it starts no message after
+//! [`BEGIN_WITHIN`], and each message has its own deadline. A channel that failed once is skipped
+//! until the next process, so that a hung channel delays the others by only one deadline. This
+//! process must never do anything that a run or a tick waits for.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -25,7 +25,7 @@ use crate::env::{self, Env};
 use crate::project::LoadedProject;
 use crate::ui::Failure;
 
-/// The time after the start of the process from which no message is begun.
+/// The time after the start of the process during which it may start messages.
 const BEGIN_WITHIN: Duration = Duration::from_secs(45);
 
 /// Reports a successful tick. A failure is ignored: the receiver exists to notice a missing heartbeat.
@@ -130,7 +130,7 @@ pub fn send(home: &Env, channel: &Channel, message: &Message) -> Result<(), Stri
     sent.map_err(|why| brief(&why))
 }
 
-/// Returns the beginning of an error message as it may be stored.
+/// Returns the beginning of an error message, redacted for storage.
 fn brief(why: &str) -> String {
     Redacted::of(why).head(400).into_string()
 }

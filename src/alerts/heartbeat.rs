@@ -1,8 +1,8 @@
 //! The heartbeat: an external receiver notices when it stops.
 //!
-//! After a successful tick, at most once a minute, an address is requested or a file is written. The tick
-//! only claims the minute; the process that delivers alerts does the rest. A failed tick never
-//! sends a heartbeat.
+//! After a successful tick, but at most once a minute, runner requests an address or writes a file.
+//! The tick only claims the minute; the process that delivers alerts does the rest. A failed tick
+//! never sends a heartbeat.
 
 use jiff::{SignedDuration, Timestamp};
 use runner_engine::files::{DOCUMENT, SMALL, read_text_host, write_atomic};
@@ -13,10 +13,11 @@ use crate::config;
 use crate::config::addresses::Heartbeat;
 use crate::env::Env;
 
-/// Minimum time between two reports.
+/// Minimum time between two heartbeats.
 const EVERY: SignedDuration = SignedDuration::from_secs(60);
 
-/// Returns true if this tick is to be reported. The next report is then at least a minute later.
+/// Returns true if this tick may send a heartbeat. The next heartbeat is then at least a minute
+/// later.
 pub fn claim(home: &Env, now: Timestamp) -> bool {
     let stamp = home.state.join("heartbeat.stamp");
     let last: Option<Timestamp> =

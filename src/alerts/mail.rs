@@ -1,4 +1,4 @@
-//! Formats a mail (RFC 5322) with a base64 text and with headers into which nothing can be
+//! Formats an email (RFC 5322) with a base64 body and with headers into which nothing can be
 //! injected.
 //!
 //! Addresses were checked when the configuration was read. `mail-builder` folds and encodes the
@@ -9,7 +9,7 @@ use mail_builder::MessageBuilder;
 use mail_builder::headers::raw::Raw;
 use mail_builder::mime::MimePart;
 
-/// The parts of a mail.
+/// The parts of an email.
 #[derive(Clone, Copy, Debug)]
 pub struct Mail<'a> {
     pub recipient: &'a str,
@@ -19,13 +19,13 @@ pub struct Mail<'a> {
     pub text: &'a str,
     /// The id of the message, which has 26 letters and digits.
     pub id: &'a str,
-    /// The host that the mail comes from.
+    /// The host that the email comes from.
     pub host: &'a str,
     /// The time at which the message was created.
     pub at: Timestamp,
 }
 
-/// Formats the mail for a program like sendmail: lines end in a line feed.
+/// Formats the email for a program like sendmail: lines end in a line feed.
 pub fn bytes(mail: &Mail<'_>) -> Vec<u8> {
     let host = Some(token(mail.host)).filter(|host| !host.is_empty());
     let host = host.as_deref().unwrap_or("localhost");
@@ -75,7 +75,7 @@ mod tests {
         "",
     ];
 
-    /// Parses a mail as a reader does, into its headers and its text.
+    /// Parses an email as a mail client does, into its headers and its text.
     fn read(mail: &[u8]) -> (Vec<(String, String)>, String) {
         let whole = std::str::from_utf8(mail).unwrap();
         assert!(whole.is_ascii() && !whole.contains('\r'), "{whole}");

@@ -1,6 +1,7 @@
-//! A message as text and as data: subject and text from templates or plain, JSON for programs.
+//! Formats a message: its subject and text, which come from templates or are plain, and JSON for
+//! programs.
 //!
-//! Input from runs is data: it is redacted, cut to a maximum length and kept from breaking the
+//! Input from runs is data: it is redacted, cut to a maximum length and prevented from breaking the
 //! formats that contain it. A template that cannot be used never stops a message: the plain text is
 //! sent in its place and mentions the problem.
 
@@ -16,7 +17,7 @@ use serde::Serialize;
 
 use super::text::{self, OpenItem};
 
-/// Maximum number of steps of a template, which is more than any template of a message needs.
+/// Maximum number of steps that a template may take, which is more than any message template needs.
 const FUEL: u64 = 50_000;
 /// Maximum lengths of a subject and of a text, in characters.
 const SUBJECT: usize = 200;
@@ -29,7 +30,7 @@ pub struct Templates<'a> {
     pub body: Option<&'a str>,
 }
 
-/// The fields that templates may name; the same names are the keys of the JSON.
+/// The fields that templates may use. The keys of the JSON have the same names.
 #[derive(Clone, Debug, Serialize)]
 struct Fields {
     schema_version: u32,
@@ -50,11 +51,11 @@ struct Fields {
     hint: String,
     /// The other news that the message reports.
     more: Vec<NewsItem>,
-    /// The other open alerts of the project, of which the message reports no news, oldest first.
+    /// The project's other open alerts, about which the message has no news, oldest first.
     open: Vec<OpenItem>,
 }
 
-/// A further item of news in a message.
+/// Another news item in a message.
 #[derive(Clone, Debug, Serialize)]
 struct NewsItem {
     alert: String,
@@ -67,7 +68,7 @@ struct NewsItem {
     why: String,
 }
 
-/// A message to be sent.
+/// A message to send.
 #[derive(Clone, Debug, Serialize)]
 pub struct Message {
     #[serde(flatten)]
@@ -206,7 +207,7 @@ impl Message {
         }
     }
 
-    /// Returns the id, which stays the same when the message is sent once more.
+    /// Returns the id, which stays the same when the message is sent again.
     pub fn id(&self) -> &str {
         &self.fields.id
     }
@@ -275,7 +276,7 @@ fn host() -> String {
     rustix::system::uname().nodename().to_string_lossy().into_owned()
 }
 
-/// Returns the beginning of a text as it may be sent.
+/// Returns the beginning of a text, redacted for sending.
 fn clean(text: &str, most: usize) -> String {
     Redacted::of(text).head(most).into_string()
 }

@@ -1,16 +1,16 @@
 //! Alerts: decided after each tick, delivered by a separate process.
 //!
 //! ```text
-//! tick ──> news digested, jobs watched (database rows) ──something is to be sent──> runner __deliver
+//! tick ──> news digested, jobs watched (database rows) ─────if there is news─────> runner __deliver
 //!   │                                                                              │ one at a time,
 //!   └──waits for nothing                                                           │ deadlines on all
-//!                              database <──try written down── send ──its end written down──┘
+//!                              database <──attempt recorded── send ──its result recorded───┘
 //! ```
 //!
 //! The module `runner_engine::alerts` describes what alerts are and when they are sent. No run,
-//! tick or night ever waits for anything here: the process that delivers is started and left alone,
-//! and a receiver that hangs blocks only that process. If it is killed at any time, at most one
-//! message is sent twice, with the same id, and none is lost.
+//! tick or night ever waits for anything here: the delivery process is started and left alone, and
+//! a receiver that hangs blocks only that process. If it is killed at any time, at most one message
+//! is sent twice, with the same id, and none is lost.
 
 pub mod deliver;
 mod heartbeat;
@@ -37,15 +37,15 @@ use crate::project::LoadedProject;
 use crate::project::projection::Projection;
 use crate::ui::Failure;
 
-/// Whether a tick did everything that it should have done.
+/// Whether a tick did everything that it had to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TickHealth {
     Sound,
     Troubled,
 }
 
-/// Decides which news there is since the last tick, and starts its delivery. Returns a line for each failed action,
-/// because such a failure does not fail the tick.
+/// Determines the news since the last tick, and starts its delivery. Returns a line for each failed
+/// action, because such a failure does not fail the tick.
 pub fn after_tick(home: &Env, store: &mut Store, tick: TickHealth) -> Result<Vec<String>, Failure> {
     match queue_messages(home, store, tick) {
         Ok(()) => Ok(Vec::new()),
@@ -73,8 +73,9 @@ fn queue_messages(home: &Env, store: &mut Store, tick: TickHealth) -> Result<(),
     Ok(())
 }
 
-/// Decides about alerts on the silent hosts of fleets. Does nothing on a machine that never joined one. Returns a line
-/// for each failed action, because such a failure does not fail the tick.
+/// Raises and resolves the alerts about silent hosts of fleets. Does nothing on a machine that
+/// never joined one. Returns a line for each failed action, because such a failure does not fail
+/// the tick.
 pub fn watch_hosts(
     home: &Env,
     store: &mut Store,
@@ -95,7 +96,8 @@ fn watch_silent(home: &Env, store: &mut Store, silent: Vec<SilentFleet>) -> Resu
     }
     let mut found = Vec::new();
     for SilentFleet { fleet, since, why } in silent {
-        // A host without a job of the fleet leaves the alert to those with one.
+        // The alert belongs to a job of the fleet. A host without such a job leaves the alert to
+        // the hosts that have one.
         let job = store.job_of_fleet(&fleet)?;
         found.extend(job.map(|(job, project)| SilentHosts { job, project, since, why }));
     }
@@ -103,8 +105,7 @@ fn watch_silent(home: &Env, store: &mut Store, silent: Vec<SilentFleet>) -> Resu
     Ok(store.watch_hosts(&found, &rules, home.wall()?)?)
 }
 
-/// Returns the alert rules from the projects' configurations, as they were when they were last
-/// read.
+/// Returns the alert rules from the projects' configurations as last read.
 fn rules(
     home: &Env,
     store: &Store,
@@ -132,7 +133,7 @@ fn rules(
     Ok(found)
 }
 
-/// Starts the process that delivers, with these options, and does not wait for it.
+/// Starts the delivery process with these options, and does not wait for it.
 fn start(home: &Env, options: &[&str]) -> Result<(), Failure> {
     let mut command = Command::new(env::executable()?);
     let (name, folder) = home.state_variable();
@@ -145,7 +146,7 @@ fn start(home: &Env, options: &[&str]) -> Result<(), Failure> {
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(Stdio::null())
-        // Keeps signals of a terminal or a service manager away from the process.
+        // Keeps signals from a terminal or a service manager away from the process.
         .process_group(0);
     for name in env::MANAGERS {
         command.env_remove(name);
@@ -159,7 +160,7 @@ fn start(home: &Env, options: &[&str]) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Takes the lock of the process that delivers, or returns `None` while another process holds it.
+/// Takes the lock of the delivery process, or returns `None` while another process holds it.
 fn take_lock(home: &Env) -> Result<Option<FileLock>, Failure> {
     let path = home.state.join("deliver.lock");
     let taken = FileLock::open(&path)

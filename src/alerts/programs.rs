@@ -1,9 +1,9 @@
-//! Channels that are programs: a desktop notification, a command, a mail.
+//! Channels that are programs: a desktop notification, a command, an email.
 //!
-//! The message is data: it is a separate argument after everything that could be an option, or
-//! it goes to standard input. A program of the user's choice starts inside the sandbox like any
-//! other child; the desktop's programs, which runner chooses, must reach its bus. No program is
-//! started through a shell.
+//! The message is data: it is a separate argument after everything that could be an option, or it
+//! goes to standard input. A program that the user configures starts inside the sandbox like any
+//! other child. The programs for desktop notifications, which runner chooses, start outside it,
+//! because they must reach the desktop's bus. No program is started through a shell.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -38,8 +38,8 @@ pub fn desktop(home: &Env, message: &Message) -> Result<(), String> {
     let mut env = env::child_environment();
     env.extend(env::named(DESKTOP.into_iter()));
     if !env.contains_key("DBUS_SESSION_BUS_ADDRESS") {
-        // A tick of a host scheduler lacks the session's variables, but the session bus has a
-        // well-known path.
+        // A tick that a host scheduler starts lacks the session's variables, but the session bus
+        // has a well-known path.
         let bus = format!("/run/user/{}/bus", rustix::process::getuid().as_raw());
         if Path::new(&bus).exists() {
             env.insert("DBUS_SESSION_BUS_ADDRESS".to_owned(), format!("unix:path={bus}"));
@@ -97,7 +97,7 @@ pub fn command(home: &Env, program: &Program, message: &Message) -> Result<(), S
     own(home, program, message, message.json())
 }
 
-/// Passes the message as a mail to a program like sendmail.
+/// Passes the message as an email to a program like sendmail.
 pub fn email(
     home: &Env,
     program: &Program,
@@ -205,9 +205,9 @@ impl ChannelProgram {
                 Err(format!("{shown} ended with {status}: {last}"))
             }
             (Reason::TotalDeadline, _) => {
-                Err(format!("{shown} did not finish within {} s and was ended", TOTAL.as_secs()))
+                Err(format!("{shown} did not finish within {} s and was stopped", TOTAL.as_secs()))
             }
-            (reason, _) => Err(format!("{shown} was ended: {reason:?}")),
+            (reason, _) => Err(format!("{shown} was stopped: {reason:?}")),
         }
     }
 }

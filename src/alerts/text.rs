@@ -69,7 +69,7 @@ pub fn plain(
     (subject, text)
 }
 
-/// Returns the beginning of a reason as it may be sent.
+/// Returns the beginning of a reason, redacted for sending.
 pub fn reason(why: &str) -> String {
     Redacted::of(why).head(WHY).into_string()
 }

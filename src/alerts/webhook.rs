@@ -121,7 +121,7 @@ pub fn request(
     body: Vec<u8>,
     total: Duration,
 ) -> Result<(), String> {
-    // Only the first call installs the provider. The error of any further call is ignored.
+    // Only the first call installs the provider. The errors of later calls are ignored.
     let _decided = rustls::crypto::ring::default_provider().install_default();
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -175,8 +175,8 @@ mod tests {
 
     #[test]
     fn signatures_match_rfc_4231() {
-        // The second case of the RFC signs a text without a dot. A test in tests/cli checks runner's
-        // own format against another implementation.
+        // The RFC's second test case signs a text without a dot. A test in tests/cli checks
+        // runner's own format against another implementation.
         let mut mac = Hmac::<Sha256>::new_from_slice(b"Jefe").unwrap();
         mac.update(b"what do ya want for nothing?");
         let code: String =

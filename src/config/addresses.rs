@@ -1,4 +1,4 @@
-//! Parsers for settings that state where messages go: addresses, mail addresses, and the locations
+//! Parses the settings that define where messages go: addresses, email addresses, and the locations
 //! of keys.
 //!
 //! This module must never hold a secret: a setting only names the location of a secret.
@@ -103,14 +103,14 @@ fn variable(text: &str) -> Result<String, String> {
         && chars.all(|c| c.is_ascii_alphanumeric() || c == '_');
     match good {
         true => Ok(text.to_owned()),
-        // It may be the secret itself.
+        // The text may be the secret itself, so the error must not contain it.
         false => {
             Err("expected the name of the variable with the value, like RUNNER_HOOK_KEY".to_owned())
         }
     }
 }
 
-/// Checks that the text is one plain mail address without hidden content.
+/// Checks that the text is one plain email address without hidden content.
 fn address(text: &str) -> Result<String, String> {
     let plain = |c: char| c.is_ascii_graphic() && !"<>()[],;:\\\"".contains(c);
     let good = text
@@ -118,7 +118,7 @@ fn address(text: &str) -> Result<String, String> {
         .is_some_and(|(name, host)| !name.is_empty() && !host.is_empty() && !host.contains('@'));
     match good && text.chars().all(plain) && !text.starts_with('-') && text.len() <= 254 {
         true => Ok(text.to_owned()),
-        false => Err(format!("{text:?} is not a plain mail address (like me@example.org)")),
+        false => Err(format!("{text:?} is not a plain email address (like me@example.org)")),
     }
 }
 

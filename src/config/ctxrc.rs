@@ -164,11 +164,11 @@ fn translate(reader: &CtxrcReader<'_>, entries: Vec<CtxrcEntry>) -> Result<Ctxrc
     Ok(out)
 }
 
-/// Returns a program and its arguments, or `None` if the value is neither one word nor a list of
-/// texts.
+/// Returns a program and its arguments, or `None` if the value is neither a string without spaces
+/// nor a list of strings.
 fn program_and_arguments(value: &Value) -> Option<Vec<Value>> {
     match value {
-        // Text that a shell would split is refused, because splitting it would be a guess.
+        // A string that a shell would split is refused, because splitting it would be a guess.
         Value::String(text) if !text.trim().is_empty() && !text.contains(char::is_whitespace) => {
             Some(vec![value.clone()])
         }

@@ -1,4 +1,4 @@
-//! The settings of cycles and of agents at work.
+//! Checks the settings of cycles and of agents, and creates their implicit dream and daydream jobs.
 //!
 //! This module must never let two cycles share one agent, because they would also share its
 //! position.
@@ -104,7 +104,7 @@ fn follower(
     job::job(&own, around, reader).map(|job| (own, job))
 }
 
-/// Checks the jobs' combinations, which is possible only after all jobs are read.
+/// Checks the combinations of jobs, which is possible only after all jobs are read.
 pub(super) fn check(jobs: &BTreeMap<String, Job>, reader: &mut Reader<'_>) {
     let mut agents: BTreeMap<&str, &str> = BTreeMap::new();
     for (name, job) in jobs {

@@ -1,6 +1,6 @@
-//! `[dream]`: the names that other programs use for the settings of the night over the corpus and
-//! of the local curator. They are translated to runner's names. If the file also has a setting
-//! under runner's name, that setting has precedence.
+//! Translates `[dream]` to runner's names. Other programs use this table for the settings of the
+//! overnight job and of the local curator. If the file also has a setting under runner's name, that
+//! setting has precedence.
 //!
 //! | in `[dream]` | in runner |
 //! | --- | --- |
@@ -68,7 +68,7 @@ pub(super) fn under_our_names(mut file: Table) -> Table {
     file
 }
 
-/// Adds the kind and the trigger of an overnight job for which no file sets a kind.
+/// Adds the kind and the trigger to an overnight job for which no file sets a kind.
 pub(super) fn complete(merged: &mut Table) {
     let Some(Value::Table(jobs)) = merged.get_mut("jobs") else { return };
     if let Some(Value::Table(night)) = jobs.get_mut(JOB)

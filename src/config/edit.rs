@@ -20,7 +20,7 @@ use crate::ui::Failure;
 pub struct Edit<'a> {
     pub changes: &'a [SettingChange],
     pub file: &'a Path,
-    /// Whether the file is the user's and not the project's.
+    /// Whether this is the user's file and not the project's.
     pub user: bool,
 }
 
@@ -103,8 +103,8 @@ pub fn edit(
     }
 }
 
-/// Explains why changes are refused. The location in `mistake` refers to the new text, which is
-/// never written, so it is left out.
+/// Explains why changes are refused. The message omits the location in `mistake`, because it refers
+/// to the new text, which is never written.
 fn refused(changes: &[SettingChange], mistake: &ConfigMistake) -> Failure {
     let all: Vec<String> = changes.iter().map(ToString::to_string).collect();
     let why = unplaced(mistake.said());
@@ -196,7 +196,8 @@ fn changed(old: &str, change: &SettingChange, file: &Path) -> Result<String, Fai
         SettingChange::Set(_, text) => {
             let new = match value(text) {
                 toml::Value::String(text) => toml::Value::String(text),
-                // `true` is also the name of a program.
+                // A text setting may have a value such as `true`, which is also the name of a
+                // program.
                 _ if reference::is_text(key.split('.')) => toml::Value::String(text.clone()),
                 other => other,
             };
@@ -228,8 +229,8 @@ fn put(table: &mut dyn TableLike, key: &str, new: Value) -> Result<(), &'static 
     Ok(())
 }
 
-/// Merges the changed lines of `new` into `old`. Lines that equal those of `plain` keep their form
-/// in `old`.
+/// Merges the changed lines of `new` into `old`. Lines that are the same in `plain` and `new` are
+/// copied from `old`.
 fn spliced(old: &str, plain: &str, new: &str) -> String {
     let same = |a: &str, b: &str| a.trim_end_matches('\n') == b.trim_end_matches('\n');
     let (kept, plain, new): (Vec<&str>, Vec<&str>, Vec<&str>) = (
@@ -256,7 +257,7 @@ fn spliced(old: &str, plain: &str, new: &str) -> String {
     }
     let middle = &new[head..new.len() - tail];
     for (at, line) in middle.iter().enumerate() {
-        // A changed last line without a line ending still has none.
+        // If a last line without a line ending changes, it still gets none.
         let last = at + 1 == middle.len() && tail == 0 && middle.len() == plain.len() - head;
         match line.strip_suffix('\n') {
             Some(line) if last && !old.ends_with('\n') => add(line),

@@ -72,7 +72,8 @@ fn set_changes_only_the_value() {
     let ended = format!("{COMMENTED}\n");
     for text in [COMMENTED, &ended, "", "\n\n# only this\n", "[night]\nat=\"01:00\""] {
         for (key, value, old, new) in cases {
-            // In a file with other lines, the same key is on a separate line.
+            // `old` and `new` describe the commented file. In the other files, the key gets a
+            // separate line.
             let known = text.contains("history");
             let want = text.replacen(old, new, 1);
             for (line_end, mark) in [("\n", ""), ("\r\n", ""), ("\n", "\u{feff}")] {

@@ -9,7 +9,7 @@ use runner_text::nearest::nearest;
 /// The part of a setting that is wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Part {
-    /// The name, which must not exist.
+    /// The name: there is no such setting.
     Key,
     /// The value, or the name of a table.
     Value,
@@ -59,7 +59,7 @@ pub(super) struct Finding {
     pub(super) key: String,
     pub(super) why: Reason,
     pub(super) part: Part,
-    /// The fix, if it needs more than another value. Such an error has exit code 78 in every layer.
+    /// The fix, if another value is not enough. Such an error has exit code 78 in every layer.
     pub(super) fix: Option<Fix>,
 }
 

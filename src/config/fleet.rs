@@ -20,11 +20,11 @@ pub struct Fleet {
     pub tags: Vec<String>,
     /// Number of runs at the same time.
     pub slots: u32,
-    /// The length of a lease of this host's jobs.
+    /// The length of the leases of this host's jobs.
     pub lease: SignedDuration,
-    /// The time after which a host that was not seen is silent.
+    /// The time after which a host that has not been seen is silent.
     pub silent_after: SignedDuration,
-    /// The limits of a day in UTC, for all hosts.
+    /// The limits of one day in UTC, for all hosts together.
     pub day: Budget,
     /// The addresses of remotes from which hosts get commits.
     pub remotes: Vec<String>,
@@ -76,7 +76,8 @@ pub(super) fn fleets(reader: &mut Reader<'_>) -> BTreeMap<String, Fleet> {
     fleets
 }
 
-/// Reports whether an address names a host, or a path of this host, for fetches.
+/// Reports whether commits can be fetched from an address, because it names a host or a path on
+/// this host.
 fn is_remote(address: &str) -> bool {
     let is_plain = |text: &str| !text.is_empty() && !text.starts_with(['/', '-', ':', '@']);
     let names_host = ["https://", "ssh://"]

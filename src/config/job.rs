@@ -56,7 +56,7 @@ pub(super) struct JobContext<'a> {
     pub(super) defaults: &'a Defaults,
 }
 
-/// Reads a job. Returns `None` if an error leaves too little of the job.
+/// Reads a job. Returns `None` if too little of the job is valid.
 pub(super) fn job(name: &str, around: &JobContext<'_>, reader: &mut Reader<'_>) -> Option<Job> {
     let path = ["jobs", name];
     let key = |key: &str| format!("jobs.{name}.{key}");
@@ -118,7 +118,7 @@ pub(super) fn job(name: &str, around: &JobContext<'_>, reader: &mut Reader<'_>) 
     })
 }
 
-/// Reads the settings of a job's kind. If the kind refuses a setting, reads them again without it.
+/// Reads the settings of a job's kind. If the kind refuses one, reads them again without it.
 fn kind(
     name: &str,
     path: &[&str],

@@ -1,5 +1,5 @@
-//! Tests that the reader and `config/default.toml` have exactly the settings that the types
-//! declare, and that each refused value is reported with its location.
+//! Tests that the reader and `config/default.toml` have exactly the settings of the types, and that
+//! each refused value is reported with its location.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -126,7 +126,7 @@ fn values(key: &Key) -> (&'static str, Vec<&'static str>) {
             match last {
                 "priority" => bad.extend(["2147483648", "-2147483649"]),
                 "min_battery" => bad.extend(["101", "-1"]),
-                // A host of a fleet need not work itself.
+                // A host of a fleet need not execute runs itself.
                 "slots" if key.path.starts_with("fleet.") => bad.extend(["-1", "4294967296"]),
                 "slots" | "catch_up_cap" | "max_turns" | "max_output_tokens" | "num_ctx" => {
                     bad.extend(["0", "4294967296"])
@@ -239,7 +239,7 @@ fn values(key: &Key) -> (&'static str, Vec<&'static str>) {
             ]),
         ),
         Shape::OneOf(first) => (
-            // Another valid word, in quotes.
+            // Another valid value, in quotes.
             match first.as_str() {
                 "builtin" => "\"builtin\"",
                 "none" => "\"last\"",
@@ -290,7 +290,7 @@ fn file(key: &Key, name: &str, value: &str) -> (String, usize) {
     let quoted = kind.map(|kind| format!("{kind:?}")).unwrap_or_default();
     match (table, kind) {
         ("jobs.*", Some("dream")) => header = "jobs.dream".to_owned(),
-        // A command cannot be shared.
+        // A command job cannot be shared with a fleet.
         ("jobs.*", None) if last == "fleet" => header = "jobs.dream".to_owned(),
         ("jobs.*", Some("prompt")) => {
             header = "jobs.a".to_owned();

@@ -19,8 +19,8 @@ impl Default for Listen {
 impl FromStr for Listen {
     type Err = String;
 
-    /// Parses `127.0.0.1:7077` or `[::1]:7077`. Names are refused, because somebody else may decide what
-    /// a name stands for.
+    /// Parses `127.0.0.1:7077` or `[::1]:7077`. Names are refused, because somebody else may decide
+    /// which address a name has.
     fn from_str(text: &str) -> Result<Self, String> {
         text.parse().map(Self).map_err(|_| {
             format!("{text:?} is not an IP address with a port, such as 127.0.0.1:{PORT}")

@@ -112,7 +112,7 @@ pub struct Config {
     pub fleets: BTreeMap<String, Fleet>,
     /// The folders below which the files of every project count as accepted.
     pub trusted: Vec<PathBuf>,
-    /// The texts of the project's own files with settings, by file name.
+    /// The texts of the project's own settings files, by file name.
     pub texts: BTreeMap<String, String>,
 }
 

@@ -54,12 +54,12 @@ pub enum Channel {
     },
     /// A program that reads the message as JSON.
     Command(Program),
-    /// A mail, through a program that is used like sendmail.
+    /// An email, sent through a program that is called like sendmail.
     Email {
         recipient: String,
         /// The address of the sender, if it is set.
         sender: Option<String>,
-        /// The program that takes the mail.
+        /// The program that sends the email.
         program: Program,
     },
 }

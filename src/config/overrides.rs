@@ -3,8 +3,9 @@
 //!
 //! These settings apply only to the command and to the runs that the command starts. The database
 //! keeps some settings for every later command, such as the schedules of jobs. Overrides must never
-//! change them, because two commands would alternately overwrite them. Such a setting is refused
-//! and never ignored, except by commands that change nothing and only show a preview.
+//! change these settings, because two commands would alternately overwrite them. An override of
+//! such a setting is refused and never ignored, except by commands that change nothing and only
+//! show a preview.
 
 use std::ffi::{OsStr, OsString};
 
@@ -303,7 +304,7 @@ pub(super) fn insert<'k>(
     false
 }
 
-/// Parses the value as TOML, or else takes it as text. A date is taken as text too, because no
+/// Parses the value as TOML, or else takes it as text. A date is also taken as text, because no
 /// setting is a date.
 pub(super) fn value(text: &str) -> Value {
     let plain = || Value::String(text.to_owned());

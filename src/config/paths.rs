@@ -56,7 +56,7 @@ pub(super) fn check(
         for (setting, path) in &others {
             let Ok(other) = RelPath::new(path) else { continue };
             // Overnight jobs may share an output folder: each run moves the results of the previous
-            // run.
+            // run away.
             if setting.ends_with(OUTPUT) && other == output {
                 continue;
             }

@@ -42,7 +42,8 @@ pub struct SandboxSettings {
     pub max_file: u64,
     /// Maximum size in bytes of a run's folder while children run.
     pub max_folder: u64,
-    /// Maximum memory in bytes of a child's process tree; `None` selects a part of the machine's.
+    /// Maximum memory in bytes of a child's process tree; `None` selects a part of the machine's
+    /// memory.
     pub max_memory: Option<u64>,
     /// Maximum number of processes and threads in a child's process tree.
     pub max_processes: u32,

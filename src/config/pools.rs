@@ -1,5 +1,5 @@
-//! The settings that belong to a user and not to a project: the pools that backends spend from,
-//! across all projects, and the prices of tokens.
+//! The settings that belong to a user and not to a project: token prices, and the pools that
+//! backends spend from across all projects.
 //!
 //! A project's file must never set them, because a project must not increase a budget that other
 //! projects share.

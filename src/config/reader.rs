@@ -15,7 +15,7 @@ use super::reference;
 use super::shape::{MOST, misfits};
 use super::sources::{ConfigMistake, Sources, locate, within};
 
-/// A configuration while it is read.
+/// A configuration that is being read.
 pub(super) struct Reader<'a> {
     /// The settings as written.
     written: &'a Table,
@@ -53,7 +53,7 @@ impl<'a> Reader<'a> {
         self.add(key.to_owned(), why.into(), Part::Value, None);
     }
 
-    /// Adds an error about a value that names a path which a run must never change.
+    /// Adds an error about a value that names a path that a run must never change.
     pub(super) fn forbidden(&mut self, key: &str, why: impl Into<Reason>, fix: Fix) {
         self.add(key.to_owned(), why.into(), Part::Value, Some(fix));
     }
@@ -98,8 +98,8 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Reads a table as `T`. Returns `None` if the table is missing, or if an error leaves too
-    /// little of it.
+    /// Reads a table as `T`. Returns `None` if the table is missing, or if too little of it is
+    /// valid.
     pub(super) fn read<T: DeserializeOwned>(&mut self, path: &[&str]) -> Option<T> {
         self.read_with(path, |table| serde_path_to_error::deserialize(Value::Table(table)))
     }

@@ -22,7 +22,7 @@ use toml::Table;
 use super::DEFAULT;
 use super::settings::{PolicyTable, SandboxTable, Settings};
 
-/// The tables whose entries have names of the user's choice that may be any text.
+/// The tables whose entries the user may name with any text.
 const FREE_NAMES: [&str; 2] = ["backends", "prices"];
 
 #[derive(Clone, Debug)]
@@ -46,7 +46,7 @@ struct Reference {
     settings: Vec<Setting>,
 }
 
-/// The schemas that check a file, without the texts for people.
+/// The schemas that check a file, without titles and descriptions.
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Shapes {
     whole: Value,
@@ -134,7 +134,7 @@ fn build() -> Reference {
             node["propertyNames"] = json!({ "pattern": "^[A-Za-z0-9_-]+$" });
         }
     }
-    // Any table may be absent.
+    // Any table may be missing.
     whole.as_object_mut().map(|whole| whole.shift_remove("required"));
     let mut settings = Vec::new();
     list(&whole, &mut Vec::new(), &mut |path, node| {
@@ -243,7 +243,8 @@ fn strip_required(node: &mut Value) {
     }
 }
 
-/// Removes the texts for people. The keys of `properties` are names of settings, so none of them is removed.
+/// Removes titles, descriptions and defaults. The keys of `properties` are setting names, so none
+/// of them is removed.
 #[cfg(test)]
 fn strip_texts(node: &mut Value) {
     let Some(object) = node.as_object_mut() else { return };
@@ -260,7 +261,7 @@ fn strip_texts(node: &mut Value) {
 }
 
 /// Adapts a derived schema to TOML: removes null, replaces formats of whole numbers with limits,
-/// and turns a choice of words into an `enum`.
+/// and turns a choice of constants into an `enum`.
 fn tidy(node: &mut Value) {
     let object = match node {
         Value::Array(items) => return items.iter_mut().for_each(tidy),
@@ -385,7 +386,7 @@ pub(super) fn known(path: &[String]) -> Result<(), UnknownSetting> {
     Ok(())
 }
 
-/// Reports whether a setting is a text and never a number, a boolean, a list or a table.
+/// Reports whether a setting is always text, and never a number, a boolean, a list or a table.
 pub(super) fn is_text<'p>(path: impl IntoIterator<Item = &'p str>) -> bool {
     let node = path.into_iter().try_fold(whole(), |node, part| entry(node, part));
     node.is_some_and(|node| node["type"] == "string")

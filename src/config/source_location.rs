@@ -1,4 +1,4 @@
-//! Locations in a text, each with a drawing of the line and a mark under the location.
+//! Finds a location in a text, and draws its line with a mark under the location.
 //!
 //! This module must never read a file and never fail: a location outside the text is treated as the
 //! end of the text.
@@ -7,9 +7,9 @@ use std::ops::Range;
 
 use unicode_width::UnicodeWidthChar as _;
 
-/// Maximum number of characters of a line that are shown.
+/// Maximum number of characters to show of a line.
 const SHOWN: usize = 100;
-/// Number of characters shown before the mark if the line is longer.
+/// Number of characters to show before the mark if the line is longer.
 const BEFORE: usize = 40;
 
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,7 +1,7 @@
 //! The sources of settings (files, the environment, a command line) and the location of each
 //! setting, for error messages and for `config show --origin`.
 //!
-//! The texts are kept, and searched only when a location is needed, so that reading a valid
+//! The texts are kept, but are searched only when a location is needed, so that reading a valid
 //! configuration has no additional cost. This module must never write a file.
 
 use std::borrow::Cow;
@@ -43,7 +43,7 @@ pub(super) struct ConfigMistake {
 /// A file, and the line and column in it.
 type WrittenAt = (PathBuf, Option<(usize, usize)>);
 
-/// An error as it is reported to people and programs.
+/// An error in the form in which it is reported to people and programs.
 #[derive(Clone, Debug, Serialize)]
 pub struct ConfigFinding {
     /// The file; `None` for an error outside the files.

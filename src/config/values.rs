@@ -128,7 +128,7 @@ pub enum Switch {
     Off,
 }
 
-/// A setting that opens or closes the network, or lists the only hosts that may be reached.
+/// A setting that allows or forbids the network, or lists the only hosts that may be reached.
 #[derive(Debug, JsonSchema)]
 #[schemars(untagged, inline)]
 pub enum NetworkValue {

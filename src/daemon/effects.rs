@@ -42,7 +42,7 @@ pub struct EffectRunner<'a> {
     asked: Asker,
     /// The problems of the last tick. A problem that persists is reported only once.
     troubles: BTreeSet<String>,
-    /// Runs that a tick returned and that are not started yet.
+    /// Runs that a tick returned and that have not been started yet.
     named: BTreeSet<RunId>,
     /// Whether a failed tick or settlement may have requested runs without returning them.
     strays: bool,
@@ -79,7 +79,7 @@ impl<'a> EffectRunner<'a> {
         }
     }
 
-    /// Sends a message to `wake` from now on whenever a fleet has work.
+    /// Sends a message to `wake` whenever a fleet has work, from now on.
     pub fn listen(&mut self, wake: &mpsc::Sender<()>) {
         #[cfg(feature = "fleet")]
         {
@@ -98,7 +98,7 @@ impl<'a> EffectRunner<'a> {
 
     /// Carries out one effect and appends the resulting events to `events`.
     ///
-    /// Returns an error, which ends the daemon, only if the database is damaged.
+    /// Returns an error only if the database is damaged. The error stops the daemon.
     pub fn carry_out(
         &mut self,
         effect: DaemonEffect,
@@ -227,7 +227,7 @@ impl<'a> EffectRunner<'a> {
         tick::next(&self.store, self.home.wall()?)
     }
 
-    /// Returns the runs that were requested in this process's name but never returned by a tick. No
+    /// Returns the runs that were requested in this process's name but that no tick returned. No
     /// other process starts them while this one lives.
     fn strays(&self) -> Result<Vec<RunId>, Failure> {
         let stray = |row: &RunRow| {

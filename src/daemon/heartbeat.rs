@@ -1,6 +1,6 @@
 //! The daemon's beat: one per second, from `tokio-cron-scheduler`.
 //!
-//! The library schedules beats by wall time, so a clock that is set back stops them until it
+//! The library schedules beats by wall time, so if the clock is set back, the beats stop until it
 //! catches up. Correctness must not depend on the library: the loop also wakes up after a timeout,
 //! and a beat never decides what is due.
 
@@ -11,7 +11,7 @@ use crate::ui::Failure;
 
 /// The source of beats. Dropping it stops the beats.
 pub struct Heartbeat {
-    /// The channel of beats. It buffers one beat and drops further ones.
+    /// The channel of beats. It buffers one beat and drops the others.
     pub beats: mpsc::Receiver<()>,
     _scheduler: JobScheduler,
 }

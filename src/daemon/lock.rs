@@ -1,5 +1,5 @@
-//! Ensures that at most one daemon runs per user. Only the lock counts; the file's content is used
-//! in messages.
+//! Ensures that at most one daemon runs per user. Only the lock counts; the file's content is only
+//! used in messages.
 
 use std::io;
 use std::path::Path;

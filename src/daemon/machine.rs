@@ -6,12 +6,13 @@
 //! Starting ──────────────> Serving ───────────> Draining ───────────────> Ending ───────────> Killing ──> exit
 //!    │                        │  ^                 │  nothing new is          │ TERM to each      │ each tree is
 //!    └── TERM ─> Draining     └──┘ tick when due   │  started                 │ live run          │ killed
-//!                                                  └── no run lives any more: exit ──────────────┘
+//!                                                  └── no live run is left: exit ────────────────┘
 //! ```
 //!
-//! A further TERM advances to the next stage immediately. The daemon ticks when something is due, on a client's
-//! request, on HUP, after a run ends, when a fleet has work, and after a clock jump. It also ticks every fifteen
-//! seconds to notice changes by other processes. This module must never perform I/O.
+//! Another TERM advances to the next stage immediately. The daemon ticks when something is due, on
+//! a client's request, on HUP, after a run ends, when a fleet has work, and after a clock jump. It
+//! also ticks every fifteen seconds to notice changes by other processes. This module must never
+//! perform I/O.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -31,7 +32,7 @@ const RECENT: Duration = Duration::from_secs(60);
 /// Time between TERM and KILL. A run gives its own program ten seconds, and then needs a few more
 /// to settle.
 pub const TERM_TO_KILL: Duration = Duration::from_secs(13);
-/// Maximum time for killed processes to end.
+/// Maximum time to wait for killed processes to end.
 const KILL_WAIT: Duration = Duration::from_secs(10);
 
 /// Identifies a client that waits for a reply.
@@ -253,8 +254,8 @@ impl Daemon {
 
     fn has_ticked(&mut self, ticked: Ticked, now: ClockReading, effects: &mut Vec<DaemonEffect>) {
         self.ticked = Some(now);
-        // This tick did not handle a time that is already due, so the next regular tick tries
-        // again.
+        // If the next time is already due, this tick could not handle it, so the next regular tick
+        // tries again.
         self.next = ticked.next.filter(|next| next.at > now.wall);
         // The loop handles no other event before the tick's result, so these runs may still be
         // started.
@@ -318,7 +319,7 @@ impl Daemon {
     fn end(&mut self, now: ClockReading, effects: &mut Vec<DaemonEffect>) {
         self.stage = ShutdownStage::Ending { until: now.boot.saturating_add(TERM_TO_KILL) };
         effects.push(DaemonEffect::Say(format!(
-            "asking {} to end; what is left is killed in {}",
+            "asking {} to stop; remaining runs are killed in {}",
             runs(self.live.len()),
             seconds(TERM_TO_KILL)
         )));
@@ -327,7 +328,7 @@ impl Daemon {
 
     fn kill(&mut self, now: ClockReading, effects: &mut Vec<DaemonEffect>) {
         self.stage = ShutdownStage::Killing { until: now.boot.saturating_add(KILL_WAIT) };
-        effects.push(DaemonEffect::Say(format!("kills {}", runs(self.live.len()))));
+        effects.push(DaemonEffect::Say(format!("killing {}", runs(self.live.len()))));
         effects.extend(self.live.keys().cloned().map(DaemonEffect::Kill));
     }
 

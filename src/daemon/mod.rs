@@ -7,9 +7,9 @@
 //! ```
 //!
 //! The daemon starts each run as a separate process, so a run survives the death of the daemon. The
-//! next tick of any process then settles what the daemon left. The daemon shares the database with
-//! `runner tick` and host timers, so no occurrence is started twice. The state of a run must never
-//! exist only in the daemon's memory.
+//! next tick of any process then settles the runs that the daemon left. The daemon shares the
+//! database with `runner tick` and host timers, so no occurrence is started twice. The state of a
+//! run must never exist only in the daemon's memory.
 
 pub mod client;
 mod effects;
@@ -46,8 +46,8 @@ const LATE: Duration = Duration::from_secs(5);
 /// Maximum number of client requests that wait for the loop.
 const QUESTIONS: usize = 64;
 
-/// Runs the daemon until a signal ends it. Live runs may then continue for `drain`. `commands` runs the commands of the
-/// pages.
+/// Runs the daemon until a signal stops it. Live runs may then continue for `drain`. `commands`
+/// runs the commands that the pages need.
 pub fn run(
     home: &Env,
     drain: Duration,
@@ -86,8 +86,8 @@ pub fn run(
     done
 }
 
-/// Serves the API and the pages on a separate thread. The jobs do not depend on it, so the daemon also works without
-/// it.
+/// Serves the API and the pages on a separate thread. The jobs do not depend on that thread, so the
+/// daemon also works without it.
 fn serve_pages(
     home: &Env,
     addresses: web::ServeSettings,
@@ -132,7 +132,7 @@ async fn serve(
     let mut term = signal(SignalKind::terminate()).map_err(cannot)?;
     let mut int = signal(SignalKind::interrupt()).map_err(cannot)?;
     let mut hup = signal(SignalKind::hangup()).map_err(cannot)?;
-    // The handler must exist before the first run starts. One signal may stand for several ended
+    // The handler must exist before the first run starts. One signal may report several ended
     // children.
     let mut child = signal(SignalKind::child()).map_err(cannot)?;
     let mut pace = Heartbeat::start().await?;
@@ -141,7 +141,7 @@ async fn serve(
     // The loop must wake up at least twice within the watchdog timeout.
     let late =
         settings.watchdog.map_or(LATE, |limit| LATE.min(limit / 4)).max(Duration::from_millis(10));
-    // One wake-up that waits is enough. A build without fleets never sends one.
+    // One pending wake-up is enough. A build without fleets never sends one.
     let (wake, mut woken_by_fleet) = mpsc::channel(1);
     hands.listen(&wake);
     let (mut daemon, first) = Daemon::start(settings, now);

@@ -48,7 +48,7 @@ pub enum Reply {
         /// Problems with single runs, jobs or projects.
         troubles: Vec<String>,
     },
-    /// A run was cancelled, or was asked to end.
+    /// A run was cancelled, or was asked to stop.
     Cancelled {
         /// The action taken, as text for people.
         how: String,

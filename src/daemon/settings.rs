@@ -24,7 +24,7 @@ struct Table {
     drain: Option<String>,
 }
 
-/// Returns how long live runs may continue after the daemon is asked to end.
+/// Returns how long live runs may continue after the daemon is asked to stop.
 pub fn drain(user_config: &Path) -> Result<Duration, Failure> {
     let wrong = |why: &str| {
         Failure::configuration(format!("{}: {why}", user_config.display()))

@@ -6,9 +6,10 @@
 //!                           └ follow: a separate thread writes until the run is settled
 //! ```
 //!
-//! Each client has its own task. Line length, read and write times, and the number of clients are limited, so a slow
-//! client never blocks the loop. If there are too many clients, a new one takes the place of the client that has waited
-//! longest without a request. This module must never write to the database or make a decision.
+//! Each client has its own task. Line length, read and write times, and the number of clients are
+//! limited, so a slow client never blocks the loop. If there are too many clients, a new one
+//! replaces the client that has waited longest without a request. This module must never write to
+//! the database or make a decision.
 
 use std::fs;
 use std::io;
@@ -147,7 +148,7 @@ impl Client {
             }
             if line.len() > LONGEST {
                 let why = format!("a request is one line of at most {LONGEST} bytes");
-                // The rest of the stream belongs to this line, so no further request can be read.
+                // The rest of the stream belongs to this line, so no other request can be read.
                 return write(&mut stream, &Reply::error(why)).await;
             }
             let what = match serde_json::from_slice(&line) {

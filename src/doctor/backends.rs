@@ -1,4 +1,4 @@
-//! Checks that the programs that jobs and backends name are found, and that their keys are present.
+//! Checks that the programs of jobs and backends can be found, and that their keys are present.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -20,7 +20,7 @@ struct NeededPrograms {
     keys: BTreeMap<String, Vec<String>>,
 }
 
-/// Returns the missing programs and keys, over all projects.
+/// Returns the missing programs and keys, across all projects.
 pub fn findings(home: &Env, store: Option<&Store>, here: &Path) -> Vec<DoctorFinding> {
     let mut roots: BTreeSet<PathBuf> = crate::project::find(here).into_iter().collect();
     let known = store.and_then(|store| store.projects().ok());
@@ -118,14 +118,14 @@ fn agents(home: &Env, root: &Path, config: &Config) -> Vec<DoctorFinding> {
     found
 }
 
-/// Returns the enabled jobs that ask a backend.
+/// Returns the enabled jobs that use a backend.
 fn asking(config: &Config) -> impl Iterator<Item = (&String, &config::Job)> {
     let asks = |job: &config::Job| job.spec.kind.asks() != Asks::Never;
     (config.jobs.iter()).filter(move |(_, job)| job.enabled && asks(job))
 }
 
 impl NeededPrograms {
-    /// Adds the needs of a project's jobs and of the backends that they ask.
+    /// Adds the programs and keys that a project's jobs and their backends need.
     fn add(&mut self, root: &Path, config: &Config) {
         let who = |name: &str| format!("job {name} of {}", root.display());
         for (name, job) in config.jobs.iter().filter(|(_, job)| job.enabled) {
@@ -149,7 +149,7 @@ impl NeededPrograms {
             for key in &backend.env {
                 self.keys.entry(key.clone()).or_default().push(who(name));
             }
-            // The key of an API may also be in the backend's `env_file`.
+            // An API key may also be in the backend's `env_file`.
             if let (Some(key), None) = (backend.endpoint_key(), &backend.env_file) {
                 self.keys.entry(key.to_owned()).or_default().push(who(name));
             }

@@ -1,8 +1,9 @@
-//! Reads what a host recorded about the memory's hooks in a session's transcript: whether they ran, how long
-//! they took, and whether their text arrived whole.
+//! Reads what a host recorded about the memory's hooks in a session's transcript: whether they ran,
+//! how long they took, and whether their text arrived complete.
 //!
-//! Claude Code records each hook as an attachment, with its command, its time and the text that it kept.
-//! Codex records only the text. This module must never change a transcript.
+//! Claude Code records each hook as an attachment, with its command, its duration and the text that
+//! Claude Code kept of its output. Codex records only the text. This module must never change a
+//! transcript.
 
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::path::Path;
@@ -11,7 +12,7 @@ use runner_engine::files::open_host;
 use runner_memory::hooks::is_whole_block;
 use serde::Deserialize;
 
-/// Maximum number of bytes of a transcript that are read. The hooks of a session's start come first.
+/// Maximum number of bytes to read of a transcript. The session-start hooks come first.
 const MOST: u64 = 32 << 20;
 /// The beginning of a block's first line.
 const BLOCK: &str = "<!-- ctx:";
@@ -19,15 +20,16 @@ const BLOCK: &str = "<!-- ctx:";
 /// The hooks of runner that a transcript shows.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HookRows {
-    /// Whether the host records hooks, and one of runner's ran.
+    /// Whether the host recorded that one of runner's hooks ran.
     pub ran: bool,
     /// The slowest hook that ended: the host's event and its time in milliseconds.
     pub slowest: Option<(String, u64)>,
-    /// A hook that the host ended at its time limit: the host's event and the limit in milliseconds.
+    /// A hook that the host stopped at its time limit: the host's event and the limit in
+    /// milliseconds.
     pub ended: Option<(String, u64)>,
     /// A hook that failed: the host's event and the first line of its error.
     pub failed: Option<(String, String)>,
-    /// The event whose text did not arrive whole.
+    /// The event whose text did not arrive complete.
     pub cut: Option<String>,
 }
 
@@ -39,7 +41,7 @@ struct Row {
     payload: Option<Payload>,
 }
 
-/// A row of Claude Code about a hook.
+/// A row about a hook, as Claude Code writes it.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Attachment {
@@ -61,7 +63,7 @@ struct Attachment {
     content: serde_json::Value,
 }
 
-/// An item of Codex.
+/// An item in a transcript of Codex.
 #[derive(Deserialize)]
 struct Payload {
     #[serde(default)]
@@ -71,14 +73,14 @@ struct Payload {
 }
 
 impl HookRows {
-    /// Reads a transcript. A file that cannot be read shows nothing.
+    /// Reads a transcript. A file that cannot be read has no rows.
     pub fn read(path: &Path) -> Self {
         let mut out = Self::default();
         let Ok(file) = open_host(path) else { return out };
         let mut lines = BufReader::new(file.take(MOST));
         let mut line = Vec::new();
         while lines.read_until(b'\n', &mut line).is_ok_and(|read| read > 0) {
-            // Most rows are about something else, and are long.
+            // Most rows are long and not about hooks, so they are not parsed.
             let text = String::from_utf8_lossy(&line);
             if (text.contains("\"hook_") || text.contains(BLOCK))
                 && let Ok(row) = serde_json::from_str(&text)
@@ -120,7 +122,7 @@ impl HookRows {
         }
     }
 
-    /// Checks the text of a block as the host kept it.
+    /// Checks whether the host kept the text of a block complete.
     fn take_text(&mut self, content: &serde_json::Value, event: &str) {
         let items = content.as_array().map_or(std::slice::from_ref(content), Vec::as_slice);
         for item in items {
@@ -200,7 +202,7 @@ mod tests {
             let found = rows(std::slice::from_ref(&row));
             assert_eq!((found.ran, found.cut.is_some()), (true, cut), "{row}");
         }
-        // The text of a person or a model was not injected.
+        // Text by a person or a model was not injected by a hook.
         let said = json!({"payload": {"role": "assistant", "content": [{"text": preview}]}});
         assert_eq!(rows(&[said]), HookRows::default());
     }

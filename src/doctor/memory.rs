@@ -20,10 +20,11 @@ use crate::env::Env;
 use crate::hooks::scope;
 use crate::ui::Failure;
 
-/// Maximum time to render a block, and of a whole hook as the host measured it, without a finding.
+/// Maximum times without a finding: to render a block and, in milliseconds, to run a whole hook as
+/// the host measured it.
 const SLOW: Duration = Duration::from_millis(200);
 const SLOW_HOOK: u64 = 500;
-/// Maximum depth of folders below the folder of transcripts. Those of sub-agents lie deeper.
+/// Maximum depth of folders below the folder of transcripts. Transcripts of sub-agents are deeper.
 const DEPTH: usize = 4;
 
 pub fn findings(home: &Env) -> Vec<DoctorFinding> {
@@ -86,11 +87,12 @@ impl ConfiguredHost {
         if let Some(event) = &rows.cut {
             let place = transcript.display().to_string();
             let what = format!(
-                "the host cut the notes that a hook injected at {event}; other hooks may inject text there too"
+                "the host truncated the notes that a hook injected at {event}; other hooks may inject text there too"
             );
             found.push(DoctorFinding::warning(place, what).hint("runner memory list"));
         }
-        // The hooks of a session of runner write nothing, but the host records that they ran.
+        // In a session that runner itself started, the hooks write nothing, but the host records
+        // that they ran.
         let known = session_id(&transcript).map(|id| memory.session(&id)).transpose()?.flatten();
         if known.is_none() && rows == HookRows::default() {
             let fix = match self.name {
@@ -139,7 +141,7 @@ fn modified(path: &Path) -> Option<Timestamp> {
     fs::metadata(path).ok()?.modified().ok()?.try_into().ok()
 }
 
-/// Returns the transcript below a folder that changed last, with the time.
+/// Returns the most recently changed transcript below a folder, with the time of the change.
 fn newest(folder: &Path, depth: usize) -> Option<(Timestamp, PathBuf)> {
     let entries = fs::read_dir(folder).ok()?.flatten();
     let found = entries.filter_map(|entry| {

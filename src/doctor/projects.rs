@@ -21,7 +21,7 @@ use crate::ui::{Failure, show};
 
 /// Maximum age of the last full check of the database, which normally runs once a day.
 const CHECKED: SignedDuration = SignedDuration::from_hours(72);
-/// Time without a success after which a job with a clock is reported.
+/// Time without a success after which a scheduled job is reported.
 const SUCCESS: SignedDuration = SignedDuration::from_hours(24 * 7);
 /// Number of latest runs that are examined.
 const BACK: u32 = 200;
@@ -161,8 +161,8 @@ fn stale_locks(
                 path.display().to_string(),
                 format!("another program ({content}) holds this lock; it is respected for an hour"),
             )),
-            // A stale lock of runner is taken over under the deciding lock; an old one of another
-            // program is not runner's.
+            // While a run is live, the lock may be its own. Otherwise the next run replaces the
+            // lock file, whether runner or another program wrote it.
             Ok(true) if store.live()?.is_empty() => found.push(
                 DoctorFinding::warning(
                     path.display().to_string(),

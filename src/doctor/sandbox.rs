@@ -1,7 +1,7 @@
-//! Finds the sandbox that is available for jobs on this host, without a probe for every status.
+//! Finds the sandbox that is available for jobs on this host, without probing for every status.
 //!
-//! A probe starts a process with its own namespaces, which takes longer than a whole status of a
-//! thousand projects may take. A tick therefore stores the result in the state folder, with the
+//! A probe starts a process with its own namespaces, which takes longer than showing the status of
+//! a thousand projects may take. A tick therefore stores the result in the state folder, with the
 //! facts that it depends on, and probes again only when one of them has changed. A stored result
 //! must never be used if the facts differ: in that case the host is probed.
 
@@ -92,7 +92,7 @@ pub fn describe() -> Result<String, String> {
     describe_available(available())
 }
 
-/// Does the same as [`describe`] from the stored result, if that is still valid.
+/// Does the same as [`describe`], but from the stored result if that is still valid.
 ///
 /// # Errors
 /// Returns an error with the fix if no sandbox is available.

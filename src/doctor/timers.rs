@@ -58,7 +58,7 @@ fn whole(
         match text_at(path) {
             Ok(Some(text)) if texts.contains(&text) => {}
             Ok(Some(_)) => found.push(
-                DoctorFinding::warning(&place, "was changed since it was made")
+                DoctorFinding::warning(&place, "was changed after it was created")
                     .hint(format!("mv {0} {0}.old && {again}", quote_path(path))),
             ),
             Ok(None) => found.push(DoctorFinding::error(&place, "is gone").hint(again)),
@@ -117,7 +117,7 @@ fn whole(
                 }
                 if !cron_runs() {
                     found.push(
-                        DoctorFinding::error("cron", "no cron daemon runs")
+                        DoctorFinding::error("cron", "no cron daemon is running")
                             .hint("service cron start"),
                     );
                 }
@@ -149,8 +149,8 @@ fn systemd(home: &Env, record: &SetupRecord, published: &InstalledHost) -> Vec<D
                 .hint("loginctl enable-linger"),
         );
     }
-    // `systemd-analyze` checks the installed units. It writes much to standard error and exits with
-    // 0.
+    // `systemd-analyze` checks the installed units. It writes a lot to standard error and exits
+    // with 0.
     let files: Vec<String> =
         published.files.keys().map(|path| path.display().to_string()).collect();
     let words = [&["systemd-analyze", "--user", "verify"].map(str::to_owned)[..], &files].concat();
@@ -203,7 +203,7 @@ fn twice(home: &Env, record: &SetupRecord) -> Vec<DoctorFinding> {
     found
 }
 
-/// Checks that a tick was made recently.
+/// Checks that a tick ran recently.
 fn silence(home: &Env, record: &SetupRecord) -> Vec<DoctorFinding> {
     let daemon = Client::connect(home).map(|mut daemon| daemon.status());
     if let Some(Err(failure)) = &daemon {
@@ -218,7 +218,7 @@ fn silence(home: &Env, record: &SetupRecord) -> Vec<DoctorFinding> {
     let mut found = Vec::new();
     if none && clocks {
         found.push(
-            DoctorFinding::warning("timers", "no host timer is set up and no daemon runs")
+            DoctorFinding::warning("timers", "no host timer is set up and no daemon is running")
                 .hint("runner setup --apply"),
         );
     }

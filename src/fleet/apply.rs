@@ -1,8 +1,8 @@
 //! A run on the home host that publishes what a run on another host produced.
 //!
-//! It takes the place of the job's own kind: it asks no model and starts no program. It stages the
-//! delivered files through the run's scope, so that only paths that the job may write are written,
-//! and only where the home host still has the content that the other host started from.
+//! A special kind replaces the job's own. It asks no model and starts no program. It stages the
+//! delivered files through the run's scope, which allows only paths that the job may write. A file
+//! is written only if the home host still has the content that the other host started from.
 
 use std::path::PathBuf;
 
@@ -44,7 +44,7 @@ struct AppliedResult {
 }
 
 impl Serialize for AppliedResult {
-    /// A recording has the settings of the job.
+    /// Serializes the settings of the job, which a recording contains.
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         self.inner.settings().map_err(S::Error::custom)?.serialize(serializer)
     }
@@ -110,7 +110,7 @@ impl Kind for AppliedResult {
         Asks::Never
     }
 
-    /// The work was paid for where it was done, and its gates were checked there.
+    /// The host that did the work has already paid for it and checked its gates.
     fn is_exempt(&self) -> bool {
         true
     }

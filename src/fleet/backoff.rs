@@ -1,5 +1,5 @@
 //! Remembers that a fleet's database did not answer, so that the next ticks do not wait for it
-//! again. The times are those since boot, so a changed clock has no effect.
+//! again. Times are measured since boot, so a changed clock has no effect.
 
 use std::fs;
 use std::path::PathBuf;
@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use crate::env::Env;
 use crate::ui::Failure;
 
-/// The wait after the first failure. Each further one doubles it.
+/// The wait after the first failure. Each further failure doubles the wait.
 const FIRST: Duration = Duration::from_secs(5);
 
 /// The wait for a fleet with a short lease.

@@ -53,7 +53,7 @@ pub fn prepare(
     fs::create_dir_all(&info).map_err(|error| Failure::not_made(&info, error))?;
     write_atomic(&info.join("exclude"), source.exclude.as_bytes(), 0o644)
         .map_err(|error| Failure::cannot_write(error.to_string()))?;
-    // A file may take the place of a removed folder, and the reverse.
+    // A file may replace a removed folder, and a folder a removed file.
     for file in &source.files {
         remove(root, file)?;
     }
@@ -78,7 +78,7 @@ fn fetch(settings: &Fleet, root: &Path, address: &str, branch: &str) -> Result<(
         .map_err(|error| Failure::environment(error.to_string()))
 }
 
-/// Returns the place of a file. A link in the commit must not lead it elsewhere.
+/// Returns the path at which to write a file. A link in the commit must not redirect that path.
 fn place(root: &Path, file: &SourceFile) -> Result<PathBuf, Failure> {
     let path = RelPath::new(&file.path)
         .map_err(|error| Failure::data(format!("{}: {error}", file.path)))?;
@@ -94,7 +94,7 @@ fn place(root: &Path, file: &SourceFile) -> Result<PathBuf, Failure> {
 
 /// Removes what the commit has at the path of a file, and the folders that become empty.
 fn remove(root: &Path, file: &SourceFile) -> Result<(), Failure> {
-    // Below a link, there is nothing to remove: the link itself is removed.
+    // A path below a link has nothing to remove, because the link itself is removed.
     let Ok(to) = place(root, file) else { return Ok(()) };
     match fs::remove_file(&to) {
         Ok(()) => {}

@@ -5,8 +5,8 @@
 //!             └─ dies before the run is recorded ─────────────────────> sweep removes it
 //! ```
 //!
-//! A host can have two claims of one job at the same time, such as after it slept past a lease. This
-//! module must never remove a folder in which a live process works.
+//! A host can have two claims of one job at the same time, for example after it slept past a lease.
+//! This module must never remove a folder in which a live process works.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -26,11 +26,11 @@ use crate::ui::Failure;
 /// How long the copy of a run that published nothing is kept, so that a person can examine it.
 const KEEP: SignedDuration = SignedDuration::from_hours(24);
 
-/// How long any other copy is kept while the process that made it is alive, because that process may still report its
-/// run.
+/// How long any other copy is kept while its maker is alive, because that process may still report
+/// the copy's run.
 const KEEP_FOR_MAKER: SignedDuration = SignedDuration::from_hours(1);
 
-/// Which ended copies are kept.
+/// The ended copies that are kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Keep {
     /// Those that a person or the process that made them may still need.
@@ -67,8 +67,8 @@ fn maker(root: &Path) -> PathBuf {
     name.into()
 }
 
-/// Removes the copies of a fleet whose runs have ended and are reported, with their rows in the
-/// database, and the copies that never got a run. Returns a message for each copy that cannot be
+/// Removes, from a fleet's copies, those whose runs have ended and are reported, with their rows in
+/// the database, and those that never got a run. Returns a message for each copy that cannot be
 /// removed.
 pub fn sweep(
     home: &Env,
@@ -113,7 +113,7 @@ fn live_maker(root: &Path) -> Option<ProcessIdentity> {
     serde_json::from_str(&text).ok().filter(ProcessIdentity::is_alive)
 }
 
-/// Removes an ended copy from the database. Returns false if it is still needed.
+/// Removes an ended copy from the database. Returns false if the copy is still needed.
 fn forget(
     home: &Env,
     store: &mut Store,

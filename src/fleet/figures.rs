@@ -1,4 +1,4 @@
-//! The figures of a fleet that a tick read last: one file `NAME.overview` for each joined fleet in the
+//! The fleet figures that the last tick read: one file `NAME.overview` for each joined fleet in the
 //! state folder.
 //!
 //! ```text
@@ -24,8 +24,8 @@ const VERSION: u32 = 1;
 #[cfg(feature = "fleet")]
 const EXTENSION: &str = "overview";
 
-/// Number of failed connections in a row, at most a minute apart, before the database counts as silent. A
-/// machine that has just woken up thereby has time to connect.
+/// Number of failed connections in a row, at most a minute apart, before the database counts as
+/// silent. This gives a machine that has just woken up time to connect.
 #[cfg(feature = "fleet")]
 const MANY: u32 = 10;
 
@@ -42,7 +42,7 @@ pub struct FleetFigures {
     pub slots: u32,
     /// When the figures were read from the database.
     pub read: Timestamp,
-    /// The time in seconds after which a host that was not seen is silent.
+    /// The time in seconds after which a host that has not been seen is silent.
     pub silent_after: i64,
     /// The hosts that have not left, by name.
     pub hosts: Vec<HostFigures>,
@@ -61,11 +61,11 @@ pub struct HostFigures {
     pub state: String,
     pub tags: Vec<String>,
     pub version: String,
-    /// When it was last seen, on the clock of the host that reads.
+    /// When it was last seen, on the clock of the host that reads the figures.
     pub seen: Timestamp,
     /// The number of its claims.
     pub claims: u64,
-    /// Whether it takes work and was not seen for too long.
+    /// Whether it takes work and has not been seen for too long.
     pub silent: bool,
 }
 
@@ -345,7 +345,7 @@ mod tests {
         assert!(silent.why.starts_with("the host other of the fleet night was last seen"));
         let seen = figures(HOUR, HostState::Active);
         assert_eq!(joined::of_figures(&seen, 99, at(101 * HOUR)), None);
-        // The machine slept, and has only begun to try.
+        // The machine slept, and has only just begun to try to connect.
         assert_eq!(joined::of_figures(&seen, 1, at(101 * HOUR + 1_000)), None);
         let lost = joined::of_figures(&seen, 10, at(102 * HOUR)).unwrap();
         assert_eq!(lost.since, at(101 * HOUR));

@@ -36,13 +36,13 @@ use crate::project::LoadedProject;
 use crate::spawn;
 use crate::ui::Failure;
 
-/// Age of a note up to which its run is still reported to the fleet.
+/// Maximum age of a note whose run is still reported to the fleet.
 const MEMORY: SignedDuration = SignedDuration::from_hours(24 * 30);
 
-/// Number of claims without a result with which an occurrence is lost.
+/// Number of claims without a result after which an occurrence is lost.
 const MOST_LOST: u32 = 3;
 
-/// Milliseconds after which a host tries again to claim what it could not start.
+/// Time in milliseconds before a host may again claim an occurrence that it could not start.
 const HOST_WAITS: i64 = 600_000;
 
 /// Does one tick for all fleets.
@@ -197,7 +197,8 @@ impl Host<'_> {
         let job = here.config.job(&run.job_name)?;
         let kind = &*job.spec.kind;
         let source = source::store(&mut self.database, &self.settings.remotes, &here, kind)?;
-        // The hosts' clocks may differ, and all of them spend from the same day.
+        // The hosts' clocks may differ, but all hosts spend from the same day, so the database's
+        // clock decides.
         let now = self.database.now().map_err(membership::failure)?;
         let now = Timestamp::from_millisecond(now)
             .map_err(|error| Failure::internal(error.to_string()))?;
@@ -237,7 +238,7 @@ impl Host<'_> {
             most,
             home: None,
         };
-        // The lease counts from before the request.
+        // The lease is counted from the time before the request.
         let asked = boot_time();
         let (claims, declined) = self.database.claim(&request)?;
         for one in declined {
@@ -311,7 +312,8 @@ impl Host<'_> {
                 continue;
             }
             let report = match &outcome {
-                // The usage of a dead run is unknown, so its lease ends, and it is charged in full.
+                // The usage of a dead run is unknown, so its lease is left to end and the whole
+                // reservation is charged.
                 Outcome::Lost { .. } => "lost".to_owned(),
                 Outcome::Deferred { until, why } => {
                     self.give_back(&run, &note, until.duration_since(now), why)?
@@ -362,7 +364,7 @@ impl Host<'_> {
         let files = match self.result_files(run) {
             Ok(files) => files,
             Err(Trouble::Own(problem)) => {
-                // Without its files, the result is worth nothing, and the lease ends.
+                // Without its files, the result is useless, so the lease is left to end.
                 self.trouble(format!("run {run} cannot be delivered: {problem}"));
                 return Ok(problem.to_string());
             }

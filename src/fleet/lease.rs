@@ -1,9 +1,9 @@
-//! The lease of a run in progress: renews it, and ends the run when it cannot be renewed.
+//! Renews the lease of a run in progress, and stops the run when the lease cannot be renewed.
 //!
 //! ```text
 //! every third of the lease: renew ──ok──> the lease starts again
-//!                              ├─ claim is over, or cancelled ──> the run is asked to end
-//!                              └─ no answer ──> a quarter before its end: the run is asked to end
+//!                              ├─ claim is over, or cancelled ──> the run is asked to stop
+//!                              └─ no answer ──> a quarter before its end: the run is asked to stop
 //! ```
 //!
 //! A run that ends too late changes nothing at home: the home host checks the fence at both commits.
@@ -25,7 +25,7 @@ use crate::config::Fleet;
 use crate::env::Env;
 use crate::ui::Failure;
 
-/// The longest time between the request to end a run and the end of its lease.
+/// The longest time between the request to stop a run and the end of its lease.
 const MARGIN: Duration = Duration::from_secs(20);
 
 /// A lease that is renewed until this value is dropped.
@@ -72,8 +72,8 @@ pub fn hold(
     Ok(Some(HeldLease { _stop: stop }))
 }
 
-/// Lets recovery complete the publication of a run of a fleet only while its claim or its result is
-/// valid. Other runs are not affected.
+/// Lets recovery complete a fleet run's publication only while the run's claim or result is valid.
+/// Other runs are not affected.
 pub fn guard_recovery(home: &Env, store: &mut Store) {
     if super::folder(home).is_dir() {
         store.set_commit_guard(Box::new(RecoveryGuard(home.clone())));
@@ -139,7 +139,8 @@ impl LeaseKeeper {
     fn renew(&mut self) -> Result<Duration, String> {
         let lease = Duration::from_millis(self.note.lease);
         let ends = self.end.saturating_sub((lease / 4).min(MARGIN));
-        // The lease counts from before the request, so it never ends here later than there.
+        // The lease is counted from the time before the request, so here it never ends later than
+        // in the database.
         let asked = boot_time();
         if asked >= ends {
             return Err(
@@ -161,12 +162,12 @@ impl LeaseKeeper {
     }
 }
 
-/// The part of a run in a fleet, which determines when the run may commit.
+/// The role of a run in a fleet, which determines when the run may commit.
 #[derive(Debug)]
 enum CheckedNote {
     /// In a copy of the project: while the run has its claim.
     Worker(ClaimNote),
-    /// At home: while no other result takes the place of the one that it publishes.
+    /// At home: while no other result replaces the one that the run publishes.
     Home(Box<ApplyNote>),
 }
 

@@ -20,7 +20,7 @@ pub struct Membership {
     pub fleet: String,
     /// The name of the machine and a ULID. It identifies this state folder, even after a restart.
     pub host: String,
-    /// The worker as which the host last joined: the host and its boot.
+    /// The worker name under which the host last joined: the host and its boot.
     pub worker: String,
     /// Whether the host finishes its runs and takes no new ones.
     pub draining: bool,
@@ -110,7 +110,7 @@ pub fn settings(home: &Env, fleet: &str) -> Result<Fleet, Failure> {
     })
 }
 
-/// Returns the fleet's database, which is not connected yet.
+/// Returns the fleet's database, without connecting to it.
 pub fn database(settings: &Fleet) -> Result<Postgres, Failure> {
     let url = match settings.url.strip_prefix("env:") {
         Some(name) => {
@@ -125,8 +125,8 @@ pub fn database(settings: &Fleet) -> Result<Postgres, Failure> {
     Postgres::at(&url).map_err(failure)
 }
 
-/// Removes the occurrences of all joined fleets that were settled more than `age` ago, and returns the
-/// problems.
+/// Removes, from all joined fleets, the occurrences that were settled more than `age` ago, and
+/// returns the problems.
 pub fn prune(home: &Env, age: SignedDuration) -> Vec<String> {
     let members = match Membership::all(home) {
         Ok(members) => members,

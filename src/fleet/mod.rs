@@ -6,8 +6,7 @@
 //! ```
 //!
 //! A tick calls [`step`] after its local work. Without the feature `fleet`, the runs of such jobs
-//! are deferred. This module must never start a process of a run; the caller starts the returned
-//! runs.
+//! are deferred. This module must never start a run's process; the caller starts the returned runs.
 
 #[cfg(feature = "fleet")]
 mod apply;
@@ -60,23 +59,24 @@ pub struct FleetStep {
     pub silent: Option<Vec<SilentFleet>>,
 }
 
-/// A fleet with hosts that were not seen for too long, or a database that does not answer.
+/// A fleet with hosts that have not been seen for too long, or with a database that does not
+/// answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SilentFleet {
     pub fleet: String,
     /// The time at which the last of them became silent.
     pub since: Timestamp,
-    /// Names them, with the times at which they were last seen.
+    /// Names the silent hosts, with the times at which they were last seen.
     pub why: String,
 }
 
-/// Time after which a run is tried again whose fleet cannot be used.
+/// Time after which a run is tried again if its fleet cannot be used.
 const WAIT: SignedDuration = SignedDuration::from_mins(5);
 
 /// Offers due runs, claims work, delivers results and applies them.
 ///
 /// # Errors
-/// Returns an error of the host's own database. Errors of a fleet are troubles.
+/// Returns an error of the host's own database. Errors of a fleet are among the returned troubles.
 pub fn step(home: &Env, store: &mut Store, me: &ProcessIdentity) -> Result<FleetStep, Failure> {
     let waiting = store.fleet_runs(home.wall()?)?;
     if waiting.is_empty() && !folder(home).is_dir() {
@@ -92,8 +92,8 @@ pub fn step(home: &Env, store: &mut Store, me: &ProcessIdentity) -> Result<Fleet
     }
 }
 
-/// Does `work` on a separate thread. A connection to a fleet's database runs a runtime of its own, which must neither
-/// run nor end on the thread of the daemon's loop.
+/// Does `work` on a separate thread. A connection to a fleet's database has its own runtime, which
+/// must neither run nor end on the thread of the daemon's loop.
 #[cfg(feature = "fleet")]
 fn apart<T: Send>(work: impl FnOnce() -> T + Send) -> T {
     let done = std::thread::scope(|scope| scope.spawn(work).join());
@@ -104,8 +104,8 @@ fn apart<T: Send>(work: impl FnOnce() -> T + Send) -> T {
 pub const ABSENT: (&str, &str) =
     ("this build of runner has no fleets", "cargo build --release --features fleet");
 
-/// Removes the rows that were settled more than `age` ago from the databases of the fleets that this host
-/// has joined. Returns the problems. A host without a fleet reads one folder.
+/// Removes the rows that were settled more than `age` ago from the databases of the fleets that
+/// this host has joined. Returns the problems. A host without a fleet only reads one folder.
 pub fn prune(home: &Env, age: SignedDuration) -> Vec<String> {
     #[cfg(feature = "fleet")]
     return membership::prune(home, age);

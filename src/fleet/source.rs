@@ -66,7 +66,7 @@ pub enum FileKind {
 }
 
 /// Reports whether the target of a link at `path` stays inside the project, wherever other links
-/// lead: it leaves the link's folder only at its beginning, and not above the project.
+/// lead: the target may contain `..` only at its beginning, and must not leave the project.
 pub fn stays_inside(path: &str, target: &str) -> bool {
     let mut depth = path.matches('/').count();
     let mut rest = target;
@@ -83,7 +83,7 @@ pub fn stays_inside(path: &str, target: &str) -> bool {
 /// Reports whether the settings of a host allow fetching from an address. An allowed address that ends with `/`, or
 /// `USER@HOST:`, also allows all addresses below it.
 pub fn allows(remotes: &[String], address: &str) -> bool {
-    // With these, an address can lead elsewhere than its beginning.
+    // With `..` or `%`, an address can lead to a place outside its allowed beginning.
     let is_plain = !address.contains("..") && !address.contains('%');
     let is_below = |allowed: &str| {
         let is_short = allowed.ends_with(':') && !allowed.contains('/');
@@ -92,7 +92,7 @@ pub fn allows(remotes: &[String], address: &str) -> bool {
     is_plain && remotes.iter().any(|allowed| address == allowed || is_below(allowed))
 }
 
-/// Returns the allowed remote that has a commit, as far as the last fetch or push showed.
+/// Returns the allowed remote that has a commit, according to the last fetch or push.
 fn remote_with(git: &Git, remotes: &[String], commit: &str) -> Result<Option<History>, GitError> {
     if remotes.is_empty() {
         return Ok(None);
@@ -171,7 +171,7 @@ pub fn store(
 fn read_file(root: &Path, path: &str) -> Result<Option<(FileKind, Vec<u8>)>, Failure> {
     let at = root.join(path);
     let unreadable = |error: std::io::Error| Failure::unreadable(&at, error);
-    // A link in a folder's place is refused, because the path would lead elsewhere.
+    // A link in place of a folder is refused, because the path would lead elsewhere.
     let parent = Path::new(path).parent().unwrap_or(Path::new(""));
     match beneath(root, parent) {
         Err(error) if is_absent(&error) => return Ok(None),

@@ -26,7 +26,7 @@ use crate::ui::Failure;
 const CHECK: Duration = Duration::from_secs(5);
 /// The shortest time between two wake-ups of one fleet.
 const PAUSE: Duration = Duration::from_millis(500);
-/// The wait after a first lost connection. Each further one doubles it.
+/// The wait after the first lost connection. Each further lost connection doubles the wait.
 const FIRST: Duration = Duration::from_secs(5);
 /// The longest wait.
 const LONGEST: Duration = Duration::from_mins(1);
@@ -93,7 +93,8 @@ fn connect(home: &Env, fleet: &str) -> Result<Signals, Failure> {
     database.listen().map_err(membership::failure)
 }
 
-/// Passes notifications on. Returns whether the connection was lost, and false if the thread must end.
+/// Passes notifications on. Returns true if the connection was lost, and false if the thread must
+/// end.
 fn pass_on(mut signals: Signals, stopped: &Receiver<()>, wake: &mpsc::Sender<()>) -> bool {
     let mut woken = true;
     loop {
@@ -108,7 +109,7 @@ fn pass_on(mut signals: Signals, stopped: &Receiver<()>, wake: &mpsc::Sender<()>
         match signals.wait(CHECK) {
             Ok(found) => woken = found,
             Err(error) => {
-                tracing::debug!(%error, "the connection that listens was lost");
+                tracing::debug!(%error, "the listening connection was lost");
                 return true;
             }
         }

@@ -35,8 +35,8 @@ pub struct WriteBounds {
     pub write: Vec<PathBuf>,
     /// The paths within `write` that must not be written.
     pub keep: Vec<PathBuf>,
-    /// Further tools that write nothing, besides the built-in list. A name that ends in `*` stands
-    /// for all names with that prefix.
+    /// Tools that write nothing, in addition to the built-in list. A name that ends in `*` matches
+    /// all names with that prefix.
     pub reads: Vec<String>,
     /// The folder that `~` and `$HOME` refer to.
     pub home: Option<PathBuf>,
@@ -110,8 +110,8 @@ impl WriteBounds {
         self.inside(&real_path(cwd, path)?)
     }
 
-    /// Checks a path as [`WriteBounds::allow`] does, in the form in which a tool takes it: blanks
-    /// at its ends are ignored and `~` is the home folder.
+    /// Checks a path as [`WriteBounds::allow`] does, but interprets it as a tool does: blanks at
+    /// its ends are ignored, and `~` is the home folder.
     fn allow_named(&self, cwd: &Path, path: &str) -> Result<(), String> {
         let path = path.trim_matches(|c: char| c.is_whitespace() || c == '\u{feff}');
         let local = path.get(..5).is_some_and(|scheme| scheme.eq_ignore_ascii_case("file:"));
@@ -208,15 +208,14 @@ fn unfollowed(cwd: &Path, path: &str) -> Result<PathBuf, String> {
     }
 }
 
-/// Checks whether `path` is `above` or beneath it. Case is ignored, because some file systems
-/// ignore it.
+/// Checks whether `path` is `above` or beneath it. Ignores case, because some file systems do.
 fn beneath(path: &Path, above: &Path) -> bool {
     let fold = |path: &Path| PathBuf::from(path.to_string_lossy().to_lowercase());
     fold(path).starts_with(fold(above))
 }
 
-/// Returns the real path. It follows links as far as the path exists, and applies `..` after them
-/// as the kernel does.
+/// Returns the real path: follows links as far as the path exists, and applies `..` after following
+/// them, as the kernel does.
 fn resolve(path: &Path) -> Result<PathBuf, String> {
     let mut whole = PathBuf::new();
     for part in path.components() {

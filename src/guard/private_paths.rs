@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use runner_engine::sandbox::Sandbox;
 
-/// Private paths in the home folder. A path in `.config` also stands for the same path in
+/// Private paths in the home folder. A path in `.config` also covers the same path in
 /// `$XDG_CONFIG_HOME`.
 const IN_HOME: &[&str] = &[
     // Keys and passwords of common programs.
@@ -177,8 +177,9 @@ impl PrivateFolders<'_> {
         sandbox.hide.extend(hidden);
     }
 
-    /// Returns the real paths of everything that exists. A link is not hidden, but its target is, except
-    /// for logins: an agent could replace its login with a link to a folder that other jobs need.
+    /// Returns the real paths of all private paths that exist. If a path is a link, its target is
+    /// hidden and the link is not. A login that is a link is left out, because an agent could
+    /// replace its login with a link to a folder that other jobs need.
     fn all(&self) -> Vec<PathBuf> {
         let own = self.user_config.parent();
         let config = own.and_then(Path::parent);

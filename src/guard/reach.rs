@@ -52,8 +52,8 @@ pub fn working(
     (write.collect(), keep)
 }
 
-/// Returns the files of the project that its configuration names and that decide what its jobs do:
-/// the cycles of agents, and the prompts that a job or a state of a cycle names. The files need not
+/// Returns the project files that the configuration names and that decide what the jobs do: the
+/// cycles of agents, and the prompts that a job or a state of a cycle names. The files need not
 /// exist.
 pub fn steering(root: &Path, config: &Config) -> Vec<PathBuf> {
     let mut found = Vec::new();
@@ -140,7 +140,7 @@ pub fn of_job(root: &Path, spec: &JobSpec, config: &Config) -> (Vec<PathBuf>, Ve
 }
 
 /// Returns the path at which a file is published. The date is not known before the night, so
-/// `{date}` stands for any name in the file's folder.
+/// `{date}` matches any name in the file's folder.
 fn published(root: &Path, path: &str) -> PathBuf {
     let to = root.join(path);
     match path.contains("{date}") {

@@ -1,16 +1,16 @@
-//! Finds the paths that a shell command would write, as far as they can be seen in its text.
+//! Finds the paths that a shell command would write, as far as its text shows them.
 //!
 //! ```text
 //! line ──tokens──> commands ──wrappers, reserved words off──> program ──its own rules──> words
 //!                     └ `$(…)`, `sh -c …`: separate lines, scanned in the same way
 //! ```
 //!
-//! The result is a hint and not a sandbox: the way in which a program is called does not reveal all
-//! that it does. Redirections count, and so do the arguments of the common programs that write. A
-//! part that cannot be known (a variable, a program whose name the shell computes, code given in
-//! the line) is reported as unknown, and a line that cannot be parsed is an error. A relative path
-//! is resolved against every folder that the line may be in by then: the one where it began, and
-//! every folder that it changed to.
+//! The result is a hint and not a sandbox: a program's command line does not reveal everything that
+//! it does. Redirections count, and so do the arguments of the common programs that write. A part
+//! that cannot be known (a variable, a program whose name the shell computes, code given in the
+//! line) is reported as unknown, and a line that cannot be parsed is an error. A relative path is
+//! resolved against every folder that the line may be in by then: the one where it began, and every
+//! folder that it changed to.
 
 mod git;
 mod programs;

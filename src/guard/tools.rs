@@ -1,4 +1,4 @@
-//! Knows which tools of agents write nothing, and where the other tools name the paths that they
+//! Determines which agent tools write nothing, and where the other tools name the paths that they
 //! write.
 //!
 //! Agents gain tools with each version and can add any number from their own servers. The list
@@ -8,8 +8,7 @@
 
 use serde_json::{Map, Value};
 
-/// Tools that write no files themselves. The hook is also called for the tools of an agent that an
-/// agent starts.
+/// Tools that write no files themselves. The hook is also called for the tools of sub-agents.
 const READS: [&str; 30] = [
     "Agent",
     "AskUserQuestion",

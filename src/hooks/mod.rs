@@ -1,9 +1,10 @@
 //! The memory's hooks, which an agent's program calls during a session.
 //!
-//! A hook delays every prompt: it does not load the configuration, opens one database, and starts no runtime and no
-//! other process. Only the end of a session may start another process, the analysis of the session. A hook always
-//! prints valid JSON, and its exit code is 0 unless the store is damaged. In a run of runner it does nothing, so that
-//! memory is not fed with runner's own output.
+//! A hook delays every prompt, so it does not load the configuration, opens only one database, and
+//! starts no runtime and no other process. Only the hook at the end of a session may start another
+//! process, which analyzes the session. A hook always prints valid JSON, and its exit code is 0
+//! unless the store is damaged. In a run that runner started, a hook does nothing, so that runner's
+//! own output does not get into the memory.
 
 pub mod scope;
 
@@ -43,7 +44,7 @@ pub struct HookCall {
     pub db: Option<PathBuf>,
 }
 
-/// Returns the name of the host's event, as its output needs it.
+/// Returns the host's name for an event, which the hook's output must contain.
 fn event_name(event: HookEvent) -> &'static str {
     match event {
         HookEvent::SessionStart => "SessionStart",
@@ -54,8 +55,8 @@ fn event_name(event: HookEvent) -> &'static str {
     }
 }
 
-/// Returns the call that a command line makes, without the parser of all commands. `None` leaves the
-/// command line to that parser, for its help and errors.
+/// Returns the hook call in a command line, without using the parser of all commands. Returns
+/// `None` if that parser must handle the command line, for its help and errors.
 pub fn call(arguments: impl Iterator<Item = OsString>) -> Option<HookCall> {
     let mut words = arguments.skip(1);
     if words.next()? != "hook" {
@@ -124,7 +125,7 @@ fn answer(value: &Value) -> bool {
     !show::lost()
 }
 
-/// Returns a function that prints a text for the session as the hook's answer.
+/// Returns a function that prints text for the session as the hook's answer.
 fn inject(event: HookEvent) -> impl FnOnce(Option<&str>) -> MemoryResult<()> {
     move |text| {
         let value = match text {

@@ -1,7 +1,8 @@
 //! Metrics in the text format of Prometheus, as a function of a [`Snapshot`].
 //!
-//! Their number grows with the jobs, never with the runs. This module must never read the database,
-//! a file or a clock, and must never name a metric differently from one release to the next.
+//! The number of metrics grows with the number of jobs, never with the number of runs. This module
+//! must never read the database, a file or a clock, and must never rename a metric from one release
+//! to the next.
 
 mod encode;
 
@@ -64,7 +65,7 @@ pub struct BudgetSample {
     pub level: &'static str,
     /// The amounts spent and reserved.
     pub used: Amounts,
-    /// The amounts left, of the limited units.
+    /// The amounts left, for the limited units.
     pub left: Budget,
 }
 

@@ -1,4 +1,4 @@
-//! Tests of the text of metrics.
+//! Tests of the metrics' text.
 
 use runner_engine::store::{Night, NightId, NightRunReport};
 

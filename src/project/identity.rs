@@ -6,10 +6,10 @@
 //! was lost.
 //!
 //! `runner.toml` is committed, so every clone and worktree of a repository carries the same id in
-//! it. That id is only a *seed*: the first clone that is registered keeps it. The hint of one clone
-//! is in its own git folder, which git never clones and gives to each worktree separately, and
-//! which `git clean -dfx` leaves alone (it would remove a file under `.runner/`). A folder without
-//! that file is known by its seed.
+//! it. That id is only a *seed*: the first clone that is registered keeps it. Each clone's own hint
+//! is in its git folder. Git never clones that folder, and gives each worktree a separate one. `git
+//! clean -dfx` leaves it alone, but would remove a file under `.runner/`. A folder without that
+//! file is known by its seed.
 
 use std::fs;
 use std::io;

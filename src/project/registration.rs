@@ -121,8 +121,8 @@ pub enum Registration {
     Overtaken,
 }
 
-/// Returns the state of the project; `found` is the folder that the caller works in. Without it
-/// only the row is judged.
+/// Returns the state of the project; `found` is the folder that the caller works in. Without
+/// `found`, only the row is judged.
 pub fn judge(known: Option<&KnownProject>, found: Option<&FoundProject>) -> Registration {
     let (known, found) = match (known, found) {
         (None, None) => return Registration::New,
@@ -201,7 +201,7 @@ impl Registration {
     }
 
     /// Returns a description of the problem with the project at `path`, and the command that fixes
-    /// it. Returns `None` where nothing prevents the project from running.
+    /// it. Returns `None` if nothing prevents the project from running.
     pub fn trouble(&self, path: &Path, id: &ProjectId) -> Option<(String, String)> {
         let here = path.display();
         let moved = |old: &Path| format!("runner projects move {} {here}", old.display());

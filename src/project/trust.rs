@@ -78,7 +78,7 @@ impl Trust {
             texts: BTreeMap::new(),
         });
         let different_files = different(&now.files, &accepted.files);
-        // Settings of the user and of another build of runner need no acceptance.
+        // Settings from the user, or from another build of runner, need no acceptance.
         if known && different_files.is_empty() {
             return Self::accepted(now, instructions);
         }
@@ -221,8 +221,8 @@ fn digest(value: &Value) -> Digest {
     Digest::of(value.to_string().as_bytes())
 }
 
-/// Returns a text of settings as JSON. The configuration was read from the same text, so a text that
-/// is not TOML is a `.ctxrc` in another syntax.
+/// Returns the settings in a text as JSON. The configuration was read from the same text, so if the
+/// text is not TOML, it is a `.ctxrc` in another syntax.
 fn parsed(text: &str) -> Map<String, Value> {
     let table = toml::from_str::<toml::Table>(text).ok();
     match table.and_then(|table| serde_json::to_value(table).ok()) {
@@ -231,8 +231,8 @@ fn parsed(text: &str) -> Map<String, Value> {
     }
 }
 
-/// Returns the files of the project with instructions for a job: its prompt, its cycle, and the
-/// prompts of the cycle.
+/// Returns the project files with instructions for a job: its prompt, its cycle, and the prompts of
+/// the cycle.
 fn instructions(root: &Path, job: &JobSpec) -> BTreeSet<String> {
     let mut prompts = job.kind.prompts();
     let mut files = BTreeSet::new();
@@ -255,8 +255,8 @@ impl LoadedProject {
         self.trust.jobs.contains(job).then(|| format!("{reason} (runner trust)"))
     }
 
-    /// Checks that a person has accepted all settings that affect a job. The job need not exist any
-    /// more.
+    /// Checks that a person has accepted all settings that affect a job. The job may no longer
+    /// exist.
     ///
     /// # Errors
     /// Returns the reason, with the command that shows the changes.

@@ -123,7 +123,7 @@ fn unusable(what: String) -> Failure {
     Failure::unavailable(what).hint("apt-get install cron, or runner setup --scheduler manual")
 }
 
-/// Replaces `before` with `after`, by way of a file at `draft`. Returns a note if a line break was
+/// Replaces `before` with `after`, through a file at `draft`. Returns a note if a line break was
 /// added at the end.
 ///
 /// # Errors
@@ -163,8 +163,8 @@ pub fn write(
     if read()? == after { Ok(note) } else { Err(changed("while it was being written")) }
 }
 
-/// Passes a text to `crontab`, or has it remove the crontab. The inner error is the refusal of
-/// `crontab`.
+/// Passes a text to `crontab`, or has it remove the crontab. The inner error is `crontab`'s
+/// refusal.
 fn put(text: Option<&[u8]>, draft: &Path) -> Result<Result<(), String>, Failure> {
     let mut command = env::host_command("crontab")
         .map_err(|error| unusable(format!("cannot run crontab: {error}")))?;

@@ -3,8 +3,9 @@
 //! A host scheduler starts a program with almost no environment: cron sets a `PATH` of
 //! `/usr/bin:/bin`, and systemd omits what a login shell adds. `setup` therefore writes an
 //! allowlist of variables to a file, one `NAME=value` per line, and a tick that is started with
-//! `--environment FILE` starts itself again with them. Keys are never among them. A person keeps
-//! keys in a separate file that only its owner may access (`credentials.env`, beside config.toml).
+//! `--environment FILE` restarts itself with those variables. Keys are never among them. A person
+//! keeps keys in a separate file that only its owner may access (`credentials.env`, beside
+//! config.toml).
 
 use std::collections::BTreeMap;
 use std::fs;

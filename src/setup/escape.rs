@@ -1,7 +1,7 @@
 //! Escapes a path or an argument for the file format of each host scheduler.
 //!
-//! A text is kept whole or is refused with the reason: nothing is dropped, cut or replaced. This
-//! module is pure.
+//! The whole text is kept, or it is refused with the reason: nothing is dropped, cut or replaced.
+//! This module is pure.
 
 /// The format of a file, which decides how text is escaped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -11,7 +11,7 @@ pub enum Format {
     /// A line of a crontab; the text is one word of a shell's command line, with cron's own rule
     /// for `%`.
     Cron,
-    /// XML for launchd and the Task Scheduler; the text stands between tags.
+    /// XML for launchd and the Task Scheduler; the text is between tags.
     Xml,
     /// A PowerShell script; the text is a string.
     PowerShell,
@@ -35,9 +35,8 @@ fn is_plain(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|b| b.is_ascii_alphanumeric() || b"/._-,+@=:".contains(&b))
 }
 
-/// Escapes a text for systemd: systemd.service(5), "COMMAND LINES", and systemd.syntax(7),
-/// "QUOTING". The line begins with a colon, so `$` stays literal; the `%` of a specifier is written
-/// twice.
+/// Escapes text for systemd: systemd.service(5), "COMMAND LINES", and systemd.syntax(7), "QUOTING".
+/// The line begins with a colon, so `$` stays literal; the `%` of a specifier is written twice.
 fn systemd(text: &str) -> Result<String, String> {
     if is_plain(text) {
         return Ok(text.to_owned());
@@ -66,8 +65,8 @@ pub fn starts_a_unit(program: &str) -> bool {
     !program.chars().any(|c| c.is_ascii_control() || "\"'\\".contains(c))
 }
 
-/// Escapes a text for crontab(5): a `%` ends the command unless a backslash precedes it, also
-/// inside quotes, and cron removes that backslash; a line break ends the entry.
+/// Escapes text for crontab(5): a `%` ends the command, even inside quotes, unless a backslash
+/// precedes it, and cron removes that backslash. A line break ends the entry.
 fn cron(text: &str) -> Result<String, String> {
     if let Some(c) = text.chars().find(|c| c.is_ascii_control()) {
         return Err(format!(
@@ -86,7 +85,7 @@ fn cron(text: &str) -> Result<String, String> {
     Ok(format!("'{}'", text.replace('\'', "'\\''")).replace('%', "\\%"))
 }
 
-/// Escapes a text for XML 1.0, section 2.2.
+/// Escapes text for XML 1.0, section 2.2.
 fn xml(text: &str) -> Result<String, String> {
     let mut written = String::new();
     for c in text.chars() {
@@ -105,7 +104,7 @@ fn xml(text: &str) -> Result<String, String> {
     Ok(written)
 }
 
-/// Quotes a text as a verbatim string. PowerShell also ends such a string at curly quotes.
+/// Quotes text as a verbatim string. PowerShell also ends such a string at curly quotes.
 fn powershell(text: &str) -> String {
     let mut written = String::from("'");
     for c in text.chars() {

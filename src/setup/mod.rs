@@ -6,10 +6,10 @@
 //! ```
 //!
 //! There is one timer for each user, because a tick serves all projects. It ticks every quarter of
-//! an hour, and as often as the jobs of the projects need; runner and not the host decides what is
-//! due. Instead of a timer, the host can keep the daemon running as a service.
-//! This module must never change anything that it did not make: files with a text that is not in
-//! the record, other lines of a crontab, or lingering that was enabled before.
+//! an hour, and more often if the projects' jobs need it. Runner, and not the host, decides what is
+//! due. Instead of a timer, the host can keep the daemon running as a service. This module must
+//! never change anything that it did not make: files whose text is not in the record, other lines
+//! of a crontab, or lingering that was enabled before.
 
 pub mod crontab;
 pub mod environment;
@@ -82,7 +82,7 @@ impl SchedulerKind {
 
 /// Returns the kind that fits this machine, and the reason.
 pub fn fitting(record: &SetupRecord) -> (SchedulerKind, String) {
-    // "manual" sets nothing up, so a fitting scheduler is looked for again.
+    // "manual" sets nothing up, so this looks again for a scheduler that fits.
     let there = record.hosts.keys().rfind(|kind| **kind != SchedulerKind::Manual);
     if let Some(kind) = there {
         return (*kind, "it is already set up".to_owned());
@@ -295,8 +295,8 @@ fn install(
     Ok((published, steps))
 }
 
-/// Returns the steps that remove the items of an earlier setup for the same host that are no longer
-/// wanted: those of a timer that the daemon replaces, or the reverse.
+/// Returns the steps that remove the unwanted items of an earlier setup for the same host: those of
+/// a timer that the daemon replaces, or those of a daemon that a timer replaces.
 fn superseded(
     home: &Env,
     kind: SchedulerKind,

@@ -1,7 +1,7 @@
 //! The steps of a setup of this machine: shown first, then carried out as shown.
 //!
 //! Every step is durable when it returns and implies nothing about the step before it. If a plan
-//! was interrupted between two steps, the next plan finds the steps that are left. This module must
+//! was interrupted between two steps, the next plan finds the steps that remain. This module must
 //! never carry out a step that was not shown.
 
 use std::fs;
@@ -33,7 +33,7 @@ pub enum SetupStep {
         new: String,
         mode: Option<u32>,
     },
-    /// Makes a symbolic link at the first path that leads to the second.
+    /// Makes a symbolic link at the first path that points to the second.
     Link(PathBuf, PathBuf),
     Crontab {
         old: Option<Vec<u8>>,
@@ -130,7 +130,7 @@ pub fn difference(old: &str, new: &str) -> String {
     text.lines().map(|line| format!("    {line}\n")).collect()
 }
 
-/// Carries out the steps. Returns the errors that were no reason to stop.
+/// Carries out the steps. Returns the errors that did not stop the setup.
 pub fn carry_out(steps: &[SetupStep], note: &Path, draft: &Path) -> Result<Vec<String>, Failure> {
     let mut troubles = Vec::new();
     for step in steps {

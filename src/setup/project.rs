@@ -27,7 +27,7 @@ pub struct SetupOptions {
     pub at: Option<Time>,
     /// The name of the backend to use.
     pub backend: Option<String>,
-    /// The jobs that use the backend; if empty, all jobs that ask a backend.
+    /// The jobs that use the backend; if empty, all jobs that use a backend.
     pub jobs: Vec<String>,
 }
 

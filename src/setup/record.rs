@@ -29,7 +29,7 @@ pub struct SetupRecord {
     pub pending: bool,
     /// Whether `setup` was run outside any project, for all projects.
     pub everywhere: bool,
-    /// Whether the host keeps the daemon running instead of a timer.
+    /// Whether the host keeps the daemon running instead of using a timer.
     #[serde(skip_serializing_if = "is_false")]
     pub service: bool,
     /// The projects in which `setup` was run, by their root.
@@ -98,7 +98,7 @@ pub struct InstalledHost {
     pub folders: Vec<PathBuf>,
     /// Whether the user had no crontab before the setup.
     pub no_crontab_before: bool,
-    /// Whether `setup` enabled lingering, so that before it the user's services ended with their
+    /// Whether `setup` enabled lingering. Before that, the user's services ended with the user's
     /// last session.
     pub lingers_for_us: bool,
 }

@@ -1,9 +1,9 @@
 //! Renders the files of host schedulers from their templates.
 //!
 //! A template is data: the embedded one, or the user's own under the same name in
-//! `scheduler-templates/` beside their config file. Every value that it inserts is escaped for its
-//! format, so an override cannot forget to do so. This module must never know where a file is
-//! written.
+//! `scheduler-templates/` beside their config file. Every value that a template inserts is escaped
+//! for the file's format automatically, so the user's own template cannot fail to escape one. This
+//! module must never know where a file is written.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -16,8 +16,7 @@ use super::escape::{Format, escaped, starts_a_unit, windows};
 use crate::ui::Failure;
 use runner_engine::files::{DOCUMENT, read_text_host};
 
-/// Maximum number of steps of a template, far above what the templates need; it stops endless
-/// loops.
+/// Maximum number of steps of a template, far more than the templates need. It stops endless loops.
 const FUEL: u64 = 100_000;
 /// Maximum number of triggers that the schema of the Task Scheduler allows.
 const TRIGGERS: usize = 48;

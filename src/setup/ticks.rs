@@ -19,9 +19,10 @@ use crate::ui::Failure;
 
 /// Minimum interval between two ticks of a timer. A job that is due more often needs the daemon.
 const SHORTEST: SignedDuration = SignedDuration::from_mins(5);
-/// Minutes between two ticks that divide an hour, below a quarter of an hour.
+/// The possible numbers of minutes between two ticks, below a quarter of an hour. Each divides an
+/// hour.
 const STEPS: [i8; 5] = [12, 10, 6, 5, 4];
-/// Number of scheduled times of a cron expression that are examined.
+/// Number of scheduled times to examine of a cron expression.
 const EXAMINED: usize = 300;
 /// Maximum number of minutes of an hour that a cron expression may name for a timer.
 const MINUTES: usize = 12;

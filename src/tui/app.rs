@@ -6,8 +6,9 @@
 //!                       <─────────q──────┴─────q──────┘
 //! ```
 //!
-//! The module is pure: it uses no terminal, no disk and no clock. `q` leaves the current view, and
-//! the application in the first view of a tab. An action that ends something is asked once.
+//! The module is pure: it uses no terminal, no disk and no clock. `q` leaves the current view or,
+//! in the first view of a tab, the application. Cancelling a run and pausing everything require a
+//! confirmation.
 
 use super::proposals::{Effect, Review};
 use super::viewer::{Search, Viewer};
@@ -81,13 +82,13 @@ pub enum Request {
 /// An action on a run, a job or everything. The text is the id of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// End the run, or remove it from the queue.
+    /// Stop the run, or remove it from the queue.
     Cancel(String),
     /// Queue one more attempt at the work of the run.
     Retry(String),
-    /// Pause the job of the run, or end its pause.
+    /// Pause or resume the job of the run.
     SwitchJob(String),
-    /// End the pause of everything, or ask whether to pause everything.
+    /// Resume everything, or ask whether to pause everything.
     SwitchAll,
     /// Pause everything.
     PauseAll,
@@ -101,7 +102,7 @@ impl Action {
             Self::PauseAll => "Pause everything, in all projects? Live runs continue.".to_owned(),
             Self::Retry(run) => format!("Queue one more attempt at run {run}?"),
             Self::SwitchJob(run) => format!("Pause or resume the job of run {run}?"),
-            Self::SwitchAll => "End the pause of everything?".to_owned(),
+            Self::SwitchAll => "Resume everything?".to_owned(),
         }
     }
 }

@@ -121,7 +121,7 @@ fn draw_overview(frame: &mut Frame<'_>, app: &mut App, palette: Palette, area: R
     let rows = app.overview.rows(width, height);
     let used = u16::try_from(rows.len()).unwrap_or(area.height).min(area.height);
     draw_rows(frame, &rows, palette, area);
-    // A header and two runs are the least that is useful.
+    // Fewer rows than a header and two runs are not useful.
     if area.height.saturating_sub(used) >= 4 && !app.table().rows.is_empty() {
         let [_, below] =
             Layout::vertical([Constraint::Length(used + 1), Constraint::Min(0)]).areas(area);
@@ -162,7 +162,7 @@ fn draw_table(
     let last = table.header.len().saturating_sub(1);
     let widths = (0..table.header.len()).map(|at| match at {
         at if at == last => Constraint::Fill(1),
-        // The beginning of an id identifies a run among the last ones.
+        // The beginning of an id identifies a run among the most recent ones.
         0 if area.width < 120 => Constraint::Length(column_width(app, 0).min(12)),
         at => Constraint::Length(column_width(app, at)),
     });

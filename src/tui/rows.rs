@@ -21,7 +21,7 @@ pub enum CellStyle {
     Bar,
     /// Additions and good states.
     Good,
-    /// States that a person should know of.
+    /// States that a person should know about.
     Warn,
     /// Problems.
     Bad,
@@ -125,7 +125,7 @@ pub fn columns(text: &str) -> usize {
     text.chars().map(|c| c.width().unwrap_or(0)).sum()
 }
 
-/// Truncates a text to the width and marks the truncation.
+/// Truncates text to the width, and marks the truncation.
 fn cut(text: &str, width: usize) -> String {
     if columns(text) <= width {
         return text.to_owned();

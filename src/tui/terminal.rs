@@ -1,4 +1,4 @@
-//! The terminal of the application: takes it over, draws frames, reads keys, and restores it.
+//! Takes over the application's terminal, draws frames, reads keys, and restores the terminal.
 //!
 //! The terminal must never stay in raw mode, even after an error, a panic or a signal.
 

@@ -1,4 +1,4 @@
-//! A text that a person scrolls and searches: the overview, the details of a run, or a log that
+//! Text that a person scrolls and searches: the overview, the details of a run, or a log that
 //! grows. This module is pure.
 //!
 //! Only the visible lines are wrapped, so a long log costs no more than a short one.

@@ -1,7 +1,7 @@
-//! Captures what a command prints on this thread, for the server, which answers with it.
+//! Captures what a command prints on this thread, so that the server can answer with that output.
 //!
-//! Only the two functions that write to the terminal use this module, after the redaction. It must
-//! never change the text.
+//! Only the two functions that write to the terminal use this module, after redaction. This module
+//! must never change the text.
 
 use std::cell::RefCell;
 

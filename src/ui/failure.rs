@@ -159,7 +159,7 @@ impl From<StoreError> for Failure {
             }
             StoreError::Newer { .. } => {
                 Self::new(Exit::Configuration, what)
-                    .hint("restart: end this program and start the newer runner that wrote the database")
+                    .hint("restart: stop this program and start the newer runner that wrote the database")
             }
             StoreError::Older { .. } => Self::new(Exit::Configuration, what)
                 .hint("runner tick   (or any other command that writes)"),
@@ -167,7 +167,7 @@ impl From<StoreError> for Failure {
                 Self::new(Exit::Configuration, what).hint(aside(path))
             }
             StoreError::InUse { .. } => Self::new(Exit::TryLater, what)
-                .hint("end the older runner (or wait for its runs), then run the command again"),
+                .hint("stop the older runner (or wait for its runs), then run the command again"),
             StoreError::Unsteady { .. } => Self::new(Exit::TryLater, what)
                 .hint("runner status   (wait until fewer runs start and end, then try again)"),
             StoreError::CannotWrite { path, .. } => Self::new(Exit::CannotWrite, what).hint(format!(

@@ -1,7 +1,7 @@
 //! Escapes control characters and invisible characters in untrusted text, such as file names and
 //! answers of models.
 
-/// Escapes a text as one line. A tab becomes four spaces.
+/// Escapes text as one line. A tab becomes four spaces.
 pub fn line(text: &str) -> String {
     let mut safe = String::with_capacity(text.len());
     for c in text.chars() {
@@ -26,7 +26,7 @@ fn hidden(c: char) -> bool {
         )
 }
 
-/// Splits a text into lines and escapes each line.
+/// Splits text into lines and escapes each line.
 pub fn lines(bytes: &[u8]) -> Vec<String> {
     String::from_utf8_lossy(bytes).lines().map(line).collect()
 }

@@ -67,8 +67,8 @@ pub fn can_draw() -> bool {
     io::stdout().is_terminal() && env::setting("TERM").is_some_and(|term| term != "dumb")
 }
 
-/// Draws a text from the upper left corner of the terminal, over the previous text. If the text
-/// does not fit, the last line gives the number of omitted lines.
+/// Draws text from the upper left corner of the terminal, over the previous text. If the text does
+/// not fit, the last line gives the number of omitted lines.
 pub fn draw(text: &str, first: bool) {
     let size = rustix::termios::tcgetwinsize(io::stdout());
     // A size of 0 means that the size is unknown.

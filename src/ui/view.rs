@@ -1,4 +1,4 @@
-//! Prints results of commands as text or JSON, and notices.
+//! Prints notices, and command results as text or JSON.
 
 use std::io::{self, BufRead as _, IsTerminal as _};
 
@@ -57,7 +57,7 @@ impl Ui {
         !self.json && io::stdin().is_terminal()
     }
 
-    /// Asks for a confirmation on the terminal. An empty answer means no.
+    /// Asks for confirmation on the terminal. An empty answer means no.
     pub fn confirm(self, question: &str) -> bool {
         show::notice(&format!("{question} [y/N]"));
         let mut answer = String::new();

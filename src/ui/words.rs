@@ -1,4 +1,4 @@
-//! Parsers for arguments whose values are words of a contract. This module must never list the words.
+//! Parsers for arguments whose values a contract defines. This module must never list those values.
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use serde::de::DeserializeOwned;

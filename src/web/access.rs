@@ -38,7 +38,7 @@ pub struct Client {
 pub enum Refusal {
     /// A header is missing, occurs twice or is not text.
     Malformed,
-    /// The request is for a name that is not listed.
+    /// The request is addressed to a host name that is not listed.
     WrongHost,
     /// The request may have been made by a page of another site.
     OtherOrigin,
@@ -87,7 +87,8 @@ pub struct RequestHead<'a> {
 }
 
 impl RequestHead<'_> {
-    /// Checks the name for which the request is, and its origin if it acts.
+    /// Checks the host name to which the request is addressed and, if the request may change
+    /// something, its origin.
     ///
     /// # Errors
     /// Returns the reason if the request is refused.
@@ -100,7 +101,7 @@ impl RequestHead<'_> {
         if !hosts.contains(&host) {
             return Err(Refusal::WrongHost);
         }
-        // A client may send the whole URL, whose name then counts.
+        // A client may send the whole URL, whose host name must then be the same.
         if self.uri.authority().is_some_and(|it| it.as_str().to_ascii_lowercase() != host) {
             return Err(Refusal::WrongHost);
         }
@@ -112,7 +113,8 @@ impl RequestHead<'_> {
             Some(origin) if origin == format!("http://{host}") => {}
             // A proxy in front of the server may add TLS.
             Some(origin) if origin == format!("https://{host}") => {}
-            // The file of `--open` is not a page of this server. Its code proves that the person opened it.
+            // The file that `--open` writes is not a page of this server. The code in it proves
+            // that the person opened the file.
             Some("null") if self.uri.path() == LOGIN => return Ok(()),
             None if same_site == Some("same-origin") => {}
             _ => return Err(Refusal::OtherOrigin),
@@ -152,7 +154,7 @@ impl RequestHead<'_> {
         }
     }
 
-    /// Returns the login of the request's cookie.
+    /// Returns the login in the request's cookie.
     fn login(&self, secrets: &Secrets, now: Timestamp) -> Option<Login> {
         let cookies = self.headers.get_all(header::COOKIE).iter();
         let cookies = cookies.filter_map(|value| value.to_str().ok()).flat_map(|it| it.split(';'));

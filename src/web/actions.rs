@@ -1,5 +1,5 @@
-//! The table of actions. An action is a command: it has the same effect and the same refusals as on the
-//! command line, and the audit trail records who asked for it and from where.
+//! The table of actions. An action is a command: it has the same effect, and is refused in the same
+//! cases, as on the command line. The audit trail records who requested it and from where.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ pub struct Action {
     /// The path of the form. The API has the same path below `/api/v1`.
     pub path: &'static str,
     pub summary: &'static str,
-    /// The command, in which `{NAME}` stands for a part of the path.
+    /// The command, in which a part of the path replaces `{NAME}`.
     pub words: &'static [&'static str],
     /// The fields of the body, which become flags of the command.
     pub fields: &'static [QueryFlag],
@@ -35,13 +35,13 @@ const NOTE: &[QueryFlag] = &[QueryFlag {
 const UNTIL: &[QueryFlag] = &[QueryFlag {
     name: "until",
     kind: QueryKind::Text,
-    summary: "The end of the pause, such as 08:00 or 2h; without it, until it is resumed",
+    summary: "When the pause ends, such as 08:00 or 2h; if omitted, the pause lasts until you resume",
 }];
 const QUEUE: &[QueryFlag] = &[
     QueryFlag {
         name: "at",
         kind: QueryKind::Text,
-        summary: "Not before this time, such as 02:30 or 2h",
+        summary: "Earliest start time, such as 02:30 or 2h",
     },
     QueryFlag { name: "key", kind: QueryKind::Text, summary: "Run the job only once for this key" },
 ];
@@ -67,7 +67,7 @@ pub const ACTIONS: &[Action] = &[
     Action {
         name: "resume-job",
         path: "/projects/{project}/jobs/{job}/resume",
-        summary: "End the pause of a job",
+        summary: "Resume a job",
         words: &["resume", "--", "{job}"],
         fields: NO_FIELDS,
         then: "/projects/{project}/jobs",
@@ -91,7 +91,7 @@ pub const ACTIONS: &[Action] = &[
     Action {
         name: "resume-all",
         path: "/resume",
-        summary: "End the pause of everything",
+        summary: "Resume everything",
         words: &["resume", "--all"],
         fields: NO_FIELDS,
         then: "/",
@@ -107,7 +107,7 @@ pub const ACTIONS: &[Action] = &[
     Action {
         name: "retry-run",
         path: "/runs/{run}/retry",
-        summary: "Queue one more attempt at the work of a settled run",
+        summary: "Queue another attempt of a finished run",
         words: &["retry", "--", "{run}"],
         fields: NO_FIELDS,
         then: "/runs/{run}",
@@ -147,7 +147,7 @@ pub const ACTIONS: &[Action] = &[
     Action {
         name: "silence-alert",
         path: "/alerts/{alert}/silence",
-        summary: "Send no further messages about an alert",
+        summary: "Send no more messages about an alert",
         words: &["alerts", "ack", "--", "{alert}"],
         fields: NO_FIELDS,
         then: "/alerts",
@@ -175,7 +175,7 @@ impl Action {
         Ok(words)
     }
 
-    /// Records who asked for the action, and carries it out.
+    /// Records who requested the action, and carries it out.
     ///
     /// # Errors
     /// Returns the command's failure, or the reason why the request could not be recorded.
@@ -194,7 +194,7 @@ impl Action {
         })
         .await?;
         if request.output == Output::Json {
-            // The flag stands behind the name of a subcommand.
+            // The flag must come after the subcommand's name.
             let nested = ["jobs", "dream", "alerts"].contains(&words[0].as_str());
             words.insert(if nested { 2 } else { 1 }, "--json".to_owned());
         }
@@ -228,7 +228,7 @@ pub async fn from_form(
     let acting = Arc::clone(&web);
     // The task continues even if the browser disconnects.
     let task = tokio::spawn(async move { action.carry_out(&acting, client, &request).await });
-    let ended = task.await.unwrap_or_else(|_| Err(Failure::internal("the action was not ended")));
+    let ended = task.await.unwrap_or_else(|_| Err(Failure::internal("the action did not finish")));
     match ended {
         Ok(Answer { text, notices, .. }) => {
             web.messages.put(from, format!("{text}{notices}").trim().to_owned());

@@ -1,4 +1,4 @@
-//! The addresses at which the server listens, and the names under which it may be called.
+//! The addresses at which the server listens, and the host names that requests may use for it.
 //!
 //! A name outside the list is refused, which prevents DNS rebinding.
 
@@ -12,12 +12,12 @@ use crate::ui::Failure;
 pub struct ServeSettings {
     /// The address for the pages; without one, only the Unix socket is served.
     pub listen: Option<Listen>,
-    /// Further names, with or without a port, under which the server may be called.
+    /// Additional host names, with or without a port, that requests may use for the server.
     pub allowed_hosts: Vec<String>,
 }
 
 impl ServeSettings {
-    /// Checks that an address which other machines reach comes with a list of names.
+    /// Checks that host names are allowed if other machines can reach the address.
     ///
     /// # Errors
     /// Returns a usage error that names the setting.
@@ -25,7 +25,7 @@ impl ServeSettings {
         match self.listen {
             Some(Listen(at)) if !at.ip().is_loopback() && self.allowed_hosts.is_empty() => {
                 Err(Failure::usage(format!(
-                    "{at} is reachable from other machines, and no name is allowed under which they may call it"
+                    "{at} is reachable from other machines, but no host name is allowed for their requests"
                 ))
                 .hint(format!("runner serve --listen {at} --allow-host NAME:{}", at.port())))
             }

@@ -54,7 +54,7 @@ pub async fn act(
         Some(Ok(key)) if (1..=KEY).contains(&key.len()) => Some(key),
         Some(_) => {
             let failure =
-                Failure::usage(format!("Idempotency-Key is a text of at most {KEY} bytes"));
+                Failure::usage(format!("Idempotency-Key must be text of at most {KEY} bytes"));
             return failed(&failure, StatusCode::BAD_REQUEST);
         }
     };
@@ -90,7 +90,7 @@ pub async fn act(
         }
         result
     });
-    let ended = done.await.unwrap_or_else(|_| Err(Failure::internal("the request was not ended")));
+    let ended = done.await.unwrap_or_else(|_| Err(Failure::internal("the request did not finish")));
     match ended {
         Ok(answer) => Json(answer.data).into_response(),
         Err(failure) => {
@@ -109,7 +109,7 @@ fn fields(body: &[u8]) -> Result<Vec<(String, String)>, Failure> {
     if body.iter().all(u8::is_ascii_whitespace) {
         return Ok(Vec::new());
     }
-    let wrong = || Failure::usage("the body is not a JSON object of texts");
+    let wrong = || Failure::usage("the body is not a JSON object whose values are strings");
     let Ok(Value::Object(map)) = serde_json::from_slice(body) else { return Err(wrong()) };
     map.into_iter()
         .map(|(name, value)| match value {

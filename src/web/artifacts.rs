@@ -18,9 +18,9 @@ use super::pages::failed;
 use super::state::{Purpose, Web};
 use crate::ui::Failure;
 
-/// Maximum number of bytes of a file that a page shows.
+/// Maximum number of bytes of a file to show on a page.
 const PREVIEW: u64 = 256 * 1024;
-/// Maximum number of bytes of a file that is downloaded.
+/// Maximum number of bytes of a file to download.
 const DOWNLOAD: u64 = 16 * 1024 * 1024;
 
 /// A published file.

@@ -1,7 +1,7 @@
 //! The code for the next login, in a file that only its owner may read.
 //!
-//! A used code is replaced by a new one. Failed attempts are limited for all clients together, so a code cannot be
-//! guessed. A login that exists must never depend on these attempts.
+//! A used code is replaced by a new one. Failed attempts are limited for all clients together, so a
+//! code cannot be guessed. An existing login must never depend on these attempts.
 
 use std::collections::VecDeque;
 use std::fs;
@@ -13,7 +13,8 @@ use super::secrets::{Secrets, folder, login_code, plain_code, write};
 use crate::env::Env;
 use crate::ui::Failure;
 
-/// Maximum number of failed attempts in [`WINDOW`]. Further attempts are refused, even correct ones.
+/// Number of failed attempts in [`WINDOW`] after which failed attempts are refused without being
+/// counted. Valid codes are still accepted.
 const ATTEMPTS: usize = 10;
 /// The time after which a failed attempt no longer counts.
 const WINDOW: Duration = Duration::from_secs(60);
@@ -40,7 +41,7 @@ impl Codes {
         Ok(Self { home: home.clone(), code: Mutex::new(code), failed: Mutex::default() })
     }
 
-    /// Exchanges a code, which is then used up.
+    /// Checks a code and, if it is valid, replaces it with a new one.
     ///
     /// # Errors
     /// Returns an error if the next code cannot be written.

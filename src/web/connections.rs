@@ -20,11 +20,11 @@ use tokio::time::timeout;
 
 use super::access::Peer;
 
-/// Maximum number of connections at the same time. Further ones are closed at once.
+/// Maximum number of connections at the same time. Any others are closed immediately.
 const CONNECTIONS: usize = 256;
 /// Maximum time until a client has sent the headers of its next request.
 const HEADERS: Duration = Duration::from_secs(15);
-/// Maximum lifetime of a connection. The client then continues its event stream.
+/// Maximum lifetime of a connection. The client then reconnects and continues its event stream.
 const CONNECTION: Duration = Duration::from_secs(600);
 /// Maximum number of bytes of a request's headers.
 const HEADER_BYTES: usize = 16 * 1024;
@@ -45,7 +45,7 @@ pub async fn tcp(listener: TcpListener, router: Router) {
     }
 }
 
-/// Accepts connections on a Unix socket, of the same user only.
+/// Accepts connections on a Unix socket, from the same user only.
 pub async fn unix(listener: UnixListener, router: Router) {
     let places = Arc::new(Semaphore::new(CONNECTIONS));
     loop {

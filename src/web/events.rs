@@ -4,8 +4,9 @@
 //! database ──the number of the last change, while somebody listens──> watch ──> one stream per client
 //! ```
 //!
-//! The id of an event is the number of its change, so a client that was disconnected continues where it was.
-//! If changes were deleted since, the event `reset` asks the client to read everything again.
+//! The id of an event is the number of its change, so a client that was disconnected continues
+//! where it was. If changes have been deleted in the meantime, the event `reset` asks the client to
+//! read everything again.
 
 use std::convert::Infallible;
 use std::fs;
@@ -31,7 +32,7 @@ use crate::ui::Failure;
 const LOOK: Duration = Duration::from_millis(25);
 /// The time after which an idle stream gets a comment, so that no proxy closes it.
 const ALIVE: Duration = Duration::from_secs(15);
-/// Maximum number of changes that are read at a time.
+/// Maximum number of changes to read at a time.
 const BATCH: u32 = 500;
 /// Maximum number of events that wait for a slow client.
 const WAITING: usize = 64;
@@ -80,7 +81,7 @@ pub async fn changes(
         Some(None) => {
             return problem(
                 StatusCode::BAD_REQUEST,
-                "Last-Event-ID is not a number of a change",
+                "Last-Event-ID is not the number of a change",
                 None,
             );
         }
@@ -165,8 +166,8 @@ async fn send_changes(
         };
         if !more {
             tokio::select! {
-                changed = changed.changed() => changed.map_err(|_| Failure::later("the server ends"))?,
-                // The client connects again if it may.
+                changed = changed.changed() => changed.map_err(|_| Failure::later("the server is stopping"))?,
+                // A client that may still connect reconnects.
                 _ = secrets.changed() => return Ok(()),
                 () = sender.closed() => return Ok(()),
             }

@@ -1,4 +1,4 @@
-//! The login: a code that is used once is exchanged for a cookie.
+//! The login: exchanges a one-time code for a cookie.
 //!
 //! ```text
 //! code in a file that only its owner may read ──typed, or posted by the file of `--open`──> cookie
@@ -35,9 +35,10 @@ pub async fn form(State(web): State<Arc<Web>>) -> Response {
 /// Exchanges a code, or the read-only token, for a cookie.
 pub async fn exchange(State(web): State<Arc<Web>>, Form(typed): Form<LoginForm>) -> Response {
     let secrets = web.secrets();
-    // A valid code is accepted even after many failures, so that nobody can keep a person out by failing.
+    // A valid code is accepted even after many failures, so that nobody can lock a person out with
+    // failed attempts.
     let role = match secrets.role_of_token(&typed.code) {
-        // The token for programs that act is not a login for a person.
+        // The token with which programs act is not a login for a person.
         Some(Role::Read) => Ok(Some(Role::Read)),
         _ => web.codes.exchange(&typed.code, &secrets).map(|ok| ok.then_some(Role::Act)),
     };

@@ -28,7 +28,7 @@ use crate::ui::Failure;
 
 /// Maximum number of bytes of one part.
 const PART: u64 = 256 * 1024;
-/// The bytes at the end of each file with which a stream begins.
+/// Number of bytes at the end of each file with which a stream begins.
 const TAIL: u64 = 32 * 1024;
 /// Maximum number of parts of a log that wait for a slow client.
 const WAITING: usize = 16;
@@ -38,7 +38,7 @@ const FILES: [&str; 3] = ["log", "stdout", "stderr"];
 /// The part of a file that a client asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Wanted {
-    /// From this byte, at most so many bytes.
+    /// From this offset, at most this number of bytes.
     From(u64, u64),
     /// The last bytes.
     Last(u64),
@@ -81,7 +81,7 @@ fn read(mut file: impl io::Read + io::Seek, size: u64, wanted: Wanted) -> io::Re
         Wanted::Last(length) => (size.saturating_sub(length), length),
     };
     let mut bytes = Vec::new();
-    // The byte before decides whether the part begins with a whole line.
+    // The byte before the part shows whether the part begins with a whole line.
     let before = u64::from(from > 0);
     file.seek(SeekFrom::Start(from - before))?;
     file.take(length.min(size - from) + before).read_to_end(&mut bytes)?;

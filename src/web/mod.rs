@@ -39,8 +39,8 @@ pub use local::LocalServer;
 pub use server::{Bound, Commands, Server, open_page};
 pub use settings::settings;
 
-/// Returns the name and the command of every view and every action, with a flag as each part of the path and in each
-/// field.
+/// Returns the name and the command of every view and every action, with text that looks like a
+/// flag in each part of the path and each text field.
 #[cfg(test)]
 pub fn sample_commands() -> Vec<(&'static str, Vec<String>)> {
     let names = ["project", "job", "run", "night", "proposal", "alert"];

@@ -10,10 +10,10 @@ use super::views::{QueryFlag, QueryKind, VIEWS};
 /// The media type of the answers of views and actions.
 const JSON: &str = "application/json";
 
-/// The path below which the API is.
+/// The path prefix of the API.
 pub const BASE: &str = "/api/v1";
 
-/// Returns the schema of the answer of a command.
+/// Returns the schema of a command's answer.
 pub type AnswerSchemas = fn(&[&str], &mut SchemaGenerator) -> Option<Schema>;
 
 /// Returns the description of the API.

@@ -75,7 +75,7 @@ fn here(view: &View, parts: &Parts) -> String {
     if query.is_empty() { path } else { format!("{path}?{query}") }
 }
 
-/// Answers with a page that a command makes as one file, such as the page of a night.
+/// Answers with a page that a command generates as one file, such as the page of a night.
 pub async fn one_file(
     web: Arc<Web>,
     parts: Parts,

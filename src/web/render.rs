@@ -77,7 +77,8 @@ impl Renderer {
     /// Renders a page.
     ///
     /// # Panics
-    /// Panics if there is no such template. A template that does not fit its data becomes an error text.
+    /// Panics if there is no such template. If the template does not fit the data, the page is an
+    /// error text.
     pub fn page(&self, template: &str, data: Value) -> String {
         let template = self.environment.get_template(template).expect("the table names it");
         template.render(data).unwrap_or_else(|error| {

@@ -35,7 +35,7 @@ const FILES: &[(&str, &str, &str)] = &[
     ("/hx-sse.js", "text/javascript; charset=utf-8", include_str!("vendor/hx-sse.min.js")),
 ];
 
-/// Where Prometheus reads the metrics.
+/// The path at which Prometheus reads the metrics.
 const METRICS: &str = "/metrics";
 
 type Query2 = Query<Vec<(String, String)>>;
@@ -107,8 +107,8 @@ fn page(view: &'static View) -> MethodRouter<Arc<Web>> {
                     path: RawPathParams,
                     query: Query2,
                     headers: HeaderMap| {
-            // A page that reloads itself must not take the message of an action from the page that the browser opens
-            // next.
+            // The message of an action is for the page that the browser opens next, so a page that
+            // reloads itself must not take the message.
             let message = match headers.contains_key("hx-request") {
                 true => None,
                 false => web.messages.take(&client.from),
@@ -188,7 +188,7 @@ async fn admitted(web: &Arc<Web>, peer: &Peer, request: Request) -> Result<Reque
     }
     let now = web.home.wall().map_err(|failure| pages::failed(web, &failure))?;
     let client = match asked.client(&web.secrets(), now) {
-        // Only its signature counts, so that no page can use a login for one.
+        // For a webhook, only the signature counts, so that no page can use a login to send one.
         _ if is_webhook => None,
         Ok(client) => Some(client),
         Err(_) if is_public(&path) => None,

@@ -124,7 +124,7 @@ impl Secrets {
         Ok(format!("{}.{until}.{login}.{}", role.as_str(), hex(&mac)))
     }
 
-    /// Returns the login that a cookie stands for, or `None` if it is forged or too old.
+    /// Returns the login that a cookie represents, or `None` if the cookie is forged or too old.
     pub fn login(&self, cookie: &str, now: Timestamp) -> Option<Login> {
         let mut parts = cookie.split('.');
         let (role, until, login, mac) =

@@ -51,7 +51,7 @@ pub struct Web {
     acts: Arc<Semaphore>,
 }
 
-/// The purpose of a command. Slow looks do not keep an action waiting.
+/// The purpose of a command. Slow views do not keep an action waiting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purpose {
     Look,
@@ -110,7 +110,8 @@ impl Web {
         let web = Arc::clone(self);
         self.blocking(purpose, move || {
             let folder = project.map(|id| web.folder(&id)).transpose()?;
-            // Without its settings, the command would take a project around the folder.
+            // If the folder had no settings file, the command would use a project that contains the
+            // folder.
             if let Some(folder) = folder.as_deref().filter(|folder| !folder.join(FILE).is_file()) {
                 let what = format!("{} has no {FILE}", folder.display());
                 return Err(Failure::data(what).hint("runner projects"));
@@ -204,7 +205,7 @@ fn quoted(words: &[&str]) -> String {
     shlex::try_join(words.iter().map(String::as_str)).unwrap_or_default()
 }
 
-/// The last texts, by a key.
+/// The most recent texts, each with a key.
 #[derive(Default)]
 pub struct Kept(Mutex<VecDeque<(String, String)>>);
 

@@ -12,7 +12,7 @@ pub struct View {
     pub path: &'static str,
     pub summary: &'static str,
     pub template: &'static str,
-    /// The command, in which `{NAME}` stands for a part of the path.
+    /// The command, in which a part of the path replaces `{NAME}`.
     pub words: &'static [&'static str],
     /// The parts of the query, which become flags of the command.
     pub query: &'static [QueryFlag],
@@ -48,7 +48,7 @@ const fn present(name: &'static str, summary: &'static str) -> QueryFlag {
 const LIMIT: QueryFlag = QueryFlag {
     name: "limit",
     kind: QueryKind::Count(200),
-    summary: "The most runs of one answer",
+    summary: "The maximum number of runs in one answer",
 };
 const RUNS: &[QueryFlag] = &[
     text("outcome", "Only the runs with this outcome or state"),
@@ -258,12 +258,12 @@ impl View {
                     Ok(count) if (1..=most).contains(&count) => {
                         flags.push(format!("--{name}={count}"))
                     }
-                    _ => return Err(format!("{name} is a number from 1 to {most}")),
+                    _ => return Err(format!("{name} must be a number from 1 to {most}")),
                 },
             }
         }
         let mut words = parts.fill(self.words);
-        // Flags stand before `--`, behind which nothing is one.
+        // Flags must come before `--`, because nothing after it is a flag.
         let at = words.iter().position(|word| word == "--").unwrap_or(words.len());
         words.splice(at..at, flags);
         Ok(words)

@@ -4,8 +4,9 @@
 //! x-runner-signature = "sha256=" HMAC-SHA256(webhook key, TIMESTAMP "." PATH "." BODY)
 //! ```
 //!
-//! The signature covers the path, so it cannot be used for another job. A repeated request has the key of the first
-//! one, so the database records no second run; after [`WINDOW`] it is refused.
+//! The signature covers the path, so it cannot be used for another job. A repeated request has the
+//! same key as the first one, so the database records no second run. After [`WINDOW`], a repeated
+//! request is refused.
 
 use axum::http::{HeaderMap, Method};
 use hmac::{Hmac, Mac as _};

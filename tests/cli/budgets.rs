@@ -266,7 +266,7 @@ fn failing_job_stops_until_acknowledged() {
     at(&fixture, "2026-11-22T00:30:00Z", &["tick"]).ends(0);
     at(&fixture, "2026-11-22T00:31:00Z", &["runs"])
         .ends(0)
-        .expect_text("stopped after 3 failures in a row; `runner jobs reset`");
+        .expect_text("stopped after 3 failures in a row; fix the cause, then");
     at(&fixture, "2026-11-22T00:31:00Z", &["status"])
         .expect_text("bad: 3 consecutive failures; `runner jobs reset bad`");
     let runs = at(&fixture, "2026-11-22T00:31:00Z", &["runs", "--json"]).json();

@@ -124,9 +124,9 @@ fn third_stop_kills_a_hung_run() {
     daemon.signal(Signal::TERM);
     daemon.wait_for_text("may continue");
     daemon.signal(Signal::TERM);
-    daemon.wait_for_text("asking 1 run to end");
+    daemon.wait_for_text("asking 1 run to stop");
     daemon.signal(Signal::TERM);
-    daemon.wait_for_text("kills 1 run");
+    daemon.wait_for_text("killing 1 run");
     daemon.ends(0);
     assert_eq!(fixture.survivors(), Vec::<String>::new());
     let reported = outcome(&fixture, &id);

@@ -203,12 +203,12 @@ const FROM_THE_SANDBOX: [(&str, &str, Option<&str>); 13] = [
     (
         "index",
         "git update-index --add --cacheinfo 100644,$BLOB,$E",
-        Some("its index contains a change of rem/"),
+        Some("its index contains a change to rem/"),
     ),
     (
         "index below another name",
         "git update-index --add --cacheinfo 100644,$BLOB,REM/x.org",
-        Some("its index contains a change of REM/x.org"),
+        Some("its index contains a change to REM/x.org"),
     ),
     (
         "index without runner's settings",
@@ -228,12 +228,12 @@ const FROM_THE_SANDBOX: [(&str, &str, Option<&str>); 13] = [
     (
         "index of a work tree",
         "git worktree add -q --detach side && cd side && git update-index --add --cacheinfo 100644,$BLOB,$E",
-        Some("its index contains a change of rem/"),
+        Some("its index contains a change to rem/"),
     ),
     (
         "submodule",
         "git update-index --add --cacheinfo 160000,$(git rev-parse HEAD),rem",
-        Some("its index contains a change of rem: rem is"),
+        Some("its index contains a change to rem: rem is"),
     ),
     ("file", "printf evil > $E; ln $E hard && printf evil > hard; mv rem gone; rm -rf rem", None),
 ];

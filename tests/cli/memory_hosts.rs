@@ -72,7 +72,7 @@ fn doctor_reports_hooks_that_do_not_work() {
         ),
         (
             vec![text(&format!("<persisted-output>\nToo large.\n{}", &block[..40]))],
-            Some("cut the notes that a hook injected at SessionStart"),
+            Some("truncated the notes that a hook injected at SessionStart"),
         ),
     ] {
         transcript(&fixture, claude, &rows);

@@ -106,7 +106,7 @@ fn tools_recall_show_and_remember() {
     for (tool, arguments, why) in [
         ("show", json!({"id": "01NONE"}), "there is no node"),
         ("recall", json!({"query": "type:"}), "column"),
-        ("remember", json!({"type": "joke", "content": "x"}), "valid are: fact"),
+        ("remember", json!({"type": "joke", "content": "x"}), "valid values: fact"),
         ("remember", json!({"type": "fact", "content": "x", "tags": ["a b,c"]}), ""),
     ] {
         let (said, failed) = client.call(tool, arguments);

@@ -323,7 +323,7 @@ fn repeated_dream_is_retried_without_previous_entry() {
         "2",
         &data("This time nothing of that sort happened at all.", "keep-course", "").to_string(),
     );
-    fixture.run(&["run", "rem"]).ends(0).expect_text("asked for once more");
+    fixture.run(&["run", "rem"]).ends(0).expect_text("runner asked once more");
     assert_eq!(entries(&fixture, "rem").len(), 6);
     assert!(asked(&fixture, 1).contains("source: the previous entry"));
     assert!(!asked(&fixture, 2).contains("source: the previous entry"));

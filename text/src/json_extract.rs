@@ -41,7 +41,7 @@ pub enum ExtractError {
     /// The text contains several arrays that differ.
     #[error("{count} JSON arrays where one was expected")]
     Several {
-        /// Number of arrays found. The search stops after a limit.
+        /// Number of arrays found. The search stops at a limit.
         count: usize,
     },
     #[error("{count} elements, more than the limit of {MAX_ELEMENTS}")]

@@ -3,7 +3,7 @@
 //! Every record that is not blank is either parsed or reported with its line number and the reason.
 //! An invalid record does not affect the next one. The reader must never store more than one line
 //! of the allowed length, and must never panic. NUL bytes, which some file systems leave after a
-//! lost write, separate records like line breaks.
+//! lost write, separate records, as line breaks do.
 
 pub mod keep;
 

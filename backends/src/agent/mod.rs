@@ -1,5 +1,5 @@
-//! The common parts of agent programs, which read a question on standard input and write events as
-//! JSON lines to standard output.
+//! Runs agent programs, which read a question on standard input and write events as JSON lines to
+//! standard output.
 //!
 //! ```text
 //! Request ──prompt──> stdin, written and closed
@@ -43,7 +43,7 @@ use events::{AgentEvents, EventStream};
 use prompt::ProgramAnswer;
 use refusal_text::LocalClock;
 
-/// The settings for running an agent program, which are the same for every request.
+/// The settings for running an agent program. They are the same for every request.
 #[derive(Clone, Debug)]
 pub(crate) struct AgentPlan {
     pub name: String,
@@ -112,8 +112,8 @@ impl AgentPlan {
         }
     }
 
-    /// Returns the sandbox with write access to the agent's state folder, and with access to the
-    /// network or only to the hosts that the job lists.
+    /// Returns the sandbox with write access to the agent's state folder and with network access.
+    /// If the job lists hosts, only those hosts can be reached.
     pub fn sandbox(&self) -> Option<SandboxedStart> {
         let mut sandbox_start = self.sandbox_start.clone()?;
         // The sandbox accepts no path that contains a symbolic link.
@@ -238,7 +238,7 @@ pub(crate) fn child_spec(
     }
 }
 
-/// Returns whether the program ended normally: with exit code 0, or because runner ended it after
+/// Returns whether the program ended normally: with exit code 0, or because runner stopped it after
 /// its result.
 pub(crate) fn went_well(ended: &Ended) -> bool {
     ended.status == ExitStatus::Exit(0) || ended.lingered
@@ -279,7 +279,8 @@ pub(crate) fn ended_without(what: &str, ended: &Ended, secrets: &Secrets) -> Bac
     }
 }
 
-/// Adds the remarks on the run to a reply, and passes the sink any text that it has not received.
+/// Adds the remarks on the run to a reply, and passes to the sink any text that the sink has not
+/// received yet.
 pub(crate) fn hand_out(
     mut reply: Reply,
     remarks: Vec<String>,

@@ -49,7 +49,7 @@ const LIMIT: &[&str] = &[
     "limit reached",
     "too many requests",
 ];
-/// Phrases of programs that found no credentials, so they sent none.
+/// Phrases that a program prints if it found no credentials and therefore sent none.
 const NO_LOGIN: &[&str] = &["not logged in", "missing environment variable"];
 const LOGIN: &[&str] = &[
     "please run /login",

@@ -65,7 +65,7 @@ impl Messages {
         let keys = ["input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens"];
         let mut found = usage["input_tokens"].is_number() && !last;
         for (at, key) in keys.into_iter().enumerate() {
-            // The last event of a stream omits counts that its first event stated, or reports them
+            // The last event of a stream omits counts that the first event stated, or reports them
             // as 0.
             if let Some(figure) = into.figure(&usage[key], self.belief.input)
                 && (figure > 0 || !last)
@@ -91,13 +91,13 @@ impl Messages {
             }
             Some("tool_use") if block["name"] == ANSWER => {
                 if self.tool.is_some() {
-                    return Err(Fault::Broken("it answers twice".to_owned()));
+                    return Err(Fault::Broken("the model answered twice".to_owned()));
                 }
                 self.tool = Some((at, block["input"].clone()));
                 into.give("")
             }
             Some("tool_use") => {
-                Err(Fault::Broken("it uses a tool that was not offered".to_owned()))
+                Err(Fault::Broken("the model requested an unavailable tool".to_owned()))
             }
             _ => Ok(()),
         }
@@ -167,7 +167,7 @@ impl Reader for Messages {
     fn whole(&mut self, reply: &Value, into: &mut Gathered) -> Result<(), Fault> {
         let blocks = reply["content"]
             .as_array()
-            .ok_or_else(|| Fault::Broken("it has no content".to_owned()))?;
+            .ok_or_else(|| Fault::Broken("the reply has no content".to_owned()))?;
         for (at, block) in blocks.iter().enumerate() {
             self.begin(at as u64, block, into)?;
         }

@@ -16,7 +16,8 @@ use crate::agent::prompt;
 use crate::request::Request;
 
 pub(super) fn body(plan: &EndpointPlan, request: &Request) -> Value {
-    // OpenAI rejects the older name for its newer models, and other servers accept only that name.
+    // OpenAI rejects the older name for its newer models, and other servers accept only the older
+    // name.
     let most = if plan.is_first_hand { "max_completion_tokens" } else { "max_tokens" };
     let mut body = json!({
         "model": plan.model,
@@ -75,7 +76,7 @@ impl Chunks {
             other => other.is_object(),
         };
         match wants("tool_calls") || wants("function_call") {
-            true => Err(Fault::Broken("it uses a tool that was not offered".to_owned())),
+            true => Err(Fault::Broken("the model requested an unavailable tool".to_owned())),
             false => Ok(()),
         }
     }
@@ -166,7 +167,8 @@ impl Reader for Chunks {
     }
 
     fn whole(&mut self, reply: &Value, into: &mut Gathered) -> Result<(), Fault> {
-        let choice = first(reply).ok_or_else(|| Fault::Broken("it has no choices".to_owned()))?;
+        let choice =
+            first(reply).ok_or_else(|| Fault::Broken("the reply has no choices".to_owned()))?;
         self.content(&choice["message"], into)?;
         self.usage(&reply["usage"], into);
         into.end = end(&choice["finish_reason"]);

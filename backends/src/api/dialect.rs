@@ -21,9 +21,9 @@ pub(crate) trait Reader: Send {
     /// Processes one event. `name` is empty if the event has none.
     fn event(&mut self, name: &str, data: &Value, into: &mut Gathered) -> Result<(), Fault>;
 
-    /// Returns the text of an event that states nothing but a piece of the text. All other events
-    /// return `None` and are processed by [`Reader::event`], which would process such an event
-    /// in the same way but copies it.
+    /// Returns the text of an event that contains nothing but a piece of the text, and `None` for
+    /// any other event, which [`Reader::event`] then processes. [`Reader::event`] would give the
+    /// same result for a piece of the text, but needs a copy of it.
     fn piece<'d>(&self, _data: &'d str) -> Option<Cow<'d, str>> {
         None
     }
@@ -73,8 +73,8 @@ impl Dialect {
     }
 }
 
-/// Limits for a plausible usage. A text has at most one token per byte, apart from the tokens that
-/// a provider adds, and an answer does not greatly exceed its allowed tokens.
+/// Limits for plausible usage. Text has at most one token per byte, apart from the tokens that a
+/// provider adds, and an answer does not greatly exceed its allowed tokens.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Belief {
     pub input: u64,

@@ -7,9 +7,9 @@
 //! Connect   FirstByte             refusal    Idle, cut off, an error among the events
 //! ```
 //!
-//! All deadlines use the boot-time clock, so expired deadlines are noticed within a second after a
-//! sleeping host wakes. When the request ends for any reason, its connection is closed, so that the
-//! provider stops generating the answer. This module must never send a second request.
+//! All deadlines use the boot-time clock, so runner notices an expired deadline within a second
+//! after a sleeping host wakes. When the request ends for any reason, its connection is closed, so
+//! that the provider stops generating the answer. This module must never send a second request.
 
 use std::ops::ControlFlow;
 use std::time::Duration;

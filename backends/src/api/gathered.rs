@@ -262,7 +262,7 @@ impl Gathered {
         };
         let usage = self.usage();
         if usage.is_none() && !self.doubted {
-            self.note("its usage was not reported");
+            self.note("the provider did not report the usage");
         }
         Ok(Reply {
             text,

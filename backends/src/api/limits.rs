@@ -25,8 +25,8 @@ pub(crate) fn until(headers: &HeaderMap, now: Timestamp) -> Option<Timestamp> {
         .or_else(|| exhausted(headers, now).filter(ahead))
 }
 
-/// Returns the used part of the subscription's most heavily used limit window, in thousandths, and the
-/// time at which that window is reset.
+/// Finds the subscription's most heavily used limit window. Returns the used part of that window,
+/// in thousandths, and the time at which it is reset.
 pub(crate) fn used(headers: &HeaderMap, now: Timestamp) -> Option<(u16, Option<Timestamp>)> {
     let text = |name: &str| headers.get(name)?.to_str().ok().map(str::trim);
     let windows = headers.keys().filter_map(|name| {

@@ -29,7 +29,7 @@ fn estimate(request: &Request) -> u64 {
     u64::try_from(bytes).unwrap_or(u64::MAX) / 3 + TEMPLATE
 }
 
-/// Returns the window of the largest request, in tokens.
+/// Returns the largest context window that a request can have, in tokens.
 pub fn largest(plan: &EndpointPlan) -> u64 {
     plan.num_ctx.unwrap_or(WINDOWS[WINDOWS.len() - 1])
 }
@@ -107,7 +107,7 @@ impl Reader for Lines {
             into.push_text(text)?;
         }
         if message["tool_calls"].as_array().is_some_and(|it| !it.is_empty()) {
-            return Err(Fault::Broken("it uses a tool that was not offered".to_owned()));
+            return Err(Fault::Broken("the model requested an unavailable tool".to_owned()));
         }
         if data["done"] != true {
             return Ok(());
@@ -141,7 +141,7 @@ impl Reader for Lines {
 
     fn whole(&mut self, reply: &Value, into: &mut Gathered) -> Result<(), Fault> {
         if reply["done"] != true || !reply["message"].is_object() {
-            return Err(Fault::Broken("it has no complete message".to_owned()));
+            return Err(Fault::Broken("the reply has no complete message".to_owned()));
         }
         self.event("", reply, into)
     }

@@ -1,4 +1,5 @@
-//! Asks an Ollama server for its state within a deadline, for commands that help to set it up.
+//! Asks an Ollama server for its state within a deadline, for the commands that help a user to set
+//! it up.
 //!
 //! This module must never send anything but its two requests, for the version and for the list of
 //! models, and never ask a model.

@@ -20,7 +20,7 @@ use crate::error::BackendError;
 use crate::registry::{BackendSpec, Surroundings, at_home, given};
 use crate::request::{Request, RequestLimits};
 
-/// The settings for asking an endpoint, which are the same for every request.
+/// The settings for asking an endpoint. They are the same for every request.
 #[derive(Clone)]
 pub(crate) struct EndpointPlan {
     pub name: String,

@@ -61,7 +61,9 @@ impl Events {
                     }
                 }
                 Some("function_call" | "custom_tool_call") => {
-                    return Err(Fault::Broken("it uses a tool that was not offered".to_owned()));
+                    return Err(Fault::Broken(
+                        "the model requested an unavailable tool".to_owned(),
+                    ));
                 }
                 _ => {}
             }
@@ -110,8 +112,9 @@ impl Reader for Events {
                 Ok(())
             }
             "response.completed" | "response.incomplete" => self.finish(&data["response"], into),
-            "response.failed" => Err(provider_error(&data["response"])
-                .unwrap_or_else(|| Fault::Broken("it failed without giving a reason".to_owned()))),
+            "response.failed" => Err(provider_error(&data["response"]).unwrap_or_else(|| {
+                Fault::Broken("the response failed without a reason".to_owned())
+            })),
             "error" => Err(provider_error(data).unwrap_or_else(|| {
                 let text = |key: &str| data[key].as_str().unwrap_or_default().to_owned();
                 Fault::Said { status: None, code: text("code"), text: text("message") }
@@ -122,7 +125,7 @@ impl Reader for Events {
 
     fn whole(&mut self, reply: &Value, into: &mut Gathered) -> Result<(), Fault> {
         match reply["status"].as_str() {
-            None => Err(Fault::Broken("it has no status".to_owned())),
+            None => Err(Fault::Broken("the response has no status".to_owned())),
             Some(_) => self.finish(reply, into),
         }
     }

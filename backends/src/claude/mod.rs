@@ -58,7 +58,7 @@ impl Backend for Claude {
         } else {
             format!("tools {}", self.plan.tools.join(", "))
         };
-        let own = format!("{tools}, permission mode default, no settings or hooks of projects");
+        let own = format!("{tools}, permission mode default, no project settings or hooks");
         Description {
             kind: "claude".to_owned(),
             model: self.plan.model.clone(),
@@ -206,8 +206,8 @@ impl Judge<'_> {
         })
     }
 
-    /// Returns the answer of a model that answered as text until its turns were used up, although
-    /// the program required the tool. Returns `None` if the text is not the required JSON.
+    /// Returns the answer of a model that, although the program required the tool, kept answering
+    /// as text until its turns were used up. Returns `None` if the text is not the required JSON.
     fn answered_as_text(&self, result: &Value, transcript: &Transcript) -> Option<Reply> {
         let used_up = matches!(
             result["subtype"].as_str(),

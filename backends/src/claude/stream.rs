@@ -151,13 +151,13 @@ fn exit_code(error: &str) -> Option<i64> {
     code.split_whitespace().next()?.parse().ok()
 }
 
-/// The largest plausible number of tokens of a session. A larger number counts as an error.
+/// The largest plausible number of tokens in a session. A larger number counts as an error.
 const MOST_TOKENS: u64 = 10_000_000_000;
 /// The largest plausible cost of a session in dollars.
 const MOST_DOLLARS: f64 = 1e6;
 
-/// Returns a number of tokens, which is 0 if it is not stated. Returns `None` if it is negative, not
-/// an integer, or too large.
+/// Returns a number of tokens, or 0 if none is stated. Returns `None` if the stated number is
+/// negative, not an integer, or too large.
 fn figure(value: &Value) -> Option<u64> {
     match value {
         Value::Null => Some(0),
@@ -170,8 +170,8 @@ fn cost(value: &Value) -> Option<u64> {
     value.as_f64().filter(|dollars| (0.0..=MOST_DOLLARS).contains(dollars)).map(micros)
 }
 
-/// Reads a message's usage, in the API's field names. Returns `None` if it states no input and output
-/// tokens, or an impossible number.
+/// Reads a message's usage from the API's fields. Returns `None` if the message states neither
+/// input nor output tokens, or if it states an impossible number.
 fn one(usage: &Value) -> Option<Usage> {
     let count = |key: &str| figure(&usage[key]);
     if usage["input_tokens"].is_null() && usage["output_tokens"].is_null() {
@@ -188,10 +188,9 @@ fn one(usage: &Value) -> Option<Usage> {
     })
 }
 
-/// Returns the total usage in a `result` event, or `None` if no usage is stated or a stated number is
-/// impossible. If the program
-/// used subagents, the event's `usage` covers only the last part, so the sum over all models is
-/// preferred.
+/// Returns the total usage in a `result` event, or `None` if no usage is stated or a stated number
+/// is impossible. If the program used subagents, the event's `usage` covers only the last part, so
+/// the sum over all models is preferred.
 pub(crate) fn total(result: &Value) -> Option<Usage> {
     let models = result["modelUsage"].as_object().filter(|it| !it.is_empty());
     let total = &result["total_cost_usd"];

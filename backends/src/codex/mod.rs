@@ -1,7 +1,7 @@
 //! Runs Codex as a backend (`codex exec --json`).
 //!
 //! - **The question** is written to standard input, because every user can read a command line.
-//!   Standard input is then closed, because the program waits for its end.
+//!   Standard input is then closed, because the program waits for the end of its input.
 //! - **Tools** are disabled by default. If the configuration lists some (`tools = ["shell"]`), the
 //!   program gets its shell and no other tool. The user's configuration and rules are not read, so
 //!   no hook, notifier or MCP server runs.
@@ -107,8 +107,8 @@ impl Backend for Codex {
     }
 }
 
-/// Writes the schema to a file in the run folder, if there is one and providers accept the schema.
-/// The question always contains the schema.
+/// Writes the schema, if there is one and providers accept it, to a file in the run folder. The
+/// question always contains the schema.
 fn put_schema(request: &Request) -> Result<Option<Folder>, BackendError> {
     let (Some(schema), Some(path)) = (&request.schema, &request.run_dir) else {
         return Ok(None);

@@ -16,7 +16,7 @@ use crate::agent::events::AgentEvents;
 use crate::request::Usage;
 use crate::sink::{OwnedEvent, OwnedTarget};
 
-/// Maximum number of tools in progress that are tracked. Each tool beyond it is reported twice.
+/// Maximum number of running tools to track. Each tool beyond this number is reported twice.
 const MOST_AT_ONCE: usize = 1_000;
 
 /// The combined result of the events.

@@ -54,7 +54,7 @@ pub enum RecordingLine {
     Over {
         /// The total size in bytes.
         bytes: u64,
-        /// The maximum size that is kept.
+        /// The maximum size to record.
         most: u64,
     },
     /// The last line, which shows that the recording is complete.

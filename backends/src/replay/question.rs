@@ -80,7 +80,7 @@ impl ReplayQuestion {
         };
         if self.purpose != other.purpose {
             let (one, two) = (&self.purpose, &other.purpose);
-            return Some(format!("purpose: {one:?} was recorded, now it is {two:?}"));
+            return Some(format!("purpose: recorded as {one:?}, but now {two:?}"));
         }
         texts("instructions", &self.instructions, &other.instructions)
             .or_else(|| {
@@ -104,12 +104,12 @@ impl ReplayQuestion {
             })
             .or_else(|| {
                 let (one, two) = (self.max_output_tokens, other.max_output_tokens);
-                (one != two)
-                    .then(|| format!("max_output_tokens: {one} was recorded, now it is {two}"))
+                (one != two).then(|| format!("max_output_tokens: recorded as {one}, but now {two}"))
             })
             .or_else(|| (self.temperature != other.temperature).then(|| "temperature".to_owned()))
             .or_else(|| {
-                (self.works != other.works).then(|| "whether it works in the project".to_owned())
+                (self.works != other.works)
+                    .then(|| "work: only one of the two requests works in the project".to_owned())
             })
     }
 }
@@ -166,15 +166,12 @@ fn value(path: &str, one: &Value, two: &Value) -> Option<String> {
                 let path = format!("{path}.{key}");
                 match two.get(key) {
                     Some(new) => value(&path, old, new),
-                    None => Some(format!("{path}: it was recorded, but is missing now")),
+                    None => Some(format!("{path}: recorded, but missing now")),
                 }
             });
             deeper.or_else(|| {
                 let more = two.keys().find(|key| !one.contains_key(*key));
-                Some(format!(
-                    "{path}.{}: it is not in the recording",
-                    more.map_or("", String::as_str)
-                ))
+                Some(format!("{path}.{}: not in the recording", more.map_or("", String::as_str)))
             })
         }
         _ => Some(path.to_owned()),
@@ -227,7 +224,7 @@ pub(super) mod tests {
         let old = request(1);
         type Change = fn(&mut Request);
         let changes: [(Change, &str); 10] = [
-            (|it| it.purpose.push('x'), "purpose: \"dream\" was recorded, now it is \"dreamx\""),
+            (|it| it.purpose.push('x'), "purpose: recorded as \"dream\", but now \"dreamx\""),
             (
                 |it| it.instructions = format!("{}\nmore", it.instructions).into(),
                 "instructions, line 2",
@@ -248,10 +245,13 @@ pub(super) mod tests {
             (|it| it.schema = None, "schema"),
             (
                 |it| it.limits.max_output_tokens = 1,
-                "max_output_tokens: 16384 was recorded, now it is 1",
+                "max_output_tokens: recorded as 16384, but now 1",
             ),
             (|it| it.limits.temperature = Some(Temperature::hundredths(100)), "temperature"),
-            (|it| it.work = Some("/a/project".into()), "whether it works in the project"),
+            (
+                |it| it.work = Some("/a/project".into()),
+                "work: only one of the two requests works in the project",
+            ),
         ];
         for (change, words) in changes {
             let mut new = request(1);

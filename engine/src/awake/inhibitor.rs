@@ -15,12 +15,12 @@ use super::{InhibitLevel, InhibitScope, InhibitorCommand, SleepInhibition};
 use crate::process::wait::poll_within;
 use crate::time::boot_time;
 
-/// Maximum wait for the lock. logind answers immediately, and a bus that hangs must not delay a run
-/// for longer.
+/// Maximum wait for the lock. logind normally answers immediately; this limit keeps a hung bus from
+/// delaying a run any longer.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// Maximum wait for a released process to end.
 const GRACE: Duration = Duration::from_secs(2);
-/// Maximum number of bytes that are read from each of the program's outputs.
+/// Maximum number of bytes to read from each of the program's output streams.
 const WORDS: u64 = 4_096;
 
 /// A request to keep the machine awake.
@@ -37,7 +37,7 @@ pub struct InhibitRequest {
     pub what: String,
 }
 
-/// A sleep inhibition that is held until it is dropped.
+/// A sleep inhibition that is held until this value is dropped.
 #[derive(Debug)]
 pub struct Inhibitor {
     awake: SleepInhibition,
@@ -52,7 +52,7 @@ impl Inhibitor {
             return Self::without("", "this system has no sleep inhibitor that runner supports");
         };
         let Some(program) = &asked.program else {
-            let why = format!("there is no {} in the PATH", means.program());
+            let why = format!("{} was not found in PATH", means.program());
             return Self::without(means.name(), why);
         };
         let mut scope = InhibitScope::Sleep;
@@ -285,7 +285,7 @@ mod tests {
         );
         asked.program = None;
         let reported = Inhibitor::take(&asked).standing().to_string();
-        assert_eq!(reported, "not kept awake: there is no systemd-inhibit in the PATH");
+        assert_eq!(reported, "not kept awake: systemd-inhibit was not found in PATH");
         asked.means = None;
         assert_eq!(Inhibitor::take(&asked).standing().held, InhibitLevel::Nothing);
     }

@@ -1,6 +1,6 @@
 //! The only functions that open files for reading.
 //!
-//! Anyone who can write to a repository controls its contents, including an agent. An entry can be
+//! Anyone who can write to a repository, including an agent, controls its contents. An entry can be
 //! a FIFO that blocks forever, a device that never ends, a link to either, or a file of any size.
 //! All files are therefore opened here: only regular files, without blocking, and with a size
 //! limit.
@@ -289,12 +289,13 @@ pub fn sync_folder(path: &Path) -> io::Result<()> {
     Ok(rustix::fs::fsync(folder)?)
 }
 
-/// Maximum number of bytes that are allocated before a file is read.
+/// Maximum number of bytes to allocate before reading a file.
 const FIRST: u64 = 1 << 20;
 
 /// Reads at most `limit` bytes. Returns `None` if the file is longer.
 pub(crate) fn read_bounded(file: &mut File, limit: u64) -> io::Result<Option<Vec<u8>>> {
-    // One byte more than the file has, so that its end is found without growing.
+    // With one byte more than the file's length, the read finds the end of the file without growing
+    // the buffer.
     let length = file.metadata()?.len().min(limit).min(FIRST);
     let mut bytes = Vec::with_capacity(usize::try_from(length).unwrap_or(0) + 1);
     file.take(limit.saturating_add(1)).read_to_end(&mut bytes)?;

@@ -25,7 +25,7 @@ const FOLDER: OFlags = OFlags::RDONLY
 
 /// Handles the entries that a walk finds.
 pub trait TreeVisitor {
-    /// Handles anything but a folder of the same file system.
+    /// Handles anything but a folder on the same file system.
     fn file(&mut self, folder: BorrowedFd<'_>, name: &OsStr, stat: &Stat) -> io::Result<()>;
 
     /// Handles a folder before its content.
@@ -137,7 +137,7 @@ fn up(folder: &OwnedFd, id: (u64, u64)) -> Option<OwnedFd> {
     ((data.st_dev, data.st_ino) == id).then_some(above)
 }
 
-/// Opens the last of `levels` from the root. Levels that no longer exist are dropped.
+/// Opens the last of `levels`, starting from the root. Levels that no longer exist are dropped.
 fn down(top: &OwnedFd, levels: &mut Vec<Level>) -> io::Result<OwnedFd> {
     let mut at = top.try_clone()?;
     for depth in 1..levels.len() {
@@ -158,8 +158,8 @@ fn down(top: &OwnedFd, levels: &mut Vec<Level>) -> io::Result<OwnedFd> {
 /// is made readable first. If `path` is not a folder, it is removed as a file.
 ///
 /// # Errors
-/// Returns the first error after everything else was removed, and [`io::ErrorKind::NotFound`] if
-/// nothing exists at `path`.
+/// Returns the first error after everything else has been removed, and [`io::ErrorKind::NotFound`]
+/// if nothing exists at `path`.
 pub fn remove_tree(path: &Path) -> io::Result<()> {
     if !fs::symlink_metadata(path)?.is_dir() {
         return fs::remove_file(path);

@@ -32,8 +32,8 @@ impl Git {
     ///
     /// # Errors
     /// Returns a [`GitError`] if there is no identity for the commit, or if another program has
-    /// locked the index. Only unreferenced objects may have been written then. Also returns a
-    /// [`GitError`] if `HEAD` moved in the meantime; the files are staged then.
+    /// locked the index. In both cases, at most unreferenced objects have been written. Also
+    /// returns a [`GitError`] if `HEAD` moved in the meantime; the files are then staged.
     pub fn commit_files(
         &self,
         files: &[NewFile],

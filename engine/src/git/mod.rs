@@ -157,7 +157,7 @@ pub enum GitError {
     #[error("{}: {why}", path.display())]
     Unsupported {
         path: PathBuf,
-        /// The property of the folder that is not supported.
+        /// The unsupported property of the folder.
         why: &'static str,
     },
     /// A git folder, or a file in it, cannot be created or read.
@@ -173,7 +173,7 @@ pub enum GitError {
         /// The object's name.
         object: String,
     },
-    /// A file in the work tree that must be compared cannot be read.
+    /// A work-tree file that must be compared cannot be read.
     #[error("{path}: {why}")]
     Unreadable {
         /// The path of the file, relative to the project.

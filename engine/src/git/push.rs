@@ -68,8 +68,8 @@ struct Target {
 
 impl Git {
     /// Pushes the commit `HEAD` to its branch's remote. Git runs in a temporary repository at
-    /// `folder`, which must be outside the project. Its previous content is deleted. `env` is the
-    /// environment for the user's programs.
+    /// `folder`, which must be outside the project. The folder's previous content is deleted. `env`
+    /// is the environment for the user's programs.
     ///
     /// # Errors
     /// Returns a [`PushError`] if the push fails, or if the temporary repository cannot be removed

@@ -7,8 +7,9 @@
 //! the launcher is only a subreaper for the child's processes, and the applied sandbox reports
 //! that.
 //!
-//! A group whose controllers are enabled for its subgroups cannot contain processes. In a systemd unit of
-//! runner with `Delegate=`, all processes of the unit therefore move into a subgroup first.
+//! A group whose controllers are enabled for its subgroups cannot contain processes. In one of
+//! runner's systemd units with `Delegate=`, all processes of the unit therefore move into a
+//! subgroup first.
 //!
 //! ```text
 //! runner-daemon.service        Delegate=memory pids
@@ -33,7 +34,7 @@ const PREFIX: &str = "runner-";
 const LAUNCHERS: &str = "launchers";
 /// The extended attribute with which systemd marks a delegated group.
 const DELEGATED: &str = "user.delegate";
-/// Maximum number of attempts to move all processes of a unit, while they start others.
+/// Maximum number of attempts to move all processes of a unit while they may start others.
 const MOVES: u32 = 20;
 /// Maximum search depth for groups. systemd's groups are six levels deep.
 const DEEPEST: usize = 12;
@@ -71,8 +72,8 @@ impl ControlGroup {
         None
     }
 
-    /// Sets the limits of the group where its controllers are delegated, and returns whether the kernel
-    /// enforces the limits on memory and on processes.
+    /// Sets the group's limits where their controllers are delegated, and returns whether the
+    /// kernel enforces the limits on memory and on processes.
     pub fn limit(&self, memory: Option<u64>, processes: u64) -> (bool, bool) {
         let set = |file: &str, value: u64| {
             let path = self.own.join(file);
@@ -101,8 +102,8 @@ impl ControlGroup {
         refused.is_some_and(|count| count.trim() != "0")
     }
 
-    /// Returns the processor time that all processes of the group have used, also those that have
-    /// ended. The kernel counts it without any delegated controller.
+    /// Returns the processor time that all processes of the group have used, including those that
+    /// have ended. The kernel counts it even without a delegated controller.
     pub fn cpu_time(&self) -> Option<Duration> {
         let text = read_text_proc(self.own.join("cpu.stat")).ok()?;
         let used = text.lines().find_map(|line| line.strip_prefix("usage_usec "))?;
@@ -175,8 +176,8 @@ fn find(folder: &Path, wanted: &str, depth: usize, found: &mut Vec<PathBuf>) {
     }
 }
 
-/// Returns the group for the groups of runs, and the group of this process. Moves this process if its unit
-/// is delegated to runner.
+/// Returns the group that contains the runs' groups, and the group of this process. Moves this
+/// process if its unit is delegated to runner.
 fn split(home: PathBuf) -> (PathBuf, PathBuf) {
     let is = |path: &Path, name: &str| path.file_name().is_some_and(|it| it == name);
     let above = match home.parent() {
@@ -193,14 +194,14 @@ fn split(home: PathBuf) -> (PathBuf, PathBuf) {
     (above.clone(), above)
 }
 
-/// Returns whether a group is that of a systemd service that `runner setup` has installed.
+/// Returns whether a group belongs to a systemd service that `runner setup` installed.
 fn is_of_runner(unit: &Path) -> bool {
     let name = unit.file_name().and_then(std::ffi::OsStr::to_str);
     name.is_some_and(|name| name.starts_with(PREFIX) && name.ends_with(".service"))
 }
 
-/// Moves the processes of a unit into a subgroup, and enables the unit's controllers for the groups of
-/// runs. Returns whether all processes have moved.
+/// Moves the processes of a unit into a subgroup, and enables the unit's controllers for the runs'
+/// groups. Returns whether all processes have moved.
 fn share_controllers(unit: &Path) -> bool {
     let available = read_text_proc(unit.join("cgroup.controllers")).unwrap_or_default();
     let wanted: Vec<String> = available

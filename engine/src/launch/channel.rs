@@ -34,8 +34,8 @@ pub(crate) struct Channel {
 
 impl Channel {
     pub fn new(socket: OwnedFd) -> Self {
-        // Without the timeout, a send could wait forever, but only if the other side is also
-        // broken.
+        // If the timeout cannot be set, a send could wait forever, but only if the other side is
+        // also broken.
         let _ = set_socket_timeout(&socket, Timeout::Send, Some(PATIENCE));
         Self { socket }
     }

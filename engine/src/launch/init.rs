@@ -32,7 +32,7 @@ use crate::sandbox::{
     AppliedSandbox, SandboxError, SandboxLevel, SandboxMechanism, TreeControl, landlock, syscalls,
 };
 
-/// The variables that name the proxy to a program.
+/// The environment variables that give a program the address of its proxy.
 const PROXY_VARIABLES: [&str; 6] =
     ["HTTPS_PROXY", "https_proxy", "HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"];
 
@@ -120,9 +120,9 @@ pub(super) fn attend(channel: &Channel, plan: &LaunchPlan, streams: Vec<OwnedFd>
     }
 }
 
-/// Starts the program under the parts of a sandbox of this level that apply to a thread: Landlock and
-/// seccomp, or nothing. `proxy` is the port of the proxy through which the program reaches its hosts.
-/// Returns the child and the names of the sandbox mechanisms.
+/// Starts the program under those parts of this sandbox level that apply to a thread: Landlock and
+/// seccomp, or nothing. `proxy` is the port of the proxy through which the program reaches its
+/// hosts. Returns the child and the names of the sandbox mechanisms.
 pub(super) fn start(
     plan: &LaunchPlan,
     real: &ResolvedSandbox,

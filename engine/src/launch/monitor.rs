@@ -2,12 +2,12 @@
 //!
 //! Memory and tasks are sampled where no control group limits them. Where a control group limits
 //! the tasks, the monitor checks whether the kernel has refused to start one, so that the run ends
-//! in the same way as after a sample. A sample costs time in proportion to the number of processes,
-//! so samples never take more than a tenth of the time. Between two samples, a tree can exceed its
-//! limits. The report states the largest observed value. Memory is counted once for all processes
-//! that share it, as far as the kernel reports that. Memory that no process maps is counted if it
-//! belongs to an anonymous file that a process holds open or maps, and estimated if it is in
-//! sockets.
+//! in the same way as when a sample exceeds a limit. A sample costs time in proportion to the
+//! number of processes, so samples never take more than a tenth of the time. Between two samples, a
+//! tree can exceed its limits. The report states the largest observed value. Memory is counted once
+//! for all processes that share it, as far as the kernel reports that. Memory outside all mapped
+//! pages is counted if it belongs to an anonymous file that a process holds open or maps, and is
+//! estimated if it is in sockets.
 //!
 //! The control group counts processor time exactly, even without delegated controllers. Without a
 //! group, the time of a process that ended between two samples is missing if its parent ignores its
@@ -41,8 +41,8 @@ const SHARE: u32 = 10;
 const FREE_SOCKETS: u64 = 64;
 /// Time after which files that wait in a socket are counted. A receiver usually takes them at once.
 const WAITING: Duration = Duration::from_secs(1);
-/// The largest buffers of a socket that Linux allows by default, in bytes. A larger setting of the host is not
-/// used, because few programs use it.
+/// The size of the largest socket buffers that Linux allows by default, in bytes. A larger setting
+/// on the host is ignored, because few programs use it.
 const SOCKET_BUFFERS: u64 = 2 * 212_992;
 /// The type that `statfs` reports for files in memory.
 const TMPFS: i64 = 0x0102_1994;
@@ -53,11 +53,11 @@ pub(super) struct TreeMonitor {
     memory: Option<u64>,
     tasks: Option<u64>,
     cpu_time: Option<Duration>,
-    /// The limit on tasks that the kernel enforces.
+    /// The task limit that the kernel enforces.
     refused: Option<u64>,
     counted: CountedTime,
     in_sockets: InSockets,
-    /// Whether the last sample exceeded the limit on memory.
+    /// Whether the last sample exceeded the memory limit.
     suspect: bool,
     /// The number of samples.
     turn: u32,
@@ -69,9 +69,10 @@ pub(super) struct TreeMonitor {
 struct CountedTime {
     /// The time of each process that still exists, by its id and start time.
     now: BTreeMap<(u32, u64), u64>,
-    /// The last seen times of the processes that no longer exist.
+    /// The sum of the last times seen for processes that no longer exist.
     gone: u64,
-    /// The largest sum of the processes' times and those of the children that they have reaped.
+    /// The largest observed sum of the processes' own times and the times of the children that they
+    /// have reaped.
     reaped: u64,
 }
 
@@ -80,7 +81,7 @@ struct CountedTime {
 struct InSockets {
     /// The memory of shared files on the machine when the tree was started, in bytes.
     before: u64,
-    /// The time since which files have been waiting in sockets of the tree.
+    /// The time at which files began to wait in sockets of the tree.
     waiting: Option<Duration>,
 }
 
@@ -89,9 +90,9 @@ impl InSockets {
         Self { before: meminfo("Shmem:"), waiting: None }
     }
 
-    /// Returns an upper limit of the memory in these sockets: full buffers and, if files have been
+    /// Returns an upper limit on the memory in these sockets: full buffers and, if files have been
     /// waiting in them for too long, the growth of the machine's shared memory that no process of
-    /// the tree explains.
+    /// the tree accounts for.
     fn memory(
         &mut self,
         sockets: &BTreeMap<u64, u64>,
@@ -128,12 +129,12 @@ impl TreeMonitor {
         }
     }
 
-    /// Returns the limit on memory in bytes.
+    /// Returns the memory limit in bytes.
     pub fn memory(&self) -> Option<u64> {
         self.memory
     }
 
-    /// Leaves the limits on memory and on tasks to the kernel, if it enforces them.
+    /// Leaves the memory limit and the task limit to the kernel if it enforces them.
     pub fn leave(&mut self, (memory, tasks): (bool, bool)) {
         self.memory = self.memory.filter(|_| !memory);
         if tasks {
@@ -169,7 +170,7 @@ impl TreeMonitor {
         found
     }
 
-    /// Returns the limit on tasks if the kernel has refused to exceed it.
+    /// Returns the task limit if the kernel has refused to start a task beyond it.
     pub fn refused_task(&self, group: Option<&ControlGroup>) -> Option<Overuse> {
         let limit = self.refused?;
         group?.ran_out_of_processes().then_some(Overuse::Processes { limit, seen: limit })
@@ -205,13 +206,14 @@ impl TreeMonitor {
         let most = memory(&pids, files) + hidden;
         let seen = if most > limit { most.min(proportional(&pids, files) + hidden) } else { most };
         let confirmed = std::mem::replace(&mut self.suspect, seen > limit);
-        // A new process shares its parent's memory until it starts its program, and counts twice.
+        // Until a new process starts its program, it shares its parent's memory, which counts
+        // twice.
         (confirmed && seen > limit).then_some(Overuse::Memory { limit, seen })
     }
 }
 
 impl CountedTime {
-    /// Adds a sample, and returns a lower limit of the time that the tree has used.
+    /// Adds a sample, and returns the least time that the tree can have used.
     ///
     /// `launcher` is the time of the children that the launcher has reaped because their parents
     /// had ended.
@@ -234,7 +236,7 @@ fn default_memory() -> Option<u64> {
     Some(meminfo("MemTotal:") / 4 * 3).filter(|bytes| *bytes > 0)
 }
 
-/// Returns a value of the machine's memory in bytes, or 0 if it is unknown.
+/// Returns the value `name` of `/proc/meminfo` in bytes, or 0 if it is unknown.
 fn meminfo(name: &str) -> u64 {
     read_text_proc("/proc/meminfo").ok().and_then(|text| field(&text, name)).unwrap_or(0)
 }
@@ -253,8 +255,8 @@ struct MappedMemory {
     shared: u64,
 }
 
-/// Returns the memory that a process maps. A process whose first thread has ended reports it only in
-/// the other threads.
+/// Returns the memory that a process maps. A process whose first thread has ended reports its
+/// memory only through its other threads.
 fn mapped(pid: u32) -> MappedMemory {
     let read = |path: String| {
         let text = read_text_proc(path).ok()?;
@@ -269,16 +271,17 @@ fn mapped(pid: u32) -> MappedMemory {
         .unwrap_or_default()
 }
 
-/// Returns the memory of all processes, in which shared memory is counted several times.
+/// Returns the total memory of the processes. Memory that several of them share is counted several
+/// times.
 fn memory(pids: &[u32], files: UnnamedFiles) -> u64 {
     let all = pids.iter().map(|pid| mapped(*pid));
     let (own, shared) = all.fold((0, 0), |sum, it| (sum.0 + it.anonymous, sum.1 + it.shared));
-    // A mapped file in memory may be open as well.
+    // A mapped in-memory file may also be open.
     own + shared.max(in_memory_files(pids, files))
 }
 
-/// Returns the memory of all processes, in which each process has its share of shared memory. A
-/// process that hides it counts with everything that it maps.
+/// Returns the total memory of the processes. Memory that several processes share is divided among
+/// them. A process that hides its share counts with everything that it maps.
 fn proportional(pids: &[u32], files: UnnamedFiles) -> u64 {
     let (mut own, mut shared) = (0, 0);
     for pid in pids {
@@ -383,7 +386,7 @@ mod tests {
         let mut counted = CountedTime::default();
         let tick = Duration::from_millis(1000 / clock_ticks_per_second());
         assert_eq!(counted.count(&[process(a, [100, 0]), process(b, [50, 0])], 0), tick * 150);
-        // Its parent ignores the end of `b`.
+        // `b` has ended, and its parent ignores that.
         assert_eq!(counted.count(&[process(a, [120, 0])], 0), tick * 170);
         // `a` has reaped children that no sample has seen.
         assert_eq!(counted.count(&[process(a, [120, 400])], 0), tick * 520);

@@ -47,7 +47,7 @@ pub(crate) enum LaunchReport {
         killed: usize,
         /// The number of processes that could not be killed.
         survivors: usize,
-        /// The hosts for which the program asked.
+        /// The hosts that the program asked for.
         requested: Vec<RequestedHost>,
         /// The resource whose limit ended the program.
         over: Option<Overuse>,

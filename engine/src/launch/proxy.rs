@@ -5,10 +5,10 @@
 //!                                        listed: connect and copy · else: 403 · recorded in both cases
 //! ```
 //!
-//! The child has a network namespace in which only this listener leads out. The first process inside
-//! creates the listener and passes it to the launch supervisor, which accepts the connections in the
-//! host's network. The proxy copies encrypted data and sees only names of hosts. It must never connect
-//! to a host that is not listed, and never keep what it copies.
+//! The child has a network namespace in which only this listener leads out. The first process
+//! inside creates the listener and passes it to the launch supervisor, which accepts the
+//! connections in the host's network. The proxy copies encrypted data and sees only host names. It
+//! must never connect to a host that is not listed, and never keep what it copies.
 
 use std::collections::BTreeMap;
 use std::io::{self, Read as _, Write as _};
@@ -28,7 +28,8 @@ const HEAD_LIMIT: Duration = Duration::from_secs(30);
 const CONNECT_LIMIT: Duration = Duration::from_secs(10);
 /// Maximum number of connections at a time.
 const CONNECTIONS: usize = 128;
-/// Maximum number of different hosts in a report. The requests for more hosts are counted together.
+/// Maximum number of different hosts in a report. Requests for any other hosts are counted
+/// together.
 const HOSTS: usize = 100;
 /// The name for requests whose host is not a valid name, or that are beyond [`HOSTS`].
 const OTHERS: &str = "others";
@@ -38,7 +39,7 @@ const OTHERS: &str = "others";
 pub(super) struct Proxy {
     allowed: Arc<Vec<String>>,
     requested: Arc<Mutex<BTreeMap<(String, bool), u64>>>,
-    /// Each connection holds a copy, which counts them.
+    /// Each connection holds a clone, so the reference count shows how many are open.
     open: Arc<()>,
 }
 
@@ -52,7 +53,7 @@ enum ProxyRequest {
 }
 
 impl Proxy {
-    /// Starts to serve `listener`. `allowed` lists the hosts as `host:port` in lower case.
+    /// Starts serving `listener`. `allowed` lists the hosts as `host:port` in lower case.
     ///
     /// # Errors
     /// Returns an error if no thread can be started.
@@ -66,10 +67,11 @@ impl Proxy {
         let accepting = proxy.clone();
         thread::Builder::new().spawn(move || {
             // The socket fails only if this process has no descriptors left. The child then gets no
-            // further connections.
+            // more connections.
             while let Ok((client, _)) = listener.accept() {
                 let proxy = accepting.clone();
-                // Two copies belong to the proxy and its accepting thread, and one to this turn.
+                // Two clones belong to the proxy and its accepting thread, and one to this
+                // iteration.
                 if Arc::strong_count(&proxy.open) <= CONNECTIONS + 3 {
                     let _dropped_if_no_thread_starts =
                         thread::Builder::new().spawn(move || drop(proxy.attend(client)));
@@ -79,7 +81,7 @@ impl Proxy {
         Ok(proxy)
     }
 
-    /// Returns the hosts for which the child asked, in alphabetical order.
+    /// Returns the hosts that the child asked for, in alphabetical order.
     pub fn requested(&self) -> Vec<RequestedHost> {
         let requested = self.requested.lock().unwrap_or_else(PoisonError::into_inner);
         let hosts = requested.iter().map(|((host, reached), count)| RequestedHost {
@@ -184,7 +186,8 @@ fn parse(head: &[u8]) -> Option<ProxyRequest> {
     named(authority, Some(port)).map(ProxyRequest::Other)
 }
 
-/// Returns `host:port` in the form in which hosts are listed, or `None` if it is not a valid name.
+/// Returns `host:port` in the form in which hosts are listed, or `None` if the host is not a valid
+/// name.
 fn named(authority: &str, port: Option<u16>) -> Option<String> {
     let (host, port) = match authority.rsplit_once(':') {
         Some((host, port)) => (host, port.parse::<u16>().ok()?),

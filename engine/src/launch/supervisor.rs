@@ -43,7 +43,7 @@ use crate::sandbox::{
     landlock, probe, sockets,
 };
 
-/// Maximum number of starts of bubblewrap while sockets of other programs vanish.
+/// Maximum number of attempts to start bubblewrap while other programs' sockets vanish.
 const STARTS: u32 = 5;
 /// Maximum number of bytes of bubblewrap's output in an error message.
 const LONGEST: u64 = 1000;
@@ -95,7 +95,7 @@ struct LaunchSupervisor<'a> {
     /// The proxy of a program that may reach only some hosts.
     proxy: Option<Proxy>,
     monitor: TreeMonitor,
-    /// The limit on memory, in bytes.
+    /// The memory limit, in bytes.
     memory: u64,
     limits: Vec<AppliedLimit>,
     over: Option<Overuse>,
@@ -376,7 +376,7 @@ impl<'a> LaunchSupervisor<'a> {
         }
     }
 
-    /// Returns the limit that the tree exceeded without being ended by a sample.
+    /// Returns the limit that the tree had exceeded when it ended, if no sample detected that.
     fn exceeded_at_end(&mut self) -> Option<Overuse> {
         let group = self.group.as_ref();
         if group.is_some_and(ControlGroup::ran_out_of_memory) {

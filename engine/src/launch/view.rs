@@ -72,7 +72,7 @@ fn mount(cover: &Cover, source: &OwnedFd) -> io::Result<()> {
     if cover.writable {
         return Ok(());
     }
-    // A namespace of an ordinary user must keep the restrictions of the mount.
+    // A namespace that an ordinary user creates must keep the mount's restrictions.
     let held = statvfs(&cover.to)?.f_flag;
     let mut flags = MountFlags::BIND | MountFlags::RDONLY;
     for (has, flag) in [
@@ -124,7 +124,7 @@ mod tests {
         let permitted = cover_in_thread(root, "git").unwrap();
         // If the first mount fails, nothing has changed, and the child works without the view.
         assert!(!cover_in_thread(root, "none").unwrap());
-        // If a later mount fails, the child would see a part of the private directory.
+        // If a later mount fails, the child would see only part of the private directory.
         fs::remove_dir(root.join("private/borrowed/objects")).unwrap();
         let partial = cover_in_thread(root, "git");
         assert_eq!(partial.is_err(), permitted, "{partial:?}");

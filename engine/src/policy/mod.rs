@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use crate::digest::Digest;
 pub use retry::retryable;
 
-/// Maximum number of waiting scheduled times per job. Further scheduled times are skipped.
+/// Maximum number of waiting scheduled times per job. Additional scheduled times are skipped.
 pub const QUEUE: u32 = 100;
 /// The group of jobs that do not name a group.
 pub const DEFAULT_GROUP: &str = "default";

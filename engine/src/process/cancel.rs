@@ -30,8 +30,8 @@ pub struct Cancel {
 
 #[derive(Debug)]
 struct Shared {
-    /// A descriptor that becomes readable at the cancellation and stays readable, because it is
-    /// never read.
+    /// A descriptor that becomes readable when the token is cancelled and stays readable, because
+    /// it is never read.
     raised: OwnedFd,
     state: Mutex<State>,
 }

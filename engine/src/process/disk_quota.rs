@@ -4,7 +4,7 @@
 //! A larger folder is checked less often, so that checks never take more than a twentieth of the
 //! time. Between two checks, a child can exceed the quota by the amount that it writes in that
 //! time, but no single file can exceed the limit on file size. Files that a process of the child
-//! holds open count even if they have no name any more. Files that wait in a socket, which no
+//! holds open count even if they no longer have a name. Files that wait in a socket, which no
 //! process holds open, are estimated from the decrease of the file system's free space. A check
 //! must never follow a link or leave the file system.
 
@@ -90,15 +90,15 @@ fn free_space(folder: &Path) -> Option<u64> {
     Some(system.f_bavail.saturating_mul(system.f_frsize))
 }
 
-/// Whether the child still runs. Folders that it made unreadable are counted only after its end,
-/// because they must be made readable first.
+/// Whether the child is still running. Folders that it made unreadable are counted only after its
+/// end, because they must be made readable first.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Child {
     Runs,
     Ended,
 }
 
-/// The part of a quota that is left.
+/// The remaining part of a quota.
 struct DiskUsage {
     child: Child,
     left: u64,
@@ -107,16 +107,16 @@ struct DiskUsage {
 }
 
 impl DiskUsage {
-    /// Subtracts allocated blocks, so the holes of a sparse file are free. An empty file counts as
-    /// one block, because it also takes up space in the file system.
+    /// Subtracts allocated blocks, so the holes of a sparse file do not count. An empty file counts
+    /// as one block, because it also takes up space in the file system.
     fn take(&mut self, blocks: u64) -> io::Result<()> {
         let left = self.left.checked_sub(blocks.max(1) * 512);
         self.left = left.ok_or(io::ErrorKind::QuotaExceeded)?;
         Ok(())
     }
 
-    /// Subtracts the files on this device that have no name and that a descendant of this process has
-    /// open or has mapped.
+    /// Subtracts the unnamed files on this device that a descendant of this process has open or
+    /// mapped.
     fn take_unnamed(&mut self, device: u64) -> io::Result<()> {
         let children = tree::descendants_alive();
         for (_, data) in tree::unnamed_files(&children, UnnamedFiles::OpenAndMapped) {

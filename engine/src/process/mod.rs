@@ -60,9 +60,9 @@ pub struct Ended {
     pub ended: Duration,
     /// The number of processes that had to be killed, not including the child.
     pub killed: usize,
-    /// Whether the child had to be ended after it had written its result.
+    /// Whether the child had to be stopped after it had written its result.
     pub lingered: bool,
-    /// The number of processes in the child's tree that could not be ended. A value other than 0
+    /// The number of processes in the child's tree that could not be killed. A value other than 0
     /// indicates a fault of the host.
     pub survivors: usize,
     /// The child's sandbox, if the child was started through a launcher.
@@ -71,7 +71,7 @@ pub struct Ended {
 
 impl Ended {
     /// Returns whether the child exited by itself with exit code 0 and its output is complete, or
-    /// was ended only after it had written its result.
+    /// was stopped only after it had written its result.
     pub fn is_success(&self) -> bool {
         self.reason == Reason::Exited && (self.status == ExitStatus::Exit(0) || self.lingered)
     }

@@ -192,9 +192,9 @@ struct LauncherMessage {
 }
 
 impl LauncherMessage {
-    /// Returns whether the launcher has reported that no process of a sandboxed tree is left. A child
-    /// with the network may have asked a service of this machine to start a process with its
-    /// variables, so its end does not count.
+    /// Returns whether the launcher has reported that no process of a sandboxed tree is left. A
+    /// child with network access may have asked a service on this machine to start a process with
+    /// the child's variables, so the report does not count for such a child.
     fn sandboxed_tree_ended(&self) -> bool {
         let sandboxed =
             |applied: &AppliedSandbox| applied.sandbox != SandboxLevel::Off && !applied.network;

@@ -1,6 +1,6 @@
 //! Lists running processes: all visible ones, or only this process and its descendants.
 //!
-//! A list of all processes opens a file for each process of the machine. The descendants are found
+//! Listing all processes opens a file for each process on the machine. The descendants are found
 //! through the kernel's list of each thread's children, which costs nothing for other processes.
 //! The end of a process moves its children to another list, so the lists are read until two
 //! successive results agree: no living descendant is missing from both.
@@ -12,11 +12,11 @@ use std::fs;
 
 use crate::files::{read_proc, read_text_proc};
 
-/// The processes of a list by their ids.
+/// The listed processes by id.
 pub(super) type Snapshot = BTreeMap<u32, Stat>;
 
-/// Maximum number of times that the lists of children are read. If the tree changes during every
-/// read, it is taken from the list of all processes.
+/// Maximum number of times to read the lists of children. If the tree changes during every read, it
+/// is taken from the list of all processes.
 const WALKS: usize = 8;
 
 /// The fields of `/proc/PID/stat` that this crate uses.
@@ -34,7 +34,7 @@ pub(crate) struct Stat {
 }
 
 impl Stat {
-    /// Returns whether the process has ended. The state is the one of the first thread, which may end
+    /// Returns whether the process has ended. The state is that of the first thread, which may end
     /// before the others.
     pub fn is_dead(&self) -> bool {
         matches!(self.state, b'Z' | b'X' | b'x') && self.threads <= 1

@@ -74,7 +74,7 @@ impl ChildSandbox {
     }
 }
 
-/// A child's standard input, which always reaches its end.
+/// A child's standard input. The child always reaches the end of the input.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Stdin {
     /// The child reads from `/dev/null`.
@@ -104,7 +104,7 @@ pub struct Limits {
     /// Maximum time for KILL to take effect. A child that is still alive afterwards is recorded as
     /// a survivor. Default: 10 s.
     pub kill_wait: Duration,
-    /// Maximum number of bytes that are kept from each stream. A child that writes more is ended.
+    /// Maximum number of bytes to keep from each stream. A child that writes more is stopped.
     /// Default: 64 MiB.
     pub output_cap: usize,
 }

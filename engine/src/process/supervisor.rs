@@ -40,7 +40,7 @@ pub enum ExitStatus {
 /// The limit that ended a child, or `Exited` if no limit did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reason {
-    /// The child exited by itself, or was ended when its exit grace expired after its result had
+    /// The child exited by itself, or was stopped when its exit grace expired after its result had
     /// been seen.
     Exited,
     /// The child wrote its first output too late.
@@ -206,7 +206,7 @@ impl Supervisor {
         self.limits.term_to_kill = self.limits.term_to_kill.min(term_to_kill);
     }
 
-    /// Returns whether the child had to be ended after its result had been seen.
+    /// Returns whether the child had to be stopped after its result had been seen.
     pub fn lingered(&self) -> bool {
         self.lingered
     }
@@ -217,7 +217,7 @@ impl Supervisor {
         self.status
     }
 
-    /// Returns how many further bytes on `stream` may be kept.
+    /// Returns how many more bytes of `stream` may be kept.
     pub fn room(&self, stream: Stream) -> usize {
         self.limits.output_cap.saturating_sub(self.seen[stream as usize])
     }

@@ -37,8 +37,8 @@ fn children() -> MutexGuard<'static, BTreeMap<u32, String>> {
 /// The processes that may belong to a child's tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum TreeExtent {
-    /// Any process of the machine, because a service that the child asked may have started one with
-    /// the child's marker.
+    /// Any process on the machine, because the child may have asked a service to start a process
+    /// with the child's marker.
     Any,
     /// Only descendants of this process.
     Descendants,
@@ -122,8 +122,8 @@ impl Owned {
         let _ = kill_process_group(self.pid, Signal::TERM);
     }
 
-    /// Kills all processes of the tree that are visible now, including the child. It does not wait
-    /// for their end.
+    /// Kills all processes of the tree that are visible now, including the child. Does not wait for
+    /// them to end.
     pub fn kill_all(&mut self) {
         self.kill_listed();
     }
@@ -138,8 +138,9 @@ impl Owned {
         round
     }
 
-    /// Excludes processes that do not descend from this process, because the sandbox kept the child
-    /// from reaching a program that would start one, and its launcher has reported the end.
+    /// Excludes processes that do not descend from this process. The caller must know that the
+    /// sandbox kept the child from asking another program to start a process, and that the launcher
+    /// has reported the end of the tree.
     pub fn exclude_others(&mut self) {
         if self.extent == TreeExtent::Any {
             self.extent = TreeExtent::Descendants;
@@ -248,8 +249,8 @@ impl ProcessScope {
     }
 
     /// Returns whether a process without a known marker is treated as adopted from this child. A
-    /// child may clear its environment or start another runner, and then nothing shows to which
-    /// child the orphan belongs. While other children run here, the orphan is therefore left to the
+    /// child may clear its environment or start another runner, and then nothing shows which child
+    /// the orphan belongs to. While other children run here, the orphan is therefore left to the
     /// child that ends last.
     fn adopted_since(&self, stat: &Stat, since: u64) -> bool {
         self.others.is_empty() && self.is_adopted(stat) && stat.start >= since

@@ -96,7 +96,7 @@ pub(crate) fn all_descendants() -> Vec<Stat> {
     descendants(&all).iter().filter_map(|pid| all.get(pid).copied()).collect()
 }
 
-/// The files without a name to search for.
+/// The unnamed files to search for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum UnnamedFiles {
     /// Files that a process holds open.
@@ -105,9 +105,9 @@ pub(crate) enum UnnamedFiles {
     OpenAndMapped,
 }
 
-/// Returns the paths below `/proc` and the data of the files without a name that these processes
-/// use. Every thread shares the open files of its process, because the sandbox refuses to create
-/// other threads.
+/// Returns the unnamed files that these processes use, as paths below `/proc`, with their metadata.
+/// Every thread shares the open files of its process, because the sandbox refuses to create other
+/// threads.
 pub(crate) fn unnamed_files(
     pids: &[u32],
     files: UnnamedFiles,
@@ -125,8 +125,8 @@ pub(crate) fn unnamed_files(
     })
 }
 
-/// Returns the sockets that these processes hold open, by inode, each with the number of files that wait in
-/// it for a receiver. Kernels before 5.6 do not report this number.
+/// Returns the sockets that these processes hold open, by inode. The value is the number of files
+/// that wait in the socket for a receiver. Kernels before 5.6 do not report this number.
 pub(crate) fn sockets(pids: &[u32]) -> BTreeMap<u64, u64> {
     let open = pids.iter().flat_map(|pid| descriptors(*pid));
     let sockets = open.filter_map(|file| {
@@ -232,8 +232,8 @@ fn has_program(pid: u32) -> bool {
 }
 
 /// Returns the address at which the environment of process `pid` ends. It is 0 during an `execve`,
-/// when the process already has its program but not its environment, which reads as empty until
-/// then. The process that started it may already know that it runs.
+/// when the process already has its program but not yet its environment; until then, the
+/// environment reads as empty. The process that started it may already know that it is running.
 fn environment_ends(pid: u32) -> Option<u64> {
     environment_end(&read_proc(format!("/proc/{pid}/stat")).ok()?)
 }

@@ -1,7 +1,7 @@
 //! Applies the manifest's entries one by one. The first attempt and every recovery run the same
 //! code.
 //!
-//! The remaining work of an entry is always derived from the disk. `T` is the state of the target
+//! The remaining work for an entry is always derived from the disk. `T` is the state of the target
 //! and `S` is the state of the staged name. For a removal, `S` is the state of the name to which
 //! the target is moved. `b` and `a` are the manifest's `before` and `after`:
 //!

@@ -1,5 +1,5 @@
-//! Tests of the applied manifest on a disk on which one operation fails, alone or because another
-//! program changes a file at the same time.
+//! Tests how a manifest is applied to a disk on which one operation fails, either alone or while
+//! another program changes a file.
 //!
 //! An error of the disk must never count as a conflict or as success, and a change by another
 //! program must never be lost.
@@ -91,18 +91,18 @@ impl PublishFs for Broken<'_> {
     }
 }
 
-/// The change of `d/a` that a manifest has recorded, and the state in which a run left it.
+/// The change to `d/a` that a manifest has recorded, and the state in which a run left it.
 #[derive(Clone, Copy, Debug)]
 enum Entry {
-    /// Creates `new`. Nothing was moved yet.
+    /// Creates `new`. Nothing has been moved yet.
     Create,
-    /// Replaces `old` by `new`. Nothing was moved yet.
+    /// Replaces `old` with `new`. Nothing has been moved yet.
     Replace,
-    /// Replaces `old` by `new`, and the target already has that content.
+    /// Replaces `old` with `new`, and the target already has that content.
     Replaced,
-    /// Replaces `old` by `new`, but the exchange displaced `theirs`.
+    /// Replaces `old` with `new`, but the exchange displaced `theirs`.
     Displaced,
-    /// Removes `old`. Nothing was moved yet.
+    /// Removes `old`. Nothing has been moved yet.
     Remove,
     /// Removes `old`, but `theirs` was moved away.
     Removed,
@@ -208,7 +208,7 @@ fn disk_errors_are_neither_conflicts_nor_success() {
         let (end, found) = apply(entry, operation, damaged, nothing);
         assert_eq!((end, found.as_deref()), (End::DiskError, text), "{entry:?}, {operation:?}");
     }
-    // A missing staging folder is no sign that another program has removed the target.
+    // A missing staging folder is not a sign that another program has removed the target.
     let lost = apply(Entry::Remove, RenameNoreplace, || FsFailure::Missing, nothing);
     assert_eq!(lost, (End::DiskError, Some("old".to_owned())));
 }
@@ -228,7 +228,7 @@ fn plain_renames_replace_unsupported_ones() {
         let (found_end, found) = apply(entry, operation, unsupported, nothing);
         assert_eq!((found_end, found.as_deref()), (end, text), "{entry:?}");
     }
-    // Another program writes before the plain rename, so that it must not happen.
+    // Another program writes before the plain rename, so the rename must not happen.
     for (entry, operation) in [
         (Entry::Create, RenameNoreplace),
         (Entry::Replace, Exchange),

@@ -49,7 +49,7 @@ pub enum InjectedFault {
     RecoveryDiscards,
     /// Recovery assumes that the state that it sees is durable.
     RecoveryTrustsCache,
-    /// Recovery commits without a check of the fence.
+    /// Recovery commits without checking the fence.
     RecoveryIgnoresFence,
     /// Recovery commits with the dead run's fence.
     RecoveryUsesDeadFence,

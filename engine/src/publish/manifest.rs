@@ -1,8 +1,8 @@
 //! The steps of a publication, recorded before the first one is applied.
 //!
 //! The entries contain only relative paths and digests, from which recovery determines how far a
-//! dead run got. It must never contain file content, absolute paths, or anything that is trusted
-//! without a check of the disk.
+//! dead run got. A manifest must never contain file content, absolute paths, or anything that is
+//! trusted without a check of the disk.
 
 use std::collections::HashSet;
 

@@ -11,7 +11,7 @@
 //! ```
 //!
 //! A reader that respects the marker never treats a READY tree as complete. It calls [`settle`], or
-//! waits for the process that is publishing. Each change of the marker is one rename, which is
+//! waits for the process that is publishing. Each change to the marker is one rename, which is
 //! durable before the next step. Both commits check the fence through a [`CommitGuard`]. A commit
 //! must never be split, and a marker must never be overwritten in place.
 //!
@@ -63,7 +63,7 @@ pub struct Marker {
     pub iteration_id: String,
     /// The start time of the iteration in RFC 3339 format.
     pub started_at: String,
-    /// Data of the committer. It is kept even if another process finishes the commit.
+    /// The committer's own data. It is kept even if another process finishes the commit.
     #[serde(default, skip_serializing_if = "Value::is_null")]
     pub record: Value,
     /// The manifest, until all of its entries are in place.

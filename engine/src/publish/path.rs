@@ -19,7 +19,7 @@ const LONGEST_NAME: usize = 255;
 #[serde(try_from = "String", into = "String")]
 pub struct RelPath(String);
 
-/// The error for a text that is not a valid relative path.
+/// The error for a string that is not a valid relative path.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{path:?} is not a valid relative path: {why}")]
 pub struct BadPath {

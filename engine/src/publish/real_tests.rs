@@ -10,7 +10,7 @@ use tempfile::TempDir;
 use super::super::marker::MarkerFs as _;
 use super::*;
 
-/// Returns a folder with the file `d/a` and a handle of it.
+/// Returns a folder with the file `d/a` and a handle to the folder.
 fn disk() -> (TempDir, RealFs) {
     let folder = tempfile::tempdir().unwrap();
     fs::create_dir(folder.path().join("d")).unwrap();
@@ -100,7 +100,7 @@ fn created_entries_have_their_modes() {
         let found = fs::metadata(folder.path().join(&name)).unwrap().mode();
         assert_eq!(found & 0o7777, mode, "{name}");
     }
-    // A folder gets the mode that the mask of the process permits.
+    // A folder gets the mode that the process's umask permits.
     disk.create_dir(&rel("ours")).unwrap();
     fs::create_dir(folder.path().join("theirs")).unwrap();
     let mode = |name: &str| fs::metadata(folder.path().join(name)).unwrap().mode();
@@ -124,7 +124,8 @@ fn device_is_that_of_the_deepest_folder() {
 fn only_special_renames_can_be_unsupported() {
     let (folder, disk) = disk();
     fs::create_dir(folder.path().join("d/below")).unwrap();
-    // The kernel refuses to move a folder into itself with the error for unsupported flags.
+    // If a folder is to be moved into itself, the kernel returns the same error as for unsupported
+    // flags.
     let (outer, inner) = (rel("d"), rel("d/below/d"));
     let plain = disk.rename_replace(&outer, &inner).unwrap_err();
     assert!(matches!(plain.trouble, FsFailure::Io(_)), "{plain}");

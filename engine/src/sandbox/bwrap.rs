@@ -58,8 +58,8 @@ pub fn shared_memory(temp: &Path) -> PathBuf {
 }
 
 impl MountView<'_> {
-    /// Returns whether a path of the host is at its place in the view: it is not in a folder that is
-    /// hidden, private or replaced.
+    /// Returns whether a host path appears at its own place in the view, because it is not in a
+    /// folder that is hidden, private or replaced.
     fn shows(&self, path: &Path) -> bool {
         let within = |places: &[ResolvedPath]| within_any(path, places);
         let private = ["/dev", "/proc"].iter().chain(&PRIVATE);
@@ -140,12 +140,12 @@ pub fn options(view: &MountView<'_>) -> Vec<OsString> {
             Mount::ReadOnly => line.mount("--ro-bind", path, path),
         }
     }
-    // All mounts below these folders in memory exist now. Read-only, they accept no data.
+    // All mounts below these in-memory folders exist now. Read-only folders accept no data.
     line.add(["--remount-ro", "/run"]);
     for path in emptied {
         line.path("--remount-ro", path);
     }
-    // `/proc/sys` and `sysrq-trigger` belong to root, which can write them without any capability.
+    // `/proc/sys` and `sysrq-trigger` belong to root, who can write them without any capability.
     line.add(["--remount-ro", "/proc"]);
     line.add(["--chdir", "/"]);
     line.0

@@ -3,9 +3,9 @@
 //! Git reads configuration and attributes that anyone with write access to the project may have
 //! written. Many of these settings name a program to run: filters, pagers, monitors, helpers and
 //! signers. A list of settings to override would never be complete, so the kernel refuses instead:
-//! Landlock grants the right to execute only to git and its loader and grants no right to write,
-//! and a system call filter refuses new processes and sockets. If the kernel has no Landlock, only
-//! the filter applies.
+//! Landlock allows only git and its loader to be executed and allows no writes, and a system call
+//! filter refuses new processes and sockets. If the kernel has no Landlock, only the filter
+//! applies.
 //!
 //! This module must never start a job's program, which always goes through the launcher. It must
 //! never fall back to an unrestricted start: a restriction that fails is an error.

@@ -1,10 +1,11 @@
 //! Compares the paths that a child must not write before and after the child runs.
 //!
 //! A mount protects a file, not a name. If another program on the host replaces a kept file by
-//! renaming over it, as most editors and git do, the kernel removes the mount in every view, and
-//! the child can then write the new file. The kept paths are therefore compared after the child has
-//! ended. A folder whose device and inode are unchanged has kept its mount, which covers everything
-//! in it; a file must also have its content. This module must never restore or change a kept path.
+//! renaming another file over it, as most editors and git do, the kernel removes the mount in every
+//! view, and the child can then write the new file. The kept paths are therefore compared after the
+//! child has ended. A folder whose device and inode are unchanged has kept its mount, which covers
+//! everything in it; a file must also have unchanged content. This module must never restore or
+//! change a kept path.
 
 use std::fs;
 use std::io::{self, Write as _};
@@ -27,7 +28,7 @@ pub struct KeptPath {
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 enum Identity {
-    /// The path does not exist, or is an empty folder, which may be the placeholder of a run.
+    /// The path does not exist, or is an empty folder, which may be a run's placeholder.
     Missing,
     Folder {
         device: u64,
@@ -52,7 +53,8 @@ pub fn record(paths: &[PathBuf], folder: &Path) -> io::Result<Vec<KeptPath>> {
         let copy = match (bytes, path.file_name()) {
             (Some(bytes), Some(name)) => {
                 let copy = folder.join(format!("{number}-{}", name.to_string_lossy()));
-                // The digest decides. The copy only helps a person, so it is not synced.
+                // The comparison uses the digest. The copy only helps a person, so it is not
+                // synced.
                 let _ = fs::remove_file(&copy);
                 create_new(&copy, 0o600)?.write_all(&bytes)?;
                 Some(copy)

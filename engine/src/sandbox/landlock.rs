@@ -6,8 +6,8 @@
 //!
 //! Under a mount view (`held`), mounts protect the kept and hidden paths, and a rule may grant
 //! access to a whole folder. Without a mount view, each neighbour that a kept or hidden path has at
-//! that time gets its own rule. An entry that would be created later beside a kept path has no rule
-//! and therefore cannot be created.
+//! that time gets its own rule. An entry that does not exist yet has no rule, so it cannot be
+//! created later beside a kept path.
 //!
 //! This module must only be used on a thread that is about to start the program, because it
 //! restricts the thread permanently.
@@ -27,7 +27,7 @@ use super::resolve::ResolvedSandbox;
 
 /// Devices that every program needs and that store nothing.
 const DEVICES: [&str; 5] = ["/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom"];
-/// Further devices for a child that has a private `/dev`.
+/// Additional devices for a child that has a private `/dev`.
 const OWN_DEVICES: [&str; 5] = ["/dev/shm", "/dev/pts", "/dev/ptmx", "/dev/tty", "/dev/mqueue"];
 
 /// The first ABI that restricts signals and abstract sockets.
@@ -66,7 +66,8 @@ fn number(abi: ABI) -> u32 {
     }
 }
 
-/// Creates a ruleset that handles the rights of `abi` to files and scopes, and these rights to ports.
+/// Creates a ruleset that handles the file rights and scopes of `abi`, and the port rights in
+/// `ports`.
 fn ruleset(abi: ABI, ports: BitFlags<AccessNet>) -> Result<RulesetCreated, landlock::RulesetError> {
     let mut set = Ruleset::default()
         .set_compatibility(CompatLevel::HardRequirement)

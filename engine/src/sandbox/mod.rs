@@ -16,7 +16,7 @@
 //! cannot revoke any of them. To protect a path inside a writable folder, each of its neighbours
 //! must get its rights separately, and then no new file can be created beside it. A mount can cover
 //! the protected path instead, and even a missing path once a placeholder exists there, so with
-//! bubblewrap the folder stays usable. Landlock does not control changes of modes, owners, times
+//! bubblewrap the folder stays usable. Landlock does not control changes to modes, owners, times
 //! and attributes, nor, below ABI 9, sockets with a path. A read-only mount refuses the former, and
 //! an empty `/run` hides the latter. The sandbox level is therefore `full` with bubblewrap and
 //! `files-only` without it.
@@ -54,7 +54,7 @@ pub struct SandboxedStart {
 /// The permissions of a child. Every path that is not named here is readable but not writable.
 ///
 /// Every path must be absolute and free of symbolic links. A link is refused because a process that
-/// could create it would choose the file to which the next child gets access.
+/// could create the link could choose which file the next child gets access to.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Sandbox {
     /// `sandbox = "off"` is set in the configuration: there is no sandbox at all, and every report
@@ -72,7 +72,7 @@ pub struct Sandbox {
     /// Paths that must stay hidden from the child: it can neither read nor write them nor connect
     /// to them. Paths beneath them that `write` names are excepted.
     pub hide: Vec<PathBuf>,
-    /// Paths beneath `hide` that the child may read nevertheless. They stay read-only.
+    /// Paths beneath `hide` that the child may still read. They stay read-only.
     pub show: Vec<PathBuf>,
     /// Whether the child may use the network.
     pub network: bool,
@@ -108,7 +108,7 @@ pub struct FolderQuota {
 pub struct ResourceLimits {
     /// Maximum size of a file that the child writes, in bytes. Default: 1 GiB.
     pub file_bytes: u64,
-    /// Maximum number of open descriptors of each of the child's processes. Default: 4096, or the
+    /// Maximum number of open descriptors for each of the child's processes. Default: 4096, or the
     /// host's own limit.
     pub open_files: u64,
     /// Maximum memory of the child's process tree, in bytes. Default: three quarters of the machine's
@@ -121,9 +121,9 @@ pub struct ResourceLimits {
 }
 
 impl ResourceLimits {
-    /// Returns the limits on the process tree that differ from the defaults, each with its value and
-    /// who enforces it. `kernel` states whether the kernel enforces the limits on memory and on
-    /// processes.
+    /// Returns the limits on the process tree that differ from the defaults, each with its value
+    /// and the mechanism that enforces it. `kernel` states whether the kernel enforces the limits
+    /// on memory and on processes.
     pub(crate) fn stated(&self, kernel: (bool, bool)) -> Vec<AppliedLimit> {
         let by = |kernel| if kernel { LimitControl::Cgroup } else { LimitControl::Sampled };
         let memory =
@@ -146,7 +146,7 @@ pub struct AppliedLimit {
     pub by: LimitControl,
 }
 
-/// The resource of which a process tree used more than its limit.
+/// The resource whose limit a process tree exceeded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Overuse {
     /// Memory, in bytes.
@@ -340,13 +340,13 @@ pub struct AppliedSandbox {
     pub network: bool,
     /// The only hosts that the child could reach while `network` is false, as `host:port`.
     pub hosts: Vec<String>,
-    /// The hosts for which the child asked, once it has ended.
+    /// The hosts that the child asked for, once it has ended.
     pub requested: Vec<RequestedHost>,
     /// The limits that the configuration sets on the process tree.
     pub limits: Vec<AppliedLimit>,
 }
 
-/// A host for which a child asked the launcher's proxy.
+/// A host that a child requested from the launcher's proxy.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RequestedHost {
     /// The host and port as `host:port`.
@@ -399,7 +399,7 @@ impl AppliedSandbox {
     }
 }
 
-/// Returns a host without the port that is the default.
+/// Returns a host without its port if that is the default port.
 fn without_port(host: &str) -> &str {
     host.strip_suffix(":443").unwrap_or(host)
 }

@@ -14,8 +14,8 @@
 //! Several launchers may need the same placeholder at once, and removing the entry under a mount
 //! removes the mount for every child. Each placeholder is therefore registered in a folder that no
 //! child sees, as a file on which its holders share a lock; a holder that can lock the file
-//! exclusively is the last. All of this happens under one further lock, which is held only while a
-//! few files are handled. The locks of a killed holder are released with its process.
+//! exclusively is the last. All of this happens under another lock, which is held only while a few
+//! files are handled. The locks of a killed holder are released with its process.
 //!
 //! This module must never remove an entry that is not empty or that has changed since it was
 //! created.

@@ -1,4 +1,4 @@
-//! The private git directory of a child: the paths that it replaces, as plain data.
+//! A child's private git directory: the paths that it replaces, as plain data.
 //!
 //! `git::private` creates it, and brings the child's commits into the project.
 
@@ -30,7 +30,7 @@ pub struct PrivateGit {
     pub links: Vec<PathBuf>,
 }
 
-/// The place at which a child sees the objects that it borrows.
+/// The place where a child sees the objects that it borrows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BorrowedObjects {
     /// A folder of the private directory.
@@ -97,7 +97,7 @@ impl PrivateGit {
                 false => one.objects.clone(),
             };
             let line = [objects.as_os_str().as_bytes(), b"\n"].concat();
-            // An earlier child of the run may have put a link in the place of the folder.
+            // An earlier child of the run may have put a link in place of the folder.
             let info = beneath(&self.folder, &one.below.join("objects/info"))?;
             let path = info.join("alternates");
             match fs::remove_file(&path) {

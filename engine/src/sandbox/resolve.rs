@@ -82,10 +82,10 @@ pub fn resolve(sandbox: &Sandbox) -> Result<ResolvedSandbox, SandboxError> {
 }
 
 impl ResolvedSandbox {
-    /// Replaces the rules for a path that a mount replaces with another one.
+    /// Replaces the rules for a path with those for the path that a mount puts in its place.
     ///
     /// # Errors
-    /// Returns an error if the other path does not exist or goes through a symbolic link.
+    /// Returns an error if the mounted path does not exist or goes through a symbolic link.
     pub fn cover(&mut self, cover: &Cover) -> Result<(), SandboxError> {
         let missing =
             || SandboxError::Path { path: cover.from.clone(), why: "it does not exist".to_owned() };

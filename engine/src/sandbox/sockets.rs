@@ -1,9 +1,10 @@
 //! Finds the sockets of the host that a child could reach through the file system.
 //!
-//! A read-only mount does not prevent connections to a socket in it. The mount view therefore covers
-//! each socket that exists when the child starts. The kernel lists the paths to which sockets are
-//! bound, but a relative path only as it was given, so its folder is that of the process that owns the
-//! socket. This module must never connect to a socket.
+//! A read-only mount does not prevent connections to a socket in it. The mount view therefore
+//! covers each socket that exists when the child starts. The kernel lists the paths to which
+//! sockets are bound. It lists a relative path only as it was given, so the path is resolved from
+//! the working folder of the process that owns the socket. This module must never connect to a
+//! socket.
 
 use std::collections::BTreeSet;
 use std::ffi::OsStr;

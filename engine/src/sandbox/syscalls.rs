@@ -12,7 +12,7 @@
 //! programs share and which outlive a run. Under a mount view, the child has its own, and the
 //! filter refuses only large segments, whose memory a sample does not count.
 //!
-//! A call of another architecture kills the caller. Every other refused call returns an error, so
+//! A call for another architecture kills the caller. Every other refused call returns an error, so
 //! that a program that merely tries the call can continue.
 //!
 //! The filter must only be installed on a thread that is about to start the program.
@@ -100,8 +100,8 @@ const ABSENT: &[i64] = &[
     libc::SYS_openat2,
 ];
 
-/// Calls that set a file's mode, with the number of the argument that contains the mode. The calls of
-/// the second table set it only if they create a file.
+/// Calls that set a file's mode, with the number of the argument that contains the mode. The calls
+/// in the second table set the mode only if they create a file.
 const MODES: &[(i64, u8)] = &[
     #[cfg(target_arch = "x86_64")]
     (libc::SYS_chmod, 1),
@@ -119,7 +119,8 @@ const OPENS: &[(i64, u8)] = &[
     (libc::SYS_open, 1),
     (libc::SYS_openat, 2),
 ];
-/// The largest System V segment in bytes. The 4096 segments that the kernel allows are then small.
+/// The largest System V segment in bytes. The 4096 segments that the kernel allows then use at most
+/// 256 MiB.
 const SEGMENT: u64 = 64 << 10;
 /// The number of `fchmodat2`, which is the same on every architecture.
 const FCHMODAT2: i64 = 452;

@@ -31,7 +31,7 @@ pub struct Cron {
     plan: Arc<CronPlan>,
 }
 
-/// The error for a text that is not a cron expression, or that is never due.
+/// The error for a string that is not a cron expression, or for an expression that is never due.
 #[derive(Debug, thiserror::Error)]
 #[error("{text:?} is not a cron expression: {why}")]
 pub struct BadCron {

@@ -1,8 +1,8 @@
 //! Describes each trigger in one plain sentence.
 //!
-//! croner's own descriptions do not match the evaluation. croner describes every stepped list as
-//! a plain interval (`0-20/2` as "every 2 hours") and `LW` as `L`. It also follows another rule for
-//! two restricted day fields. This module describes the items as the user wrote them.
+//! croner's own descriptions do not match the evaluation. croner describes every stepped list as a
+//! plain interval (`0-20/2` as "every 2 hours") and `LW` as `L`. It also uses a different rule when
+//! both day fields are restricted. This module describes the items as the user wrote them.
 
 use crate::zones;
 use jiff::civil::Date;

@@ -22,7 +22,7 @@ use serde::{Deserialize, Serialize};
 pub use cron::{BadCron, Cron};
 use occurrences::{DailyTime, ScheduledTimes};
 
-/// Maximum delay of a start that still counts as on time. Host timers fire every 15 minutes.
+/// Maximum delay at which a start still counts as on time. Host timers fire every 15 minutes.
 pub const ON_TIME: SignedDuration = SignedDuration::from_mins(20);
 
 /// The condition that makes a job due.
@@ -48,7 +48,7 @@ pub struct After {
     pub on: On,
 }
 
-/// The ends of another job that make a job due.
+/// The ends of another job's runs that make a job due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum On {
@@ -65,8 +65,7 @@ pub struct Schedule {
     pub trigger: Trigger,
     /// The IANA time zone of the civil times.
     pub zone: String,
-    /// The length of a night after an occurrence opens it. `None` if the schedule opens no
-    /// nights.
+    /// The length of the night that an occurrence opens. `None` if the schedule opens no nights.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub night: Option<SignedDuration>,
 }

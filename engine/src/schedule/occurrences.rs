@@ -1,8 +1,8 @@
 //! The scheduled times of one trigger in its zone.
 //!
-//! The cost of a query does not depend on the number of scheduled times in the period. Even a job
-//! that is due every second can be evaluated after a year of suspend. This module must never decide
-//! whether a scheduled time is run.
+//! The cost of a query does not depend on the number of scheduled times in the period. Even the
+//! schedule of a job that is due every second is cheap to evaluate after the machine has been
+//! suspended for a year. This module must never decide whether a job runs at a scheduled time.
 
 use std::collections::VecDeque;
 

@@ -30,7 +30,7 @@ pub struct Stretch {
     pub from: Timestamp,
     /// The end of the period, inclusive.
     pub to: Timestamp,
-    /// Periods without ticks, each with its start and end. There is a tick at each end.
+    /// Periods without ticks, each with its start and end. A tick occurs at the end of each period.
     pub asleep: Vec<(Timestamp, Timestamp)>,
     /// The interval between ticks. Like a host timer's, ticks are at whole multiples of the
     /// interval in UTC.

@@ -39,9 +39,10 @@ pub struct AlertRow {
     pub run: Option<RunId>,
     /// The redacted reason from the last time that the problem occurred.
     pub why: String,
-    /// The time and the person, if the alert was silenced.
+    /// The time at which the alert was silenced and the person who silenced it. `None` if it was
+    /// not.
     pub silenced: Option<(Timestamp, String)>,
-    /// The time and the reason, if the alert has ended.
+    /// The time at which the alert ended, and how. `None` if it is open.
     pub ended: Option<(Timestamp, AlertEnd)>,
 }
 
@@ -116,8 +117,8 @@ impl Store {
         Ok(self.view(|db| db.values(sql, []))?.into_iter().collect())
     }
 
-    /// Applies the news of these projects to their alerts and deletes it. Returns the number of
-    /// deleted rows.
+    /// Applies the news of these projects to their alerts and deletes the news. Returns the number
+    /// of deleted rows.
     pub fn digest(
         &mut self,
         rules: &BTreeMap<ProjectId, AlertRules>,
@@ -227,9 +228,9 @@ impl Store {
         })
     }
 
-    /// Returns the job that represents a fleet in alerts: the one with an open alert about its
-    /// hosts, and otherwise the first enabled job of the fleet. Returns `None` if this host has no
-    /// such job.
+    /// Returns the job that represents a fleet in alerts: the one with an open alert about the
+    /// fleet's hosts, or otherwise the fleet's first enabled job. Returns `None` if this host has
+    /// no such job.
     pub fn job_of_fleet(&self, fleet: &str) -> Result<Option<(JobId, ProjectId)>> {
         let sql = "SELECT j.id, j.project FROM jobs j
                    WHERE j.policy ->> '$.fleet.name' = ?1 AND j.enabled ORDER BY
@@ -255,7 +256,7 @@ impl Store {
     }
 
     /// Returns the project's alerts that were raised no later than `to`, and last occurred or ended
-    /// no earlier than `from`. The oldest alerts are first.
+    /// no earlier than `from`. The oldest alerts come first.
     pub fn alerts_between(
         &self,
         project: &ProjectId,
@@ -276,8 +277,8 @@ impl Store {
         })
     }
 
-    /// Silences an open alert, which then sends no further messages. Returns `false` if the alert
-    /// has ended or is already silenced.
+    /// Silences an open alert, so that no more messages about it are sent. Returns `false` if the
+    /// alert has ended or is already silenced.
     pub fn silence(&mut self, alert: &AlertId, who: &str, now: Timestamp) -> Result<bool> {
         self.write(|tx| silence(tx, alert, who, now))
     }
@@ -317,13 +318,13 @@ pub enum AlertSelection {
     Open,
 }
 
-/// A row of news with the data for its digestion.
+/// A row of news with the data that is needed to digest it.
 struct NewsItem {
     id: i64,
     job: JobId,
     run: Option<RunId>,
     manual: bool,
-    /// Whether the job's schedule may start it. The jobs of manual edits have none.
+    /// Whether the job's schedule may start it. Jobs for manual edits have no schedule.
     enabled: bool,
     outcome: Outcome,
 }

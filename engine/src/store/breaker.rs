@@ -19,8 +19,9 @@ pub struct Streak {
     /// Number of occurrences that failed, timed out or were lost since the last success or reset.
     /// Several attempts at one occurrence count once.
     pub failures: u32,
-    /// The part of `failures` whose runs had started. Only these open the circuit breaker: a check
-    /// that fails before a run starts costs nothing and is made again at the next scheduled time.
+    /// Number of those `failures` whose runs had started. Only these open the circuit breaker: a
+    /// check that fails before a run starts costs nothing and is repeated at the next scheduled
+    /// time.
     pub started: u32,
     /// The class of the last failure of a run that had started, if it has one.
     pub last: Option<Class>,

@@ -1,6 +1,6 @@
 //! The last changes to the database, in order, for programs that follow it.
 //!
-//! Triggers of the database write the changes, and delete old ones. This module must never write.
+//! Database triggers write the changes and delete old ones. This module must never write.
 
 use rusqlite::{Connection, Row, Transaction};
 use serde::Serialize;
@@ -24,7 +24,7 @@ pub struct Change {
     pub state: String,
 }
 
-/// The changes after a number.
+/// The changes after a given number.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ChangesAfter {
     /// All changes after the number, oldest first, up to the limit.

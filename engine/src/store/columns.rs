@@ -173,8 +173,8 @@ impl ToSql for FreeText {
     }
 }
 
-/// A column with a count or an amount. A negative value is an error: read as 0, it would free budget
-/// that is used.
+/// A column with a count or an amount. A negative value is an error: reading it as 0 would free
+/// budget that has been used.
 pub(super) struct Count(pub u64);
 
 impl FromSql for Count {

@@ -45,8 +45,8 @@ pub(super) fn make_private(path: &Path) -> io::Result<()> {
     fs::set_permissions(path, fs::Permissions::from_mode(0o600))
 }
 
-/// Writes a copy of an open database to `target`, which must not exist, and syncs the copy. Its
-/// name is durable only after [`sync_folder_of`].
+/// Writes a copy of an open database to `target`, which must not exist, and syncs the copy. The
+/// copy's name is durable only after [`sync_folder_of`].
 pub(super) fn copy_into(db: &Connection, path: &Path, target: &Path) -> Result<()> {
     let cannot = |why: String| StoreError::CannotWrite { path: target.to_owned(), why };
     let name = target.to_str().ok_or_else(|| cannot("the path is not UTF-8".to_owned()))?;

@@ -86,7 +86,7 @@ impl Store {
         })
     }
 
-    /// Binds a project to another folder. Its configuration files are read again.
+    /// Binds a project to another folder. The project's configuration files are then read again.
     ///
     /// # Errors
     /// Returns [`StoreError::Changed`] if another project is registered at the path, or if the

@@ -39,8 +39,8 @@ impl Store {
     }
 }
 
-/// Copies the database with `copy`. A copy during which the files have changed may be torn, so it is
-/// discarded and made again.
+/// Copies the database with `copy`. If the files change during a copy, the copy may be torn, so it
+/// is discarded and made again.
 fn undisturbed(
     path: &Path,
     mut copy: impl FnMut(&Path, SideFiles) -> Result<Store>,

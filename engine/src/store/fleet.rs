@@ -7,8 +7,8 @@
 //! claim ──enter_for_fleet──> requested: does the work
 //! ```
 //!
-//! The facts of a claim are notes of its run: rows of `events` that are never changed. This module
-//! must never decide whether a claim is valid.
+//! The facts about a claim are notes on its run: rows of `events` that are never changed. This
+//! module must never decide whether a claim is valid.
 
 use jiff::Timestamp;
 use rusqlite::params;
@@ -31,7 +31,7 @@ pub enum FleetNote {
     /// The run applies a result that another run delivered.
     #[strum(serialize = "fleet-applies")]
     Applies,
-    /// The run works on a claim of this host.
+    /// The run works on one of this host's claims.
     #[strum(serialize = "fleet-claimed")]
     Claimed,
     /// The end of the run was reported to the fleet.
@@ -56,7 +56,7 @@ pub struct FleetRun {
 }
 
 impl Store {
-    /// Returns the waiting runs of fleet jobs whose time has come, only the oldest of each job.
+    /// Returns the waiting runs of fleet jobs whose time has come, but only the oldest of each job.
     pub fn fleet_runs(&self, now: Timestamp) -> Result<Vec<FleetRun>> {
         let sql = "SELECT r.id, j.project, r.job, j.name, o.key, r.attempt, o.due, j.policy,
                EXISTS (SELECT 1 FROM events e WHERE e.run = r.id AND e.kind = 'fleet-offered')

@@ -8,8 +8,8 @@
 //! ```
 //!
 //! A released step is never changed. The database stores the digest of the steps that created it,
-//! and a file from other steps is refused. A file must never be migrated while another process has
-//! it open. Tests pass their own steps.
+//! and a file that other steps created is refused. A file must never be migrated while another
+//! process has it open. Tests pass their own steps.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -112,8 +112,8 @@ impl Store {
         })
     }
 
-    /// Returns the amounts of the grants at budget levels of one kind that have not ended at `now`, by key.
-    /// Levels without grants are omitted.
+    /// Returns, by key, the amounts granted at budget levels of one kind. Only grants that have not
+    /// ended at `now` count. Levels without grants are omitted.
     pub fn granted(
         &self,
         level: &str,

@@ -75,8 +75,8 @@ fn job(row: &Row<'_>) -> rusqlite::Result<JobRow> {
 
 impl Store {
     /// Updates the jobs of `project` to match its configuration files. Also stores the `stamp` of
-    /// these files and the `projection`, a text with the configuration that an overview of the
-    /// project needs. A new or changed schedule starts now. A removed job keeps its history and is
+    /// these files and the `projection`, which is the configuration that an overview of the project
+    /// needs, as text. A new or changed schedule starts now. A removed job keeps its history and is
     /// never due again.
     pub fn project_jobs(
         &mut self,
@@ -105,8 +105,8 @@ impl Store {
         })
     }
 
-    /// Returns the id of a disabled job for the publication of manual work. Creates the job if
-    /// needed, because no configuration file describes it.
+    /// Returns the id of a disabled job for publishing manual work. Creates the job if needed,
+    /// because no configuration file describes it.
     pub fn manual_job(
         &mut self,
         project: &ProjectId,

@@ -75,7 +75,7 @@ impl Store {
 
     /// Deletes a pool's limit after the provider answered a request that was sent at `asked`. A
     /// limit recorded since `asked` may be newer than the answer, so it is kept. A limit recorded
-    /// after `now` is older than a clock change, so it is deleted.
+    /// after `now` was recorded before the clock was set back, so it is deleted.
     pub fn clear_limit(&mut self, pool: &str, asked: Timestamp, now: Timestamp) -> Result<()> {
         if !self.view(|db| db.exists(NOTED, [pool]))? {
             return Ok(());

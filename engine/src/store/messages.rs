@@ -118,7 +118,7 @@ pub struct Delivery {
     pub why: String,
     /// The number of this attempt, starting with 1.
     pub tries: u32,
-    /// Further messages for the same channel that are sent together with this one.
+    /// Other messages for the same channel that are sent together with this one.
     pub more: Vec<Delivery>,
 }
 
@@ -410,7 +410,7 @@ fn begin(tx: &Transaction<'_>, found: &Delivery, now: Timestamp) -> Result<bool,
 }
 
 /// Returns the due messages of the channel that is to be served next, oldest first. The numbers of
-/// attempts already include the coming attempt.
+/// attempts already include the upcoming attempt.
 fn due(
     tx: &Transaction<'_>,
     without: &[(ProjectId, String)],

@@ -110,7 +110,7 @@ pub struct Store {
     path: PathBuf,
     /// A shared `flock` on the lock file. Readers have none.
     _open: Option<File>,
-    /// The check that commits of publications make first.
+    /// The check that precedes each commit of a publication.
     guard: Option<Box<dyn CommitGuard>>,
 }
 

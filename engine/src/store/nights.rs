@@ -17,7 +17,7 @@ pub struct NightId(pub i64);
 pub struct Night {
     pub id: NightId,
     pub project: ProjectId,
-    /// The civil date on which the night opened. Further nights on that date have the suffix `-2`,
+    /// The civil date on which the night opened. Later nights on that date have the suffix `-2`,
     /// `-3` and so on.
     pub name: String,
     /// The time at which the night opened.
@@ -29,7 +29,7 @@ pub struct Night {
 }
 
 impl Night {
-    /// Returns the civil date of the night, without the suffix of a further night on that date.
+    /// Returns the civil date of the night, without the suffix of a later night on that date.
     pub fn date(&self) -> &str {
         self.name.get(..10).unwrap_or(&self.name)
     }

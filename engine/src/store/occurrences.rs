@@ -49,7 +49,7 @@ pub struct OccurrenceRow {
 pub struct MissedReasons<'a> {
     /// The scheduled times that passed during a pause.
     pub paused: Option<&'a Missed>,
-    /// The time since the previous tick, if ticks are being made. Without it, nothing was running.
+    /// The time since the previous tick. `None` if no ticks were made, so nothing was running.
     pub since_tick: Option<SignedDuration>,
 }
 
@@ -218,11 +218,11 @@ const NOTHING_RAN: &str = "nothing was running to start it";
 pub(super) enum MissedCause<'a> {
     /// The job was paused, so it was not supposed to run.
     Paused,
-    /// The job is due several times between two ticks, and now it runs for the last of them. The
-    /// time since the previous tick is given.
+    /// The job was due several times between two ticks, and now runs only for the last of those
+    /// times. The value is the time since the previous tick.
     Frequent(SignedDuration),
-    /// Ticks are made, but none came early enough for a job that catches up no scheduled time. The
-    /// time since the previous tick is given.
+    /// Ticks are made, but none came early enough for a job that does not catch up on missed
+    /// scheduled times. The value is the time since the previous tick.
     Late(SignedDuration),
     /// Something that a person must fix.
     Problem(&'a str),
@@ -246,7 +246,7 @@ impl fmt::Display for MissedCause<'_> {
             ),
             Self::Late(since) => write!(
                 f,
-                "the previous tick was {since:#} earlier, and the job catches up no scheduled time"
+                "the previous tick was {since:#} earlier, and the job does not catch up on missed scheduled times"
             ),
             Self::Problem(why) => f.write_str(why),
         }

@@ -117,11 +117,11 @@ impl Store {
     }
 }
 
-/// Maximum number of times that the length of a short file is checked. After that, it is left to
-/// the daily check.
+/// Maximum number of times to check the length of a short file. After that, the file is left to the
+/// daily check.
 const SHORT_LOOKS: u32 = 20;
 
-/// The treatment of pages that are only in the log during the length check.
+/// The length check's treatment of pages that are only in the log.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum PendingLog {
     /// The check writes them back if the connection can write.
@@ -130,8 +130,8 @@ pub(super) enum PendingLog {
     Leave,
 }
 
-/// Checks whether a file that is shorter than its header states lacks pages. The missing pages may
-/// still be in the log.
+/// Checks whether pages are missing from a file that is shorter than its header states. The missing
+/// pages may still be in the log.
 pub(super) fn check_length(db: &Connection, path: &Path, pending: PendingLog) -> Result<()> {
     let lengths = || file_length::lengths(path).map_err(cannot_write(path));
     let mut seen = lengths()?;

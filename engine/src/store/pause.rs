@@ -1,7 +1,7 @@
 //! Pauses of a job or of all jobs, until a given time or until a person resumes them.
 //!
-//! During a pause, no waiting run starts. The scheduled times during a pause are recorded as missed
-//! after it, and are never caught up.
+//! During a pause, no waiting run starts. After a pause, the scheduled times that it covered are
+//! recorded as missed and are never caught up.
 
 use jiff::Timestamp;
 use rusqlite::{Connection, params};

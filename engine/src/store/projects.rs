@@ -139,8 +139,8 @@ impl Store {
         self.view(|db| db.all(&sql, [], project))
     }
 
-    /// Returns the stored projection of each project's configuration, or of the project `only`. It
-    /// is the last projection that could be read.
+    /// Returns the stored projection of each project's configuration, or only that of the project
+    /// `only`. The stored projection is the last one that could be read.
     pub fn projections(&self, only: Option<&ProjectId>) -> Result<BTreeMap<ProjectId, String>> {
         let sql = "SELECT id, projection FROM projects
                    WHERE projection IS NOT NULL AND (?1 IS NULL OR id = ?1)";

@@ -1,5 +1,5 @@
-//! The database rows of a pruning. A plan lists them, and small transactions check and delete them.
-//! This module must never delete a row outside the plan.
+//! The database rows that pruning deletes. A plan lists them, and small transactions check and
+//! delete them. This module must never delete a row outside the plan.
 
 use std::str::FromStr;
 

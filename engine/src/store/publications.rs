@@ -10,7 +10,7 @@ use crate::ids::{Fence, RunId};
 use crate::outcome::Outcome;
 use crate::publish::{LogError, Manifest, PublishLog, RecordedManifest};
 
-/// A check that both commits of a publication make first, for a run whose fence another store also
+/// A check that precedes both commits of a publication, for a run whose fence another store also
 /// holds.
 pub trait CommitGuard: Send {
     /// Checks that the run may still commit.
@@ -58,7 +58,7 @@ impl Store {
         RunLog { store: self, summary, now }
     }
 
-    /// Sets the check for the commits of the publications that this process makes.
+    /// Sets the check that precedes each commit of this process's publications.
     pub fn set_commit_guard(&mut self, guard: Box<dyn CommitGuard>) {
         self.guard = Some(guard);
     }

@@ -18,7 +18,7 @@ const RECORD: &str = "INSERT OR REPLACE INTO published_files (project, path, dig
                       VALUES (?1, ?2, ?3, ?4)";
 
 impl Store {
-    /// Returns the digests of those of `paths` that runner published or a person adopted. A path is
+    /// Returns the digest of each of `paths` that runner published or a person adopted. Paths are
     /// relative to the project.
     pub fn published_files(
         &self,

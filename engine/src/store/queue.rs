@@ -121,7 +121,7 @@ fn waiting(
     now: Timestamp,
 ) -> Result<Vec<QueuedRun>, Fault> {
     // A scheduled time waits until the older scheduled times of its job are settled, including
-    // their further attempts.
+    // their later attempts.
     let sql = "SELECT r.id, r.job, o.priority, o.due, o.origin IN ('clock', 'event') AND NOT EXISTS (
                  SELECT 1 FROM runs e WHERE e.occurrence = r.occurrence AND e.started IS NOT NULL)
          FROM runs r INDEXED BY runs_ready JOIN occurrences o ON o.id = r.occurrence
@@ -167,7 +167,7 @@ fn waiting(
     Ok(waiting)
 }
 
-/// Returns the live runs. A live run whose job has an unreadable slot number does not limit its
+/// Returns the live runs. A live run whose job has an unreadable number of slots does not limit its
 /// group's slots.
 fn live(tx: &Transaction<'_>) -> Result<Vec<LiveRun>, Fault> {
     tx.all(

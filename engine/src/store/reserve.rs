@@ -240,7 +240,8 @@ fn shift(tx: &Transaction<'_>, run: &str, amounts: Amounts, way: Transfer) -> Re
     Ok(())
 }
 
-/// Limit of both terms when usage is added to a row. The sum of two such terms cannot overflow.
+/// Limit on each of the two terms when usage is added to a row. The sum of two such terms cannot
+/// overflow.
 const MOST: i64 = i64::MAX / 4;
 
 /// Moves a run's used amounts from its reservation to the usage of its budget levels. A request

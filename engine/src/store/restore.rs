@@ -39,8 +39,8 @@ use crate::outcome::{Outcome, SkipReason};
 use crate::schedule::Schedule;
 use crate::tick::{REPORT_JOB, passed_over};
 
-/// A number that exceeds the changes that an unreadable database can have recorded since any of its
-/// backups.
+/// A number larger than the number of changes that an unreadable database can have recorded since
+/// any of its backups.
 const UNKNOWN: i64 = 1_000_000;
 
 /// The plan of a restore.
@@ -59,7 +59,7 @@ pub struct RestorePlan {
     pub unfinished: bool,
 }
 
-/// The changes of a restore.
+/// The changes that a restore made.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Restored {
     /// Number of scheduled times that passed since the copy was made.
@@ -126,7 +126,7 @@ impl RestorePlan {
     ///
     /// # Errors
     /// Returns [`StoreError::InUse`] while any process has the database open for writing, an error
-    /// of the copy's checks, or [`StoreError::CannotWrite`]. An interrupted restore can be
+    /// from checking the copy, or [`StoreError::CannotWrite`]. An interrupted restore can be
     /// repeated.
     pub fn carry_out(&self, now: Timestamp) -> Result<Restored> {
         let path = &self.store;
@@ -200,7 +200,7 @@ impl RestorePlan {
     fn apply_events(&self, tx: &Transaction<'_>, now: Timestamp) -> Result<Restored, Fault> {
         let of = match self.copy.made {
             Some(made) => format!("a backup of {}", made.strftime("%Y-%m-%dT%H:%M:%SZ")),
-            None => "a backup of an unknown time".to_owned(),
+            None => "a backup made at an unknown time".to_owned(),
         };
         let restored = format!("the database was restored from {of}");
         // The last change of an unreadable database is not known.

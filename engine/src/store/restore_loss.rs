@@ -11,7 +11,7 @@ use serde::Serialize;
 use super::columns::{Query as _, millis};
 use super::{Fault, Result, Store, changes, sql_error};
 
-/// The records that were made since a copy was made.
+/// The records made since a copy was made.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct RestoreLoss {
     /// Number of runs that the copy does not contain.

@@ -1,4 +1,4 @@
-//! Plans a pruning: which rows and files are deleted, and which are kept.
+//! Plans pruning: which rows and files to delete, and which to keep.
 //!
 //! ```text
 //! facts, retention, now ──plan──> PrunePlan ──> shown (dry run) or carried out
@@ -115,7 +115,7 @@ pub struct PrunableFile {
     /// The path relative to `root`.
     pub below: PathBuf,
     /// The end of the file's run or night according to the database. If that is unknown, the time
-    /// in the file's name or of its last change.
+    /// in the file's name or the time of the file's last change.
     pub at: Timestamp,
     /// The reason why the file must be kept, if there is one.
     pub needed: Option<&'static str>,
@@ -188,7 +188,7 @@ impl Retention {
         before(now, self.rows)
     }
 
-    /// Decides which rows and files are deleted.
+    /// Decides which rows and files to delete.
     pub fn plan(&self, facts: PruneFacts, now: Timestamp) -> PrunePlan {
         let mut kept: BTreeMap<Cow<'static, str>, u64> = BTreeMap::new();
         let mut rows = OldRows { events: facts.events, alerts: facts.alerts, ..OldRows::default() };

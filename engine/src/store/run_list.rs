@@ -20,12 +20,12 @@ use crate::ids::{ProjectId, RunId};
 
 /// A project with at most this number of runs is searched run by run.
 const FEW: u32 = if cfg!(test) { 40 } else { 10_000 };
-/// The number of rows in the index of times that are read to find the first run since a time. A run
-/// is missed only if the clock was set back while more runs than this were recorded.
+/// Number of rows to read in the index of times to find the first run since a given time. A run is
+/// missed only if the clock was set back while more runs than this were recorded.
 const DISORDER: u32 = 10_000;
-/// Length of the sequences of characters in the index of texts. Shorter texts are compared with all runs.
+/// Length of the character sequences in the text index. Shorter texts are compared with all runs.
 pub const SHORTEST_TEXT: usize = 3;
-/// Maximum number of a text's sequences that are looked up. The text itself is always compared.
+/// Maximum number of a text's sequences to look up. The text itself is always compared.
 const SEQUENCES: usize = 16;
 
 /// Selects runs to list.
@@ -45,7 +45,7 @@ pub struct RunFilter {
     pub failed: bool,
     /// Only the runs that were recorded at this time or later.
     pub since: Option<Timestamp>,
-    /// Only the runs with this outcome, or in this state, by its name.
+    /// Only the runs whose outcome or state has this name.
     pub outcome: Option<String>,
     /// Only the ended runs whose job, headline or reason contains this text, regardless of the case
     /// of ASCII letters.
@@ -58,9 +58,9 @@ pub struct RunFilter {
 
 /// A query for runs that is being built.
 struct RunQuery {
-    /// The table that is read, and the index by which it is read.
+    /// The table to read, and the index to read it by.
     from: &'static str,
-    /// The column with the number of a run, in whose order the table is read.
+    /// The column with the run number, which determines the order in which the table is read.
     number: &'static str,
     wheres: Vec<&'static str>,
     values: Vec<Value>,
@@ -92,7 +92,7 @@ impl Store {
     }
 }
 
-/// Chooses the rows that are read.
+/// Chooses the rows to read.
 fn start(db: &Connection, filter: &RunFilter) -> Result<RunQuery, Fault> {
     let all = RunQuery { from: "runs r", number: "r.rowid", wheres: vec!["1"], values: Vec::new() };
     let mut query = all;
@@ -181,8 +181,8 @@ fn has_few_runs(db: &Connection, project: &ProjectId) -> Result<bool, Fault> {
     Ok(count <= FEW)
 }
 
-/// Returns a full-text query for the sequences of characters in a text. It is empty if the text is
-/// shorter than a sequence.
+/// Returns a full-text query for the character sequences in a text. The query is empty if the text
+/// is shorter than a sequence.
 fn sequences(text: &str) -> String {
     let letters: Vec<char> = text.chars().collect();
     let all: BTreeSet<String> =

@@ -29,7 +29,7 @@ use crate::sandbox::SandboxLevel;
 pub struct RunSummary {
     /// A one-line summary.
     pub headline: String,
-    /// Further lines of the report.
+    /// Additional lines of the report.
     pub lines: Vec<String>,
     /// Named figures for scripts.
     pub facts: serde_json::Map<String, serde_json::Value>,
@@ -66,7 +66,7 @@ pub enum RunState {
         /// The last run of the occurrence that must succeed first, and the name of its job.
         waits_for: Option<(RunId, String)>,
     },
-    /// A process is starting the run, which is not admitted yet.
+    /// A process is starting the run, which has not been admitted yet.
     Requested {
         /// The process that spawns the run.
         starter: ProcessIdentity,
@@ -95,7 +95,7 @@ pub enum RunState {
     },
 }
 
-/// The process of a run that is not admitted yet.
+/// The process of a run that has not been admitted yet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Spawned {
     pub owner: ProcessIdentity,

@@ -122,8 +122,8 @@ fn again_at(
     let (origin, reported, policy): (Origin, bool, Policy) =
         found.ok_or_else(|| Fault::not_found("occurrence", occurrence))?;
     if let Some(until) = deferred {
-        // The command that requested a single run reports the deferral, so there is no further
-        // attempt.
+        // The command that requested a single run reports the deferral, so no other attempt
+        // follows.
         return Ok((!reported).then_some(until));
     }
     if origin == Origin::Manual {

@@ -65,8 +65,8 @@ impl Store {
         })
     }
 
-    /// Settles a run whose process has died. If `retry` is a process, requests another attempt with
-    /// this starter.
+    /// Settles a run whose process has died. If `retry` names a process, requests another attempt
+    /// with that process as its starter.
     pub fn settle_dead(
         &mut self,
         run: &RunId,

@@ -9,7 +9,7 @@ use super::{Fault, JobId, Result, Store};
 use crate::ids::ProjectId;
 use crate::outcome::Outcome;
 
-/// The limits of durations in seconds. The last group has no limit.
+/// The upper limits of the groups of durations, in seconds. The last group has no limit.
 pub const DURATION_LIMITS: [u32; 8] = [1, 5, 15, 60, 300, 900, 3_600, 14_400];
 
 /// The settled runs of a job with the same outcome and class.
@@ -23,7 +23,7 @@ pub struct RunTotal {
     pub kind: String,
     /// The name of the outcome.
     pub outcome: String,
-    /// The class of the failure, or an empty text.
+    /// The class of the failure, or an empty string.
     pub class: String,
     /// Number of runs since the database was created, including pruned runs.
     pub runs: u64,

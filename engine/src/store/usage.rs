@@ -11,10 +11,10 @@
 //! A run reserves its maximum at every level until it is settled. The levels are its job's day, its
 //! night, its project's day and the pool from which it spends. Each model request uses a part of
 //! that reservation. A request is charged its reserved maximum if its usage is not reported or
-//! exceeds [`MEASURE`]. A cost that a backend states is charged up to the amount that the run has left: a
-//! program that states any cost must not use up the budget of others. A unit that neither the run nor a level limits is reserved at
-//! `DEFAULT` of `reserve.rs`, so no amount is unlimited. Sums of amounts saturate and
-//! cannot overflow a row.
+//! exceeds [`MEASURE`]. A cost that a backend states is charged up to the amount that the run has
+//! left: a program that states an arbitrary cost must not use up the budget of others. A unit that
+//! neither the run nor a level limits is reserved at `DEFAULT` of `reserve.rs`, so no amount is
+//! unlimited. Sums of amounts saturate and cannot overflow a row.
 
 use jiff::{SignedDuration, Timestamp};
 use rusqlite::{Connection, Row, params};
@@ -139,7 +139,7 @@ impl Money {
     }
 }
 
-/// Returns the time of a run as its budget counts it: in seconds, rounded up.
+/// Returns the duration of a run as its budget counts it: in seconds, rounded up.
 pub fn budget_seconds(started: Timestamp, finished: Timestamp) -> u64 {
     let elapsed = finished.as_millisecond() - started.as_millisecond();
     elapsed.max(0).unsigned_abs().div_ceil(1000)
@@ -308,7 +308,8 @@ impl Store {
     }
 }
 
-/// Limits a cost that the backend stated to what the request has reserved and its run has left.
+/// Limits a cost that the backend stated to the amount that the request has reserved plus the
+/// amount that its run has left.
 fn limit_stated(
     db: &Connection,
     request: RequestId,
@@ -328,8 +329,8 @@ fn limit_stated(
     })
 }
 
-/// Increases a run's reservation at all its levels if its usage exceeds it. Otherwise, other runs
-/// could reserve these amounts before the run is settled.
+/// Increases a run's reservation at all its levels if the run's usage exceeds the reservation.
+/// Otherwise, other runs could reserve these amounts before the run is settled.
 fn reserve_excess(db: &Connection, request: RequestId) -> Result<(), Fault> {
     let run: RunId = db.value("SELECT run FROM requests WHERE id = ?1", [request.0])?;
     // The sum of a thousand rows must still fit in a column.

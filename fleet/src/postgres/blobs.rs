@@ -17,7 +17,7 @@ impl Postgres {
     /// so that pruning keeps it.
     ///
     /// # Errors
-    /// Returns a [`FleetError`], also if `content` is larger than [`LARGEST_CONTENT`].
+    /// Returns a [`FleetError`], including when `content` is larger than [`LARGEST_CONTENT`].
     pub fn put_blob(&mut self, content: &[u8]) -> Result<Digest> {
         if content.len() as u64 > LARGEST_CONTENT {
             return Err(FleetError::Database(format!(
@@ -52,8 +52,8 @@ impl Postgres {
     /// Returns the content of a blob after checking its digest.
     ///
     /// # Errors
-    /// Returns a [`FleetError`], also if the blob does not exist or its content has a different
-    /// digest.
+    /// Returns a [`FleetError`], including when the blob does not exist or its content has a
+    /// different digest.
     pub fn blob(&mut self, digest: Digest) -> Result<Vec<u8>> {
         let name = digest.to_string();
         let found = self.write(|step| {

@@ -37,8 +37,9 @@ const GROUPS: &str = "SELECT name FROM runner_fleet.groups WHERE name = ANY($1)
 const RUNNING: &str = "SELECT \"group\", count(*) FROM runner_fleet.occurrences
      WHERE \"group\" = ANY($1) AND state = 'claimed' AND wake > $2 GROUP BY 1";
 
-/// `$5` repeats the occurrences' ids, so that the planner looks the rows up by key. Otherwise it
-/// estimates 100 rows for the recordset, and reads all occurrences while the budgets are locked.
+/// `$5` repeats the occurrence ids, so that the planner looks the rows up by key. Otherwise, the
+/// planner would estimate 100 rows for the recordset, and the statement would read all occurrences
+/// while the budgets are locked.
 const WRITE: &str = "WITH input AS MATERIALIZED (
        SELECT * FROM jsonb_to_recordset($1) AS i(id text, dead bigint, charged bigint[], state text,
          wake bigint, fence bigint, owner text, why text, outcome jsonb)),
@@ -139,7 +140,7 @@ fn running(
         return Ok(BTreeMap::new());
     }
     step.query(GROUPS, &[&groups])?;
-    // A separate statement sees the claims of the transaction that held the lock.
+    // A separate statement sees the claims of the transaction that previously held the lock.
     let rows = step.query(RUNNING, &[&groups, &now])?;
     rows.iter()
         .map(|row| {

@@ -20,8 +20,8 @@ const CONNECT: Duration = Duration::from_secs(2);
 /// Timeout for an answer if the network is dead.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Timeouts of statements and of waits for locks. The database also ends a transaction whose client
-/// is idle, so that a stopped host holds no locks.
+/// Timeouts for statements and for lock waits. The database also ends a transaction whose client is
+/// idle, so that a stopped host holds no locks.
 const LIMITS: &str = "SET statement_timeout = '30s'; SET lock_timeout = '20s';
      SET idle_in_transaction_session_timeout = '5s'; SET default_transaction_isolation = 'read committed';
      SET application_name = 'runner'";
@@ -32,7 +32,7 @@ const LIMITS: &str = "SET statement_timeout = '30s'; SET lock_timeout = '20s';
 const PLANS: &str = "SET plan_cache_mode = force_generic_plan; SET enable_seqscan = off;
      SET enable_sort = off; SET jit = off";
 
-/// The prepared statements of a connection, by their text.
+/// A connection's prepared statements, keyed by their text.
 #[derive(Default)]
 pub(super) struct Statements(HashMap<&'static str, Statement>);
 
@@ -174,7 +174,7 @@ fn is_local(host: &Host) -> bool {
     }
 }
 
-/// Returns TLS with the certificates that the host trusts.
+/// Returns a TLS connector that trusts the certificates that the host trusts.
 fn tls() -> Result<MakeRustlsConnect> {
     let provider = rustls::crypto::ring::default_provider().into();
     let mut roots = RootCertStore::empty();
@@ -185,7 +185,7 @@ fn tls() -> Result<MakeRustlsConnect> {
     Ok(MakeRustlsConnect::new(config.with_root_certificates(roots).with_no_client_auth()))
 }
 
-/// Translates an error of the client or of the database.
+/// Translates an error from the client or the database.
 pub(super) fn known(error: postgres::Error) -> FleetError {
     let Some(code) = error.code() else {
         // An error without a code comes from the connection or from this client.

@@ -1,4 +1,4 @@
-//! The overview of a fleet that each tick reads, and the removal of old rows.
+//! Reads the overview of a fleet for each tick, and removes old rows.
 
 use super::{Fault, Postgres, Step, json, operations};
 use crate::rows::Overview;
@@ -27,8 +27,8 @@ const BLOBS: &str = "WITH used AS MATERIALIZED (
      DELETE FROM runner_fleet.blobs b
      WHERE b.stored < $1 AND NOT EXISTS (SELECT FROM used WHERE used.digest = b.digest)";
 
-/// Time in milliseconds for which a blob without a reference is kept. It is longer than offering a
-/// project or delivering a result takes.
+/// Time in milliseconds to keep an unreferenced blob. Offering a project or delivering a result
+/// takes less time.
 const UNREFERENCED: i64 = 24 * 3_600_000;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -46,8 +46,8 @@ fn overview(step: &mut Step<'_>) -> Result<Overview, Fault> {
 }
 
 impl Postgres {
-    /// Returns the hosts, the open work and the budget of the day. Its cost does not grow with the number of
-    /// settled occurrences.
+    /// Returns the hosts, the open work and the day's budget. Its cost does not grow with the
+    /// number of settled occurrences.
     ///
     /// # Errors
     /// Returns a [`FleetError`].

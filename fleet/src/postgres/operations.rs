@@ -13,7 +13,7 @@ use crate::simulation::stale_reason;
 use crate::store::{FleetError, Result};
 use crate::types::{Deliverable, Delivery, HostInfo, Lease, Offer, Release, Stale, Verdict};
 
-/// The channel of the notifications about new work and new results.
+/// The notification channel for new work and new results.
 pub(super) const CHANNEL: &str = "runner_fleet";
 
 const NOTIFY: &str = "SELECT pg_notify('runner_fleet', $1)";
@@ -66,11 +66,11 @@ pub(super) fn offer(step: &mut Step<'_>, offer: &Offer) -> Result<String, Fault>
         ],
     )?;
     if added == 0 {
-        // Another host offered it in the meantime.
+        // Another host offered the same occurrence in the meantime.
         let row = step.first(known, &key)?;
         let gone = || {
             FleetError::Database(
-                "an offer was not inserted, although no other one has its key".to_owned(),
+                "an offer was not inserted, although no other offer has its key".to_owned(),
             )
         };
         return Ok(row.ok_or_else(gone)?.try_get(0)?);
@@ -103,7 +103,7 @@ struct Standing {
     cancel: Option<String>,
 }
 
-/// Locks an occurrence. Returns `None` if there is none with this id.
+/// Locks an occurrence. Returns `None` if no occurrence has this id.
 fn lock(step: &mut Step<'_>, occurrence: &str) -> Result<Option<Standing>, Fault> {
     let row = step.first(
         "SELECT state, fence, owner, home, levels, lease, cancel FROM runner_fleet.occurrences

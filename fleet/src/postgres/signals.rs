@@ -10,8 +10,8 @@ use super::connection::known;
 use super::operations::CHANNEL;
 use crate::store::Result;
 
-/// A connection that waits for notifications. A notification only makes a host look earlier, so a
-/// lost one delays work until the host looks next.
+/// A connection that waits for notifications. A notification only makes a host look for work
+/// earlier, so a lost notification delays work until the host looks again.
 pub struct Signals(Client);
 
 impl Postgres {
@@ -34,7 +34,7 @@ impl Signals {
     pub fn wait(&mut self, most: Duration) -> Result<bool> {
         let mut notifications = self.0.notifications();
         let found = notifications.timeout_iter(most).next().map_err(known)?.is_some();
-        // The host looks only once for all notifications that have arrived.
+        // The host looks only once, regardless of how many notifications have arrived.
         while notifications.iter().next().map_err(known)?.is_some() {}
         Ok(found)
     }

@@ -18,7 +18,7 @@ pub struct Folders<'a> {
     pub root: &'a Path,
     /// A folder for this project's caches, outside the project. Its content may vanish at any time.
     pub cache: &'a Path,
-    /// A private folder of this run.
+    /// The run's private folder.
     pub run_dir: &'a Path,
     /// Runner's state folder, which contains the locks. `None` if the run changes no files before
     /// its main work.

@@ -1,5 +1,5 @@
-//! Opens the work of a run's children in the project before the first child starts, and closes it
-//! after the last one has ended.
+//! Tracks the work of a run's children in the project: records the project's state before the first
+//! child starts, and imports the children's commits after the last child has ended.
 
 use std::path::Path;
 
@@ -38,7 +38,7 @@ impl<'a> ChildWork<'a> {
         Self { sandbox, run_dir, git, run, open: None, closed: None, recording }
     }
 
-    /// Records the project's state before the first child.
+    /// Records the project's state before the first child starts.
     ///
     /// # Errors
     /// Returns an error if the private git directory cannot be created.
@@ -74,7 +74,7 @@ impl<'a> ChildWork<'a> {
         Ok(closed)
     }
 
-    /// Returns the commit that was checked out before the first child, if that is known.
+    /// Returns the commit that was checked out before the first child started, if it is known.
     pub(crate) fn head(&self) -> Option<&str> {
         self.open.as_ref()?.head()
     }

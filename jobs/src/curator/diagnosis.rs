@@ -14,7 +14,7 @@ use crate::overnight::corpus::teaches::sentences;
 
 /// Maximum number of events between a diagnosis and the check that confirms it.
 const WINDOW: usize = 150;
-/// Minimum number of words of a stated cause.
+/// Minimum number of words in a stated cause.
 const CAUSE_WORDS: usize = 6;
 /// Minimum length of a term that an error and a cause have in common.
 const SHARED: usize = 4;
@@ -126,7 +126,7 @@ const LOOKS: [&str; 10] = [
     "logging",
     "make sure",
 ];
-/// Minimum number of words of an announced change.
+/// Minimum number of words in an announced change.
 const ACT_WORDS: usize = 5;
 
 /// A diagnosis that was followed by changes to files.
@@ -134,13 +134,13 @@ const ACT_WORDS: usize = 5;
 pub struct Diagnosis {
     /// The lines of the statement and of the event that ended the change.
     pub lines: (u64, u64),
-    /// The cause, in one line.
+    /// The cause, on one line.
     pub title: String,
     /// The situation, the cause, the change and the check, with quotes.
     pub body: String,
 }
 
-/// A diagnosis that waits for a change or a check.
+/// A diagnosis that is waiting for a change or a check.
 #[derive(Debug)]
 struct Open {
     at: usize,
@@ -154,7 +154,7 @@ struct Open {
 /// Finds diagnoses in a sequence of events.
 #[derive(Debug, Default)]
 pub struct Diagnoses {
-    /// The last request of a person and the last error.
+    /// A person's last request, and the last error.
     request: String,
     error: String,
     open: Option<Open>,
@@ -163,12 +163,12 @@ pub struct Diagnoses {
 }
 
 impl Diagnoses {
-    /// Notes the position of the next event: its number and its line.
+    /// Records the position of the next event: its number and its line.
     pub fn at(&mut self, count: usize, line: u64) {
         self.last = (count, line);
     }
 
-    /// Reads a text from a person. Returns the open diagnosis unless the person objects.
+    /// Processes a person's prompt. Returns the open diagnosis unless the person objects to it.
     pub fn prompted(&mut self, text: &str) -> Option<Diagnosis> {
         let lower = text.to_lowercase();
         let mut words = lower.split(|c: char| !c.is_alphanumeric() && c != '\'');
@@ -180,12 +180,12 @@ impl Diagnoses {
         found
     }
 
-    /// Notes the error of a failed call.
+    /// Records the error of a failed call.
     pub fn failed(&mut self, error: &str) {
         self.error = shortened(error, 300);
     }
 
-    /// Reads an answer of the session.
+    /// Processes an answer in the session.
     pub fn answered(&mut self, text: &str) {
         let sentences: Vec<String> = sentences(text).into_iter().map(plain).collect();
         let found = sentences.iter().rposition(|sentence| stated(sentence).is_some());
@@ -215,7 +215,7 @@ impl Diagnoses {
         }
     }
 
-    /// Notes that the session changed a file.
+    /// Records that the session changed a file.
     pub fn changed(&mut self, path: &str) {
         if let Some(open) = &mut self.open
             && !open.files.iter().any(|known| known == path)
@@ -224,7 +224,7 @@ impl Diagnoses {
         }
     }
 
-    /// Notes that a command succeeded, and returns the diagnosis that it confirms.
+    /// Records that a command succeeded, and returns the diagnosis that it confirms.
     pub fn succeeded(&mut self, command: &str) -> Option<Diagnosis> {
         if !is_check(command) {
             return None;
@@ -303,8 +303,7 @@ fn is_act(sentence: &str) -> bool {
 }
 
 /// Returns whether a sentence names at least one of the files, or no file with any of their
-/// extensions. A
-/// sentence that names only other files describes another change.
+/// extensions. A sentence that names only other files describes a different change.
 fn names_only(sentence: &str, files: &[String]) -> bool {
     let end = |name: &str| name.rsplit_once('.').map(|(_, end)| end.to_owned());
     let kinds: Vec<String> = files.iter().filter_map(|file| end(file)).collect();

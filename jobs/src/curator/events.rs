@@ -145,8 +145,8 @@ pub struct NewEvent {
 /// Raises an event with a new budget or, if it has a parent, with part of the parent's budget.
 ///
 /// # Errors
-/// Returns an error if a text is missing or too long, the parent's budget is too small, or a file
-/// operation fails.
+/// Returns an error if a text field is missing or too long, the parent's budget is too small, or a
+/// file operation fails.
 pub fn raise(
     worker: &Worker,
     wish: NewEvent,
@@ -273,7 +273,7 @@ pub fn named(events: &[EventStatus], id: &str) -> Result<EventStatus, EventError
             let exact = several.iter().find(|it| it.event.id == id);
             exact
                 .map(|it| (**it).clone())
-                .ok_or_else(|| EventError::Bad(format!("{id:?} may be {} events", several.len())))
+                .ok_or_else(|| EventError::Bad(format!("{id:?} matches {} events", several.len())))
         }
     }
 }

@@ -1,5 +1,5 @@
 //! Hands an event to a model. The event's budget pays for the call. The remaining budget pays for
-//! further events that the answer raises.
+//! the events that the answer raises.
 //!
 //! This module must never act on the model's answer. The answer is only recorded, and the events
 //! that it raises wait for a person or another run.

@@ -1,10 +1,10 @@
 //! ingest-claude-session: turns a chunk of a transcript into learnings, each with its file and
 //! line.
 //!
-//! `learning` finds them by rule. A model may only drop learnings and write their titles. If the
-//! transcript continues after the chunk, the same publication queues a job for the next chunk. A
-//! session is therefore read to its end, even if a process dies. This module must never learn from
-//! text that runner wrote or from sessions that runner started.
+//! `learning` finds the learnings by rule. A model may only drop learnings and write their titles.
+//! If the transcript continues after the chunk, the same publication queues a job for the next
+//! chunk. A session is therefore read to its end, even if a process dies. This module must never
+//! learn from text that runner wrote or from sessions that runner started.
 
 use runner_text::counted;
 use std::fs::File;
@@ -26,7 +26,7 @@ use super::{CuratorSpec, JobFile, JobProduct};
 use crate::sessions::transcript::{LineGap, Tally, Transcript};
 use crate::{Context, JobError};
 
-/// Number of lines in a chunk, unless the job specifies its end.
+/// Number of lines in a chunk, unless the job specifies the chunk's end.
 const CHUNK: u64 = 5_000;
 /// Maximum number of learnings from one chunk.
 const MOST: usize = 10;

@@ -1,10 +1,11 @@
 //! Finds learnings in the events of a session: fixes, diagnoses and corrections that name a cause.
 //!
-//! A fix is a different, successful call after a failed call of the same kind, with a sentence of
-//! the session between them that explains the error. A diagnosis is a stated cause with a change
-//! and a check that passed (`diagnosis`). A correction is a person's text such as
-//! "always …" or "never …" that gives a reason. Everything else is not a learning, so most sessions
-//! yield none. This module is pure and must never quote anything that the session did not contain.
+//! A fix is a successful call that differs from an earlier failed call of the same kind. A sentence
+//! of the session between the two calls must explain the error. A diagnosis is a stated cause with
+//! a change and, if there was one, a check that passed (`diagnosis`). A correction is a person's
+//! text such as "always …" or "never …" that gives a reason. Everything else is not a learning, so
+//! most sessions yield none. This module is pure and must never quote anything that the session did
+//! not contain.
 
 use std::collections::BTreeMap;
 
@@ -24,11 +25,11 @@ const SHARED: usize = 4;
 /// A fact from a session that is useful in later sessions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Learning {
-    /// The first and the last line of the transcript that the learning is about.
+    /// The first and last lines of the part of the transcript that the learning is about.
     pub lines: (u64, u64),
     /// The rule that found the learning: `repair`, `diagnosis` or `correction`.
     pub rule: &'static str,
-    /// The title, in one line.
+    /// The title, on one line.
     pub title: String,
     /// A description of the event, with quotes.
     pub body: String,
@@ -125,8 +126,8 @@ impl Finder {
         }
     }
 
-    /// Notes the text as an explanation of each open failure whose error shares a distinctive word
-    /// with it.
+    /// Records the text as an explanation of each open failure whose error shares a distinctive
+    /// word with the text.
     fn explain(&mut self, text: &str) {
         let Some(cause) = cause(text) else { return };
         let own = terms(&cause);
@@ -148,7 +149,7 @@ impl Finder {
         let Some(failed) = self.failed.remove(&about) else {
             return;
         };
-        // If the same call succeeds later, it shows neither a cause nor a fix.
+        // A later success of the same call shows neither a cause nor a fix.
         let (Some(cause), false) = (failed.cause, failed.target == target) else {
             return;
         };
@@ -220,7 +221,7 @@ impl Finder {
     }
 }
 
-/// Returns a path relative to the working directory of the session, if it is below it.
+/// Returns a path relative to the session's working directory, if the path is below that directory.
 fn within<'a>(path: &'a str, cwd: Option<&str>) -> &'a str {
     let below = |cwd: &str| path.strip_prefix(cwd)?.strip_prefix('/');
     cwd.and_then(below).unwrap_or(path)

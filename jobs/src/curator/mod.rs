@@ -1,10 +1,10 @@
 //! Keeps notes tidy during the day by working through a queue of job files, with help from a local
 //! model.
 //!
-//! Any program may put a job file into `queue/`. One run of a job of kind `curator` processes a
-//! batch of job files, uses the budgets, and reports a line for each file. No table mirrors the
-//! files. An occurrence for each file was rejected, because the folder and the database could then
-//! contain different states of a file.
+//! Any program may put a job file into `queue/`. One run of a `curator` job processes a batch of
+//! job files within the run's budgets, and reports one line for each file. No table mirrors the
+//! files. A design with one occurrence for each file was rejected, because the folder and the
+//! database could then contain different states of a file.
 //!
 //! ```text
 //!              claim: record the start in hour.jsonl, write the owner, rename
@@ -59,7 +59,7 @@ pub const KIND: &str = "curator";
 pub struct JobProduct {
     /// New files of the project, with their content.
     pub artifacts: Vec<(String, Vec<u8>)>,
-    /// A summary for people, in one line.
+    /// A summary for people, on one line.
     pub headline: String,
     /// The reason why the model's contribution is missing, if it is.
     pub without: Option<String>,

@@ -1,8 +1,9 @@
 //! dream-seed: drafts ideas from the open points of notes and of the memory, each with its source.
 //!
 //! An open point is text that a note marks as open: an unchecked task, TODO, FIXME, "Idea:" or
-//! "Open question:". In the memory, it is an open question, a task or a hypothesis of a session. A point that resembles an existing or archived idea, or another draft, is left
-//! out. This module must never use text that runner wrote.
+//! "Open question:". In the memory, an open point is an open question, a task or a hypothesis of a
+//! session. A point that resembles an existing or archived idea, or another draft, is left out.
+//! This module must never use text that runner wrote.
 
 use runner_text::counted;
 use std::path::Path;
@@ -20,7 +21,7 @@ use super::{CuratorSpec, JobFile, JobProduct};
 use crate::session_notes::{ProjectMemory, SessionNote};
 use crate::{Context, JobError};
 
-/// Maximum number of drafts of one job.
+/// Maximum number of drafts that one job writes.
 const MOST: usize = 5;
 /// Maximum length of an open point in characters.
 const LONGEST: usize = 600;
@@ -29,7 +30,7 @@ const SHOWN: usize = 20;
 /// The front matter key that marks a file as written by runner.
 pub const MARK: &str = "generated_by";
 
-/// An open point of a note, or of the memory.
+/// An open point from a note or from the memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Seed {
     pub origin: SeedOrigin,
@@ -340,7 +341,7 @@ pub(super) fn shortened(text: &str, most: usize) -> String {
     out
 }
 
-/// Converts a title to a part of a file name.
+/// Converts a title to part of a file name.
 pub(super) fn slug(title: &str) -> String {
     let words: Vec<String> = title
         .to_lowercase()

@@ -1,8 +1,8 @@
 //! Judges a reply: extracts its elements, and checks each proposal against what was offered for its
 //! idea.
 //!
-//! This module must never accept a statement of a reply as a fact: it looks up each reference and
-//! each quotation. A claim that does not hold is struck completely, so that no figure in a report
+//! This module must never accept a reply's statement as a fact: it looks up each reference and each
+//! quotation. A claim that does not hold is struck completely, so that no figure in a report
 //! includes it.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -27,7 +27,7 @@ use crate::evidence::{ProjectEvidence, Reference, references};
 const LONGEST_REPLY: usize = 4 * 1024 * 1024;
 /// Bytes allowed for each shown idea, if their sum is larger than [`LONGEST_REPLY`].
 const PER_ANSWER: usize = 1024;
-/// Maximum number of elements of a reply that are examined.
+/// Maximum number of a reply's elements to examine.
 const ELEMENTS: usize = 5000;
 
 /// Checks the length of a reply. The limit is [`LONGEST_REPLY`], or [`PER_ANSWER`] bytes for each
@@ -64,7 +64,7 @@ pub(super) fn elements(reply: &Reply) -> Vec<Result<Value, String>> {
     elements
 }
 
-/// Returns the error for replies without any usable part.
+/// Returns the error for replies that contain nothing usable.
 pub(super) fn none_good(refused: &[Refused]) -> JobError {
     if refused.is_empty() {
         return JobError::failed(Class::Malformed, "the reply has no proposals");
@@ -98,8 +98,8 @@ pub(super) struct Checks<'a> {
 impl Checks<'_> {
     /// Checks the proposals one after another. A claim that does not hold is struck: the idea is
     /// kept as a sidenote, and the rationale states the reason. An archive or a merge that is not
-    /// certain becomes a proposal to keep the idea that names the candidate. Returns the proposals
-    /// and the number of struck claims.
+    /// certain becomes a proposal that keeps the idea and names the candidate. Returns the
+    /// proposals and the number of struck claims.
     pub(super) fn apply(&self, proposals: Vec<Proposal>) -> (Vec<Proposal>, usize) {
         let mut struck = 0;
         // An idea that is merged or archived cannot be the destination of a merge.

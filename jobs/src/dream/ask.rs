@@ -22,7 +22,7 @@ use super::request::{self, QuestionFacts};
 use crate::spender::AskError;
 use crate::{Context, JobError};
 
-/// The part of a run's time that is reserved for the work after the answer.
+/// The part of a run's time that is set aside for the work after the answer.
 const AFTERWARDS: Duration = Duration::from_secs(30);
 /// The name of the backend's window in a recording.
 const WINDOW: &str = "window";
@@ -37,7 +37,7 @@ pub(super) struct Answers {
     pub(super) notes: Vec<String>,
     /// The ideas about which a reply arrived.
     pub(super) asked: BTreeSet<String>,
-    /// The ideas about which a backend gave an answer that it could not read.
+    /// The ideas about which a backend sent an answer that was malformed or truncated.
     pub(super) unread: BTreeSet<String>,
     /// The error that ended the questions.
     pub(super) error: Option<JobError>,
@@ -66,7 +66,7 @@ pub(super) fn requests(
         .collect()
 }
 
-/// Asks about all shown ideas, in as many requests as the backend's window needs.
+/// Asks about all shown ideas, in as many requests as the backend's window requires.
 ///
 /// # Errors
 /// Returns an error only if the run was cancelled or the database cannot be used. Any other error
@@ -85,7 +85,7 @@ pub(super) fn ask(
         left = rest;
         let problems = answers.batch(ctx, facts, (batch, &judged.offer), &[])?;
         let missing: Vec<&ClassifiedIdea> = answers.missing(batch);
-        // The answer by rule would be the same again.
+        // The rule-based answer would be the same again.
         if answers.error.is_none() && !missing.is_empty() && !ctx.spender.answers_by_rule() {
             answers.batch(ctx, facts, (&missing, &judged.offer), &problems)?;
             // The first reply is kept regardless of the result of the second request.
@@ -125,7 +125,7 @@ impl Answers {
         let reply = match ctx.spender.ask(&request, batch.len() as u64) {
             Ok(reply) => reply,
             Err(error) => {
-                // The ideas may be the cause of an answer that the backend could not read.
+                // The ideas may be the reason why the answer was malformed or truncated.
                 if matches!(
                     error,
                     AskError::Backend(

@@ -19,15 +19,15 @@ use crate::evidence::neighbours::{MOST, Note, neighbours};
 use crate::evidence::{Evidence, Neighbour, ProjectEvidence, places};
 use crate::session_notes::SessionNote;
 
-/// Number of neighbours of an idea that are offered as destinations of a merge.
+/// Number of an idea's neighbours to offer as destinations of a merge.
 pub const OFFERED_NEIGHBOURS: usize = 5;
-/// Maximum text of a neighbour that is shown, in bytes.
+/// Maximum length of a neighbour's text to show, in bytes.
 pub const PER_NEIGHBOUR: usize = 1500;
-/// Maximum text of selected ideas that is in memory at once, in bytes.
+/// Maximum total size of the selected ideas' texts in memory, in bytes.
 pub const TEXTS: usize = 64 * 1024 * 1024;
-/// Maximum number of other ideas that are read to look for duplicates.
+/// Maximum number of other ideas to read when looking for duplicates.
 pub const OTHERS: usize = 5000;
-/// Maximum length of the first paragraph for which notes of sessions are searched, in characters.
+/// Maximum length of the first paragraph in a search for session notes, in characters.
 const GIST: usize = 200;
 /// Minimum score of a neighbour that is perhaps the same idea (see [`Neighbour::score`]).
 pub const LIKE: f64 = 0.5;
@@ -48,7 +48,7 @@ pub struct ClassifiedIdea {
     pub near: Vec<Neighbour>,
     /// The rule's verdict on the idea.
     pub verdict: RuleVerdict,
-    /// Notes of sessions that are relevant for the idea.
+    /// Session notes that are relevant to the idea.
     pub notes: Vec<SessionNote>,
     /// The substance of the idea, from 0 to 1, which is used only for ranking.
     pub merit: f64,
@@ -72,13 +72,13 @@ pub struct ClassifiedIdeas {
 pub type Born<'a> = &'a dyn Fn(&str) -> Option<i64>;
 
 impl ClassifiedIdea {
-    /// Returns the text for which notes of sessions are searched: the title and the first paragraph.
+    /// Returns the text with which session notes are searched: the title and the first paragraph.
     pub fn gist(&self) -> String {
         let stem = places::stem(&self.path);
         format!("{} {}", markdown::title(&self.text, stem), markdown::summary(&self.text, GIST))
     }
 
-    /// Adds notes of sessions to the evidence. They never change the verdict.
+    /// Adds session notes to the evidence. They never change the verdict.
     pub fn rest_on(&mut self, notes: Vec<SessionNote>) {
         for SessionNote { id, kind, day, text, .. } in &notes {
             let verdict = &mut self.verdict;

@@ -1,4 +1,4 @@
-//! `dreams/ledger.md`: the decisions of people on proposals.
+//! `dreams/ledger.md`: people's decisions on proposals.
 //!
 //! A line that is not `- {json}` is a person's note, which is kept and does not count as a
 //! decision. Runner only adds lines. To take a decision back, it adds a line with the decision

@@ -13,7 +13,7 @@ use super::state::DreamState;
 pub struct Delta {
     /// Indices of the selected ideas, in the order in which they are shown.
     pub selected: Vec<usize>,
-    /// Number of further changed ideas, which wait for the next pass.
+    /// Number of other changed ideas, which wait for the next pass.
     pub waiting: usize,
     /// Number of unchanged ideas.
     pub unchanged: usize,
@@ -24,7 +24,7 @@ pub struct Delta {
 }
 
 impl Delta {
-    /// Selects unchanged ideas as well, after the others, as far as `max` permits.
+    /// Selects unchanged ideas as well, after the others, up to `max` ideas in total.
     pub fn add(&mut self, unchanged: Vec<usize>, max: usize) {
         let free = max.saturating_sub(self.selected.len());
         let taken = unchanged.len().min(free);
@@ -43,8 +43,8 @@ impl Delta {
     }
 }
 
-/// Selects at most `max` of `ideas`, the least recently shown first. Ideas that were shown at the
-/// same time, or never, are ordered by path.
+/// Selects at most `max` of `ideas`, least recently shown first. Ideas that were shown at the same
+/// time, or never, are ordered by path.
 pub fn select(
     ideas: &[Idea],
     state: &DreamState<'_>,

@@ -126,7 +126,7 @@ pub(super) fn wait_for_writer(
     Ok(())
 }
 
-/// Lists the first few names and the number of the others.
+/// Lists the first few names and the number of remaining ones.
 fn named(names: &[String]) -> String {
     const SHOWN: usize = 5;
     let more = names.len().saturating_sub(SHOWN);

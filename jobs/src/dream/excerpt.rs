@@ -1,4 +1,4 @@
-//! Reads a limited part of the changes of candidate commits, for a question and for the check of
+//! Reads a limited part of each candidate commit's changes, for a question and for checking
 //! quotations.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -13,11 +13,11 @@ const LONGEST: usize = 4 * 1024;
 const LINES: usize = 40;
 /// Maximum length of a line in characters.
 const LINE: usize = 200;
-/// A commit that touches more files is shown without its changes.
+/// Maximum number of files that a commit may touch for its changes to be shown.
 const BROAD: usize = 300;
-/// Number of commits whose changes are read with one git command.
+/// Number of commits whose changes one git command reads.
 const AT_ONCE: usize = 40;
-/// Minimum number of characters of a quotation, without spaces.
+/// Minimum number of characters in a quotation, without spaces.
 const QUOTE: usize = 8;
 
 /// Excerpts of the changes of commits, by hash.

@@ -1,8 +1,8 @@
 //! The features of an idea's own text: its form, not its meaning.
 //!
 //! The features are cues that a person would also count: headings, lists, check boxes, a declared
-//! status, a named parent. The module is pure, and linear in the length of the text. The module
-//! must never trust the text: a declared status is only one cue among others.
+//! status, a named parent. The module is pure, and its running time is linear in the length of the
+//! text. The module must never trust the text: a declared status is only one cue among others.
 
 use runner_text::{front_matter, markdown};
 
@@ -36,7 +36,7 @@ const VERBS: &str = "\
     suggest summarise summarize support switch sync synchronise synchronize teach tell test \
     throttle toggle track translate trigger trim tune turn undo unify unlock update upgrade \
     upload use validate verify wait warn watch wire wrap write";
-/// Words of a sentence that asks for something without beginning with a verb.
+/// Words in a sentence that asks for something without beginning with a verb.
 const WISHES: &str = "cannot can't could lack lacks missing must need needed needs ought please \
     should todo want wanted wants wish would";
 /// Two words that begin the name of a feature: "a way to…", "support for…".
@@ -64,16 +64,16 @@ pub struct Features {
     pub asking: usize,
     /// Number of headings that mark a text for publication.
     pub publishing: usize,
-    /// Number of headings of a phase or a milestone.
+    /// Number of headings that name a phase or a milestone.
     pub phases: usize,
     /// Number of list items.
     pub items: usize,
     /// Number of ticked check boxes, and number of unticked ones.
     pub boxes: (usize, usize),
-    /// Number of list items and sentences that begin with one of `VERBS`; the title is included.
+    /// Number of list items and sentences that begin with one of `VERBS`, including the title.
     pub verbs: usize,
-    /// Number of lines that ask for something: that begin with one of `VERBS`, or that contain one
-    /// of `WISHES` or `FEATURES`; the title is included.
+    /// Number of lines that ask for something, including the title. Such a line begins with one of
+    /// `VERBS`, or contains one of `WISHES` or `FEATURES`.
     pub requests: usize,
     /// Share of first-person words in the text, from 0 to 1.
     pub telling: f64,
@@ -198,7 +198,8 @@ impl Features {
         self.boxes.0 > 0 && self.boxes.1 > 0
     }
 
-    /// Returns whether the idea is work in several phases, which one commit hardly ever completes.
+    /// Returns whether the idea describes work in several phases, which one commit hardly ever
+    /// completes.
     pub fn phased(&self) -> bool {
         self.phases >= 3
     }

@@ -46,7 +46,7 @@ pub struct Inventory {
     pub troubles: Vec<WalkProblem>,
     /// Number of files that were left out because runner wrote them.
     pub own: usize,
-    /// Number of files that the cache did not know.
+    /// Number of files that were not in the cache.
     pub read: usize,
     /// The new content of the cache, if it must be rewritten.
     #[serde(skip)]

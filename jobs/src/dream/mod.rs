@@ -78,7 +78,7 @@ const LONGEST: u64 = 256 * 1024 * 1024;
 const SURVEY: &str = "survey";
 const PARKED: &str = "parked";
 const TAKEN: &str = "taken";
-/// The evidence that earlier passes saw, in a recording.
+/// The name, in a recording, of the evidence that earlier passes saw.
 const SEEN: &str = "seen";
 
 /// Runs one pass.
@@ -259,7 +259,7 @@ fn ground<'a>(
         let mut why = nothing(delta.unchanged, survey.own, &aside, &survey.troubles);
         if let Some(other) = other.filter(|_| delta.unchanged > 0) {
             why.push_str(&format!(
-                "; {other} examined them, `runner dream run --all` lets {backend} examine them"
+                "; {other} examined them; `runner dream run --all` lets {backend} examine them"
             ));
             seen.backend = Some(other);
         }
@@ -360,7 +360,7 @@ fn inputs<'a>(
     Ok((Some(state), survey?))
 }
 
-/// Returns the commit with which the rule decides that an idea is done.
+/// Returns the commit because of which the rule decides that an idea is done.
 fn decided_by(room: &ProjectEvidence, one: &classify::ClassifiedIdea) -> Option<String> {
     let archived = one.verdict.action == Action::Archive;
     let hash = one.verdict.commits.first().filter(|_| archived)?;
@@ -373,7 +373,7 @@ fn keep_seen(ctx: &Context<'_>, seen: &SeenEvidence) {
     }
 }
 
-/// Reads the changes of the candidates, unless no model will read them.
+/// Reads the candidates' changes, unless no model will read them.
 fn excerpts(ctx: &Context<'_>, grounded: &PassEvidence<'_>) -> Result<Excerpts, JobError> {
     if ctx.spender.answers_by_rule() {
         return Ok(Excerpts::default());
@@ -418,7 +418,7 @@ fn recalled<T: serde::de::DeserializeOwned>(
     serde_json::from_value(answer.facts).map_err(|error| wrong(&error))
 }
 
-/// Checks that the files of a pass would not be written over canonical files, and could not leak.
+/// Checks that a pass's files would not overwrite canonical files and could not leak.
 fn check_targets(ctx: &Context<'_>, spec: &DreamSpec, folder: &str) -> Result<(), JobError> {
     for target in [&proposals_path(folder), &spec.state_path()] {
         if let Some(canonical) = spec.canonical_over(target) {

@@ -1,7 +1,7 @@
 //! Adds the notes that coding sessions left about an idea to its evidence.
 //!
-//! Notes inform a person and a model. They must never change the answer by rule, and a memory that cannot be
-//! read never fails a pass.
+//! Notes inform a person and a model. They must never change the rule-based answer, and a memory
+//! that cannot be read never fails a pass.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ use super::recalled;
 use crate::Context;
 use crate::session_notes::{ProjectMemory, SessionNote};
 
-/// The notes of sessions about each shown idea, in a recording.
+/// The name, in a recording, of the session notes about each shown idea.
 const SESSIONS: &str = "session notes";
 
 /// Notes by the path of the idea.
@@ -36,8 +36,8 @@ fn found(ctx: &Context<'_>, judged: &ClassifiedIdeas) -> Result<FoundNotes, Memo
     Ok(notes)
 }
 
-/// Adds to each idea the notes that sessions left about it. Returns the reason if the memory cannot be read,
-/// which never fails a pass.
+/// Adds to each idea the notes that sessions left about it. If the memory cannot be read, returns
+/// the reason; this never fails a pass.
 pub(super) fn add(ctx: &Context<'_>, judged: &mut ClassifiedIdeas) -> Option<String> {
     let mut notes = match found(ctx, judged) {
         Ok(notes) => notes,

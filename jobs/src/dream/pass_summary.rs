@@ -1,7 +1,7 @@
 //! The report of a pass for people: headline, lines, figures, and the reason why it is incomplete.
 //!
-//! This module only formats text. It must never leave out ideas that were refused, dropped or could
-//! not be read: a silent omission is a bug.
+//! This module only formats text. It must never leave out ideas that were refused or dropped, or
+//! that could not be read: a silent omission is a bug.
 
 use runner_text::counted;
 use serde_json::{Map, json};
@@ -11,7 +11,7 @@ use super::quarantine::PARKED_AFTER;
 use super::walk::WalkProblem;
 use crate::Finished;
 
-/// Number of refusals that are reported one by one.
+/// Number of refusals to report one by one.
 const REFUSALS: usize = 20;
 
 /// The report of a pass, apart from its proposals.
@@ -29,9 +29,9 @@ pub(super) struct PassSummary {
     /// Ideas that are set aside, including those that this pass set aside.
     pub(super) parked: Vec<String>,
     pub(super) notes: Vec<String>,
-    /// The reason why the notes of sessions are not among the evidence.
+    /// The reason why the session notes are not among the evidence.
     pub(super) memory: Option<String>,
-    /// Whether the ideas are private, and what follows for accepting a proposal.
+    /// Whether the ideas are private, and what that means for accepting a proposal.
     pub(super) privacy: String,
     pub(super) refused: Vec<Refused>,
     /// Number of proposals whose claim was struck because it did not hold.
@@ -42,7 +42,7 @@ pub(super) struct PassSummary {
     pub(super) unasked: Option<String>,
     /// Number of shown ideas without a valid answer.
     pub(super) unanswered: usize,
-    /// Number of proposals that a person had already decided.
+    /// Number of proposals that a person had already decided on.
     pub(super) decided: usize,
     /// Number of proposals that were dropped because they are about ideas in `changed`.
     pub(super) dropped: usize,

@@ -6,8 +6,8 @@
 //! ```
 //!
 //! The file is in the project's cache and not in `state.json`, for three reasons: it describes
-//! answers and not ideas, it must also be updated when a pass fails and publishes nothing, and the
-//! loss of the file costs only three more questions. This module must never park an idea silently:
+//! answers and not ideas, it must also be updated when a pass fails and publishes nothing, and
+//! losing the file costs only three more questions. This module must never park an idea silently:
 //! every pass names the parked ideas.
 
 use std::collections::BTreeMap;

@@ -21,27 +21,28 @@ use crate::frame::Frame;
 
 /// Number of neighbours whose text is shown.
 const SHOWN_NEIGHBOURS: usize = 3;
-/// Minimum score of a neighbour that is shown.
+/// Minimum score of a neighbour for it to be shown.
 const LIKE: f64 = 0.15;
-/// Number of candidates that are shown with their message and all of their excerpt.
+/// Number of candidates that are shown with their message and their whole excerpt.
 const IN_FULL: usize = 2;
-/// Maximum excerpt of each of the other candidates, in bytes.
+/// Maximum length of the excerpt of each of the other candidates, in bytes.
 const IN_BRIEF: usize = 1200;
-/// Maximum message of a candidate, in bytes.
+/// Maximum length of a candidate's message, in bytes.
 const BODY: usize = 1200;
-/// Maximum number of files of a candidate that are listed.
+/// Maximum number of a candidate's files to list.
 const FILES: usize = 20;
-/// Maximum text of one idea, in bytes.
+/// Maximum length of one idea's text, in bytes.
 const PER_IDEA: usize = 16 * 1024;
 /// Maximum number of hashes in an enum of the schema.
 const ENUM: usize = 250;
-/// Maximum text of one note of a session, in bytes.
+/// Maximum length of one session note, in bytes.
 const PER_NOTE: usize = 600;
-/// Number of bytes of a token; fewer than in English text, so that the estimate is high.
+/// Assumed number of bytes per token. English text has more bytes per token, so the estimate is
+/// high.
 const TOKEN: usize = 3;
-/// Tokens of an answer about one idea.
+/// Estimated number of tokens in an answer about one idea.
 const PER_ANSWER: usize = 300;
-/// Tokens of the instructions, the schema and the offer of a question.
+/// Estimated number of tokens in the instructions, the schema and the offer of a question.
 const FRAME: usize = 2000;
 
 /// The facts that the questions of a pass share.
@@ -69,7 +70,7 @@ pub fn with_words(mut proposal: Proposal, verdict: &RuleVerdict, redactor: &Reda
 }
 
 /// Divides ideas, in order, into questions that fit into a backend's window, which is given in
-/// tokens. Returns the number of ideas of each question.
+/// tokens. Returns the number of ideas in each question.
 pub(super) fn batches(
     facts: &QuestionFacts<'_>,
     shown: &[&ClassifiedIdea],
@@ -261,8 +262,8 @@ fn schema(room: &ProjectEvidence, shown: &[&ClassifiedIdea], offer: &Offer) -> V
     })
 }
 
-/// Describes the evidence about one idea: the answer by rule, the candidates with their changes,
-/// the items of the idea, and the neighbours with their text.
+/// Describes the evidence about one idea: the rule-based answer, the candidates with their changes,
+/// the idea's items, and the neighbours with their text.
 fn about(facts: &QuestionFacts<'_>, one: &ClassifiedIdea) -> String {
     let room = facts.room;
     let mut lines = vec![format!(
@@ -304,7 +305,7 @@ fn about(facts: &QuestionFacts<'_>, one: &ClassifiedIdea) -> String {
     lines.join("\n")
 }
 
-/// Describes one candidate, with its message and all of its excerpt if `in_full`.
+/// Describes one candidate. Includes its message and its whole excerpt if `in_full`.
 fn describe(
     facts: &QuestionFacts<'_>,
     candidate: &Candidate,

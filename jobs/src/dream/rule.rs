@@ -1,4 +1,4 @@
-//! Determines the status of an idea and the action for it by rules, without a model.
+//! Determines an idea's status and the action for it by rules, without a model.
 //!
 //! ```text
 //! a form, or part of another document ──────────────────────> sidenote, keep
@@ -27,33 +27,35 @@ use super::proposal::{Action, Confidence, IdeaStatus};
 /// [`Candidate::strength`]).
 pub const DONE: f64 = 0.745;
 /// Minimum strength of a commit that implemented an idea although another commit is at most
-/// [`RIVAL`] weaker. In such a pair, each commit may be a sibling of the missing work.
+/// [`RIVAL`] weaker. If two commits fit almost equally well, both may be siblings of work that is
+/// not done yet.
 pub const RIVALLED: f64 = 0.8;
 /// See [`RIVALLED`].
 pub const RIVAL: f64 = 0.1;
 /// Minimum strength of a commit that perhaps implemented an idea.
 pub const PERHAPS: f64 = 0.63;
-/// Minimum figures of a commit that is not a perfect fit and stands out from all other commits, so
-/// that it implemented an idea with high confidence too. Siblings and predecessors rarely stand
-/// out, because several commits resemble them.
+/// Minimum figures of a commit that is not a perfect fit but stands out from all other commits.
+/// Such a commit also implemented the idea with high confidence. Siblings and predecessors rarely
+/// stand out, because several commits resemble them.
 pub const STANDS_OUT: StandsOut = StandsOut { strength: 0.66, lead: 0.2, about: 0.7, content: 0.3 };
-/// Minimum figures of a commit whose subject is the idea's title in other words: the commit contains
-/// most of the title, and the idea contains the whole subject. Such a commit needs fewer of the
-/// idea's other terms, because the lines that it added may be few, generated or not readable.
+/// Minimum figures of a commit whose subject is the idea's title in other words: the commit
+/// contains most of the title, and the idea contains the whole subject. Such a commit needs fewer
+/// of the idea's other terms, because the lines that it added may be few, generated or unreadable.
 pub const SAME_SUBJECT: SameSubject =
     SameSubject { named: 0.75, about: 0.95, words: 3, lead: 0.15 };
 /// Added to [`DONE`] for an idea that calls itself a draft or a proposal. An idea that calls itself
 /// done gets no lower threshold, because anybody can write that.
 pub const DECLARED: f64 = 0.03;
-/// Minimum strength of a commit that is named as the nearest one.
+/// Minimum strength of a commit for it to be named as the nearest one.
 pub const SHOWN: f64 = 0.3;
-/// A further commit is cited if its strength is at least this share of the best commit's strength.
+/// Another commit is also cited if its strength is at least this share of the best commit's
+/// strength.
 pub const ALSO: f64 = 0.85;
 /// Maximum number of cited commits.
 pub const CITED: usize = 3;
 /// Minimum number of items in an idea for unmet items to lower the confidence.
 pub const ITEMS: usize = 3;
-/// Minimum share of an idea's points that make it worth promoting (see [`Features::actionable`]).
+/// Minimum number of points that make an idea worth promoting (see [`Features::actionable`]).
 pub const MERIT: usize = 4;
 /// An idea asks for something if it has at least one request per this number of words.
 pub const WORDS_PER_REQUEST: usize = 40;
@@ -181,7 +183,7 @@ pub fn judge(
     verdict.resting_on(evidence, bare)
 }
 
-/// Judges an idea whose form alone decides.
+/// Judges an idea if its form alone decides the verdict.
 fn by_form(features: &Features) -> Option<RuleVerdict> {
     use IdeaStatus::{BlogCandidate, Sidenote};
     let own = own_features(features);
@@ -290,7 +292,7 @@ fn implemented<'a>(
     features: &Features,
     grounds: &'a Evidence,
 ) -> Option<(&'a Candidate, Confidence)> {
-    // A commit from before the idea was written did not implement it, unless its message names the
+    // A commit that is older than the idea did not implement it, unless its message names the
     // idea's file.
     let best =
         grounds.candidates.iter().find(|one| one.when != CommitTiming::Before || one.cited)?;
@@ -311,8 +313,8 @@ fn implemented<'a>(
     }
 }
 
-/// Returns whether a commit fits well and no other commit nearly as well. A commit without any
-/// other to compare it with does not stand out.
+/// Returns whether a commit fits well and no other commit fits nearly as well. A commit does not
+/// stand out if there is no other commit to compare it with.
 fn stands_out(grounds: &Evidence, best: &Candidate) -> bool {
     best.strength >= STANDS_OUT.strength
         && best.about >= STANDS_OUT.about
@@ -320,7 +322,7 @@ fn stands_out(grounds: &Evidence, best: &Candidate) -> bool {
         && lead(grounds, best).is_some_and(|lead| lead >= STANDS_OUT.lead)
 }
 
-/// Returns whether the subject of a commit and the title of the idea state the same, and no other
+/// Returns whether a commit's subject and the idea's title state the same thing, and no other
 /// commit fits nearly as well.
 fn has_same_subject(grounds: &Evidence, best: &Candidate) -> bool {
     best.strength >= PERHAPS
@@ -330,8 +332,8 @@ fn has_same_subject(grounds: &Evidence, best: &Candidate) -> bool {
         && lead(grounds, best).is_some_and(|lead| lead >= SAME_SUBJECT.lead)
 }
 
-/// Returns how much stronger a commit is than the next one, or `None` without any other commit to
-/// compare it with.
+/// Returns how much stronger a commit is than the next one, or `None` if there is no other commit
+/// to compare it with.
 fn lead(grounds: &Evidence, best: &Candidate) -> Option<f64> {
     let others = grounds.candidates.iter().filter(|one| one.at != best.at);
     let next = others.map(|one| one.strength).max_by(f64::total_cmp)?;
@@ -376,7 +378,8 @@ fn commit(room: &ProjectEvidence, candidate: &Candidate) -> String {
     format!("{} {date} {}", commit.short(), commit.subject)
 }
 
-/// Describes the best candidate of an idea that was not done, so that a reader can judge it.
+/// Describes the best candidate for an idea that is not done, so that a reader can judge the
+/// candidate.
 fn nearest(grounds: &Evidence, say: &dyn Fn(&Candidate) -> String) -> String {
     match grounds.candidates.first().filter(|best| best.strength >= SHOWN) {
         Some(best) => {

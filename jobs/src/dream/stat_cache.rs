@@ -1,4 +1,5 @@
-//! A cache of the facts about each idea at its last read, so that unchanged ideas are not opened.
+//! A cache of the facts that the last read of each idea found, so that unchanged ideas are not
+//! opened.
 //!
 //! The cache is a file in runner's cache folder, never in the tree. The file may be missing,
 //! damaged or from another version at any time; in all these cases it counts as missing. The cache

@@ -3,9 +3,9 @@
 //!
 //! The file is an array in a form that other programs read too. Entries that a pass does not change
 //! are therefore kept byte for byte. The other fields of a changed entry stay as they are written,
-//! including numbers of any length and texts that are not valid UTF-8. A file that is not such an
-//! array is never overwritten. The parser is designed for 100,000 entries: it makes one pass over
-//! the text and borrows paths and hashes from it.
+//! including numbers of any length and strings that are not valid Unicode (`"\ud800"`). A file that
+//! is not such an array is never overwritten. The parser is designed for 100,000 entries: it makes
+//! one pass over the text and borrows paths and hashes from it.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -73,7 +73,7 @@ impl<'de: 'a, 'a> Deserialize<'de> for BorrowedText<'a> {
         impl<'de> Visitor<'de> for Text {
             type Value = BorrowedText<'de>;
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a text or null")
+                f.write_str("a string or null")
             }
             fn visit_borrowed_str<E>(self, text: &'de str) -> Result<Self::Value, E> {
                 Ok(BorrowedText(Some(Cow::Borrowed(text))))
@@ -96,7 +96,7 @@ pub struct IdeaUpdate {
     pub at: Timestamp,
     /// Whether the idea was shown.
     pub shown: bool,
-    /// The content that a valid answer was about. With `None` the idea stays selected.
+    /// The content that a valid answer was about. With `None`, the idea remains selected.
     pub triaged: Option<Triaged>,
 }
 
@@ -125,7 +125,7 @@ pub struct Mark {
 /// The file's record of an idea.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IdeaRecord {
-    /// The status of the idea, if the value is a text.
+    /// The status of the idea, if the value is a string.
     pub status: Option<String>,
     /// The digest of the content that was last triaged.
     pub hash: Option<Digest>,
@@ -239,8 +239,8 @@ impl<'a> DreamState<'a> {
         times
     }
 
-    /// Returns the last pass, among `passes`, at which the idea at `path` did not exist yet. `None`
-    /// if no pass is known to have missed it.
+    /// Returns the last pass, among `passes`, at which the idea at `path` did not exist yet, or
+    /// `None` if no such pass is known.
     pub fn absent_at(&self, path: &str, passes: &[Timestamp]) -> Option<Timestamp> {
         let Some(at) = self.find(path) else { return passes.last().copied() };
         let seen: Timestamp = self.entries[at].first_seen.as_deref()?.parse().ok()?;

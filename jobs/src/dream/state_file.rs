@@ -1,9 +1,9 @@
-//! Reads the state file of a pass when it is first needed, and remembers that a state file covers all
-//! ideas.
+//! Reads a pass's state file when it is first needed, and records in a mark that a state file
+//! covers all ideas.
 //!
 //! A pass over unchanged ideas does not need the state file, which is several times as large as the
 //! stat cache. The mark of an earlier pass states that the file's entries covered every idea of the
-//! stat cache. The mark is valid as long as both files are the same. It is a cache: a missing or
+//! stat cache. The mark is valid as long as both files are unchanged. It is a cache: a missing or
 //! damaged mark only costs time.
 
 use std::cell::OnceCell;
@@ -55,7 +55,8 @@ impl StateFile {
         Ok(&self.content(ctx, spec)?.expect)
     }
 
-    /// Records that the file, if this pass has read it, covers all ideas of a stat cache.
+    /// Records that the state file covers all ideas of a stat cache. Does nothing if this pass has
+    /// not read the file.
     pub(super) fn mark(&self, ctx: &Context<'_>, cache: Digest) {
         let stat = self.content.get().and_then(|content| content.stat);
         if let Some(state) = stat.filter(|_| ctx.files.keeps_caches() && !ctx.recording.replays()) {
@@ -64,7 +65,7 @@ impl StateFile {
     }
 }
 
-/// Reads the state file, and parses it.
+/// Reads and parses the state file.
 ///
 /// # Errors
 /// Returns a failure of class `malformed` if the content is not a dream state.

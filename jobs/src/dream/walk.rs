@@ -1,4 +1,4 @@
-//! Finds the ideas of a project by names and stat data only; opens no file.
+//! Finds a project's ideas from names and stat data alone, without opening a file.
 //!
 //! The walk follows no symbolic link, so there are no loops and nothing outside the project is
 //! read. An entry that has the name of an idea but cannot be one is reported as a [`WalkProblem`];

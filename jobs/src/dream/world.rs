@@ -1,8 +1,8 @@
 //! Selects unchanged ideas whose evidence changed: new commits may have done what an idea asks for.
 //!
 //! When `HEAD` has moved since the last pass, the rule judges the unchanged ideas again, without a
-//! model. An idea is selected if a commit now decides that it is done and did not decide this
-//! before. The record of the last pass is a cache: without it, all ideas are judged again.
+//! model. An idea is selected if the rule now finds that a commit has done it, and did not find
+//! this before. The record of the last pass is a cache: without it, all ideas are judged again.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -24,11 +24,12 @@ use crate::evidence::{ProjectEvidence, places};
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub(super) struct SeenEvidence {
-    /// The commit that was checked out; `None` if ideas that were found then still wait.
+    /// The commit that was checked out; `None` if ideas that were found in that pass are still
+    /// waiting.
     pub(super) head: Option<String>,
     /// The backend and the model of the last pass.
     pub(super) backend: Option<String>,
-    /// For each idea that a commit decides: the content and the commit.
+    /// For each idea that a commit has done, according to the rule: the content and the commit.
     decided: BTreeMap<String, (Digest, String)>,
 }
 
@@ -51,7 +52,7 @@ impl SeenEvidence {
         }
     }
 
-    /// Records the commit that decides an idea with this content, or that none does.
+    /// Records the commit that has done an idea with this content, or that there is none.
     pub(super) fn note(&mut self, path: &str, digest: Digest, commit: Option<&str>) {
         match commit {
             Some(commit) => self.decided.insert(path.to_owned(), (digest, commit.to_owned())),
@@ -74,7 +75,7 @@ pub(super) struct Unchanged<'a> {
 }
 
 impl Unchanged<'_> {
-    /// Returns the ideas among `indices` that a commit newly decides.
+    /// Returns the ideas among `indices` that the rule newly finds done.
     pub(super) fn newly_done(
         &self,
         indices: impl Iterator<Item = usize>,
@@ -98,7 +99,7 @@ impl Unchanged<'_> {
         indices.take(OTHERS).filter(newly).collect()
     }
 
-    /// Returns whether a person has decided on the archive of this content.
+    /// Returns whether a person has decided on archiving this content.
     fn is_decided(&self, idea: &Idea) -> bool {
         let targets = [idea.path.to_string()];
         let id = proposal::id(&targets, IdeaStatus::Implemented, Action::Archive);

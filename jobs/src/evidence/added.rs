@@ -1,9 +1,10 @@
 //! Reads the lines that commits added, as sets of terms.
 //!
-//! A commit's subject often uses other words than a note, but its code uses the note's names. Only
-//! the terms are kept, as hashes, and only up to [`TERMS`] for each commit, so that the terms of a
-//! long history fit into memory. Documents are left out: a plan contains the words of a note
-//! because it is the same plan. This module must never interpret the content of a diff.
+//! A commit's subject often uses different words than a note, but the commit's code uses the note's
+//! names. Only the terms are kept, as hashes, and only up to [`TERMS`] for each commit, so that the
+//! terms of a long history fit into memory. Documents are left out, because a plan that a commit
+//! adds may share a note's words only because both state the same plan. This module must never
+//! interpret the content of a diff.
 
 use std::sync::mpsc::sync_channel;
 
@@ -14,17 +15,17 @@ use super::commit::{AddedText, Commit};
 use super::documents::Documents;
 use super::index::term_id;
 
-/// Maximum number of terms that are kept for one commit.
+/// Maximum number of terms to keep for one commit.
 pub const TERMS: usize = 160;
-/// Maximum number of lines that are read for one file of a commit.
+/// Maximum number of lines to read for one file of a commit.
 const LINES: usize = 120;
-/// Number of files whose changes are read with one git command.
+/// Number of files whose changes one git command reads.
 const AT_ONCE: usize = 1500;
-/// The added lines of a commit that touches more files are not read.
+/// Maximum number of files that a commit may touch for its added lines to be read.
 const BROAD: usize = 600;
-/// Minimum number of added lines of a file that can be recognized as prose.
+/// Minimum number of added lines in a file for them to be recognized as prose.
 const PROSE_LINES: usize = 3;
-/// Minimum number of words of a line of prose.
+/// Minimum number of words in a line of prose.
 const PROSE_WORDS: usize = 6;
 /// Words that occur in most English sentences and are rare in code.
 const FUNCTION_WORDS: [&str; 24] = [
@@ -32,8 +33,9 @@ const FUNCTION_WORDS: [&str; 24] = [
     "must", "not", "of", "on", "should", "that", "the", "to", "when", "with",
 ];
 
-/// Reads the added lines of the commits that have none yet, the newest first, until about `files`
-/// changed files have been read. Git compares while the lines are read.
+/// Reads the added lines of the commits that have none yet, newest first, until about `files`
+/// changed files have been read. Git compares the next commits while the lines of the previous ones
+/// are parsed.
 ///
 /// # Errors
 /// Returns a [`GitError`] if git cannot be started. A commit that git cannot compare counts as
@@ -75,8 +77,8 @@ pub fn read(
     })
 }
 
-/// Divides the commits whose added lines are read among git commands. The added lines of the others
-/// that have none yet are empty.
+/// Divides the commits whose added lines must be read into batches, one for each git command. A
+/// commit that changes only documents or too many files gets empty added lines.
 fn batches(commits: &mut [Commit], documents: &Documents, files: usize) -> Vec<Vec<usize>> {
     let mut left = files;
     let mut batches: Vec<Vec<usize>> = Vec::new();
@@ -123,13 +125,13 @@ struct Gathered {
     hash: String,
     terms: Vec<u32>,
     whole: bool,
-    /// Number of changed files apart from documents, and how many of them gained only prose.
+    /// Number of changed files other than documents, and how many of them gained only prose.
     files: (usize, usize),
 }
 
 /// Parses the output of `git diff-tree --patch --unified=0` with a NUL and the hash before each
-/// commit. The numbers of lines in the heading of a hunk separate content from headings, so no
-/// added line can look like a heading.
+/// commit. The line counts in a hunk header separate content from headers, so no added line can be
+/// mistaken for a header.
 fn parse(out: &[u8], documents: &Documents) -> Vec<(String, AddedText)> {
     let mut all = Vec::new();
     let mut commit: Option<Gathered> = None;
@@ -222,14 +224,15 @@ impl FileLines {
         commit.terms.extend(terms(line).iter().map(|term| term_id(term)));
     }
 
-    /// Returns whether at least three of five added lines are prose that no agent executes.
+    /// Returns whether at least three fifths of the added lines are prose that no agent executes.
     fn is_prose(&self) -> bool {
         let (all, prose) = self.lines;
         !self.skill && all >= PROSE_LINES && prose * 5 >= all * 3
     }
 }
 
-/// Returns whether a line reads like a sentence: enough words, a fifth of them function words.
+/// Returns whether a line reads like a sentence: it has enough words, and at least a fifth of them
+/// are function words.
 fn is_prose(line: &str) -> bool {
     let (mut all, mut function) = (0, 0);
     for word in line.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty()) {
@@ -249,7 +252,7 @@ impl Gathered {
             self.terms.truncate(TERMS);
             self.whole = false;
         }
-        // The list has room for three times as many terms, and 40,000 of them are kept.
+        // The list has room for three times as many terms, and 40,000 such lists are kept.
         self.terms.shrink_to_fit();
         self.terms.sort_unstable();
         let prose = self.files.0 > 0 && self.files.0 == self.files.1;

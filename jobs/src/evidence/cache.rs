@@ -1,10 +1,10 @@
-//! The commits of a project that were read before, with the terms of their added lines.
+//! A cache of the commits that earlier runs read, with the terms of their added lines.
 //!
 //! Reading the lines that 40,000 commits added takes half a minute; a commit never changes, so it
-//! is read once. The cache is a folder of numbered files. A file holds a line with the format and
-//! the folders of documents, then a line of JSON for each commit. A run that reads new commits adds
-//! files, so that it writes only those. A damaged line is dropped and its commit is read again. The
-//! folder is a cache: it must never hold the only copy of a fact.
+//! is read only once. The cache is a folder of numbered files. A file holds a line with the format
+//! and the folders of documents, then a line of JSON for each commit. A run that reads new commits
+//! adds files, so that it writes only the new commits. A damaged line is dropped and its commit is
+//! read again. The folder is a cache: it must never hold the only copy of a fact.
 
 use std::collections::HashMap;
 use std::fs;
@@ -25,9 +25,9 @@ const FORMAT: u32 = 2;
 const LONGEST: u64 = 64 * 1024 * 1024;
 /// Number of commits in one file.
 const COMMITS: usize = 2000;
-/// Number of files at which all of them are rewritten.
+/// Number of files at which the whole cache is rewritten.
 const FILES: usize = 100;
-/// Maximum number of commits of a history that is recorded.
+/// Maximum number of commits in a history that is recorded.
 const RECORDED: usize = 10_000;
 /// The name of the history in a recording.
 const INPUT: &str = "history";
@@ -43,7 +43,7 @@ struct Head {
 pub struct HistoryCache {
     /// The commits by their hash.
     pub commits: HashMap<String, Commit>,
-    /// The documents at the time when the added lines were read, once for each file.
+    /// The documents at the time when the added lines were read, one entry for each cache file.
     documents: Vec<Documents>,
     /// For each commit, the index of its entry in `documents`.
     read_with: HashMap<String, usize>,
@@ -76,8 +76,8 @@ impl HistoryCache {
         cache
     }
 
-    /// Returns whether the added lines of a commit are still valid now that `documents` are the
-    /// documents. They depend only on the files that the commit changed.
+    /// Returns whether the added lines of a commit are still valid for these `documents`. The lines
+    /// depend only on whether the files that the commit changed are documents.
     pub(super) fn is_current(&self, commit: &Commit, documents: &Documents) -> bool {
         let Some(with) = self.read_with.get(&commit.hash).map(|with| &self.documents[*with]) else {
             return false;
@@ -86,8 +86,7 @@ impl HistoryCache {
         commit.added.is_some() && (with == documents || commit.paths.iter().all(same))
     }
 
-    /// Writes the commits that are new, or all of them if there are many files. A failure only
-    /// costs time.
+    /// Writes the new commits, or all commits if there are many files. A failure only costs time.
     pub(super) fn save(
         folder: &Path,
         commits: &[Commit],
@@ -142,8 +141,8 @@ fn encode<'a>(commits: impl IntoIterator<Item = &'a Commit>, bytes: &mut Vec<u8>
     }
 }
 
-/// Adds the history to the recording of a run. A long history is left out, because it would take as
-/// much memory again; its run cannot be replayed.
+/// Adds the history to the recording of a run. A long history is left out, because recording it
+/// would take as much memory again. A run with such a history cannot be replayed.
 pub(super) fn note(recording: &InputRecording, commits: &[Commit], notes: &[String]) {
     if !recording.records() {
         return;

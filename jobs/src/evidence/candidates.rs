@@ -18,7 +18,7 @@ use super::note_date::{self, CommitTiming};
 use super::overlap::{NamedPaths, Overlap, TouchedPaths};
 use super::places;
 
-/// Number of terms of a note that are searched for and compared, by weight.
+/// Number of a note's terms to search for and compare. The terms with the highest weight are used.
 const KEYS: usize = 40;
 /// Number of commits that the index proposes for comparison.
 const LOOKED_AT: usize = 80;
@@ -44,7 +44,7 @@ const KINDS: &[&str] = &[
     "v1",
     "v2",
 ];
-/// The value of a term of the note's name by the best part of the commit that contains it.
+/// The value of a term in the note's name, by the best part of the commit that contains the term.
 const NAMED_IN: [(Parts, f64); 4] = [
     (Parts::SUBJECT.or(Parts::CREATED), 1.0),
     (Parts::BODY, 0.9),
@@ -61,18 +61,19 @@ const NAMED_FLOOR: f64 = 0.05;
 /// The part of the missing share of the note's terms that the named places can make up for.
 const PLACES: f64 = 0.4;
 /// Minimum share of the note's name in the commit's subject, and of the subject in the note, at
-/// which both are the same sentence. At least two words must match.
+/// which the two count as the same sentence. At least two words must match.
 const SAME_NAME: (f64, f64) = (0.95, 0.9);
-/// The minimum share of the note's terms for a commit whose subject is the note's name, in a
-/// history of fewer than [`YOUNG`] commits, which contains few of a note's words.
+/// The lowest value of [`Candidate::content`] for a commit whose subject is the note's name, in a
+/// history of fewer than [`YOUNG`] commits. Such a history contains few of a note's words.
 const TOLD_BY_NAME: f64 = 0.4;
 const YOUNG: usize = 100;
 /// The minimum strength of a commit that names the note's file in its message.
 const NAMED: f64 = 0.9;
-/// Minimum surprise of the terms that a note and a commit share, beyond what the best of all
-/// commits shares by chance, in natural units: 1 in 4 to 5.
+/// Minimum surprise of the terms that a note and a commit share, beyond the surprise of the terms
+/// that the best of all commits shares by chance. The unit is the nat; 1.5 nats are a chance of 1
+/// in 4 to 5.
 const SURPRISE: f64 = 1.5;
-/// The factor for the strength of a commit that shares less.
+/// The factor for the strength of a commit whose shared terms are less surprising.
 const BY_CHANCE: f64 = 0.8;
 
 /// The terms of a note.
@@ -103,7 +104,7 @@ impl NoteTerms {
     }
 }
 
-/// A commit that may have done the work of a note.
+/// A commit that may have done the work that a note asks for.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Candidate {
     /// The index of the commit in the history.
@@ -166,8 +167,8 @@ pub fn candidates(
     let query: Vec<(u32, f64)> =
         note.keys.iter().map(|key| (key.id, key.weight)).chain(note.name_query()).collect();
     let hits = index.search(&query, LOOKED_AT).into_iter().map(|hit| hit.at);
-    // A commit that names the file is evidence even if no other word matches, and so is a commit
-    // that touched the places that the note names.
+    // A commit that names the file is evidence even if no other word matches. So is a commit that
+    // touched the places that the note names.
     let others = index.citing(path).take(LOOKED_AT).chain(named.best(history));
     for at in hits.chain(others) {
         if index.works(at) && looked_at.insert(at) {
@@ -197,7 +198,7 @@ fn shared_paths(commit: &Commit, path: &str, text: &str) -> Vec<String> {
 struct Term {
     text: String,
     id: u32,
-    /// How well the term distinguishes the messages and paths of commits.
+    /// How well the term distinguishes commits by their messages and paths.
     rarity: f64,
 }
 

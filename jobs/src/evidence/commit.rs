@@ -34,7 +34,7 @@ impl Commit {
     }
 }
 
-/// The terms of the lines that a commit added to files that are not documents.
+/// The terms of the lines that a commit added to files other than documents.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AddedText {
     /// The hashes of the terms, sorted. Empty once they are in an index.

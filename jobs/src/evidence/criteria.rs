@@ -1,8 +1,8 @@
 //! Compares what a note asks for, item by item, with what a commit changed.
 //!
 //! An item is an acceptance criterion, a task or another list item of the note. This module
-//! compares words only: an item whose words a commit contains is not proven to be done, but an item
-//! whose words it does not contain is a reason to ask.
+//! compares words only: a commit that contains an item's words does not prove that the item is
+//! done, but a commit without them is a reason to ask.
 
 use std::collections::HashSet;
 
@@ -11,15 +11,15 @@ use runner_text::terms::terms;
 use super::commit::Commit;
 use super::index::{Index, Parts, term_id};
 
-/// Maximum number of items that are compared.
+/// Maximum number of items to compare.
 const ITEMS: usize = 60;
-/// Minimum number of different terms of an item that can be compared.
+/// Minimum number of different terms in an item for it to be compared.
 const TERMS: usize = 3;
 /// Minimum share of an item's terms, weighted by rarity, that a commit must contain to meet the
 /// item.
 const MET: f64 = 0.3;
-/// Minimum number of terms that the added lines of a commit must contain beyond its message, so
-/// that they say something about an item.
+/// Minimum number of terms that a commit's added lines must contain beyond its message, so that a
+/// comparison with an item is meaningful.
 const TELLING: usize = 10;
 /// Maximum length of an item's text in characters.
 const LONGEST: usize = 120;
@@ -62,7 +62,7 @@ pub fn of(text: &str) -> Vec<NoteItem> {
     items
 }
 
-/// Returns the text of a list item without its mark and its check box.
+/// Returns the text of a list item without its bullet and its check box.
 pub fn list_item(line: &str) -> Option<&str> {
     let digits = line.bytes().take_while(u8::is_ascii_digit).count();
     let rest = if digits > 0 {

@@ -1,10 +1,10 @@
 //! Determines which files of a project are documents: notes, plans, lists, proposals and
 //! documentation. A commit that changes only documents decides nothing about a note.
 //!
-//! The common endings of documents are the starting point. The layout completes them: in a folder
-//! in which almost all files are documents, the others (figures, metadata of proposals) belong to
-//! them. `added` recognizes the remaining documents by their text. The instructions of an agent
-//! skill are not documents, because agents execute them. This module looks at paths only.
+//! Files with a common document extension are documents. The layout adds others: in a folder in
+//! which most files are documents, the rest (figures, proposal metadata) count as documents too.
+//! `added` recognizes the remaining documents by their text. The instructions of an agent skill are
+//! not documents, because agents execute them. This module looks at paths only.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
@@ -13,9 +13,9 @@ use serde::{Deserialize, Serialize};
 use super::commit::Commit;
 use super::places;
 
-/// Minimum number of files in a folder whose kind is learned.
+/// Minimum number of files in a folder for its kind to be learned.
 const FILES: usize = 5;
-/// Minimum share of documents, in percent, at which a folder holds documents only.
+/// Minimum share of documents, in percent, at which all files in a folder count as documents.
 const MOSTLY: usize = 75;
 
 /// The file that makes a folder an agent skill.

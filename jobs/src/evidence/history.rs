@@ -38,7 +38,7 @@ impl Default for HistoryLimits {
 /// The part of a history that was read.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct History {
-    /// The commits that are still in effect, the newest first.
+    /// The commits that are still in effect, newest first.
     pub commits: Vec<Commit>,
     /// The hashes of reverted commits, and of commits that only revert others.
     pub reverted: HashSet<String>,
@@ -46,7 +46,7 @@ pub struct History {
     pub notes: Vec<String>,
 }
 
-/// Number of commits that are listed with one git command.
+/// Number of commits that one git command lists.
 const AT_ONCE: usize = 4000;
 
 /// Reads the newest commits that are reachable from `HEAD`, without the lines that they added. A
@@ -67,8 +67,8 @@ impl History {
     }
 }
 
-/// Returns the newest commits that are reachable from `HEAD`, the newest first, and notes on the
-/// parts that were not read. Commits in `known` are not read again.
+/// Returns the newest commits that are reachable from `HEAD`, newest first, and notes on the parts
+/// that were not read. Commits in `known` are not read again.
 ///
 /// # Errors
 /// Returns a [`GitError`] if git fails.
@@ -127,10 +127,10 @@ const FORMAT: &str = "--format=tformat:%x00%H%x00%ct%x00%s%x00%b%x00";
 
 fn log(git: &Git, hashes: &[&str]) -> Result<Vec<u8>, GitError> {
     // A commit starts with an empty field, which cannot be a path, and its fields end with a NUL,
-    // which a message cannot contain. Therefore no text of a committer can look like another
-    // commit.
+    // which a message cannot contain. Therefore no text that a committer wrote can be mistaken for
+    // another commit.
     let args = [
-        // This option includes merges and commits without a change.
+        // This option includes merges and commits without changes.
         "--always",
         "--no-relative",
         "--name-status",
@@ -191,7 +191,7 @@ fn taken_back(commit: &Commit) -> Option<String> {
     (hash.len() == commit.hash.len()).then(|| hash.to_ascii_lowercase())
 }
 
-/// Parses the output of [`log`]. Parsing ends at the first field that does not fit the format.
+/// Parses the output of [`log`]. Parsing ends at the first field that does not match the format.
 fn parse(out: &[u8], bounds: &HistoryLimits) -> Vec<Commit> {
     let mut fields = out.split(|byte| *byte == 0).peekable();
     std::iter::from_fn(|| one(&mut fields, bounds)).collect()

@@ -1,10 +1,10 @@
 //! A full-text index of the history, which finds the commits that contain a note's words.
 //!
-//! The index is a list of numbers for each term: a commit, and the parts of the commit in which the
-//! term occurs. It takes 4 bytes for each term of a commit, so that the index of 40,000 commits
-//! fits into 30 MB, where an SQLite FTS5 table took 200 MB. Terms are split and stemmed in the same
-//! way as the terms of a note (`text::terms`), so that `RetryPolicy`, `retry_policy` and "retry
-//! policies" match. The index ranks commits and makes no decision.
+//! For each term, the index has a list of numbers. Each number encodes a commit and the parts of
+//! the commit in which the term occurs. The index takes 4 bytes for each term of a commit, so that
+//! the index of 40,000 commits fits into 30 MB, where an SQLite FTS5 table took 200 MB. Terms are
+//! split and stemmed in the same way as the terms of a note (`text::terms`), so that `RetryPolicy`,
+//! `retry_policy` and "retry policies" match. The index ranks commits and makes no decision.
 
 use std::collections::{HashMap, HashSet};
 
@@ -20,10 +20,10 @@ const QUERY: usize = 64;
 const PARTS: u32 = 8;
 /// Number of bits for a commit.
 const COMMITS: u32 = 24;
-/// Number of commits whose terms are sorted at once.
+/// Number of commits whose terms are sorted together.
 const SEGMENT: usize = 4096;
 
-/// The parts of a commit in which a term occurs, as a set of bits.
+/// The parts of a commit in which a term occurs, as a bit set.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Parts(u8);
 
@@ -48,7 +48,7 @@ impl Parts {
         self.0 == 0
     }
 
-    /// Returns both sets together.
+    /// Returns the union of both sets.
     #[must_use]
     pub const fn or(self, other: Self) -> Self {
         Self(self.0 | other.0)
@@ -74,19 +74,19 @@ impl Parts {
 const MENTIONED: Parts =
     Parts::SUBJECT.or(Parts::BODY).or(Parts::PATH).or(Parts::CREATED).or(Parts::DOCUMENT);
 
-/// Returns the hash by which the index knows a term (32-bit FNV-1a). Two of 200,000 terms share a
-/// hash about five times, which is harmless.
+/// Returns the hash by which the index knows a term (32-bit FNV-1a). Among 200,000 terms, about
+/// five pairs share a hash, which is harmless.
 pub fn term_id(term: &str) -> u32 {
     term.bytes().fold(0x811c_9dc5, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193))
 }
 
-/// The terms of some commits. A list of the terms of all commits, to be sorted, would temporarily
+/// The terms of some of the commits. Sorting the terms of all commits in one list would temporarily
 /// take twice the memory of the index.
 #[derive(Debug, Default)]
 struct Segment {
     /// The hashes of the terms, sorted.
     terms: Vec<u32>,
-    /// For each term, the index of its first posting; then the number of all postings.
+    /// For each term, the index of its first posting, followed by the total number of postings.
     starts: Vec<u32>,
     /// For each term, the commits in which it occurs, each with the parts, in the order of commits.
     postings: Vec<u32>,
@@ -95,7 +95,7 @@ struct Segment {
 }
 
 impl Segment {
-    /// Builds a segment from numbers that consist of a term, a commit and the parts.
+    /// Builds a segment from numbers, each of which encodes a term, a commit and the parts.
     fn of(found: &mut [u64]) -> Self {
         found.sort_unstable();
         let mut segment = Self { postings: Vec::with_capacity(found.len()), ..Self::default() };
@@ -244,8 +244,8 @@ impl Index {
         self.works.len()
     }
 
-    /// Returns the commits whose message names exactly this file, as in `Spec: ideas/a.md`, the
-    /// newest first.
+    /// Returns the commits whose message names exactly this file, as in `Spec: ideas/a.md`, newest
+    /// first.
     pub fn citing(&self, path: &str) -> impl Iterator<Item = usize> {
         self.citing.get(path).into_iter().flatten().copied()
     }

@@ -63,7 +63,7 @@ const PATHS: usize = 8;
 pub enum EvidenceError {
     #[error(transparent)]
     Git(#[from] GitError),
-    /// A replayed run has no recorded history.
+    /// The recording of a replayed run has no usable history.
     #[error("the recorded history: {0}")]
     Recorded(String),
 }
@@ -95,7 +95,7 @@ pub struct Evidence {
     pub namesakes: Vec<String>,
 }
 
-/// The place and the limits of a project's evidence.
+/// The folders and the limits of a project's evidence.
 #[derive(Clone, Copy, Debug)]
 pub struct EvidenceSource<'a> {
     pub limits: HistoryLimits,
@@ -107,7 +107,7 @@ pub struct EvidenceSource<'a> {
 
 impl ProjectEvidence {
     /// Reads the history and the list of tracked files, and indexes them. A recorded run stores the
-    /// history that it read as one input, and a replayed run takes it from there.
+    /// history that it read as one input, and a replayed run reads the history from that recording.
     ///
     /// # Errors
     /// Returns an [`EvidenceError`] if git fails.
@@ -136,7 +136,7 @@ impl ProjectEvidence {
         })
     }
 
-    /// Reads the commits, their added lines included, and updates the cache.
+    /// Reads the commits, including their added lines, and updates the cache.
     fn read(
         git: &Git,
         source: EvidenceSource<'_>,
@@ -189,7 +189,8 @@ impl ProjectEvidence {
         }
     }
 
-    /// Returns the evidence as it was before the commit at `at` and all newer commits.
+    /// Returns the evidence as it was before the commit at `at`, without that commit and all newer
+    /// ones.
     #[must_use]
     pub fn before(&self, at: usize) -> Self {
         let mut history = self.history.get(at + 1..).unwrap_or_default().to_vec();
@@ -218,7 +219,8 @@ impl ProjectEvidence {
         Evidence { words, candidates, paths, namesakes }
     }
 
-    /// Returns whether the file at this path is a document, which decides nothing.
+    /// Returns whether the file at this path is a document. Changes to documents decide nothing
+    /// about a note.
     pub fn is_document(&self, path: &str) -> bool {
         self.documents.contains(path)
     }
@@ -228,7 +230,7 @@ impl ProjectEvidence {
         &self.history[candidate.at]
     }
 
-    /// Returns all commits, the newest first.
+    /// Returns all commits, newest first.
     pub fn history(&self) -> &[Commit] {
         &self.history
     }

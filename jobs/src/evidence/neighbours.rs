@@ -2,10 +2,10 @@
 //!
 //! The ranking combines four figures: BM25 over the fields of the notes (title, headings, text),
 //! the shared word pairs, the shared groups of four letters, and the closeness in time. It finds
-//! notes that say the same in other words. Whether two notes are *the same* is a stricter question:
-//! their text must agree almost word for word, apart from lines that many notes share (a template),
-//! and each must contain what the other's title names, because siblings share a template and differ
-//! in their subject.
+//! notes that have the same content in different words. The criteria for *the same* note are
+//! stricter: the texts of the two notes must agree almost word for word, apart from lines that many
+//! notes share (a template). Each note must also contain what the other's title names, because
+//! siblings share a template and differ in their subject.
 //!
 //! The caller limits the number of notes and reports how many it left out.
 
@@ -19,13 +19,13 @@ use runner_text::terms::terms;
 use super::index::term_id;
 use super::places;
 
-/// Maximum text that is compared at once, in bytes.
+/// Maximum total size of the texts to compare at once, in bytes.
 pub const MOST: usize = 32 * 1024 * 1024;
-/// Number of neighbours of a note.
+/// Maximum number of neighbours of a note.
 pub const RANKED: usize = 10;
 /// Number of notes that BM25 proposes for a closer comparison.
 const LOOKED_AT: usize = 40;
-/// Number of the most similar notes whose text is compared word for word.
+/// Number of neighbours whose text is compared word for word, the most similar first.
 const VERIFIED: usize = 3;
 /// The weights of a term in the title, in a heading and in the text.
 const FIELDS: (f64, f64, f64) = (3.0, 1.5, 1.0);
@@ -36,15 +36,16 @@ const BM25: (f64, f64) = (1.2, 0.5);
 const WEIGHTS: [f64; 5] = [0.3, 0.25, 0.2, 0.2, 0.05];
 /// The age difference, in days, at which the closeness in time is one half.
 const DAYS: f64 = 14.0;
-/// Number of notes that share a line from which the line belongs to a template.
+/// Minimum number of notes that must share a line for the line to belong to a template.
 const TEMPLATE: usize = 3;
 /// Minimum similarity at which two notes are the same.
 pub const SAME: f64 = 0.75;
-/// Minimum share of the smaller note that the larger note contains, at which they are the same.
+/// Minimum share of the smaller note that the larger note contains, at which two notes are the
+/// same.
 pub const WITHIN: f64 = 0.9;
-/// Minimum number of words of a note that another note can contain by more than chance.
+/// Minimum number of words in a note for another note to contain it by more than chance.
 const LONG: usize = 12;
-/// Minimum share of each title's terms, weighted by rarity, that the other note contains.
+/// Minimum share of each title's terms, weighted by rarity, that the other note must contain.
 const TITLED: f64 = 0.8;
 
 /// A note that may have the same content as another note.
@@ -72,8 +73,8 @@ pub struct Note<'a> {
     pub at: i64,
 }
 
-/// Returns the neighbours of the first `count` notes that have some, the most similar first. Each
-/// note is compared with all others.
+/// Returns the neighbours of those among the first `count` notes that have any, most similar first.
+/// Each note is compared with all others.
 pub fn neighbours(notes: &[Note<'_>], count: usize) -> BTreeMap<String, Vec<Neighbour>> {
     let collection = Collection::of(notes);
     let mut found = BTreeMap::new();
@@ -92,14 +93,14 @@ struct Compared {
     terms: Vec<(u32, f64)>,
     title: Vec<u32>,
     length: f64,
-    /// The BM25 score of the note as an answer to itself.
+    /// The BM25 score of the note for a query with its own terms.
     own: f64,
 }
 
 struct Collection<'a> {
     notes: &'a [Note<'a>],
     compared: Vec<Compared>,
-    /// The word pairs and letters of each note that was compared closely.
+    /// The word pairs and groups of letters of each note that was compared closely.
     grams: Vec<OnceCell<Grams>>,
     /// For each term, the notes that contain it, with the weight of the term.
     postings: HashMap<u32, Vec<(u32, f64)>>,
@@ -139,7 +140,7 @@ impl<'a> Collection<'a> {
         Self { notes, compared, grams, postings, mean_length, template }
     }
 
-    /// Returns the neighbours of one note, the most similar first.
+    /// Returns the neighbours of one note, most similar first.
     fn ranked(&self, at: usize) -> Vec<Neighbour> {
         let mut scores: HashMap<u32, f64> = HashMap::new();
         for (term, _) in &self.compared[at].terms {
@@ -150,7 +151,7 @@ impl<'a> Collection<'a> {
                 *scores.entry(*other).or_default() += idf * saturated(*weight, length);
             }
         }
-        // Each score is a share of the larger or of the smaller note's own score.
+        // Each score is divided by the smaller and by the larger of the two notes' own scores.
         let share = |other: usize, score: f64| {
             let (a, b) = (self.compared[at].own, self.compared[other].own);
             let (least, most) = (a.min(b).max(f64::MIN_POSITIVE), a.max(b).max(f64::MIN_POSITIVE));
@@ -240,7 +241,7 @@ impl Compared {
     }
 }
 
-/// The word pairs and the groups of four letters of a text, each sorted and without repetitions.
+/// The word pairs and the groups of four letters of a text, each sorted and without duplicates.
 struct Grams {
     pairs: Vec<u64>,
     letters: Vec<u32>,
@@ -261,13 +262,13 @@ impl Grams {
         Self { letters: set(groups.collect()), pairs: set(pairs.collect()) }
     }
 
-    /// Returns the shares of pairs and of groups that two texts have in common (Dice).
+    /// Returns the Dice coefficients of the pairs and of the groups of two texts.
     fn shared(&self, other: &Self) -> (f64, f64) {
         (dice(&self.pairs, &other.pairs), dice(&self.letters, &other.letters))
     }
 }
 
-/// Sorts a list and removes its repetitions and its unused memory.
+/// Sorts a list, removes its duplicates and frees its unused memory.
 fn set<T: Ord>(mut list: Vec<T>) -> Vec<T> {
     list.sort_unstable();
     list.dedup();
@@ -275,7 +276,7 @@ fn set<T: Ord>(mut list: Vec<T>) -> Vec<T> {
     list
 }
 
-/// Returns the share of two sorted lists that occurs in both (Dice).
+/// Returns the Dice coefficient of two sorted lists.
 fn dice<T: Ord>(one: &[T], other: &[T]) -> f64 {
     let (mut shared, mut rest) = (0usize, other);
     for item in one {
@@ -297,7 +298,7 @@ fn saturated(weight: f64, length: f64) -> f64 {
     weight * (saturation + 1.0) / (weight + saturation * (1.0 - by_length + by_length * length))
 }
 
-/// Identifies a line regardless of case and spaces; `None` if it has no words.
+/// Returns an id of a line that does not depend on case or spaces; `None` if the line has no words.
 fn line_id(line: &str) -> Option<u32> {
     let words = terms(line);
     (!words.is_empty()).then(|| term_id(&words.join(" ")))

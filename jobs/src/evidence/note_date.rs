@@ -1,5 +1,5 @@
-//! The earliest date on which a note can have been written: a commit from before that date cannot
-//! have done the work that the note asks for.
+//! Finds the earliest date on which a note can have been written. A commit from before that date
+//! cannot have done the work that the note asks for.
 //!
 //! ```text
 //! a date that the text states ────────────┐
@@ -8,8 +8,8 @@
 //! ```
 //!
 //! The modification time of the file is not evidence, because a checkout sets it. This module must
-//! never read a clock: a date later than the newest commit is treated as a plan and not as the date
-//! of writing.
+//! never read a clock: it treats a date later than the newest commit as a plan, not as the date of
+//! writing.
 
 use jiff::civil::Date;
 use jiff::tz::TimeZone;

@@ -12,9 +12,9 @@ use super::places;
 
 /// Maximum number of places that one name may refer to. A name that matches more places is ignored.
 const MEANT: usize = 3;
-/// Maximum number of different names of a note that are looked up.
+/// Maximum number of different names in a note to look up.
 const NAMES: usize = 400;
-/// Number of commits that are proposed for comparison.
+/// Number of commits to propose for comparison.
 const PROPOSED: usize = 20;
 /// Added to the number of files that a commit touched. The logarithm of the sum divides the weight,
 /// so that a commit that touches many files has less weight.
@@ -25,7 +25,7 @@ const BREADTH: f64 = 8.0;
 pub struct TouchedPaths {
     /// All files, sorted by path.
     files: Vec<Box<str>>,
-    /// For each file, the commits that touched it, the newest first.
+    /// For each file, the commits that touched it, newest first.
     by: Vec<Vec<u32>>,
     /// For each file, the newest commit that created it.
     born: Vec<Option<u32>>,

@@ -14,7 +14,7 @@ pub fn stem(path: &str) -> &str {
     }
 }
 
-/// Returns a stem in lower case with `-` for `_`.
+/// Returns a stem in lower case, with `_` replaced by `-`.
 fn comparable(stem: &str) -> String {
     stem.to_lowercase().replace('_', "-")
 }

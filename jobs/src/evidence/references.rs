@@ -99,11 +99,11 @@ pub fn check(
     checked
 }
 
-/// Maximum number of hashes of one text that are looked up outside the history that was read.
+/// Maximum number of hashes in one text to look up outside the history that was read.
 const LOOKUPS: usize = 8;
 
 /// Returns whether a word that could be a hash is meant as a citation: it has a length in which
-/// hashes are offered, or it is at the beginning of the text or of a clause, or it follows
+/// hashes are offered, or it is at the beginning of the text or of a clause, or it follows the word
 /// "commit". A number is never a citation. A word of letters only, or a part of a path, is not a
 /// citation because of its position alone.
 fn offered(before: &str, piece: &str, after: &str) -> bool {
@@ -130,7 +130,7 @@ fn offered(before: &str, piece: &str, after: &str) -> bool {
 }
 
 /// Returns the text after a commit's subject if `rest` begins with the subject, possibly after a
-/// date.
+/// date. Otherwise, returns `rest` unchanged.
 fn after_subject<'a>(rest: &'a str, subject: &str) -> &'a str {
     let mut quoted = rest.trim_start_matches([' ', ':', ',', '`', '"', '\'', '(', '-', '—']);
     let date = |c: char| c.is_ascii_digit() || c == '-';

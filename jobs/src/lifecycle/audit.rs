@@ -76,8 +76,8 @@ pub fn path(folder: &str, entry: &str) -> String {
     format!("{folder}/{entry}.audit.json")
 }
 
-/// Returns the checklist for the audit agent, which is empty without claims. The caller must fence
-/// the checklist, because a model wrote the claims.
+/// Returns the checklist for the audit agent. It is empty if there are no claims. The caller must
+/// fence the checklist, because a model wrote the claims.
 pub fn checklist(claims: &[String]) -> String {
     let mut out = String::new();
     for (at, claim) in claims.iter().enumerate() {
@@ -112,8 +112,8 @@ pub fn read(claims: &[String], answer: &str) -> Vec<CheckedClaim> {
     checked
 }
 
-/// Parses a line about one claim, such as `claim 2: fails — why`, `**Claim 2** - holds`, `2. unknown` or
-/// a row of a table.
+/// Parses a line about one claim, such as `claim 2: fails — why`, `2. unknown`,
+/// `**Claim 2** - holds` or a table row.
 fn line_of(line: &str) -> Option<(usize, ClaimFinding, String)> {
     let mark = |c: char| c.is_whitespace() || "-*_`#>|:—–.)([]".contains(c);
     let rest = line.trim_start_matches(mark);

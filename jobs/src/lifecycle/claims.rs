@@ -1,5 +1,5 @@
-//! Checks simple claims of a carry without the agent: that a file exists or contains a text, that a
-//! commit exists, and that a command ends with a code.
+//! Checks simple claims of a carry without the agent: that a file exists or contains some text,
+//! that a commit exists, and that a command ends with a given exit code.
 //!
 //! ```text
 //! command ──sandbox?──yes──> run again: nothing writable, no network ──> holds or fails
@@ -25,11 +25,11 @@ use crate::denied::is_denial;
 use crate::steps::ToolStep;
 use crate::{Context, JobError};
 
-/// Maximum number of commands that are run again for one entry.
+/// Maximum number of commands to run again for one entry.
 const COMMANDS: usize = 5;
-/// Maximum time of one command.
+/// Time limit of one command.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// Maximum size of a command's output, and of a file that is searched, in bytes.
+/// Maximum size of a command's output, and of a searched file, in bytes.
 const LARGEST: usize = 1024 * 1024;
 
 /// A claim that runner can check.
@@ -47,15 +47,16 @@ enum SimpleClaim<'c> {
 enum Rerun {
     /// The command exited with this code.
     Ended(i64),
-    /// The command could not be run as it would outside the sandbox, for this reason.
+    /// The command was not run, or its result in the sandbox does not count, for this reason.
     NotRun(String),
 }
 
 /// The result of a check, with its reason.
 struct Check(ClaimFinding, String);
 
-/// Checks the claims that runner can check itself, and replaces the audit's finding on them. If a
-/// claim cannot be checked now, only a finding that it holds is replaced.
+/// Checks the claims that runner can check itself, and replaces the audit's findings on them. If
+/// runner cannot check such a claim now, it keeps the audit's finding, except that "holds" becomes
+/// "unknown".
 ///
 /// # Errors
 /// Returns an error if git fails, or if a replay has no answer.
@@ -137,7 +138,7 @@ fn simple(claim: &str) -> Option<SimpleClaim<'_>> {
     Some(SimpleClaim::Ends { command, code })
 }
 
-/// Removes blanks and one pair of quotes around a text.
+/// Removes the blanks and one pair of quotes around a text.
 fn plain(text: &str) -> &str {
     let text = text.trim();
     let quoted = ['`', '\'', '"'].into_iter();
@@ -145,7 +146,7 @@ fn plain(text: &str) -> &str {
     quoted.next().unwrap_or(text)
 }
 
-/// Returns the path in a text such as "the file `a/b`", if it can only be a path of the project.
+/// Returns the path in a text such as "the file `a/b`", if it can only be a path in the project.
 fn file(text: &str) -> Option<&str> {
     let text = plain(text);
     let text = text.strip_prefix("the ").unwrap_or(text);
@@ -177,7 +178,8 @@ fn contains(ctx: &Context<'_>, path: &str, text: &str) -> Check {
     }
 }
 
-/// Decides on a command. If it could not be run again, its last recorded use decides.
+/// Decides on a claim about a command. If the command could not be run again, its last recorded use
+/// decides.
 fn judge(again: &Rerun, steps: &[ToolStep], (command, code): (&str, i64)) -> Check {
     let finding = |ended: i64| match ended == code {
         true => ClaimFinding::Holds,
@@ -203,8 +205,8 @@ fn judge(again: &Rerun, steps: &[ToolStep], (command, code): (&str, i64)) -> Che
     }
 }
 
-/// Runs a command in the sandbox of the run's programs, without any right to write in the project and
-/// without the network.
+/// Runs a command in the sandbox of the run's programs, without write access to the project and
+/// without network access.
 fn run_again(ctx: &Context<'_>, command: &str) -> Rerun {
     let ChildSandbox::Launched(mut start) = ctx.programs.sandbox() else {
         return Rerun::NotRun("this run has no sandbox".to_owned());

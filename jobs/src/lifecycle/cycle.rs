@@ -79,7 +79,7 @@ pub struct AgentPosition {
     pub position: Position,
     /// The prompt of the current state.
     pub prompt: Option<String>,
-    /// The form of the answer of a dream.
+    /// The form of a dream's answer.
     #[serde(default)]
     pub answer: AnswerForm,
 }
@@ -91,7 +91,7 @@ impl AgentPosition {
 }
 
 impl CycleSpec {
-    /// Returns the settings of the dream in this cycle.
+    /// Returns the settings for a dream in this cycle.
     fn rem(&self, now: &AgentPosition) -> RemSpec {
         RemSpec {
             answer: now.answer,
@@ -103,7 +103,7 @@ impl CycleSpec {
         }
     }
 
-    /// Returns the agent's position if its current state is a working state.
+    /// Returns the agent's position, unless the current state is a dream.
     fn working_state(&self) -> Option<&AgentPosition> {
         let now = self.now.as_ref()?;
         (now.state().kind != StateKind::Rem).then_some(now)
@@ -204,7 +204,7 @@ pub fn run(ctx: &mut Context<'_>, spec: &CycleSpec, job: &str) -> Result<Finishe
     let mut finished = done.map_err(|error| held(error, state, &facts, ctx.clock.now()))?;
     let after = position.after(state);
     if finished.idle.is_none() {
-        // The gate of a state counts only its runs with a result.
+        // A state's gate counts only runs that had a result.
         let ran = position::ran_path(&spec.agent, &state.name);
         let at = format!("{}\n", ctx.clock.now().as_second());
         ctx.files.stage(&ran, at.as_bytes(), Expect::Current)?;
@@ -259,7 +259,8 @@ fn held(error: JobError, state: &CycleState, facts: &TickFacts, now: Timestamp) 
     JobError::failed(class, format!("{} holds its place{again}: {why}", state.name))
 }
 
-/// Stages the next position, and returns the resulting position. If a person changed the position during the work, that position is kept.
+/// Stages the next position and returns it. If a person changed the position during the work,
+/// stages nothing and returns that position.
 fn stage(
     ctx: &mut Context<'_>,
     spec: &CycleSpec,

@@ -26,7 +26,7 @@ use crate::kind::{BadSetting, Kind, ProjectSettings, Targets, given_input};
 use crate::steps::ToolStep;
 use crate::{Context, Finished, JobError};
 
-/// Maximum number of daydreams that are kept.
+/// Maximum number of daydreams to keep.
 pub const MOST: usize = 60;
 /// Maximum number of words in a daydream.
 pub const WORDS: usize = 40;
@@ -71,7 +71,7 @@ pub struct Daydream {
 }
 
 /// Reads the daydreams, and returns the content that the file must still have at publication. A
-/// missing or invalid file contains no daydreams.
+/// missing or invalid file counts as empty.
 pub fn read(scope: &Scope, path: &str) -> (Daydreams, Expect) {
     match scope.inspect(path, LARGEST) {
         Ok(Some((bytes, _))) => {

@@ -38,7 +38,7 @@ impl Default for Files {
 }
 
 grammar! {
-    /// A path in the project and in none of the reserved places.
+    /// A path in the project, outside the reserved places.
     ProjectFile: String, "", "", of_project;
     /// A path whose name begins with an underscore, which keeps it out of every page and commit.
     PrivateFile: String, "_steps.jsonl", "", private;
@@ -61,10 +61,10 @@ fn private(text: &str) -> Result<String, String> {
     Ok(text.to_owned())
 }
 
-/// Maximum length of an agent's name, in characters. The name becomes the name of a folder.
+/// Maximum length of an agent's name, in characters. The name becomes a folder name.
 const LONGEST_NAME: usize = 40;
 
-/// Checks the name of an agent, its board and the paths that it may write.
+/// Checks an agent's name, its board and the paths that it may write.
 pub(super) fn check(
     agent: &str,
     board: &str,

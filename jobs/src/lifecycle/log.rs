@@ -1,4 +1,4 @@
-//! Reads the commits that count as evidence, and which of them are newer than an entry.
+//! Reads the commits that count as evidence, and finds those that are newer than an entry.
 //!
 //! Runner's own commits of entries are not evidence of work. If the entry recorded the commit at
 //! which it was written, this module must never derive the order of commits from their times.
@@ -10,9 +10,9 @@ use runner_engine::git::Git;
 use super::manifest::{FOLDER, Listed};
 use crate::JobError;
 
-/// The tag of the commits in which runner commits entries.
+/// The tag at the start of the subject when runner commits an entry.
 const OWN: &str = "rem: ";
-/// Number of commits that are read before runner's own are left out.
+/// Maximum number of commits to read, including runner's own, which are then left out.
 const READ: &str = "--max-count=100";
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -61,8 +61,8 @@ pub fn commits(git: &Git) -> Result<Vec<Commit>, JobError> {
     Ok(commits)
 }
 
-/// Returns the hashes of those of `commits` that are newer than the newest entry. Without an entry,
-/// all of them are new.
+/// Returns the hashes of the `commits` that are newer than the newest entry. Without an entry, all
+/// of them are new.
 ///
 /// # Errors
 /// Returns an error if git fails.
@@ -74,7 +74,7 @@ pub fn newer(
     let all = || commits.iter().map(|commit| commit.hash.clone());
     let Some(newest) = newest else { return Ok(all().collect()) };
     let seen = match &newest.head {
-        // The commit may be gone after a rewritten history.
+        // The commit may be gone if history was rewritten.
         Some(head) => git.commit(head)?,
         None => None,
     };

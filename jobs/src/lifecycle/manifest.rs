@@ -1,7 +1,7 @@
 //! Reads and writes `rem/manifest.json`, the list of entries, newest first. Readers use this list
 //! and never list the folder.
 //!
-//! A manifest that names a file outside its folder must never be accepted.
+//! This module must never accept a manifest that names a file outside its folder.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -34,7 +34,8 @@ pub fn folder(agent: Option<&str>) -> String {
     }
 }
 
-/// Returns whether `name` is a valid agent name, whose folder is neither hidden nor private.
+/// Returns whether `name` is a valid agent name. The folder of a valid name is neither hidden nor
+/// private.
 pub fn is_agent_name(name: &str) -> bool {
     let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
     !name.is_empty() && name.len() <= 64 && name.chars().all(plain) && !name.starts_with('_')
@@ -109,7 +110,7 @@ pub struct ReadManifest {
     pub expect: Expect,
 }
 
-/// Returns the id of an entry if `file` is the name of an entry's file.
+/// Returns the id of an entry if `file` is the file name of an entry.
 pub fn id_of(file: &str) -> Option<&str> {
     let id = file.strip_suffix(".org")?;
     let shape = |form: &str| {
@@ -219,7 +220,7 @@ pub fn folder_of(agent: &str) -> String {
 pub struct Newest {
     /// The path of the entry, relative to the project.
     pub path: String,
-    /// The row of the list that names the entry.
+    /// The entry's row in the list.
     pub listed: Listed,
     /// The path of the list.
     pub list: String,

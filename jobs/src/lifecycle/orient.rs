@@ -25,9 +25,9 @@ use crate::reserved::{NEVER, reserved};
 pub const MOST: usize = 60;
 /// Maximum length of a line, in characters.
 const WIDEST: usize = 300;
-/// Maximum number of tasks that are listed for each keyword.
+/// Maximum number of tasks to list for each keyword.
 const NAMED: usize = 5;
-/// Maximum number of commits, and of moves, that are listed since an entry.
+/// Maximum number of commits, and of moves, to list since an entry.
 const HAPPENED: usize = 8;
 /// Maximum number of lines of a carry, and of a checklist, in an orientation.
 const CARRIED: usize = 20;
@@ -47,10 +47,10 @@ pub struct Orientation {
     /// it.
     pub provenance: Option<Provenance>,
     pub carry: Vec<String>,
-    /// The uncommitted paths, and the commits and the moved tasks since the entry, or the newest ones
-    /// without an entry.
+    /// The uncommitted paths, then the commits and the moved tasks since the entry. If there is no
+    /// entry, the newest commits and moved tasks.
     pub since: Vec<String>,
-    /// The first file of the project that the carry names.
+    /// The first project file that the carry names.
     pub file: Option<String>,
     /// The claims of the carry, for an audit.
     pub claims: Vec<String>,
@@ -81,8 +81,8 @@ pub fn since(git: &Git, scope: &Scope, newest: Option<&Listed>) -> Result<Vec<St
     Ok(out)
 }
 
-/// Describes the paths of the project that differ from the last commit, without the board, which runner
-/// itself changes, and runner's files.
+/// Describes the project's paths that differ from the last commit. Leaves out runner's files and
+/// the board, because runner itself changes the board.
 ///
 /// # Errors
 /// Returns an error if git cannot compare the work tree.
@@ -98,7 +98,7 @@ pub fn uncommitted(git: &Git, board_path: &str) -> Result<Option<String>, JobErr
     Ok((!paths.is_empty()).then(|| format!("not committed: {}{more}", listed.join(", "))))
 }
 
-/// Reads the board and takes the carry of the newest entry of an agent, with its origin.
+/// Reads the board, and takes the carry from an agent's newest entry, with the entry's origin.
 pub fn orient(
     scope: &Scope,
     board_path: &str,

@@ -1,4 +1,4 @@
-//! Reads the instructions of a run: a file of the project, the text of a setting, or the built-in text
+//! Reads the instructions for a run: a project file, the text of a setting, or the built-in text
 //! below `config/prompts/`.
 //!
 //! This module must never read a file outside the project.
@@ -22,7 +22,7 @@ pub fn prompt_file(prompt: &str) -> Option<&str> {
 }
 
 /// Returns the content of the file that a `prompt` setting names, or the setting's own text, or
-/// `built_in` without a setting.
+/// `built_in` if there is no setting.
 ///
 /// # Errors
 /// Returns an error if the file cannot be read or is not UTF-8.

@@ -1,9 +1,10 @@
 //! Decides whether an entry is the file that runner published.
 //!
-//! An entry moves tasks and names what the next run should trust, so an agent that forges one controls
-//! the project. The sandbox keeps agents from writing entries, but a commit, a stash or a restored
-//! backup can still bring a forged file into the folder. The database knows the digest of each file
-//! that runner published. This module must never accept an entry because its text is well-formed.
+//! An entry moves tasks and names what the next run should trust, so an agent that forges one
+//! controls the project. The sandbox keeps agents from writing entries, but a commit, a stash or a
+//! restored backup can still bring a forged file into the folder. The database knows the digest of
+//! each file that runner published. This module must never accept an entry merely because its text
+//! is well-formed.
 
 use std::collections::BTreeMap;
 
@@ -29,7 +30,7 @@ pub enum Provenance {
 }
 
 impl Provenance {
-    /// Looks up the origin of the newest entry of an agent.
+    /// Looks up the origin of an agent's newest entry.
     ///
     /// # Errors
     /// Returns an error if the database cannot be read.
@@ -38,12 +39,12 @@ impl Provenance {
         Ok(Self::compare(&store.published_files(project, &paths)?, newest))
     }
 
-    /// Looks up the origin of the newest entry of an agent during a run.
+    /// Looks up the origin of an agent's newest entry during a run.
     ///
     /// # Errors
     /// Returns an error if the database cannot be read.
     pub fn in_run(ctx: &Context<'_>, newest: &Newest) -> Result<Self, JobError> {
-        // A replay has another database.
+        // A replay uses a different database.
         ctx.recording.through("provenance", &newest.path, || {
             let store = ctx.spender.store();
             let project = store.run(ctx.admitted.run())?.project;
@@ -62,7 +63,7 @@ impl Provenance {
         }
     }
 
-    /// Describes why an entry has no effect, or returns `None` if it has.
+    /// Describes why an entry has no effect, or returns `None` if it has an effect.
     pub fn describe(self, path: &str) -> Option<String> {
         match self {
             Self::Published => None,

@@ -16,7 +16,7 @@ use runner_engine::scope::Scope;
 
 use super::manifest;
 
-/// Maximum length of the first line of a message after its tag, in characters.
+/// Maximum length of a message's first line after the tag, in characters.
 const LINE: usize = 60;
 /// Maximum size of a file in a commit, in bytes.
 const LARGEST: u64 = 16 * 1024 * 1024;
@@ -61,7 +61,7 @@ pub struct CommitTarget<'a> {
 /// Commits the files, and pushes the commit if `publish.push` is set.
 ///
 /// # Errors
-/// Returns the reason why the files are not committed or the commit is not pushed.
+/// Returns the reason why the files were not committed or the commit was not pushed.
 pub fn publish(place: &CommitTarget<'_>, publish: &Publish) -> Result<(), String> {
     let git = Git::new(place.root, place.env, place.marker);
     commit(&git, publish).map_err(|why| format!("the entry is not committed: {why}"))?;

@@ -18,7 +18,7 @@ use super::spec::CycleState;
 
 /// Number of consecutive failures at which the cycle begins to wait before it retries.
 pub const AT_ONCE: u32 = 3;
-/// The wait after [`AT_ONCE`] failures. It doubles with each further failure.
+/// The wait after [`AT_ONCE`] failures. It doubles with each additional failure.
 const FIRST_WAIT: SignedDuration = SignedDuration::from_mins(15);
 const LONGEST_WAIT: SignedDuration = SignedDuration::from_hours(6);
 

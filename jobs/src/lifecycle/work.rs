@@ -6,7 +6,7 @@
 //! git before, git after ─────────────────────> the actual results
 //! ```
 //!
-//! The report quotes the agent's description of its work, but takes its facts from git and the
+//! The report quotes the agent's description of the work, but takes the facts from git and the
 //! board. This module must never write a journal entry, and never ask an agent to write one.
 
 use std::collections::BTreeSet;
@@ -36,11 +36,11 @@ use crate::manual_edit::{EditActor, ManualEditError};
 use crate::steps::{self, StepsFile, ToolStep};
 use crate::{Context, Finished, JobError};
 
-/// The delay before a run is retried because its board is busy.
+/// The delay before a run whose board is busy is retried.
 const BUSY: jiff::SignedDuration = jiff::SignedDuration::from_secs(60);
 /// Maximum number of commits that a report lists.
 const NAMED: usize = 20;
-/// Number of tool uses in which the command of a claim is looked for.
+/// Number of most recent tool uses to search for a claim's command.
 const STEPS: usize = 200;
 /// Maximum number of lines of an agent's answer that a report shows.
 const WORDS: usize = 12;
@@ -222,7 +222,7 @@ fn newest(ctx: &Context<'_>, spec: &WorkSpec) -> Result<NewestRead, JobError> {
     Ok(Ok(Some((newest, provenance))))
 }
 
-/// Builds the orientation, with what happened since the newest entry.
+/// Builds the orientation, including the events since the newest entry.
 fn oriented(
     ctx: &Context<'_>,
     spec: &WorkSpec,
@@ -298,7 +298,7 @@ fn on_board(
             begun.unresolved = done.records.iter().map(|it| it.unresolved.len()).sum();
             Ok(begun)
         }
-        // An agent works without a board, but the report mentions the problem.
+        // An agent can work without a board, but the report mentions the problem.
         Err(error @ (BoardError::Missing(_) | BoardError::Unreadable { .. })) => {
             begun.trouble = Some(error.to_string());
             Ok(begun)
@@ -352,8 +352,8 @@ struct RunResult {
     commits: Vec<String>,
     /// Number of paths that differ from the last commit.
     uncommitted: usize,
-    /// The paths that the commits changed, and those that differ from the last commit only since the
-    /// run.
+    /// The paths that the commits changed, and those that differ from the last commit now but did
+    /// not before the run.
     changed: BTreeSet<String>,
     /// A description of rewritten or lost history.
     odd: Option<String>,

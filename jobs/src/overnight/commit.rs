@@ -10,8 +10,8 @@
 //! ([`runner_engine::publish::marker`]) records the publication. The run's final publication
 //! settles the run and contains only the report. A database row for each iteration was rejected,
 //! because a night has one admission, one budget and one outcome. With a marker, a commit can also
-//! be completed after the tree was copied to another machine. The run's fence is checked before
-//! each state of the marker is written.
+//! be completed after the tree has been copied to another machine. The run's fence is checked
+//! before each state of the marker is written.
 //!
 //! A program that checks the marker never sees a partly applied iteration, even after a crash.
 //! Without the check, a program may see new and old files together, but never an incomplete file.
@@ -193,7 +193,7 @@ impl Recovered {
     }
 }
 
-/// Finishes every commit that was begun. The caller must hold `run.lock`. The markers stay until
+/// Finishes every unfinished commit. The caller must hold `run.lock`. The markers stay until
 /// [`clear`].
 ///
 /// # Errors

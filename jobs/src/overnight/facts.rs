@@ -24,16 +24,15 @@ const NOTES: [&str; 7] =
 /// Maximum length of a note in bytes, and maximum number of notes.
 const LONGEST: u64 = 512 * 1024;
 const MOST: usize = 1_000;
-/// Maximum number of commits that are read.
+/// Maximum number of commits to read.
 const COMMITS: usize = 2_000;
-/// Minimum strength of a commit that has probably done the work of an item.
+/// Minimum strength at which a commit has probably done an item's work.
 const DONE: f64 = crate::dream::rule::DONE;
 /// The file in which other programs record citations, below the corpus.
 const CITATIONS: &str = "ao/citations.jsonl";
 /// Maximum size of the citations file in bytes.
 const LONGEST_CITATIONS: u64 = 64 << 20;
-/// Maximum number of transcripts that are read, the newest first, and their maximum total size in
-/// bytes.
+/// Maximum number of transcripts to read, newest first, and their maximum total size in bytes.
 const SESSIONS: usize = 200;
 const SESSION_BYTES: u64 = 256 << 20;
 
@@ -45,9 +44,9 @@ pub struct Facts {
     pub tracked: BTreeSet<String>,
     /// The commits by their first seven digits, each with its full hash and first line.
     pub commits: BTreeMap<String, (String, String)>,
-    /// The indexed history, in which finished work is found.
+    /// The indexed history, which is searched for finished work.
     pub evidence: Option<ProjectEvidence>,
-    /// The names of this repository: that of its folder, and that of its remote repository.
+    /// The names of this repository: its folder name, and the last part of each remote URL.
     pub names: Vec<String>,
     /// The known uses of the corpus, or `None` until [`Facts::learn`] reads them.
     pub(super) uses: Option<Uses>,
@@ -114,7 +113,7 @@ impl Facts {
                 let below = format!("{CORPUS}/{folder}/{name}");
                 let path = root.join(&below);
                 if self.sources.notes.len() >= MOST {
-                    self.sources.left_out.push(format!("notes beyond {MOST}"));
+                    self.sources.left_out.push(format!("notes beyond the first {MOST}"));
                     return;
                 }
                 if fs::metadata(&path).is_ok_and(|data| data.len() > LONGEST) {
@@ -129,8 +128,8 @@ impl Facts {
         }
     }
 
-    /// Reads the uses of a corpus: citations, transcripts of the project in `home`, commits and
-    /// work items. `merged` names the nodes that replaced removed nodes.
+    /// Returns the uses of a corpus, which the first call reads from citations, transcripts of the
+    /// project in `home`, commits and work items. The caller sets [`Uses::merged`].
     pub fn learn(&mut self, root: &Path, home: Option<&Path>, corpus: &Corpus) -> &mut Uses {
         let uses = self.uses.take().unwrap_or_else(|| {
             let mut uses = Uses::default();
@@ -176,8 +175,8 @@ impl Facts {
         self.uses.get_or_insert_default()
     }
 
-    /// Returns the commit that has probably done the described work, which did not exist before
-    /// `born`. The path names the place at which the work is recorded.
+    /// Returns the commit that has probably done the work that `text` describes, if the commit is
+    /// not older than `born`. `path` is the file in which the work is recorded.
     pub fn done_since(&self, path: &str, text: &str, born: Option<Timestamp>) -> Option<String> {
         let born = born.map(Timestamp::as_second);
         let room = self.evidence.as_ref()?;
@@ -244,7 +243,7 @@ impl Facts {
     }
 }
 
-/// Returns the names of a repository: that of its folder, and the last part of its remote URLs.
+/// Returns the names of a repository: its folder name, and the last part of each remote URL.
 fn names(root: &Path) -> Vec<String> {
     let config = read_text_in(root, Path::new(".git").join("config"), LONGEST).unwrap_or_default();
     let urls = config.lines().filter_map(|line| line.trim().strip_prefix("url = "));
@@ -256,8 +255,8 @@ fn names(root: &Path) -> Vec<String> {
     own.into_iter().chain(urls.map(last)).collect()
 }
 
-/// Returns the transcripts of the project's sessions, the newest first: those below the corpus, and
-/// those that Claude Code keeps in the home folder under the path of the project.
+/// Returns the transcripts of the project's sessions, newest first: those below the corpus, and
+/// those that Claude Code keeps in the home folder under the project's path.
 fn transcripts(root: &Path, home: Option<&Path>) -> Vec<PathBuf> {
     let own = beneath(root, &Path::new(CORPUS).join("ao/sessions")).ok();
     let claude = home.map(|home| claude_folder(root, home));

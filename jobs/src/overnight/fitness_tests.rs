@@ -178,7 +178,7 @@ fn whole() -> Corpus {
     corpus((0..SUBJECTS.len()).map(node))
 }
 
-/// Returns a history in which three of four nodes were used, and the last one misled its users.
+/// Returns a history in which three out of four nodes were used, and the last node misled its user.
 fn history() -> Uses {
     let mut uses = Uses { consumed: 2, failed: 1, ..Uses::default() };
     for (at, (name, _, task)) in SUBJECTS.iter().enumerate() {
@@ -291,7 +291,7 @@ fn repairs_do_not_lower_the_fitness() {
     let few = corpus(all().skip(20));
     at_least("twenty withheld nodes are added", &few, &whole(), &uses);
 
-    // The copy was used too; its uses count for the node that stays.
+    // The copy was used too, and its uses count for the node that stays.
     let (_, text) = node(2);
     let copy = ("learnings/copy-of-it.md".to_owned(), text.clone());
     let near = ("learnings/near-to-it.md".to_owned(), text.replace(".\n", " often.\n"));

@@ -12,18 +12,18 @@
 use super::corpus::fitness::{Fitness, regressions};
 use super::corpus::rounded;
 
-/// The rules that end a loop.
+/// The rules that determine when a loop ends.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct HaltRules {
     /// A delta whose absolute value is smaller counts as no change.
     pub epsilon: f64,
     /// Number of consecutive deltas below `epsilon` that make a plateau.
     pub window: usize,
-    /// The largest drop of one metric that is not a regression.
+    /// The largest drop in one metric that does not count as a regression.
     pub max_drop: f64,
-    /// True if a rescue is spent instead of halting.
+    /// True to spend a rescue instead of halting.
     pub warn_only: bool,
-    /// True if the iteration reached the limit of its changes, so that the next one continues.
+    /// True if the iteration reached its limit of changes, so that work is left for the next one.
     pub unfinished: bool,
 }
 
@@ -90,9 +90,9 @@ pub fn decide(
     IterationVerdict::On
 }
 
-/// Returns the reference fitness of an iteration: the better of each metric's values before the
-/// iteration and at the start of the night. Otherwise many small drops could add up to a large drop
-/// that no single iteration caused.
+/// Returns the reference fitness of an iteration. The reference for each metric is the better of
+/// its values before the iteration and at the start of the night. Otherwise many small drops could
+/// add up to a large drop that no single iteration caused.
 pub fn reference(first: Option<&Fitness>, before: &Fitness) -> Fitness {
     let mut best = before.clone();
     for (name, value) in first.into_iter().flat_map(|it| &it.metrics) {

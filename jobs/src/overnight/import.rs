@@ -46,11 +46,11 @@ pub struct ImportedFindings {
     pub added: Vec<String>,
     /// Number of findings that the corpus already has.
     pub known: usize,
-    /// The numbers of the lines that are not a finding, from 1.
+    /// The 1-based numbers of the lines that are not findings.
     pub unreadable: Vec<usize>,
 }
 
-/// How a commit of another program ends.
+/// The way in which another program's unfinished commit is resolved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum CommitEnd {
@@ -149,7 +149,7 @@ fn node_of(row: &Value) -> Option<(String, String)> {
     Some((id.to_owned(), node))
 }
 
-/// Returns the unfinished commits of other programs, and the changes that end them.
+/// Returns the unfinished commits of other programs, and the changes that resolve them.
 ///
 /// # Errors
 /// Returns an error if a folder or file cannot be read.
@@ -190,7 +190,7 @@ pub fn commits(root: &Path) -> io::Result<(Vec<ForeignCommit>, Changes)> {
     Ok((all, changes))
 }
 
-/// Moves the files of an ended commit to the folder `imported`, the marker last.
+/// Moves the files of a resolved commit to the folder `imported`, the marker last.
 ///
 /// # Errors
 /// Returns an error if a file cannot be moved. The function can be called again.
@@ -210,7 +210,8 @@ pub fn set_aside(root: &Path, commit: &ForeignCommit) -> io::Result<()> {
     Ok(())
 }
 
-/// Adds the changes that restore the files from before a commit. Returns their number.
+/// Adds the changes that restore the files from before a commit. Returns the number of files to
+/// restore or remove.
 fn roll_back(root: &Path, number: &str, changes: &mut Changes) -> io::Result<usize> {
     let prev = Path::new(FOLDER).join(COMMITS).join(format!("prev.{number}"));
     let mut count = 0;
@@ -242,7 +243,7 @@ fn roll_back(root: &Path, number: &str, changes: &mut Changes) -> io::Result<usi
     Ok(count)
 }
 
-/// Joins a file of [`tree`] to its folder.
+/// Joins a path that [`tree`] returned to its folder.
 fn inside(folder: &Path, file: &Path) -> PathBuf {
     match file.as_os_str().is_empty() {
         true => folder.to_owned(),
@@ -250,8 +251,8 @@ fn inside(folder: &Path, file: &Path) -> PathBuf {
     }
 }
 
-/// Returns the files of a folder, relative to it; if a file is in its place, the only path is the
-/// empty one. Links are omitted.
+/// Returns the paths of the files in a folder, relative to the folder. If `folder` is itself a
+/// file, the only path is empty. Links are omitted.
 fn tree(root: &Path, folder: &Path) -> io::Result<BTreeSet<PathBuf>> {
     let mut files = BTreeSet::new();
     let top = match beneath(root, folder) {

@@ -128,7 +128,7 @@ impl Night<'_, '_> {
         Ok(looped)
     }
 
-    /// Returns whether the recorded iterations already end the loop, as in a restarted run.
+    /// Returns whether the recorded iterations already end the loop, as they may in a resumed run.
     fn is_over(&self) -> bool {
         let ended = |iteration: &Iteration| {
             matches!(
@@ -152,7 +152,7 @@ impl Night<'_, '_> {
 pub(super) enum IterationFailure {
     /// The iteration could not be measured.
     Measure(String),
-    /// Nothing of the iteration was committed.
+    /// No part of the iteration was committed.
     NotCommitted(String),
     /// The iteration could not be staged.
     Stage(String),

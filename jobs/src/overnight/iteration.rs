@@ -37,7 +37,7 @@ use crate::json::pretty;
 
 /// The file with the history of added and removed files.
 const HISTORY: &str = "oscillation.json";
-/// Maximum number of lost fields that are named.
+/// Maximum number of lost fields to name.
 const NAMED: usize = 20;
 
 impl Night<'_, '_> {
@@ -171,7 +171,7 @@ impl Night<'_, '_> {
             unfinished,
         };
         // A drop for which a rescue was spent is accepted. Later drops are measured from the state
-        // after it.
+        // after that drop.
         let all = &self.summary.iterations;
         let paid = |it: &Iteration| rescues.spent.iter().any(|spent| spent.iteration_id == it.id);
         let from = all.iter().rposition(paid).map_or(0, |at| at + 1);
@@ -280,7 +280,7 @@ impl Night<'_, '_> {
         Ok(true)
     }
 
-    /// Reads the uses of the corpus when it is called first, and notes the removed nodes.
+    /// Reads the uses of the corpus on the first call. Every call records the removed nodes.
     pub(super) fn learn(&mut self, corpus: &Corpus, history: &FileHistory) {
         let root = self.ctx.files.root();
         let home = self.ctx.programs.env().get("HOME").map(std::path::PathBuf::from);

@@ -119,7 +119,7 @@ pub struct CommitLock {
 
 impl CommitLock {
     /// Takes the lock for a reader, so that no commit is made while it is held. Takes no lock if
-    /// the lock file does not exist, because nothing has ever been committed.
+    /// the lock file does not exist, because in that case nothing has ever been committed.
     ///
     /// # Errors
     /// Returns an error if a commit takes longer than a minute.

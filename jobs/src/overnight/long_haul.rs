@@ -23,15 +23,15 @@ use super::packet::Packet;
 use super::state::Night;
 use super::summary::LongHaul;
 
-/// Minimum number of packets that are not considered thin.
+/// Number of packets below which the packets are considered thin.
 const FEW: usize = 3;
 /// Maximum number of probes.
 const MOST: usize = 12;
-/// Number of consecutive probes without new evidence that ends the long haul.
+/// Number of consecutive probes without new evidence after which the long haul ends.
 const IDLE: u64 = 2;
 /// Maximum number of lines of each kind that one probe adds.
 const EACH: usize = 2;
-/// Minimum share of a packet's words that a node contains to count as evidence.
+/// Minimum share of a packet's words that a node must contain to count as evidence.
 const SPEAKS: f64 = 0.3;
 /// Number of words that a commit must share with a title to count as evidence. One word is enough
 /// if the commit touches a target file.
@@ -86,7 +86,7 @@ fn is_low(packet: &Packet) -> bool {
     packet.confidence.as_deref().unwrap_or("low") == "low"
 }
 
-/// Searches for further evidence of a packet, adds it to the packet and returns it.
+/// Searches for more evidence for a packet, adds it to the packet and returns it.
 pub fn corroborate(packet: &mut Packet, search: &Search<'_>, facts: &Facts) -> Vec<String> {
     let words = format!("{}\n{}", packet.title, packet.description);
     let title: BTreeSet<String> = terms(&packet.title).into_iter().collect();

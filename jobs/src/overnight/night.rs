@@ -45,15 +45,15 @@ use crate::curator::queue::Worker;
 use crate::json::pretty;
 use crate::{Context, Finished, JobError};
 
-/// The delay after which a night whose corpus is locked is retried.
+/// Delay before a night is retried because the corpus was locked.
 const LOCKED_WAIT: jiff::SignedDuration = jiff::SignedDuration::from_mins(5);
-/// Maximum time that is reserved for the steps after the loop. The reserve is a tenth of the
-/// night's time, up to this maximum.
+/// Maximum time to reserve for the steps after the loop. The reserve is a tenth of the night's
+/// time, up to this maximum.
 const RESERVE: Duration = Duration::from_secs(300);
 
 /// Maximum number of critical events that a night reports.
 const EVENTS: usize = 5;
-/// The fact with the open critical events: a list of objects with `id` and `what`.
+/// The name of the fact that lists the open critical events as objects with `id` and `what`.
 pub const CRITICAL_EVENTS: &str = "critical_events";
 
 /// Runs a night.
@@ -76,14 +76,14 @@ pub fn run(ctx: &mut Context<'_>, spec: &OvernightSpec) -> Result<Finished, JobE
     let reported = resume::note(&out, &recovered);
     commit::clear(root).map_err(failed)?;
     super::staging::discard_all(root).map_err(disk)?;
-    // The time since the admission belongs to the time that was requested.
+    // The time since the admission counts towards the requested time.
     let waited = ctx.clock.wall().duration_since(ctx.clock.now());
     let waited = Duration::try_from(waited).unwrap_or_default();
     let seconds = (ctx.clock.left() + waited).as_secs_f64().round() as u64;
     let opened =
         resume::open(&out, spec, ctx.admitted.run(), ctx.clock.now(), seconds).map_err(disk)?;
     out.make().map_err(disk)?;
-    // A failed night has a summary too, which the report finds by these facts.
+    // The report uses these facts to find the summary, which even a failed night has.
     let place = [("run_id", json!(opened.state.run_id)), ("output_dir", json!(out.below()))];
     ctx.facts.extend(place.map(|(name, value)| (name.to_owned(), value)));
     // A resumed night has only its remaining time.
@@ -308,7 +308,7 @@ impl Night<'_, '_> {
 
     /// Writes the packets and updates the work file from them.
     fn deliver(&mut self, packets: Vec<Packet>) -> Result<(), JobError> {
-        // A resumed night may have written packets that it no longer offers.
+        // Before it was resumed, the night may have written packets that it no longer offers.
         self.out.clear(PACKETS).map_err(disk)?;
         for packet in &packets {
             let path = packet.artifact_path.clone().unwrap_or_default();

@@ -67,7 +67,7 @@ pub struct RunState {
 }
 
 impl Output {
-    /// Returns the folder `below` the project, without creating it.
+    /// Returns the folder at `below` in the project, without creating it.
     pub fn new(root: &Path, below: &str) -> Self {
         Self { root: root.to_owned(), below: below.trim_end_matches('/').to_owned() }
     }
@@ -187,8 +187,8 @@ impl Output {
         }
     }
 
-    /// Copies files of a folder to the same folder in `runs/<run_id>`, whose path stays the same
-    /// when the next night moves the output folder there.
+    /// Copies files of a folder to the same folder in `runs/<run_id>`. The path of the copy stays
+    /// valid when the next night moves the output folder there.
     ///
     /// # Errors
     /// Returns an [`OutputError`] if a file cannot be copied.
@@ -204,7 +204,7 @@ impl Output {
         Ok(())
     }
 
-    /// Removes a folder of the output folder, if it exists.
+    /// Removes a folder in the output folder, if it exists.
     ///
     /// # Errors
     /// Returns an [`OutputError`] if the folder cannot be removed.
@@ -218,8 +218,8 @@ impl Output {
         }
     }
 
-    /// Removes the lasting copy of a run's packets if it contains nothing that the output folder
-    /// does not contain. The output folder then takes its place.
+    /// Removes the lasting copy of a run's packets if the output folder contains everything in it.
+    /// The output folder then takes the copy's place.
     fn give_way(&self, run_id: &str) {
         let kept = Self::new(&self.root, &self.kept(run_id));
         let same = |name: &str| {

@@ -13,9 +13,9 @@
 //!
 //! Artifacts are recognised by their names and by evidence: a summary, a night's log or a run's
 //! folder. There is no marker file, because a repository could contain one. Below
-//! `.agents/overnight/`, which belongs to nights, other entries are accepted as well, because other
-//! programs that keep this contract write more files. This module must never change anything and
-//! never follow a link.
+//! `.agents/overnight/`, which belongs to nights, other entries are also accepted, because other
+//! programs that follow this contract write more files there. This module must never change
+//! anything and never follow a link.
 
 use std::ffi::OsStr;
 use std::path::Path;
@@ -68,10 +68,10 @@ const STATE: [&str; 9] = [
     "prev.",
 ];
 
-/// Maximum size in bytes of a summary that is read.
+/// Maximum size of a summary to read, in bytes.
 const LONGEST: u64 = 64 << 20;
 
-/// The refusal of a folder as the output folder of a night.
+/// A refusal to use a folder as a night's output folder.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the output folder {path:?} is refused: {why}")]
 pub struct Refusal {
@@ -190,7 +190,7 @@ pub fn runs_beside(path: &RelPath) -> RelPath {
     RelPath::new(&runs).expect("a path whose last name is shorter than 256 bytes")
 }
 
-/// Returns the run id of the summary in the folder, which runner or another program wrote.
+/// Returns the run id in the folder's summary. Runner or another program wrote the summary.
 fn summary_of(folder: &RealFs) -> Option<String> {
     let bytes = folder.read(&name(SUMMARY[0]), LONGEST).ok()??;
     let value: Value = serde_json::from_slice(&bytes).ok()?;
@@ -198,8 +198,8 @@ fn summary_of(folder: &RealFs) -> Option<String> {
     Some(summary.run_id).filter(|id| !id.is_empty() && !summary.started_at.is_empty())
 }
 
-/// Returns whether a night writes an entry with this name. The temporary file of an artifact, which
-/// a killed night leaves behind, is included.
+/// Returns whether a night writes an entry with this name. The entry may be an artifact's temporary
+/// file, which a killed night leaves behind.
 fn is_artifact(name: &OsStr) -> bool {
     let Some(name) = name.to_str() else {
         return false;

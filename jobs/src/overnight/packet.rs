@@ -35,7 +35,7 @@ pub struct Packet {
     /// Number of days since the work was recorded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub age_days: Option<i64>,
-    /// Number of times that work on it failed.
+    /// Number of times that work on the packet failed.
     #[serde(default)]
     pub failures: u64,
     /// The items that must be done first.
@@ -44,7 +44,7 @@ pub struct Packet {
     /// The commit that has probably done the work since it was recorded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub probably_done: Option<String>,
-    /// The evidence. Each line was looked up.
+    /// The evidence. Each line refers to something that exists.
     pub evidence: Vec<String>,
     /// The files that the work concerns.
     pub target_files: Vec<String>,
@@ -60,7 +60,8 @@ pub struct Packet {
     /// The path of the packet's own file below the project.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub artifact_path: Option<String>,
-    /// The key that equal packets share. It is not in the artifact, because `id` represents it.
+    /// The key that equal packets share. It is not stored in the artifact, because `id` is derived
+    /// from it.
     #[serde(skip)]
     pub dedup_key: String,
 }

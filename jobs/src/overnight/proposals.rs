@@ -1,4 +1,4 @@
-//! Proposals to retire nodes of a corpus, about which a person decides.
+//! Proposals to retire nodes of a corpus, for a person to decide on.
 //!
 //! ```text
 //! a night suggests ──> open ──accept──> accepted ──undo──> open
@@ -6,9 +6,9 @@
 //! ```
 //!
 //! The proposals are stored in `.agents/overnight/proposals.jsonl`, one per line. An accepted
-//! proposal contains the bytes that the node had before, so that it can be undone. A decision about
-//! a text is never asked again until the text changes. This module must never change the corpus;
-//! `accept` and `undo` return the changes.
+//! proposal contains the bytes that the node had before, so that it can be undone. No decision
+//! about a text is requested again until the text changes. This module must never change the
+//! corpus; `accept` and `undo` return the changes.
 
 use std::path::Path;
 
@@ -53,7 +53,7 @@ pub struct CorpusProposal {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub of: Option<String>,
     pub why: String,
-    /// The text of the node when it was proposed.
+    /// The text of the node when the proposal was made.
     pub text: String,
     /// The run that made the proposal.
     pub run_id: String,
@@ -127,8 +127,8 @@ impl Proposals {
         self.0.iter().filter(|one| one.decision == Decision::Open)
     }
 
-    /// Replaces the open proposals by those that follow from `suggestions`, and returns the number
-    /// of new ones. A rejected suggestion is left out as long as the node's text is the same.
+    /// Replaces the open proposals with proposals based on `suggestions`, and returns the number of
+    /// new ones. A rejected suggestion is left out as long as the node's text is the same.
     pub fn update(
         &mut self,
         corpus: &Corpus,
@@ -174,8 +174,8 @@ impl Proposals {
     /// Accepts a proposal and returns the changes that retire its node.
     ///
     /// # Errors
-    /// Returns an error if the proposal does not exist or was decided, or if its node has changed or
-    /// cannot be edited.
+    /// Returns an error if the proposal does not exist or was already decided, or if its node has
+    /// changed or cannot be edited.
     pub fn accept(
         &mut self,
         corpus: &Corpus,
@@ -210,7 +210,7 @@ impl Proposals {
     /// Rejects a proposal.
     ///
     /// # Errors
-    /// Returns an error if the proposal does not exist or was decided.
+    /// Returns an error if the proposal does not exist or was already decided.
     pub fn reject(&mut self, id: &str, at: &str) -> Result<(), ProposalError> {
         let position = self.position(id)?;
         let one = &mut self.0[position];
@@ -224,7 +224,8 @@ impl Proposals {
     /// Reopens a proposal, and returns the changes that restore its node if it was accepted.
     ///
     /// # Errors
-    /// Returns an error if the proposal does not exist or is open, or if its node has changed since.
+    /// Returns an error if the proposal does not exist or is open, or if its node has changed since
+    /// then.
     pub fn undo(&mut self, corpus: &Corpus, id: &str) -> Result<Changes, ProposalError> {
         let position = self.position(id)?;
         let one = &mut self.0[position];

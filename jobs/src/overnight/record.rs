@@ -14,7 +14,7 @@ use super::state::disk;
 use super::summary::StepStatus;
 use crate::JobError;
 
-/// The steps without whose artifact a night fails.
+/// The hard steps. A night fails if the artifact of one of them is missing.
 const HARD: [&str; 3] = ["close-loop", "metrics-health", "morning-packets"];
 
 impl Night<'_, '_> {
@@ -106,7 +106,7 @@ impl Night<'_, '_> {
         format!("{:.0}", self.ctx.clock.wall())
     }
 
-    /// Returns the time that the loop may still take.
+    /// Returns the time that is left for the loop.
     pub(super) fn time_left(&self) -> Duration {
         self.until.saturating_sub(boot_time())
     }

@@ -120,7 +120,7 @@ pub fn format_summary(summary: &Summary, missing: &[String], form: ReportForm) -
     reported.line("Ended by plateau", &or_none(&summary.plateau_reason));
     reported.line("Ended by regression", &or_none(&summary.regression_reason));
     if summary.budget_exhausted == Some(true) {
-        reported.line("Ended by", "its time");
+        reported.line("Ended by", "the time limit");
     }
     if let (Some(from), Some(left)) =
         (summary.warn_only_budget_initial, summary.warn_only_remaining)
@@ -190,8 +190,8 @@ fn packets(reported: &mut ReportBuilder, summary: &Summary) {
     }
 }
 
-/// Writes each councillor's position, if the summary contains it. A summary of another program may
-/// have the same fields.
+/// Writes each councillor's position, if the summary contains it. Another program's summary may
+/// contain it too.
 fn council(reported: &mut ReportBuilder, council: &Value, words: &str) {
     reported.out.push('\n');
     reported.head(2, "The council");

@@ -7,8 +7,8 @@
 //!             └── else ──> set aside, a new run begins
 //! ```
 //!
-//! The caller must hold the lock. Recorded iterations are trusted up to the first that is missing
-//! or whose id or number does not match.
+//! The caller must hold the lock. Recorded iterations are trusted up to the first one that is
+//! missing or has the wrong id or number.
 
 use std::time::Duration;
 
@@ -185,7 +185,7 @@ pub fn rehydrate(out: &Output, run: &str) -> (Vec<Iteration>, Vec<String>) {
     (found, reported)
 }
 
-/// Builds the summary of a run that could not write its summary.
+/// Builds the summary that a dead run could not write.
 fn dead_summary(
     out: &Output,
     dead: &RunState,

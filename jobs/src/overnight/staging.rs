@@ -17,7 +17,7 @@ use super::corpus::read::{Plain, files};
 use super::corpus::{Changes, FOLDER as CORPUS};
 use super::lock::FOLDER;
 
-/// The reason why a copy was not made or not changed.
+/// The reason why a copy could not be made or changed.
 #[derive(Debug, thiserror::Error)]
 pub enum StageError {
     /// The copy would exceed the cap.

@@ -30,7 +30,7 @@ pub(super) struct Night<'n, 'c> {
     /// Number of open proposals to retire nodes.
     pub(super) proposed: u64,
     pub(super) began: Duration,
-    /// The end of the loop's time, as boot time.
+    /// The boot time at which the loop's time is up.
     pub(super) until: Duration,
 }
 

@@ -90,7 +90,7 @@ pub struct Summary {
     pub long_haul: Option<LongHaul>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub iterations: Vec<Iteration>,
-    /// The change of the composite during the night.
+    /// The change in the composite during the night.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fitness_delta: Option<f64>,
     /// The reason why the loop ended without gain.
@@ -186,7 +186,7 @@ pub const STEPS: [(&str, Option<&str>); 10] = [
 pub struct Dreamscape {
     /// The state of the corpus in one word, for example `clear` or `storm`.
     pub weather: String,
-    /// `high`, `medium` or `low`, by the number of soft failures.
+    /// `high`, `medium` or `low`, depending on the number of soft failures.
     pub visibility: String,
     /// The result of the council in a few words.
     pub council: String,
@@ -254,7 +254,7 @@ pub struct Iteration {
     pub fitness_before: Option<Fitness>,
     /// The fitness of the staged copy after the iteration's steps.
     pub fitness_after: Option<Fitness>,
-    /// The change of the composite, or 0 if it is unknown.
+    /// The change in the composite, or 0 if it is unknown.
     pub fitness_delta: f64,
     /// Soft failures of the iteration.
     #[serde(default)]

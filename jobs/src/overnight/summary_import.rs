@@ -249,12 +249,12 @@ fn lenient<T: Default + Serialize + DeserializeOwned>(
     serde_json::from_value(read).unwrap_or_default()
 }
 
-/// Reads an object like [`lenient`], but does not report the fields that do not fit.
+/// Reads an object like [`lenient`], but does not report fields with an unexpected form.
 fn quietly<T: Default + Serialize + DeserializeOwned>(own: &Map<String, Value>) -> T {
     lenient(own, |_, _| {})
 }
 
-/// Returns the two forms in which a value is tried: with clean texts, and converted to text.
+/// Returns the two forms in which a value is tried: with its texts cleaned, and converted to text.
 fn forms(value: &Value) -> [Option<Value>; 2] {
     match value {
         Value::String(text) => [Some(clean(text, LONGEST).into()), None],
@@ -275,7 +275,7 @@ fn text_of(value: &Value) -> Result<String, String> {
         Value::String(text) => Ok(clean(text, LONGEST)),
         Value::Number(number) => Ok(number.to_string()),
         Value::Bool(flag) => Ok(flag.to_string()),
-        Value::Null => Err("it is nothing".to_owned()),
+        Value::Null => Err("it is null".to_owned()),
         other => Err(format!("it is not text: {}", clean(&other.to_string(), 60))),
     }
 }

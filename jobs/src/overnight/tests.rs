@@ -80,7 +80,7 @@ fn promotion_needs_a_later_proof() {
         ("patterns/p.md", &linked),
     ]);
     let mut uses = Uses::default();
-    assert!(close_loop(&corpus, &uses, TODAY, 0).1.is_empty(), "a link of runner is no proof");
+    assert!(close_loop(&corpus, &uses, TODAY, 0).1.is_empty(), "runner's own link is no proof");
     uses.commits.insert("8f1e2d3".to_owned(), vec!["src/net.rs".to_owned()]);
     for name in ["event-one", "harvested-one", "new-one", "tonight-one"] {
         uses.events.push(used(name, "session s", TODAY, true));

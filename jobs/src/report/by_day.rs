@@ -1,5 +1,5 @@
-//! The curators' runs outside of nights since the previous night: daytime work is reported in the
-//! morning.
+//! The curators' runs since the previous night that belong to no night: daytime work is reported in
+//! the morning.
 //!
 //! Runs that found nothing to do are left out, because such a run occurs every few minutes.
 
@@ -9,11 +9,12 @@ use runner_engine::store::{Night, RunFilter, RunState, Store, StoreError};
 
 use crate::curator::KIND;
 
-/// Number of a job's last runs that are examined. One run a minute for a day stays below it.
+/// Number of a job's most recent runs to examine. A day with one run a minute stays below this
+/// limit.
 const RUNS: u32 = 2_000;
 /// Maximum number of lines in the report.
 const LINES: usize = 200;
-/// Number of nights that are searched for the preceding night.
+/// Number of nights to search for the preceding night.
 const NIGHTS: u32 = 1_000;
 
 /// Returns a line for each run, followed by the lines that the run reported itself.

@@ -10,8 +10,8 @@
 //!
 //! The summary is a contract between programs (version 2, and the fields of version 1 that have the
 //! same names). Only the fields that are drawn or reported are read, each separately, and a field
-//! of another form counts as missing. A problem with a summary never fails the report, and nothing
-//! is drawn without a figure.
+//! with an unexpected type counts as missing. A problem with a summary never fails the report, and
+//! nothing is drawn without a figure.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -31,12 +31,12 @@ pub const KIND: &str = "overnight";
 const OUTPUT: &str = ".agents/overnight/latest";
 /// The folder to which the outputs of earlier nights are moved.
 const MOVED: &str = ".agents/overnight/runs";
-/// Maximum size in bytes of a summary that is read.
+/// Maximum size of a summary to read, in bytes.
 const LARGEST: u64 = 16 * 1024 * 1024;
 /// Maximum number of entries in a list, and maximum length of a text in characters.
 const MOST: usize = 60;
 const LONGEST: usize = 400;
-/// The counts of a summary's `yield` that are changes of the corpus.
+/// The counts in a summary's `yield` that are changes to the corpus.
 const CHANGES: [&str; 4] = ["compiled", "harvested", "promoted", "removed"];
 
 /// One overnight run in the report.
@@ -158,7 +158,7 @@ pub struct Packet {
     pub command: String,
 }
 
-/// Reads the results of those overnight runs of a night that have begun.
+/// Reads the results of a night's overnight runs that have begun.
 pub(super) fn read(root: &Path, runs: &[RunLine]) -> Vec<Dreamscape> {
     let overnight = runs.iter().filter(|run| run.kind == KIND);
     let began = overnight.filter(|run| run.started.is_some());

@@ -1,4 +1,4 @@
-//! The budget usage of the runs that hosts of a fleet did, by fleet and host.
+//! The budget usage of the runs that hosts of a fleet executed, by fleet and host.
 //!
 //! A fleet has its own budget, so its usage does not count in the budgets of the night. The figures
 //! are the facts that the home host recorded with each result. Lost claims have no result and are
@@ -14,7 +14,8 @@ use serde_json::{Map, Value};
 use super::budget_usage::{UNITS, format_amount};
 use super::run_line::RunLine;
 
-/// The facts of a run that a host of a fleet did, by which the home host records its work.
+/// The names of the facts in which the home host records the work that a host of a fleet did for a
+/// run.
 pub mod facts {
     /// The name of the fleet.
     pub const FLEET: &str = "fleet";
@@ -32,7 +33,7 @@ pub struct FleetUsage {
     pub fleet: String,
     /// The hosts that did the work, by name.
     pub hosts: Vec<HostUsage>,
-    /// The sum of the hosts' usage, which the fleet's budget paid.
+    /// The sum of the hosts' usage, which was charged to the fleet's budget.
     pub spent: Amounts,
     /// The limit of one calendar day in UTC, for all projects and hosts of the fleet.
     pub limit: Budget,
@@ -88,7 +89,7 @@ pub fn of_runs(runs: &[RunLine]) -> Vec<FleetUsage> {
     fleets
 }
 
-/// Returns a fact, or the default if it is absent or has another form.
+/// Returns a fact, or the default if the fact is missing or has an unexpected type.
 fn fact<T: Default + DeserializeOwned>(facts: &Map<String, Value>, name: &str) -> T {
     let found = facts.get(name).cloned();
     found.and_then(|value| serde_json::from_value(value).ok()).unwrap_or_default()
@@ -118,7 +119,7 @@ impl FleetUsage {
         let limits: Vec<String> = limits.collect();
         let limits = match limits.is_empty() {
             true => "which has no limit".to_owned(),
-            false => format!("whose limit of a day is {}", limits.join(", ")),
+            false => format!("whose daily limit is {}", limits.join(", ")),
         };
         let sum = format!(
             "in all {} of the budget of the fleet {}, {limits}",
@@ -177,7 +178,7 @@ mod tests {
             [
                 "one did 1 run (b): 3 calls, 1 min 0 s",
                 "two did 3 runs (a, c): 3 calls, 3 min 0 s",
-                "in all 6 calls, 4 min 0 s of the budget of the fleet night, whose limit of a day is 9 calls",
+                "in all 6 calls, 4 min 0 s of the budget of the fleet night, whose daily limit is 9 calls",
             ]
         );
         assert_eq!(of_runs(&runs[1..2]), []);

@@ -28,8 +28,8 @@ const REPLY: usize = 2_000;
 /// Reads a night from the database, and adds details from the artifacts of its runs.
 ///
 /// # Errors
-/// Returns a [`StoreError`] if the database cannot be read. The report itself states which artifact
-/// cannot be read.
+/// Returns a [`StoreError`] if the database cannot be read. If an artifact cannot be read, the
+/// report itself states which one.
 pub fn whole(
     store: &Store,
     night: NightId,
@@ -50,7 +50,8 @@ pub fn whole(
     Ok(report)
 }
 
-/// Adds the end of the log and output to the runs that began, to those that did not succeed first.
+/// Adds the last lines of the log and output to the runs that began, starting with those that did
+/// not succeed.
 fn read_files(state: &Path, runs: &mut [RunLine]) {
     let mut began: Vec<&mut RunLine> =
         runs.iter_mut().filter(|run| run.started.is_some()).collect();
@@ -159,13 +160,13 @@ pub fn gather(
     Ok(report)
 }
 
-/// Returns the jobs that were due in the night and did not run. A job of which another run started
-/// is left out.
+/// Returns the jobs that were due in the night and did not run. A job is left out if another of its
+/// runs started.
 fn not_run(report: &NightReport, missed: Vec<NotRun>) -> Vec<NotRun> {
     let began = |job: &str| report.runs.iter().any(|run| run.job == job && run.started.is_some());
     let not_started = report.last_attempts().filter(|run| run.started.is_none());
     let not_started = not_started.filter_map(|run| {
-        // A deferred run has a further attempt, which is still queued.
+        // A deferred run has another attempt, which is still queued.
         let put_off = report.runs.iter().rfind(|it| it.job == run.job && it.outcome.is_some());
         let outcome = run.outcome.as_ref();
         let because = outcome.map_or(Some(NotRunReason::Waiting), NotRunReason::of)?;

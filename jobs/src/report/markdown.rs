@@ -96,13 +96,13 @@ fn list(out: &mut String, title: &str, items: impl Iterator<Item = String>) -> s
     writeln!(out)
 }
 
-/// Writes the first proposals that wait for a decision, and the number of the others.
+/// Writes the first proposals that wait for a decision, and the number of remaining ones.
 fn proposals(out: &mut String, report: &NightReport) -> std::fmt::Result {
     const SHOWN: usize = 10;
     let waiting: Vec<_> = report.proposals.iter().filter(|it| it.waits()).collect();
     let more = waiting.len().saturating_sub(SHOWN) + report.more_proposals;
     let lines = waiting.iter().take(SHOWN).map(|it| {
-        let age = it.age().map_or_else(String::new, |age| format!(", waits for {age}"));
+        let age = it.age().map_or_else(String::new, |age| format!(", has waited for {age}"));
         let targets = it.targets.iter().map(|path| code(path)).collect::<Vec<_>>().join(" into ");
         format!("{} {targets}{age} — {}", it.action.as_str(), code(&it.command("show")))
     });

@@ -48,8 +48,8 @@ pub const PAGE: &str = "report.html";
 
 /// Returns the name of the folder below [`FOLDER`] for the report of a night that opened at
 /// `opened`: the night's name or, if that folder contains the report of another night, the first
-/// free name of the same date. A database that was restored from a backup assigns names again, and
-/// the report of a lost night must not be overwritten. This function changes nothing.
+/// free name of the same date. A database that was restored from a backup assigns the same names
+/// again, and the report of a lost night must not be overwritten. This function changes nothing.
 pub fn folder_name(root: &Path, night: &str, opened: Timestamp) -> String {
     let date = night.get(..10).unwrap_or(night);
     let further = (2..=FURTHER).map(|number| format!("{date}-{number}"));
@@ -69,7 +69,7 @@ pub fn folder_name(root: &Path, night: &str, opened: Timestamp) -> String {
 /// The name under which a recording stores a night's rows.
 const NIGHT: &str = "night";
 
-/// Maximum number of names that are tried for one date.
+/// Maximum number of names to try for one date.
 const FURTHER: u32 = 10_000;
 
 /// The data that distinguishes one night's report from another's.

@@ -119,8 +119,8 @@ impl NightReport {
         if text.is_empty() { "nothing was due".to_owned() } else { text }
     }
 
-    /// Returns the number of runs that did work and for which sleep inhibition was requested and not
-    /// obtained, or not until their end.
+    /// Returns the number of runs that did work without the requested sleep inhibition, or lost it
+    /// before their end.
     pub fn not_kept_awake(&self) -> usize {
         let worked = |run: &&RunLine| !matches!(run.outcome, Some(Outcome::Skipped { .. }));
         let held = self.runs.iter().filter(worked).filter_map(|run| run.awake.as_ref());
@@ -204,8 +204,8 @@ pub enum NotRunReason {
 }
 
 impl NotRunReason {
-    /// Returns the reason of an outcome of a run that never started. Returns `None` for an outcome
-    /// that a person expects of a job that is due.
+    /// Returns the kind of reason why a run with this outcome never started. Returns `None` for an
+    /// outcome that a person expects of a job that is due.
     pub(super) fn of(outcome: &Outcome) -> Option<Self> {
         match outcome {
             Outcome::Failed { class, .. } => Some(Self::Failed(*class)),

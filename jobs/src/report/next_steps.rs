@@ -1,4 +1,4 @@
-//! The next steps for a person in the morning: a short list, the most urgent first, each with its
+//! The next steps for a person in the morning: a short list, most urgent first, each with its
 //! command.
 //!
 //! The module is pure and uses the report alone. Every command is a runner command, except the
@@ -15,7 +15,7 @@ use super::proposals::shell_word;
 use crate::dream::proposal::clean;
 use crate::failmark;
 
-/// Maximum number of steps of one kind that are listed one by one.
+/// Maximum number of steps of one kind to list one by one.
 const EACH: usize = 3;
 
 /// Returns the next steps for a person after a night.
@@ -72,7 +72,7 @@ pub(super) fn moves(report: &NightReport) -> Vec<NextStep> {
 fn review(report: &NightReport) -> Option<NextStep> {
     let waiting: Vec<_> = report.proposals.iter().filter(|it| it.waits()).collect();
     let oldest = waiting.iter().max_by_key(|it| it.days)?.age();
-    let age = oldest.map_or_else(String::new, |age| format!("the oldest waits for {age}; "));
+    let age = oldest.map_or_else(String::new, |age| format!("the oldest has waited for {age}; "));
     Some(NextStep {
         what: format!("Decide on {}", counted(waiting.len(), "proposal")),
         why: format!("{age}one key each; every decision can be undone"),
@@ -80,7 +80,7 @@ fn review(report: &NightReport) -> Option<NextStep> {
     })
 }
 
-/// Returns a step for each of the first runs that did not succeed, and one for the others.
+/// Returns a step for each of the first runs that did not succeed, and one step for the rest.
 fn broken_runs(report: &NightReport) -> Vec<NextStep> {
     let outcomes = report.last_attempts().filter_map(|run| Some((run, run.outcome.as_ref()?)));
     let broken = outcomes.filter(|(_, outcome)| {

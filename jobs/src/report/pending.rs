@@ -4,7 +4,7 @@
 //! Such an item is a journal entry whose verdicts move the board, a draft of an idea, a provisional
 //! learning, or an event that needs attention, each with the command that shows it. The items are
 //! read from the files that the runs published and from the runs' counts. A file that no longer
-//! exists is never named.
+//! exists is never listed.
 
 use std::path::Path;
 
@@ -19,7 +19,7 @@ use crate::dream::inventory::Reader;
 use crate::dream::proposal::clean;
 use crate::overnight::night::CRITICAL_EVENTS;
 
-/// Maximum size in bytes of a file whose title is read.
+/// Maximum size of a file whose title is read, in bytes.
 const LARGEST: u64 = 1024 * 1024;
 /// Maximum number of items in the report.
 const MOST: usize = 100;

@@ -102,7 +102,7 @@ impl ReportedProposal {
         claimed && self.action == Action::Keep
     }
 
-    /// Returns the command that does `verb` with the proposal: `show`, `accept` or `reject`.
+    /// Returns the command that applies `verb` to the proposal: `show`, `accept` or `reject`.
     pub fn command(&self, verb: &str) -> String {
         format!("runner dream {verb} {}{}", self.id, self.flag)
     }
@@ -111,8 +111,8 @@ impl ReportedProposal {
 /// The settings of a project's dream jobs, by job.
 pub type DreamJobs = BTreeMap<String, DreamSpec>;
 
-/// Returns the settings of the dream jobs from the configuration that the database keeps. A job
-/// whose settings an earlier build did not keep has the default settings.
+/// Returns the settings of the dream jobs from the configuration that the database keeps. A job has
+/// the default settings if an earlier build did not store its settings.
 pub(super) fn dream_jobs(store: &Store, project: &ProjectId) -> Result<DreamJobs, StoreError> {
     #[derive(Default, Deserialize)]
     struct Kept {
@@ -135,8 +135,8 @@ pub struct WaitingProposals {
     pub oldest: Option<Timestamp>,
 }
 
-/// Counts the proposals of these jobs that wait for a decision. A folder that cannot be read has
-/// none.
+/// Counts the proposals of these jobs that wait for a decision. A folder that cannot be read counts
+/// as empty.
 pub fn waiting(root: &Path, jobs: &DreamJobs) -> WaitingProposals {
     let mut found = WaitingProposals::default();
     for (_, book) in books(root, jobs) {
@@ -165,7 +165,7 @@ fn books<'j>(
 /// The proposals of a report.
 #[derive(Default)]
 pub(super) struct FoundProposals {
-    /// Those that wait for a person first.
+    /// The proposals, beginning with those that wait for a person.
     pub proposals: Vec<ReportedProposal>,
     /// Number of proposals that were left out.
     pub more: usize,
@@ -215,7 +215,7 @@ pub(super) fn read(
     found
 }
 
-/// Quotes a text as one word of a shell command, if it needs quotes.
+/// Quotes a text as one word of a shell command, if the text needs quotes.
 pub(super) fn shell_word(text: &str) -> String {
     let plain = |c: char| c.is_alphanumeric() || matches!(c, '-' | '_' | '.' | '/' | ':');
     if !text.is_empty() && !text.starts_with('-') && text.chars().all(plain) {

@@ -1,4 +1,4 @@
-//! The active work of a session: the files in work, and the issues that were open at its end.
+//! A session's active work: the files that it worked on, and the issues that were open at its end.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -12,7 +12,7 @@ use super::tasks::{Findings, graph};
 pub const FILES: usize = 12;
 /// Maximum number of unresolved issues.
 const ISSUES: usize = 5;
-/// The number of calls after which the weight of a call halves.
+/// The number of events after which a call's recency counts half as much.
 const HALF: f64 = 40.0;
 
 /// An issue that was open at the end of a session.
@@ -24,12 +24,12 @@ pub struct Unresolved {
     pub count: u32,
 }
 
-/// Returns the files of a session, the most active ones first: recent edits count most, and files
-/// that were changed together or that an open error is about count more.
+/// Returns a session's files, most active first. Recent edits count most. A file counts more if it
+/// was changed together with other files, or if an open error is about it.
 pub fn active_files(events: &[Event]) -> Vec<String> {
     let last = events.len();
     let calls = events.iter().filter(|event| event.is_call());
-    // The subject of a call is open if its last call failed.
+    // A subject is open if the last call about it failed.
     let ends: HashMap<(&str, &str), &Event> = calls.map(|event| (event.about(), event)).collect();
     let open: Vec<&str> =
         ends.into_values().filter(|it| it.error().is_some()).map(|it| it.target.as_str()).collect();
@@ -55,7 +55,7 @@ pub fn active_files(events: &[Event]) -> Vec<String> {
             *score *= 2.0;
         }
     }
-    // A file outside of the session's folder is irrelevant for the next session.
+    // A file outside the session's folder is irrelevant to the next session.
     let mut files: Vec<(&str, f64)> = scores
         .into_iter()
         .filter(|(file, _)| !file.starts_with(['/', '~']) && !file.is_empty())

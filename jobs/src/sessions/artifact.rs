@@ -13,7 +13,7 @@ pub const CONFIDENT: f64 = 0.7;
 /// Minimum number of files or messages that follow a convention.
 const MATCHES: u32 = 5;
 
-/// The statement of an artifact.
+/// The content of an artifact, by type.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type")]
 pub enum Content {
@@ -33,7 +33,7 @@ pub enum Content {
         #[serde(default)]
         occurrences: u32,
     },
-    /// A form that the project's files or commits have.
+    /// A form that the project's files or commit messages follow.
     ProjectConvention {
         domain: String,
         pattern: String,
@@ -41,7 +41,7 @@ pub enum Content {
         evidence_count: u32,
         confidence: f64,
     },
-    /// Steps of a turn that ended with a check that passed.
+    /// Steps of a turn that ended with a passing check.
     SuccessfulSequence {
         label: String,
         steps: Vec<String>,
@@ -92,14 +92,14 @@ pub struct Artifact {
     /// 16 hexadecimal digits.
     #[serde(default)]
     pub id: String,
-    /// The rule that found it.
+    /// The rule that found the artifact.
     #[serde(default)]
     pub rule: String,
     #[serde(default)]
     pub evidence: Vec<Citation>,
     #[serde(default)]
     pub created_at: Option<Timestamp>,
-    /// The last time at which the artifact was injected into a session.
+    /// The last time the artifact was injected into a session.
     #[serde(default)]
     pub last_used: Option<Timestamp>,
     #[serde(default)]
@@ -136,8 +136,8 @@ impl Content {
         }
     }
 
-    /// Returns the id: 16 hexadecimal digits of the SHA-256 of the type and of what identifies the
-    /// artifact.
+    /// Returns the id: 16 hexadecimal digits of the SHA-256 of the artifact's type and identifying
+    /// text.
     pub fn id(&self) -> String {
         let what = match self {
             Self::DreamPlaybook { trigger, .. } => trigger.clone(),
@@ -174,8 +174,8 @@ impl Content {
         }
     }
 
-    /// Replaces the text of an artifact by that of another one of the same type and identity, and
-    /// keeps the counts.
+    /// Replaces the text of an artifact with that of another artifact of the same type and
+    /// identity, and keeps the counts.
     pub(super) fn take_text(&mut self, from: &Self) {
         match (self, from) {
             (Self::DreamPlaybook { sequence, .. }, Self::DreamPlaybook { sequence: new, .. }) => {
@@ -250,7 +250,8 @@ impl Artifact {
         is_for(self) || self.merged.iter().any(is_for)
     }
 
-    /// Reads an artifact of this or of an earlier version, or returns `None` if it is none.
+    /// Reads an artifact of this or an earlier version. Returns `None` if `bytes` is not an
+    /// artifact.
     pub fn read(bytes: &[u8]) -> Option<Self> {
         let mut value: Value = serde_json::from_slice(bytes).ok()?;
         let fields = value.as_object_mut()?;

@@ -1,4 +1,4 @@
-//! Applies a decision of a person about an artifact: edit, pin, unpin, forget, split and undo.
+//! Applies a person's decision about an artifact: edit, pin, unpin, forget, split and undo.
 //!
 //! Every decision is recorded with the state before it, so that it can be undone. This module must
 //! never change an artifact itself: [`super::fold`] applies the decisions.
@@ -17,7 +17,8 @@ const HISTORY: usize = 50;
 /// Applies a change such as `pin ID` or `edit ID {...}` and describes it.
 ///
 /// # Errors
-/// Returns an error if there is no such artifact, or the new text is not one of its type.
+/// Returns an error if the artifact does not exist, or if the new text is not an artifact with the
+/// same type and trigger.
 pub(super) fn apply(
     folder: &mut SessionFolder,
     change: &str,
@@ -30,7 +31,7 @@ pub(super) fn apply(
     let decisions = &mut folder.decisions;
     if verb == "undo" {
         let found = decisions.history.iter().rposition(|earlier| earlier.id == id);
-        let found = found.ok_or_else(|| bad(format!("nothing about {id} can be undone")))?;
+        let found = found.ok_or_else(|| bad(format!("there is no decision about {id} to undo")))?;
         let before = decisions.history.remove(found);
         restore(decisions, before);
         return Ok(format!("{id}: the last decision was undone"));
@@ -72,9 +73,13 @@ pub(super) fn apply(
                 )));
             };
             decisions.edits.insert(id.clone(), new.content);
-            format!("{id} has a new text")
+            format!("the text of {id} was replaced")
         }
-        other => return Err(bad(format!("{other:?} is not a decision about an artifact"))),
+        other => {
+            return Err(bad(format!(
+                "unknown decision {other:?}; expected edit, pin, unpin, forget, split or undo"
+            )));
+        }
     };
     decisions.history.push(before);
     let old = decisions.history.len().saturating_sub(HISTORY);
@@ -100,7 +105,7 @@ fn restore(decisions: &mut Decisions, before: Decision) {
     };
 }
 
-/// Returns the id of the artifact that `wanted` names or begins.
+/// Returns the id of the only artifact whose id starts with `wanted`.
 fn named(folder: &SessionFolder, wanted: &str, verb: &str) -> Result<String, String> {
     let known = folder.artifacts.iter().map(|artifact| &artifact.id);
     let decided = folder.decisions.history.iter().map(|decision| &decision.id);
@@ -113,6 +118,9 @@ fn named(folder: &SessionFolder, wanted: &str, verb: &str) -> Result<String, Str
     match found.as_slice() {
         [one] if !wanted.is_empty() => Ok((*one).clone()),
         [] => Err(format!("there is no artifact {wanted:?}")),
-        several => Err(format!("{wanted:?} may be {} artifacts", several.len())),
+        several => Err(format!(
+            "{wanted:?} matches {} artifacts; use more characters of the id",
+            several.len()
+        )),
     }
 }

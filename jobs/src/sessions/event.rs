@@ -16,7 +16,7 @@ pub use super::shell::Action;
 use super::signature::{Signature, check_failed, refusal, signature};
 use super::transcript::{SessionEvent, SessionEventKind};
 
-/// Maximum number of events of a session that are analyzed.
+/// Maximum number of events to analyze per session.
 pub const MOST: usize = 20_000;
 /// Maximum number of calls that wait for their outcome.
 const OPEN: usize = 1_000;
@@ -28,7 +28,7 @@ const INJECTED: usize = 16 * 1024;
 /// One event of a session.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Event {
-    /// The line in the transcript, from 1.
+    /// The 1-based line number in the transcript.
     pub line: u64,
     pub at: Option<Timestamp>,
     /// The number of prompts up to this event.
@@ -65,13 +65,13 @@ impl Event {
         }
     }
 
-    /// Returns whether the event is a call of a tool.
+    /// Returns whether the event is a tool call.
     pub fn is_call(&self) -> bool {
         !matches!(self.action, Action::Prompt | Action::Answer | Action::Injection)
     }
 
-    /// Returns the common part of calls with the same intent: the tool, and its target or its
-    /// command's program with the first arguments.
+    /// Returns the part that calls with the same intent share: the tool, and the target or, for a
+    /// command, the program and its first arguments.
     pub fn about(&self) -> (&str, &str) {
         let what = if self.tool == "Bash" { &self.subject } else { &self.target };
         (&self.tool, what)
@@ -125,7 +125,8 @@ impl Collector {
         };
         match what {
             SessionEventKind::Prompt(text) => {
-                // The program adds the output of its own commands in tags.
+                // The agent's program adds the output of its own commands in tags. This output is
+                // not a prompt.
                 if sidechain || text.starts_with(['<', '[']) || text.starts_with("Caveat:") {
                     return;
                 }
@@ -181,7 +182,7 @@ impl Collector {
         for at in first..first + count {
             let at = at.checked_sub(self.session.left_out).and_then(|at| usize::try_from(at).ok());
             let Some(event) = at.and_then(|at| self.events.get_mut(at)) else { continue };
-            // A pipe hides the exit code of a check, so its output decides too.
+            // A pipe hides a check's exit code, so the check's output counts too.
             let failed = failed || event.action == Action::Check && check_failed(text);
             if event.tool == "Read" && !failed {
                 event.imports = forms(&event.target, text);

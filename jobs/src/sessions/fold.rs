@@ -3,7 +3,7 @@
 //! ```text
 //! findings of every session ─┐
 //! counts of removed sessions ├─fold──> candidates ──limits──> artifacts
-//! decisions of a person ─────┘
+//! a person's decisions ──────┘
 //! ```
 //!
 //! The derivation is a pure function, so a session that is analyzed again replaces its own part and
@@ -19,16 +19,16 @@ use super::merge::{Candidate, apart, merge};
 use super::record::SessionRecord;
 use super::tasks::EVIDENCE;
 
-/// Maximum size of one artifact's file, and of all of them, in bytes.
+/// Maximum size of one artifact's file, and of all artifact files together, in bytes.
 pub const LARGEST: usize = 2 * 1024;
 pub const TOTAL: usize = 32 * 1024;
-/// Maximum number of artifacts of one type, and of all.
+/// Maximum number of artifacts of one type, and of all types together.
 pub const PER_TYPE: usize = 20;
 pub const MOST: usize = 50;
-/// Below this confidence, artifacts are evicted first.
+/// Artifacts with less confidence than this are evicted first.
 const WEAK: f64 = 0.5;
 
-/// The decisions of a person about artifacts.
+/// A person's decisions about artifacts.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Decisions {
@@ -36,9 +36,9 @@ pub struct Decisions {
     pub forgotten: BTreeSet<String>,
     /// The artifacts that are never merged with another one.
     pub split: BTreeSet<String>,
-    /// The texts that a person wrote, by the id of the artifact.
+    /// The texts that a person wrote, by artifact id.
     pub edits: BTreeMap<String, Content>,
-    /// The state before each decision, the last one at the end.
+    /// The state before each decision, oldest first.
     pub history: Vec<Decision>,
 }
 
@@ -58,9 +58,9 @@ pub struct Decision {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Folded {
     pub artifacts: Vec<Artifact>,
-    /// The candidates that exceed the size of one artifact.
+    /// Number of candidates that exceed the maximum size of one artifact.
     pub too_large: u64,
-    /// The candidates that the limits evict.
+    /// Number of candidates that the limits evict.
     pub evicted: u64,
 }
 
@@ -126,8 +126,8 @@ fn contributions(record: &SessionRecord) -> Vec<Contribution<'_>> {
     all
 }
 
-/// Derives the artifacts. `known` are the artifacts as they were, and `records` the sessions in the
-/// order of their ends.
+/// Derives the artifacts. `known` are the previous artifacts, and `records` are the sessions,
+/// ordered by end time.
 pub fn fold(records: &[&SessionRecord], known: &[Artifact], decisions: &Decisions) -> Folded {
     let mut all: BTreeMap<String, Candidate> = BTreeMap::new();
     let known = apart(known);
@@ -157,7 +157,7 @@ pub fn fold(records: &[&SessionRecord], known: &[Artifact], decisions: &Decision
             candidate.counts.add(part.counts);
             candidate.recent = candidate.recent.max(record.ended_at);
             candidate.deltas.push(part.trust_delta);
-            // The newest session describes its steps best.
+            // The text of the newest session replaces that of earlier sessions.
             candidate.artifact.content.take_text(&part.content);
             let session = &record.session;
             let cites =
@@ -243,7 +243,7 @@ fn settle(candidate: &mut Candidate, decisions: &Decisions) {
     artifact.pinned = decisions.pinned.contains(&artifact.id);
 }
 
-/// Records which conventions contradict each other: different forms for the same kind of files.
+/// Records which conventions contradict each other: different forms for the same kind of file.
 fn note_conflicts(candidates: &mut [Candidate]) {
     let sort = |content: &Content| match content {
         Content::ProjectConvention { domain, pattern, .. } => {
@@ -262,10 +262,10 @@ fn note_conflicts(candidates: &mut [Candidate]) {
     }
 }
 
-/// Drops the artifacts beyond the limits.
+/// Drops the artifacts that exceed the limits.
 fn limit(mut candidates: Vec<Candidate>) -> Folded {
     let mut folded = Folded::default();
-    // The first ones are kept: pinned ones, then confident ones, then the most recently used ones.
+    // Pinned artifacts are kept first, then confident ones, then the most recently used ones.
     candidates.sort_by_key(|candidate| {
         let artifact = &candidate.artifact;
         let weak = artifact.content.confidence() < WEAK;
@@ -302,7 +302,7 @@ pub fn bytes(artifact: &Artifact) -> Vec<u8> {
     super::record::compact(artifact)
 }
 
-/// Adds the counts of a session whose findings are removed to the artifacts.
+/// Adds to the artifacts the counts of a session whose findings are about to be removed.
 pub fn keep_counts(record: &SessionRecord, artifacts: &mut [Artifact]) {
     for part in contributions(record) {
         let id = part.content.id();

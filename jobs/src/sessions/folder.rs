@@ -9,9 +9,9 @@
 //! <state>/sessions.json          the digests of these files, outside of the project
 //! ```
 //!
-//! A file whose digest is not known was written by another program. It is shown, and never used.
-//! The digests are written before the files are published, together with the previous ones, so that
-//! one of the two matches whichever version survives a crash.
+//! A file whose digest is not known was written by another program. It is shown but never used.
+//! Before files are published, their new digests are written together with the previous ones, so
+//! that one of the two matches whichever version survives a crash.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -27,11 +27,11 @@ use super::fold::Decisions;
 use super::record::SessionRecord;
 use super::resume::Packet;
 
-/// The name of the file with the digests.
+/// The name of the digest file.
 const DIGESTS: &str = "sessions.json";
 /// Maximum size of a file in bytes.
 const LARGEST: u64 = 256 * 1024;
-/// Maximum size of the file with the digests.
+/// Maximum size of the digest file, in bytes.
 const DIGESTS_LARGEST: u64 = 8 << 20;
 /// Maximum number of files in one folder.
 const MOST: usize = 10_000;
@@ -54,7 +54,8 @@ impl Digests {
         self.0.get(path).is_some_and(|known| known.contains(&digest))
     }
 
-    /// Adds the content that is about to be published, and keeps that of the current file.
+    /// Adds the digest of the content that is about to be published, and keeps the digest of the
+    /// current file.
     pub fn note(&mut self, path: &str, bytes: &[u8], current: Option<Digest>) {
         let known = current.into_iter().chain([Digest::of(bytes)]);
         self.0.insert(path.to_owned(), known.map(|digest| digest.to_string()).collect());
@@ -81,18 +82,18 @@ impl Digests {
 pub struct SessionFolder {
     pub records: BTreeMap<String, SessionRecord>,
     pub artifacts: Vec<Artifact>,
-    /// Artifacts that runner did not write, or that were changed since.
+    /// Artifacts that runner did not write, or that another program has changed since.
     pub unknown: Vec<Artifact>,
     pub decisions: Decisions,
     pub packet: Option<Packet>,
     /// Files that cannot be used, with the reason.
     pub problems: Vec<String>,
-    /// The content of each file that runner wrote, by path.
+    /// The digest of each file that runner wrote, by path.
     pub files: BTreeMap<String, Digest>,
 }
 
 impl SessionFolder {
-    /// Reads the files below `folder` in the project. Missing files are empty.
+    /// Reads the files below `folder` in the project. Missing files count as empty.
     pub fn load(root: &Path, folder: &str, digests: &Digests) -> Self {
         let mut found = Self::default();
         for path in below(root, &format!("{folder}/sessions")) {
@@ -118,7 +119,7 @@ impl SessionFolder {
         let mut one = |name: &str| found.read(root, &format!("{folder}/{name}"), digests);
         let decisions = one("decisions.json");
         let packet = one("resume.json");
-        // It is derived anew in each run; only its digest is needed.
+        // Each run derives the hints again, so only the digest of the file is needed.
         let _hints = one("hints.json");
         let parsed = decisions.and_then(|bytes| serde_json::from_slice(&bytes).ok());
         found.decisions = parsed.unwrap_or_default();
@@ -137,7 +138,7 @@ impl SessionFolder {
         Some(bytes)
     }
 
-    /// Returns the records in the order of their ends.
+    /// Returns the records, ordered by the end times of their sessions.
     pub fn in_order(&self) -> Vec<&SessionRecord> {
         let mut all: Vec<&SessionRecord> = self.records.values().collect();
         all.sort_by(|a, b| a.ended_at.cmp(&b.ended_at).then(a.session.cmp(&b.session)));

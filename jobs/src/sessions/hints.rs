@@ -1,5 +1,5 @@
-//! Hints for the guard hook: a command that failed again and again in finished sessions, and what an
-//! artifact recommends for its error.
+//! Hints for the guard hook: commands that failed repeatedly in finished sessions, and what an
+//! artifact recommends for their errors.
 //!
 //! A hint needs failures in sessions other than the one that sees it, so a session is never judged
 //! by its own events. A hint is background for the model: it must never allow or refuse anything.
@@ -17,7 +17,7 @@ use super::tasks::injection::ARTIFACT_MARK;
 
 /// Minimum number of failures in other sessions.
 const FAILURES: u32 = 3;
-/// Maximum number of hints of a project.
+/// Maximum number of hints for a project.
 const MOST: usize = 40;
 
 /// A command that failed in finished sessions and has not passed since.
@@ -31,7 +31,7 @@ pub struct Hint {
     pub artifact: String,
 }
 
-/// Returns the hints of a project. `records` are in the order of the sessions' ends.
+/// Returns the hints for a project. `records` are ordered by the sessions' end times.
 pub fn hints(records: &[&SessionRecord], artifacts: &[Artifact]) -> Vec<Hint> {
     let mut open: BTreeMap<&str, (&FailedCall, BTreeMap<String, u32>)> = BTreeMap::new();
     for record in records {
@@ -52,7 +52,7 @@ pub fn hints(records: &[&SessionRecord], artifacts: &[Artifact]) -> Vec<Hint> {
     open.into_values().filter_map(hint).take(MOST).collect()
 }
 
-/// Returns what an artifact recommends for the error of a call, and the artifact's id.
+/// Returns an artifact's recommendation for the error of a call, and the artifact's id.
 fn advice(call: &FailedCall, artifacts: &[Artifact]) -> Option<(String, String)> {
     let sure = |artifact: &&Artifact| artifact.content.confidence() >= CONFIDENT || artifact.pinned;
     let text = |artifact: &Artifact| match &artifact.content {

@@ -1,13 +1,14 @@
 //! Describes how a source file orders its imports: by origin, in groups, and by name.
 //!
-//! The first lines of a file that a session read or wrote are enough. An import of several lines has its
-//! source on the last one. This module must never guess an order from fewer than three imports.
+//! The first lines of a file that a session read or wrote are enough. An import that spans several
+//! lines names its source on the last one. This module must never guess an order from fewer than
+//! three imports.
 
 /// Maximum number of bytes of a file that are inspected.
 pub const HEAD: usize = 8 * 1024;
-/// Minimum number of imports of a file that show an order.
+/// Minimum number of imports in a file that show an order.
 const LEAST: usize = 3;
-/// Names of Python's standard library that files often import.
+/// Modules of Python's standard library that files often import.
 const PYTHON: [&str; 44] = [
     "__future__",
     "abc",
@@ -55,10 +56,10 @@ const PYTHON: [&str; 44] = [
     "unittest",
 ];
 
-/// Whether a file has a form that imports may have.
+/// A form that the imports of a file may have, and whether they have it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ImportForm {
-    /// The subject of the form, such as `rs order`. Files are compared by it.
+    /// The subject of the form, such as `rs order`. Only forms with the same subject are compared.
     pub sort: String,
     pub pattern: String,
     pub holds: bool,
@@ -75,12 +76,12 @@ enum Origin {
 struct Import<'t> {
     source: &'t str,
     origin: Origin,
-    /// Whether a blank line precedes it.
+    /// Whether a blank line precedes the import.
     apart: bool,
 }
 
-/// Returns the forms of a file's imports, or nothing if its language is not known. `text` may have line
-/// numbers, as the tools of agents show them.
+/// Returns the forms of a file's imports, or an empty list if its language is not known. `text` may
+/// have line numbers, as shown by agents' tools.
 pub fn forms(path: &str, text: &str) -> Vec<ImportForm> {
     let language = path.rsplit_once('.').map_or("", |(_, end)| end);
     let parse: fn(&str) -> Option<(&str, Origin)> = match language {
@@ -177,7 +178,7 @@ fn rust(line: &str) -> Option<(&str, Origin)> {
 fn go(line: &str) -> Option<(&str, Origin)> {
     let source = line.split('"').nth(1)?;
     let first = source.split('/').next()?;
-    // Only the module file lists the packages that are the project's own.
+    // Only the module file lists the project's own packages, so they are not recognized here.
     Some((source, if first.contains('.') { Origin::Package } else { Origin::Standard }))
 }
 
@@ -194,7 +195,7 @@ fn python(line: &str) -> Option<(&str, Origin)> {
 
 fn script(line: &str) -> Option<(&str, Origin)> {
     let rest = match line.strip_prefix("import ") {
-        // An import only for its effects names nothing.
+        // An import that is made only for its side effects names nothing.
         Some(rest) if rest.starts_with(['"', '\'']) => return None,
         Some(rest) => rest.split_once(" from ")?.1,
         None => line.strip_prefix("} from ")?,
@@ -212,7 +213,7 @@ fn script(line: &str) -> Option<(&str, Origin)> {
 mod tests {
     use super::*;
 
-    /// Returns the forms that hold, without the words before the pattern.
+    /// Returns the pattern of each form, with `not: ` before those that do not hold.
     fn held(path: &str, text: &str) -> Vec<String> {
         let all = forms(path, text).into_iter();
         all.map(|form| if form.holds { form.pattern } else { format!("not: {}", form.pattern) })

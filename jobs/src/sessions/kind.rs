@@ -1,4 +1,4 @@
-//! Implements [`Kind`] for the analysis of sessions.
+//! Implements [`Kind`] for session analysis.
 
 use super::{KIND, SessionsSpec, due, places};
 use crate::dry_run::DryRunPlan;

@@ -1,9 +1,10 @@
-//! Merges playbooks that describe the same repair of errors with different texts.
+//! Merges playbooks that describe the same repair for errors with different texts.
 //!
-//! Two playbooks are merged if their errors come from the same program and have no compiler's code,
-//! and three quarters of all their steps are the same. A code names its error exactly, so errors
-//! with different codes are never merged. Each part is kept unchanged, so a merge can be undone.
-//! Merges are derived anew in each run. This module must never merge artifacts that a person split.
+//! Two playbooks are merged if their errors come from the same program and have no compiler code,
+//! and if at least three quarters of their combined steps occur in both. A compiler code identifies
+//! an error exactly, so errors with different codes are never merged. Each part is kept unchanged,
+//! so a merge can be undone. Each run derives the merges again. This module must never merge
+//! artifacts that a person split.
 
 use std::collections::BTreeSet;
 
@@ -12,20 +13,21 @@ use jiff::Timestamp;
 use super::artifact::{Artifact, Content, Counts};
 use super::record::compact;
 
-/// Minimum share of the steps of two playbooks that both have.
+/// Minimum share of the combined steps of two playbooks that occur in both.
 const SAME: f64 = 0.75;
 
-/// An artifact while it is derived.
+/// An artifact while it is being derived.
 pub(super) struct Candidate {
     pub artifact: Artifact,
     pub counts: Counts,
-    /// The time of the last session that contributed or used it.
+    /// The end time of the last session that contributed to the artifact or used it.
     pub recent: Option<Timestamp>,
     pub deltas: Vec<i32>,
 }
 
-/// Merges artifacts up to a size of `most` bytes. The first one of a group represents it: a pinned
-/// or edited one, or else the one with the smallest id. `split` are the artifacts that stay apart.
+/// Merges artifacts up to a size of `most` bytes. The first artifact of a group represents the
+/// group: a pinned or edited one, or else the one with the smallest id. `split` has the ids of the
+/// artifacts that are never merged.
 pub(super) fn merge(
     mut all: Vec<Candidate>,
     split: &BTreeSet<String>,
@@ -86,7 +88,8 @@ fn alike(a: &Content, b: &Content) -> bool {
     same_program && both as f64 >= SAME * all as f64
 }
 
-/// Returns the program of a trigger without a compiler's code, such as `error:go:5edd373794ab9233`.
+/// Returns the program of a trigger such as `error:go:5edd373794ab9233`, or `None` if the trigger
+/// has a compiler code.
 fn program(trigger: &str) -> Option<&str> {
     let (program, mask) = trigger.strip_prefix("error:")?.rsplit_once(':')?;
     let is_mask = mask.len() == 16 && mask.bytes().all(|byte| byte.is_ascii_hexdigit());

@@ -62,10 +62,11 @@ const KEPT: SignedDuration = SignedDuration::from_hours(24 * 90);
 /// The process priority of a run.
 const NICENESS: i32 = 10;
 
-/// Analyzes one transcript up to its size when it was found, and the transcripts of its sub-agents.
+/// Analyzes one transcript, up to the size that it had when it was found, and the transcripts of
+/// its sub-agents.
 ///
 /// # Errors
-/// Returns an error if the file cannot be read, or with the kind `Interrupted` if `cancelled`
+/// Returns an error if a file cannot be read, or an error of the kind `Interrupted` if `cancelled`
 /// returns true.
 pub fn analyze(
     source: &Source,
@@ -100,8 +101,8 @@ pub fn analyze(
     Ok(record.counted(source, tally, transcript.place()))
 }
 
-/// Returns the idle sessions with events that were not analyzed yet, without opening a file. The
-/// file with a session's findings has the modification time of its transcript.
+/// Returns the idle sessions that have events not yet analyzed. No file is opened, because the file
+/// with a session's findings has the same modification time as the session's transcript.
 pub fn due(places: SourcePlaces<'_>, spec: &SessionsSpec, now: Timestamp) -> Vec<Source> {
     let known = |source: &Source| {
         let path =
@@ -113,13 +114,14 @@ pub fn due(places: SourcePlaces<'_>, spec: &SessionsSpec, now: Timestamp) -> Vec
     all.filter(|source| is_idle(source, spec, now) && !known(source)).collect()
 }
 
-/// Returns whether a session has been idle, and is not so old that its findings would be removed.
+/// Returns whether a session has been idle for long enough, but is not so old that its findings
+/// would be removed.
 fn is_idle(source: &Source, spec: &SessionsSpec, now: Timestamp) -> bool {
     let age = now.duration_since(source.modified);
     age >= SignedDuration::from_secs(i64::from(spec.idle)) && age < KEPT
 }
 
-/// Returns the places of a project's transcripts for a run.
+/// Returns the places where a run looks for a project's transcripts.
 fn places<'a>(ctx: &'a Context<'_>, spec: &'a SessionsSpec) -> SourcePlaces<'a> {
     SourcePlaces {
         root: ctx.files.root(),
@@ -268,10 +270,11 @@ fn line(record: &SessionRecord) -> String {
     text
 }
 
-/// Removes findings that are too old. The artifacts keep their counts.
+/// Removes findings that are too old. The artifacts keep the counts of these findings.
 fn remove_old(folder: &mut SessionFolder, now: Timestamp) {
     let oldest = now.saturating_sub(KEPT).unwrap_or(Timestamp::UNIX_EPOCH);
-    // The counts belong to the single artifacts. The derivation merges them again.
+    // The counts belong to the individual artifacts, so merges are undone first. The derivation
+    // merges the artifacts again.
     folder.artifacts = merge::apart(&folder.artifacts);
     let is_old = |record: &SessionRecord| record.modified.is_some_and(|at| at < oldest);
     for record in folder.records.values().filter(|record| is_old(record)) {

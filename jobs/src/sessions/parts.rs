@@ -6,8 +6,8 @@
 //! agent-*.jsonl of the session ─┘
 //! ```
 //!
-//! An event of a sub-agent comes before the first event of the session that is later, and has the line of the
-//! event before it, which is the line of the call that started the sub-agent or of a later event. This
+//! A sub-agent's event is inserted before the first later event of the session. It gets the line of
+//! the session's event before it: the call that started the sub-agent, or a later event. This
 //! module must never keep more than one event of each file.
 
 use std::fs::File;
@@ -19,12 +19,12 @@ use runner_engine::files::open_host;
 use super::sources::Source;
 use super::transcript::{LineGap, SessionEvent, Tally, Transcript};
 
-/// Maximum number of sub-agents of a session that are read.
+/// Maximum number of sub-agents to read per session.
 const MOST: usize = 200;
 /// Size of the buffer of one file, in bytes.
 const BUFFER: usize = 16 * 1024;
 
-/// The sub-agents of a session, as one stream of events by time.
+/// The sub-agents of a session, as one stream of events in time order.
 #[derive(Debug, Default)]
 pub(super) struct Parts {
     parts: Vec<Part>,
@@ -54,7 +54,8 @@ impl Parts {
         Ok(Self { parts })
     }
 
-    /// Returns the next event that is not later than `until`. Events without a time come at once.
+    /// Returns the next event that is not later than `until`. Events without a time are returned
+    /// immediately.
     ///
     /// # Errors
     /// Returns an error if a file cannot be read.

@@ -50,7 +50,7 @@ pub struct SessionRecord {
     pub calls: u32,
     pub failed: u32,
     pub denied: u32,
-    /// The number of the oldest events that were not analyzed.
+    /// The number of events that were not analyzed. These are the oldest ones.
     pub left_out: u64,
     pub active_files: Vec<String>,
     pub unresolved: Vec<Unresolved>,
@@ -89,7 +89,7 @@ impl SessionRecord {
         }
     }
 
-    /// Adds what the readers of the transcript and of its sub-agents counted.
+    /// Adds the counts from reading the transcript and its sub-agents' transcripts.
     #[must_use]
     pub fn counted(self, source: &Source, tally: Tally, place: LineGap) -> Self {
         Self {
@@ -102,8 +102,8 @@ impl SessionRecord {
         }
     }
 
-    /// Notes whether the session has ended. An end that was reported before holds until the session
-    /// makes another call.
+    /// Notes whether the session has ended. An end that was reported earlier remains valid until
+    /// the session makes another call.
     pub fn note_end(&mut self, ended: bool, before: Option<&Self>) {
         self.ended = ended || before.is_some_and(|it| it.ended && it.calls == self.calls);
         if self.ended {
@@ -125,10 +125,10 @@ impl SessionRecord {
     }
 
     /// Returns the content of the record's file. Findings are dropped from the longest list until
-    /// the record has its maximum size.
+    /// the record fits into its maximum size.
     pub fn file(&mut self) -> Vec<u8> {
         loop {
-            // The redaction of a long record takes far longer than its length.
+            // Redacting a long record takes far longer than measuring its length.
             let long = serde_json::to_vec(self).is_ok_and(|bytes| bytes.len() > LARGEST);
             let bytes = if long { Vec::new() } else { compact(self) };
             if !long && bytes.len() <= LARGEST {

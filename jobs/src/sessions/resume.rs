@@ -1,7 +1,8 @@
 //! Task 10, the resume packet: a short summary of the last session for the next one.
 //!
 //! The packet is derived from the newest session that did something and from the artifacts. It is
-//! deterministic, has at most 500 tokens, and is background: it must never ask for anything.
+//! deterministic and has at most 500 tokens. It is only background, so it must never ask for
+//! anything.
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -14,10 +15,11 @@ use super::tasks::phases::Phase;
 
 /// Maximum length of a rendered packet in bytes: 500 tokens of four bytes.
 pub const LONGEST: usize = 2_000;
-/// The number of earlier sessions whose files complete the list.
+/// Maximum number of earlier sessions whose files are added to the list.
 const EARLIER: usize = 4;
 
-/// The phase arc of a packet, one entry for each phase in order of its first call.
+/// One phase in the phase arc of a packet. The arc has one entry for each phase, in the order of
+/// their first calls.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PacketPhase {
     pub phase: Phase,
@@ -84,7 +86,8 @@ pub fn packet(records: &[&SessionRecord], artifacts: &[Artifact], project: &str)
             Content::ProjectConvention { domain, pattern, .. } => {
                 let about =
                     domain == "commits" || kinds.iter().any(|kind| pattern.starts_with(kind));
-                // A person decides between conventions that contradict each other.
+                // A person must decide between conventions that contradict each other, so they are
+                // left out.
                 (about && artifact.conflicts.is_empty()).then(|| entry(artifact, pattern.clone()))
             }
             _ => None,
@@ -141,7 +144,7 @@ fn files_on_branch(records: &[&SessionRecord], newest: &SessionRecord) -> Vec<St
 }
 
 impl Packet {
-    /// Drops the least important entries until the rendered packet has its maximum length.
+    /// Drops the least important entries until the rendered packet fits into its maximum length.
     fn shrink(&mut self) {
         while self.render().len() > LONGEST {
             let dropped = self.conventions.pop().is_some()

@@ -1,5 +1,5 @@
-//! Describes calls and the command lines of sessions: which of them check, commit or only read, and what they
-//! are about.
+//! Classifies the calls and command lines of sessions: which ones check, commit or only read, and
+//! what they are about.
 //!
 //! The descriptions are used for statistics only. This module must never decide what may run.
 
@@ -18,14 +18,14 @@ pub enum Action {
     Edit,
     /// A build, a test or another check ran.
     Check,
-    /// A commit, a push or a request to merge was made.
+    /// A commit, a push or a merge request was made.
     Commit,
     /// Any other command or tool.
     Other,
 }
 
-/// Programs that check the work, each with the first arguments that make it a check. An empty list
-/// stands for every use.
+/// Programs that check the work, each with the first arguments that make it a check. If the list is
+/// empty, every use is a check.
 const CHECKS: [(&str, &[&str]); 30] = [
     ("cargo", &["test", "build", "check", "clippy", "nextest", "fmt", "run"]),
     ("go", &["test", "build", "vet"]),
@@ -71,7 +71,7 @@ const WRAPPERS: [&str; 6] = ["sudo", "time", "env", "nice", "timeout", "command"
 
 /// Returns the simple commands of a line, without assignments, wrappers and `cd`.
 pub fn commands(line: &str) -> Vec<Vec<&str>> {
-    // A here-document and a quoted text are input, not commands.
+    // Here-documents and quoted texts are input, not commands.
     let head = line.split("<<").next().unwrap_or(line);
     let mut found = Vec::new();
     for part in split(head) {
@@ -103,7 +103,7 @@ fn split(line: &str) -> Vec<&str> {
             (Some(open), _) if open == byte => quote = None,
             (None, b'"' | b'\'') => quote = Some(byte),
             (None, b'&' | b'|' | b';' | b'\n') => {
-                // `2>&1` and `&>` redirect.
+                // `2>&1` and `&>` are redirections.
                 let before = line.as_bytes().get(at.wrapping_sub(1));
                 let after = line.as_bytes().get(at + 1);
                 if byte == b'&' && (before == Some(&b'>') || after == Some(&b'>')) {
@@ -186,7 +186,7 @@ pub fn subject(line: &str) -> String {
     let Some(words) = main(line) else { return String::new() };
     let name = name(&words);
     let count = if DEEP.contains(&name) { 2 } else { 1 };
-    // A quoted text may have blanks, so the words after it are not known.
+    // A quoted text may contain blanks, so the words after it cannot be separated reliably.
     let words = words.iter().skip(1).take_while(|word| !word.contains(['"', '\'', '`']));
     let plain = words.filter(|word| !word.starts_with('-') && !word.contains(['/', '$', '>']));
     let rest: Vec<&str> = plain.copied().take(count).collect();

@@ -7,7 +7,8 @@
 //! ```
 //!
 //! A telling line states a failure; wrapper lines such as "Exit code 1" and stack headers do not.
-//! This module must never group two errors whose masked lines differ, unless a code names them.
+//! This module must never group two errors whose masked lines differ, unless both have the same
+//! compiler code.
 
 use runner_engine::digest::Digest;
 use runner_text::redact::Redacted;
@@ -16,7 +17,7 @@ use super::shell;
 
 /// Maximum length of a masked line in bytes.
 const LONGEST: usize = 160;
-/// Maximum number of lines of an output that are inspected, from its start and from its end.
+/// Maximum number of lines to inspect at the start of an output, and at its end.
 const LINES: usize = 400;
 
 /// The identity of an error.
@@ -47,7 +48,7 @@ pub fn refusal(text: &str) -> bool {
     .any(|refused| head.contains(refused))
 }
 
-/// Returns whether the output of a check states a failure although its exit code does not.
+/// Returns whether the output of a check states a failure even though its exit code does not.
 pub fn check_failed(text: &str) -> bool {
     let fails = |line: &str| {
         let line = line.trim();
@@ -73,7 +74,8 @@ pub fn signature(tool: &str, command: &str, text: &str) -> Signature {
         let lines = text.lines().enumerate().filter(|(at, _)| shown(*at));
         lines.map(|(_, line)| plain(line)).filter(|line| !is_wrapper(line))
     };
-    // The first code names the error, as the first error of a compiler often causes the others.
+    // The first code identifies the error, because a compiler's first error often causes the
+    // others.
     let coded = lines().find_map(|line| code(&line).map(|code| (code, mask(&line))));
     if let Some((trigger, line)) = coded {
         return Signature { trigger, line, telling: true };
@@ -108,8 +110,8 @@ fn exit_code(text: &str) -> String {
     code.map_or_else(|| "no output".to_owned(), |code| code.trim().to_owned())
 }
 
-/// Removes the colours of a terminal, the tags of the agent's program, the labels of a task runner,
-/// and white space.
+/// Removes terminal colours, the tags of the agent's program, a task runner's labels, and
+/// surrounding white space.
 fn plain(line: &str) -> String {
     let mut text = String::with_capacity(line.len());
     let mut rest = line;
@@ -177,8 +179,8 @@ fn is_wrapper(line: &str) -> bool {
         || heads.iter().any(|head| line.starts_with(head))
 }
 
-/// Returns how clearly a line states a failure: 3 for the name of a failed test, 2 for a separate
-/// statement, 1 for a line with a word of failure, and 0 for others.
+/// Returns how clearly a line states a failure: 3 if it names a failed test, 2 if it has the form
+/// of an error message or of a finding, 1 if it only contains a word for failure, and 0 otherwise.
 fn strength(line: &str) -> u8 {
     let lower = line.to_lowercase();
     // A log record may mention an error without being one.
@@ -258,7 +260,7 @@ fn is_finding(line: &str) -> bool {
     named && number(parts.next()) && parts.next().is_some()
 }
 
-/// Returns the trigger for a code of a compiler or a linter in a line.
+/// Returns the trigger for the compiler or linter code in a line.
 fn code(line: &str) -> Option<String> {
     let digits = |text: &str| text.bytes().take_while(u8::is_ascii_digit).count();
     if let Some((_, rest)) = line.split_once("error TS") {
@@ -310,7 +312,7 @@ fn code(line: &str) -> Option<String> {
 }
 
 /// Masks the volatile parts of a line: numbers, hexadecimal words, paths, quoted texts and
-/// durations. The result has no secrets and at most 160 bytes.
+/// durations. The result contains no secrets and has at most 160 bytes.
 pub fn mask(line: &str) -> String {
     let line = Redacted::of(line);
     let mut masked = String::with_capacity(line.len());
@@ -324,7 +326,7 @@ pub fn mask(line: &str) -> String {
     masked.trim().to_owned()
 }
 
-/// Replaces quoted texts. An apostrophe within a word opens no quote.
+/// Replaces quoted texts. An apostrophe within a word does not open a quote.
 fn unquoted(line: &str) -> String {
     let mut out = String::with_capacity(line.len());
     let mut rest = line;

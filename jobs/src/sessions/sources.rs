@@ -1,4 +1,4 @@
-//! Finds the transcripts of a project's sessions, without opening more than their first line.
+//! Finds the transcripts of a project's sessions, without reading more than the first line of each.
 //!
 //! This module must never write, lock or follow anything in the folders of an agent's program.
 
@@ -17,7 +17,7 @@ use serde_json::Value;
 const FIRST_LINE: u64 = 64 * 1024;
 /// Maximum length of the first line of a sub-agent's file, in bytes.
 const AGENT_LINE: u64 = 256 * 1024;
-/// The age from which rollouts of Codex are no longer inspected.
+/// The age at which Codex rollouts are no longer inspected.
 const ROLLOUTS: SignedDuration = SignedDuration::from_hours(24 * 90);
 /// Maximum number of transcripts of a project.
 const MOST: usize = 5_000;
@@ -30,10 +30,9 @@ pub struct Source {
     pub path: PathBuf,
     /// The size in bytes.
     pub size: u64,
-    /// The time of the last change, of the transcript or of its sub-agents' transcripts.
+    /// The time of the last change to the transcript or to its sub-agents' transcripts.
     pub modified: Timestamp,
-    /// The transcripts of its sub-agents that are known. [`find_agents`] finds those beside the
-    /// transcript.
+    /// The known transcripts of its sub-agents. [`find_agents`] adds those beside the transcript.
     pub agents: Vec<PathBuf>,
 }
 
@@ -44,7 +43,7 @@ pub struct SourcePlaces<'a> {
     pub root: &'a Path,
     /// The user's home folder.
     pub home: Option<&'a Path>,
-    /// Further folders, absolute or relative to the root.
+    /// Additional folders, absolute or relative to the root.
     pub folders: &'a [String],
     /// The file with the tool uses that runner recorded, relative to the root.
     pub steps: &'a str,
@@ -57,8 +56,9 @@ pub fn claude_folder(root: &Path, home: &Path) -> PathBuf {
     home.join(".claude/projects").join(slug)
 }
 
-/// Returns the transcripts of a project, the newest first. Tool uses that runner recorded are a
-/// session only if there is no other transcript, because the programs record the same tool uses.
+/// Returns the transcripts of a project, newest first. The tool uses that runner recorded count as
+/// a session only if there is no other transcript, because agents' programs record the same tool
+/// uses.
 pub fn sources(places: SourcePlaces<'_>, now: Timestamp) -> Vec<Source> {
     let mut found: BTreeMap<String, Source> = BTreeMap::new();
     let mut add = |path: PathBuf| {
@@ -99,8 +99,8 @@ pub fn source(path: PathBuf) -> Option<Source> {
     Some(Source { id, path, size: data.len(), modified, agents })
 }
 
-/// Adds the transcripts of sub-agents beside the transcript of their session. Their first row names
-/// it.
+/// Adds the transcripts of sub-agents that are beside the transcript of their session. The first
+/// row of such a transcript names the session.
 pub fn find_agents(sources: &mut [Source]) {
     let mut folders: BTreeMap<PathBuf, BTreeMap<String, Vec<PathBuf>>> = BTreeMap::new();
     for source in sources {
@@ -128,7 +128,7 @@ fn session_of(path: &Path) -> Option<String> {
     first["sessionId"].as_str().map(str::to_owned)
 }
 
-/// Returns the regular files in a folder that are named as those of sub-agents, in order.
+/// Returns the regular files in a folder that are named like sub-agents' transcripts, in order.
 fn agents(folder: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     let is_agent = |entry: &fs::DirEntry| {

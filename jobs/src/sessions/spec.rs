@@ -14,10 +14,10 @@ pub struct SessionsSpec {
     /// The folder in the project for artifacts and findings.
     #[serde(deserialize_with = "read_folder")]
     pub folder: String,
-    /// Further folders with transcripts (*.jsonl), absolute or relative to the project. Those of
+    /// Additional folders with transcripts (*.jsonl), absolute or relative to the project. Those of
     /// Claude Code and Codex are always found.
     pub transcripts: Vec<String>,
-    /// The tasks that are not done.
+    /// The tasks to skip.
     pub skip: Vec<Task>,
     /// The number of seconds without an event after which a session is idle and is analyzed.
     #[schemars(range(min = 1))]
@@ -25,7 +25,7 @@ pub struct SessionsSpec {
     /// The maximum number of sessions in one run.
     #[schemars(range(min = 1))]
     pub batch: u32,
-    /// Analyze this session although it is not idle: its id, or the path of its transcript.
+    /// Analyze this session even if it is not idle: its id, or the path of its transcript.
     /// `runner sessions analyze` and `end` set it.
     pub session: Option<String>,
     /// The session in `session` has ended. `runner sessions end` sets it.

@@ -26,7 +26,7 @@ fn read(text: impl AsRef<[u8]>) -> SessionRecord {
     record
 }
 
-/// A call of Claude Code with its outcome, as two lines.
+/// A Claude Code call with its outcome, as two lines.
 fn claude(at: u64, tool: &str, input: serde_json::Value, failure: Option<&str>) -> String {
     let time = format!("2026-01-02T03:{:02}:{:02}Z", at / 60 % 60, at % 60);
     let call = json!({ "type": "assistant", "timestamp": time, "cwd": "/p", "gitBranch": "main",
@@ -86,7 +86,7 @@ fn sub_agent_files_are_part_of_the_session() {
     assert_eq!(found.tally.lines, alone.tally.lines + 7);
     assert_eq!((found.calls, found.failed, found.tally.torn), (7, 2, 1));
     assert_eq!((found.turns, found.ending), (alone.turns, Ending::Clean));
-    // The events are ordered by time, as if the rows were in the transcript.
+    // The events are ordered by time, as if all rows were in one transcript.
     let mixed = format!("{before}{}", mix(rest, &agent));
     let mixed = self::read(&mixed);
     let kinds = |it: &SessionRecord| {
@@ -97,7 +97,7 @@ fn sub_agent_files_are_part_of_the_session() {
         (found.findings.commands.len(), found.calls),
         (mixed.findings.commands.len(), mixed.calls)
     );
-    // Files of the first versions are beside the transcript and name their session.
+    // In the first versions, a sub-agent's file is beside the transcript and names its session.
     let named = |session: &str| {
         let row = json!({ "type": "user", "sessionId": session, "isSidechain": true, "timestamp": "2026-01-02T03:00:00Z" });
         format!("{row}\n{agent}")
@@ -107,14 +107,14 @@ fn sub_agent_files_are_part_of_the_session() {
     assert_eq!(read("agent-1.jsonl", "").calls, alone.calls);
 }
 
-/// Mixes the rows of two transcripts by time.
+/// Merges the rows of two transcripts by time.
 fn mix(a: &str, b: &str) -> String {
     let mut rows: Vec<&str> = b.lines().chain(a.lines()).collect();
     let time = |row: &&str| {
         let row: serde_json::Value = serde_json::from_str(row).unwrap();
         row["timestamp"].as_str().unwrap().to_owned()
     };
-    // The last answer of the fixture has the time of its beginning.
+    // The fixture's last answer has the time at which the fixture begins.
     let last = rows.pop().unwrap();
     rows.sort_by_key(time);
     rows.push(last);
@@ -208,7 +208,7 @@ proptest! {
             known = fold(&[&last], &known, &Decisions::default()).artifacts;
         }
         let mut whole = read(&text);
-        // Each reading has its own file.
+        // Each analysis reads its own file.
         (whole.path, whole.modified) = (last.path.clone(), last.modified);
         prop_assert_eq!(&last, &whole);
         let fresh = fold(&[&whole], &[], &Decisions::default()).artifacts;
@@ -409,7 +409,7 @@ fn files_of_other_programs_are_never_used() {
     digests.note(&path, &bytes, None);
     digests.save(state.path()).unwrap();
     assert_eq!(resume_packet(root, state.path()), Some(packet.render()));
-    // The state of a publication that did not happen keeps the current file.
+    // If a publication does not happen, the current file is still known.
     digests.note(&path, b"next", Some(Digest::of(&bytes)));
     digests.save(state.path()).unwrap();
     assert!(resume_packet(root, state.path()).is_some());

@@ -19,7 +19,8 @@ use crate::usage_meter::{LimitExceeded, ObservedUsage, UsageMeter};
 
 /// Maximum number of short retries of a request that the backend refused without charge.
 const SHORT_RETRIES: usize = 2;
-/// The wait before the first retry. Each further wait is about four times as long.
+/// The wait before the first retry. Each subsequent wait is about four times as long as the one
+/// before.
 const FIRST_WAIT: Duration = Duration::from_millis(500);
 
 /// The longest rate limit for which a run waits without being deferred.
@@ -133,8 +134,8 @@ impl Spender<'_> {
     /// its reservation.
     ///
     /// # Errors
-    /// Returns [`AskError::OverBudget`] before anything is sent. All other errors except database
-    /// errors occur afterwards.
+    /// Returns [`AskError::OverBudget`] before anything is sent. All other errors, except database
+    /// errors, occur after the request was sent.
     fn ask_one(
         &mut self,
         request: &Request,
@@ -264,7 +265,7 @@ impl Spender<'_> {
         (answer, heard)
     }
 
-    /// Converts an answer or error, and records the limits of the pool that all runs share.
+    /// Converts an answer or error, and records the pool's limits, which all runs share.
     fn conclude(
         &mut self,
         spending: &Spending,

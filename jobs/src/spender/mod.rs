@@ -86,7 +86,7 @@ pub struct RunBackends {
 }
 
 impl RunBackends {
-    /// Returns backends that consist only of this one, without costs, fallbacks or a panel.
+    /// Creates a set that contains only this backend, without costs, fallbacks or a panel.
     pub fn only(backend: Arc<dyn Backend>) -> Self {
         Self {
             first: PaidBackend { backend, spending: Spending::default() },
@@ -214,8 +214,8 @@ impl<'a> Spender<'a> {
         self.backends.first.backend.window()
     }
 
-    /// Returns whether the backend only returns the rule-based answer, so that evidence need not be
-    /// worded for it.
+    /// Returns whether the backend only returns the rule-based answer, so that no evidence need be
+    /// formatted for it.
     pub fn answers_by_rule(&self) -> bool {
         self.backend().kind == "builtin"
     }
@@ -260,7 +260,7 @@ impl<'a> Spender<'a> {
         passed.chain(fell).chain(failed).collect()
     }
 
-    /// Records each further tool use of the backend's agent as a row of this file.
+    /// Starts to record each tool use of the backend's agent as a row of this file.
     pub fn record_steps(&mut self, file: StepsFile) {
         let held = self.tools.recording.through(HOLD, &file.path, || {
             let held = file.hold_lock().map_err(|error| error.to_string());

@@ -1,10 +1,10 @@
-//! Takes the commands from the answers of a session and executes each exactly once.
+//! Extracts the commands from a session's answers and executes each command exactly once.
 //!
 //! Both the transcript and the host's `last_assistant_message` are read, because either may contain
 //! text that the other lacks. An effect is identified by the turn, the digest of its element, and
-//! its number among equal elements of the turn. The effects and the cursor are committed together,
-//! so that replays, late writes to the transcript and killed hooks neither repeat nor lose a
-//! command.
+//! the element's number among equal elements of the turn. The effects and the cursor are committed
+//! together, so that replays, late writes to the transcript and killed hooks neither repeat nor
+//! lose a command.
 
 use std::collections::HashMap;
 use std::io;
@@ -20,7 +20,7 @@ use crate::error::{MemoryError, Result};
 use crate::session::{Session, TurnName};
 use crate::store::{Change, Memory};
 
-/// Maximum number of recalls that are stored for one prompt.
+/// Maximum number of recalls to store for one prompt.
 const RECALLS: usize = 8;
 /// Maximum number of warnings in a report.
 const WARNINGS: usize = 20;
@@ -30,13 +30,13 @@ const WARNINGS: usize = 20;
 pub struct AnswerReport {
     /// The number of executed commands.
     pub executed: usize,
-    /// The problems with other commands.
+    /// Warnings about the commands and the transcript.
     pub warnings: Vec<String>,
-    /// The byte offsets of the transcript's lines that were skipped.
+    /// The byte offsets of the transcript lines that were skipped.
     pub skipped: Vec<u64>,
 }
 
-/// A command of a turn that may have been executed.
+/// A command of a turn. It may already have been executed.
 struct Command<'t> {
     turn: TurnName<'t>,
     element: Element,
@@ -44,8 +44,8 @@ struct Command<'t> {
 }
 
 impl Memory {
-    /// Executes the commands in the answers since the last call. `response` replaces the transcript
-    /// and is a separate turn.
+    /// Executes the commands in the answers since the last call. If `response` is given, it is read
+    /// instead of the transcript, as a separate turn.
     ///
     /// # Errors
     /// Returns an error if the store cannot be used. A transcript that cannot be read is a warning.
@@ -148,8 +148,8 @@ fn read_turns(
     turns
 }
 
-/// Returns whether the last answer belongs to the last turn of the transcript. If the host names another
-/// prompt, the transcript does not have the prompt's row yet.
+/// Returns whether the last answer belongs to the last turn of the transcript. If the host names
+/// another prompt, the transcript does not contain that prompt's row yet.
 fn belongs(turn: Option<&Turn>, payload: &Payload, response: Option<&str>) -> bool {
     let Some(turn) = turn.filter(|_| response.is_none()) else { return false };
     match (&turn.prompt, &payload.prompt_id, &payload.turn_id) {

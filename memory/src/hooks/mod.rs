@@ -26,7 +26,7 @@ pub use transcript::{Read, Turn, read};
 
 use block::Body;
 
-/// Maximum length in bytes of the nodes that are injected unasked into a prompt.
+/// Maximum total length in bytes of the nodes that are injected unasked into a prompt.
 const RECALLED_BYTES: usize = 2_000;
 
 /// An event for which the host calls a hook.
@@ -110,9 +110,9 @@ impl Payload {
 
 impl Memory {
     /// Passes the text for a starting session to `show`. Nothing is injected twice: a resumed
-    /// session or a fork receives only the changes to the text that it has. `show` is called before
-    /// the store records the text, so that the text of a hook that dies in between is repeated
-    /// instead of lost.
+    /// session or a fork receives only the changes to the text that it already has. `show` is
+    /// called before the store records the text, so that, if the hook dies in between, the text is
+    /// repeated instead of lost.
     ///
     /// # Errors
     /// Returns an error if the store cannot be used, or the error of `show`.
@@ -220,7 +220,7 @@ impl Memory {
     }
 }
 
-/// Returns the ids of the nodes that a session requested to expand.
+/// Returns the ids of the nodes that a session asked to expand.
 fn expanded(change: &Change<'_>, session: &str) -> Result<Vec<String>> {
     let text = change.pending(session, key::EXPAND)?;
     Ok(text.and_then(|text| serde_json::from_str(&text).ok()).unwrap_or_default())

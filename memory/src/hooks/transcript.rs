@@ -5,8 +5,8 @@
 //!                                         each ends with a tool or a row of a person
 //! ```
 //!
-//! Only texts of the assistant are answers. Rows of sub-agents, results of tools and unreadable
-//! lines are skipped. A last line without a line break is left for the next call.
+//! Only the assistant's texts are answers. Sub-agent rows, tool results and unreadable lines are
+//! skipped. A last line without a line break is left for the next call.
 
 use std::borrow::Cow;
 use std::io::{self, BufReader, Read as _, Seek as _, SeekFrom};
@@ -36,7 +36,7 @@ pub struct Turn {
     /// Whether a row of a person began the turn. Otherwise, the turn began before the first line
     /// that was read.
     pub begun: bool,
-    /// The texts that a tool or another row followed.
+    /// The texts that are followed by a tool or another row.
     pub segments: Vec<String>,
     /// The text after the last tool, which may still grow.
     pub open: String,
@@ -44,7 +44,7 @@ pub struct Turn {
     pub followed: bool,
 }
 
-/// The turns of a part of a transcript.
+/// The turns in a part of a transcript.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Read {
     pub turns: Vec<Turn>,
@@ -96,7 +96,7 @@ enum Step {
         id: Option<String>,
         prompt: Option<String>,
     },
-    /// Texts of the assistant, and whether a tool follows each.
+    /// The assistant's texts, each with whether a tool follows it.
     Answer(Vec<Part>),
     /// A row that ends a text.
     End(Part),
@@ -106,8 +106,8 @@ enum Step {
 enum Part {
     Text(String),
     Tool,
-    /// A row of the host, such as the summary of a compaction. The text before it is still the last
-    /// message, until another text follows.
+    /// A row that the host wrote, such as a compaction summary. The text before it is still the
+    /// last message, until another text follows.
     Host,
 }
 
@@ -235,7 +235,7 @@ fn step(row: &Row<'_>) -> Step {
             Step::Begin { id: row.uuid.clone(), prompt: row.prompt.clone() }
         }
         Some("assistant") => Step::Answer(parts(&parse(row.message).content, "text")),
-        // From here on, rows of Codex.
+        // The remaining rows are from Codex.
         Some("turn_context") => match parse(row.payload).turn_id {
             Some(id) => Step::Begin { id: Some(id), prompt: None },
             None => Step::Nothing,
@@ -254,7 +254,7 @@ fn step(row: &Row<'_>) -> Step {
     }
 }
 
-/// Returns the texts and tools of a message's content, which is a text or a list of blocks.
+/// Returns the texts and tools of a message's content, which is a string or a list of blocks.
 fn parts(content: &serde_json::Value, text_kind: &str) -> Vec<Part> {
     if let Some(text) = content.as_str() {
         return vec![Part::Text(text.to_owned())];

@@ -14,9 +14,9 @@ use super::encoder::Encoder;
 use super::safetensors::Tensors;
 use super::{DIMENSIONS, ModelError, table};
 
-/// Maximum size of the file with the weights in bytes.
+/// Maximum size of the weights file in bytes.
 const WEIGHTS: u64 = 1 << 30;
-/// The number of pieces that are encoded at once.
+/// The number of pieces to encode at once.
 const BATCH: usize = 64;
 /// The relative frequency at which a piece has half the weight.
 const RARE: f32 = 1e-4;
@@ -29,11 +29,11 @@ struct Config {
 
 /// Makes a static model from the files `model.safetensors`, `config.json` and `vocab.txt` of a
 /// sentence model, and writes it to `to`, whose folder must exist. `step` receives the number of
-/// encoded pieces and of all pieces.
+/// pieces encoded so far and the total number of pieces.
 ///
 /// # Errors
-/// Returns an error if a file cannot be read or written, or if the model does not have the
-/// architecture of BERT and at least 256 dimensions.
+/// Returns an error if a file cannot be read or written, or if the model does not have the BERT
+/// architecture and at least 256 dimensions.
 pub fn distil(
     folder: &Path,
     to: &Path,
@@ -60,7 +60,7 @@ pub fn distil(
     let names: Vec<&str> = names.lines().collect();
     let place = |wanted| names.iter().position(|name| *name == wanted);
     let (Some(start), Some(end)) = (place("[CLS]"), place("[SEP]")) else {
-        return Err(bad(vocab)("it has no [CLS] and [SEP]".to_owned()));
+        return Err(bad(vocab)("it does not contain both [CLS] and [SEP]".to_owned()));
     };
     if names.len() > encoder.vocabulary() {
         return Err(bad(vocab)("it has more pieces than the weights".to_owned()));

@@ -1,7 +1,7 @@
-//! The forward pass of a sentence model with the architecture of BERT, such as all-MiniLM-L6-v2.
+//! The forward pass of a sentence model with the BERT architecture, such as all-MiniLM-L6-v2.
 //!
-//! Each column of a matrix is one token. All sequences of a batch have the same length, so nothing is
-//! masked.
+//! Each column of a matrix is one token. All sequences of a batch have the same length, so nothing
+//! is masked.
 
 use nalgebra::{DMatrix, DVector};
 
@@ -50,7 +50,7 @@ impl Encoder {
         let mut places = tensors.matrix("embeddings.position_embeddings.weight")?.transpose();
         let kinds = tensors.matrix("embeddings.token_type_embeddings.weight")?.transpose();
         if heads == 0 || words.nrows() % heads != 0 || places.nrows() != words.nrows() {
-            return Err("the sizes of its layers do not fit together".to_owned());
+            return Err("its layer sizes do not match".to_owned());
         }
         // All tokens of a single text have the first type.
         places.column_iter_mut().for_each(|mut place| place += kinds.column(0));
@@ -69,8 +69,8 @@ impl Encoder {
         self.words.ncols()
     }
 
-    /// Returns the mean of the outputs for each sequence, as one column. All sequences have `length`
-    /// tokens.
+    /// Returns the mean of the outputs for each sequence, as one column. All sequences have
+    /// `length` tokens.
     pub(super) fn encode(&self, tokens: &[usize], length: usize) -> DMatrix<f32> {
         let token = |(at, token): (usize, &usize)| {
             self.words.column(*token) + self.places.column(at % length)

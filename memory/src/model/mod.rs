@@ -1,4 +1,5 @@
-//! Static embeddings: each piece of a word has a vector, and the vector of a text is their sum.
+//! Static embeddings: each piece of a word has a vector, and the vector of a text is the sum of the
+//! vectors of its pieces.
 //!
 //! ```text
 //! model.safetensors, vocab.txt ──distil──> one file ──table──> vectors of texts

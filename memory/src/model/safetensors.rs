@@ -25,7 +25,7 @@ struct Place {
 impl<'b> Tensors<'b> {
     /// Reads the header of a file.
     pub(super) fn of(bytes: &'b [u8]) -> Result<Self, String> {
-        let short = || "the file of the weights is too short".to_owned();
+        let short = || "the weights file is too short".to_owned();
         let (length, rest) = bytes.split_first_chunk().ok_or_else(short)?;
         let length = usize::try_from(u64::from_le_bytes(*length)).map_err(|_| short())?;
         let (header, content) = rest.split_at_checked(length).ok_or_else(short)?;
@@ -52,7 +52,7 @@ impl<'b> Tensors<'b> {
         let place = self.places.get(name).ok_or_else(|| format!("{name} is missing"))?;
         let (start, end) = place.data_offsets;
         let bytes = self.content.get(start..end).filter(|_| place.dtype == "F32");
-        let bytes = bytes.ok_or_else(|| format!("{name} has no 32-bit floats"))?;
+        let bytes = bytes.ok_or_else(|| format!("{name} does not contain 32-bit floats"))?;
         Ok(bytes.as_chunks().0.iter().map(|it| f32::from_le_bytes(*it)).collect())
     }
 }

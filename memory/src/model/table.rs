@@ -26,7 +26,7 @@ const ROW: usize = 4 + DIMENSIONS;
 /// Maximum number of pieces, and maximum size of the vocabulary in bytes.
 const MOST: usize = 250_000;
 const VOCABULARY: usize = 4 << 20;
-/// Maximum number of pieces of a text that are used.
+/// Maximum number of pieces of a text to use.
 const PIECES: usize = 512;
 
 /// A static model.
@@ -40,7 +40,7 @@ pub struct Table {
     start: u64,
 }
 
-/// The location of the rows of a table.
+/// The location of a table's rows.
 #[derive(Debug)]
 enum Rows {
     File(File),
@@ -104,7 +104,7 @@ impl Table {
         let (header, content) = bytes.split_at_checked(HEADER).unwrap_or((&[], &[]));
         let digest = Digest::of(content).to_string();
         if header.get(24..) != Some(digest.as_bytes()) {
-            return Err(not(path, "its content does not have the digest of its header"));
+            return Err(not(path, "its content does not match the digest in its header"));
         }
         Ok(Summary {
             path: path.to_owned(),
@@ -156,7 +156,7 @@ impl Table {
     }
 }
 
-/// Encodes a model with these pieces as the content of its file.
+/// Returns the file content for a model with these pieces.
 #[cfg(any(feature = "minilm", test))]
 pub(super) fn content(mut pieces: Vec<(String, [f32; DIMENSIONS])>) -> Vec<u8> {
     pieces.sort_by(|a, b| a.0.cmp(&b.0));
@@ -195,7 +195,7 @@ fn counts(header: &[u8; HEADER], size: u64) -> Result<(usize, usize), &'static s
     }
     match (HEADER + count * (4 + ROW) + length) as u64 == size {
         true => Ok((count, length)),
-        false => Err("its size differs from its header"),
+        false => Err("its size does not match its header"),
     }
 }
 

@@ -1,4 +1,4 @@
-//! Vectors of texts, and how similar two of them are.
+//! Text vectors and their similarity.
 
 use super::DIMENSIONS;
 
@@ -34,7 +34,7 @@ impl Vector {
         dot(&self.values, &other.values) as f32 / lengths
     }
 
-    /// Returns the indices of the `most` vectors nearest to this one with their cosines, nearest
+    /// Returns the indices of the `most` vectors nearest to this one, with their cosines, nearest
     /// first. All vectors are compared.
     pub fn nearest(&self, all: &[Self], most: usize) -> Vec<(usize, f32)> {
         let mut found: Vec<(usize, f32)> =

@@ -1,4 +1,4 @@
-//! Splits a text into the pieces of a WordPiece vocabulary, as the uncased models of BERT do.
+//! Splits text into the pieces of a WordPiece vocabulary, as uncased BERT models do.
 //!
 //! Punctuation is omitted, because it does not describe the subject of a text.
 

@@ -4,8 +4,9 @@
 //! type:fact AND (tag:auth OR text:"refresh token") NOT has:superseded
 //! ```
 //!
-//! `NOT` binds strongest, then `AND`, then `OR`. Adjacent terms are joined by `AND`. A word without a
-//! field is searched in the text. A query can never contain SQL: values are bound.
+//! `NOT` binds strongest, then `AND`, then `OR`. Adjacent terms are joined by `AND`. A word without
+//! a field is searched for in the text. A query can never inject SQL, because its values are passed
+//! as parameters.
 
 mod parse;
 mod select;

@@ -89,12 +89,12 @@ fn tokens(query: &str) -> Parsed<Vec<Token>> {
     }
     let terms = out.iter().filter(|token| matches!(token.what, TokenKind::Term(..)));
     match terms.clone().nth(MOST) {
-        Some(token) => Err((token.column, format!("a query can have {MOST} terms"))),
+        Some(token) => Err((token.column, format!("a query can have at most {MOST} terms"))),
         None => Ok(out),
     }
 }
 
-/// Parses a quoted text. `\"` stands for a quotation mark.
+/// Parses quoted text. `\"` stands for a quotation mark.
 fn quoted(chars: &[char], at: &mut usize) -> Parsed<String> {
     let start = *at;
     let mut text = String::new();

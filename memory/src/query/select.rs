@@ -1,4 +1,4 @@
-//! Selects nodes: translates a query to SQL with bound values.
+//! Selects nodes: translates a query to SQL and passes its values as parameters.
 
 use jiff::{Timestamp, tz::TimeZone};
 use rusqlite::params_from_iter;
@@ -36,8 +36,8 @@ struct Condition {
 }
 
 impl Selection<'_> {
-    /// Returns the selected nodes in the order of tier, type and id, and the number of all matching
-    /// nodes.
+    /// Returns the selected nodes in the order of tier, type and id, and the total number of
+    /// matching nodes.
     ///
     /// # Errors
     /// Returns an error if the store cannot be read.
@@ -199,7 +199,7 @@ fn escaped(text: &str) -> String {
     text.replace('\\', "\\\\").replace('%', "\\%").replace('_', "\\_")
 }
 
-/// Returns a text as a phrase of FTS5, in which nothing is an operator.
+/// Returns text as an FTS5 phrase, in which nothing is an operator.
 pub(crate) fn phrase(text: &str) -> String {
     format!("\"{}\"", text.replace(['"', '\0'], " "))
 }

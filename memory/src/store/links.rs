@@ -71,7 +71,7 @@ impl Change<'_> {
         let bad = |c: char| c == ',' || c.is_whitespace() || c.is_control();
         if tag.is_empty() || tag.chars().count() > LONGEST_TAG || tag.contains(bad) {
             return Err(MemoryError::Invalid(format!(
-                "{tag:?} is not a tag: 1 to {LONGEST_TAG} characters without commas and spaces"
+                "{tag:?} is not a valid tag: use 1 to {LONGEST_TAG} characters without commas or spaces"
             )));
         }
         self.begin()?;
@@ -101,7 +101,8 @@ impl Change<'_> {
     /// Creates an edge. Returns whether it is new.
     ///
     /// # Errors
-    /// Returns an error if a prefix matches no node or several nodes, or both name the same node.
+    /// Returns an error if a prefix matches no node or several nodes, or if both match the same
+    /// node.
     pub fn link(&mut self, from: &str, to: &str, kind: EdgeType) -> Result<bool> {
         let (from, to) = (self.resolve(from)?, self.resolve(to)?);
         if from == to {
@@ -128,8 +129,8 @@ impl Change<'_> {
         self.sql(|tx| tx.execute(sql, params![from, to, kind.map(EdgeType::as_str)]))
     }
 
-    /// Records that one node replaces another, also as an edge. Queries and hooks no longer return
-    /// the old node.
+    /// Records that one node replaces another, and adds an edge for this. Queries and hooks no
+    /// longer return the old node.
     ///
     /// # Errors
     /// Returns an error if a prefix matches no node or several nodes, or if the nodes would replace
@@ -140,7 +141,7 @@ impl Change<'_> {
         while let Some(id) = next {
             if id == old {
                 return Err(MemoryError::Invalid(format!(
-                    "{old} already replaces {new}, or is it"
+                    "{old} and {new} are the same node, or {old} already replaces {new}"
                 )));
             }
             let sql = "SELECT superseded_by FROM nodes WHERE id = ?1";

@@ -1,7 +1,7 @@
 //! Opens and migrates the store, and groups writes into changes that can be undone.
 //!
-//! Every write is one transaction. No transaction may extend over input or output of other files. The
-//! file of another program must never be changed.
+//! Every write is one transaction. No transaction may stay open during input or output of other
+//! files. Another program's file must never be changed.
 
 mod links;
 mod nodes;
@@ -23,7 +23,7 @@ pub(crate) use nodes::{scope_arguments, select as select_nodes};
 pub use undo::Undone;
 pub use views::{DEFAULT_BUDGET, DEFAULT_VIEW, View};
 
-/// Marks the file as a memory store of runner: "RNmm" in ASCII.
+/// Marks the file as runner's memory store: "RNmm" in ASCII.
 pub const APPLICATION_ID: i64 = 0x524e_6d6d;
 /// The steps that bring a store to the current schema version.
 const MIGRATIONS: &[&str] = &[include_str!("schema.sql")];
@@ -73,7 +73,7 @@ pub fn locate(folder: &Path) -> Location {
 }
 
 /// Returns whether another program's database is at `path`. Reads only the header, so that SQLite
-/// creates no files beside it. A damaged file without a header counts as runner's.
+/// creates no files beside the database. A damaged file without a header counts as runner's.
 fn is_foreign(path: &Path) -> bool {
     let mut header = [0_u8; 72];
     let read = runner_engine::files::open_host(path)
@@ -247,7 +247,7 @@ impl Memory {
         Reader { db: &self.db, path: &self.path }
     }
 
-    /// Runs `work` as one change. Nothing is written if it fails.
+    /// Runs `work` as one change. If `work` fails, nothing is written.
     ///
     /// # Errors
     /// Returns the error of `work`, or an error of the store.
@@ -328,8 +328,8 @@ impl Change<'_> {
         Reader { db: &self.tx, path: self.path }
     }
 
-    /// Runs `work`, and reverses its writes if it refuses its input. Other errors are errors of the
-    /// store, and fail the whole change.
+    /// Runs `work`. If `work` refuses its input, its writes are reversed. Any other error is an
+    /// error of the store and fails the whole change.
     pub(crate) fn attempt<T>(
         &mut self,
         work: impl FnOnce(&mut Self) -> Result<T>,

@@ -137,7 +137,7 @@ impl Reader<'_> {
         self.read(|db| select(db, rest, [list]))
     }
 
-    /// Returns the short ids of nodes, by id.
+    /// Returns the short ids of nodes, keyed by id.
     ///
     /// # Errors
     /// Returns an error if the store cannot be read.
@@ -161,7 +161,7 @@ impl Reader<'_> {
     }
 }
 
-/// Returns whether all projects are in a scope, and its project.
+/// Returns whether a scope includes all projects, and the scope's project, if any.
 pub(crate) fn scope_arguments(scope: &Scope) -> (bool, Option<&str>) {
     (*scope == Scope::All, scope.project())
 }

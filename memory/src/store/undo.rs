@@ -53,7 +53,7 @@ impl Change<'_> {
         })?;
         self.begin()?;
         self.sql(|tx| {
-            // The rows of deleted nodes are restored in any order.
+            // The rows of deleted nodes may be restored in any order.
             tx.execute_batch("PRAGMA defer_foreign_keys = ON")?;
             steps.iter().try_for_each(|step| tx.execute(step, []).map(drop))?;
             let sql =

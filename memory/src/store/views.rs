@@ -63,7 +63,7 @@ impl Change<'_> {
         crate::query::parse(query)?;
         let name = name.trim();
         if name.is_empty() || name.chars().any(|c| c.is_control() || c.is_whitespace()) {
-            return Err(MemoryError::Invalid(format!("{name:?} is not a name for a view")));
+            return Err(MemoryError::Invalid(format!("{name:?} is not a valid view name")));
         }
         self.begin()?;
         let sql = "INSERT OR IGNORE INTO views VALUES (?1, ?2, ?3, ?4, ?4)";

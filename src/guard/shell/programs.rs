@@ -20,9 +20,9 @@ enum Rule {
     Options(&'static str),
     /// Runs the rest of its line as a command.
     Wrapper,
-    /// Runs the rest of its line with further arguments from its input.
+    /// Runs the rest of its line with additional arguments from its input.
     Feeder,
-    /// Runs lines that it is given as arguments or as its input.
+    /// Runs lines that it receives as arguments or as its input.
     Shell,
     /// Runs code that follows these options or that is its input.
     Code(&'static str),
@@ -99,7 +99,7 @@ impl ShellCall<'_> {
         options.split(' ').flat_map(of).filter(|word| word.text != "-").collect()
     }
 
-    /// Checks whether the program is given nothing to run but the output of another command.
+    /// Checks whether the program can only run the output of another command.
     fn reads_pipe(&self) -> bool {
         let plain = self.plain();
         self.input == Input::Pipe && (plain.is_empty() || self.has("-s") || plain[0].text == "-")
@@ -141,7 +141,7 @@ impl ShellScan {
             } else {
                 let call = ShellCall { name: program(text), rest, input, depth };
                 return match found {
-                    // The paths come from the input.
+                    // The paths come from the input, so they are unknown.
                     Some(rule) if fed && !matches!(rule, Rule::Shell) => call.refused(),
                     Some(rule) => self.call(rule, &call),
                     None => Ok(()),
@@ -174,8 +174,8 @@ impl ShellScan {
         Ok(())
     }
 
-    /// Scans the commands that a shell is given in the line, and never those that it reads from
-    /// elsewhere.
+    /// Scans the commands that the line passes to a shell, and never those that the shell reads
+    /// from elsewhere.
     fn shell(&mut self, call: &ShellCall<'_>) -> Result<(), String> {
         let mut scanned = false;
         for (at, word) in call.rest.iter().enumerate() {

@@ -1,5 +1,5 @@
-//! Splits a command line into words, output redirections and ends of commands. This module must
-//! never run or expand anything. A here-document (`<<`) is an error, because it may contain code.
+//! Splits a command line into words, output redirections and command ends. This module must never
+//! run or expand anything. A here-document (`<<`) is an error, because it may contain code.
 
 use std::iter::Peekable;
 use std::str::Chars;
@@ -68,7 +68,7 @@ impl TokenReader {
         self.all.push(Token::End { pipe });
     }
 
-    /// Takes the line of a command substitution. The `$` represents its output.
+    /// Records the line of a command substitution. A `$` in the word represents the output.
     fn within(&mut self, line: String) {
         self.push('$');
         self.all.push(Token::Within(line));
@@ -100,7 +100,7 @@ pub fn tokens(line: &str) -> Result<Vec<Token>, String> {
             '&' if letters.peek() == Some(&'>') => it.flush(),
             '<' if letters.peek() == Some(&'<') => {
                 return Err(
-                    "a text in the command (<<) cannot be judged; write a file with the Write tool"
+                    "a here-document (<<) cannot be judged; write a file with the Write tool"
                         .to_owned(),
                 );
             }

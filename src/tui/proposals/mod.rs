@@ -1,5 +1,5 @@
-//! The review of proposals: its state machine, its rendering, and the texts that `runner dream list`
-//! shares with it. This module must never read or change an idea.
+//! The review of proposals: its state machine, its rendering, and the texts that it shares with
+//! `runner dream list`. This module must never read or change an idea.
 
 mod effect;
 mod filter;
@@ -33,7 +33,8 @@ pub fn status_text(item: &ProposalItem) -> String {
     }
 }
 
-/// Returns the contract's word for a value, or an empty string if the value is not a word.
+/// Returns the contract's name for a value, or an empty string if the value does not serialize to a
+/// string.
 pub fn contract_word(value: &impl Serialize) -> String {
     match serde_json::to_value(value) {
         Ok(serde_json::Value::String(word)) => word,

@@ -9,8 +9,8 @@ use super::{CROWD, NEAR_SHORT};
 /// Minimum probability of finding a pair exactly at the threshold.
 const RECALL: f64 = 0.99;
 
-/// The keys of one document in each band. Documents with an equal key agree in all rows of the band,
-/// apart from rare collisions.
+/// The keys of one document in each band. Documents with an equal key agree in all rows of the
+/// band, apart from rare collisions.
 #[derive(Clone, Debug)]
 pub(super) struct BandKeys {
     short: bool,

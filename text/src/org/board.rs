@@ -96,8 +96,8 @@ impl Board {
         edits
     }
 
-    /// Returns the edits that give a task to an agent, or to none if `agent` is empty. `text` is the
-    /// text of the board.
+    /// Returns the edits that give a task to an agent, or to none if `agent` is empty. `text` is
+    /// the text of the board.
     pub fn given(&self, text: &str, task: &Task, agent: &str) -> Vec<Edit> {
         owner::given(self.form(), text, task, agent)
     }

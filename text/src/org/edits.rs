@@ -12,10 +12,10 @@ pub struct Edit {
 /// The reason edits cannot be applied.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum EditError {
-    #[error("the changes of bytes {} to {} and {} to {} overlap", .0.start, .0.end, .1.start, .1.end)]
+    #[error("the changes to bytes {} to {} and {} to {} overlap", .0.start, .0.end, .1.start, .1.end)]
     Overlap(Range<usize>, Range<usize>),
     /// The range is outside the text, or a boundary is inside a character.
-    #[error("a change of bytes {} to {} does not fit the text", .0.start, .0.end)]
+    #[error("a change to bytes {} to {} does not fit the text", .0.start, .0.end)]
     Outside(Range<usize>),
 }
 

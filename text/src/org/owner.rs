@@ -1,4 +1,4 @@
-//! Reads and edits the agent that holds a task: the property `AGENT` of the task.
+//! Reads and edits the agent that holds a task: the task's `AGENT` property.
 //!
 //! | | org | markdown |
 //! | --- | --- | --- |
@@ -19,7 +19,8 @@ const KEY: &str = "AGENT";
 #[derive(Debug, Default)]
 struct Place {
     agent: Option<String>,
-    /// The lines to remove with the agent: its line, or the whole drawer if it holds nothing else.
+    /// The lines to remove with the agent: its line, or the whole drawer if the drawer holds
+    /// nothing else.
     own: Range<usize>,
     /// Whether `own` is the whole drawer.
     is_whole: bool,

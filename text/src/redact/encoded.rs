@@ -1,16 +1,16 @@
-//! Encodings in which other programs write secrets: the forms of a known secret, and the decoded form of
-//! a line.
+//! Encodings in which other programs write secrets: the forms of a known secret, and the decoded
+//! form of a line.
 //!
 //! A secret that is encoded together with other text appears in Base64 in one of three forms, which
-//! depend on its position. The characters at its ends also contain bits of the other text, so they do
-//! not belong to a form.
+//! depend on its position. The characters at its ends also contain bits of the other text, so they
+//! do not belong to a form.
 
 use base64::Engine as _;
 use base64::alphabet::{STANDARD, URL_SAFE};
 use base64::engine::GeneralPurpose;
 use base64::engine::general_purpose::NO_PAD;
 
-/// Minimum length of a form in bytes, below which ordinary text could contain it.
+/// Minimum length of a form in bytes. Ordinary text could contain a shorter form by chance.
 const SHORTEST: usize = 8;
 
 /// Returns the Base64 and hexadecimal forms of a secret.
@@ -18,7 +18,7 @@ pub(super) fn encoded(secret: &str) -> Vec<String> {
     let mut forms = Vec::new();
     for alphabet in [&STANDARD, &URL_SAFE] {
         let engine = GeneralPurpose::new(alphabet, NO_PAD);
-        // Each byte before the secret fills 8 of the 6-bit characters' bits.
+        // The `before` bytes fill `skip` characters of 6 bits each, the last one only partly.
         for (before, skip) in [(0, 0), (1, 2), (2, 3)] {
             let mut bytes = vec![0; before];
             bytes.extend_from_slice(secret.as_bytes());

@@ -8,12 +8,12 @@ use super::table::{SHAPES, Shape};
 const WORD: &str =
     "aB3xK9mQ2wE7rT5yU8iO1pL4sD6fG0hJ2kZ7vC9nX4bV1cM8qW3eR6tY5uI0oP2aS7dF9gH1jK4lZ6x";
 
-/// A text that contains a secret.
+/// Text that contains a secret.
 #[derive(Clone, Debug)]
 pub struct Sample {
     /// The kind of secret.
     pub kind: String,
-    /// The text before the secret, from which some kinds are recognised.
+    /// The text before the secret. Some kinds are recognised by it.
     pub before: String,
     pub secret: String,
     /// The text after the secret.

@@ -13,12 +13,12 @@ use serde_json::Value;
 
 use super::Redactor;
 
-/// The secrets that this process has loaded, and the redactor for them. Their encoded forms are computed
-/// once, because every text that is stored or shown is searched for them.
+/// The secrets that this process has loaded, and the redactor for them. Their encoded forms are
+/// computed once, because every text that is stored or shown is searched for them.
 static KNOWN: LazyLock<RwLock<(Vec<String>, Redactor)>> =
     LazyLock::new(|| RwLock::new((Vec::new(), Redactor::new(Vec::new()))));
 
-/// A text without recognised secrets and without control characters other than line feeds and tabs.
+/// Text without recognised secrets and without control characters other than line feeds and tabs.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(transparent)]
 pub struct Redacted(String);
@@ -42,7 +42,7 @@ fn process_redactor() -> Redactor {
 }
 
 impl Redacted {
-    /// Replaces the secrets in a text and removes its control characters.
+    /// Replaces the secrets in text and removes its control characters.
     pub fn of(text: &str) -> Self {
         Self::by(&process_redactor(), text)
     }

@@ -1,6 +1,6 @@
-//! Tests that secrets are redacted wherever they occur in logs, and that text that only looks like a
-//! secret is not. The samples are assembled from parts so that secret scanners do not report this
-//! file.
+//! Tests that secrets are redacted wherever they occur in logs, and that text is kept if it only
+//! looks like a secret. The samples are assembled from parts so that secret scanners do not report
+//! this file.
 
 use super::*;
 use proptest::prelude::*;

@@ -205,8 +205,8 @@ const STOP: &[&str] = &[
     "yourself",
 ];
 
-/// For each letter from `a` to `z`, the index of the first stop word that begins with it or with a later
-/// letter; then the number of stop words.
+/// For each letter from `a` to `z`, the index of the first stop word that begins with it or with a
+/// later letter; then the number of stop words.
 const BY_LETTER: [usize; 27] = {
     let mut starts = [0; 27];
     let (mut letter, mut at) = (0, 0);

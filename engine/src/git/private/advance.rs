@@ -5,10 +5,10 @@
 //!       ──> index.lock becomes the index
 //! ```
 //!
-//! Git's own lock on the index is held in between, so that no commit of a person can combine the
-//! new branch with the old index and thereby revert the new commits. The lock file is a hard link
-//! to a file of the run, so that a repeated import recognises a lock that an interrupted import
-//! left behind.
+//! Git's own lock on the index is held in between, so that a person's commit cannot combine the new
+//! branch with the old index and thereby revert the new commits. The lock file is a hard link to a
+//! file of the run, so that a repeated import recognises a lock that an interrupted import left
+//! behind.
 
 use std::fs::{self, File};
 use std::io::{self, Write as _};
@@ -38,9 +38,9 @@ const PAUSE: Duration = Duration::from_millis(50);
 type NotAdvanced = String;
 
 impl Git {
-    /// Moves the branch that was checked out at the start from `old`, or from a later value that
-    /// leads to `new`, to `new`. Returns the index paths that were not changed, each with the
-    /// reason, or the reason why the branch was not moved.
+    /// Moves the branch that was checked out at the start to `new`, either from `old` or from a
+    /// later value that leads to `new`. Returns the index paths that were not changed, each with
+    /// the reason, or the reason why the branch was not moved.
     pub(super) fn advance(
         &self,
         one: &Repository,
@@ -107,7 +107,7 @@ impl Git {
         Ok(Err(format!("{name} or the index stayed locked by another git command")))
     }
 
-    /// Returns whether the branch or commit of the start is still checked out.
+    /// Returns whether the branch or commit from the start is still checked out.
     fn is_checked_out(&self, start: &Head) -> Result<bool, GitError> {
         let branch = self.ask_if_any(Read::SymbolicRef, &["HEAD"], Stdin::Null)?;
         let branch = branch.map(|name| String::from_utf8_lossy(&name).trim_end().to_owned());
@@ -189,7 +189,7 @@ struct IndexLock {
     /// A folder of the run in git's folder, which contains a copy of the index.
     folder: PathBuf,
     copy: PathBuf,
-    /// The first name of the lock file.
+    /// The lock file's first name. Its second name is `lock`.
     own: PathBuf,
     lock: PathBuf,
     index: PathBuf,

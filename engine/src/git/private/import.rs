@@ -1,4 +1,4 @@
-//! Brings the commits of a child into the project's repository.
+//! Brings a child's commits into the project's repository.
 //!
 //! ```text
 //! private references ──changed?──> packed without the child's settings ──index-pack --strict──> objects
@@ -38,14 +38,14 @@ const COUNT: std::ops::Range<usize> = 8..12;
 /// The result of an import.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Imported {
-    /// New commits of the branches that were advanced, the newest first, each as a short hash and
-    /// a subject.
+    /// New commits of the branches that were advanced, newest first, each as a short hash and a
+    /// subject.
     pub commits: Vec<String>,
-    /// Notes about other results for the person.
+    /// Notes for the person about other results.
     pub notes: Vec<String>,
     /// Commits that could not be added to their branch, and index paths that were not changed.
     pub held: Vec<String>,
-    /// The commits that the run must not make, each with its reason.
+    /// The commits that the run was not allowed to make, each with the reason.
     pub refused: Vec<String>,
 }
 
@@ -59,11 +59,12 @@ pub struct ImportRules<'a> {
     pub advance: bool,
     /// The absolute paths that no commit, index or reference of the run may change.
     pub keep: &'a [PathBuf],
-    /// Returns the reason why a commit on the branch of the start must not change this path.
+    /// Returns the reason why a commit on the branch that was checked out at the start must not
+    /// change this path.
     pub refuse: &'a dyn Fn(&Path) -> Option<String>,
 }
 
-/// Imports from the repository and all its submodules, the innermost first.
+/// Imports from the repository and all its submodules, innermost first.
 ///
 /// # Errors
 /// Returns a [`GitError`] if the objects of a repository are damaged or cannot be stored. Nothing
@@ -367,7 +368,7 @@ impl Source<'_> {
     }
 
     /// Describes the first change to a kept path in the new commits of a reference other than the
-    /// branch of the start.
+    /// branch that was checked out at the start.
     fn refused_other(
         &self,
         git: &Git,
@@ -395,7 +396,7 @@ impl Source<'_> {
         Ok(None)
     }
 
-    /// Returns whether a change only records a file that is in the work tree. The child cannot
+    /// Returns whether a change only records a file as it is in the work tree. The child cannot
     /// write kept files, so such a change is not the child's.
     fn is_current(&self, git: &Git, change: &PathChange) -> bool {
         change.new.as_ref().is_some_and(|(mode, object)| {
@@ -418,7 +419,8 @@ impl Source<'_> {
         git.ask_with(Read::RevList, &args, Stdin::Bytes(input.into_bytes()))
     }
 
-    /// Returns the reason why the run must not make these commits, with the first of them.
+    /// Returns the reason why the run must not make these commits. The reason names the first such
+    /// commit.
     fn refused(
         &self,
         git: &Git,
@@ -445,7 +447,7 @@ impl Source<'_> {
         for change in git.tree_changes(old, new)? {
             if let Some(why) = refuse(&change) {
                 let commit: String = new.chars().take(12).collect();
-                return Ok(Some(format!("commit {commit} contains a change of {why}")));
+                return Ok(Some(format!("commit {commit} contains a change to {why}")));
             }
         }
         Ok(None)

@@ -70,7 +70,7 @@ impl ChildIndex<'_> {
             }
             let kept = kept_above(keep, &top.join(path)).unwrap_or(Path::new(path));
             let kept = kept.strip_prefix(top).unwrap_or(kept).display();
-            let what = if new.is_some() { "contains a change of" } else { "no longer contains" };
+            let what = if new.is_some() { "contains a change to" } else { "no longer contains" };
             return Ok(Some(format!(
                 "its index {what} {path}: {kept} is a path that this job must never write"
             )));
@@ -78,7 +78,7 @@ impl ChildIndex<'_> {
         Ok(None)
     }
 
-    /// Returns whether the checked-out commit has this entry, or the work tree this file.
+    /// Returns whether the checked-out commit has this entry, or the work tree has this file.
     fn is_known(
         &self,
         reader: &Git,
@@ -110,7 +110,8 @@ pub(super) fn whole_index(folder: &Path) -> Option<String> {
     Digest::of_reader(&mut file).ok().map(|(digest, _)| digest.to_string())
 }
 
-/// Parses `ls-files --stage -z`. A path with a conflict has an entry that equals no commit's.
+/// Parses `ls-files --stage -z`. A path with a conflict gets an entry that differs from every
+/// commit's entry.
 pub(super) fn entries(listing: &[u8]) -> HashMap<PathBuf, (u32, String)> {
     let mut all = HashMap::new();
     for entry in listing.split(|byte| *byte == 0) {

@@ -37,7 +37,7 @@ use crate::sandbox::private_git::{PrivateGit, Repository};
 pub use import::{ImportRules, Imported, import};
 pub use prepare::{RepositoryStart, prepare};
 
-/// Returns the kept path that contains `path`, ignoring the case of letters. All paths are absolute.
+/// Returns the kept path that contains `path`, ignoring letter case. All paths are absolute.
 pub(crate) fn kept_above<'k>(keep: &'k [PathBuf], path: &Path) -> Option<&'k Path> {
     let folded = |path: &Path| PathBuf::from(path.to_string_lossy().to_lowercase());
     let own = folded(path);
@@ -45,7 +45,7 @@ pub(crate) fn kept_above<'k>(keep: &'k [PathBuf], path: &Path) -> Option<&'k Pat
 }
 
 impl Git {
-    /// Finds the git directory for which a child gets a private directory at `folder`. Returns
+    /// Finds the git directory that a private directory at `folder` replaces for a child. Returns
     /// `None` if the work tree is not in a repository, if the repository belongs to another user,
     /// or if git is not installed. In these cases, no child can commit.
     ///

@@ -18,8 +18,8 @@ use crate::sandbox::private_git::{BORROWED, PrivateGit, Repository};
 const SECTIONS: &str = "alias apply author blame branch color column commit committer core diff \
                         fetch filter format i18n index init lfs log merge notes pull push rebase \
                         remote rerere status submodule tag user";
-/// The keys of these sections that a child does not get, because they name keys or programs that it
-/// cannot use, or because runner sets them.
+/// The keys of these sections that a child does not get, because they name signing keys or programs
+/// that it cannot use, or because runner sets them.
 const OMITTED: &str = "core.repositoryformatversion core.bare core.fsmonitor core.sshcommand \
                        core.askpass core.gitproxy core.untrackedcache core.alternaterefscommand \
                        core.splitindex commit.gpgsign tag.gpgsign user.signingkey";
@@ -29,7 +29,7 @@ const REMOTE: &str = "url pushurl fetch tagopt promisor partialclonefilter";
 const OWN_REFS: [&str; 5] =
     ["refs/stash", "refs/runner/", "refs/bisect/", "refs/worktree/", "refs/rewritten/"];
 /// Settings that every private directory gets. Nobody can enter a passphrase inside a sandbox, and
-/// the garbage collection would repack the borrowed objects.
+/// garbage collection would repack the borrowed objects.
 const SETTINGS: &str = "[core]\n\tbare = false\n[commit]\n\tgpgsign = false\n[tag]\n\tgpgsign = \
                         false\n[gc]\n\tauto = 0\n[maintenance]\n\tauto = false\n";
 
@@ -58,9 +58,9 @@ impl RepositoryStart {
     }
 }
 
-/// Creates the private directory and returns the references of each repository. `hidden` are names
-/// below the top folder that `git add` leaves out while they are untracked, and whose entries in the
-/// index the child must not change.
+/// Creates the private directory and returns the references of each repository. `hidden` lists
+/// names below the top folder. `git add` leaves them out while they are untracked, and the child
+/// must not change their index entries.
 ///
 /// # Errors
 /// Returns a [`GitError`] if the project's repository cannot be read or a file cannot be written.
@@ -118,7 +118,7 @@ impl Git {
         Ok(RepositoryStart { head, refs, index: KeptEntries::default(), index_digest: None })
     }
 
-    /// Returns a HEAD that names a branch without a commit, or a commit.
+    /// Returns `HEAD` if it names a commit directly, or names a branch that has no commit yet.
     fn unusual_head(&self) -> Result<Option<Head>, GitError> {
         Ok(match self.ask_if_any(Read::SymbolicRef, &["HEAD"], Stdin::Null)? {
             Some(branch) => head(&format!("ref: {}", String::from_utf8_lossy(&branch))),

@@ -10,9 +10,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::files::{DOCUMENT, SMALL, read_no_link};
 
-/// Maximum number of references that are read from a private directory.
+/// Maximum number of references to read from a private directory.
 const MOST: usize = 100_000;
-/// Maximum number of nested folders of references.
+/// Maximum nesting depth of reference folders.
 const DEEPEST: usize = 32;
 
 /// The folder of the linked work trees in a git directory.
@@ -116,7 +116,7 @@ fn is_object(text: &str) -> bool {
     matches!(text.len(), 40 | 64) && text.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
 
-/// Returns whether git would accept `name` as the name of a reference.
+/// Returns whether git would accept `name` as a reference name.
 fn is_name(name: &str) -> bool {
     let part = |part: &str| {
         !part.is_empty()

@@ -1,4 +1,4 @@
-//! Tests of scheduled times that come before an earlier one has finished.
+//! Tests of scheduled times that arrive before an earlier run has finished.
 
 use super::*;
 use crate::policy::{Overlap, QUEUE};

@@ -1,4 +1,4 @@
-//! Tests of the rows that a pruning deletes and keeps.
+//! Tests of the rows that pruning deletes and keeps.
 
 use super::*;
 use crate::store::retention::{FileKind, OldOccurrence, PrunableFile, PruneFacts, Retention};

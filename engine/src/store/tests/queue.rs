@@ -142,7 +142,7 @@ fn start_deadlines_apply_only_to_scheduled_runs() {
     let due = fixture.due("tidy", later(15)).remove(0);
     assert_eq!(fixture.start(later(40)), [wished]);
     assert!(why(fixture.outcome(&due)).starts_with("skipped: its start deadline passed at"));
-    // After an occurrence has started once, its further attempts have no start deadline.
+    // After an occurrence has started once, its later attempts have no start deadline.
     let due = fixture.due("tidy", later(45)).remove(0);
     assert_eq!(fixture.start(later(50)), std::slice::from_ref(&due));
     fixture.admit(&due, Budget::default(), &[]).unwrap();

@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// Fails each attempt until there is no further one, and returns the waits between the attempts.
+/// Fails each attempt until none is left, and returns the waits between the attempts.
 fn attempts(fixture: &mut Fixture, first: RunId, outcome: &Outcome) -> Vec<SignedDuration> {
     let mut waits = Vec::new();
     let (mut run, mut at) = (first, now());
@@ -116,7 +116,7 @@ fn requested_retry_reopens_occurrence_once() {
     let third = fixture.start(later(9)).remove(0);
     fixture.end(&third, &Outcome::Succeeded, later(10));
     assert_eq!(fixture.stands(&run), Some(Outcome::Succeeded));
-    // A succeeded occurrence can also be retried, through any of its attempts.
+    // An occurrence that succeeded can also be retried, through any of its attempts.
     let fourth = fixture.store.retry(&again, later(11)).unwrap();
     assert_eq!(fixture.row(&fourth).attempt, 4);
     fixture.check();

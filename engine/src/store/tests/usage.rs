@@ -285,7 +285,7 @@ fn acknowledgement_ends_the_streak_and_is_logged() {
         )
         .unwrap();
     assert_eq!(events, 1);
-    // The next failure starts a new streak. A login that failed opens the breaker at once, other
+    // The next failure starts a new streak. A failed login opens the breaker at once; other
     // failures do not.
     for (n, class) in [Class::Crash, Class::Auth].into_iter().enumerate() {
         let admitted = fixture.admitted(&format!("later {n}"));

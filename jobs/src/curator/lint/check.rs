@@ -26,7 +26,7 @@ const STALE_DAYS: i32 = 180;
 /// (`ASKED`).
 const ALIKE: usize = 2_000;
 const ASKED: usize = 200;
-/// The number of notes that are named when several notes match one link.
+/// The number of notes to name when several notes match one link.
 const NAMED: usize = 3;
 /// Names of notes that need no incoming links.
 const ROOTS: [&str; 5] = ["readme", "index", "home", "changelog", "contributing"];
@@ -41,8 +41,8 @@ pub struct LintNote {
     pub text: String,
 }
 
-/// Checks the notes and returns the findings. `exists` looks up files of the vault, and `there`
-/// also looks up files of the project.
+/// Checks the notes and returns the findings. `exists` looks up files in the vault, and `there`
+/// also looks up files in the project.
 pub fn check(
     notes: &[LintNote],
     exists: &dyn Fn(&str) -> bool,
@@ -337,8 +337,8 @@ fn stale(
             && !path.contains([' ', '*', '<', '{', '$', '(', '…'])
             && !path.contains("..")
             && ENDINGS.contains(&ending);
-        // A path is reported only if its first component exists, because another path may not
-        // belong to this project.
+        // A path is reported only if its first component exists. Otherwise the path may not belong
+        // to this project.
         let first = path.split('/').next().unwrap_or(path);
         if plain && there(first) && !there(path) {
             let message = format!("{path} does not exist");

@@ -1,6 +1,6 @@
-//! lint-wiki: finds problems in notes and writes them to a file, each with its note and line.
-//! The rules find the problems. A model may only add a suggestion to an existing finding. This
-//! module must never change a note.
+//! lint-wiki: finds problems in notes and writes them to a file, each with its note and line. Rules
+//! find the problems, and a model may only add a suggestion to an existing finding. This module
+//! must never change a note.
 
 mod check;
 mod links;
@@ -26,7 +26,7 @@ pub use check::{LintNote, check};
 
 /// Maximum size of a note in bytes. Larger notes are listed but not read.
 const LARGEST: u64 = 1 << 20;
-/// Maximum number of findings that are shown to a model.
+/// Maximum number of findings to show to a model.
 const SHOWN: usize = 40;
 
 /// A problem at one place in a note.
@@ -63,8 +63,9 @@ pub fn vault(root: &Path, dir: &str) -> Result<PathBuf, String> {
     if path.is_dir() { Ok(path) } else { Err(format!("{} is not a folder", path.display())) }
 }
 
-/// Returns the notes below `folder`, or below `one`, except those in the folders of `leave`. The
-/// notes are sorted by path. Also returns the problems with files that could not be read.
+/// Returns the notes below `one`, or below `folder` if `one` is `None`, sorted by path and without
+/// the notes in the folders that `leave` lists. Also returns the problems with files that could not
+/// be read.
 pub(super) fn notes(
     folder: &Path,
     root: &Path,
@@ -118,8 +119,8 @@ pub(super) fn notes(
     (notes, left)
 }
 
-/// Returns the reason why a folder is not searched, or `None` if the folder is searched. The walker
-/// opens ignore files without this check and would block on a FIFO.
+/// Returns the reason why a folder is not searched, or `None` if the folder is searched. Without
+/// this check, the walker would open an ignore file that is a FIFO and block.
 fn unusable(folder: &Path) -> Option<String> {
     let mut named = [".ignore", ".gitignore", ".git/info/exclude"].into_iter();
     let odd = named.find(|name| {

@@ -79,7 +79,7 @@ pub struct Consumer<'a> {
     run: Option<String>,
     list: VecDeque<JobFile>,
     since_list: usize,
-    /// The jobs that this consumer has already claimed. They are not claimed again.
+    /// The jobs that this consumer has already claimed and must not claim again.
     seen: BTreeSet<String>,
 }
 

@@ -57,7 +57,7 @@ pub struct Depths {
     pub failed: u64,
 }
 
-/// A job file that was moved without being worked on.
+/// A job file that was moved without being processed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MovedFile {
     pub name: String,
@@ -172,7 +172,8 @@ impl Worker {
         Ok(job)
     }
 
-    /// Adds a job of each of these kinds, unless a job of the same kind already waits in the queue.
+    /// Adds a job of each of these kinds, unless a job of the same kind is already waiting in the
+    /// queue.
     ///
     /// # Errors
     /// Returns an error if a file operation fails.

@@ -1,4 +1,5 @@
-//! The figures of a measurement: the confusion matrix, the F1 scores and the figures on the past.
+//! The figures of a measurement: the confusion matrix, the F1 scores, and the figures on the
+//! history before each idea was done.
 //!
 //! This module contains only arithmetic.
 
@@ -11,7 +12,7 @@ use super::{Case, share};
 use crate::dream::proposal::{Action, IdeaStatus};
 use crate::dream::rule::{self, RuleVerdict};
 
-/// The column of the verdicts that name a candidate without proposing anything.
+/// The column for verdicts that name a candidate without proposing anything.
 const PERHAPS: &str = "perhaps";
 
 /// The classes of labelled ideas, compared with the verdicts on them.
@@ -66,9 +67,9 @@ impl Classes {
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Past {
     pub ideas: usize,
-    /// The ideas that were proposed for archive although they were not done yet.
+    /// The ideas that were proposed for archiving although they were not done yet.
     pub archived: Vec<String>,
-    /// The share of ideas that were proposed for archive.
+    /// The share of ideas that were proposed for archiving.
     pub rate: Option<f64>,
 }
 

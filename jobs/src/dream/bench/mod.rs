@@ -31,7 +31,7 @@ use truth::Label;
 pub struct Figures {
     /// Number of ideas that were judged.
     pub ideas: usize,
-    /// Judged ideas that have a label.
+    /// Number of judged ideas that have a label.
     pub labelled: usize,
     /// Labels whose idea was not found.
     pub missing: Vec<String>,
@@ -41,18 +41,18 @@ pub struct Figures {
     pub classes: Classes,
     /// Number of ideas that are known to be alive.
     pub live: usize,
-    /// Live ideas that were proposed for archive, which is the harmful error.
+    /// Live ideas that were proposed for archiving, which is the harmful error.
     pub false_archives: Vec<String>,
     /// The share of false archives among the live ideas; `None` without live ideas.
     pub false_archive_rate: Option<f64>,
-    /// The implemented ideas.
+    /// The figures about the implemented ideas.
     pub done: Done,
-    /// The commits that are known to have implemented an idea.
+    /// The figures about the ideas whose commits are known.
     pub hits: Hits,
-    /// The pairs of duplicates.
+    /// The figures about ideas with known duplicates.
     pub duplicates: Duplicates,
-    /// Ideas that were proposed for archive and have no label that states their class or that they
-    /// are open. A person has to read them.
+    /// Ideas that were proposed for archiving although no label states their class or that they are
+    /// open. A person has to read them.
     pub unlabelled_archived: Vec<String>,
     /// The figures on the history before the first known commit of each idea.
     pub past: Option<Past>,
@@ -62,7 +62,7 @@ pub struct Figures {
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Done {
     pub ideas: usize,
-    /// Number of ideas that were proposed for archive.
+    /// Number of ideas that were proposed for archiving.
     pub archived: usize,
     /// `archived` as a share of `ideas`.
     pub recall: Option<f64>,
@@ -83,7 +83,7 @@ pub struct Hits {
     pub at_1: usize,
     /// Number of them with a true commit among the three best candidates.
     pub at_3: usize,
-    /// Number of them that were proposed for archive.
+    /// Number of them that were proposed for archiving.
     pub archived: usize,
     /// Number of archived ones whose first cited commit is true.
     pub right: usize,
@@ -102,7 +102,7 @@ pub struct Duplicates {
     pub at_10: usize,
     /// `at_10` as a share of `known`.
     pub recall: Option<f64>,
-    /// Ideas without a known duplicate that were proposed for merge although others are labelled.
+    /// Labelled ideas that were proposed for merging although their labels name no duplicate.
     pub false_merges: Vec<String>,
 }
 

@@ -49,7 +49,7 @@ impl Label {
             || matches!(self.status, Some(IdeaStatus::Meritorious | IdeaStatus::BlogCandidate))
     }
 
-    /// Returns the hashes of the commits that implemented the idea. A hash may be shortened.
+    /// Returns the hashes of the commits that implemented the idea. A hash may be abbreviated.
     pub fn commits(&self) -> impl Iterator<Item = &str> {
         self.commits.iter().map(|hash| match hash {
             Hash::Bare(hash) | Hash::Object { hash } => hash.as_str(),

@@ -106,8 +106,8 @@ pub(super) fn of<'p>(
 }
 
 /// Returns each path that a decision changed, with the digest of the file after the latest such
-/// change, or `None` if that change removed the file. Backups that cannot be read are skipped: changes recorded only in them are treated as those of
-/// somebody else.
+/// change, or `None` if that change removed the file. Backups that cannot be read are skipped:
+/// changes that are recorded only there are treated as somebody else's.
 pub fn own_edits(root: &Path, spec: &DreamSpec) -> BTreeMap<String, Option<Digest>> {
     let mut acts: Vec<(String, DecisionRecord)> = Vec::new();
     let (Ok(fs), Ok(reader)) = (RealFs::open(root), Reader::open(root, LONGEST)) else {

@@ -50,7 +50,7 @@ pub struct Decider<'a> {
     pub store: &'a mut Store,
     /// Removes secrets from notes.
     pub redactor: &'a Redactor,
-    /// Free bytes on the file system that the decision is written to.
+    /// Free space, in bytes, on the file system to which the decision is written.
     pub free_bytes: u64,
 }
 
@@ -172,7 +172,7 @@ pub enum ReviewError {
     )]
     Exposed {
         from: String,
-        /// The path in which the text would become visible.
+        /// The path at which the text would become visible.
         to: String,
     },
     /// A file changed during the decision, and again during the second attempt.

@@ -1,9 +1,9 @@
 //! The rules for the paths that an act may write, applied to a whole plan with two git queries.
 //!
-//! Canonical files are never written, and runner's own files must be ignored by git. An idea is
-//! wherever the person put it: an act edits the work tree as the person would, and stages and
-//! commits nothing. If the ideas are private, their text reaches a path that git does not ignore
-//! only with the person's consent.
+//! Canonical files are never written, and runner's own files must be ignored by git. An idea may be
+//! tracked by git or not, as the person chose: an act edits the work tree as the person would, and
+//! stages and commits nothing. If the ideas are private, their text reaches a path that git does
+//! not ignore only with the person's consent.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -121,8 +121,8 @@ fn names(answer: &[u8]) -> Vec<String> {
         .collect()
 }
 
-/// Whether the ideas of a dream job are private. `Display` also describes what follows for accepting
-/// a proposal.
+/// Whether the ideas of a dream job are private. `Display` also describes what that means for
+/// accepting a proposal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Privacy {
     /// The folder of the ideas, with a slash at the end.
@@ -160,7 +160,8 @@ impl Privacy {
         Ok(Self { folder, private: spec.private.unwrap_or(ignored), reason })
     }
 
-    /// Describes how to make the ideas private, unless they are or a setting decides.
+    /// Describes how to make the ideas private. Returns `None` if they are already private or a
+    /// setting decides.
     pub fn hint(&self) -> Option<String> {
         let folder = &self.folder;
         match self.reason {

@@ -1,6 +1,6 @@
 //! A person's recent decisions on proposals like a given one. A new proposal is shown together with
-//! them. The decisions only change the order of proposals: none is left out because
-//! of them.
+//! them. The decisions only change the order of proposals; they never cause a proposal to be left
+//! out.
 
 use jiff::{SignedDuration, Timestamp};
 use runner_text::counted;
@@ -9,7 +9,7 @@ use super::super::decisions::{Decision, UNDONE};
 use super::super::proposal::{Action, IdeaStatus, Proposal};
 use super::proposals::Proposals;
 
-/// Age up to which decisions are counted.
+/// Maximum age of the decisions that are counted.
 const COUNTED: SignedDuration = SignedDuration::from_hours(90 * 24);
 
 /// The decisions on proposals with the same status and action.
@@ -66,7 +66,7 @@ impl PastDecisions {
             let counts = past.counts(&item.proposal);
             match last.decision.as_str() {
                 "accepted" => counts.accepted += 1,
-                // An amendment chose a different action than the proposed one.
+                // An amendment chose a different action from the proposed one.
                 "rejected" | "amended" => counts.rejected += 1,
                 UNDONE => counts.undone += 1,
                 _ => {}

@@ -11,11 +11,11 @@
 //! ```
 //!
 //! **An act is a run.** A person starts an act, and it takes milliseconds, so a separate
-//! publication log was considered: a file of manifests in the state folder, with a recovery that
-//! some command runs. That log would be a second journal, with separate rules for the remains of
-//! dead processes. Instead, each act enters a manual occurrence of the project's job [`JOB`], is
+//! publication log was considered: a file of manifests in the state folder, which some command
+//! would recover. That log would be a second journal, with separate rules for the leftovers of dead
+//! processes. Instead, each act enters a manual occurrence of the project's job [`JOB`], is
 //! admitted with an empty budget, publishes and is settled. All of this happens in the process that
-//! the person started, under that job's deciding lock. The database therefore contains the
+//! the person started, under that job's lock for decisions. The database therefore contains the
 //! manifest, every tick rolls a partly published act forward with the same code as any other run,
 //! and `runner runs show` reports the effects of a decision. No file declares the job, so no
 //! schedule, queue or retry starts it, and lists of runs omit it unless they are asked to include

@@ -15,7 +15,7 @@ use super::super::state::Mark;
 
 /// The line that marks a text to publish.
 pub const MARKER: &str = "<!-- ctx-dream: blog-candidate -->";
-/// Maximum number of numbered names that are tried in an archive.
+/// Maximum number of numbered names to try in an archive.
 const NAMES: u32 = 10_000;
 
 /// The current state of an idea.
@@ -146,7 +146,7 @@ pub fn plan(
         Action::MarkBlog => {
             let text = text(source)?;
             if text.lines().any(|line| line.trim() == MARKER) {
-                plan.says = format!("{} is marked already", source.path);
+                plan.says = format!("{} is already marked", source.path);
             } else {
                 let end = newline(text);
                 let mut bytes = ended(&source.bytes, end);
@@ -171,7 +171,8 @@ enum Marked<'a> {
 }
 
 impl ActionPlan {
-    /// Plans the move of a file; `bytes` may add lines at its start.
+    /// Plans the move of a file to `to` with the content `bytes`, which may have added lines at its
+    /// start.
     fn moves(&mut self, source: &Source, to: String, bytes: Vec<u8>) {
         self.preview
             .push(PreviewLine { kind: LineKind::File, text: format!("{} → {to}", source.path) });
@@ -187,7 +188,7 @@ impl ActionPlan {
         self.changes.push(FileChange::Remove(source.clone()));
     }
 
-    /// Plans the replacement of a file by a longer version of itself.
+    /// Plans the replacement of a file with a longer version of itself.
     fn grows(&mut self, source: &Source, bytes: Vec<u8>) {
         self.preview.push(PreviewLine { kind: LineKind::File, text: source.path.clone() });
         self.compare(&source.bytes, &bytes);
@@ -199,7 +200,7 @@ impl ActionPlan {
         });
     }
 
-    /// Adds the new lines to the preview, with a few lines around them. An act only ever adds one
+    /// Adds the new lines to the preview, with a few lines of context. An act only ever adds one
     /// block of lines.
     fn compare(&mut self, old: &[u8], new: &[u8]) {
         const AROUND: usize = 2;

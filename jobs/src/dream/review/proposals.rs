@@ -1,4 +1,4 @@
-//! All proposals of all passes, the newest first, each with its status.
+//! All proposals of all passes, newest first, each with its status.
 //!
 //! The module reads leniently: an invalid element, a damaged file or an unrelated folder never
 //! hides the rest, and each problem is reported. It must never trust a file: an element whose

@@ -210,8 +210,8 @@ impl Decider<'_> {
         }
         if holds != touched.after && if_changed == IfChanged::Refuse {
             let why = match &now {
-                Some(_) => format!("{path} was changed since"),
-                None => format!("{path} is gone since"),
+                Some(_) => format!("{path} has changed since the decision"),
+                None => format!("{path} was removed after the decision"),
             };
             return Err(ReviewError::Changed(why));
         }

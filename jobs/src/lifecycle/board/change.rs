@@ -16,7 +16,7 @@ use super::moves::{self, BoardEdit};
 use crate::lifecycle::entry::Entry;
 use crate::manual_edit::{self, EditActor, HeldJobLock, ManualEdit, ManualEditError};
 
-/// The job name of all changes of a project's board. No configured job can have this name.
+/// The job name of all changes to a project's board. No configured job can have this name.
 pub const JOB: &str = "board:apply";
 /// Maximum number of attempts to change a board that another process changes at the same time.
 const LOOKS: u32 = 5;
@@ -43,7 +43,7 @@ pub enum BoardError {
 
 #[derive(Clone, Copy, Debug)]
 pub enum BoardRequest<'w> {
-    /// Apply the verdicts of an entry, unless they were applied before.
+    /// Apply the verdicts of an entry, unless they have already been applied.
     Apply(&'w Entry),
     /// Begin the next task.
     Pick,

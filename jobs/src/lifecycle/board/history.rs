@@ -6,8 +6,8 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// The path of the history, relative to the project.
 pub const PATH: &str = ".runner/board.jsonl";
-/// Maximum number of lines that are kept. An entry is applied only while it is the newest, so a
-/// dropped record is never needed again.
+/// Maximum number of lines to keep. An entry is applied only while it is the newest, so a dropped
+/// record is never needed again.
 const KEPT: usize = 5000;
 
 /// The kind of change.
@@ -28,7 +28,7 @@ pub enum HistoryEvent {
 pub struct TaskMove {
     /// The heading of the task before the move.
     pub task: String,
-    /// The line of the task, from 1.
+    /// The task's 1-based line number.
     pub line: usize,
     /// The keyword before the move, or `None` for a new task.
     #[serde(default, skip_serializing_if = "Option::is_none", with = "keyword")]
@@ -111,7 +111,7 @@ impl BoardHistory {
         })
     }
 
-    /// Returns when work on a task began for the last time, or `None` if the history does not show it.
+    /// Returns when work on a task last began, or `None` if the history does not show it.
     pub fn begun(&self, task: &str) -> Option<Timestamp> {
         let begun = |it: &TaskMove| it.task == task && it.to == Some(Keyword::Doing);
         self.records.iter().rev().find(|record| record.moves.iter().any(begun)).map(|it| it.ts)

@@ -1,4 +1,4 @@
-//! The board of a project, and the changes that dreams and runs make to it.
+//! A project's board, and the changes that dreams and runs make to it.
 //!
 //! ```text
 //! newest entry ─verdicts─┐                      ┌─> the board's text, by ranges

@@ -36,16 +36,16 @@ impl BoardEdit {
         for (old, new) in pairs {
             let same = old.heading == new.heading && old.keyword == new.keyword;
             if !(same || moved.contains(&old.line)) {
-                return Err(format!("the task in line {} would change too", old.line));
+                return Err(format!("the task on line {} would change too", old.line));
             }
         }
         Ok(after)
     }
 }
 
-/// Applies an entry of `agent` to the original board `text`. A second verdict that would move the same
-/// task is reported as unresolved, and so is a line that is not a verdict. A verdict on a task that
-/// another agent is working on is reported and not applied.
+/// Applies the verdicts of an entry by `agent` to the board, whose original text is `text`. A
+/// second verdict that would move the same task is reported as unresolved, and so is a line that is
+/// not a verdict. A verdict on a task that another agent is working on is reported but not applied.
 pub fn apply(board: &Board, text: &str, entry: &Sections, agent: &str) -> BoardEdit {
     let mut change = BoardEdit::default();
     let mut touched = BTreeSet::new();
@@ -118,8 +118,8 @@ pub fn apply(board: &Board, text: &str, entry: &Sections, agent: &str) -> BoardE
     change
 }
 
-/// Explains why a name matches no task on the board. If the name matches a task with a keyword that
-/// runner does not move, the explanation contains that task's line.
+/// Explains why a name matches no task on the board. If the name matches a task that runner never
+/// moves because of its keyword, the explanation names the task's line and keyword.
 fn unknown(board: &Board, said: &str) -> String {
     let wanted = fold(said);
     let odd = board.odd.iter().find(|odd| {
@@ -137,8 +137,8 @@ fn unknown(board: &Board, said: &str) -> String {
     }
 }
 
-/// Returns the task that an agent is working on: of its own tasks that are DOING, the one that it
-/// picked last, or the first one if it picked none of them.
+/// Returns the task that an agent is working on: the one that it picked last among its own DOING
+/// tasks, or the first of these if it picked none.
 pub fn current<'b>(board: &'b Board, history: &BoardHistory, agent: &str) -> Option<&'b Task> {
     let own = || {
         let doing = |task: &&Task| task.keyword == Keyword::Doing && is_held_by(task, agent);
@@ -150,9 +150,9 @@ pub fn current<'b>(board: &'b Board, history: &BoardHistory, agent: &str) -> Opt
     picked.find_map(|it| own().find(|task| task.heading == it.task)).or_else(|| own().next())
 }
 
-/// Begins the next task for an agent: the first task with NEXT, otherwise the agent's
-/// [`current`] task, otherwise the first task with TODO. A task that names another agent is left out.
-/// Returns `None` if no other task is open. `text` is the board's text.
+/// Begins the next task for an agent: the first task with NEXT, otherwise the agent's [`current`]
+/// task, otherwise the first task with TODO. Tasks that name another agent are skipped. Returns
+/// `None` if no task remains. `text` is the board's text.
 pub fn pick<'b>(
     board: &'b Board,
     text: &str,
@@ -186,11 +186,12 @@ fn is_held_by(task: &Task, agent: &str) -> bool {
 /// Adds an open task.
 ///
 /// # Errors
-/// Returns an error if the text cannot be a task's heading on this board, or if such a task exists.
+/// Returns an error if the text cannot be a task's heading on this board, or if such a task already
+/// exists.
 pub fn add(board: &Board, text: &str, heading: &str) -> Result<BoardEdit, String> {
     match board.resolve(heading) {
         Resolved::Unknown => {}
-        _ => return Err(format!("there is a task {heading:?} already")),
+        _ => return Err(format!("there is already a task {heading:?}")),
     }
     let edit = board.added(text, heading);
     let after = org::apply(text, vec![edit.clone()]).map_err(|error| error.to_string())?;
@@ -221,7 +222,7 @@ pub fn add(board: &Board, text: &str, heading: &str) -> Result<BoardEdit, String
 pub fn done(board: &Board, said: &str) -> Result<BoardEdit, String> {
     match board.resolve(said) {
         Resolved::One { task, .. } if task.keyword.is_closed() => {
-            Err(format!("{:?} is {} already", task.heading, task.keyword))
+            Err(format!("{:?} is already {}", task.heading, task.keyword))
         }
         Resolved::One { task, .. } => Ok(one(board, task, Keyword::Done, "")),
         Resolved::Ambiguous { heading, lines } => {

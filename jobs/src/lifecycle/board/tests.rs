@@ -139,7 +139,7 @@ fn agent_continues_what_it_picked_last() {
         (String::new(), "old"),
         (line("", "old") + &line("", "promoted"), "promoted"),
         (line("", "promoted") + &line("", "old"), "old"),
-        // Tasks that are finished and picks of other agents do not count.
+        // Finished tasks and other agents' picks do not count.
         (line("", "promoted") + &line("", "gone") + &line("two", "old"), "promoted"),
     ] {
         let history = BoardHistory::parse(history.as_bytes());
@@ -165,7 +165,7 @@ fn agents_hold_their_own_tasks() {
     assert_eq!(picks(&mut text, "three").as_deref(), Some("d"));
     assert_eq!(picks(&mut text, "four"), None);
     assert!(text.contains("* DOING d\n:PROPERTIES:\n:AGENT: three\n:END:\n"), "{text}");
-    // A verdict moves a task only away from its own agent.
+    // A verdict moves a DOING task only if the entry's own agent holds the task.
     let board = Board::read(&text, BoardForm::Org);
     let entry = said("- put down: c — x\n- cancel: d — y\n- put down: mine — z\n- a musing");
     let change = apply(&board, &text, &entry, "two");

@@ -1,5 +1,5 @@
-//! An entry of the journal under `rem/`. Its six org sections are parsed strictly, and rendered so
-//! that no text can be mistaken for a heading.
+//! A journal entry under `rem/`. Its six org sections are parsed strictly, and rendered so that no
+//! text can be mistaken for a heading.
 //!
 //! ```text
 //! org text ──parse──> Entry ──render──> org text          parse(render(e)) == e
@@ -35,11 +35,11 @@ pub struct Entry {
     pub title: String,
     /// The model that wrote the entry, or [`BY_RULE`].
     pub model: String,
-    /// Names in the tale that no source showed: paths, exit codes and tasks.
+    /// Paths, exit codes and tasks in the tale that no source showed, and commits that are not new.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unseen: Vec<String>,
-    /// The statements of the sources, as runner read them, one each. Empty in an entry by rule, whose
-    /// tale states them.
+    /// The facts that runner read from the sources, one per item. Empty in an entry by rule,
+    /// because its tale states them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub facts: Vec<String>,
     pub sections: Sections,
@@ -75,8 +75,8 @@ pub struct Verdict {
     pub task: Option<String>,
     /// The reason: the text after the first dash, or empty if there is no dash.
     pub why: String,
-    /// All text after the move: the task's heading, then the reason. The board is searched for this
-    /// exact heading, then for the longest heading with which the text begins.
+    /// All text after the move: the task's heading, then the reason. The board is searched for a
+    /// heading that equals this text, then for the longest heading with which this text begins.
     pub said: String,
 }
 

@@ -15,7 +15,7 @@ const DASHES: [&str; 4] = [" — ", " – ", " -- ", " - "];
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("line {line}: {why}")]
 pub struct Malformed {
-    /// The line number, from 1.
+    /// The 1-based line number.
     pub line: usize,
     /// The error at that line.
     pub why: String,
@@ -25,7 +25,7 @@ pub struct Malformed {
 /// and are empty without them.
 ///
 /// # Errors
-/// Returns an error if the text is larger than [`LARGEST`], begins with other text than a heading,
+/// Returns an error if the text is larger than [`LARGEST`], begins with text other than a heading,
 /// or does not contain exactly the six headings in order.
 pub fn parse(id: &str, text: &str) -> Result<Entry, Malformed> {
     let sections = parse_sections(text)?;

@@ -69,7 +69,7 @@ pub(super) fn prose<'t>(lines: impl IntoIterator<Item = &'t str>) -> String {
     text.join("\n").trim_matches('\n').to_owned()
 }
 
-/// Converts a text to one line with single spaces and without control characters. Removes leading
+/// Converts text to one line with single spaces and without control characters. Removes leading
 /// list markers, because the callers use the line as a list item.
 pub(super) fn one_line(text: &str) -> String {
     let clean = clean(text);

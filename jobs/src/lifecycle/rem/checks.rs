@@ -1,8 +1,8 @@
 //! The checks that an entry must pass before it is accepted.
 //!
-//! Every commit hash in the entry must occur in the sources that the sleeper saw. Every verdict
-//! that names a task must resolve to exactly one task. The tale must not repeat the previous tale.
-//! The entry must state something (see `substance`). This module must never fix an entry.
+//! Every commit hash in the entry must occur in the sources that were shown. Every verdict that
+//! names a task must resolve to exactly one task. The tale must not repeat the previous tale. The
+//! entry must state something (see `substance`). This module must never fix an entry.
 
 use runner_text::org::{self, Board, Resolved};
 

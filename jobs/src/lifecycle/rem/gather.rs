@@ -7,8 +7,8 @@
 //! newest entry, 2,500 ───┘
 //! ```
 //!
-//! The first paragraph of the README describes the project. This module must never pass on another
-//! source, or more text than these limits allow.
+//! The first paragraph of the README describes the project. This module must never pass on any
+//! other source, or more text than these limits allow.
 
 use std::collections::BTreeSet;
 
@@ -27,17 +27,17 @@ use super::RemSpec;
 use crate::steps::{self, ToolStep};
 use crate::{Context, JobError};
 
-/// Maximum number of commits that are shown.
+/// Maximum number of commits to show.
 const COMMITS: usize = 12;
 /// Maximum number of characters that describe the project.
 const ABOUT: usize = 600;
 /// Maximum size of a README, in bytes.
 const LARGEST_README: u64 = 1024 * 1024;
-/// Maximum number of characters of the board that are shown.
+/// Maximum number of characters of the board to show.
 const BOARD: usize = 4_000;
-/// Maximum number of tool steps that are shown.
+/// Maximum number of tool steps to show.
 pub(super) const STEPS: usize = 25;
-/// Maximum number of characters of the newest entry that are shown.
+/// Maximum number of characters of the newest entry to show.
 const ENTRY: usize = 2_500;
 /// Maximum size of the board's file, in bytes.
 const LARGEST_BOARD: u64 = 8 * 1024 * 1024;
@@ -131,7 +131,8 @@ pub fn gather(ctx: &Context<'_>, spec: &RemSpec) -> Result<Slice, JobError> {
     })
 }
 
-/// Reads the newest entry, unless it is not the one that runner published.
+/// Reads the newest entry. Leaves out a [`Provenance::Foreign`] or unreadable entry, and adds the
+/// reason to `reported`.
 fn previous(
     ctx: &Context<'_>,
     spec: &RemSpec,
@@ -169,7 +170,7 @@ fn plan(ctx: &Context<'_>, spec: &RemSpec) -> Result<Option<String>, JobError> {
     Ok(Some(text))
 }
 
-/// Reads what the project is: the first paragraph of its README.
+/// Reads a description of the project: the first paragraph of its README.
 fn about(ctx: &Context<'_>) -> Option<String> {
     let read = |name| ctx.files.inspect(name, LARGEST_README).ok().flatten();
     let (bytes, _) =
@@ -237,7 +238,7 @@ impl Slice {
     }
 
     /// Returns whether nothing happened since the newest entry: no commit, no tool use and no
-    /// change of the board. The row of an agent's whole run is not evidence of work.
+    /// change to the board. A row that records an agent's whole run is not evidence of work.
     pub fn is_idle(&self) -> bool {
         let worked = |step: &ToolStep| step.tool != steps::RUN;
         !self.listed.manifest.entries.is_empty()
@@ -246,7 +247,7 @@ impl Slice {
             && !self.new_steps().any(worked)
     }
 
-    /// Formats the commits. The new ones are marked if there is an entry before them.
+    /// Formats the commits. The new ones are marked if there is a previous entry.
     fn log(&self) -> Vec<String> {
         let marks = !self.listed.manifest.entries.is_empty();
         let none_is_new = marks && self.newer.is_empty() && !self.commits.is_empty();
@@ -258,7 +259,7 @@ impl Slice {
         note.into_iter().chain(self.commits.iter().map(mark)).collect()
     }
 
-    /// Returns the sources that are shown, each with its label.
+    /// Returns the sources to show, each with its label.
     pub fn sources(&self, previous: PreviousEntry) -> Vec<(String, String)> {
         let lines = |lines: Vec<String>| match lines.is_empty() {
             true => "(none)".to_owned(),

@@ -29,7 +29,7 @@ impl Kind for RemSpec {
                 "every commit hash that it names occurs in the sources that were shown".to_owned(),
                 "every verdict that names a task names exactly one task on the board".to_owned(),
                 "its tale does not repeat the previous one".to_owned(),
-                "an answer that fails is asked for once more; then the entry by rule is published"
+                "runner asks at most twice; if both answers fail, it publishes the entry by rule"
                     .to_owned(),
             ],
             ..DryRunPlan::default()

@@ -1,9 +1,8 @@
-//! Finds what a tale names: commits, paths, exit codes and tasks.
+//! Finds the commits, paths, exit codes and tasks that a tale names.
 //!
-//! A commit that no source shows is an invented one, and the entry is refused. A path, an exit code
-//! or a task that no source shows, and a commit that is not new, are only marked, because a tale may
-//! describe them in its own words.
-//! This module must never decide that an event happened.
+//! A commit that no source shows is invented, so the entry is refused. A path, an exit code or a
+//! task that no source shows, and a commit that is not new, are only marked, because a tale may
+//! describe them in its own words. This module must never decide that an event happened.
 
 use runner_text::org::{Resolved, fold};
 
@@ -13,7 +12,8 @@ use super::gather::{PreviousEntry, Slice};
 const SHORTEST: usize = 4;
 /// Length of the longest commit hash, in digits.
 const LONGEST: usize = 64;
-/// Length from which a word with both letters and digits is a hash regardless of its position.
+/// Minimum length at which a word with both letters and digits is a hash regardless of its
+/// position.
 const CERTAIN: usize = 7;
 
 /// Words that present the next word as a commit.
@@ -33,7 +33,7 @@ struct HexWord<'t> {
     presented: bool,
 }
 
-/// Returns the first hash of `text` that is neither that of a shown commit nor in a source.
+/// Returns the first hash in `text` that belongs to no shown commit and occurs in no source.
 pub fn unknown_hash(text: &str, slice: &Slice) -> Option<String> {
     let sources = slice.sources(PreviousEntry::Shown);
     let known: Vec<String> = (sources.iter())
@@ -62,11 +62,11 @@ fn hex_words(text: &str) -> Vec<HexWord<'_>> {
         let in_list = between.chars().all(|c| c.is_whitespace() || ",&/`('\"".contains(c));
         let lower = word.to_ascii_lowercase();
         let was_named = named && in_list;
-        // A list, as in `commits a, b and c`, presents each of its words.
+        // In a list, as in `commits a, b and c`, each word is presented as a commit.
         named = PRESENTS.contains(&&*lower) || (was_named && ["and", "or"].contains(&&*lower));
         let hex = (SHORTEST..=LONGEST).contains(&word.len())
             && word.bytes().all(|byte| byte.is_ascii_hexdigit());
-        // A colour begins with this sign.
+        // A `#` begins a colour.
         if !hex || before == Some('#') {
             continue;
         }
@@ -107,12 +107,12 @@ fn older_commits(tale: &str, slice: &Slice) -> Vec<String> {
     named.filter(|word| older(word)).map(|word| format!("{word} as a new commit")).collect()
 }
 
-/// Returns what a tale names although no source shows it: paths, exit codes, quoted tasks, and
-/// commits that are not new.
+/// Returns the paths, exit codes and quoted tasks that a tale names but no source shows, and the
+/// named commits that are not new.
 pub fn unseen(tale: &str, slice: &Slice) -> Vec<String> {
     let mut shown: Vec<String> =
         slice.sources(PreviousEntry::Shown).into_iter().map(|(_, text)| plain(&text)).collect();
-    // The rows that are shown are truncated.
+    // The sources show only truncated rows, so add the complete paths and commands.
     let rows = slice.steps.iter().filter_map(|step| step.args.as_ref());
     shown.extend(rows.flat_map(|args| [&args.path, &args.cmd]).flatten().map(|text| plain(text)));
     let is_shown = |text: &str| shown.iter().any(|source| source.contains(text));
@@ -132,7 +132,7 @@ pub fn unseen(tale: &str, slice: &Slice) -> Vec<String> {
     out
 }
 
-/// Returns a text with plain hyphens and quotes, because models write others within paths.
+/// Returns a text with plain hyphens and quotes, because models write other kinds within paths.
 fn plain(text: &str) -> String {
     let plain = |c: char| match c {
         c if is_hyphen(c) => '-',
@@ -186,7 +186,7 @@ fn exit_codes(text: &str) -> Vec<i64> {
     exits.filter_map(|(at, _)| follows(at)).collect()
 }
 
-/// Returns the quoted texts beside the word `task`.
+/// Returns the quoted texts next to the word `task`.
 fn quoted_tasks(text: &str) -> Vec<String> {
     let parts: Vec<&str> = text.split('"').collect();
     let is_task = |word: Option<&str>| {

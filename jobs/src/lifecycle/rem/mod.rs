@@ -85,7 +85,7 @@ impl Default for RemSpec {
     }
 }
 
-/// The reason for which no entry is written about an idle time.
+/// The reason why no entry is written about an idle period.
 const IDLE: &str = "nothing happened: no commit, no tool use and no change of the board";
 
 /// Writes a journal entry if a dream is due.
@@ -104,8 +104,8 @@ pub fn run(ctx: &mut Context<'_>, spec: &RemSpec) -> Result<Finished, JobError> 
     dream(ctx, spec, &slice)
 }
 
-/// Writes a journal entry as part of a cycle, which has separate gates. If nothing happened since the
-/// newest entry, no entry is written, and the result is idle.
+/// Writes a journal entry as part of a cycle, which has its own gates. If nothing happened since
+/// the newest entry, no entry is written, and the result is idle.
 ///
 /// # Errors
 /// Returns the same errors as [`run`], except for a closed gate.
@@ -158,7 +158,7 @@ pub(crate) fn question(
     Ok((request, slice.reported))
 }
 
-/// The sections of an entry, with the author.
+/// The sections of an entry, with their author.
 struct Answer {
     sections: Sections,
     author: Author,
@@ -173,14 +173,15 @@ enum Author {
 
 /// Asks for a dream, checks the answer and stages the entry.
 ///
-/// A refused answer is asked for once more, with the reason. If the second answer is refused too, the
-/// entry by rule is published and the run is degraded. If neither answer is an entry, the run fails.
+/// If the answer is refused, asks once more and gives the reason. If the second answer is refused
+/// too, the entry by rule is published and the run is degraded. If neither answer is an entry, the
+/// run fails.
 fn dream(ctx: &mut Context<'_>, spec: &RemSpec, slice: &Slice) -> Result<Finished, JobError> {
     let mut reported = slice.reported.clone();
     let (answer, degraded) = match ask(ctx, spec, slice, None)? {
         Ok(answer) => (answer, None),
         Err(first) => {
-            reported.push(format!("it was asked for once more: {first}"));
+            reported.push(format!("the answer was refused, so runner asked once more: {first}"));
             match second(ctx, spec, slice, &first)? {
                 Ok(answer) => (answer, None),
                 Err(second) => {
@@ -211,8 +212,8 @@ fn dream(ctx: &mut Context<'_>, spec: &RemSpec, slice: &Slice) -> Result<Finishe
     Ok(Finished { lines: reported, degraded, ..finished })
 }
 
-/// Returns what the sources show, as lines that are published with the entry of a model. Thus a reader
-/// learns what happened, whatever the model wrote.
+/// Returns the facts that the sources show. They are published with a model's entry, one per line,
+/// so that a reader learns what happened regardless of what the model wrote.
 fn facts(ctx: &Context<'_>, slice: &Slice) -> Vec<String> {
     let facts = rule::facts(slice);
     facts.iter().map(|fact| ctx.redactor.redact(fact).into_owned()).collect()
@@ -249,7 +250,7 @@ fn ask(
     }))
 }
 
-/// Asks the question again with the reason for which the first answer was refused.
+/// Asks the question again, with the reason why the first answer was refused.
 ///
 /// # Errors
 /// Returns an error if neither answer is an entry, or if the run must end.
@@ -297,7 +298,7 @@ fn read(reply: &Reply, slice: &Slice) -> Result<Answer, Refusal> {
     }
 }
 
-/// Returns the sections with `text` applied to every text.
+/// Returns the sections with the function `text` applied to every string.
 fn clean(sections: &Sections, text: impl Fn(&str) -> String) -> Sections {
     let all = |lines: &[String]| lines.iter().map(|line| text(line)).collect();
     let mut out = Sections {

@@ -1,16 +1,16 @@
 //! Decides whether a tale repeats the previous one.
 //!
-//! A repeated tale often has new dates, hashes and numbers, one more sentence, or some words fewer.
-//! Dates, hashes and numbers are therefore masked, and the sets of adjacent word pairs are compared.
-//! Pairs tolerate a missing word better than longer shingles do. This module must never decide by a
-//! list of known phrases.
+//! A repeated tale often has new dates, hashes and numbers, one more sentence, or a few missing
+//! words. Dates, hashes and numbers are therefore masked, and the sets of adjacent word pairs are
+//! compared. Pairs tolerate a missing word better than longer shingles do. This module must never
+//! decide from a list of known phrases.
 
 use std::collections::BTreeSet;
 
 /// Minimum similarity at which a tale counts as a repetition of the previous tale.
 pub const REPEATED: f64 = 0.5;
 
-/// The number of consecutive words that no text shares with another by accident.
+/// The number of consecutive words that two texts never share by coincidence.
 const RUN: usize = 8;
 
 /// The placeholder for a date, a hash or a number.
@@ -51,8 +51,9 @@ const MASKED: [&str; 31] = [
     "twelve",
 ];
 
-/// Returns the similarity of two tales, from 0 to 1: the fraction of the pairs of adjacent masked
-/// words that both tales contain. The similarity of two empty tales is 0.
+/// Returns the similarity of two tales, from 0 to 1: the number of pairs of adjacent masked words
+/// that both tales contain, divided by the number that at least one of them contains. The
+/// similarity of two empty tales is 0.
 pub fn likeness(tale: &str, previous: &str) -> f64 {
     let (tale, previous) = (masked(tale), masked(previous));
     let (a, b) = (pairs(&tale), pairs(&previous));
@@ -61,8 +62,8 @@ pub fn likeness(tale: &str, previous: &str) -> f64 {
     if all == 0 { 0.0 } else { shared as f64 / all as f64 }
 }
 
-/// Returns whether a text repeats `source`: half of its pairs of adjacent masked words are pairs of
-/// the source, or [`RUN`] consecutive words are.
+/// Returns whether a text repeats `source`: at least half of its pairs of adjacent masked words
+/// occur in the source, or [`RUN`] consecutive masked words do.
 pub fn repeats(text: &str, source: &str) -> bool {
     let (text, source) = (masked(text), masked(source));
     let (own, other) = (pairs(&text), pairs(&source));
@@ -76,7 +77,7 @@ fn pairs(words: &[String]) -> BTreeSet<(&str, &str)> {
     words.windows(2).map(|pair| (pair[0].as_str(), pair[1].as_str())).collect()
 }
 
-/// Returns the lowercase words of a text. One placeholder stands for consecutive masked words, as in
+/// Returns the lowercase words of a text. One placeholder replaces consecutive masked words, as in
 /// `2026-06-10`.
 fn masked(text: &str) -> Vec<String> {
     let mut out: Vec<String> = Vec::new();

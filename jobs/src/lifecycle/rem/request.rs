@@ -22,8 +22,8 @@ use crate::frame::Frame;
 const TEMPERATURE: Temperature = Temperature::hundredths(80);
 /// Maximum number of headings that a verdict may choose from.
 const ENUM: usize = 250;
-/// Stands for the rule-based answer in the request, whose text is one of the fenced sources. It is not
-/// shown to a model, and it does not fit the schema.
+/// The placeholder for the rule-based answer in the request. The answer's text is one of the fenced
+/// sources. The placeholder is not shown to a model and does not fit the schema.
 const BY_RULE: Value = Value::Null;
 
 /// The limits of an answer in the schema, in characters and in items. They exceed what the prompt asks
@@ -44,7 +44,7 @@ sentences, lists of three lines or fewer, and one line for each of the rest. The
 /// Builds a dream's question from the form of the answer and the instructions. `refused` is the
 /// reason why the first answer was refused.
 ///
-/// A tale that repeats the previous one is asked for again without the previous entry.
+/// If the first answer's tale repeated the previous one, the previous entry is left out.
 pub fn build(
     frame: &Frame<'_>,
     (form, guidance): (AnswerForm, &str),
@@ -57,7 +57,7 @@ pub fn build(
         _ => PreviousEntry::Shown,
     };
     let mut texts = slice.sources(shown);
-    // The reason quotes the answer, so it is not an instruction.
+    // The reason quotes the answer, so it is a fenced source and not an instruction.
     texts.extend(
         refused.map(|why| ("why the first answer was refused".to_owned(), why.to_string())),
     );

@@ -43,7 +43,8 @@ pub fn sections(slice: &Slice) -> Sections {
     }
 }
 
-/// Returns what happened since the newest entry, and what may need a person: one statement per line.
+/// Returns what happened since the newest entry, and what may need a person's attention: one
+/// statement per line.
 pub fn facts(slice: &Slice) -> Vec<String> {
     let failed = failures(slice);
     let mut facts: Vec<String> = tale(slice, &failed).lines().map(str::to_owned).collect();
@@ -77,8 +78,8 @@ impl Failure<'_> {
     }
 }
 
-/// Returns the different failures since the newest entry, the unresolved ones first, then the
-/// newest first.
+/// Returns the distinct failures since the newest entry: the unresolved ones first, and the newest
+/// first within each group.
 fn failures(slice: &Slice) -> Vec<Failure<'_>> {
     let mut all: Vec<Failure<'_>> = Vec::new();
     for step in slice.new_steps() {
@@ -98,7 +99,7 @@ fn failures(slice: &Slice) -> Vec<Failure<'_>> {
     all
 }
 
-/// Describes a tool use in a sentence.
+/// Describes a tool use in a form that fits into a sentence.
 fn used(step: &ToolStep) -> String {
     let args = step.args.as_ref();
     match args.and_then(|args| args.cmd.as_deref()) {
@@ -110,7 +111,7 @@ fn used(step: &ToolStep) -> String {
     }
 }
 
-/// Returns the last line with words of a failure's message, limited to some words.
+/// Returns the last line of a failure's message that contains letters, limited to 16 words.
 fn reason(step: &ToolStep) -> Option<String> {
     let lines = step.error.as_deref()?.lines().rev();
     let line = lines.map(str::trim).find(|line| line.contains(char::is_alphabetic))?;
@@ -161,7 +162,7 @@ fn tale(slice: &Slice, failed: &[Failure<'_>]) -> String {
     lines.join("\n")
 }
 
-/// Counts the runs of agents that leave one row for each run, by their work.
+/// Counts the runs of agents that record only one row for each run, by the work that was done.
 fn runs(slice: &Slice) -> Option<String> {
     let mut counts: Vec<(&str, usize)> = Vec::new();
     for step in slice.new_steps().filter(|it| it.tool == steps::RUN) {
@@ -220,8 +221,8 @@ fn fears(slice: &Slice, failed: &[Failure<'_>]) -> Vec<String> {
     fears
 }
 
-/// States that the same task has been worked on since several entries, for which a person may have to
-/// decide.
+/// States that the task in progress was begun several entries ago, so that a person may have to
+/// decide about it.
 fn stuck(slice: &Slice) -> Option<String> {
     let (task, since) = (slice.doing.as_deref()?, slice.doing_since?);
     let entries = slice.entries_since_begun();

@@ -12,7 +12,7 @@ use super::RemSpec;
 use super::gather::Slice;
 use crate::{Context, Finished, JobError};
 
-/// Stages an entry, whose id and title are set here, and the list with the entry.
+/// Sets an entry's id and title, and stages the entry together with the list that names it.
 pub fn publish_entry(
     ctx: &mut Context<'_>,
     spec: &RemSpec,

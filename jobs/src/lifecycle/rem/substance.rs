@@ -1,8 +1,8 @@
 //! Decides whether an entry states anything about what happened.
 //!
-//! A small model often fills the form with one phrase, with dates, or with the names of the form's own
-//! fields. Such an entry would move tasks and read as a successful night. This module must never
-//! decide by a list of known phrases, and never judge whether a statement is true.
+//! A small model often fills the form with one phrase, with dates, or with the names of the form's
+//! own fields. Such an entry would move tasks and read as a successful night. This module must
+//! never decide from a list of known phrases, and never judge whether a statement is true.
 
 use std::collections::BTreeSet;
 
@@ -11,12 +11,13 @@ use runner_text::org::{Resolved, fold};
 use super::super::entry::{Sections, VerdictMove};
 use super::gather::Slice;
 
-/// Minimum number of letters in a tale. Not every language separates words.
+/// Minimum number of letters in a tale. Letters are counted because not every language separates
+/// words.
 const LETTERS: usize = 12;
 
 /// Checks that the tale has words, that no line of a list is repeated, and that no task gets two
-/// verdicts. The carry is not checked: it may say in any words that nothing is in flight, and a waking
-/// run gets the task from the board.
+/// verdicts. The carry is not checked, because it may state in any form that nothing is in flight,
+/// and a waking run gets the task from the board.
 ///
 /// # Errors
 /// Returns the first problem, as a sentence for the model.

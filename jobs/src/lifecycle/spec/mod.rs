@@ -59,7 +59,7 @@ impl StateKind {
         }
     }
 
-    /// Returns the default prompt of an agent, which is empty for the dream.
+    /// Returns the agent's default prompt, which is empty for a dream.
     pub fn prompt(self) -> &'static str {
         match self {
             Self::Wake => include_str!("../../../../config/prompts/wake.md"),
@@ -98,7 +98,7 @@ pub struct CycleState {
     pub timeout: Option<Duration>,
     /// The text below the properties.
     pub about: String,
-    /// The line of the state's heading, from 1.
+    /// The 1-based line number of the state's heading.
     pub line: usize,
 }
 
@@ -123,7 +123,7 @@ impl Spec {
 /// A mistake in a declaration.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct SpecError {
-    /// The line number, from 1.
+    /// The 1-based line number.
     pub line: usize,
     /// The mistake, and the correct form.
     pub why: String,

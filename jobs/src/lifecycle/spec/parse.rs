@@ -104,8 +104,8 @@ fn drawer<'a, 't>(
     Some((out, &[]))
 }
 
-/// Returns the list below a markdown heading, if its first item is a property, and the lines after
-/// it.
+/// Returns the list below a Markdown heading and the lines after it, if the list's first item is a
+/// property.
 fn items<'a, 't>(body: &'a [Line<'t>]) -> Option<DrawerParts<'a, 't>> {
     let blank = |line: &&Line<'_>| line.text.trim().is_empty();
     let skipped = body.iter().take_while(blank).count();

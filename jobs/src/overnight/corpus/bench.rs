@@ -13,10 +13,11 @@ use serde::{Deserialize, Serialize};
 use super::index::{Scope, Search};
 use super::{Corpus, Node, NodeKind, rounded};
 
-/// Number of answers that are examined for each question.
+/// Number of answers to examine for each question.
 const DEPTH: usize = 10;
 
-/// The questions, each with its judging words. A correct answer contains at least two of the words.
+/// The questions, each with the words that identify an answer. A correct answer contains at least
+/// two of them.
 pub(super) const QUESTIONS: [(&str, &[&str]); 24] = [
     ("tests that fail only in CI", &["test", "ci", "fail", "flaky", "pipeline"]),
     ("what to check before a release", &["release", "tag", "version", "changelog"]),
@@ -58,8 +59,8 @@ pub struct Answered {
     pub query: String,
     /// Number of nodes that answer the question.
     pub relevant: usize,
-    /// Number of relevant nodes among the first three answers, divided by the number of relevant
-    /// nodes, but at most by three.
+    /// Number of relevant nodes among the first three answers, divided by three or by the number of
+    /// relevant nodes, whichever is smaller.
     pub precision_at_3: f64,
     /// The reciprocal of the rank of the first correct answer, or 0 if none of the first ten is
     /// correct.
@@ -92,9 +93,9 @@ pub struct Bench {
     pub questions: usize,
     /// Number of questions without an answer in the corpus.
     pub unanswerable: usize,
-    /// The mean precision of the first three answers, or `None` without questions.
+    /// The mean precision of the first three answers, or `None` if no question has an answer.
     pub precision_at_3: Option<f64>,
-    /// The mean reciprocal rank, or `None` without questions.
+    /// The mean reciprocal rank, or `None` if no question has an answer.
     pub mrr: Option<f64>,
     /// The results of the questions that have an answer in the corpus.
     pub results: Vec<Answered>,

@@ -4,9 +4,9 @@
 //! provisional ──teaches, and later use or a checked commit──> candidate ──two later uses──> established
 //! ```
 //!
-//! A proof comes from outside the corpus: a session, commit or finished work item that used the
-//! learning after the day on which it was written, or a commit of the history that changed a path
-//! which the learning names. Labels and links that runner wrote are not a proof.
+//! Proof comes from outside the corpus. Either a session, commit or finished work item used the
+//! learning after the day on which it was written, or a commit that the learning names changed a
+//! path that it also names. Labels and links that runner wrote are not proof.
 
 use std::collections::BTreeMap;
 
@@ -19,7 +19,7 @@ use super::teaches::teaches;
 use super::uses::{UseRecord, UsedNode, Uses};
 use super::{Changes, Corpus, Maturity, Node, NodeKind};
 
-/// Number of days that a node stays a candidate before it can be established.
+/// Minimum number of days for which a node stays a candidate before it can be established.
 const TRIAL_DAYS: i32 = 7;
 /// Number of later uses that establish a candidate.
 const ESTABLISHED: usize = 2;
@@ -108,7 +108,7 @@ pub fn close_loop(
     (report, changes)
 }
 
-/// Returns whether the node is provisional, or calls itself unclassified.
+/// Returns whether the node is provisional, or its front matter states `unclassified`.
 fn is_new(node: &Node) -> bool {
     node.maturity == Maturity::Provisional || node.value("maturity") == Some("unclassified")
 }
@@ -140,7 +140,7 @@ fn first_gate(
     }
 }
 
-/// Returns the commit that the node names and that changed a path which the node also names.
+/// Returns a commit that the node names, if the commit changed a path that the node also names.
 fn checked_commit(node: &Node, uses: &Uses) -> Option<String> {
     let body = node.body();
     let named: Vec<&str> = paths(body).collect();

@@ -1,8 +1,8 @@
 //! Compiles the learnings and findings on one subject into a pattern that lists them.
 //!
-//! A pattern lists its sources with their first words and adds no statements. A node that runner
-//! wrote is never a source. A pattern is rewritten only when its sources change. A pattern without
-//! `generated_by: runner` belongs to a person and is never changed.
+//! A pattern lists its sources, each with its first words, and adds no statements of its own. A
+//! node that runner wrote is never a source. A pattern is rewritten only when its sources change. A
+//! pattern without `generated_by: runner` belongs to a person and is never changed.
 
 use std::collections::BTreeMap;
 
@@ -85,7 +85,7 @@ fn text(subject: &str, slug: &str, nodes: &[&Node], date: Date) -> String {
     out
 }
 
-/// Converts a subject to a part of a file name: at most 40 lower-case letters, digits and hyphens.
+/// Converts a subject to part of a file name: at most 40 lower-case letters, digits and hyphens.
 pub fn slug(text: &str) -> String {
     let words: Vec<String> = text
         .split(|c: char| !c.is_ascii_alphanumeric())

@@ -1,9 +1,9 @@
-//! Defragments a corpus: removes byte-equal repetitions, and finds the nodes that a person may
-//! want to retire.
+//! Defragments a corpus: removes byte-identical copies, and finds the nodes that a person may want
+//! to retire.
 //!
 //! Only a node whose bytes exist under another name is removed without asking. Nodes with nearly
 //! the same text, nodes past their time to live, nodes that misled their users and oscillating
-//! files become suggestions ([`Suggestion`]), about which a person decides.
+//! files become suggestions ([`Suggestion`]) for a person to decide on.
 
 use std::collections::BTreeMap;
 
@@ -21,11 +21,11 @@ use super::{Changes, Corpus, Node};
 pub struct Options {
     /// Whether to suggest stale nodes and nodes that misled their users.
     pub prune: bool,
-    /// Whether to remove byte-equal repetitions and to suggest near ones.
+    /// Whether to remove byte-identical copies and to suggest near-identical ones.
     pub dedup: bool,
     /// Whether to suggest files that nights alternately add and remove.
     pub oscillation_sweep: bool,
-    /// Maximum number of files that are removed in one step. The next iteration removes the rest.
+    /// Maximum number of files to remove in one step. The next iteration removes the rest.
     pub most: usize,
 }
 
@@ -50,7 +50,7 @@ pub struct Repeat {
 pub enum RetireReason {
     /// Another node has nearly the same text.
     Duplicate,
-    /// The node is past its time to live, and nothing used it since.
+    /// The node is past its time to live, and nothing has used it since.
     Stale,
     /// The node misled its users at least as often as it helped.
     Failed,
@@ -83,8 +83,8 @@ pub struct Defrag {
     pub left_over: usize,
 }
 
-/// Removes byte-equal repetitions, except oscillating files, and returns the report without
-/// suggestions and the changes.
+/// Removes byte-identical copies, except oscillating files. Returns the changes and a report, which
+/// contains no suggestions yet.
 pub fn defrag(corpus: &Corpus, history: &FileHistory, options: Options) -> (Defrag, Changes) {
     let mut report = Defrag { schema_version: 1, ..Defrag::default() };
     let mut changes = Changes::new();
@@ -131,7 +131,7 @@ pub fn suggestions(
             }
             let used = record.and_then(|record| record.helped.values().max()).copied();
             if let Some(end) = node.stale_after(used).filter(|end| *end < date) {
-                let why = format!("its time to live ended on {end}, and nothing used it since");
+                let why = format!("its time to live ended on {end}, and nothing has used it since");
                 add(&node.path, RetireReason::Stale, None, why);
             }
         }
@@ -159,7 +159,7 @@ pub fn merged(report: &Defrag) -> impl Iterator<Item = (String, String)> + '_ {
     report.removed.iter().map(names).filter(|(gone, kept)| gone != kept)
 }
 
-/// Maps each node to a better node of its kind with the same bytes.
+/// Maps each copy to the better node of its kind that has the same bytes.
 fn same_bytes(corpus: &Corpus) -> BTreeMap<String, String> {
     let mut by_digest: BTreeMap<(super::NodeKind, Digest), Vec<&Node>> = BTreeMap::new();
     for node in &corpus.nodes {

@@ -1,8 +1,8 @@
 //! Measures the fitness of a corpus by the known uses of its nodes.
 //!
 //! Labels, links and dates in a node do not affect the fitness; `health.rs` reports them as
-//! hygiene. If no use of a node is known, the fitness is unknown, and only its limits apply. This
-//! module must never read a clock or anything outside the given corpus and its uses.
+//! hygiene. If no node has a known use, the fitness is unknown and only the limits in [`Floors`]
+//! apply. This module must never read a clock or anything outside the given corpus and its uses.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,15 +14,16 @@ use super::index::Search;
 use super::uses::{Resolver, UsedNode, Uses};
 use super::{Corpus, Maturity, Node, NodeKind, rounded};
 
-/// The largest drop of a measure or limit in one iteration that is not a regression.
+/// The largest drop in a measure or limit, within one iteration, that does not count as a
+/// regression.
 pub const MAX_DROP: f64 = 0.05;
-/// Number of search results that are examined for each question.
+/// Number of search results to examine for each question.
 const DEPTH: usize = 10;
-/// Maximum number of questions that are asked, the newest first.
+/// Maximum number of questions to ask. The newest are asked first.
 const ASKED: usize = 200;
-/// Share of a question's words that an answer contains.
+/// Minimum share of a question's words that a node must contain to count as an answer.
 const ANSWERS: f64 = 0.5;
-/// The part of an unused node that counts against the used nodes.
+/// Weight of an active node that is not proven, relative to a proven one, in the `in_use` measure.
 const UNUSED: f64 = 0.25;
 
 /// The measures, each with its name, its weight in the composite and its definition.
@@ -30,28 +31,28 @@ pub const MEASURES: [(&str, f64, &str); 5] = [
     (
         "found",
         0.35,
-        "mean reciprocal rank of the nodes that sessions used, in a search for the task of the session",
+        "mean reciprocal rank of the proven nodes, each in a search for the task that used it",
     ),
-    ("kept", 0.25, "share of the nodes that use has proven which are still active"),
+    ("kept", 0.25, "share of proven nodes that are still active"),
     (
         "in_use",
         0.15,
-        "proven active nodes, divided by these and a quarter of the other active nodes without compiled patterns",
+        "proven active nodes, divided by the sum of those nodes and a quarter of the other active nodes, excluding compiled patterns",
     ),
-    ("finished", 0.15, "finished work items, divided by the finished and the failed items"),
+    ("finished", 0.15, "share of finished work items among all finished and failed ones"),
     (
         "supported_claims",
         0.10,
-        "share of proven nodes among the active nodes that are proven or claim to be candidate or established",
+        "share of proven nodes among active nodes that are proven or labelled candidate or established",
     ),
 ];
 
-/// The limits that apply even if no use is known.
+/// The values that are checked for a regression even if no use is known.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Floors {
     /// Number of active nodes with different texts.
     pub active: usize,
-    /// Share of the fixed questions for which a node contains at least half of the words.
+    /// Share of the fixed questions that a node answers, by containing at least half of the words.
     pub answered: f64,
 }
 
@@ -60,13 +61,13 @@ pub struct Floors {
 pub struct Fitness {
     /// The weighted mean of the measures, or `None` if no use is known.
     pub composite: Option<f64>,
-    /// The values by the names of the measures; empty if no use is known.
+    /// The measured values, keyed by measure name. Empty if no use is known.
     pub metrics: BTreeMap<String, f64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub floors: Option<Floors>,
 }
 
-/// Measures a corpus by its uses.
+/// Computes the fitness of a corpus from its recorded uses.
 pub fn fitness(corpus: &Corpus, uses: &Uses) -> Fitness {
     let search = Search::active(corpus, jiff::civil::Date::ZERO);
     let floors = Some(floors(&search));
@@ -103,8 +104,8 @@ pub fn fitness(corpus: &Corpus, uses: &Uses) -> Fitness {
     }
 }
 
-/// Returns the number of active patterns that runner compiled from enough other nodes and that
-/// nothing has used yet. They count neither for nor against the corpus.
+/// Returns the number of active, unproven patterns that runner compiled from enough other nodes.
+/// They count neither for nor against the corpus.
 fn own_patterns(corpus: &Corpus, proven: &BTreeSet<&UsedNode>) -> usize {
     let mut sources: BTreeMap<&str, usize> = BTreeMap::new();
     for subject in corpus.active().filter(|node| !node.generated).flat_map(|it| &it.subjects) {
@@ -124,7 +125,7 @@ fn own_patterns(corpus: &Corpus, proven: &BTreeSet<&UsedNode>) -> usize {
 }
 
 /// Returns the mean reciprocal rank of the proven nodes in searches for the questions of their
-/// uses. Nodes of the same question do not displace each other.
+/// uses. Nodes that were used for the same question do not lower each other's rank.
 fn found(search: &Search<'_>, uses: &Uses, proven: &BTreeSet<&UsedNode>) -> f64 {
     let resolver = Resolver::of(uses, search.corpus);
     let mut asked: BTreeMap<(std::cmp::Reverse<jiff::civil::Date>, &str), BTreeSet<UsedNode>> =
@@ -162,7 +163,7 @@ fn floors(search: &Search<'_>) -> Floors {
 }
 
 /// Returns the measures and limits that fell by more than `max_drop`, each with its name and its
-/// drop. A measure that is absent now counts as 0.
+/// drop. A measure that is missing from `after` counts as 0.
 pub fn regressions(before: &Fitness, after: &Fitness, max_drop: f64) -> Vec<(String, f64)> {
     let mut fell: Vec<(String, f64)> = before
         .metrics

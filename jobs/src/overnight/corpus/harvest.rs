@@ -80,7 +80,7 @@ pub struct Harvest {
     pub added: Vec<Harvested>,
     /// Number of learnings that were already known.
     pub known: usize,
-    /// Number of texts that name no cause or no act, and are therefore not learnings.
+    /// Number of texts that are not learnings, because they name no cause or no action.
     pub junk: usize,
     /// Number of new learnings beyond the limit of one harvest.
     pub left_over: usize,
@@ -99,8 +99,8 @@ struct HarvestItem {
     category: &'static str,
 }
 
-/// Finds new learnings. One harvest adds at most a tenth of the corpus's size, or three learnings
-/// if that is more.
+/// Finds new learnings. One harvest adds at most three learnings or a tenth of the corpus's size,
+/// whichever is more.
 pub fn harvest(
     corpus: &Corpus,
     sources: &Sources,
@@ -202,7 +202,7 @@ pub fn harvest(
     (report, changes)
 }
 
-/// The words with which a learning in a commit message begins.
+/// Prefixes that mark a learning in a commit message.
 const MARKS: [&str; 6] =
     ["learned:", "lesson:", "lessons:", "learning:", "root cause:", "takeaway:"];
 
@@ -244,7 +244,7 @@ fn of_commit(commit: &CommitSource) -> Option<HarvestItem> {
     })
 }
 
-/// The words of headings below which notes list learnings.
+/// Words in a heading that mark the list below it as learnings.
 const HEADINGS: [&str; 5] = ["learned", "learnings", "lessons", "takeaways", "lesson"];
 
 fn of_note(note: &NoteSource, date: Date) -> Vec<HarvestItem> {

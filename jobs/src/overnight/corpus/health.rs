@@ -18,7 +18,7 @@ use super::{Corpus, CorpusProblem, NodeKind, rounded};
 
 /// Minimum similarity at which two nodes of one kind count as repetitions.
 pub const SAME: f64 = 0.8;
-/// Maximum number of paths in a list of the report.
+/// Maximum number of paths in each list of the report.
 const NAMED: usize = 50;
 
 /// The metrics, each with its name, its weight in the hygiene, its minimum and its definition.
@@ -100,7 +100,7 @@ pub struct Health {
     pub date: String,
     /// Number of active nodes by kind.
     pub nodes: BTreeMap<&'static str, usize>,
-    /// Number of nodes that are superseded or set aside.
+    /// Number of nodes that have been superseded or set aside.
     pub inactive: usize,
     /// Number of work items that nobody has claimed.
     pub open_items: usize,
@@ -231,8 +231,8 @@ pub fn measure(corpus: &Corpus, uses: &Uses, date: Date) -> Measured {
     Measured { health, bench, fitness }
 }
 
-/// Finds the map of [`Corpus::repeats`]. The running time is linear, except within groups of similar
-/// nodes, whose size is limited.
+/// Computes the map for [`Corpus::repeats`]. The running time is linear, except within groups of
+/// similar nodes, whose size is limited.
 pub(super) fn repeats(corpus: &Corpus) -> BTreeMap<String, String> {
     let mut repeated = BTreeMap::new();
     for kind in [NodeKind::Learning, NodeKind::Finding, NodeKind::Pattern, NodeKind::Knowledge] {

@@ -1,8 +1,8 @@
 //! A full-text index of the corpus, which finds the nodes that match a question.
 //!
 //! The index keeps, for each term, the nodes that contain it, with the number of occurrences in the
-//! title, the body and the subjects. It replaces an SQLite FTS5 table, whose build took most of a
-//! night. Searches rank nodes by the BM25 function of FTS5 with its parameters, and then by a
+//! title, the body and the subjects. It replaces an SQLite FTS5 table, which took most of a night
+//! to build. Searches rank nodes by the BM25 function of FTS5 with its parameters, and then by a
 //! composite of relevance, freshness and utility. Equal scores are ordered by path. The index uses
 //! the same terms as the index of a history, and must never outlive the process.
 
@@ -18,14 +18,13 @@ use super::{Corpus, Node, NodeKind, rounded};
 
 /// The weights of a match in the title, in the body and in the subjects.
 const WEIGHTS: Counts<f64> = [4.0, 1.0, 2.0];
-/// The parameters of BM25: the saturation of a term's frequency, and the influence of a node's
-/// length.
+/// The parameters of BM25: term frequency saturation and length normalization.
 const BM25: (f64, f64) = (1.2, 0.75);
 /// The weight of a term that at least half of the nodes contain.
 const COMMON: f64 = 1e-6;
-/// Maximum number of terms of a question.
+/// Maximum number of terms in a question.
 const QUERY: usize = 48;
-/// Number of most relevant nodes that are ranked by the composite score.
+/// Number of most relevant nodes to rank by the composite score.
 const POOL: usize = 64;
 /// The shares of relevance, freshness and utility in the composite score.
 pub const SHARES: (f64, f64, f64) = (0.6, 0.2, 0.2);
@@ -46,18 +45,18 @@ pub enum Scope {
 /// The index of a corpus.
 #[derive(Clone, Debug, Default)]
 pub struct Index {
-    /// The corpus that was indexed ([`Corpus::key`]).
+    /// The key of the indexed corpus ([`Corpus::key`]).
     key: Option<Digest>,
-    /// The nodes, in the order of [`Corpus::nodes`]: the smallest scope that contains the node, and
-    /// its number of terms.
+    /// For each node, in the order of [`Corpus::nodes`], the smallest scope that contains the node,
+    /// and its number of terms.
     nodes: Vec<(Scope, u32)>,
     /// The position of each term in `postings`.
     terms: HashMap<Box<str>, u32>,
     postings: Vec<Postings>,
 }
 
-/// The nodes that contain a term, in order, as numbers of variable length: the distance from the
-/// previous node, and the counts.
+/// The nodes that contain a term, in order. Each node is encoded as variable-length integers: the
+/// distance from the previous node, and the counts.
 #[derive(Clone, Debug, Default)]
 struct Postings {
     bytes: Vec<u8>,
@@ -162,12 +161,12 @@ impl Index {
         count
     }
 
-    /// Returns whether the index is that of a corpus with this key.
+    /// Returns whether the index was built for a corpus with this key.
     pub(super) fn is_of(&self, key: &Digest) -> bool {
         self.key.as_ref() == Some(key)
     }
 
-    /// Returns the positions of the nodes of a scope that contain a term in the title or the body.
+    /// Returns the positions of the nodes in a scope whose title or body contains a term.
     pub(super) fn containing(&self, term: &str, scope: Scope) -> impl Iterator<Item = usize> + '_ {
         let found = self.within(term, scope);
         found.filter(|(_, [title, body, _])| title + body > 0).map(|(at, _)| at)
@@ -178,8 +177,8 @@ impl Index {
         postings.into_iter().flatten().filter(move |(at, _)| self.nodes[*at].0 >= scope)
     }
 
-    /// Returns the positions of the nodes that contain one of the terms, at most `limit`, with
-    /// their scores, best first.
+    /// Returns the positions and scores of at most `limit` nodes that contain one of the terms,
+    /// best first.
     fn ranked(
         &self,
         asked: &[String],
@@ -244,8 +243,8 @@ impl<'a> Search<'a> {
         Self { corpus, scope: Scope::Active, date }
     }
 
-    /// Returns the positions of the nodes whose title and body match the question best, best first.
-    /// Labels and dates do not count.
+    /// Returns the positions of at most `limit` nodes, ranked by how well their titles and bodies
+    /// match the question. Labels and dates do not count.
     pub fn by_relevance(&self, question: &str, limit: usize) -> Vec<usize> {
         let [title, body, _] = WEIGHTS;
         let asked = asked_terms(question);
@@ -253,7 +252,7 @@ impl<'a> Search<'a> {
         found.into_iter().map(|(at, _)| at).collect()
     }
 
-    /// Returns the nodes that answer the question best, best first.
+    /// Returns at most `limit` nodes that answer the question, best first.
     pub fn hits(&self, question: &str, limit: usize) -> Vec<Hit<'a>> {
         let asked = asked_terms(question);
         let found = self.corpus.index().ranked(&asked, WEIGHTS, self.scope, POOL);
@@ -290,7 +289,7 @@ impl<'a> Search<'a> {
     }
 }
 
-/// Returns the different terms of a question, at most [`QUERY`], in alphabetical order.
+/// Returns the distinct terms of a question, at most [`QUERY`], in alphabetical order.
 fn asked_terms(question: &str) -> Vec<String> {
     let mut asked = terms(question);
     asked.sort_unstable();

@@ -86,7 +86,7 @@ impl Corpus {
         self.index.take()
     }
 
-    /// Uses the index of another reading of the corpus if its nodes had the same contents.
+    /// Reuses an index from another reading of the corpus if the nodes had the same contents.
     pub fn adopt(&mut self, index: Option<Index>) {
         if let Some(index) = index.filter(|index| index.is_of(&self.key())) {
             self.index = index.into();

@@ -198,8 +198,8 @@ impl Node {
         front_matter::split(&self.text).get(key)
     }
 
-    /// Returns the last day before the node becomes stale, or `None` if the node never becomes
-    /// stale, as an unclassified node. A citation or a use on the day `used` postpones that day.
+    /// Returns the last day before the node becomes stale, or `None` if it never does, like an
+    /// unclassified node. A citation or a use on the day `used` postpones that day.
     pub fn stale_after(&self, used: Option<Date>) -> Option<Date> {
         let days = match (self.maturity, self.ttl_days) {
             (Maturity::Unknown, _) | (Maturity::Established, None) => None,

@@ -1,4 +1,4 @@
-//! Records which files nights add and remove, to detect files that oscillate.
+//! Records the files that nights add and remove, to detect files that oscillate.
 //!
 //! The history is stored next to the corpus, in `.agents/overnight/oscillation.json`. A damaged
 //! history counts as empty, because it is used only to hold changes back.
@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 /// Minimum number of changes of direction at which a file counts as oscillating.
 pub const TURNS: usize = 3;
-/// Number of events that are kept for one file.
+/// Number of events to keep for each file.
 const KEPT: usize = 8;
 
 /// One addition or removal of a file.
@@ -29,7 +29,7 @@ pub struct FileHistory {
     #[serde(default)]
     pub acts: BTreeMap<String, Vec<FileEvent>>,
     /// The names of removed nodes, each with the name of the node that had the same bytes. Uses of
-    /// the removed node count for that node.
+    /// a removed node count for the node that replaced it.
     #[serde(default)]
     pub merged: BTreeMap<String, String>,
 }

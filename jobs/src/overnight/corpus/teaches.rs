@@ -1,8 +1,8 @@
 //! Decides whether a text teaches something: it describes a situation, names a cause, and states
 //! what to do.
 //!
-//! The decision uses connectives and modal verbs of English and nothing about the subject. A text
-//! that only reports an event is not a learning.
+//! The decision relies on English connectives and modal verbs, and not on the subject. A text that
+//! only reports an event is not a learning.
 
 /// The reason why a text is not a learning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,7 +25,7 @@ impl Missing {
     }
 }
 
-/// Minimum number of words that describe a situation, a cause and an act.
+/// Minimum number of words that describe a situation, a cause and an action.
 const WORDS: usize = 10;
 
 /// Words and phrases that introduce a cause or a consequence.
@@ -87,7 +87,7 @@ const DUTIES: [&str; 17] = [
     "fixed by",
 ];
 
-/// Verbs that state an act at the beginning of a sentence or after a comma.
+/// Verbs that state an action at the beginning of a sentence or after a comma.
 const ACTS: [&str; 43] = [
     "add", "ask", "build", "call", "check", "clear", "commit", "compare", "copy", "create",
     "declare", "define", "delete", "disable", "document", "enable", "export", "extract", "fix",
@@ -96,10 +96,10 @@ const ACTS: [&str; 43] = [
     "test", "use", "validate",
 ];
 
-/// Words that may stand before an act.
+/// Words that may precede an action.
 const FILLERS: [&str; 7] = ["so", "then", "and", "please", "just", "now", "first"];
 
-/// Checks whether a text describes a situation, names a cause and states an act.
+/// Checks whether a text describes a situation, names a cause and states an action.
 ///
 /// # Errors
 /// Returns the first part that is missing.
@@ -117,7 +117,7 @@ pub fn teaches(text: &str) -> Result<(), Missing> {
     }
 }
 
-/// Returns whether a text states an act or an obligation.
+/// Returns whether a text states an action or an obligation.
 pub fn states_act(text: &str) -> bool {
     let text = text.to_lowercase();
     let begins = |part: &str| {
@@ -144,7 +144,7 @@ pub fn sentences(text: &str) -> Vec<&str> {
     sentences
 }
 
-/// Returns the first sentence of a text that names a cause, in one line.
+/// Returns the first sentence of a text that names a cause, on one line.
 pub fn cause(text: &str) -> Option<String> {
     let named = |sentence: &&str| {
         let line = words(&sentence.to_lowercase());

@@ -1,10 +1,10 @@
-//! The known uses of a corpus: what later happened with its nodes.
+//! The known uses of a corpus: when its nodes were used, and whether they helped.
 //!
 //! ```text
 //! citations file, transcripts, commit messages, finished work ──> Uses ──> by node: successes, failures
 //! ```
 //!
-//! A use is an event outside the corpus: a session opened or cited a node, a commit cites it, or
+//! A use is an event outside the corpus: a session opened or cited a node, a commit cited it, or
 //! work that cites it was finished or failed. Text that runner wrote is never a use, and neither is
 //! a label in a node. This module must never write a file.
 
@@ -24,7 +24,7 @@ use crate::sessions::transcript::{LineGap, SessionEvent, SessionEventKind, Trans
 
 /// Maximum length of a question in characters.
 const QUESTION: usize = 400;
-/// Maximum number of nodes that can replace one another in a row.
+/// Maximum length of a chain of nodes in which each replaces the previous one.
 const SUCCESSORS: usize = 16;
 /// Minimum reward at which the feedback on a citation counts as a success.
 const REWARDED: f64 = 0.5;
@@ -68,7 +68,7 @@ pub enum UsedNode {
 /// The uses of one node.
 #[derive(Clone, Debug, Default)]
 pub struct UseRecord {
-    /// The users that the node helped, each with its last date.
+    /// The users that the node helped, each with the last date on which it did.
     pub helped: BTreeMap<String, Date>,
     /// The users that the node misled.
     pub failed: BTreeSet<String>,
@@ -97,7 +97,8 @@ impl Uses {
         self.events.is_empty()
     }
 
-    /// Adds the uses that the work items state. An item that runner wrote is not a use.
+    /// Adds the nodes that finished or failed work items cite. An item that runner wrote is not a
+    /// use.
     pub fn add_work(&mut self, corpus: &Corpus) {
         let known = known(corpus);
         for item in &corpus.work.items {
@@ -237,7 +238,7 @@ impl Uses {
     }
 }
 
-/// Finds the node that a name means now.
+/// Finds the node that a name now refers to.
 pub struct Resolver<'a> {
     uses: &'a Uses,
     corpus: &'a Corpus,
@@ -283,7 +284,7 @@ fn known(corpus: &Corpus) -> BTreeSet<&str> {
     all.filter(|name| name.len() >= 6 && name.contains(['-', '_', '.'])).collect()
 }
 
-/// Returns whether a call of a tool only reads the paths in its target.
+/// Returns whether a tool call only reads the paths in its target.
 fn reads(tool: &str, target: &str) -> bool {
     let writes = [">", "rm ", "mv ", "cp ", "tee ", "sed -i", "git "];
     match tool {
@@ -299,7 +300,7 @@ fn named_paths(text: &str) -> impl Iterator<Item = String> + '_ {
     text.split(ends).filter_map(node_name)
 }
 
-/// Returns the name of the node at a path, or `None` if the path is not that of a node.
+/// Returns the name of the node at a path, or `None` if it is not a node's path.
 fn node_name(path: &str) -> Option<String> {
     let below = match path.rsplit_once(".agents/") {
         Some((_, below)) => below,
@@ -308,7 +309,8 @@ fn node_name(path: &str) -> Option<String> {
     NodeKind::of(below).map(|_| stem_of(below).to_owned())
 }
 
-/// Returns the beginning of a text as a question, or an empty text if it names the node itself.
+/// Returns the beginning of a text as a question, or an empty string if the text names the node
+/// itself.
 fn question(text: &str, name: &str) -> String {
     match text.contains(name) {
         true => String::new(),

@@ -1,4 +1,5 @@
-//! The work file `rpi/next-work.jsonl`: rows of items or, in old files, flat rows.
+//! The work file `rpi/next-work.jsonl`: each row contains a list of items or, in old files, is
+//! itself an item.
 //!
 //! A claimed or finished item belongs to its claimant, and this module never changes it. Rows are
 //! edited through [`KeptLines`], which leaves every other row unchanged byte for byte.

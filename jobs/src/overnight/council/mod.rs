@@ -7,11 +7,10 @@
 //!     └── rule-based candidates               its reason                    ledger.json: who said what
 //! ```
 //!
-//! A councillor who fails degrades the report, and the synthesis is made without that councillor.
-//! Without any councillor, the packets are based on the corpus alone. Each councillor is asked once
-//! about facts that were looked up, and answers in a fixed form. A councillor must never write
-//! files, communicate with another councillor, or support a candidate that the packet does not
-//! contain.
+//! A councillor who fails degrades the report, and the synthesis omits that councillor. Without any
+//! councillor, the packets are based on the corpus alone. Each councillor is asked once about facts
+//! that were looked up, and answers in a fixed form. A councillor must never write files,
+//! communicate with another councillor, or support a candidate that the packet does not contain.
 
 pub mod packet;
 pub mod record;

@@ -20,8 +20,8 @@ pub const KINDS: [&str; 6] = ["research", "implement", "validate", "repair", "pr
 pub const CONFIDENCES: [&str; 3] = ["low", "medium", "high"];
 /// Maximum number of lines in one list.
 const LINES: usize = 8;
-/// Maximum size of the packet in bytes. With the instructions, it fits the window of a small local
-/// model, which has 8,192 tokens.
+/// Maximum size of the packet in bytes. With the instructions, a packet of this size fits the
+/// context window of a small local model, which has 8,192 tokens.
 const WINDOW: usize = 20_000;
 /// Maximum length of a line in characters.
 const LONGEST: usize = 280;
@@ -36,7 +36,7 @@ pub struct CouncilPacket {
     pub date: String,
     /// The current fitness of the corpus, or `None` if no use of it is known.
     pub fitness: Option<f64>,
-    /// The change of the fitness during the night.
+    /// The change in the fitness during the night.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fitness_delta: Option<f64>,
     pub below_floor: Vec<String>,

@@ -26,7 +26,7 @@ const BACKS: usize = 3;
 pub struct Report {
     /// The councillor's name in the configuration.
     pub runner: String,
-    /// The councillor's position, in one line.
+    /// The councillor's position, on one line.
     pub headline: String,
     /// One of [`KINDS`].
     pub recommended_kind: String,

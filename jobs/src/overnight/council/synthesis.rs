@@ -38,7 +38,7 @@ pub struct Synthesis {
     pub recommended_first_action: String,
     /// The councillor who wrote that text.
     pub said_by: String,
-    /// The lowest confidence among the councillors of the leading position.
+    /// The lowest confidence among the councillors who take the leading position.
     pub confidence: String,
     /// The number of councillors who take the leading position, out of all who answered.
     pub agreement: Agreement,
@@ -60,7 +60,7 @@ pub struct Synthesis {
 /// A councillor who did not answer.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NoReply {
-    /// The name for people, which mentions the creative lane.
+    /// The name to show, which mentions the creative lane if the councillor was asked in it.
     pub runner: String,
     pub why: String,
     /// The name of the councillor's backend.
@@ -81,11 +81,12 @@ pub struct Agreement {
     pub of: u64,
 }
 
-/// A position: an act on a target, and the councillors who recommend it.
+/// A position: an action on a target, and the councillors who recommend it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Position {
     pub recommended_kind: String,
-    /// The candidate to begin with, or the text of the first action if it is none of them.
+    /// The candidate to begin with, or the text of the first action if the councillor supports no
+    /// candidate.
     #[serde(default)]
     pub target: String,
     /// The councillors who take the position, in their own words.
@@ -186,7 +187,7 @@ fn sure(confidence: &str) -> usize {
 fn positions(reports: &[&Report]) -> Vec<Position> {
     let mut acts: BTreeMap<(&str, &str), Vec<PositionVote>> = BTreeMap::new();
     for report in reports {
-        // Councillors agree only if they recommend the same act on the same target.
+        // Councillors agree only if they recommend the same action on the same target.
         let target = report.backs.first().unwrap_or(&report.recommended_first_action);
         acts.entry((&report.recommended_kind, target)).or_default().push(PositionVote {
             runner: report.runner.clone(),
@@ -214,8 +215,8 @@ fn positions(reports: &[&Report]) -> Vec<Position> {
     positions
 }
 
-/// Describes the disagreement about the act or its target, with the words of each councillor, or
-/// about the confidence.
+/// Describes the disagreement about the action or its target, with a quotation from each
+/// councillor, or the disagreement about the confidence.
 fn tension(positions: &[Position]) -> Option<String> {
     let quote = |kind: &str, it: &PositionVote| {
         let words = clean(&it.recommended_first_action, QUOTE);

@@ -56,8 +56,8 @@ impl PacketSources<'_> {
         let score = self.ground(&mut packet, action, said.collect());
         Some(Candidate {
             packet,
-            // The recommendation of one councillor is only a proposal and ranks lower. Each further
-            // councillor raises its score.
+            // The recommendation of one councillor is only a proposal and ranks lower. Each
+            // additional councillor raises the score.
             score: score - 3.0 + VOICE * (synthesis.agreement.voices as f64 - 1.0),
             timestamp: String::new(),
             pinned: false,
@@ -82,7 +82,7 @@ impl PacketSources<'_> {
             source: Some(WILDCARD_SOURCE.to_owned()),
             queue_backed: Some(false),
             why_now: format!(
-                "an idea of {} that nobody asked for; it is not counted",
+                "an idea from {} that nobody asked for; it is not counted",
                 wildcard.runner
             ),
             evidence: vec![format!("{}/council/{}.json", self.output, council::WILDCARD)],

@@ -36,21 +36,21 @@ use queue::Pinned;
 
 /// Maximum number of packets for one morning.
 pub const MOST: usize = 10;
-/// Maximum number of lines of evidence, and of files, in one packet.
+/// Maximum number of evidence lines, and maximum number of files, in one packet.
 const LINES: usize = 6;
 
 /// Score of a packet that contains every word of the goal. It exceeds two levels of severity.
 const GOAL: f64 = 25.0;
 /// Score that a packet loses for each failure, up to three. It exceeds one level of severity.
 const FAILED: f64 = 11.0;
-/// Score that a packet of another repository loses.
+/// Score that a packet loses if it belongs to another repository.
 const FOREIGN: f64 = 16.0;
 /// Score that a packet loses if a commit has probably done its work.
 const PROBABLY_DONE: f64 = 25.0;
-/// Share of a finding's title that a work item contains if it covers the finding.
+/// Minimum share of a finding's title that a work item must contain to cover the finding.
 const COVERS: f64 = 0.7;
 
-/// Minimum share of a title's words that a node contains to count as evidence.
+/// Minimum share of a title's words that a node must contain to count as evidence.
 const SPEAKS: f64 = 0.5;
 
 /// The index of a morning's packets.
@@ -78,7 +78,7 @@ pub struct PacketSources<'a> {
     pub date: Date,
     /// The output folder, below the project.
     pub output: &'a str,
-    /// The folder of the run in which its artifacts stay, below the project.
+    /// The run's folder below the project, in which its artifacts stay.
     pub kept: &'a str,
     /// The command with which a person begins. `{prompt}`, `{title}`, `{packet}` and `{id}` are
     /// each replaced by one shell word.
@@ -378,7 +378,7 @@ impl PacketSources<'_> {
 }
 
 /// Describes why a packet is listed: its severity and origin, and what lowers its rank. `other` is
-/// the other repository to which it belongs.
+/// the other repository to which the packet belongs, if any.
 fn why_now(packet: &Packet, epic: Option<&str>, other: Option<&str>) -> String {
     let from = epic.unwrap_or("the work file");
     let mut why = format!("{} {} from {from}, not claimed yet", packet.severity, packet.kind);

@@ -1,4 +1,5 @@
-//! The lower half of the page: budget usage, refusals, and the sandbox and wakefulness of the runs.
+//! The lower half of the page: budget usage, refusals, and the sandboxes and sleep inhibition of
+//! the runs.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,7 +17,7 @@ pub(super) fn is_unconfined(run: &RunLine) -> bool {
     run.sandbox == Some(SandboxLevel::Off)
 }
 
-/// The usage of one unit, with its parts of the limit in per cent.
+/// The usage of one unit, with its shares of the limit in percent.
 #[derive(Serialize)]
 pub(super) struct BudgetView<'a> {
     usage: &'a UnitUsage,
@@ -51,8 +52,8 @@ impl<'a> RefusalView<'a> {
     }
 }
 
-/// The sandboxes that held the runs, and whether the host stayed awake: each distinct answer once,
-/// with its jobs.
+/// The sandboxes that confined the runs, and whether the host stayed awake: each distinct answer
+/// once, with its jobs.
 #[derive(Serialize)]
 pub(super) struct SandboxView<'a> {
     levels: Vec<JobsOf<'a>>,

@@ -1,5 +1,5 @@
-//! Puts text that looks like markup into every field of a report that takes foreign text, and
-//! checks the elements that an HTML parser then finds.
+//! Puts text that looks like markup into every report field that takes foreign text, and checks the
+//! elements that an HTML parser then finds.
 
 #![allow(clippy::print_stdout, reason = "figures of a test")]
 

@@ -4,11 +4,11 @@
 //! NightReport ──> views (this folder) ──> templates (`jobs/templates`) ──> page
 //! ```
 //!
-//! The page contains no script, no external image or font, and no external link: its own content security
-//! policy forbids everything except the one style sheet, which it identifies by digest. Text that came
-//! from a model, a repository or a person reaches the page only as a value, and [`write_escaped`] escapes
-//! every value. The page must use nothing but the report, and never state anything that the report does
-//! not state.
+//! The page contains no script, no external image or font, and no external link: its own content
+//! security policy forbids everything except the one style sheet, which the policy identifies by
+//! digest. Text that came from a model, a repository or a person reaches the page only as a value,
+//! and [`write_escaped`] escapes every value. The page must use nothing but the report, and never
+//! state anything that the report does not state.
 
 mod details;
 mod overview;
@@ -73,7 +73,7 @@ struct PageView<'a> {
     groups: Vec<rows::RunGroup<'a>>,
     proposals: rows::Proposals<'a>,
     budgets: Vec<details::BudgetView<'a>>,
-    /// The usage of the budgets of fleets, in lines.
+    /// The usage of the fleets' budgets, in lines.
     fleets: Vec<String>,
     refused: Vec<details::RefusalView<'a>>,
     sandbox: details::SandboxView<'a>,
@@ -82,7 +82,7 @@ struct PageView<'a> {
 /// Renders the page.
 ///
 /// # Panics
-/// Panics if a template does not fit the views, which are both compiled in.
+/// Panics if a template does not match the views. Both are compiled in.
 pub fn render(report: &NightReport) -> String {
     page(report, None)
 }
@@ -162,8 +162,8 @@ pub struct NavLinks {
     pub after: Option<String>,
 }
 
-/// Creates the environment of the templates: every value is escaped, and a name that no view has is
-/// an error.
+/// Creates the environment of the templates: every value is escaped, and a name that does not exist
+/// in the view is an error.
 fn environment() -> Environment<'static> {
     let mut environment = Environment::new();
     environment.set_auto_escape_callback(|_| AutoEscape::Html);

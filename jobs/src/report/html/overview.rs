@@ -20,18 +20,19 @@ pub(super) struct Overview<'a> {
     verdict: Verdict,
     opened: String,
     closed: String,
-    /// The outcomes of the jobs' last attempts, the worst first.
+    /// The outcomes of the jobs' last attempts, worst first.
     outcomes: Vec<Tally<'a>>,
-    /// The worst run and its own reason, if the night was less than complete.
+    /// A job that did not run, or else the worst run, with the reason; `None` if everything went
+    /// well.
     worst: Option<Worst<'a>>,
     /// Number of calls that did not report their usage.
     unstated_calls: u64,
-    /// The rest of the units that the night limits, money first.
+    /// The remaining amounts of the units that the night limits, money first.
     left: Option<String>,
     /// The refusals by source.
     refused: Vec<Tally<'a>>,
     is_unconfined: bool,
-    /// Number of runs for which sleep inhibition was requested and not obtained.
+    /// Number of runs for which sleep inhibition was requested but not obtained.
     not_kept_awake: usize,
     /// Number of morning packets.
     packets: usize,
@@ -52,7 +53,7 @@ impl Verdict {
     }
 }
 
-/// The number of equal names.
+/// A name, and how often it occurs.
 #[derive(Serialize)]
 struct Tally<'a> {
     name: &'a str,
@@ -97,7 +98,7 @@ fn minute(at: Timestamp) -> String {
     at.strftime("%Y-%m-%d %H:%M UTC").to_string()
 }
 
-/// Counts equal names, in the order in which they occur first.
+/// Counts equal names, in order of first occurrence.
 fn tally<'a>(all: impl Iterator<Item = (&'a str, Tone)>) -> Vec<Tally<'a>> {
     let mut found: Vec<Tally<'a>> = Vec::new();
     for (name, tone) in all {
@@ -109,7 +110,7 @@ fn tally<'a>(all: impl Iterator<Item = (&'a str, Tone)>) -> Vec<Tally<'a>> {
     found
 }
 
-/// Returns the verdict. It names the jobs that did not run before it judges the others.
+/// Returns the verdict. It first names the jobs that did not run, and then judges the others.
 fn verdict(report: &NightReport) -> Verdict {
     let began = |run: &&RunLine| report.not_run.iter().all(|it| it.job != run.job);
     let rest: Vec<Tone> = report.last_attempts().filter(began).map(Tone::of).collect();

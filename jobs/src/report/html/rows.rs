@@ -1,4 +1,4 @@
-//! The rows of the page that a person unfolds: runs, the worst first, and proposals.
+//! The rows of the page that a person can unfold: the runs, worst first, and the proposals.
 
 use runner_engine::outcome::{Class, Outcome};
 use serde::Serialize;

@@ -1,7 +1,7 @@
-//! Task 4, conventions: the names of files, the places of tests, the order of imports, and the forms
-//! of commit messages that a session followed.
+//! Task 4, conventions: the forms that a session followed for file names, test locations, import
+//! order and commit messages.
 //!
-//! A session records how often it followed a form and how often it did not. Only the sum over
+//! A session records how often it followed a form and how often it did not. Only the sum over all
 //! sessions decides whether a convention holds.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -83,7 +83,7 @@ pub fn observe(events: &[Event]) -> Vec<Observed> {
     sorts.into_iter().filter_map(observed).collect()
 }
 
-/// Returns the language of a test file, and how its name and its place mark it as a test.
+/// Returns the language of a test file, and how its name and location mark it as a test.
 fn test_file(path: &str) -> Option<(String, String)> {
     let (folder, name) = path.rsplit_once('/').unwrap_or(("", path));
     let (stem, extension) = name.rsplit_once('.')?;
@@ -134,7 +134,7 @@ fn file_name(path: &str) -> Option<(String, String)> {
     Some((extension.to_owned(), format!(".{extension} files have names in {form}")))
 }
 
-/// Returns the first line of the message of a `git commit`.
+/// Returns the first line of a `git commit` message.
 fn subject_line(command: &str) -> Option<&str> {
     let (_, rest) = command.split_once("git commit")?;
     let (_, message) = rest.split_once("-m ").or_else(|| rest.split_once("-am "))?;

@@ -15,17 +15,17 @@ const MOST: usize = 40;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ErrorGroup {
     pub trigger: String,
-    /// The masked line of the first of them.
+    /// The masked line of the first error.
     pub signature: String,
     pub count: u32,
-    /// Whether the same intent succeeded after the last of them.
+    /// Whether a call with the same intent succeeded after the last error.
     pub resolved: bool,
     /// The subject of the failed call, such as `cargo test`.
     pub subject: String,
     pub evidence: Vec<u64>,
 }
 
-/// Returns the groups, the most frequent ones first.
+/// Returns the groups, most frequent first.
 pub fn groups(events: &[Event]) -> Vec<ErrorGroup> {
     let mut groups: Vec<(ErrorGroup, usize)> = Vec::new();
     let mut known: HashMap<&str, usize> = HashMap::new();
@@ -62,7 +62,7 @@ pub fn groups(events: &[Event]) -> Vec<ErrorGroup> {
 /// Returns whether a call with the same intent as the failed one passed afterwards.
 fn resolved(events: &[Event], failed: usize) -> bool {
     let error = &events[failed];
-    // A wrong name of a file is corrected by any other name that the tool accepts.
+    // A wrong file name counts as corrected once the tool accepts any other name.
     let same = |later: &Event| match error.tool.as_str() {
         "Bash" => later.about() == error.about(),
         tool => later.tool == tool,
@@ -70,7 +70,7 @@ fn resolved(events: &[Event], failed: usize) -> bool {
     events[failed + 1..].iter().any(|later| later.outcome == Outcome::Passed && same(later))
 }
 
-/// Returns the first line of a text without secrets, of at most `most` characters.
+/// Returns the first non-blank line of a text, without secrets and with at most `most` characters.
 pub(in crate::sessions) fn brief(text: &str, most: usize) -> String {
     let text = Redacted::of(text);
     let line = text.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or_default();

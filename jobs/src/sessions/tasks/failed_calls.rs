@@ -8,13 +8,13 @@ use serde::{Deserialize, Serialize};
 
 use crate::sessions::event::{Event, Outcome};
 
-/// Maximum length of a command in bytes. A longer one is hardly repeated word for word.
+/// Maximum length of a command in bytes. A longer one is rarely repeated exactly.
 pub const LONGEST: usize = 160;
-/// Maximum number of commands that failed, and that passed.
+/// Maximum number of failed commands to keep, and of passed commands.
 const MOST: usize = 10;
 const PASSED: usize = 150;
 
-/// A command that failed as its last outcome in a session.
+/// A command whose last outcome in a session was a failure.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FailedCall {
     pub command: String,
@@ -25,7 +25,7 @@ pub struct FailedCall {
     pub count: u32,
 }
 
-/// Returns the commands whose last outcome was a failure, the most frequent ones first.
+/// Returns the commands whose last outcome was a failure, most frequent first.
 pub fn failed_calls(events: &[Event]) -> Vec<FailedCall> {
     let mut failed: BTreeMap<String, FailedCall> = BTreeMap::new();
     for event in events {
@@ -64,7 +64,8 @@ pub fn passed_calls(events: &[Event]) -> BTreeSet<u32> {
     passed
 }
 
-/// Returns a command as it is compared, or `None` if the tool runs none or it is too long.
+/// Returns a command in the form that is compared, or `None` if the tool runs no command or the
+/// command is too long.
 pub fn command(tool: &str, target: &str) -> Option<String> {
     let target = target.trim();
     (tool == "Bash" && !target.is_empty() && target.len() <= LONGEST)

@@ -9,7 +9,8 @@ use crate::sessions::event::{Action, Event};
 
 /// Maximum number of pairs.
 const MOST: usize = 20;
-/// Turns in which more files are changed say little about any two of them.
+/// Maximum number of changed files in a turn that counts. Turns that change more files show little
+/// about any two of them.
 const FILES: usize = 20;
 /// Minimum number of turns in which both files were changed.
 const LEAST: u32 = 2;
@@ -31,7 +32,7 @@ pub fn changed_by_turn(events: &[Event]) -> BTreeMap<u32, BTreeSet<&str>> {
     turns
 }
 
-/// Returns the pairs, the most frequent ones first.
+/// Returns the pairs, most frequent first.
 pub fn pairs(events: &[Event]) -> Vec<FilePair> {
     let mut counts: BTreeMap<(&str, &str), u32> = BTreeMap::new();
     for files in changed_by_turn(events).into_values().filter(|files| files.len() <= FILES) {

@@ -1,7 +1,7 @@
-//! Task 9, injection effectiveness: what followed after a hook added context.
+//! Task 9, injection effectiveness: what happened after a hook added context.
 //!
 //! Two effects are measured: how trust, focus and debt changed over the next calls, and how many of
-//! the files that the text names the session then touched. A correlation is no proof of an effect.
+//! the files named in the text the session then touched. A correlation does not prove an effect.
 
 use std::collections::BTreeSet;
 
@@ -12,7 +12,7 @@ use crate::sessions::event::{Action, Event};
 
 /// The number of events after an injection over which the signals are compared.
 const AFTER: usize = 40;
-/// Maximum number of injections that are measured.
+/// Maximum number of injections to measure.
 const MOST: usize = 20;
 
 /// The changes after one injection.
@@ -30,11 +30,12 @@ pub struct InjectionEffect {
     pub files_touched: u32,
     pub trust_delta: i32,
     pub focus_delta: i32,
-    /// The change of debt. A decrease is an improvement.
+    /// The change in debt. A decrease is an improvement.
     pub debt_delta: i64,
 }
 
-/// The words before the session's id and before an artifact's id in a rendered resume packet.
+/// The text before the session's id, and the text before an artifact's id, in a rendered resume
+/// packet.
 pub const PACKET_MARK: &str = "Last session ";
 pub const ARTIFACT_MARK: &str = " [artifact ";
 
@@ -69,7 +70,7 @@ pub fn effects(events: &[Event], signals: &[Signal]) -> Vec<InjectionEffect> {
     injections.take(MOST).map(effect).collect()
 }
 
-/// Returns the words that follow a mark, each up to `end`.
+/// Returns the text after each occurrence of a mark, up to `end`.
 fn after_mark<'t>(
     text: &'t str,
     mark: &'t str,
@@ -78,7 +79,7 @@ fn after_mark<'t>(
     text.split(mark).skip(1).map(move |rest| rest.split(end).next().unwrap_or_default().to_owned())
 }
 
-/// Returns the words of a text that look like paths of files.
+/// Returns the words of a text that look like file paths.
 fn named(text: &str) -> BTreeSet<&str> {
     let around = |c: char| !c.is_alphanumeric() && !matches!(c, '/' | '_');
     let is_path = |word: &&str| {

@@ -87,7 +87,7 @@ fn phases_match_their_labels() {
             "p r1 r2 r3 r4 r5 r6 e1 e2 e1 e2 e1 e2 t t t t c c c c",
             vec![Orientation, Exploring, Building, Verifying, Wrapping],
         ),
-        // A single look at a file, or a single test, begins no phase.
+        // A single look at a file, or a single test, does not begin a phase.
         ("p r1 r2 r3 r4 r5 r6 r7 e1 r8 r9 r1 r2 r3 r4 r5", vec![Orientation, Exploring]),
         ("p r1 r2", vec![Orientation]),
         ("", vec![]),
@@ -102,7 +102,7 @@ fn trust_and_debt_match_their_labels() {
         ("p r1 r2 e1 t", 100, 0),
         ("p e1 e2 e3", 100, 3),
         ("p e1 T1", 95, 1),
-        // The same error again costs ten, and a check that passes gives five back.
+        // Repeating an error costs 10, and a passing check gives 5 back.
         ("p e1 T1 e1 T1 e1 t", 90, 0),
         ("p d1 d2", 80, 0),
         // The third refusal of one command is a loop.
@@ -126,7 +126,7 @@ fn loops_match_their_labels() {
         ("p r1 r1 r1 r1 r1", vec![("repeated-read", false)]),
         ("p r1 r1 r1 r1 r1 e1", vec![("repeated-read", true)]),
         ("p d1 d1 d1 c", vec![("repeated-call", true)]),
-        // Work that looks alike and makes progress is not a loop.
+        // Repetitive work that makes progress is not a loop.
         ("p e1 t e1 t e1 t e1 t", vec![]),
         ("p e1 e1 e1 e1 e1 e1", vec![]),
         ("p T1 e1 T2 e1 T3 e1 t", vec![]),
@@ -150,13 +150,13 @@ fn repairs_need_a_change_and_an_end_of_the_error() {
     assert_eq!(repaired[0].steps, ["read src/f1.rs", "edit src/f1.rs", "run `cargo test`"]);
     assert_eq!(repaired[0].fix.as_deref(), Some("edit src/f1.rs"));
     assert_eq!(repaired[0].evidence, [2, 8]);
-    // Without a change, without an end, and with a return of the error there is no repair.
+    // There is no repair without a change, without a success at the end, or if the error returns.
     assert!(found("p T1 t").is_empty());
     assert!(found("p T1 r1 t").is_empty());
     assert!(found("p T1 e1").is_empty());
     assert!(found("p T1 e1 t T1").is_empty());
-    // Reading elsewhere and a command that hides its errors are not repairs, and a list is not a
-    // step.
+    // Reading elsewhere and running a command that hides its errors are not repairs, and writing
+    // the model's list is not a step.
     assert!(found("p L1 r1 l2").is_empty());
     assert!(found("p T1 e1 h").is_empty());
     assert_eq!(found("p T1 w r1 e1 w t")[0].steps, repaired[0].steps);

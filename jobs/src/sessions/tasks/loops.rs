@@ -36,7 +36,7 @@ pub struct LoopFinding {
 #[derive(Debug, Default)]
 pub(super) struct LoopDetector<'e> {
     recent: VecDeque<&'e Event>,
-    /// The same reads since the last action.
+    /// The reads of the same target since the last action.
     reads: Vec<&'e Event>,
     /// The loop that has begun and has not ended.
     inside: Option<String>,
@@ -76,7 +76,7 @@ impl<'e> LoopDetector<'e> {
     }
 }
 
-/// Returns the compared part: the tool and the whole target.
+/// Returns the part of a call that is compared: the tool and the whole target.
 fn key(event: &Event) -> String {
     format!("{} {}", event.tool, event.target)
 }
@@ -91,7 +91,7 @@ fn alike(a: &Event, b: &Event) -> bool {
         }
         (Outcome::Denied, Outcome::Denied) => same && a.about() == b.about(),
         (Outcome::Passed, Outcome::Passed) => {
-            // The same command with the same words, run again and again.
+            // The same command with the same arguments, run repeatedly.
             same && !matches!(a.action, Action::Edit | Action::Check | Action::Commit)
                 && a.tool == "Bash"
                 && a.target == b.target

@@ -95,7 +95,7 @@ pub struct Findings {
 }
 
 impl Findings {
-    /// Runs the tasks over a session, except for those in `skip`.
+    /// Runs the tasks on a session, except for those in `skip`.
     pub fn of(session: &Session, skip: &[Task]) -> Self {
         let events = session.events.as_slice();
         let runs = |task: Task| !skip.contains(&task);
@@ -135,7 +135,7 @@ impl Findings {
     }
 }
 
-/// Adds a line to the evidence of a finding, if it is new and the evidence is not full.
+/// Adds a line to the evidence of a finding, if the line is new and the evidence is not full.
 pub(super) fn cite(evidence: &mut Vec<u64>, line: u64) {
     if evidence.len() < EVIDENCE && evidence.last() != Some(&line) {
         evidence.push(line);

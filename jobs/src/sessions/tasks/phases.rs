@@ -12,10 +12,10 @@ use crate::sessions::event::{Action, Event};
 
 /// The number of calls in an evaluation.
 const WINDOW: usize = 10;
-/// The number of evaluations in a row that begin a phase.
+/// The number of consecutive evaluations that must agree before a phase begins.
 const AGREE: u32 = 3;
 
-/// The kind of work that prevails in a session at a time.
+/// The kind of work that prevails in a session at a given time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Phase {

@@ -10,7 +10,7 @@ use crate::sessions::event::{Action, Event, Outcome};
 
 /// Maximum number of events between an error and its repair.
 const WINDOW: usize = 60;
-/// Maximum number of steps of a sequence.
+/// Maximum number of steps in a sequence.
 const STEPS: usize = 8;
 
 /// A repaired error.
@@ -26,7 +26,7 @@ pub struct Repair {
     pub evidence: Vec<u64>,
 }
 
-/// Returns the repairs of a session, the first one for each trigger.
+/// Returns the repairs of a session, at most one for each trigger.
 pub fn repairs(events: &[Event]) -> Vec<Repair> {
     let mut found: Vec<Repair> = Vec::new();
     // Only the last occurrence of an error can have been repaired.
@@ -52,9 +52,9 @@ pub fn repairs(events: &[Event]) -> Vec<Repair> {
             .filter(|step| !keeps_books(step))
             .collect();
         let actions: Vec<&&Event> = between.iter().filter(|step| acts(step)).collect();
-        // Reading another target is not a repair either.
+        // A read of another target does not count as a change.
         let changed = success.target != event.target && event.action != Action::Read;
-        // The same call that passes without a change shows no repair.
+        // If the same call passes without a change, nothing was repaired.
         if actions.is_empty() && !changed {
             continue;
         }
@@ -65,7 +65,7 @@ pub fn repairs(events: &[Event]) -> Vec<Repair> {
                 steps.push(text);
             }
         }
-        // The steps next to the success matter most.
+        // The steps closest to the success matter most.
         let skip = steps.len().saturating_sub(STEPS);
         let fix = match actions.as_slice() {
             [] => Some(format!(
@@ -92,7 +92,7 @@ fn acts(event: &Event) -> bool {
     matches!(event.action, Action::Edit | Action::Other)
 }
 
-/// Returns whether a tool only keeps the model's own lists.
+/// Returns whether a tool only updates the model's own lists.
 fn keeps_books(event: &Event) -> bool {
     matches!(
         event.tool.as_str(),
@@ -100,7 +100,7 @@ fn keeps_books(event: &Event) -> bool {
     )
 }
 
-/// Returns whether a command passes although something in it fails, and shows no error.
+/// Returns whether a command may pass, and show no error, even if something in it fails.
 fn hides_errors(event: &Event) -> bool {
     let line = event.target.as_str();
     let silent = line.contains("2>/dev/null") || line.contains("2> /dev/null");

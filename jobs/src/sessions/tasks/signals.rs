@@ -87,12 +87,12 @@ pub fn trajectory(events: &[Event], signals: &[Signal]) -> Vec<TrustPoint> {
 #[derive(Default)]
 struct Focus<'e> {
     recent: VecDeque<Option<&'e str>>,
-    /// The number of calls of each file, and the number of files in each folder.
+    /// The number of calls on each file, and the number of files in each folder.
     files: HashMap<&'e str, usize>,
     folders: HashMap<&'e str, usize>,
 }
 
-/// Removes one from a count. Returns true if it was the last.
+/// Decrements a count. Returns true if the count reaches zero.
 fn remove_one<'e>(counts: &mut HashMap<&'e str, usize>, of: &'e str) -> bool {
     let Some(count) = counts.get_mut(of) else { return false };
     *count -= 1;

@@ -21,7 +21,7 @@ pub struct Workflow {
     pub evidence: Vec<u64>,
 }
 
-/// Returns the workflows of a session, the first one for each label and steps.
+/// Returns the workflows of a session, keeping only the first of those with the same steps.
 pub fn workflows(events: &[Event], signals: &[Signal]) -> Vec<Workflow> {
     let mut found: Vec<Workflow> = Vec::new();
     let mut from = 0;
@@ -46,7 +46,7 @@ fn workflow(events: &[Event], trust_delta: i32) -> Option<Workflow> {
     let last =
         calls.iter().rev().find(|call| matches!(call.action, Action::Check | Action::Commit))?;
     let clean = calls.iter().all(|call| call.outcome != Outcome::Denied);
-    // A session whose trust is full cannot gain any.
+    // A session with full trust cannot gain more, so it is enough that trust does not fall.
     if last.outcome != Outcome::Passed || !clean || trust_delta < 0 {
         return None;
     }

@@ -1,7 +1,7 @@
-//! Reads fields of JSON whose form may be unexpected: such a field is empty, and the fields around
-//! it are read as usual.
+//! Reads JSON fields that may have an unexpected form. Such a field reads as empty, and the fields
+//! around it are read as usual.
 //!
-//! A text is read once. This module must never keep the value of an unexpected form.
+//! A text is read once. This module must never keep a value that has an unexpected form.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -43,7 +43,7 @@ impl Form<'_> for Option<bool> {
     }
 }
 
-/// An object, or nothing for every other form.
+/// An object, or `None` for any other form.
 #[derive(Debug)]
 pub(super) struct Object<T>(pub(super) Option<T>);
 
@@ -106,8 +106,8 @@ pub(super) fn any_form<'de, D: Deserializer<'de>, T: Form<'de>>(from: D) -> Resu
     from.deserialize_any(AnyForm(PhantomData))
 }
 
-/// Reads an object from text that is known to be JSON. Text that a plain reader refuses is read
-/// once more: without halves of surrogate pairs, and with the last of several fields of one name.
+/// Reads an object from text that is known to be JSON. Text that serde refuses is read once more:
+/// with unpaired surrogates replaced, and with the last of several fields of the same name.
 pub(super) fn object<T: DeserializeOwned>(json: &str) -> Option<T> {
     serde_json::from_str(json).ok().or_else(|| {
         let value: serde_json::Value = serde_json::from_str(&without_half_pairs(json)).ok()?;
@@ -115,8 +115,8 @@ pub(super) fn object<T: DeserializeOwned>(json: &str) -> Option<T> {
     })
 }
 
-/// Replaces the escapes of single surrogates, which programs write when they cut a text within a
-/// character.
+/// Replaces the escapes of unpaired surrogates, which programs write when they truncate a text
+/// within a character.
 fn without_half_pairs(json: &str) -> String {
     let unit = |text: &str| {
         let digits = text.strip_prefix("\\u")?.get(..4)?;

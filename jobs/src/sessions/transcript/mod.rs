@@ -25,8 +25,8 @@ use row::Row;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SessionEvent {
-    /// The line of the event in the file, from 1. For an object that spans several lines, this is
-    /// the first line.
+    /// The 1-based line number of the event in the file. For an object that spans several lines,
+    /// this is the first line.
     pub line: u64,
     /// The time of the event, if the row states one.
     pub at: Option<Timestamp>,
@@ -41,9 +41,9 @@ pub struct SessionEvent {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SessionEventKind {
-    /// A text from a person.
+    /// Text from a person.
     Prompt(String),
-    /// A text from the model.
+    /// Text from the model.
     Answer(String),
     /// The use of a tool by the model.
     Call {
@@ -63,7 +63,7 @@ pub enum SessionEventKind {
         failed: bool,
         text: String,
     },
-    /// A text that a hook added to the conversation.
+    /// Text that a hook added to the conversation.
     Injected(String),
     /// The program's own summary of a session.
     Summary(String),

@@ -1,8 +1,8 @@
 //! Converts rows of programs other than Claude Code into events: Codex rollouts, `_steps.jsonl`,
 //! and rows with `ts`, `type` and `detail`.
 //!
-//! The events have the names of Claude Code's tools, so that no reader of events needs to know the
-//! program. This module must never guess: a row in another form is foreign.
+//! The events use Claude Code's tool names, so that a reader of events does not need to know which
+//! program wrote the rows. This module must never guess: a row in another form is foreign.
 
 use jiff::Timestamp;
 use serde_json::Value;
@@ -22,7 +22,7 @@ pub(super) fn events(line: u64, json: &str) -> Option<Vec<SessionEvent>> {
         return Some(codex(base, row["type"].as_str()?, &row["payload"]));
     }
     match row["type"].as_str() {
-        // Rollouts of the first versions have the items without an envelope.
+        // Rollouts of the first versions contain the items without an envelope.
         Some(kind @ ("message" | "function_call" | "function_call_output" | "reasoning"))
             if row["ts"].is_null() =>
         {

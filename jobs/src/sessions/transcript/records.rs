@@ -20,7 +20,7 @@ use super::row::Row;
 /// Maximum length of a line, in bytes, and of an object that spans several lines. Longer lines and
 /// objects are skipped without being parsed.
 pub const MAX_LINE: usize = 8 << 20;
-/// Maximum number of long lines whose positions are kept.
+/// Maximum number of long lines whose positions to keep.
 const PLACES: usize = 100;
 /// Maximum number of attempts to find an object in one line that contains invalid text.
 const TRIES: usize = 8;
@@ -47,7 +47,7 @@ pub struct Tally {
     pub lines: u64,
     /// Lines that contain at least one of the program's objects, or a part of such an object.
     pub read: u64,
-    /// Lines of JSON that is not a row of the program.
+    /// Lines of JSON that are not rows of the program.
     pub foreign: u64,
     /// Lines that contain only white space and NUL.
     pub blank: u64,
@@ -55,7 +55,7 @@ pub struct Tally {
     pub bad: u64,
     /// Lines that exceed the maximum length.
     pub too_long: u64,
-    /// Unfinished lines at the end of the file, which may still be written.
+    /// Unfinished lines at the end of the file, which may still be completed.
     pub torn: u64,
     /// The number of NUL bytes, which file systems leave where a write was lost. NUL bytes are
     /// parts of lines and not a category of lines.

@@ -1,6 +1,6 @@
 //! Converts one row of a transcript into events.
 //!
-//! Only the needed fields of a row are parsed. The content may be a text or a list of blocks,
+//! Only the needed fields of a row are parsed. The content may be text or a list of blocks,
 //! depending on the version. The number of events of a row is limited.
 
 use jiff::Timestamp;
@@ -10,7 +10,7 @@ use serde::de::{IgnoredAny, SeqAccess};
 use super::lenient::{Form, Object, any_form, object};
 use super::{SessionEvent, SessionEventKind};
 
-/// Maximum number of blocks of one message that are read.
+/// Maximum number of blocks to read per message.
 const BLOCKS: usize = 1000;
 /// Maximum length of the text of an event, in bytes. Longer texts are truncated.
 const TEXT: usize = 64 * 1024;
@@ -31,7 +31,7 @@ pub(super) struct Row {
     /// Only the rows of other programs have a payload.
     #[serde(default)]
     payload: Option<IgnoredAny>,
-    /// A text that the program added to the conversation, such as the output of a hook.
+    /// Text that the program added to the conversation, such as the output of a hook.
     #[serde(default, deserialize_with = "any_form")]
     attachment: Object<Attachment>,
     #[serde(default, rename = "isSidechain", deserialize_with = "any_form")]
@@ -61,7 +61,7 @@ struct Attachment {
 }
 
 impl Attachment {
-    /// Returns the context that a hook added, or `None` if this is another attachment.
+    /// Returns the context that a hook added, or `None` if this is another kind of attachment.
     fn injected(&self) -> Option<String> {
         let context = self.kind.as_deref() == Some("hook_additional_context");
         let texts = match &self.content {
@@ -73,7 +73,7 @@ impl Attachment {
     }
 }
 
-/// The content of a message, which is a text or a list of blocks.
+/// The content of a message, which is text or a list of blocks.
 #[derive(Debug, Default)]
 struct Content(Vec<Block>);
 
@@ -97,7 +97,7 @@ struct Block {
     content: Content,
 }
 
-/// The input of a tool, under the names that tools use for it.
+/// The input of a tool, under the field names that the various tools use.
 #[derive(Debug, Default, Deserialize)]
 struct Input {
     #[serde(default, deserialize_with = "any_form")]
@@ -182,7 +182,7 @@ fn cut(text: &str) -> String {
 }
 
 impl Row {
-    /// Reads a line that contains one row and nothing else. Most lines are read by this alone.
+    /// Reads a line that contains one row and nothing else. This is enough for most lines.
     pub(super) fn of_line(line: &[u8]) -> Option<Self> {
         serde_json::from_slice(line).ok().filter(Self::is_known)
     }
@@ -271,7 +271,7 @@ pub(super) fn events(line: u64, row: Row) -> Vec<SessionEvent> {
     events
 }
 
-/// Returns whether a text of a user's row is context that a hook of the program added.
+/// Returns whether text in a user's row is context that one of the program's hooks added.
 fn is_injected(text: &str) -> bool {
     let head = text.trim_start();
     head.starts_with("<system-reminder>") && text.contains("hook additional context")

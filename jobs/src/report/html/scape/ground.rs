@@ -1,7 +1,7 @@
 //! The positions of everything in the picture: pure geometry, derived from the figures alone.
 //!
-//! The surface is the fitness of the committed iterations, the best value on top. Noise must never
-//! look like a mountain, and there must never be ground where there is no figure.
+//! The surface is the fitness of the committed iterations, with the best value at the top. Noise
+//! must never look like a mountain, and there must never be ground where there is no figure.
 
 use serde::Serialize;
 
@@ -23,7 +23,7 @@ const LOW: f64 = 232.0;
 const RANGE: f64 = 0.05;
 /// The y coordinate of the ground if there is no land.
 pub(super) const NO_LAND: f64 = 240.0;
-/// Maximum numbers of flags, clouds and drops that are drawn. The text contains all of them.
+/// Maximum numbers of flags, clouds and drops to draw. The text contains all of them.
 const FLAGS: usize = 10;
 const CLOUDS: usize = 6;
 const DROPS: usize = 4;
@@ -83,7 +83,7 @@ impl Ground {
 
     /// Returns the points of the fault from top to bottom, before the flags if there are any.
     pub(super) fn fault(&self, scape: &Dreamscape) -> Vec<(f64, f64)> {
-        // If there are packets, the land is flat behind the loop, at the height of the last point.
+        // If there are packets, the land is flat after the loop, at the height of the last point.
         let (x, top) = match scape.packets.is_empty() {
             true => (f64::midpoint(LEFT, RIGHT), LOW),
             false => (LOOP_END + 14.0, self.last().1),
@@ -94,7 +94,7 @@ impl Ground {
     }
 }
 
-/// A cloud of the whole night. The clouds of an iteration are drawn over its point.
+/// A cloud for the whole night. The clouds of an iteration are drawn over its point.
 #[derive(Serialize)]
 pub(super) struct Cloud<'a> {
     x: f64,
@@ -105,7 +105,7 @@ pub(super) struct Cloud<'a> {
     title: &'a str,
 }
 
-/// Returns the clouds of the whole night. The reason for a failure is drawn as the worst weather.
+/// Returns the clouds for the whole night. The reason for a failure is drawn as the worst weather.
 pub(super) fn clouds(scape: &Dreamscape) -> Vec<Cloud<'_>> {
     let why = scape.ended.as_deref().unwrap_or("it failed");
     let storm = Cloud { x: RIGHT - 62.0, y: 48.0, scale: 1.5, drops: DROPS, title: why };
@@ -166,8 +166,8 @@ mod tests {
     fn land_follows_the_kept_fitness() {
         let ground = Ground::of(&scape()).unwrap();
         let ys: Vec<f64> = ground.surface.iter().map(|(_, y)| tenth(*y)).collect();
-        // The best value is on top. An iteration that was rolled back or failed does not change the
-        // land.
+        // The best value is at the top. An iteration that was rolled back or failed does not change
+        // the land.
         assert_eq!(ys[2], HIGH);
         assert!(ys[0] > ys[1] && ys[1] > ys[2], "{ys:?}");
         assert_eq!((ys[3], ys[4]), (ys[2], ys[2]));
