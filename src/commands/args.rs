@@ -78,7 +78,7 @@ pub fn command_words(args: impl Iterator<Item = OsString>) -> impl Iterator<Item
             return None;
         }
         is_value = match arg.starts_with('-') && !arg.starts_with("--") {
-            // Several short flags may share a dash. The rest after the first `C` is its value.
+            // Several short flags may share a dash. Everything after the first `C` is its value.
             true => arg.find(SHORT_VALUED) == Some(arg.len() - 1),
             false => LONG_VALUED.contains(&arg.as_str()),
         };
@@ -146,7 +146,7 @@ fn help_template() -> String {
     for (name, about) in EVERYDAY {
         text.push_str(&format!("  {name:<9} {about}\n"));
     }
-    text.push_str("\nFurther commands (each has --help):\n");
+    text.push_str("\nMore commands (each has --help):\n");
     for (topic, names) in TOPICS {
         text.push_str(&format!("  {:<9} {}\n", format!("{topic}:"), names.join(", ")));
     }
@@ -184,7 +184,7 @@ fn prints_json(matches: &ArgMatches) -> bool {
 pub struct Args {
     #[command(flatten)]
     pub flags: GlobalFlags,
-    /// Whether the result is printed as JSON: the flag `--json` of the command.
+    /// Whether the command's flag `--json` is set, so that the result is printed as JSON.
     #[arg(skip)]
     pub json: bool,
     #[command(subcommand)]
@@ -306,7 +306,8 @@ mod tests {
         for line in ["runner", "runner --version", "runner init", "runner help status"] {
             assert!(frequent(&words(line)).is_none(), "{line}");
         }
-        // Another definition reports mistakes, so that the errors are the same.
+        // The frequent definition refuses these lines. The complete one then reports the errors, so
+        // that they are the same as for other commands.
         for line in ["runner status --bogus", "runner status --help", "runner --version status"] {
             let line = words(line);
             assert!(frequent(&line).unwrap().try_get_matches_from(&line).is_err(), "{line:?}");

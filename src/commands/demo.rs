@@ -72,7 +72,7 @@ enum DemoAgent {
 impl DemoArgs {
     pub fn run(&self, cli: &Cli<'_>) -> Result<Exit, Failure> {
         let dir = create(&cli.here.join(&self.dir))?;
-        // The user's own database must never know the sample project.
+        // The user's own database must never contain the sample project.
         let home = cli.env.for_demo(&dir)?;
         let cli = &Cli { env: &home, ..*cli };
         let root = self.make(cli, &dir)?;
@@ -123,8 +123,8 @@ fn create(dir: &Path) -> Result<PathBuf, Failure> {
     fs::canonicalize(dir).map_err(|error| Failure::not_written(dir, error))
 }
 
-/// Returns the word with which a shell starts this program: `runner` if that is in `PATH`, or else
-/// the program's path.
+/// Returns the command with which a shell starts this program: `runner` if that is in `PATH`, or
+/// else the program's path.
 fn called(home: &Env) -> Result<String, Failure> {
     let program = home.program()?;
     let path = env::setting("PATH").unwrap_or_default();
@@ -132,7 +132,7 @@ fn called(home: &Env) -> Result<String, Failure> {
     Ok(if is_named { "runner".to_owned() } else { doctor::quote_path(&program) })
 }
 
-/// Prints the commands to try next, which start this program as a shell finds it.
+/// Prints the commands to try next. `runner` is the command with which a shell starts this program.
 fn print_next_steps(runner: &str, dir: &Path) {
     let dir = dir.display();
     show::out(&format!(
@@ -172,7 +172,8 @@ fn cycle(cli: &Cli<'_>, root: &Path, agent: DemoAgent) -> Result<(), Failure> {
     let settings = root.join(FILE);
     let mut text = read_text_in(root, &settings, DOCUMENT)
         .map_err(|error| Failure::not_written(&settings, error))?;
-    // The sample's git ignores the notes. Without this, accepting one would ask for --publish.
+    // Git ignores the notes of the sample project. Without this setting, accepting a proposal
+    // would ask for --publish.
     text.push_str("\n[jobs.dream]\nprivate = false\n");
     // The scripted agent has no answer for daydreams.
     text.push_str("\n[jobs.lifecycle-daydream]\nkind = \"daydream\"\nenabled = false\n");

@@ -172,7 +172,7 @@ fn documented_settings_load() {
         count += 1;
     }
     assert!(count >= 4, "only {count} blocks were found");
-    // An invalid setting must fail, otherwise the check above would prove nothing.
+    // An invalid setting must fail; otherwise, the check above would prove nothing.
     fs::write(&project, "[night]\nlenght = \"8h\"\n").unwrap();
     let stack = Stack { user: &user, project: Some(&project), overrides: &overrides };
     assert!(load(&stack).is_err());

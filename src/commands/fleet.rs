@@ -79,7 +79,7 @@ impl View for FleetList {
     fn print(&self, _ui: Ui) {
         if self.fleets.is_empty() {
             show::out(
-                "no figures of a fleet; `runner fleet join NAME` joins one, and a tick reads them\n",
+                "no fleet figures yet; `runner fleet join NAME` joins a fleet, and ticks read its figures\n",
             );
         }
         for fleet in &self.fleets {
@@ -95,7 +95,7 @@ impl View for FleetList {
     }
 }
 
-/// Shows the figures of all fleets without a connection.
+/// Shows the figures of all fleets without connecting to them.
 fn list(cli: &Cli<'_>) -> Result<Exit, Failure> {
     cli.ui.show(&FleetList { fleets: figures::all(cli.env), now: cli.env.wall()? });
     Ok(Exit::Done)
@@ -138,7 +138,7 @@ impl FleetName {
         let done = match made {
             Initialized::Created => format!("the fleet {} was created in {place}", self.name),
             Initialized::Upgraded => format!("the fleet {} in {place} was upgraded", self.name),
-            Initialized::Unchanged => format!("the fleet {} is in {place} already", self.name),
+            Initialized::Unchanged => format!("the fleet {} is already in {place}", self.name),
         };
         Ok(self.show(cli, "", done))
     }
@@ -155,7 +155,7 @@ impl FleetName {
         member.save(cli.env)?;
         let slots = show::count(settings.slots.into(), "run");
         let done = format!(
-            "{} joined the fleet {}; it does {slots} of it at the same time",
+            "{} joined the fleet {}; it executes up to {slots} of the fleet at the same time",
             member.host, self.name
         );
         Ok(self.show(cli, &member.host, done))
@@ -228,11 +228,11 @@ struct FleetStatus {
 struct HostView {
     host: String,
     state: HostState,
-    /// Whether it is the host of this state folder.
+    /// Whether this state folder belongs to the host.
     here: bool,
     tags: Vec<String>,
     version: String,
-    /// When it last used the database.
+    /// The time at which the host last used the database.
     seen: Option<Timestamp>,
     running: u64,
 }
@@ -243,7 +243,7 @@ struct OpenView {
     job: String,
     state: State,
     due: Option<Timestamp>,
-    /// The worker that runs it.
+    /// The worker that runs the occurrence.
     worker: Option<String>,
     why: Option<String>,
 }
@@ -251,7 +251,7 @@ struct OpenView {
 #[derive(Debug, Serialize)]
 struct BudgetView {
     level: String,
-    /// By unit: used, reserved, and the limit.
+    /// The used amount, the reserved amount and the limit, by unit.
     units: BTreeMap<&'static str, (i64, i64, Option<i64>)>,
 }
 

@@ -135,7 +135,7 @@ fn bounds_of(cli: &Cli<'_>, job: &str) -> Result<WriteBounds, Failure> {
     let root = project::find(cli.here)?;
     let config = match trust::in_run() {
         // Inside the sandbox, no database is available. The run was admitted with accepted settings,
-        // and it fails if these files have changed at its end.
+        // and it fails at its end if these files have changed.
         true => config::load(&cli.env.stack(Some(&root.join(project::FILE))))?,
         false => {
             let here = LoadedProject::load(cli.env, &root)?;
@@ -150,7 +150,7 @@ fn bounds_of(cli: &Cli<'_>, job: &str) -> Result<WriteBounds, Failure> {
 }
 
 /// Returns what finished sessions of the project show about the command that an agent is about to
-/// run. It changes nothing about the decision.
+/// run. This hint does not affect the decision.
 fn hint(cli: &Cli<'_>, payload: &[u8]) -> Option<String> {
     let payload: serde_json::Value = serde_json::from_slice(payload).ok()?;
     let text = |value: &serde_json::Value| value.as_str().map(str::to_owned);
@@ -161,7 +161,7 @@ fn hint(cli: &Cli<'_>, payload: &[u8]) -> Option<String> {
     hints::hint(&root, &state, &session, &tool, &line)
 }
 
-/// Formats background for the model as the output of a `PreToolUse` hook.
+/// Formats background information for the model as the output of a `PreToolUse` hook.
 fn background(text: &str) -> serde_json::Value {
     serde_json::json!({
         "hookSpecificOutput": { "hookEventName": "PreToolUse", "additionalContext": text }

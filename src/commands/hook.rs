@@ -1,7 +1,7 @@
 //! `runner hook`: the hooks that an agent's program calls.
 //!
-//! `post-tool-use` records a session's tool use as a row in `_steps.jsonl`. The hooks of the memory
-//! are in `src/hooks/`; `src/entry.rs` calls them before anything is loaded.
+//! `post-tool-use` records a session's tool use as a row in `_steps.jsonl`. The memory hooks are in
+//! `src/hooks/`; `src/entry.rs` calls them before anything is loaded.
 //!
 //! `post-tool-use` runs after every tool use, so it does not call git and starts no runtime. It
 //! reads the database only to learn whether a person has accepted the project's settings, because
@@ -68,7 +68,7 @@ enum HookCommand {
     PreCompact(MemoryHook),
 }
 
-/// The arguments of a hook of the memory.
+/// The arguments of a memory hook.
 #[derive(Debug, clap::Args)]
 struct MemoryHook {
     /// The answer to read commands from, in place of the session's transcript
@@ -98,7 +98,7 @@ impl HookArgs {
     }
 }
 
-/// The part of the payload with the session's folder.
+/// The part of the payload that names the session's folder.
 #[derive(Deserialize)]
 struct SessionPlace {
     cwd: Option<PathBuf>,

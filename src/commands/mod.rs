@@ -103,7 +103,7 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
     match &args.command {
         Command::Completions(shell) => return Ok(shell.run(&mut args::program())),
         Command::Man(pages) => return pages.run(&args::program(), args.ui()),
-        // Runs the same command again, in the environment of the file.
+        // Runs the same command again, in the environment that the file describes.
         Command::Tick(tick::TickArgs { environment: Some(file), .. })
         | Command::Daemon(daemon::DaemonArgs { environment: Some(file), .. }) => {
             return Err(env::restart_in(file));
@@ -132,7 +132,7 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
     done
 }
 
-/// The commands, as the server of pages uses them.
+/// The functions through which the web server uses the commands.
 const COMMANDS: web::Commands = (call, answers::answer);
 
 /// Runs a command inside this process and captures its output. `words` are its arguments without the
@@ -151,7 +151,7 @@ pub fn call(home: &Env, folder: Option<&Path>, words: &[String]) -> CalledComman
             let text = text.trim().trim_start_matches("error: ");
             Failure::usage(text.split("\n\n").next().unwrap_or(text))
         })?;
-        // The memory's commands make the store, and a view must not change anything.
+        // The memory commands create a missing store, but a view must not change anything.
         if matches!(args.command, Command::Memory(_)) && !hooks::scope::exists() {
             return Err(Failure::data("there is no memory yet").hint("runner memory install"));
         }
@@ -165,7 +165,7 @@ pub fn call(home: &Env, folder: Option<&Path>, words: &[String]) -> CalledComman
     CalledCommand { result, captured }
 }
 
-/// Returns whether a command is a dry run, which must not even record a damaged database.
+/// Returns whether a command is a dry run, which must not even record that the database is damaged.
 fn is_dry(command: &Command) -> bool {
     match command {
         Command::Night(args) => args.dry_run,
@@ -227,7 +227,7 @@ fn dispatch(args: &Args, home: &Env) -> Result<Exit, Failure> {
     })
 }
 
-/// The arguments of a command that this build does not have.
+/// The arguments of a command that this build does not include.
 #[cfg(not(feature = "fleet"))]
 #[derive(Debug, clap::Args)]
 pub struct AbsentArgs {

@@ -99,8 +99,8 @@ pub fn with_steps(
     Ok(worst)
 }
 
-/// Runs one job in the project's open night, or in a night of its own, and writes the report of a
-/// night that is then over.
+/// Runs one job in the project's open night, or in a night of its own. Then writes the reports of
+/// the project's nights that are over.
 pub(super) fn with_one(
     home: &Env,
     project: &LoadedProject,
@@ -137,7 +137,7 @@ pub(super) fn with_one(
     Ok(worst)
 }
 
-/// Returns the jobs that begin a night, with their kinds. Lifecycle jobs and jobs that follow
+/// Returns the jobs with which a night begins, and their kinds. Lifecycle jobs and jobs that follow
 /// another job are excluded, because they start later.
 fn due(config: &Config) -> Vec<(&str, &str)> {
     let begins = |when: &TriggerSpec| {
@@ -159,8 +159,8 @@ struct RunningNight<'a> {
 }
 
 impl RunningNight<'_> {
-    /// Runs the queue to its end, one run after the other. A signal ends the current run and cancels
-    /// the rest. A run that a person cancels by its id ends alone.
+    /// Executes the queued runs one after another. A signal ends the current run and cancels the
+    /// rest. If a person cancels a run by its id, only that run ends.
     fn work(&mut self, mut queue: VecDeque<RunId>) -> Result<(), Failure> {
         while let Some(run) = queue.pop_front() {
             // A person may have cancelled it while it waited for its turn.
@@ -190,7 +190,7 @@ impl RunningNight<'_> {
         Ok(())
     }
 
-    /// Closes the nights of the project that are over, which writes their reports.
+    /// Closes the project's nights that are over, and writes their reports.
     fn close(&mut self, project: &LoadedProject) -> Result<(), Failure> {
         let driver = spawn::driver(self.home, &self.me);
         let now = self.home.now()?;
@@ -245,7 +245,7 @@ struct NightView {
 enum ReportState {
     /// It was written to this file.
     Written(PathBuf),
-    /// It is written when the remaining runs have finished, at this time at the latest.
+    /// It is written when the remaining runs have finished, or at this time at the latest.
     Due(Timestamp),
     Failed,
 }
@@ -266,7 +266,7 @@ impl View for NightView {
     }
 }
 
-/// A run with the night to which it belongs. Its JSON is the run alone.
+/// A run and its night. The JSON contains only the run.
 #[derive(Debug, Serialize)]
 #[serde(transparent)]
 struct RunAndNight<'a> {

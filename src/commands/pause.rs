@@ -39,7 +39,7 @@ pub struct ResumeArgs {
     /// The job's name in runner.toml
     #[arg(required_unless_present = "all")]
     job: Option<String>,
-    /// End the pause of everything
+    /// Resume everything
     #[arg(long, conflicts_with = "job")]
     all: bool,
 }

@@ -30,7 +30,7 @@ pub struct EnqueueArgs {
     /// Override a setting of the job for this run only (may be repeated)
     #[arg(long = "set", value_name = "KEY=VALUE")]
     set: Vec<String>,
-    /// Not before this time: 2026-11-22T02:30:00Z, "2026-11-22 02:30" or 02:30 in the job's
+    /// Earliest start time: 2026-11-22T02:30:00Z, "2026-11-22 02:30" or 02:30 in the job's
     /// zone, or "2h" from now
     #[arg(long, value_name = "WHEN")]
     at: Option<String>,
@@ -53,7 +53,7 @@ pub struct CancelArgs {
     run: String,
 }
 
-/// Queue one more attempt at the work of a settled run
+/// Queue another attempt of a finished run
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example: runner retry 01KA5V7Q4B")]
 pub struct RetryArgs {

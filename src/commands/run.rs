@@ -94,7 +94,7 @@ impl RunArgs {
 #[derive(Clone, Debug)]
 pub(super) struct ManualRun {
     pub manner: SpawnMode,
-    /// Whether the run's log is printed while it runs.
+    /// Whether to print the run's log during the run.
     pub follow: bool,
     /// Whether a deferral counts as a normal end.
     pub deferral_is_normal: bool,
@@ -109,7 +109,7 @@ impl ManualRun {
     }
 }
 
-/// The run of an earlier request with the same key, which is printed only as JSON.
+/// The run of an earlier request with the same key. The run is printed only as JSON.
 #[derive(Debug, Serialize)]
 #[serde(transparent)]
 struct KnownRun(RunRecord);
@@ -170,8 +170,8 @@ pub(super) fn settled(
     Ok((exit, row.outcome().cloned()))
 }
 
-/// Runs a requested run to its end while it prints the run's log and its program's output. Problems
-/// with the log do not affect the run.
+/// Executes a requested run, and prints the run's log and its program's output until the run is
+/// over. Problems with the log do not affect the run.
 fn followed(
     home: &Env,
     store: &mut Store,

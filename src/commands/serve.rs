@@ -66,7 +66,7 @@ impl ServeArgs {
         ended.map(|()| Exit::Done)
     }
 
-    /// Opens the pages of the process that serves already.
+    /// Opens the pages of the process that is already serving.
     fn open_elsewhere(
         &self,
         cli: &Cli<'_>,

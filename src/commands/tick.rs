@@ -82,7 +82,8 @@ impl TickArgs {
         for run in started {
             let row = match store.run(&run) {
                 Ok(row) => row,
-                // Another process removed the ended copy of a project of the fleet.
+                // The run was in a fleet's copy of a project, which another process has removed
+                // after its runs ended.
                 Err(StoreError::NotFound { .. }) => continue,
                 Err(error) => return Err(error.into()),
             };

@@ -44,10 +44,10 @@ struct TrustView<'a> {
 struct ChangedFile<'a> {
     path: &'a str,
     change: &'static str,
-    /// The difference in unified format, in which secrets are replaced.
+    /// The difference in unified format, with secrets replaced.
     diff: String,
-    /// The numbers of the lines in which secrets are replaced, counted from 1. A person must read
-    /// these lines in the file itself.
+    /// The 1-based numbers of the lines in which secrets are replaced. A person must read these
+    /// lines in the file itself.
     hidden: Vec<usize>,
 }
 

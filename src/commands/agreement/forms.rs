@@ -11,7 +11,7 @@ use ratatui::buffer::Buffer;
 use scraper::{ElementRef, Html, Selector};
 use serde_json::Value;
 
-/// Values by the row and the field that they belong to.
+/// Values, keyed by row and field.
 pub type Facts = BTreeMap<String, String>;
 
 /// Returns the letters and digits of a text. Forms render all other characters differently: they fold lines, and escape
@@ -279,7 +279,7 @@ pub fn run_of_screen(screen: &Shown) -> Facts {
     for name in ["backend", "sandbox"] {
         add(name, plain(&value(name)));
     }
-    // The terminal shows it until the run has ended.
+    // The terminal shows this request until the run has ended.
     if values.contains_key("asked to end") {
         add("asked to end", plain(&value("asked to end")));
     }

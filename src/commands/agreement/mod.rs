@@ -1,5 +1,6 @@
-//! Checks on random databases that all forms agree: `--json`, the report, the pages, the API and the terminal
-//! show the same values of the same run, night, alert and budget. `RUNNER_TEST_SEED` repeats a database.
+//! Checks on random databases that all forms agree: `--json`, the report, the pages, the API and the
+//! terminal show the same values of the same run, night, alert and budget. Set `RUNNER_TEST_SEED`
+//! to repeat a database.
 
 mod forms;
 mod nights;
@@ -29,7 +30,7 @@ use crate::web::LocalServer;
 use forms::{Facts, Page, Shown, items, text};
 use rows::{Dice, Writer};
 
-/// The time of all databases.
+/// The current time in all databases.
 const NOW: &str = "2026-11-22T12:00:00Z";
 const SETTINGS: &str = "[project]\nid = \"01M5JT1KR00000000000000001\"\n
 [night]\nzone = \"UTC\"\n
@@ -143,8 +144,9 @@ impl Sample {
     }
 }
 
-/// Returns each value of a form that differs from the JSON. A form may leave values out, and the JSON of a
-/// list may have rows that the form leaves out, but every value that the form shows must be there.
+/// Returns each value of a form that differs from the JSON. A form may leave values out, and the JSON
+/// of a list may have rows that the form leaves out, but every value that the form shows must be in
+/// the JSON.
 fn differences(form: &str, shown: &Facts, json: &Facts) -> Vec<String> {
     let differs = |(name, value): (&String, &String)| match json.get(name) {
         Some(known) if known == value => None,

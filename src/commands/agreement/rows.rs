@@ -32,7 +32,7 @@ const PARTS: [&str; 20] = [
     "ß ſ İ",
 ];
 
-/// Numbers that look random and repeat with their seed.
+/// Pseudorandom numbers, which are the same for the same seed.
 pub struct Dice(u64);
 
 impl Dice {

@@ -54,9 +54,9 @@ enum BackendsCommand {
     /// Show what the tokens of each backend's model cost, and where each price comes from
     ///
     /// The prices come from runner's own dated list. The file `prices.json` beside your config.toml
-    /// overrides it and is read as LiteLLM writes it (model_prices_and_context_window.json). The
-    /// prices that config.toml sets override both. A model that is in none of them has no price:
-    /// each request is charged the money reserved for it.
+    /// overrides it and has the format of LiteLLM's model_prices_and_context_window.json. The prices
+    /// that config.toml sets override both. A model that is in none of them has no price: each
+    /// request is charged the money reserved for it.
     #[command(after_help = "Example: runner backends prices --json | jq '.backends'")]
     Prices,
 }
@@ -132,7 +132,7 @@ impl View for Backends<'_> {
     }
 }
 
-/// The result of a check of one backend.
+/// The result of checking one backend.
 #[derive(Debug, Serialize)]
 struct BackendCheck<'a> {
     name: &'a str,

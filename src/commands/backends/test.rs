@@ -31,7 +31,7 @@ use crate::keyring;
 use crate::project::LoadedProject;
 use crate::ui::{Failure, Ui, View, show};
 
-/// The question. Its answer by rule is the correct answer.
+/// The question. The rule-based answer to it is correct.
 const QUESTION: &str = "Count the letters of the word \"runner\".";
 /// Maximum length of the answer in tokens.
 const TOKENS: u64 = 1_000;

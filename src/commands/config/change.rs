@@ -112,7 +112,7 @@ pub(super) fn edit(cli: &Cli<'_>, file: ConfigFile) -> Result<Exit, Failure> {
             Failure::environment(format!("the editor {}: {why}", env::editor()))
                 .hint("EDITOR=nano runner config edit")
         };
-        // As git does, a shell splits the arguments in EDITOR.
+        // A shell splits the arguments in EDITOR, as in git.
         let status = env::host_command("sh")
             .and_then(|mut shell| {
                 shell.args(["-c", &format!("{} \"$@\"", env::editor()), "editor"]);

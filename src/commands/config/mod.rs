@@ -67,7 +67,7 @@ enum ConfigCommand {
         /// The value, as TOML or else as text: 3, 23:30, true, '["a", "b"]'
         #[arg(allow_hyphen_values = true)]
         value: String,
-        /// Further names and values, which are changed together with the first
+        /// More names and values to change together with the first
         #[arg(num_args = 0.., value_name = "KEY VALUE")]
         more: Vec<String>,
         /// Change the user's own file, which applies to all projects
@@ -176,7 +176,7 @@ pub(in crate::commands) struct SourcedSetting<'a> {
     origin: &'a SettingOrigin,
 }
 
-/// The settings with their sources, by name, as JSON has them.
+/// The settings with their sources, keyed by name, as they appear in the JSON output.
 pub(super) type SourcedSettings<'a> = BTreeMap<String, SourcedSetting<'a>>;
 
 impl Serialize for ShownSettings {
@@ -237,7 +237,7 @@ struct ConfigCheck {
     /// The reasons why jobs would not be started on time.
     warnings: Vec<String>,
     mistakes: Vec<ConfigFinding>,
-    /// The mistakes in the cycles of lifecycle jobs, each with its file and line.
+    /// The mistakes in lifecycle jobs' cycles, each with its file and line.
     cycles: Vec<String>,
 }
 
@@ -276,7 +276,7 @@ impl View for SettingValue<'_> {
     }
 }
 
-/// Returns a warning if the settings name fleets, and this build has none.
+/// Returns a warning if the settings name fleets but this build does not support fleets.
 fn absent_fleets(cli: &Cli<'_>, valid: bool) -> Option<String> {
     if cfg!(feature = "fleet") || !valid {
         return None;

@@ -7,8 +7,8 @@ use runner_text::counted;
 use super::CorpusFolder;
 use crate::ui::{Failure, Ui, View, safe, show};
 
-/// Shows the fitness and the hygiene of the corpus. The exit code is 1 if a metric of the hygiene
-/// is below its minimum.
+/// Shows the fitness and the hygiene of the corpus. The exit code is 1 if a hygiene metric is below
+/// its minimum.
 pub fn run(folder: &CorpusFolder<'_>) -> Result<Exit, Failure> {
     let corpus = folder.corpus()?;
     let mut facts = folder.facts(&corpus)?;

@@ -45,7 +45,7 @@ enum CorpusCommand {
     /// Show the fitness of the corpus, and its hygiene: each metric with its minimum, and stale, repeated, unconnected
     /// or unreadable nodes
     ///
-    /// Exit code 1 when a metric of the hygiene is below its minimum.
+    /// Exit code 1 when a hygiene metric is below its minimum.
     #[command(after_help = "Example: runner corpus health --json | jq .composite")]
     Health,
     Bench(bench::BenchArgs),
@@ -96,7 +96,8 @@ impl CorpusArgs {
     }
 }
 
-/// Returns the nearest folder at or above `from` that contains a corpus that is no link.
+/// Returns the nearest folder at or above `from` that contains a corpus, and refuses a corpus that
+/// is a symbolic link.
 pub(super) fn find(from: &Path) -> Result<PathBuf, Failure> {
     let root = find_any(from)?;
     refuse_link(&root)?;
@@ -109,7 +110,7 @@ pub(super) fn refuse_link(root: &Path) -> Result<(), Failure> {
     match path.is_symlink() {
         false => Ok(()),
         true => Err(Failure::data(format!("{} is a symbolic link", path.display()))
-            .hint("runner overnight import --apply # replaces the link by a copy of its folder")),
+            .hint("runner overnight import --apply # replaces the link with a copy of its folder")),
     }
 }
 
@@ -135,7 +136,7 @@ impl CorpusFolder<'_> {
         Ok(self.cli.env.wall()?.to_zoned(TimeZone::UTC).date())
     }
 
-    /// Reads the corpus after it finishes any interrupted commit.
+    /// Finishes any interrupted commit, and then reads the corpus.
     fn corpus(&self) -> Result<Corpus, Failure> {
         let whole = || read(&self.root.join(FOLDER)).map_err(unreadable);
         let reading = CommitLock::shared(&self.root).map_err(locked)?;
@@ -190,8 +191,8 @@ impl CorpusFolder<'_> {
         }
         .make(targets)
         .map_err(not_committed)?;
-        // Clears only this commit. The next overnight run must still record the commits of a run
-        // that died.
+        // Clear only this commit, because the next overnight run must still record the commits of a
+        // run that died.
         commit::clear_one(&self.root, 0).map_err(not_committed)?;
         Ok(report)
     }

@@ -94,7 +94,7 @@ impl BenchArgs {
             Reader::open(root, spec.max_idea_bytes).map_err(|error| environment(&error))?;
         let git = Git::new(root, &env::child_environment(), &env::marker()?);
         let begun = cli.env.now()?;
-        // The history is read again, so that the figures include the time that this takes.
+        // The history is read again, so that the figures include the time for reading it.
         let source = EvidenceSource {
             limits: HistoryLimits::default(),
             notes: &[&spec.ideas, &spec.dreams],

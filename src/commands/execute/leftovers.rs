@@ -1,8 +1,8 @@
 //! Removes what the children of a settled run left in the run's folder.
 //!
-//! The folder is kept for months with the log. Small files of children stay with it, because they may
-//! explain a failure. This module must never remove a file of runner, or anything of a run that is not
-//! settled.
+//! The folder is kept for months with the log. The children's small files stay in it, because they
+//! may explain a failure. This module must never remove one of runner's files, or anything of a run
+//! that is not settled.
 
 use std::ffi::OsStr;
 use std::io;
@@ -15,7 +15,7 @@ use rustix::fs::Stat;
 
 use super::resolved_run::TEMP_FOLDER;
 
-/// Maximum size of the files of children that are kept, in bytes for each folder.
+/// Maximum total size of the children's files to keep, in bytes per folder.
 const KEPT: u64 = 1_000_000;
 
 /// Removes the children's temporary files, and their other files if these are large.
@@ -39,7 +39,7 @@ fn is_large(folder: &Path) -> bool {
     walk(folder, &mut left).is_err_and(|error| error.kind() == io::ErrorKind::QuotaExceeded)
 }
 
-/// The number of bytes that may still be found.
+/// The number of bytes that a folder may still contain before it counts as large.
 struct SpaceLeft(u64);
 
 impl SpaceLeft {

@@ -54,7 +54,7 @@ fn refuse(class: Class, why: impl Into<String>) -> NotAdmitted {
     NotAdmitted::Before(Outcome::Failed { class, why: why.into() })
 }
 
-/// The delay before the next try of a run whose configuration cannot be read.
+/// The delay before a run whose configuration cannot be read is tried again.
 const UNREADABLE_WAIT: SignedDuration = SignedDuration::from_mins(5);
 
 /// Execute one run; the other commands start this process
@@ -80,7 +80,8 @@ impl ExecuteArgs {
             Err(NotAdmitted::Before(outcome)) => return put_off(&mut store, &row, &outcome, home),
             Err(NotAdmitted::Hard(failure)) => {
                 let why = failure.to_string();
-                // Somebody may be editing the configuration, so only a manual run fails.
+                // Somebody may be editing the configuration, so only a manual run fails. Any
+                // other run is deferred.
                 let outcome = if row.manual() {
                     let class = Class::Environment;
                     Outcome::Failed { class, why }

@@ -77,7 +77,7 @@ pub(super) struct ResolvedRun<'a> {
     pub looked: Timestamp,
 }
 
-/// The time after which a run of a job with unaccepted settings is tried again.
+/// The delay before a run of a job with unaccepted settings is tried again.
 const UNTRUSTED_WAIT: SignedDuration = SignedDuration::from_mins(15);
 
 /// Returns the folder for counting the concurrent requests of each login.
@@ -89,7 +89,7 @@ impl<'a> ResolvedRun<'a> {
     /// Reads the project's current configuration and resolves the run.
     ///
     /// # Errors
-    /// Returns a deferral if a person has not accepted the settings of the job. Nothing that the
+    /// Returns a deferral if a person has not accepted the job's settings. Nothing that the
     /// settings name is read or started before this check.
     pub fn of(home: &'a Env, store: &Store, row: &'a RunRow) -> Result<Self, NotAdmitted> {
         let project = store.project(&row.project)?.ok_or_else(|| -> Failure {

@@ -1,5 +1,5 @@
-//! Detects the models that this machine can use. Nothing is asked: programs print their version, and
-//! servers list their models.
+//! Detects the models that this machine can use. No model is asked: programs print their version,
+//! and servers list their models.
 
 use runner_backends::{BackendSpec, Surroundings, check};
 use serde::Serialize;
@@ -12,7 +12,7 @@ use crate::keyring;
 struct Candidate {
     name: &'static str,
     kind: &'static str,
-    /// The variable with the key, without which the candidate does not exist.
+    /// The variable that must contain the key. Without it, the candidate is not detected.
     key: Option<&'static str>,
     base_url: Option<&'static str>,
 }
@@ -48,7 +48,7 @@ pub(super) struct DetectedBackend {
     pub(super) kind: &'static str,
     /// The address of a server that is not at the usual address of its kind.
     pub(super) base_url: Option<&'static str>,
-    /// The finding of the check.
+    /// The result of the check.
     pub(super) about: String,
 }
 
@@ -59,8 +59,7 @@ impl DetectedBackend {
     }
 }
 
-/// Returns the candidates that pass the check of `runner backends check`, without the check of the
-/// model.
+/// Returns the candidates that pass `runner backends check`, except for its check of the model.
 pub(super) fn models(home: &Env) -> Vec<DetectedBackend> {
     let Ok(marker) = env::marker() else { return Vec::new() };
     CANDIDATES.iter().filter_map(|candidate| candidate.detect(home, &marker)).collect()

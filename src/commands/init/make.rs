@@ -34,7 +34,7 @@ pub enum IdChoice {
 /// Whether git is made to ignore the ideas folders.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Notes {
-    /// As the repository's own rules say.
+    /// The repository's own rules apply.
     AsTheyAre,
     /// Git ignores the folder.
     Private,
@@ -215,8 +215,8 @@ fn config_file(
         Some((text, _)) => (added(), format!("{}\n\n{table}", text.trim_end())),
         None => (
             "wrote   runner.toml (edit it as you like, and commit it)".to_owned(),
-            // The text contains no commented-out table. If a command has already added the table,
-            // uncommenting it would define it twice.
+            // The text contains no commented-out table. If a command had already added the same
+            // table, uncommenting it would define that table twice.
             format!(
                 "# Settings of runner's nights in this project. They override the defaults.\n\
                  # `runner config show --origin` lists every setting with its source. To change a setting:\n\

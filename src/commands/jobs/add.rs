@@ -26,7 +26,7 @@ pub(super) struct AddArgs {
     /// When the job is due: night, manual, "every 15m", "daily 02:30", "cron 30 2 * * *", "after JOB"
     #[arg(long)]
     trigger: Option<String>,
-    /// Further settings of the job; the values as in `runner config set`
+    /// More settings of the job; write values as for `runner config set`
     #[arg(value_name = "KEY=VALUE")]
     settings: Vec<String>,
 }

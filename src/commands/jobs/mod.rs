@@ -23,7 +23,7 @@ pub struct JobsArgs {
 
 #[derive(Debug, clap::Subcommand)]
 enum JobsCommand {
-    /// List the jobs with their next time, last outcome and circuit breaker
+    /// List the jobs with their next scheduled time, last outcome and circuit breaker
     #[command(after_help = "Example: runner jobs list --json | jq -r '.[].job'")]
     List,
     /// Show one job: its kind, its schedule, its last run and its failures

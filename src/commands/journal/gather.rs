@@ -7,7 +7,7 @@
 //! ```
 //!
 //! A verdict is resolved by the first commit after its entry in which the board reflects the
-//! verdict. This module must never read a folder whose name cannot be an agent's name.
+//! verdict. This module must never read a folder whose name is not a valid agent name.
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
@@ -34,7 +34,7 @@ pub struct JournalSource<'a> {
     pub boards: &'a [(String, String)],
     pub git: &'a Git,
     pub runs: &'a [RunRow],
-    /// The database that knows the published entries, with the project's id there.
+    /// The database that records the published entries, and the project's id in it.
     pub store: Option<(&'a Store, &'a ProjectId)>,
     pub now: Timestamp,
 }

@@ -53,15 +53,15 @@ pub struct ShownEntry {
     pub fears: Vec<String>,
     pub verdicts: Vec<AppliedVerdict>,
     pub carry: Vec<String>,
-    /// Names in the tale that no source showed: paths, exit codes and tasks.
+    /// Names in the tale that appear in no source: paths, exit codes and tasks.
     pub unseen: Vec<String>,
-    /// The statements of the sources, in an entry that a model wrote.
+    /// The facts that runner read from the sources. Empty in an entry by rule.
     pub facts: Vec<String>,
     /// The claims that an audit found to be false.
     pub failed_claims: Vec<String>,
     /// The number of claims that an audit checked; `None` without an audit.
     pub audited: Option<usize>,
-    /// Whether runner published the entry as it is now, or a person adopted it.
+    /// Whether runner published the entry in its current form, or a person adopted it.
     pub published: bool,
     /// The commit that added the entry.
     pub commit: Option<Commit>,
@@ -89,7 +89,7 @@ pub struct Commit {
     pub tag: Option<&'static str>,
 }
 
-/// A sequence of runs of a job with dreams that failed, or an entry that cannot be read.
+/// Consecutive failed runs of a job that writes entries, or an entry that cannot be read.
 #[derive(Debug, Serialize)]
 pub struct Gap {
     /// The time of the first run.

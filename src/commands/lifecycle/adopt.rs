@@ -1,4 +1,4 @@
-//! `runner lifecycle adopt`: records that a person accepts the entries of an agent as if runner had
+//! `runner lifecycle adopt`: records that a person accepts an agent's entries as if runner had
 //! published them here. It must never adopt an entry without a person's consent.
 
 use std::collections::BTreeMap;
@@ -99,7 +99,8 @@ impl AdoptArgs {
     }
 }
 
-/// Finds the listed entries, and their list, that differ from what the database knows.
+/// Finds the listed entries that differ from what the database records, and their list if it
+/// differs too.
 fn find(
     scope: &Scope,
     store: &Store,

@@ -62,9 +62,10 @@ fn select(
 /// Find nodes with the query language
 ///
 /// Fields: type: tag: text: id: since: created: updated: tokens: project: has: from: to:. NOT binds
-/// before AND, and AND before OR; adjacent terms are joined by AND. tag:auth also matches the part of a
-/// tag after its last colon. Times are 2026-01-31, 2026-01-31T08:00:00Z, 12h, 7d or 2w, and may follow
-/// <, <=, > or >=. has: takes summary, tags, tier, edges, project or superseded.
+/// tighter than AND, and AND tighter than OR; adjacent terms are joined by AND. tag:auth also
+/// matches the part of a tag after its last colon. Times are 2026-01-31, 2026-01-31T08:00:00Z, 12h,
+/// 7d or 2w, and may follow <, <=, > or >=. has: takes summary, tags, tier, edges, project or
+/// superseded.
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "Example: runner memory query 'type:decision AND (tag:auth OR text:\"refresh token\") since:30d'"
@@ -108,7 +109,7 @@ struct HitView {
     score: f64,
     /// The share of the text's information that the node contains, from 0 to 1.
     share: f64,
-    /// Whether a prompt with this text gets the node unasked.
+    /// Whether a prompt with this text automatically gets the node.
     relevant: bool,
     #[serde(flatten)]
     node: NodeView,
@@ -147,7 +148,7 @@ impl SearchArgs {
     }
 }
 
-/// Show what a session that recalls this gets
+/// Show what a session gets when it recalls this
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example: runner memory recall 'type:fact AND tag:auth'")]
 pub struct RecallArgs {
@@ -159,7 +160,7 @@ pub struct RecallArgs {
 #[derive(Debug, Serialize)]
 struct RecallView {
     query: String,
-    /// The number of all nodes that match.
+    /// The total number of matching nodes.
     found: usize,
     nodes: Vec<NodeView>,
     #[serde(skip)]
@@ -199,7 +200,7 @@ pub struct ComposeArgs {
     include_superseded: bool,
 }
 
-/// A limit of tokens.
+/// A token limit.
 #[derive(Debug, clap::Args)]
 pub struct BudgetArgs {
     /// Maximum number of tokens, estimated as bytes divided by 4 [default: $CTX_DEFAULT_BUDGET, or that of the view]

@@ -1,5 +1,5 @@
 //! `runner memory install`: prepares the store and the skill, and connects the hooks of Claude Code and
-//! Codex. It must never change another byte of the hosts' settings.
+//! Codex. The command must never change any other byte of the hosts' settings.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -19,7 +19,7 @@ use crate::ui::{Failure, Ui, View, show};
 
 /// The text of the skill. `NAME` stands for its name.
 const SKILL: &str = include_str!("skill.md");
-/// The record of what was inserted, beside the store.
+/// The name of the file beside the store that records what was inserted.
 const RECORD: &str = "install.json";
 /// The hooks: the host's event, the name of runner's hook, and the host's time limit in seconds.
 const HOOKS: [(&str, &str, u32); 5] = [
@@ -59,7 +59,7 @@ pub enum HostName {
     Codex,
 }
 
-/// The texts that were inserted into settings, by their path.
+/// The texts that were inserted into settings files, keyed by the path of the file.
 #[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 struct InstallRecord {
@@ -70,7 +70,7 @@ struct InstallRecord {
 #[derive(Debug, Serialize)]
 struct HostView {
     name: HostName,
-    /// The file of its settings with the hooks.
+    /// The program's settings file, which contains the hooks.
     settings: String,
     skill: String,
     state: HookState,
@@ -335,7 +335,7 @@ impl View for PluginView {
     }
 }
 
-/// Reads a file of at most [`DOCUMENT`] bytes. A missing file is an empty text.
+/// Reads a file of at most [`DOCUMENT`] bytes. Returns an empty string for a missing file.
 fn read(path: &Path) -> Result<String, Failure> {
     match read_text_host(path, DOCUMENT) {
         Ok(text) => Ok(text),
@@ -354,7 +354,7 @@ fn write(path: &Path, text: &str) -> Result<(), Failure> {
     write_atomic(path, text.as_bytes(), 0o644).map_err(|it| Failure::cannot_write(it.to_string()))
 }
 
-/// Replaces a settings file with its permissions. A symbolic link is followed.
+/// Replaces a settings file and keeps its permissions. Follows a symbolic link.
 fn write_settings(path: &Path, text: &str) -> io::Result<()> {
     use std::os::unix::fs::PermissionsExt as _;
     let real = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());

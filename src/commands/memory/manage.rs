@@ -22,10 +22,10 @@ use crate::ui::{Failure, Ui, View, show};
 
 /// Minimum similarity of nodes that `status` proposes to merge.
 const SIMILAR: f64 = 0.7;
-/// Maximum number of nodes that are compared, and of pairs that are shown.
+/// Maximum number of nodes to compare, and of pairs to show.
 const COMPARED: usize = 5_000;
 const PAIRS: usize = 10;
-/// Maximum size of an export that is read, in bytes.
+/// Maximum size of an export to read, in bytes.
 const LARGEST: u64 = 1 << 30;
 
 /// Store a summary of nodes, with an edge to each of them
@@ -123,7 +123,7 @@ impl TaskArgs {
     }
 }
 
-/// Undo the last change of the store, even if a session made it
+/// Undo the last change to the store, even if a session made it
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example: runner memory undo")]
 pub struct UndoArgs {}
@@ -293,7 +293,7 @@ struct StatusView {
     nodes: i64,
     session: Option<String>,
     task: Option<String>,
-    /// The number of lines of the session's transcript that were skipped.
+    /// The number of skipped lines in the session's transcript.
     skipped_lines: i64,
     similar: Vec<SimilarPair>,
     #[serde(skip)]
@@ -306,7 +306,7 @@ struct SimilarPair {
     old: String,
     new: String,
     similarity: f64,
-    /// The command that merges them.
+    /// The command that merges the two nodes.
     command: String,
 }
 

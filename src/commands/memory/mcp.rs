@@ -1,7 +1,8 @@
 //! `runner memory mcp`: serves recall, show and remember to agents, over standard input and output.
 //!
 //! The tools see what the hooks of the same folder see, and return quoted data between the same sentinels.
-//! Nothing is remembered in a run of runner, so that memory is not fed with runner's own output.
+//! In a run that runner started, nothing is remembered, so that runner's own output does not enter
+//! the memory.
 
 use super::MemoryCli;
 use crate::ui::Failure;
@@ -88,9 +89,9 @@ mod server {
         origin: Option<String>,
     }
 
-    /// The server of one agent.
+    /// The server for one agent.
     struct MemoryServer {
-        /// Requests are answered one after another.
+        /// The memory, locked so that requests are answered one after another.
         memory: Mutex<Memory>,
         actor: Actor,
         env: Env,
@@ -101,7 +102,8 @@ mod server {
 
     /// Serves requests until standard input is closed.
     pub(super) fn serve(on: &MemoryCli) -> Result<(), Failure> {
-        // Claude Code names the session that starts the server. Other programs get a new session.
+        // Claude Code passes the id of the session that starts the server. For any other
+        // program, the server creates a new session id.
         let session = env::setting("CLAUDE_CODE_SESSION_ID");
         let session = session.and_then(|id| id.into_string().ok()).filter(|id| !id.is_empty());
         let server = MemoryServer {

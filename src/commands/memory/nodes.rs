@@ -14,7 +14,7 @@ use crate::ui::{Failure, Ui, View, show};
 /// Maximum depth of a trace.
 const DEEPEST: usize = 20;
 
-/// Returns a text, or standard input for `-`.
+/// Returns `text`, or the content of standard input if `text` is `-`.
 pub(super) fn content(text: &str) -> Result<String, Failure> {
     if text != "-" {
         return Ok(text.to_owned());
@@ -372,7 +372,7 @@ impl UntagArgs {
     }
 }
 
-/// Record that one node replaces another, which then leaves searches and sessions
+/// Record that one node replaces another, so that searches and sessions omit the old one
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example: runner memory supersede 01HQ1A2B 01HQ5678")]
 pub struct SupersedeArgs {

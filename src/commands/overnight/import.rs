@@ -1,8 +1,8 @@
 //! `runner overnight import`: takes over what another program left below `.agents`: unfinished
 //! commits, a linked folder, the registry of findings, and settings.
 //!
-//! It changes the corpus only under the lock of the night, keeps copies of removed files, and never
-//! changes the folder behind a link.
+//! The command changes the corpus only under the night's lock, keeps copies of removed files, and
+//! never changes the folder behind a link.
 
 use std::fs;
 use std::io;
@@ -69,7 +69,7 @@ struct Imported {
     settings: Vec<(String, String)>,
     /// The settings that runner does not have.
     unknown_settings: Vec<String>,
-    /// The settings with a value that runner refuses, each with the reason.
+    /// The settings whose value runner refuses, each with the reason.
     refused_settings: Vec<(String, String)>,
 }
 
@@ -85,7 +85,7 @@ impl ImportArgs {
             unknown_settings: Vec::new(),
             refused_settings: Vec::new(),
         };
-        // This comes before any change, because an unreadable file ends the command.
+        // This comes before any change, because an unreadable file makes the command fail.
         imported.read_settings(cli, &root)?;
         if self.apply && imported.link.is_some() {
             replace_link(&root).map_err(|error| {
@@ -226,7 +226,9 @@ impl View for Imported {
         ));
         lines.extend(findings.added.iter().map(|path| format!("  {}", safe::line(path))));
         let unreadable = findings.unreadable.iter();
-        lines.extend(unreadable.map(|line| format!("  line {line} of the registry is no finding")));
+        lines.extend(
+            unreadable.map(|line| format!("  line {line} of the registry is not a finding")),
+        );
         for (key, value) in &self.settings {
             lines.push(format!("setting {key} = {}", safe::line(value)));
         }

@@ -79,7 +79,7 @@ impl NightReportArgs {
                 error_chain::error_chain(error)
             ));
             match &from {
-                // Another night would not create the named report.
+                // Running another night would not create the named report.
                 Some(named) => failure.hint(format!("ls {}", there(named).display())),
                 None => failure.hint("runner overnight start"),
             }

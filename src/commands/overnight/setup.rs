@@ -115,8 +115,8 @@ fn name_of(file: &SetupFile) -> &str {
     file.path.rsplit(['/', '\\']).next().unwrap_or(&file.path)
 }
 
-/// Writes the instructions for people, and the files of the host scheduler to read. Nothing runs
-/// these copies.
+/// Writes the instructions for people, and copies of the host scheduler's files for people to read.
+/// Nothing runs these copies.
 fn assist(root: &Path, files: &[SetupFile]) -> Result<(), Failure> {
     let guide = "# The night over the corpus\n\nSet up by `runner overnight setup --apply`. The files in this folder are copies \
                  to read: no program runs them.\n\n\

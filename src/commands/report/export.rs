@@ -33,7 +33,7 @@ const INDEX: &str = "index.html";
 struct Exported {
     /// The path of the index.
     index: String,
-    /// Number of pages of nights.
+    /// Number of night pages.
     pages: usize,
 }
 
@@ -115,7 +115,7 @@ fn pages(cli: &Cli<'_>, project: &LoadedProject) -> Result<Vec<ExportedPage>, Fa
     Ok(pages)
 }
 
-/// Returns whether a night's name can be a file's name. A folder in the project may have any name.
+/// Returns whether a night's name is a valid file name. A folder in the project may have any name.
 fn is_file_name(night: &str) -> bool {
     let allowed = |c: char| c.is_ascii_alphanumeric() || c == '-';
     (1..=64).contains(&night.len()) && night != "index" && night.chars().all(allowed)
@@ -151,8 +151,8 @@ fn publish(draft: &Path, into: &Path) -> io::Result<()> {
     }
     let exchange = || renameat_with(CWD, draft, CWD, into, RenameFlags::EXCHANGE);
     exchange()?;
-    // The draft's path now has the earlier folder, which may have changed since it was examined. Only
-    // an export or an empty folder is removed.
+    // The draft's path now holds the earlier folder, which may have changed since it was examined.
+    // Only an export or an empty folder is removed.
     if draft.join(MARK).is_file() {
         return fs::remove_dir_all(draft);
     }

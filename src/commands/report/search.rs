@@ -10,10 +10,10 @@ use crate::project::LoadedProject;
 use crate::ui::show::{List, Tone};
 use crate::ui::{Failure, Ui, View, show};
 
-/// Maximum number of characters of a shown line.
+/// Maximum number of characters to print per line.
 const WIDTH: usize = 200;
 
-/// Find a text in the reports of all nights, the newest first
+/// Search the reports of all nights for a text, newest first
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example: runner report search 'rate limit' --limit 10")]
 pub(super) struct SearchArgs {
@@ -29,7 +29,7 @@ pub(super) struct SearchArgs {
 #[serde(transparent)]
 struct FoundLines {
     lines: Vec<FoundLine>,
-    /// Number of further lines.
+    /// Number of matching lines beyond the limit.
     #[serde(skip)]
     more: usize,
 }
@@ -38,7 +38,7 @@ struct FoundLines {
 #[derive(Debug, Serialize)]
 struct FoundLine {
     night: String,
-    /// The number of the line in the report as markdown, from 1.
+    /// The 1-based line number in the Markdown report.
     line: usize,
     text: String,
 }
@@ -66,8 +66,9 @@ impl SearchArgs {
     pub(super) fn run(&self, cli: &Cli<'_>, project: &LoadedProject) -> Result<Exit, Failure> {
         let wanted = self.text.trim().to_lowercase();
         if wanted.is_empty() {
-            return Err(Failure::usage("expected a text to search for")
-                .hint("runner report search 'rate limit'"));
+            return Err(
+                Failure::usage("no search text given").hint("runner report search 'rate limit'")
+            );
         }
         let limit = if self.limit == 0 { usize::MAX } else { self.limit };
         let store = cli.env.store_to_read()?;
@@ -76,7 +77,7 @@ impl SearchArgs {
         for night in archive::nights(store.as_ref(), &project.id, &project.root)? {
             let report = archive::report(store.as_ref(), &project.root, &night, now)?;
             let Some(report) = report else { continue };
-            // The search must not find what a secret was replaced with, or a part of the secret.
+            // Redact before searching, so that no secret or part of one can match.
             let text = Redacted::of(&report::markdown(&report));
             for (at, line) in text.lines().enumerate() {
                 if !line.to_lowercase().contains(&wanted) {

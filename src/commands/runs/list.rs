@@ -32,7 +32,7 @@ const OUTCOMES: [&str; 11] = [
     "deferred",
 ];
 
-/// Returns the text to search, if it is so long that the database can find it.
+/// Returns the text to search for, if it is long enough for the database to find it.
 fn searched_text(text: &str) -> Result<String, &'static str> {
     if text.contains('\0') {
         return Err("the text must not contain null bytes");
@@ -206,7 +206,7 @@ impl ListArgs {
 
 /// The job whose runs are listed.
 enum ListedJob {
-    /// A job name of manual commands that was never used, and the text to print.
+    /// The job of a manual command that has never been used, with the text to print.
     Unused(&'static str),
     Known(Option<JobId>),
 }

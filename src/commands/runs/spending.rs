@@ -16,7 +16,8 @@ pub(super) struct RunSpending {
     /// The number of calls that reported tokens without a known price, and are charged the reserved
     /// cost.
     unpriced_calls: u64,
-    /// The number of calls that stated a higher cost than the run had left, which is charged.
+    /// The number of calls that stated a higher cost than the run had left. Each is charged the
+    /// amount that was left.
     limited_calls: u64,
     /// The run whose reservation includes the reservation of this run.
     parent: Option<String>,

@@ -5,7 +5,7 @@ use runner_jobs::log_tail::LogTail;
 
 use crate::ui::show;
 
-/// Maximum number of characters of a shown reply.
+/// Maximum number of characters to print per reply.
 const REPLY: usize = 2_000;
 
 /// Formats the files and the replies, each below a heading.

@@ -163,7 +163,7 @@ impl ArtifactsArgs {
             Some(ArtifactsCommand::Unpin(wanted)) => ("unpin", wanted),
             Some(ArtifactsCommand::Forget(wanted)) => ("forget", wanted),
             Some(ArtifactsCommand::Split(wanted)) => ("split", wanted),
-            // The artifact may be one that was forgotten, so the run looks for it.
+            // The artifact may have been forgotten, so the run looks for it.
             Some(ArtifactsCommand::Undo(wanted)) => {
                 return decide(cli, project, &format!("undo {}", wanted.id));
             }
@@ -194,7 +194,7 @@ fn named(folder: &SessionFolder, id: &str) -> Result<ListedArtifact, Failure> {
             Err(Failure::data(format!("there is no artifact {id:?}"))
                 .hint("runner sessions artifacts"))
         }
-        _ => Err(Failure::usage(format!("{id:?} may be {count} artifacts"))
+        _ => Err(Failure::usage(format!("{id:?} matches {count} artifacts"))
             .hint("runner sessions artifacts")),
     }
 }

@@ -1,7 +1,7 @@
 //! `runner sessions`: what the sessions of coding agents left behind in a project.
 //!
 //! Only a run of a job of kind `sessions` may change the findings and the artifacts. All other
-//! commands read them.
+//! commands only read them.
 
 mod artifacts;
 pub(super) mod list;
@@ -119,8 +119,8 @@ fn load(cli: &Cli<'_>, project: &LoadedProject, spec: &SessionsSpec) -> SessionF
     SessionFolder::load(&project.root, &spec.folder, &digests)
 }
 
-/// Makes one run of the project's job of this kind. A project without one gets one that runs only
-/// manually. The exit code of a deferred run is not 0, because nothing was analyzed.
+/// Makes one run of the project's job of this kind. A project without such a job gets one that runs
+/// only manually. The exit code of a deferred run is not 0, because nothing was analyzed.
 fn work(
     cli: &Cli<'_>,
     project: LoadedProject,
@@ -138,7 +138,7 @@ fn work(
     by_hand::once(cli.env, &project, &name, None, ManualRun::new(cli, wanted))
 }
 
-/// Returns the places of the project's transcripts.
+/// Returns the locations of the project's transcripts.
 fn places<'a>(
     project: &'a LoadedProject,
     spec: &'a SessionsSpec,
@@ -152,7 +152,7 @@ fn places<'a>(
     }
 }
 
-/// The resume packet, which is printed as the next session gets it.
+/// The resume packet, which is printed exactly as the next session gets it.
 #[derive(Serialize)]
 #[serde(transparent)]
 struct ResumeView {

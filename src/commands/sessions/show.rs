@@ -44,7 +44,7 @@ pub(super) fn run(
         }
         (Some(wanted), None, several) => {
             let count = several.len();
-            return Err(Failure::usage(format!("{wanted:?} may be {count} sessions"))
+            return Err(Failure::usage(format!("{wanted:?} matches {count} sessions"))
                 .hint("runner sessions list"));
         }
     };
@@ -90,7 +90,7 @@ fn page(record: &SessionRecord) -> String {
     page + &findings(record)
 }
 
-/// Formats the findings of the tasks, one in each line.
+/// Formats the findings about the tasks, one per line.
 fn findings(record: &SessionRecord) -> String {
     let mut page = String::new();
     let mut row = |name: &str, value: String| {

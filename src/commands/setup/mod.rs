@@ -127,8 +127,8 @@ impl SetupArgs {
             }
             Err(_) => carried_out()?,
         };
-        // A changed schedule counts from the time at which it is read. Reading it with the first
-        // tick would be too late for that tick's own minute.
+        // A changed schedule takes effect when it is read. If the first tick read it, the schedule
+        // would miss that tick's own minute.
         if let Ok(root) = project::find(cli.here) {
             let mut store = home.store()?;
             LoadedProject::at(home, Some(&store), &root)?.register(&mut store, home.wall()?)?;

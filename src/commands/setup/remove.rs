@@ -9,8 +9,8 @@ use crate::setup::record::SetupRecord;
 use crate::setup::{SchedulerKind, WantedSetup, converge};
 use crate::ui::{Failure, show};
 
-/// Plans the removal of the current project, or of all projects, and of the timer if no project
-/// needs it.
+/// Plans how to undo the setup for the current project, or for all projects, and how to remove the
+/// timer if no project needs it.
 pub(super) fn plan(
     cli: &Cli<'_>,
     args: &SetupArgs,

@@ -7,7 +7,7 @@ use crate::setup::plan::SetupStep;
 use crate::setup::{Convergence, SchedulerKind};
 use crate::ui::{Ui, View, show};
 
-/// The plan of a setup, and its result once it was carried out.
+/// The plan of a setup, and its result once it has been carried out.
 #[derive(Debug, Default, Serialize)]
 pub(super) struct SetupView {
     pub(super) scheduler: SchedulerKind,
@@ -17,7 +17,7 @@ pub(super) struct SetupView {
     pub(super) files: Vec<SetupFile>,
     /// The messages of the planned steps.
     pub(super) steps: Vec<String>,
-    /// Items of runner that were left unchanged, each with the reason.
+    /// Runner's items that were left unchanged, each with the reason.
     pub(super) left: Vec<String>,
     pub(super) notes: Vec<String>,
     pub(super) credentials: Vec<String>,

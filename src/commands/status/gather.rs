@@ -99,7 +99,7 @@ pub(super) fn gather_at(home: &Env, root: Option<PathBuf>) -> Result<Status, Fai
     Ok(status)
 }
 
-/// Returns the time since a timer of the host was set up, or `None` if none is.
+/// Returns the time since the host's timer was set up, or `None` if there is no timer.
 fn timer_age(home: &Env, now: Timestamp) -> Result<Option<SignedDuration>, Failure> {
     let path = home.setup_note();
     let record = SetupRecord::read(&path)?;

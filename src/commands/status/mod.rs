@@ -1,8 +1,8 @@
 //! The `runner status` command: shows the current state, from one snapshot of the database and a
 //! few file lookups.
 //!
-//! A status of all projects costs one statement for each question and a few `stat` calls for each
-//! project; the configuration is parsed only if its files have changed. The command changes
+//! The status of all projects costs one SQL statement per question and a few `stat` calls per
+//! project; a project's configuration is parsed only if its files have changed. The command changes
 //! nothing.
 
 mod files;
@@ -58,7 +58,7 @@ pub(super) fn lines(cli: &Cli<'_>) -> Result<Vec<(Tone, String)>, Failure> {
     Ok(text::lines(&gather::gather(cli)?))
 }
 
-/// Adds the status of all projects to the data of metrics.
+/// Adds the status of all projects to the data for the metrics.
 pub(super) fn measure(home: &Env, snapshot: &mut Snapshot) -> Result<(), Failure> {
     let status = gather::gather_at(home, None)?;
     snapshot.daemons = usize::from(matches!(status.daemon, Some(DaemonState::Answers(_))));

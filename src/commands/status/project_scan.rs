@@ -1,7 +1,7 @@
 //! Scans the projects' folders: whether their files have changed since they were read, whether the
 //! last night's report exists, and which jobs have a failure marker.
 //!
-//! The scan is half of the cost of a status of many projects, and needs no database. A second
+//! For many projects, the scan is half the cost of the status, and it needs no database. A second
 //! thread therefore scans while the first thread queries the database and then joins the scan. This
 //! module must only collect data and never interpret it.
 
@@ -35,7 +35,7 @@ pub(super) struct ProjectScan {
     pub marks: Vec<Failmark>,
     /// The path of the last night's report, and whether the file exists.
     pub report: Option<(PathBuf, bool)>,
-    /// The proposals that wait; none for a project whose files have changed.
+    /// The waiting proposals; none for a project whose files have changed.
     pub proposals: WaitingProposals,
 }
 

@@ -26,7 +26,7 @@ use crate::ui::{Failure, show};
 /// Number of consecutive scheduled times, each replaced by the next, after which a job counts as
 /// starved.
 const STARVED: u32 = 3;
-/// Number of latest runs that are searched for the failure of a failing job.
+/// Number of the latest runs to search for a failing job's failure.
 const LOOKED_AT: u32 = 20;
 
 impl GatheredStatus<'_> {
@@ -71,7 +71,7 @@ impl GatheredStatus<'_> {
         })
     }
 
-    /// Describes the alerts of a project that did not arrive.
+    /// Describes the project's alerts that did not arrive.
     fn undelivered(&self, project: &ProjectId) -> impl Iterator<Item = String> {
         let own = self.asked.undelivered.iter().filter(move |one| one.0 == *project);
         own.map(|(_, channel, count, said)| {
@@ -131,8 +131,8 @@ impl GatheredStatus<'_> {
         .collect()
     }
 
-    /// Returns failures without a failure marker, which could not be written or which somebody
-    /// removed.
+    /// Returns failures without a failure marker, because the marker could not be written or
+    /// somebody removed it.
     fn unmarked(
         &self,
         project: &ProjectId,

@@ -25,7 +25,7 @@ pub(super) struct WaitingRun {
     pub(super) why: String,
 }
 
-/// Maximum number of waiting runs that are shown.
+/// Maximum number of waiting runs to show.
 const SHOWN: usize = 3;
 
 pub(super) fn queued(

@@ -30,7 +30,7 @@ pub(super) fn lines(status: &Status) -> Vec<(Tone, String)> {
     lines.collect()
 }
 
-/// Formats the parts of the status, each with the number of its first lines that are problems.
+/// Formats the parts of the status, each with the number of problem lines with which it begins.
 fn parts(status: &Status, table: fn(&[Vec<String>]) -> String) -> Vec<(usize, String)> {
     let mut out = Vec::new();
     if status.projects.is_empty() {

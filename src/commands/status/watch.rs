@@ -7,8 +7,8 @@
 //! ```
 //!
 //! The cursor is never hidden and no alternate screen is opened. On a terminal, keys are read
-//! without waiting for Enter, which is undone at the end. Each line is overwritten in place with a
-//! single write, so that nothing flickers.
+//! without waiting for Enter; the terminal's mode is restored at the end. Each line is overwritten
+//! in place with a single write, so that nothing flickers.
 
 use std::io;
 use std::os::fd::AsFd as _;
@@ -33,7 +33,7 @@ const SETTLE: Duration = Duration::from_millis(100);
 /// Repeats the status until the command is interrupted or its output is closed.
 pub(super) fn watch(cli: &Cli<'_>) -> Result<Exit, Failure> {
     let mut waiter = Waiter::interruptible()?;
-    // Without the watch, changes are only noticed later.
+    // If the watch fails, changes are noticed only at the next update.
     waiter.watch(&cli.env.state, WatchFlags::MODIFY);
     let drawn = cli.ui.can_redraw();
     let mut keys = if drawn { KeyReader::open() } else { None };

@@ -1,5 +1,5 @@
-//! Actions of the application on runs and jobs. Each is a command: it has the same effect and the same
-//! refusals as on the command line, and the audit trail records who asked for it.
+//! Actions of the application on runs and jobs. Each is a command: it has the same effect and is
+//! refused in the same cases as on the command line. The audit trail records who requested it.
 
 use std::path::PathBuf;
 
@@ -83,7 +83,7 @@ fn found(store: &Store, run: &str) -> Result<(RunRow, PathBuf), Failure> {
     let project = store.project(&row.project)?;
     let gone = || Failure::data(format!("run {run} has no project")).hint("runner projects");
     let folder = project.ok_or_else(gone)?.path;
-    // Without its settings, the command would take a project around the folder.
+    // If the folder had no settings file, the command would use the project of a parent folder.
     if !folder.join(FILE).is_file() {
         let what = format!("{} has no {FILE}", folder.display());
         return Err(Failure::data(what).hint("runner projects"));

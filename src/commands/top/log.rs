@@ -4,8 +4,8 @@ use std::path::Path;
 
 use crate::follow::{self, FileTail, Stopped};
 
-/// Maximum number of bytes of each file that are read at once. Earlier ones are skipped, so a log of
-/// gigabytes costs no more than a short one.
+/// Maximum number of bytes to read from each file at once. Earlier bytes are skipped, so reading a
+/// log of several gigabytes costs no more than reading a short one.
 const END: u64 = 128 * 1024;
 
 /// Reads the log and the output of one run.
@@ -70,7 +70,7 @@ mod tests {
         assert_eq!(reader.read(), Ok(String::new()), "there is no log yet");
         let path = folder.path().join("log");
         let mut file = fs::File::create(&path).unwrap();
-        // A sparse file of 10 GB costs no disk.
+        // A sparse file of 10 GB uses no disk space.
         file.set_len(10_000_000_000).unwrap();
         file.seek(SeekFrom::End(0)).unwrap();
         file.write_all(b"end of a cut line\nfirst\nlast\n").unwrap();

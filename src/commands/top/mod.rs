@@ -65,7 +65,7 @@ pub(super) fn open(source: &mut Source<'_>, mut app: App) -> Result<(App, Exit),
     };
     source.load(&mut app)?;
     let waiter = Waiter::new();
-    // Without the watch, changes are only noticed later.
+    // If the watch fails, changes are noticed only at the next update.
     waiter.watch(source.state(), WatchFlags::MODIFY);
     let cannot = |error| Failure::environment(format!("the terminal cannot be used: {error}"));
     let mut screen = Screen::open().map_err(cannot)?;
@@ -85,7 +85,7 @@ pub(super) fn open(source: &mut Source<'_>, mut app: App) -> Result<(App, Exit),
         let Some(key) = input else {
             let changed = waiter.wait(&[], Duration::ZERO)? == WakeReason::Change;
             if changed || boot_time().saturating_sub(loaded) >= PACE {
-                // An error may end by itself, such as a database that is being restored.
+                // An error may be temporary, for example while the database is being restored.
                 if let Err(failure) = source.refresh(&mut app) {
                     app.trouble = Some(failure.to_string());
                 }

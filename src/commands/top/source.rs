@@ -15,7 +15,7 @@ use crate::tui::proposals::{ProposalFilter, Review};
 use crate::tui::{App, Request, RunsView, Tab, Viewer};
 use crate::ui::Failure;
 
-/// Number of runs that are listed.
+/// Number of runs to list.
 const RUNS: u32 = 200;
 
 /// The data of the application.
@@ -23,7 +23,7 @@ pub(in crate::commands) struct Source<'h> {
     cli: Cli<'h>,
     filter: ProposalFilter,
     job: DreamJobArg,
-    /// The project whose proposals are reviewed. It is opened when they are first shown.
+    /// The review of a project, opened when its proposals are first shown.
     review: Option<OpenReview<'h>>,
     log: Option<LogReader>,
 }
@@ -77,7 +77,7 @@ impl<'h> Source<'h> {
         Ok(())
     }
 
-    /// Reads the data of the current tab again. A person who answers a question is not disturbed.
+    /// Reads the data of the current tab again, unless a person is deciding on a proposal.
     pub(super) fn refresh(&mut self, app: &mut App) -> Result<(), Failure> {
         match (app.tab, &app.proposals) {
             (Tab::Proposals, Ok(review)) if !review.is_listing() => Ok(()),

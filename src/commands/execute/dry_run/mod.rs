@@ -41,7 +41,7 @@ pub use result::{DryRun, DryRunOutcome, RemainingBudget, WriteScope};
 /// A copy of the database in memory, in which runs are simulated.
 pub struct DryRunStore<'h> {
     pub store: Store,
-    /// The wall time of all simulated steps.
+    /// The wall-clock time of all simulated steps.
     pub now: Timestamp,
     /// The simulated time at which the last run ended.
     ended: Timestamp,
@@ -49,7 +49,7 @@ pub struct DryRunStore<'h> {
     me: ProcessIdentity,
 }
 
-/// The usage that a simulated run is charged.
+/// The usage to charge to a simulated run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Charge {
     /// The maximum that the run may spend.
@@ -198,8 +198,8 @@ impl<'h> DryRunStore<'h> {
         Ok(())
     }
 
-    /// Plans a run that is not admitted as if it were, in another copy of the database without
-    /// limits.
+    /// Plans a run that is not admitted as if it were. Uses another copy of the database, and
+    /// ignores the budget levels and the other conditions for admission.
     fn as_if(
         &self,
         setting: &ResolvedRun<'_>,

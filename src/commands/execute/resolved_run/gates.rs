@@ -93,7 +93,7 @@ impl ResolvedRun<'_> {
             }
             false => None,
         };
-        // Runs that wait for the same reset start at different times.
+        // Spread the start times of runs that wait for the same reset.
         let limited = limited.map(|limit| {
             let until = quota::spread(limit.until, self.row.id.as_str());
             let why = format!("rate-limited until {}: {}", limit.until, limit.why);

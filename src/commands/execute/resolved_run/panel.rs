@@ -89,8 +89,8 @@ impl ResolvedRun<'_> {
     }
 
     /// Adds the budget levels of the panel's backends to the run's reservation. If only the panel
-    /// uses tokens and money, also requests the job's budget for both. Backends whose levels have
-    /// too little left become absent.
+    /// uses tokens and money, also requests the job's budget for both. A backend whose levels have
+    /// too little left becomes absent.
     pub fn hold_panel(
         &self,
         store: &Store,
@@ -168,7 +168,7 @@ impl Convened {
         &self.absent
     }
 
-    /// Makes each backend for which `why` returns a reason absent, with the class
+    /// Marks as absent each backend for which `why` returns a reason, with the class
     /// [`Class::OverBudget`].
     fn leave(&mut self, mut why: impl FnMut(&ReadyPanelist) -> Option<String>) {
         let all = std::mem::take(&mut self.ready);
