@@ -84,7 +84,7 @@ pub enum Request {
 pub enum Action {
     /// Stop the run, or remove it from the queue.
     Cancel(String),
-    /// Queue one more attempt at the work of the run.
+    /// Queue another attempt of the run.
     Retry(String),
     /// Pause or resume the job of the run.
     SwitchJob(String),
@@ -100,7 +100,7 @@ impl Action {
         match self {
             Self::Cancel(run) => format!("End run {run}? It is not retried."),
             Self::PauseAll => "Pause everything, in all projects? Live runs continue.".to_owned(),
-            Self::Retry(run) => format!("Queue one more attempt at run {run}?"),
+            Self::Retry(run) => format!("Queue another attempt of run {run}?"),
             Self::SwitchJob(run) => format!("Pause or resume the job of run {run}?"),
             Self::SwitchAll => "Resume everything?".to_owned(),
         }

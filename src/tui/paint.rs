@@ -30,7 +30,7 @@ enter         open a run, or a proposal
 l             the log of a run, which follows its end
 f             follow the end of the log again
 c             cancel the run, after a question
-r             retry the run: queue one more attempt at its work
+r             retry the run: queue another attempt
 p             pause or resume the job of the run; in the overview, all
 ?             this help; in the proposals, the keys of decisions
 q, escape     leave the view, and the application in the first view
