@@ -59,6 +59,9 @@ git commit --quiet --allow-empty -m Begin
 "$runner" --quiet init
 "$runner" --quiet night >/dev/null
 sqlite=$(command -v sqlite3)
+# Prepares databases, which needs SQLite 3.43 or newer. BENCH_SQLITE names another program with the same arguments, such
+# as a script that calls `python3 -m apsw`.
+prepare=${BENCH_SQLITE:-$sqlite}
 select="$sqlite $XDG_STATE_HOME/runner/database.sqlite select(1)"
 python3 "$work/time.py" "tick, nothing due" 50 "$runner --quiet tick" "sqlite3 'select 1'" "$select" ""
 python3 "$work/time.py" "status, one project" 50 "$runner status" "sqlite3 'select 1'" "$select" "≤ 2 ×"
@@ -150,8 +153,8 @@ P
 
 # A thousand projects with ten jobs each: the status of all projects, and a tick with nothing due. Each project
 # has one past night, and each job one past run.
-if ! "$sqlite" :memory: "CREATE VIRTUAL TABLE t USING fts5(x, content = '', contentless_delete = 1)" 2>/dev/null; then
-    echo "many projects and runs: skipped: they need sqlite3 3.43 or newer"
+if ! "$prepare" :memory: "CREATE VIRTUAL TABLE t USING fts5(x, content = '', contentless_delete = 1)" 2>/dev/null; then
+    echo "many projects and runs: skipped: they need sqlite3 3.43 or newer, or BENCH_SQLITE"
 else
 (
     export XDG_STATE_HOME="$work/many-state"
@@ -170,7 +173,7 @@ for n in range(int(sys.argv[1])):
     open(f"p{n:04}/runner.toml", "w").write(f'[project]\nid = "{id}"\n\n[day.budget]\ncalls = 100\n{jobs}')
 P
     for project in p*; do "$runner" -C "$project" --quiet enqueue job0 --at 1h >/dev/null 2>&1; done
-    "$sqlite" "$XDG_STATE_HOME/runner/database.sqlite" "
+    "$prepare" "$XDG_STATE_HOME/runner/database.sqlite" "
         UPDATE runs SET state = 'settled', finished = requested, outcome = '{\"outcome\":\"cancelled\",\"why\":\"bench\"}', waits_for = NULL;
         UPDATE occurrences SET outcome = '{\"outcome\":\"cancelled\",\"why\":\"bench\"}', settled = recorded;
         INSERT INTO nights (project, name, opens, closes, closed, headline, worst, folder)
@@ -189,7 +192,7 @@ P
     # Each command before and after many further runs, which it must not read.
     history() { cd "$work/many/p0000"; python3 "$work/history.py" "$1" "$runner"; cd "$work"; }
     history before
-    "$sqlite" "$XDG_STATE_HOME/runner/database.sqlite" "
+    "$prepare" "$XDG_STATE_HOME/runner/database.sqlite" "
         CREATE TEMP TABLE numbers AS WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < ${BENCH_RUNS:-1000000}) SELECT i FROM n;
         INSERT INTO occurrences (id, job, key, due, recorded, origin, outcome, settled)
             SELECT printf('04%024d', i), 1 + i % (SELECT count(*) FROM jobs), 'many ' || i, 0, 0, 'clock', '{\"outcome\":\"succeeded\"}', 1 FROM numbers;

@@ -1,9 +1,9 @@
-//! Reads an answer from a model's complete text, with the same strict rules for every backend.
+//! Parses a model's complete output, with the same strict rules for every backend.
 //!
 //! This module must never extract JSON from prose, remove a fence or close a bracket. Text that is
-//! not an answer is an error, so that it is counted and reported. A job that reads elements from
-//! any text ([`AnswerForm::Elements`]) receives the text, and counts and reports what it cannot
-//! use.
+//! not an answer is treated as an error, so that it is counted and reported. A job that extracts
+//! elements from any text ([`AnswerForm::Elements`]) receives the text, and itself reports the parts
+//! that it cannot use.
 
 use serde_json::Value;
 
@@ -11,7 +11,7 @@ use crate::error::BackendError;
 use crate::redact::Secrets;
 use crate::request::{AnswerForm, Request};
 
-/// Maximum length of the excerpt of a malformed answer that an error shows.
+/// Maximum length of the excerpt that an error quotes from a malformed answer.
 const EXCERPT: usize = 200;
 
 /// Parses `bytes`, which came from `origin`. The value is present if the text is JSON; if the

@@ -183,7 +183,7 @@ fn held_back(facts: &AdmissionFacts, now: Timestamp) -> Option<Outcome> {
             _ => format!("stopped after {} failures in a row", facts.streak.started),
         };
         let why = format!(
-            "{why}; fix the cause, then run `runner jobs reset NAME` or run the job manually"
+            "{why}; fix the cause, then run `runner jobs reset NAME`, or run the job manually until it succeeds"
         );
         return Some(Outcome::skipped(SkipReason::Stopped, why));
     }
@@ -215,7 +215,7 @@ fn waits_for_host(facts: &AdmissionFacts, now: Timestamp) -> Option<Outcome> {
         return defer(
             BATTERY_WAIT,
             format!(
-                "the host is on battery power at {} %; min_battery is {} %",
+                "the host is on battery power at {} %, and the job waits because min_battery is {} %",
                 battery.percent, facts.min_battery
             ),
         );

@@ -39,7 +39,7 @@ pub struct WriteError {
 /// # Errors
 /// Returns an error if the temporary file cannot be created, written, synced or renamed. The
 /// existing file is then unchanged. Also returns an error if the folder cannot be synced after the
-/// rename. The new content may then not survive a power cut.
+/// rename. In that case, the new content may not survive a power cut.
 pub fn write_atomic(path: &Path, bytes: &[u8], mode: u32) -> Result<(), WriteError> {
     write(path, bytes, mode).map_err(|source| WriteError { path: path.to_owned(), source })
 }

@@ -1,7 +1,7 @@
 //! The code for the next login, in a file that only its owner may read.
 //!
-//! A used code is replaced by a new one. Failed attempts are limited for all clients together, so a
-//! code cannot be guessed. An existing login must never depend on these attempts.
+//! A used code is replaced by a new one. A code has 60 random bits, so it cannot be guessed. Failed
+//! attempts are limited for all clients together, and no longer counted beyond that. An existing login must never depend on these attempts.
 
 use std::collections::VecDeque;
 use std::fs;

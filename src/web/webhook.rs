@@ -1,11 +1,11 @@
-//! Webhooks: another program asks for a run with a signature instead of a token.
+//! Webhooks let another program request a run, with a signature instead of a token.
 //!
 //! ```text
 //! x-runner-signature = "sha256=" HMAC-SHA256(webhook key, TIMESTAMP "." PATH "." BODY)
 //! ```
 //!
 //! The signature covers the path, so it cannot be used for another job. A repeated request has the
-//! same key as the first one, so the database records no second run. After [`WINDOW`], a repeated
+//! same idempotency key as the first one, so the database records no second run. After [`WINDOW`], a repeated
 //! request is refused.
 
 use axum::http::{HeaderMap, Method};
@@ -30,7 +30,7 @@ pub fn is_webhook(method: &Method, path: &str, headers: &HeaderMap) -> bool {
         && matches!(parts.as_slice(), ["", "api", "v1", "projects", _, "jobs", _, "runs"])
 }
 
-/// Checks the signature of a webhook, and returns the key that makes it unique.
+/// Checks a webhook's signature, and returns its idempotency key.
 pub fn check(
     key: &str,
     path: &str,

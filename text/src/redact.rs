@@ -33,7 +33,7 @@ pub const SHORTEST: usize = 6;
 const LONGEST: usize = 8 * 1024;
 
 /// Number of bytes by which the scanner advances in a very long line. The overlap of two parts is
-/// scanned twice, so it is much shorter than a part.
+/// scanned twice; unless a known secret is very long, it is much shorter than a part.
 const WINDOW: usize = 16 * LONGEST;
 
 /// Maximum number of bytes that the scanner may read before its starting position.

@@ -3,7 +3,8 @@
 //! - **Redirects are never followed**, because they would send the key to another address.
 //! - **Compressed replies are never requested**, so no reply is ever decompressed.
 //! - **Proxies** come from the endpoint's environment. Loopback addresses bypass them.
-//! - **Certificates** are the host's, plus those of `ca_file`; `SSL_CERT_FILE` replaces the host's.
+//! - **Trusted certificates** come from the operating system, or from `SSL_CERT_FILE` if it is set;
+//!   `ca_file` adds to them.
 //!
 //! Connections are never kept for reuse. This module must never send a key to any host but the
 //! endpoint.

@@ -156,6 +156,10 @@ impl Git {
             (compare_stats(&root, first, written), second.join())
         });
         let second = second.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        if !(compared.complete && second.complete) {
+            let why = "the output of git ls-files has an unknown format".to_owned();
+            return Err(GitError::Unreadable { path: "the index".to_owned(), why });
+        }
         compared.unmerged.extend(second.unmerged);
         compared.edited.extend(second.edited);
         compared.unsure.extend(second.unsure);
@@ -375,12 +379,14 @@ const STAT_LINES: usize = 5;
 /// The beginning of the first line of stat data.
 const FIRST_STAT: &[u8] = b"  ctime: ";
 
-/// Parses the entries that [`records`] returned. Git does not guarantee the format of the stat data.
-/// If it has another format, it is unknown, and the file is compared by its bytes.
+/// Parses the records that [`records`] returned, except those that are no entries.
 pub(super) fn entries<'l>(records: &[&'l [u8]]) -> impl Iterator<Item = Entry<'l>> {
     records.iter().filter_map(|record| entry(record))
 }
 
+/// Parses one record. Git does not guarantee the format of the stat data. If a value has another
+/// format, the stat data is unknown, and the file is compared by its bytes. If the lines are
+/// different ones, a record is no entry, and the comparison fails.
 fn entry(record: &[u8]) -> Option<Entry<'_>> {
     let (head, after) = record.split_at(memchr(0, record)?);
     let (stat, flags) = debug(&after[1..]).map_or((None, 0), |(stat, flags)| (Some(stat), flags));
@@ -423,6 +429,8 @@ fn debug(lines: &[u8]) -> Option<(Stat, u32)> {
 /// The result of a comparison by stat data.
 #[derive(Default)]
 struct Compared<'l> {
+    /// Whether each record was an entry.
+    complete: bool,
     /// The paths with a merge conflict.
     unmerged: Vec<&'l Path>,
     /// The paths whose stat data shows a change.
@@ -435,8 +443,12 @@ struct Compared<'l> {
 /// Compares files with the stat data of their entries. `written` is the time of the last change to
 /// the index.
 fn compare_stats<'l>(root: &OwnedFd, records: &[&'l [u8]], written: (i64, i64)) -> Compared<'l> {
-    let mut compared = Compared::default();
-    for entry in entries(records) {
+    let mut compared = Compared { complete: true, ..Compared::default() };
+    for record in records {
+        let Some(entry) = entry(record) else {
+            compared.complete = false;
+            return compared;
+        };
         if entry.stage != 0 {
             compared.unmerged.push(entry.path);
             continue;
@@ -488,4 +500,44 @@ fn name(bytes: &[u8]) -> PathBuf {
 
 fn unreadable(path: &Path, error: &io::Error) -> GitError {
     GitError::Unreadable { path: path.display().to_string(), why: error.to_string() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const STAT: &str =
+        "  ctime: 1:2\n  mtime: 3:4\n  dev: 5\tino: 6\n  uid: 7\tgid: 8\n  size: 9\tflags: 0\n";
+
+    #[test]
+    fn hostile_names_hide_no_entry() {
+        let names = ["plain", "  ctime: 1:2\n", "a\tb", STAT, "100644 0 1\tx", "\n\n"];
+        let line = |name: &str| format!("100644 {} 0\t{name}\0{STAT}", "a".repeat(40));
+        let listing: String = names.map(line).concat();
+        let found = records(listing.as_bytes());
+        let paths: Vec<&Path> = entries(&found).map(|entry| entry.path).collect();
+        assert_eq!(paths, names.map(Path::new));
+        assert!(entries(&found).all(|entry| entry.stat.is_some_and(|stat| stat.size == 9)));
+    }
+
+    #[test]
+    fn listing_in_another_format_is_not_compared() {
+        let root = openat(CWD, "/", OFlags::PATH, Mode::empty()).unwrap();
+        let entry = format!("100644 {} 0\tno-such-file\0", "a".repeat(40));
+        for lines in [
+            STAT.replace("  ctime", "ctime"),
+            STAT.replace("  uid: 7\tgid: 8\n", ""),
+            format!("{STAT}  new: 1\tvalue: 2\n"),
+        ] {
+            let listing = format!("{entry}{lines}").repeat(3);
+            assert!(
+                !compare_stats(&root, &records(listing.as_bytes()), (0, 0)).complete,
+                "{lines}"
+            );
+        }
+        // A value in another format makes only the stat data unknown.
+        let listing = format!("{entry}{}", STAT.replace("3:4", "now")).repeat(3);
+        let compared = compare_stats(&root, &records(listing.as_bytes()), (0, 0));
+        assert!(compared.complete && compared.edited.len() == 3);
+    }
 }

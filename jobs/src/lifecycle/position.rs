@@ -1,9 +1,9 @@
-//! Reads an agent's position in its cycle from small files below `.runner/`. Only publications
-//! change these files.
+//! Reads an agent's position in its cycle from small files below `.runner/`. These files are changed
+//! only by publishing.
 //!
 //! ```text
-//! .runner/lifecycle-pos                    wake_add 2            state, its counted runs
-//! .runner/lifecycle-ran-rem                1782442720            its last run that achieved something
+//! .runner/lifecycle-pos                    wake_add 2            the state, and its successful runs
+//! .runner/lifecycle-ran-rem                1782442720            the time of its last successful run
 //! .runner/agents/NAME/lifecycle-pos        the same for a named agent
 //! ```
 //!
@@ -50,7 +50,7 @@ impl Position {
         words.next().is_none().then(|| Self { state: state.to_owned(), hits })
     }
 
-    /// Returns the position after a run of `state` that achieved something.
+    /// Returns the position after a successful run of `state`.
     #[must_use]
     pub fn after(&self, state: &CycleState) -> Self {
         let hits = self.hits.saturating_add(1);
@@ -65,7 +65,7 @@ impl Position {
 /// The reason why a position cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum BadPosition {
-    /// The file is not a valid position.
+    /// The file does not contain a valid position.
     #[error("{path} is not a position: {text:?}")]
     Malformed { path: String, text: String },
     /// The cycle no longer has this state.
@@ -126,7 +126,7 @@ pub fn ran(root: &Path, agent: &str, state: &str) -> Result<Option<Timestamp>, B
     ran_in(&open(root, &ran_path(agent, state))?, agent, state)
 }
 
-/// Returns the time of a state's last successful run through a scope.
+/// Returns the time of a state's last successful run. Reads the file through an open scope.
 ///
 /// # Errors
 /// Returns [`BadPosition`] if the file cannot be used.

@@ -100,7 +100,7 @@ pub fn tokens(line: &str) -> Result<Vec<Token>, String> {
             '&' if letters.peek() == Some(&'>') => it.flush(),
             '<' if letters.peek() == Some(&'<') => {
                 return Err(
-                    "a here-document (<<) cannot be judged; write a file with the Write tool"
+                    "a here-document or here-string (<<) cannot be judged; write a file with the Write tool"
                         .to_owned(),
                 );
             }

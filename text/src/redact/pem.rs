@@ -6,14 +6,18 @@
 //!
 //! A truncated key is redacted as far as it looks like a key.
 
-use super::Span;
+use super::{LONGEST, Span, floor};
 
 const BEGIN: &str = "-----BEGIN ";
 const END: &str = "-----END ";
 const DASHES: &str = "-----";
 
-/// Maximum number of unterminated BEGIN markers on one line that are checked for a key.
-const MOST_TRIES: usize = 32;
+/// Maximum number of unterminated BEGIN markers in one part of a line that are checked for a key.
+const MOST_TRIES: usize = 128;
+
+/// Number of bytes after an unterminated BEGIN marker that decide whether a key follows. A hash much
+/// further away does not make a key of the text before it.
+const NEAR: usize = 6 * LONGEST;
 
 /// Adds the keys in the line `text[from..to]`. If `in_key` is set, the line may continue an open
 /// key, and the function returns where that key ends.
@@ -64,7 +68,7 @@ pub(super) fn scan(
             at = behind_marker(text, inner + end + END.len(), to);
         } else {
             let rest = text[inner..to].trim_end_matches(['\n', '\r']);
-            if tries == 0 || !is_body(rest) {
+            if tries == 0 || !is_body(&rest[..floor(rest, NEAR)]) {
                 tries = tries.saturating_sub(1);
                 continue;
             }

@@ -9,8 +9,8 @@ use crate::sessions::event::{Action, Event};
 
 /// Maximum number of pairs.
 const MOST: usize = 20;
-/// Maximum number of changed files in a turn that counts. Turns that change more files show little
-/// about any two of them.
+/// Maximum number of changed files in a turn. If a turn changes more, two of them are hardly ever
+/// related, so the turn is ignored.
 const FILES: usize = 20;
 /// Minimum number of turns in which both files were changed.
 const LEAST: u32 = 2;

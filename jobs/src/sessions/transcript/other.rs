@@ -1,8 +1,9 @@
-//! Converts rows of programs other than Claude Code into events: Codex rollouts, `_steps.jsonl`,
-//! and rows with `ts`, `type` and `detail`.
+//! Converts the transcript rows of programs other than Claude Code into events: Codex rollouts,
+//! `_steps.jsonl`, and rows with `ts`, `type` and `detail`.
 //!
 //! The events use Claude Code's tool names, so that a reader of events does not need to know which
-//! program wrote the rows. This module must never guess: a row in another form is foreign.
+//! program wrote the rows. This module must never guess: it does not
+//! convert a row in any other form.
 
 use jiff::Timestamp;
 use serde_json::Value;
@@ -10,7 +11,7 @@ use serde_json::Value;
 use super::{SessionEvent, SessionEventKind};
 use crate::steps::ToolStep;
 
-/// Maximum length of a text in bytes.
+/// Maximum length of a text field in bytes.
 const TEXT: usize = 64 * 1024;
 
 /// Returns the events of a row, or `None` if the row has none of the known forms.
@@ -22,7 +23,7 @@ pub(super) fn events(line: u64, json: &str) -> Option<Vec<SessionEvent>> {
         return Some(codex(base, row["type"].as_str()?, &row["payload"]));
     }
     match row["type"].as_str() {
-        // Rollouts of the first versions contain the items without an envelope.
+        // The first versions of Codex wrote the items without an envelope.
         Some(kind @ ("message" | "function_call" | "function_call_output" | "reasoning"))
             if row["ts"].is_null() =>
         {
@@ -78,7 +79,7 @@ fn codex(base: RowBase, kind: &str, payload: &Value) -> Vec<SessionEvent> {
             let said = said(&payload["content"]);
             match payload["role"].as_str() {
                 Some("assistant") => SessionEventKind::Answer(said),
-                // The program itself adds information about the host, in tags.
+                // Codex itself adds messages about the host, which begin with a tag.
                 Some("user") if !said.starts_with('<') => SessionEventKind::Prompt(said),
                 _ => SessionEventKind::Other("meta".to_owned()),
             }
