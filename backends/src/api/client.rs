@@ -130,7 +130,7 @@ fn tls(plan: &EndpointPlan) -> Result<ClientConfig, BackendError> {
 
 fn add(roots: &mut RootCertStore, path: &Path) -> Result<(), BackendError> {
     let bad = |why: String| BackendError::Rejected {
-        why: format!("certificates in {}: {why}", path.display()),
+        why: format!("cannot load certificates from {}: {why}", path.display()),
     };
     let found = CertificateDer::pem_file_iter(path).map_err(|error| bad(error.to_string()))?;
     let mut count = 0;
@@ -140,7 +140,7 @@ fn add(roots: &mut RootCertStore, path: &Path) -> Result<(), BackendError> {
         count += 1;
     }
     match count {
-        0 => Err(bad("there are none".to_owned())),
+        0 => Err(bad("the file contains no certificates".to_owned())),
         _ => Ok(()),
     }
 }

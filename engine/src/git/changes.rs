@@ -151,15 +151,12 @@ impl Git {
             .map_err(|error| unreadable(&self.root, &error.into()))?;
         // The stat calls take most of the time, so two threads share them.
         let (first, second) = records.split_at(records.len() / 2);
-        let (mut compared, second) = std::thread::scope(|scope| {
+        let (first, second) = std::thread::scope(|scope| {
             let second = scope.spawn(|| compare_stats(&root, second, written));
             (compare_stats(&root, first, written), second.join())
         });
-        let second = second.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-        if !(compared.complete && second.complete) {
-            let why = "the output of git ls-files has an unknown format".to_owned();
-            return Err(GitError::Unreadable { path: "the index".to_owned(), why });
-        }
+        let mut compared = first?;
+        let second = second.unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
         compared.unmerged.extend(second.unmerged);
         compared.edited.extend(second.edited);
         compared.unsure.extend(second.unsure);
@@ -429,8 +426,6 @@ fn debug(lines: &[u8]) -> Option<(Stat, u32)> {
 /// The result of a comparison by stat data.
 #[derive(Default)]
 struct Compared<'l> {
-    /// Whether each record was an entry.
-    complete: bool,
     /// The paths with a merge conflict.
     unmerged: Vec<&'l Path>,
     /// The paths whose stat data shows a change.
@@ -442,13 +437,20 @@ struct Compared<'l> {
 
 /// Compares files with the stat data of their entries. `written` is the time of the last change to
 /// the index.
-fn compare_stats<'l>(root: &OwnedFd, records: &[&'l [u8]], written: (i64, i64)) -> Compared<'l> {
-    let mut compared = Compared { complete: true, ..Compared::default() };
+///
+/// # Errors
+/// Returns an error if a record is no entry, because a change to its file would be missed.
+fn compare_stats<'l>(
+    root: &OwnedFd,
+    records: &[&'l [u8]],
+    written: (i64, i64),
+) -> Result<Compared<'l>, GitError> {
+    let mut compared = Compared::default();
     for record in records {
-        let Some(entry) = entry(record) else {
-            compared.complete = false;
-            return compared;
-        };
+        let entry = entry(record).ok_or_else(|| GitError::Unreadable {
+            path: "the index".to_owned(),
+            why: "the output of git ls-files has an unknown format".to_owned(),
+        })?;
         if entry.stage != 0 {
             compared.unmerged.push(entry.path);
             continue;
@@ -471,7 +473,7 @@ fn compare_stats<'l>(root: &OwnedFd, records: &[&'l [u8]], written: (i64, i64)) 
             }
         }
     }
-    compared
+    Ok(compared)
 }
 
 /// Parses the differences between `HEAD` and the index. The format of each is `:MODE MODE OBJECT
@@ -530,14 +532,12 @@ mod tests {
             format!("{STAT}  new: 1\tvalue: 2\n"),
         ] {
             let listing = format!("{entry}{lines}").repeat(3);
-            assert!(
-                !compare_stats(&root, &records(listing.as_bytes()), (0, 0)).complete,
-                "{lines}"
-            );
+            let compared = compare_stats(&root, &records(listing.as_bytes()), (0, 0));
+            assert!(matches!(compared, Err(GitError::Unreadable { .. })), "{lines}");
         }
         // A value in another format makes only the stat data unknown.
         let listing = format!("{entry}{}", STAT.replace("3:4", "now")).repeat(3);
-        let compared = compare_stats(&root, &records(listing.as_bytes()), (0, 0));
-        assert!(compared.complete && compared.edited.len() == 3);
+        let compared = compare_stats(&root, &records(listing.as_bytes()), (0, 0)).unwrap();
+        assert_eq!(compared.edited.len(), 3);
     }
 }

@@ -173,15 +173,17 @@ impl PassSummary {
 
     fn degraded(&self) -> Option<String> {
         let mut reasons = Vec::new();
-        let mut reason = |count: usize, what: &str| {
+        let mut reason = |count: usize, one: &str, what: [&str; 2]| {
             if count > 0 {
-                reasons.push(format!("{count} {what}"));
+                let what = if count == 1 { what[0] } else { what[1] };
+                reasons.push(format!("{} {what}", counted(count, one)));
             }
         };
-        reason(self.refused.len(), "proposals were refused");
-        reason(self.unanswered, "ideas got no answer");
-        reason(self.dropped, "proposals were dropped because an idea changed in the meantime");
-        reason(self.troubles.len(), "files could not be read");
+        reason(self.refused.len(), "proposal", ["was refused", "were refused"]);
+        reason(self.unanswered, "idea", ["got no answer"; 2]);
+        let dropped = "dropped because an idea changed in the meantime";
+        reason(self.dropped, "proposal", [&format!("was {dropped}"), &format!("were {dropped}")]);
+        reason(self.troubles.len(), "file", ["could not be read"; 2]);
         (!reasons.is_empty()).then(|| reasons.join(", "))
     }
 }

@@ -109,7 +109,7 @@ fn missing_ideas_are_asked_about_once_more_with_reasons() {
     assert!(asked[1].sources.iter().any(|source| source.fenced.contains("abandoned")));
     assert!(!asked[1].instructions.contains("abandoned"));
     assert_eq!(place.proposals().1.len(), 6);
-    let why = "1 proposals were refused".to_owned();
+    let why = "1 proposal was refused".to_owned();
     assert_eq!(settled.outcome, Outcome::Degraded { why });
 }
 
@@ -140,7 +140,7 @@ fn later_failure_keeps_earlier_answers() {
     let steps = [Step::Answer(json!(all("ideas/coffee.md"))), Step::Error(gone)];
     let settled = place.pass_with(Arc::new(Scripted::new("model", steps)), &mut Silent);
     let Outcome::Degraded { why } = &settled.outcome else { panic!("{settled:?}") };
-    assert_eq!(why, "1 ideas got no answer");
+    assert_eq!(why, "1 idea got no answer");
     assert_eq!(place.proposals().1.len(), 5);
     assert!(settled.summary.lines.iter().any(|line| line.starts_with("no second answer:")));
 }

@@ -260,6 +260,19 @@ fn endless_lines_are_streamed_and_redacted() {
     }
 }
 
+#[test]
+fn key_in_endless_line_is_found_near_its_marker() {
+    let begin = "-----BEGIN PRIVATE KEY-----";
+    // A marker that is only mentioned, and a hash far after it in the same part of the line.
+    let text = format!("{begin} is a marker {}{}", "x ".repeat(30_000), "0123456789".repeat(4));
+    assert_eq!(redact(&text), text);
+    // The marker of a key without an end, after many others that are only mentioned.
+    let mentions = format!("{begin} is a marker {}", "x ".repeat(700)).repeat(70);
+    assert!(mentions.len() < WINDOW && mentions.len() > 2 * 6 * LONGEST);
+    let shown = redact(&format!("{mentions}{begin}{WORD}{WORD}"));
+    assert!(!shown.contains(WORD), "{}", &shown[shown.len() - 200..]);
+}
+
 /// Returns whether `shown` contains a part of the secret from which the rest could be guessed.
 fn leaks(shown: &str, secret: &str) -> bool {
     const PART: usize = 16;

@@ -118,7 +118,8 @@ impl Git {
         Ok(RepositoryStart { head, refs, index: KeptEntries::default(), index_digest: None })
     }
 
-    /// Returns `HEAD` if it names a commit directly, or names a branch that has no commit yet.
+    /// Returns `HEAD` if no existing reference is checked out: it is a commit, or a branch that has
+    /// no commit yet.
     fn unusual_head(&self) -> Result<Option<Head>, GitError> {
         Ok(match self.ask_if_any(Read::SymbolicRef, &["HEAD"], Stdin::Null)? {
             Some(branch) => head(&format!("ref: {}", String::from_utf8_lossy(&branch))),
