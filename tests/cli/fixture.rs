@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io::Write as _;
+use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
@@ -147,7 +148,26 @@ impl Fixture {
     }
 
     pub fn runner(&self, args: &[&str]) -> Command {
-        self.command(env!("CARGO_BIN_EXE_runner"), args)
+        let program = match self.uid {
+            Some(_) => self.open_program(),
+            None => PathBuf::from(env!("CARGO_BIN_EXE_runner")),
+        };
+        self.command(program.to_str().unwrap(), args)
+    }
+
+    /// Returns the path of a program that another user can execute: a copy, if the checkout is
+    /// below a folder that is closed to other users, such as root's home folder.
+    fn open_program(&self) -> PathBuf {
+        let program = Path::new(env!("CARGO_BIN_EXE_runner"));
+        let open = |folder: &Path| folder.metadata().unwrap().permissions().mode() & 0o001 != 0;
+        if program.ancestors().all(open) {
+            return program.to_owned();
+        }
+        let copy = self.root().join("runner-program");
+        if !copy.exists() {
+            fs::copy(program, &copy).unwrap();
+        }
+        copy
     }
 
     pub fn run(&self, args: &[&str]) -> CommandOutput {
