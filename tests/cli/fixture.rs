@@ -159,8 +159,7 @@ impl Fixture {
     /// below a folder that is closed to other users, such as root's home folder.
     fn open_program(&self) -> PathBuf {
         let program = Path::new(env!("CARGO_BIN_EXE_runner"));
-        let open = |folder: &Path| folder.metadata().unwrap().permissions().mode() & 0o001 != 0;
-        if program.ancestors().all(open) {
+        if is_open(program) {
             return program.to_owned();
         }
         let copy = self.root().join("runner-program");
@@ -242,6 +241,12 @@ impl Fixture {
 /// Prints a line to stderr directly, because the test harness captures `eprintln!`.
 pub fn print_line(line: &str) {
     let _closed = writeln!(std::io::stderr(), "{line}");
+}
+
+/// Returns whether every user can execute a program.
+pub fn is_open(program: &Path) -> bool {
+    let open = |path: &Path| path.metadata().unwrap().permissions().mode() & 0o001 != 0;
+    program.ancestors().all(open)
 }
 
 /// Reports that one check was skipped because `program` is missing, and appends it to the file that
