@@ -2,7 +2,6 @@
 
 use std::fs;
 use std::io::Write as _;
-use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
@@ -10,6 +9,10 @@ use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
+
+#[path = "open.rs"]
+mod open;
+pub use open::is_open;
 
 /// The exit code and output of a command.
 #[derive(Debug)]
@@ -241,12 +244,6 @@ impl Fixture {
 /// Prints a line to stderr directly, because the test harness captures `eprintln!`.
 pub fn print_line(line: &str) {
     let _closed = writeln!(std::io::stderr(), "{line}");
-}
-
-/// Returns whether every user can execute a program.
-pub fn is_open(program: &Path) -> bool {
-    let open = |path: &Path| path.metadata().unwrap().permissions().mode() & 0o001 != 0;
-    program.ancestors().all(open)
 }
 
 /// Reports that one check was skipped because `program` is missing, and appends it to the file that

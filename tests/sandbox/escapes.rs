@@ -317,6 +317,10 @@ fn no_attempt_escapes_as_nobody() {
         println!("skipped 1: only root can become nobody");
         return;
     }
+    if !crate::open::is_open(Path::new(crate::RUNNER)) {
+        println!("skipped 1: nobody may not execute the program");
+        return;
+    }
     let output = Command::new("setpriv")
         .args(["--reuid=65534", "--regid=65534", "--clear-groups", "--"])
         .arg(std::env::current_exe().unwrap())
@@ -331,17 +335,9 @@ fn no_attempt_escapes_as_nobody() {
             crate::skip("setpriv", "1: there is no setpriv");
             return;
         }
-        Err(error) if error.kind() == ErrorKind::PermissionDenied => {
-            println!("skipped 1: nobody may not read the test program");
-            return;
-        }
         Err(error) => panic!("{error}"),
     };
     let said = String::from_utf8_lossy(&output.stdout);
-    if output.status.code() == Some(126) || output.status.code() == Some(127) {
-        println!("skipped 1: nobody may not read the test program");
-        return;
-    }
     said.lines()
         .filter(|line| line.contains("held") || line.contains("attempts as"))
         .for_each(|line| println!("{line}"));

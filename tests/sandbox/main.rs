@@ -11,6 +11,8 @@
 mod attempts;
 mod escapes;
 mod launch;
+#[path = "../cli/open.rs"]
+mod open;
 mod reach;
 mod resources;
 mod ways;
