@@ -16,6 +16,7 @@ import re
 import shutil
 import signal
 import socket
+import sqlite3
 import subprocess
 import sys
 import tempfile
@@ -451,14 +452,18 @@ def laptop(server):
     """A home host that sleeps for an hour while a worker finishes."""
     fleet = Fleet(server, "laptop", 'lease = "10s"\n', home_slots=1)
     folder = fleet.home.project("p")
-    fleet.home.good("--dir", folder, "enqueue", "dream")
+    held_job(folder)
+    fleet.home.good("--dir", folder, "enqueue", "held")
     home = fleet.home.start("tick", start_new_session=True)
-    until(lambda: fleet.count("state = 'claimed'") == 1, "the home host has claimed its own run")
-    stopped = stop_tree(home.pid)
+    stopped = stop_in_backend(fleet.home, home, "the home host works on its own run")
     say(True, f"the home host sleeps ({len(stopped)} processes stopped)")
-    until(lambda: fleet.workers[0].run("tick") and fleet.count("state = 'delivered' AND fence = 2") == 1,
-          "a worker takes over and finishes", 90)
+    worker = fleet.workers[0]
+    tick = claims_again(fleet, worker, "a worker takes over")
+    let_go([worker])
+    tick.communicate()
+    say(fleet.count("state = 'delivered' AND fence = 2") == 1, "the worker finishes")
     fleet.home.at("2027-03-10T03:30:00Z")
+    let_go([fleet.home])
     for pid in stopped:
         send(pid, signal.SIGCONT)
     home.communicate()
@@ -467,8 +472,8 @@ def laptop(server):
     say([outcome(row) for row in rows] == ["succeeded"], f"published once: {[outcome(row) for row in rows]}")
     endings = fleet.ask("SELECT fence, ending FROM runner_fleet.attempts ORDER BY fence").replace("\n", "; ")
     say(endings.startswith("1|l") and endings.endswith("2|delivered"), f"the sleeping host's claim: {endings}")
-    journals = [path for path in dreams(folder) if path.endswith("proposals.json")]
-    say(len(journals) == 1, f"one set of proposals at home: {journals}")
+    answer = (folder / "out/held.md").read_text()
+    say(answer.strip() == "done", f"the answer at home: {answer!r}")
     check_budgets(fleet)
 
 
@@ -574,19 +579,21 @@ def one_copy_per_claim(server):
     """Two claims of one job on one host work in two folders, and ended copies are removed."""
     fleet = Fleet(server, "copies", 'lease = "10s"\n')
     folder = fleet.home.project("p")
-    fleet.home.good("--dir", folder, "enqueue", "dream")
+    held_job(folder)
+    fleet.home.good("--dir", folder, "enqueue", "held")
     fleet.home.good("tick")
     worker = fleet.workers[0]
     first = worker.start("tick", start_new_session=True)
-    until(lambda: fleet.count("state = 'claimed'") == 1 and copies(worker), "a worker has a claim and a copy")
-    stopped = stop_tree(first.pid)
+    stopped = stop_in_backend(worker, first, "a worker has a claim and a copy")
     live = copies(worker)
     (live[0] / "of-the-first-claim").write_text("x")
     # The host wakes up after its lease, and another tick claims the same run again.
     config = worker.root / "config/runner/config.toml"
     config.write_text(config.read_text() + "slots = 2\n")
-    until(lambda: worker.run("tick") and fleet.count("fence = 2") == 1, "the same host claims the run again", 60)
+    second = claims_again(fleet, worker, "the same host claims the run again")
     say((live[0] / "of-the-first-claim").exists(), "the copy of the live run is left alone")
+    let_go([worker])
+    second.communicate()
     for pid in stopped:
         send(pid, signal.SIGCONT)
     first.communicate()
@@ -607,24 +614,25 @@ def modes_and_links(server):
     (folder / "tool.sh").chmod(0o755)
     (folder / "link.py").symlink_to("src/net.py")
     (folder / "src/net.py").chmod(0o755)
-    fleet.home.good("--dir", folder, "enqueue", "dream")
+    held_job(folder)
+    fleet.home.good("--dir", folder, "enqueue", "held")
     fleet.home.good("tick")
     worker = fleet.workers[0]
     child = worker.start("tick", start_new_session=True)
-    until(lambda: any((copy / "link.py").is_symlink() for copy in copies(worker)), "a worker makes a copy")
-    stopped = stop_tree(child.pid)
-    copy = copies(worker)[0]
+    stopped = stop_in_backend(worker, child, "a worker makes a copy")
+    [copy] = copies(worker)
     say(os.readlink(copy / "link.py") == "src/net.py", "a link is a link")
     say(os.access(copy / "src/net.py", os.X_OK) and (copy / "tool.sh").stat().st_mode & 0o111 == 0o111,
         "executable files are executable")
     say((copy / "ideas/retry.md").stat().st_mode & 0o111 == 0, "other files are not")
+    let_go([worker])
     for pid in stopped:
         send(pid, signal.SIGCONT)
     child.communicate()
     (folder / "outside").symlink_to("/etc/passwd")
     fleet.home.run("tick")
     fleet.at("2027-03-10T03:30:00Z")
-    fleet.home.good("--dir", folder, "enqueue", "dream")
+    fleet.home.good("--dir", folder, "enqueue", "held")
     fleet.home.run("tick")
     why = fleet.home.good("--dir", folder, "runs", "--json")
     say("leads outside the project" in why, "a link that leads outside defers the run with the reason")
@@ -760,6 +768,76 @@ def stop_tree(pid):
         for one in new:
             send(one, signal.SIGSTOP)
             stopped.append(one)
+
+
+HELD = "until [ -e go ]"
+
+
+def held_job(folder):
+    """Adds a job whose backend waits until its work folder has the file `go`, so that it cannot end too early."""
+    (folder / "runner.toml").open("a").write(
+        f'\n[backends.held]\ntype = "command"\nprogram = "sh"\nargs = ["-c", "{HELD}; do sleep 0.1; done; echo done"]\n'
+        '[jobs.held]\nkind = "prompt"\nfleet = "night"\nbackend = "held"\nprompt = "Say it."\n'
+        'to = "out/held.md"\ntrigger = "manual"\nretries = 0\n')
+
+
+def in_backend(pid):
+    """Whether the backend of a held job is among the descendants of a process."""
+    def command(one):
+        try:
+            return Path(f"/proc/{one}/cmdline").read_text()
+        except OSError:
+            return ""
+    return any(command(one).split("\0")[0].endswith("sh") and HELD in command(one) for one in children(pid))
+
+
+def stop_in_backend(host, child, what):
+    """Stops a tick while the backend of its held job works and no database is locked.
+
+    A machine that sleeps stops all its processes, so that none of them waits for a lock of a stopped one. Here the
+    others continue.
+    """
+    until(lambda: in_backend(child.pid), what)
+    while True:
+        stopped = stop_tree(child.pid)
+        if not any(is_locked(path) for path in host.state.rglob("*.db")):
+            return stopped
+        for pid in stopped:
+            send(pid, signal.SIGCONT)
+
+
+def is_locked(path):
+    database = sqlite3.connect(path, timeout=0, isolation_level=None)
+    try:
+        database.execute("BEGIN IMMEDIATE")
+        database.execute("ROLLBACK")
+        return False
+    except sqlite3.OperationalError:
+        return True
+    finally:
+        database.close()
+
+
+def claims_again(fleet, host, what):
+    """Starts ticks of a host until one of them has taken over the claim, and returns that tick, which still works."""
+    ticks = [host.start("tick")]
+
+    def claimed():
+        if fleet.count("state = 'claimed' AND fence = 2") == 1 and in_backend(ticks[-1].pid):
+            return True
+        if ticks[-1].poll() is not None:
+            ticks[-1].communicate()
+            ticks.append(host.start("tick"))
+        return False
+    until(claimed, what, 90)
+    return ticks[-1]
+
+
+def let_go(hosts):
+    """Lets the backends of held jobs end."""
+    for host in hosts:
+        for folder in host.state.glob("runner/runs/*/child"):
+            (folder / "go").write_text("")
 
 
 def send(pid, number):
