@@ -21,6 +21,7 @@
 
 mod cgroup;
 mod channel;
+mod clone_into;
 mod init;
 mod limits;
 mod monitor;

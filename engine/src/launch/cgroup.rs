@@ -22,10 +22,15 @@
 
 use std::fs;
 use std::io;
+use std::os::fd::AsFd as _;
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::time::Duration;
 
+use rustix::fs::{CWD, Mode, OFlags, openat};
+
+use super::clone_into::{self, CloneError};
 use crate::files::read_text_proc;
 use crate::process::tree;
 
@@ -40,6 +45,15 @@ const MOVES: u32 = 20;
 const DEEPEST: usize = 12;
 /// Time limit for a killed group to become empty.
 const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Why a program was not started in a control group.
+#[derive(Debug)]
+pub(super) enum StartError {
+    /// The group cannot contain processes.
+    Group,
+    /// The program cannot be executed.
+    Program(io::Error),
+}
 
 /// A control group that this launcher created.
 #[derive(Debug)]
@@ -61,15 +75,29 @@ impl ControlGroup {
         let own = above.join(name(marker)).with_extension(std::process::id().to_string());
         fs::DirBuilder::new().mode(0o700).create(&own).ok()?;
         let group = Self { own, home };
-        let usable = group.own.join("cgroup.kill").exists()
-            && group.enter().is_ok()
-            && group.leave().is_ok();
-        if usable {
+        if group.own.join("cgroup.kill").exists() {
             return Some(group);
         }
-        let _ = group.leave();
         group.remove();
         None
+    }
+
+    /// Starts a program in the group, and returns its process id. The caller must wait for the
+    /// process.
+    ///
+    /// # Errors
+    /// Returns an error if the group cannot contain processes or the program cannot be executed.
+    pub fn start(&self, command: &mut Command) -> Result<u32, StartError> {
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let folder = openat(CWD, &self.own, flags, Mode::empty()).map_err(|_| StartError::Group)?;
+        match clone_into::start(command, folder.as_fd()) {
+            Ok(pid) => Ok(pid.as_raw_nonzero().get().unsigned_abs()),
+            Err(CloneError::Program(error)) => Err(StartError::Program(error)),
+            Err(CloneError::NotPermitted) => {
+                let started = self.within(|| command.spawn()).map_err(|_| StartError::Group)?;
+                started.map(|child| child.id()).map_err(StartError::Program)
+            }
+        }
     }
 
     /// Sets the group's limits where their controllers are delegated, and returns whether the
@@ -113,7 +141,9 @@ impl ControlGroup {
     /// Calls `start` from inside the group, so that every process that it starts is in the group
     /// from the beginning.
     pub fn within<T>(&self, start: impl FnOnce() -> T) -> io::Result<T> {
-        self.enter()?;
+        self.enter().inspect_err(|_| {
+            let _ = self.leave();
+        })?;
         let started = start();
         // Inside the group, this process would be killed with the tree. If it cannot leave the
         // group, runner kills the tree.

@@ -24,7 +24,7 @@ use rustix::io::{FdFlags, fcntl_setfd};
 use rustix::process::{getpid, set_child_subreaper, setsid};
 use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGTERM};
 
-use super::cgroup::ControlGroup;
+use super::cgroup::{ControlGroup, StartError};
 use super::channel::Channel;
 use super::init::{self, Streams, code, reap, signal_group};
 use super::limits;
@@ -207,11 +207,18 @@ impl<'a> LaunchSupervisor<'a> {
             self.borrow_objects(objects)?;
         }
         let streams = self.streams.take().expect("the streams are taken only once");
-        let (plan, real) = (self.plan, &self.real);
+        let plan = self.plan;
         let off = plan.sandbox.off;
         let level = if off { SandboxLevel::Off } else { SandboxLevel::FilesOnly };
-        let (child, made_of) =
-            self.in_group(|| init::start(plan, real, level, &streams, None))??;
+        let start = || init::start(plan, &self.real, level, &streams, None);
+        let started = self.group.as_ref().map(|group| group.within(start));
+        let (child, made_of) = match started {
+            Some(Ok(started)) => started?,
+            None | Some(Err(_)) => {
+                self.continue_without_group();
+                init::start(plan, &self.real, level, &streams, None)?
+            }
+        };
         drop(streams);
         self.main = child.id();
         let containment = AppliedSandbox {
@@ -270,10 +277,9 @@ impl<'a> LaunchSupervisor<'a> {
             .stderr(says)
             .process_group(0);
         // Bubblewrap dies with the thread that starts it. This thread lives as long as the process.
-        let child = self.in_group(|| command.spawn())?.map_err(at("start bubblewrap"))?;
+        self.main = self.start_in_group(&mut command).map_err(at("start bubblewrap"))?;
         drop(command);
         drop(exe);
-        self.main = child.id();
         let inside = Some(ResolvedPaths { real: self.real.clone() });
         let inner_plan = LaunchPlan { inside, ..plan.clone() };
         let streams = self.streams.as_ref().expect("the streams are taken only once");
@@ -415,12 +421,23 @@ impl<'a> LaunchSupervisor<'a> {
         }
     }
 
-    fn in_group<T>(&self, start: impl FnOnce() -> T) -> Result<T, LaunchRefusal> {
-        match &self.group {
-            Some(group) => group
-                .within(start)
-                .map_err(|error| LaunchRefusal::at("enter the control group", error)),
-            None => Ok(start()),
+    /// Starts a program in the control group, and returns its process id. If the group cannot contain
+    /// processes, the program is started without it.
+    fn start_in_group(&mut self, command: &mut Command) -> io::Result<u32> {
+        match self.group.as_ref().map(|group| group.start(command)) {
+            Some(Ok(pid)) => return Ok(pid),
+            Some(Err(StartError::Program(error))) => return Err(error),
+            None | Some(Err(StartError::Group)) => self.continue_without_group(),
+        }
+        command.spawn().map(|child| child.id())
+    }
+
+    /// Removes the control group, whose limits are then enforced by samples.
+    fn continue_without_group(&mut self) {
+        if let Some(group) = self.group.take() {
+            group.remove();
+            self.monitor = TreeMonitor::new(&self.plan.sandbox.caps);
+            self.limits = self.plan.sandbox.caps.stated((false, false));
         }
     }
 
