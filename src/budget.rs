@@ -90,7 +90,7 @@ pub fn of_night(here: &LoadedProject, night: &Night) -> BudgetAccount {
     }
 }
 
-/// Returns the day, week and window budgets that a pool configures.
+/// Returns the day, week and window budgets configured for a pool.
 pub fn of_pool(name: &str, pool: &Pool, now: Timestamp) -> Vec<BudgetAccount> {
     let today = today(now, &pool.zone);
     let mut budgets = Vec::new();
@@ -156,8 +156,8 @@ pub fn spending(home: &Env, here: &LoadedProject, backend: &str) -> Spending {
         prices: match price_file::over(&home.config_folder(), config) {
             Ok(listed) => listed.prices,
             Err(error) => {
-                // The configured prices still apply. A model that only the file lists is charged
-                // the reserved amount.
+                // The configured prices still apply. A model listed only in the file is charged the
+                // reserved amount.
                 tracing::warn!(%error, "continuing without the price file");
                 config.prices.clone()
             }
@@ -200,7 +200,7 @@ pub fn format_budget(budget: Budget) -> String {
     }
 }
 
-/// Formats the amounts that are not zero, separated by commas.
+/// Formats the non-zero amounts, separated by commas.
 pub fn format_amounts(amounts: Amounts) -> String {
     let parts: Vec<String> = amounts
         .array()

@@ -21,7 +21,7 @@ use crate::config::{Config, TriggerSpec};
 use crate::env;
 use crate::ui::Failure;
 
-/// Environment variable that replaces the file that declares the cycle, for every agent.
+/// Environment variable that, for every agent, replaces the file declaring the cycle.
 const DEFINITION: &str = "WB_LIFECYCLE_DEF";
 /// Environment variable with the minimum time between two dreams, in milliseconds.
 const INTERVAL: &str = "WB_DREAM_MIN_INTERVAL_MS";
@@ -41,8 +41,8 @@ pub fn cycle_of(root: &Path, cycle: &CycleSpec) -> Result<Spec, Failure> {
     cycle_with(root, cycle, &BTreeMap::new())
 }
 
-/// Returns the text of the file that a `prompt` setting names, from the checked texts. Returns any
-/// other setting unchanged.
+/// Returns the text of the file named by a `prompt` setting, taken from the checked texts. Returns
+/// any other setting unchanged.
 fn checked(prompt: String, texts: &BTreeMap<String, String>) -> String {
     let text = prompt_file(&prompt).and_then(|file| texts.get(file));
     // The line feed marks the setting as text and not as a file name.
@@ -84,8 +84,8 @@ fn interval() -> Result<Option<SignedDuration>, Failure> {
 /// The state's own settings take precedence over those of the job of its kind with the `lifecycle`
 /// trigger.
 ///
-/// `texts` contains, by path, the instruction files as they were when a person's acceptance was
-/// checked. These texts are used instead of the files, which may have changed since then.
+/// `texts` contains the instruction files, keyed by path, as they were when the user's acceptance
+/// was checked. These texts are used instead of the files, which may have changed since then.
 pub fn stand(
     root: &Path,
     config: &mut Config,

@@ -17,13 +17,13 @@ pub fn run() -> ExitCode {
         let code = runner_engine::launch::launch(std::io::stdin());
         return ExitCode::from(u8::try_from(code).unwrap_or(u8::MAX));
     }
-    // The memory's hooks delay every prompt, so they do not wait for the parser of all commands.
+    // The memory's hooks delay every prompt, so they bypass the full command-line parser.
     if let Some(call) = hooks::call(std::env::args_os()) {
         return hooks::run(&call);
     }
     let caller = HookCaller::of(std::env::args_os().skip(1));
     if caller == Some(HookCaller::Guard) {
-        // Only exit code 2 refuses the tool, so a panic must not end with another code.
+        // Only exit code 2 refuses the tool, so a panic must not exit with any other code.
         #[allow(
             clippy::exit,
             clippy::disallowed_methods,
@@ -59,13 +59,13 @@ pub fn run() -> ExitCode {
 enum HookCaller {
     /// `runner guard hook`, which may refuse a tool.
     Guard,
-    /// `runner hook`, which records the use of a tool.
+    /// `runner hook`, which records tool use.
     Recorder,
 }
 
 impl HookCaller {
     /// Finds the command in the arguments before they are parsed, because the exit code for
-    /// arguments that cannot be parsed also depends on the command.
+    /// unparsable arguments also depends on the command.
     fn of(args: impl Iterator<Item = OsString>) -> Option<Self> {
         let mut words = command_words(args);
         match words.next()?.as_str() {

@@ -38,7 +38,7 @@ const ALLOWED: &[&str] = &["PATH", "HOME", "USER", "LOGNAME", "LANG", "TZ", "TMP
 /// them.
 pub const MANAGERS: &[&str] = &["NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID"];
 
-/// The folder for temporary files, below the state folder.
+/// The folder for temporary files, inside the state folder.
 pub const SCRATCH: &str = "scratch";
 
 /// The name of the file beside a demo's state folder that contains the path of its sample project.
@@ -88,10 +88,10 @@ state_paths! {
     /// Returns the path of the log for a host scheduler without its own log.
     timer_log = "timer.log";
     old_timer_log = "timer.log.old";
-    /// Returns the path of the record of the actions of `setup`.
+    /// Returns the path of the file that records the actions of `setup`.
     setup_note = "setup.json";
     setup_lock = "setup.lock";
-    /// Returns the default folder for backups of the database.
+    /// Returns the default folder for database backups.
     backups = "backups";
     store_path = "database.sqlite";
     /// Returns the path of the file that marks the database as damaged.
@@ -126,8 +126,8 @@ impl Env {
         self
     }
 
-    /// Creates a state folder for a new demo whose sample project is in `root`. State folders of
-    /// demos whose sample project no longer exists are removed.
+    /// Creates a state folder for a new demo with its sample project in `root`. Removes the state
+    /// folders of demos whose sample projects no longer exist.
     pub fn for_demo(&self, root: &Path) -> Result<Self, Failure> {
         for demo in self.demos().iter().filter(|demo| !demo.root.exists()) {
             fs::remove_dir_all(&demo.folder)
@@ -142,12 +142,12 @@ impl Env {
         Ok(made)
     }
 
-    /// Reports whether this is the environment of a demo.
+    /// Reports whether this is a demo environment.
     pub fn is_demo(&self) -> bool {
         self.state.with_file_name(DEMO_ROOT).is_file()
     }
 
-    /// Returns the folder with the state folders of all demos.
+    /// Returns the folder that contains the state folders of all demos.
     fn demo_folder(&self) -> PathBuf {
         self.state.with_file_name("runner-demo")
     }
@@ -179,7 +179,7 @@ impl Env {
         Stack { user: &self.user_config, project, overrides: &self.overrides }
     }
 
-    /// Expands a leading `~/` of a path that a setting names.
+    /// Expands a leading `~/` in a path from a setting.
     pub fn expanded(&self, path: &Path) -> Result<PathBuf, Failure> {
         match path.strip_prefix("~") {
             Ok(below) => self.folder().map(|folder| folder.join(below)),
@@ -225,8 +225,8 @@ impl Env {
         })
     }
 
-    /// Returns an error if the database is missing but backups or logs of runs remain. A lost
-    /// database is never recreated automatically, because runner would repeat all finished work.
+    /// Returns an error if the database is missing but backups or run logs remain. A lost database
+    /// is never recreated automatically, because runner would repeat all finished work.
     fn known_loss(&self) -> Result<(), StoreError> {
         let path = self.store_path();
         let holds = |folder: &Path, fits: fn(&str) -> bool| {
@@ -332,8 +332,8 @@ impl Env {
         }
     }
 
-    /// Opens the database for identifying a project, or returns `None` if it does not exist. A
-    /// database of an older format is copied into memory and migrated there.
+    /// Opens the database to identify a project, or returns `None` if it does not exist. A database
+    /// in an older format is copied into memory and migrated there.
     pub fn store_to_identify(&self) -> Result<Option<Store>, Failure> {
         match self.store_to_read() {
             Err(StoreError::Older { .. }) => self.store_for_dry_run().map(Some),
@@ -350,13 +350,14 @@ impl Env {
         Ok(Store::dry_run_copy(&self.store_path())?)
     }
 
-    /// Returns the folder with the user's configuration of all programs, such as `~/.config`.
+    /// Returns the folder that contains the user's configuration for all programs, such as
+    /// `~/.config`.
     pub fn config_home(&self) -> PathBuf {
         let folder = self.config_folder();
         folder.parent().unwrap_or(&folder).to_owned()
     }
 
-    /// Returns the folder with the user's configuration of runner.
+    /// Returns the folder that contains the user's configuration for runner.
     pub fn config_folder(&self) -> PathBuf {
         let folder = self.user_config.parent();
         folder.unwrap_or(Path::new("/")).to_owned()
@@ -417,7 +418,7 @@ pub fn named<'a>(names: impl Iterator<Item = &'a str>) -> BTreeMap<String, Strin
     names.filter_map(|name| Some((name.to_owned(), env::var(name).ok()?))).collect()
 }
 
-/// Returns the user's login name, or "somebody" if the environment does not have it.
+/// Returns the user's login name, or "somebody" if it is not in the environment.
 pub fn person() -> String {
     ["USER", "LOGNAME"]
         .into_iter()
@@ -480,7 +481,7 @@ pub fn host_program(name: &str) -> Option<PathBuf> {
         .find(|found| fs::canonicalize(found).is_ok_and(|real| !is_in_a_project(&real)))
 }
 
-/// Creates a command for the program that [`host_program`] finds.
+/// Creates a command for the program found by [`host_program`].
 ///
 /// # Errors
 /// Returns an error if there is no such program.
@@ -509,7 +510,7 @@ pub fn find_program(name: &str, path: &OsStr) -> Option<PathBuf> {
 }
 
 /// Restarts this program with the environment saved in `file` and the user's keys. The arguments
-/// stay the same, without `--environment`. Returns only if the restart fails.
+/// stay the same, except that `--environment` is removed. Returns only if the restart fails.
 pub fn restart_in(file: &Path) -> Failure {
     restart(file).map_or_else(|failure| failure, |never| match never {})
 }
@@ -544,7 +545,7 @@ fn restart(file: &Path) -> Result<Infallible, Failure> {
     Err(Failure::environment(format!("cannot start again: {error}")))
 }
 
-/// Rotates a log of more than 1 MiB to `timer.log.old`.
+/// Rotates a log larger than 1 MiB to `timer.log.old`.
 fn trim(log: &Path) {
     const MOST: u64 = 1 << 20;
     if fs::metadata(log).is_ok_and(|data| data.len() > MOST) {

@@ -42,8 +42,8 @@ const LINE: usize = 64 * 1024;
 pub const FILES: [(&str, &str); 3] =
     [(log::FILE, ""), (output::FILES[0], "out | "), (output::FILES[1], "err | ")];
 
-/// Adds the prefix of a file in [`FILES`] to its lines. Program output is redacted, has no control
-/// characters, and cannot be mistaken for lines of the log.
+/// Prefixes a file's lines as specified in [`FILES`]. Program output is redacted, has no control
+/// characters, and cannot be mistaken for log lines.
 pub fn shown(which: usize, text: &str) -> String {
     let (_, mark) = FILES[which];
     if mark.is_empty() {
@@ -155,7 +155,7 @@ impl FileTail {
     }
 
     /// Skips unread data before the last `length` bytes of the file. Returns whether it skipped any,
-    /// so that the next read may begin within a line.
+    /// in which case the next read may start in the middle of a line.
     pub fn skip_to_last(&mut self, length: u64) -> bool {
         let end = std::fs::metadata(&self.path).map_or(0, |data| data.len());
         let skips = end.saturating_sub(self.at) > length;

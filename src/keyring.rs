@@ -1,8 +1,8 @@
 //! Resolves `keyring:NAME` references to secrets in the desktop's keyring.
 //!
-//! Without the feature `keyring`, every reference is an error. A secret is passed on like a
+//! Without the `keyring` feature, every reference is an error. A secret is passed on like a
 //! variable, so it is redacted in the same way. This module must never write a secret, or read one
-//! that the configuration does not name.
+//! that is not named in the configuration.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use runner_backends::credentials::{in_keyring, why_not};
 
 use crate::env;
 
-/// The service name of all keyring entries. The user name of an entry is the key's name.
+/// The service name of all keyring entries. An entry's user name is the name of the key.
 #[cfg(feature = "keyring")]
 const SERVICE: &str = "runner";
 
@@ -41,7 +41,7 @@ pub fn secret(name: &str) -> Result<String, String> {
     ))
 }
 
-/// Returns the secret of this name.
+/// Returns the secret with this name.
 ///
 /// # Errors
 /// Returns an error with the reason and, if there is one, a fix.

@@ -101,7 +101,7 @@ fn prune(home: &Env, store: &mut Store, now: Timestamp) -> Result<(), Failure> {
     carry_out(store, &plan)
 }
 
-/// Checks the whole database, and sets or removes the mark of a damaged database.
+/// Checks the whole database, and sets or clears the damaged-database mark.
 pub fn examine(home: &Env, store: &Store) -> Result<StoreHealth, Failure> {
     let health = store.examine()?;
     match health.findings.first() {
@@ -234,7 +234,7 @@ fn recordings(home: &Env, found: &mut Vec<PrunableFile>) {
     }
 }
 
-/// Adds the scratch folders of commands that died before they removed them.
+/// Adds the scratch folders of commands that died before removing them.
 fn scratch(home: &Env, found: &mut Vec<PrunableFile>) {
     let folder = Path::new(SCRATCH);
     for name in entries_below(&home.state, folder) {
@@ -260,7 +260,7 @@ fn staging(
     Ok(())
 }
 
-/// Adds the backups of files that decisions replaced, grouped by proposal and then by run.
+/// Adds the backups of files replaced by decisions, grouped by proposal and then by run.
 fn undos(root: &Path, folder: &Path, found: &mut Vec<PrunableFile>) {
     for proposal in entries_below(root, folder) {
         let folder = folder.join(proposal);

@@ -11,9 +11,9 @@
 //! would add nine crates, read the environment themselves, and need their own client for this
 //! program's HTTP library.
 //!
-//! Only `runner execute` sends a trace, as its last step, so a receiver that does not answer delays
-//! the end of that process by one second. This module must never change a run, and every text
-//! passes through [`Redacted`].
+//! Only `runner execute` sends a trace, as its last step, so a receiver that does not respond
+//! delays the exit of that process by one second. This module must never change a run, and every
+//! text passes through [`Redacted`].
 
 use std::time::Duration;
 
@@ -33,7 +33,7 @@ use crate::env;
 
 /// Maximum time to wait for the receiver's answer.
 const PATIENCE: Duration = Duration::from_secs(1);
-/// Maximum number of characters of a text.
+/// Maximum length of a text in characters.
 const LONGEST: usize = 1_000;
 
 /// The data of a trace.
@@ -43,8 +43,8 @@ struct TracedRun {
     published: Option<PublicationTimes>,
 }
 
-/// Sends the trace of a settled run, if the environment names a receiver. A problem is reported in the log of the
-/// run.
+/// Sends the trace of a settled run, if the environment names a receiver. Any problem is reported in the run's
+/// log.
 pub fn send(store: &Store, run: &RunId) {
     let Some((name, address)) = receiver() else { return };
     if let Err(why) = try_send(store, run, &address) {
@@ -113,7 +113,7 @@ fn trace(run: &TracedRun, finished: Timestamp) -> Value {
 
 /// Returns a span without a parent. It never ends before it begins, even if the clock was set back.
 fn span(run: &TracedRun, name: &str, (from, to): (Timestamp, Timestamp)) -> Value {
-    // The id of a run has 128 bits, like the id of a trace.
+    // A run id has 128 bits, like a trace id.
     let trace = Ulid::from_string(run.row.id.as_str()).map_or(0, |id| id.0);
     json!({
         "traceId": format!("{trace:032x}"),
@@ -153,7 +153,7 @@ fn attributes(run: &TracedRun) -> Value {
     Value::Array(all)
 }
 
-/// Returns the status: an error with its reason if the run's artifacts are not in place although it should have run.
+/// Returns the status: an error with its reason if the run should have run but its artifacts are not in place.
 fn status(outcome: Option<&Outcome>) -> Value {
     match outcome {
         Some(it @ (Outcome::Failed { .. } | Outcome::TimedOut { .. } | Outcome::Lost { .. })) => {

@@ -35,20 +35,20 @@ pub struct LoadedProject {
     /// The project's canonical root.
     pub root: PathBuf,
     pub id: ProjectId,
-    /// Whether the id belongs to this clone, rather than being the seed that its `runner.toml` was
-    /// created with.
+    /// Whether the id belongs to this clone, rather than being the seed with which its
+    /// `runner.toml` was created.
     pub own: bool,
     /// The project's configuration, with all layers resolved.
     pub config: Config,
-    /// The `stat` data of the files that the configuration was read from.
+    /// The `stat` data of the files from which the configuration was read.
     pub stamp: String,
-    /// The differences from the files that a person last accepted.
+    /// The differences from the files that the user last accepted.
     pub trust: Trust,
-    /// Whether this is a copy of another host's project, in which only claims of a fleet run.
+    /// Whether this is a copy of another host's project, used only to run a fleet's claims.
     pub copy: bool,
 }
 
-/// Returns the nearest folder at or above `from` that holds a `runner.toml`.
+/// Returns the nearest folder at or above `from` that contains a `runner.toml`.
 pub fn find(from: &Path) -> Result<PathBuf, Failure> {
     let from = fs::canonicalize(from)
         .map_err(|error| Failure::data(format!("{}: {}", from.display(), error_chain(&error))))?;
@@ -79,8 +79,8 @@ impl LoadedProject {
 
     /// Loads the project whose root is `root`.
     ///
-    /// The project's id is the one that the database has for this folder. The id that the folder
-    /// itself carries counts only where the database does not know the folder.
+    /// The project's id is the one recorded in the database for this folder. The id stored in the
+    /// folder itself counts only if the database has no record of the folder.
     pub fn at(home: &Env, store: Option<&Store>, root: &Path) -> Result<Self, Failure> {
         let stamp = stamp(home, root);
         let config = config::load(&home.stack(Some(&root.join(FILE))))?;
@@ -109,7 +109,7 @@ impl LoadedProject {
         Ok(Self { root: root.to_owned(), id, own, config, stamp, trust, copy })
     }
 
-    /// Returns the job that a run belongs to, as the configuration describes it now.
+    /// Returns the job that a run belongs to, as currently configured.
     pub fn spec(&self, row: &RunRow) -> Result<JobSpec, Failure> {
         if row.kind == REPORT_JOB {
             return Ok(JobSpec {
@@ -162,8 +162,8 @@ impl LoadedProject {
     /// Updates the database from the project's files.
     ///
     /// # Errors
-    /// Returns an error and changes nothing if the folder is not the project that the database
-    /// knows by its id.
+    /// Returns an error and changes nothing if the folder is not the project recorded in the
+    /// database under this id.
     pub fn register(&self, store: &mut Store, now: Timestamp) -> Result<(), Failure> {
         let (standing, known) = self.standing(store)?;
         let owned = self.own && known.as_ref().is_some_and(|known| !known.own);
@@ -197,7 +197,7 @@ impl LoadedProject {
         };
         let stored = store.projections(Some(&self.id))?.remove(&self.id);
         let current = Projection::of(self).text();
-        // The projection also changes with the files that the settings name.
+        // The projection also changes with the files named in the settings.
         let outdated = self.trust.holds() && stored.as_ref() != Some(&current);
         if outdated || known.is_none_or(|known| known.config_stamp != stamp) {
             let kept = stored.filter(|_| !self.trust.holds());
@@ -230,7 +230,7 @@ pub fn node(root: &Path) -> Result<Node, Failure> {
     fs::metadata(root).map(|data| Node::of(&data)).map_err(|error| Failure::unreadable(root, error))
 }
 
-/// Returns the project as which the database knows this folder: at its path, or at another path of
+/// Returns the project recorded in the database for this folder: at its path, or at another path of
 /// the same folder, such as another mount.
 pub fn registered(store: &Store, root: &Path) -> Result<Option<Project>, Failure> {
     let here = node(root)?;
@@ -322,7 +322,7 @@ pub fn contradiction(known: &Project) -> Option<(String, String)> {
         Ok(Some(id)) => format!("contains the id of another project, {id}"),
         Ok(None) if known.own => "is missing".to_owned(),
         Err(failure) => format!("cannot be used ({})", failure.parts().0),
-        // The project is known by its seed alone.
+        // The project is identified only by its seed.
         Ok(None) => {
             let seed = carried(root).map(|(seed, _)| seed);
             if seed.as_ref() == Some(&known.id) {
@@ -346,7 +346,7 @@ pub fn contradiction(known: &Project) -> Option<(String, String)> {
     ))
 }
 
-/// A project as the database keeps it, for commands that must work while the project's files are
+/// A project as recorded in the database, for commands that must work while the project's files are
 /// broken, such as `status` and `pause`.
 #[derive(Debug)]
 pub struct KeptProject {
@@ -355,7 +355,7 @@ pub struct KeptProject {
     pub trouble: Option<Failure>,
 }
 
-/// Returns the project at or above `from` as the database knows it.
+/// Returns the project at or above `from` as recorded in the database.
 ///
 /// # Errors
 /// Returns an error if there is no project, or if it has never been registered; in that case the
@@ -400,7 +400,7 @@ pub fn kept(home: &Env, store: &Store, from: &Path) -> Result<KeptProject, Failu
 }
 
 impl LoadedProject {
-    /// Checks that this is the project that the database knows by its id. Changes nothing.
+    /// Checks that this is the project recorded in the database under its id. Changes nothing.
     pub fn check(&self, store: &Store) -> Result<(), Failure> {
         self.standing(store).map(|_| ())
     }
@@ -414,7 +414,7 @@ impl LoadedProject {
     }
 }
 
-/// Returns the config stamp of a project with files that a person has not accepted. It differs from
+/// Returns the config stamp of a project with files that the user has not accepted. It differs from
 /// the stamp of the files, so that every overview of the project reports them.
 pub fn untrusted(stamp: &str) -> String {
     format!("untrusted {stamp}")
@@ -426,7 +426,7 @@ pub fn stamp(home: &Env, root: &Path) -> String {
     StampBase::of(home).of_project(root)
 }
 
-/// The beginning that the stamps of all projects share, looked up once.
+/// The prefix shared by the stamps of all projects, looked up once.
 pub struct StampBase {
     common: String,
 }
@@ -462,8 +462,8 @@ fn stat(path: &Path) -> String {
     fs::metadata(path).map_or_else(|_| "-".to_owned(), |data| described(&data))
 }
 
-/// Returns the `stat` data of another program's file. The placeholder of an active run does not
-/// count as a file, so that the beginning and the end of a run do not change the stamp.
+/// Returns the `stat` data of another program's file. An active run's placeholder does not count as
+/// a file, so the stamp does not change when a run starts or ends.
 fn foreign_stat(path: &Path) -> String {
     match fs::metadata(path) {
         Ok(data) if !(data.is_dir() && config::is_placeholder(path)) => described(&data),
@@ -489,7 +489,7 @@ fn git(root: &Path) -> String {
     let path = root.join(".git");
     match fs::metadata(&path) {
         Ok(data) if data.is_dir() => format!("{}.{:o}", data.ino(), data.mode()),
-        // The git folder of a worktree may disappear with its repository, although the `.git` file
+        // A worktree's git folder may disappear with its repository, even though the `.git` file
         // remains.
         Ok(_) => identity::git_dir(root)
             .and_then(|folder| fs::metadata(folder).ok())
@@ -498,8 +498,8 @@ fn git(root: &Path) -> String {
     }
 }
 
-/// Returns a job of a project as the database has it, even if the configuration no longer names the
-/// job.
+/// Returns a project's job as recorded in the database, even if the job is no longer in the
+/// configuration.
 pub fn job_of(store: &Store, project: &ProjectId, name: &str) -> Result<JobRow, Failure> {
     let jobs = store.jobs(project)?;
     let names: Vec<&str> = jobs.iter().map(|job| job.name.as_str()).collect();

@@ -1,9 +1,9 @@
 //! Notices when sessions of coding agents become idle or end, and has them analyzed.
 //!
 //! The daemon and `runner tick` call this module at each tick, and it records an occurrence for
-//! each new state of the sessions. The hook at the end of a session calls this module for that
-//! session. This module looks only at the names and times of files. It must never open a
-//! transcript, and never record an occurrence without new events.
+//! each new state of the sessions. The session-end hook calls it for the session that ended. This
+//! module looks only at the names and times of files. It must never open a transcript, and never
+//! record an occurrence without new events.
 
 use std::os::unix::process::CommandExt as _;
 use std::path::Path;
@@ -20,7 +20,7 @@ use crate::project;
 use crate::project::projection::Projection;
 use crate::ui::Failure;
 
-/// The priority of an occurrence. The work may wait for everything else.
+/// The priority of an occurrence. Everything else takes precedence over this work.
 const PRIORITY: i32 = -10;
 
 /// Records the occurrences of all projects. Returns the errors of single jobs.
@@ -38,7 +38,7 @@ pub fn enqueue(home: &Env, store: &mut Store) -> Result<Vec<String>, Failure> {
     Ok(troubles)
 }
 
-/// Records one occurrence if sessions of a project are due.
+/// Records one occurrence if any of a project's sessions are due.
 fn of_job(
     home: &Env,
     store: &mut Store,
@@ -67,8 +67,7 @@ fn places<'a>(root: &'a Path, home: Option<&'a Path>, spec: &'a SessionsSpec) ->
 }
 
 /// Starts the analysis of a session that has ended, if its project has a job for it. The agent's
-/// program waits for its hook only for a short time, so the analysis is a process that outlives this
-/// one.
+/// program waits only briefly for its hook, so the analysis is a process that outlives this one.
 ///
 /// # Errors
 /// Returns an error if the database cannot be read or the process cannot be started.
@@ -98,8 +97,8 @@ pub fn analyze_ended(home: &Env, root: &Path, session: &str) -> Result<(), Failu
 }
 
 /// Returns the key of an occurrence. It names the state of the sessions, so each state has one
-/// occurrence however many processes tick. It also names the hour: if all attempts for a state died,
-/// the state is analyzed in a later hour, even if the sessions have no new events.
+/// occurrence no matter how many processes tick. It also names the hour: if all attempts for a state
+/// died, the state is analyzed in a later hour, even if the sessions have no new events.
 fn key(waiting: &[Source], now: Timestamp) -> String {
     let state: Vec<String> =
         waiting.iter().map(|it| format!("{} {} {}", it.id, it.size, it.modified)).collect();

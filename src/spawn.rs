@@ -1,7 +1,7 @@
 //! Starts runs and waits for them.
 //!
 //! Each run is a separate `runner execute RUN` process, so a failing run does not affect the
-//! others. If that process ends without settling its run, the process that started it recovers the
+//! others. If that process exits without settling its run, the process that started it recovers the
 //! run. This module must never do a job's work in this process.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -33,7 +33,7 @@ use crate::project::LoadedProject;
 use crate::ui::show;
 use crate::ui::{Failure, Ui};
 
-/// Options for the process of a run.
+/// Options for a run's process.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SpawnMode {
     /// Whether the run's progress may be shown on this process's terminal.
@@ -106,7 +106,7 @@ pub fn spawn(
     Ok(started)
 }
 
-/// Runs a requested run to its end, and starts more attempts at its occurrence if it is lost.
+/// Runs a requested run to completion, and starts further attempts at its occurrence if it is lost.
 /// Returns the last attempt.
 pub fn run_to_end(
     home: &Env,
@@ -136,7 +136,7 @@ pub struct NextAction {
 const STAY: SignedDuration = SignedDuration::from_secs(90);
 /// Maximum time between two ticks while a run is live.
 const REST: Duration = Duration::from_secs(60);
-/// Interval at which a waiting process rereads the clock, because the clock may have been set.
+/// How often a waiting process rereads the clock, because the clock may have been set.
 pub const LOOK: Duration = Duration::from_secs(1);
 
 /// Starts the runs that `next` returns, until no run is live and `next` returns neither a run nor
@@ -204,7 +204,7 @@ pub fn soon(store: &Store, now: Timestamp) -> Result<Option<Duration>, Failure> 
         .and_then(|wait| wait.try_into().ok()))
 }
 
-/// Sends TERM to the process of a run, which then settles the run.
+/// Sends TERM to a run's process, which then settles the run.
 pub fn end(store: &Store, run: &RunId) -> Result<(), Failure> {
     if let Some(owner) = store.run(run)?.owner() {
         let _already_gone = owner.signal(Signal::TERM);
@@ -212,7 +212,7 @@ pub fn end(store: &Store, run: &RunId) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Waits up to `patience` for a process to end, and returns the ids of ended processes.
+/// Waits up to `patience` for a process to exit, and returns the ids of the exited processes.
 fn ended(live: &BTreeMap<u32, Started>, patience: Duration) -> Result<Vec<u32>, Failure> {
     let internal =
         |error: rustix::io::Errno| Failure::internal(format!("cannot wait for runs: {error}"));
@@ -239,8 +239,8 @@ fn ended(live: &BTreeMap<u32, Started>, patience: Duration) -> Result<Vec<u32>, 
         .collect())
 }
 
-/// Settles a run whose process has ended, unless it is already settled. Returns the next attempt at
-/// its occurrence, if there is one.
+/// Settles a run whose process has exited, unless it is already settled. Returns the next attempt
+/// at its occurrence, if there is one.
 pub fn settle_after(
     home: &Env,
     store: &mut Store,
@@ -260,8 +260,8 @@ pub fn settle_after(
         RunState::Queued { .. } => Ok(None),
         RunState::Requested { .. } => {
             let why = format!("its process ended with {status} before it began");
-            // The run had not begun, so another attempt is free. A manual run is not repeated,
-            // because a person waits for it and can decide.
+            // The run had not begun, so another attempt costs nothing. A manual run is not
+            // repeated, because the user is waiting for it and can decide.
             let unattended = !row.manual() || row.night.is_some();
             let again = unattended && store.lost_runs_of(&row.occurrence)? == 0;
             let (outcome, summary) = (Outcome::Lost { why }, RunSummary::default());
@@ -286,8 +286,8 @@ pub fn settle_after(
     }
 }
 
-/// Recovers a run whose process has ended. If another process is about to settle the run, this
-/// waits briefly for it.
+/// Recovers a run whose process has exited. If another process is about to settle the run, this
+/// briefly waits for it.
 fn recover_stale(
     home: &Env,
     store: &mut Store,

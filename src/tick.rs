@@ -32,12 +32,12 @@ pub enum Reread {
 pub struct TickResult {
     /// The runs to start now, oldest first.
     pub start: Vec<RunId>,
-    /// Whether live runs were asked to stop. Runs that wait for these live runs become ready when
+    /// Whether live runs were asked to stop. Runs waiting for these live runs become ready when
     /// those have ended.
     pub ending: bool,
     /// Runs that the tick settled because their process died, each with its outcome.
     pub settled: Vec<(RunId, String)>,
-    /// Errors of single runs or jobs, which do not stop the tick.
+    /// Errors of individual runs or jobs, which do not stop the tick.
     pub troubles: Vec<String>,
     /// Projects whose configuration cannot be read, by path, each with the reason. They keep their
     /// jobs.
@@ -67,7 +67,7 @@ pub fn once(
     let Tick { mut start, end, settled, mut troubles, swept } =
         tick(store, &spawn::driver(home, me), home.now()?)?;
     troubles.extend(unwatched);
-    // An error of the fleet must not prevent the returned runs from being started.
+    // A fleet error must not prevent the returned runs from being started.
     match fleet::step(home, store, me) {
         Ok(shared) => {
             start.extend(shared.start);

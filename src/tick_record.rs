@@ -1,5 +1,5 @@
-//! The record of ticks: the time of the last one, and their number. It is a file of fixed length in the state
-//! folder, so that a tick without work writes nothing to the database.
+//! The record of ticks: the time of the last one, and how many there were. It is a fixed-length file in the
+//! state folder, so that a tick without work writes nothing to the database.
 //!
 //! No decision may depend on the number.
 
@@ -62,7 +62,7 @@ mod tests {
             flags: Vec::new(),
         };
         assert_eq!((home.last_tick(), home.ticks()), (None, None));
-        // A record without a number, as an earlier version wrote it.
+        // A record without a number, as written by an earlier version.
         fs::write(home.tick_stamp(), "2026-11-22T02:30:00Z\n").unwrap();
         let at: Timestamp = "2026-11-22T02:30:00Z".parse().unwrap();
         assert_eq!((home.last_tick(), home.ticks()), (Some(at), None));

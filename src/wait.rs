@@ -14,7 +14,7 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 
 use crate::ui::Failure;
 
-/// The reason why a wait ended. If several apply, the first variant wins.
+/// Why a wait ended. If several reasons apply, the first variant wins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum WakeReason {
     /// The process received SIGINT or SIGTERM.

@@ -6,8 +6,8 @@
 //! ```
 //!
 //! A fallback is asked only if this backend is missing, not logged in, unreachable or at its limit.
-//! An unusable answer is an error of the request or the model, and is returned. The chain must
-//! never ask the same backend twice.
+//! An unusable answer is an error in the request or the model, and that error is returned. The
+//! chain must never ask the same backend twice.
 
 use std::collections::VecDeque;
 

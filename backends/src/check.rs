@@ -30,7 +30,7 @@ pub struct CheckItem {
     pub what: &'static str,
     /// The finding, as text.
     pub said: String,
-    /// The failure class of the problem, if there is one.
+    /// The problem's failure class, if there is a problem.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub problem: Option<Class>,
 }

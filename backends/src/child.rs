@@ -45,7 +45,7 @@ pub(crate) fn limits(
     }
 }
 
-/// Deadlines of one instance that differ from the usual ones.
+/// Deadline overrides for one instance.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Patience {
@@ -99,7 +99,7 @@ impl LastSandbox {
     }
 }
 
-/// Runs a child to its end. The function blocks its thread, so async code must call it through
+/// Runs a child to completion. This function blocks the thread, so async code must call it through
 /// `spawn_blocking`. Returns an error unless the child exited on its own with code 0. The second
 /// value is the sandbox that was applied, if the child was started.
 pub(crate) fn attempt(
@@ -143,7 +143,7 @@ pub(crate) fn crash(
     }
 }
 
-/// Returns the ended child if runner did not stop it, regardless of its exit code.
+/// Returns the exited child if runner did not stop it, regardless of its exit code.
 pub(crate) fn by_itself(
     spec: &ChildSpec,
     ended: Ended,

@@ -8,8 +8,8 @@
 //!
 //! Exit code 0 without an answer is an error. The artifact must be JSON and a regular file with a
 //! single hard link. It is read after the process tree is dead, through a folder handle that was
-//! opened before the start. An artifact from an earlier attempt is removed first. This backend must
-//! never accept an incomplete answer or an answer from a program that failed.
+//! opened before the program started. An artifact from an earlier attempt is removed first. This
+//! backend must never accept an incomplete answer or an answer from a program that failed.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -45,7 +45,7 @@ pub(crate) struct CommandPlan {
     pub args: Vec<String>,
     /// The program's complete environment.
     pub env: BTreeMap<String, String>,
-    /// Variables that the program needs but that are not set.
+    /// Required variables that are not set.
     pub missing: Vec<String>,
     /// The artifact's file name, without a path.
     pub artifact: String,

@@ -21,8 +21,8 @@ use runner_engine::files::{open_host, read_host};
 /// reference as its name.
 pub const KEYRING: &str = "keyring:";
 
-/// Returns the name under which the environment contains the reason why a reference was not
-/// resolved. It is not a valid variable name.
+/// Returns the name under which the environment holds the reason a reference was not resolved. It
+/// is not a valid variable name.
 pub fn why_not(reference: &str) -> String {
     format!("{reference} is unavailable because")
 }
@@ -72,7 +72,7 @@ pub fn is_place(name: &str) -> bool {
     PLACES.contains(&name)
 }
 
-/// Returns the variables in which a program of this kind usually finds its key and its provider's
+/// Returns the variables from which a program of this kind usually reads its key and its provider's
 /// address.
 pub(crate) fn usual(kind: &str) -> impl Iterator<Item = &'static str> + use<> {
     let keys = KEYS.iter().find(|(name, _)| *name == kind);
@@ -101,7 +101,7 @@ pub(crate) fn login_file(kind: &str) -> &'static str {
     }
 }
 
-/// Describes the credentials with which an instance can log in.
+/// Describes the credentials that an instance can log in with.
 ///
 /// # Errors
 /// Returns [`BackendError::NotLoggedIn`], with a hint, if no usable credentials were found.

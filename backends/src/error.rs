@@ -1,8 +1,8 @@
 //! The errors that a backend returns instead of an answer.
 //!
-//! Each variant corresponds to one next step, so that a caller never parses text to decide. No text
-//! contains a secret from a child's environment. An error must never contain part of an answer,
-//! except for the excerpt of a malformed answer.
+//! Each variant corresponds to one next step, so a caller never has to parse text to decide. No
+//! text contains a secret from a child's environment. An error must never contain part of an
+//! answer, except for the excerpt of a malformed answer.
 
 use std::fmt;
 use std::time::Duration;
@@ -17,11 +17,11 @@ use crate::request::millis;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
 #[serde(tag = "error", rename_all = "kebab-case")]
 pub enum BackendError {
-    /// The provider asks the caller to wait: until the stated time, or with a backoff if none is
-    /// stated.
+    /// The provider asks the caller to wait: until the given time, or with a backoff if none is
+    /// given.
     #[error("rate-limited{}: {why}", until.map(|until| format!(" until {until}")).unwrap_or_default())]
     RateLimited {
-        /// The time at which the provider will answer again, if stated.
+        /// The time at which the provider will answer again, if given.
         until: Option<Timestamp>,
         /// The provider's message.
         why: String,
@@ -57,7 +57,7 @@ pub enum BackendError {
     Silent {
         /// The deadline that passed.
         phase: Phase,
-        /// The duration of the run until then.
+        /// How long the run had taken by then.
         #[serde(rename = "waited_ms", with = "millis")]
         waited: Duration,
     },
@@ -124,7 +124,7 @@ impl BackendError {
     /// Returns the class of the failure, which determines who must act.
     pub fn class(&self) -> Class {
         match self {
-            // An overloaded or unreachable provider is tried again later, and nobody needs to act.
+            // An overloaded or unreachable provider is retried later, so nobody needs to act.
             Self::RateLimited { .. } | Self::Unavailable { .. } => Class::RateLimited,
             Self::NotLoggedIn { .. } | Self::Auth { .. } => Class::Auth,
             Self::NotInstalled { .. } => Class::NotInstalled,

@@ -58,7 +58,7 @@ pub use sink::{
     Event, Limit, NullSink, OwnedEvent, OwnedTarget, Sink, Target, ToolResult, VecSink,
 };
 
-/// The context window, in tokens, to assume for a model that does not state one: that of the
+/// The context window to assume, in tokens, for a model that does not report one: that of the
 /// smallest hosted models.
 pub const WINDOW: u64 = 128_000;
 
@@ -86,14 +86,14 @@ pub struct Description {
 /// - It ends within the request's four deadlines, on the boot-time clock: *connect* until an API is
 ///   reached, *first byte* until the provider sends anything, *idle* between two signs of life, and
 ///   *total* for the whole run. If a deadline passes, the result is [`BackendError::Silent`] with
-///   its phase. Ending a child may take longer by at most the grace period between TERM and KILL.
+///   its phase. Stopping a child may take longer by at most the grace period between TERM and KILL.
 /// - When `cancel` is triggered, it stops everything that it started and returns
-///   [`BackendError::Cancelled`]. The caller must poll the future to its end, because a child of a
-///   dropped future runs until its deadlines.
+///   [`BackendError::Cancelled`]. The caller must poll the future to completion, because a child of
+///   a dropped future runs until its deadlines.
 /// - The request is not changed, and no data from another request reaches this answer.
 /// - If the request has a schema, `Reply::value` is parsed from the model's complete text. Text
-///   that does not parse is [`BackendError::Malformed`].
-/// - Usage that the provider does not state is `None`, never zero.
+///   that does not parse yields [`BackendError::Malformed`].
+/// - Usage that the provider does not report is `None`, never zero.
 /// - No error text contains a secret from the child's environment.
 /// - `preflight` makes no model call. Its success does not guarantee that `run` succeeds.
 ///
@@ -121,7 +121,7 @@ pub trait Backend: Send + Sync {
     /// Returns an error that names the missing item.
     fn preflight(&self) -> Result<(), BackendError>;
 
-    /// Returns the number of tokens that a request and its answer may have together; `None` if
+    /// Returns the maximum combined number of tokens in a request and its answer, or `None` if
     /// there is no limit. A job with more to ask sends several requests.
     fn window(&self) -> Option<u64> {
         Some(WINDOW)

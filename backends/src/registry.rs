@@ -130,7 +130,7 @@ pub struct BackendSpec {
 }
 
 grammar! {
-    /// An absolute path, or a path below the home folder.
+    /// An absolute path, or a path inside the home folder.
     OwnPath: PathBuf, "~/x", "(/|~/).*", own_path;
 }
 
@@ -173,8 +173,8 @@ impl BackendSpec {
         own.chain(credentials::usual(kind).map(|name| -> &'s str { name }))
     }
 
-    /// Returns the values that must not be shown. These are the values of the variables that the
-    /// backend names and the values in its `env_file`, except locations and proxies.
+    /// Returns the values that must not be shown. These are the values of the variables named by
+    /// the backend and the values in its `env_file`, except locations and proxies.
     ///
     /// # Errors
     /// Returns an error if the `env_file` cannot be used.
@@ -198,8 +198,8 @@ pub struct Surroundings<'a> {
     /// The environment from which each child receives the ordinary variables and those that its
     /// backend names.
     pub env: &'a BTreeMap<String, String>,
-    /// The sandbox of the job that asks. A backend adds its program's state folder to it. If this
-    /// is `None`, the program starts without a launcher.
+    /// The requesting job's sandbox. A backend adds its program's state folder to it. If this is
+    /// `None`, the program starts without a launcher.
     pub sandbox_start: Option<&'a SandboxedStart>,
     /// The folder that contains the lock files of the slots, or `None` if there is no limit.
     pub slots: Option<&'a Path>,

@@ -14,13 +14,12 @@ use serde_json::Value;
 /// One question to one model.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Request {
-    /// The run's id, `/` and the number of the request, such as `01J…/1`. Every process that is
-    /// started for the request is marked with this id, so that the processes of a dead run can be
-    /// found.
+    /// The run's id, `/` and the request number, such as `01J…/1`. Every process started for the
+    /// request is marked with this id, so that the processes of a dead run can be found.
     pub id: String,
-    /// The kind of job that asks, such as `dream`.
+    /// The kind of job making the request, such as `dream`.
     pub purpose: String,
-    /// The task, which contains nothing from a source.
+    /// The task, without any text from a source.
     pub instructions: Redacted,
     /// The evidence, as untrusted text.
     pub sources: Vec<Source>,
@@ -74,7 +73,7 @@ impl AnswerForm {
 /// One piece of evidence.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Source {
-    /// The source's name, written by runner: a path or a commit.
+    /// The source's name, supplied by runner: a path or a commit.
     pub label: Redacted,
     /// The text between fences. It cannot contain the fence's nonce.
     pub fenced: Redacted,
@@ -159,23 +158,23 @@ pub struct Reply {
     pub text: String,
     /// The text parsed as JSON, if it is JSON. It is always present if the request has a schema.
     pub value: Option<Value>,
-    /// The usage of the answer, or `None` if the provider does not state it.
+    /// The usage of the answer, or `None` if the provider does not report it.
     pub usage: Option<Usage>,
     pub stop: Stop,
     /// Remarks for the report, such as "stdout was ignored".
     pub notes: Vec<String>,
 }
 
-/// The usage that a provider states for an answer.
+/// The usage that a provider reports for an answer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct Usage {
     /// Input tokens, including cached tokens.
     pub input_tokens: u64,
     /// Output tokens, including the model's reasoning.
     pub output_tokens: u64,
-    /// The part of `input_tokens` that came from a cache.
+    /// The part of `input_tokens` that was read from a cache.
     pub cached_input_tokens: u64,
-    /// Cost in millionths of the provider's billing currency, if stated.
+    /// Cost in millionths of the provider's billing currency, if reported.
     pub cost_micros: Option<u64>,
 }
 

@@ -1,6 +1,6 @@
 //! The sink to which a backend reports its progress.
 //!
-//! The reports are only for people and meters. A run may still fail after its sink has received
+//! The reports are for display and metering only. A run may still fail after its sink has received
 //! text. A sink must never be able to stop a run.
 
 use jiff::Timestamp;
@@ -25,7 +25,7 @@ pub enum Event<'a> {
         /// provides none.
         id: &'a str,
         name: &'a str,
-        /// The tool's target, if it is stated.
+        /// The tool's target, if reported.
         target: Option<Target<'a>>,
     },
     /// A tool returned.
@@ -47,7 +47,7 @@ pub enum Target<'a> {
     Pipeline(&'a str),
 }
 
-/// The result of a tool's use.
+/// The result of a tool use.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ToolResult<'a> {
     /// The id of the tool use to which this result belongs, or an empty string if the program
@@ -55,7 +55,7 @@ pub struct ToolResult<'a> {
     pub id: &'a str,
     /// Whether the tool failed or was not permitted.
     pub failed: bool,
-    /// A command's exit code, if it is stated.
+    /// A command's exit code, if reported.
     pub exit_code: Option<i64>,
     /// The tool's description of its failure, which is untrusted text and may be long.
     pub error: Option<&'a str>,
@@ -64,19 +64,19 @@ pub struct ToolResult<'a> {
 /// A provider's report of a usage limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limit {
-    /// The time at which the limit is reset, if stated.
+    /// The time at which the limit is reset, if reported.
     pub until: Option<Timestamp>,
-    /// Whether the limit has been reached, so that the provider answers nothing more before
-    /// `until`.
+    /// Whether the limit has been reached, in which case the provider answers no more requests
+    /// before `until`.
     pub reached: bool,
-    /// Whether current answers are billed in addition to the subscription.
+    /// Whether current answers are billed on top of the subscription.
     pub overage: bool,
-    /// The used part of the subscription's window in thousandths, if stated.
+    /// How much of the subscription's window is used, in thousandths, if reported.
     pub used: Option<u16>,
 }
 
-/// Converts the used part of a window, as a fraction of 1 or in percent, to thousandths. A number
-/// that cannot be either counts as not stated.
+/// Converts the used share of a window, given as a fraction of 1 or in percent, to thousandths. A
+/// number that can be neither counts as not reported.
 pub(crate) fn thousandths(used: f64) -> Option<u16> {
     let fraction = if used > 1.0 { used / 100.0 } else { used };
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "checked")]

@@ -10,7 +10,7 @@
 //! Programs renew their own login while they work, and two programs that do so at the same time can
 //! lose that login. The limit therefore applies to a login, which several instances may share: a
 //! program with its state folder, or an API address with its key. A slot is an `flock` on a file
-//! that is never deleted. The kernel releases the lock when the process ends, so no slot is lost.
+//! that is never deleted. The kernel releases the lock when the process exits, so no slot is lost.
 //!
 //! The queue's groups cannot provide this limit, because they count jobs before the backend is
 //! known. This module must never hold a slot while no request is in progress.
@@ -28,7 +28,7 @@ use runner_engine::time::boot_time;
 
 use crate::{Backend, BackendError, Description, Event, Reply, Request, Sink};
 
-/// The initial and the maximum interval between two checks for a free slot.
+/// The initial and maximum intervals between checks for a free slot.
 const TURN: (Duration, Duration) = (Duration::from_millis(20), Duration::from_millis(500));
 
 /// A backend whose requests wait for a free slot.

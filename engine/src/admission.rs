@@ -15,9 +15,9 @@ use crate::store::{Amounts, Streak};
 
 /// Number of consecutive failures after which the schedule no longer starts a job.
 pub const BREAKER: u32 = 3;
-/// Returns whether the circuit breaker is open, so that the schedule no longer starts the job. A
-/// failed login fails again until a person fixes it, so a single such failure is enough. Runs that
-/// were refused before they started do not count.
+/// Returns whether the circuit breaker is open, in which case the schedule no longer starts the
+/// job. A failed login fails again until someone fixes it, so a single such failure is enough. Runs
+/// that were refused before they started do not count.
 pub fn stopped(streak: Streak) -> bool {
     streak.started >= BREAKER || (streak.started > 0 && streak.last == Some(Class::Auth))
 }
@@ -25,26 +25,27 @@ pub fn stopped(streak: Streak) -> bool {
 /// Free space in bytes below which no run starts. This reserve leaves space for a report and a
 /// failure marker.
 pub const HEADROOM: u64 = 8 * 1024 * 1024;
-/// Maximum time that a run waits during a pause before the queue checks the pause again.
+/// Maximum time that a paused run waits before the queue checks the pause again.
 pub const PAUSE_WAIT: SignedDuration = SignedDuration::from_secs(60);
-/// Time after which a run that found a dirty work tree is tried again.
+/// Delay before retrying a run that found a dirty work tree.
 pub const DIRTY_WAIT: SignedDuration = SignedDuration::from_mins(15);
-/// Time after which a run that waits for the battery is tried again.
+/// Delay before retrying a run that is waiting for the battery.
 pub const BATTERY_WAIT: SignedDuration = SignedDuration::from_mins(15);
-/// Time after which a run that found the host busy is tried again. By then, the one-minute load
-/// average has settled.
+/// Delay before retrying a run that found the host busy. By then, the one-minute load average has
+/// settled.
 pub const LOAD_WAIT: SignedDuration = SignedDuration::from_mins(5);
 
-/// Prefix of the deferral reason for a run that waits because a person is working in the project.
+/// Prefix of the deferral reason for a run that is waiting because someone is working in the
+/// project.
 pub const AT_WORK: &str = "work is in progress";
-/// Number of consecutive deferrals after which people are notified: by the failure marker if work is
+/// Number of consecutive deferrals after which users are notified: by the failure marker if work is
 /// in progress, and by an alert if the project's settings cannot be used.
 pub const DEFERRALS: u32 = 3;
 
-/// The facts on which the decision depends.
+/// The facts that the decision depends on.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct AdmissionFacts {
-    /// Whether a person requested this run.
+    /// Whether this run was requested manually.
     pub manual: bool,
     /// The end of the job's pause, if it is paused.
     pub paused_until: Option<Timestamp>,
@@ -55,20 +56,20 @@ pub struct AdmissionFacts {
     pub start_by: Option<Timestamp>,
     /// The end of the current quiet hours, if `now` is in the job's quiet hours.
     pub quiet_until: Option<Timestamp>,
-    /// The start of the job's last run for a different occurrence.
+    /// The start time of the job's last run for a different occurrence.
     pub last_began: Option<Timestamp>,
     /// Minimum time from `last_began` to the next scheduled run.
     pub min_interval: Option<SignedDuration>,
-    /// The state of the host's battery. `None` if there is no battery or its state was not needed.
+    /// The state of the host's battery. `None` if there is no battery or its state is not needed.
     pub battery: Option<Battery>,
     /// Minimum battery level in percent for a run on battery power. 0 allows any level.
     pub min_battery: u8,
-    /// The load average of the last minute per core, in thousandths. `None` if the policy does not
-    /// need it.
+    /// The one-minute load average per core, in thousandths. `None` if the policy does not need it.
     pub load_per_core: Option<u32>,
     /// Maximum `load_per_core` at which the job may start.
     pub max_load: Option<u32>,
-    /// The job's consecutive failures since its last success or since a person reset the breaker.
+    /// The job's consecutive failures since its last success or since the breaker was reset
+    /// manually.
     pub streak: Streak,
     /// The time until which the job's provider pool must not be used, with the reason.
     pub limited: Option<(Timestamp, String)>,
@@ -76,7 +77,7 @@ pub struct AdmissionFacts {
     pub free_bytes: u64,
     /// The problem that the backend's preflight check found without a model call.
     pub preflight: Option<(Class, String)>,
-    /// The reason why the job has nothing to do, if there is one.
+    /// The reason why the job has nothing to do, if that is the case.
     pub nothing_to_do: Option<String>,
 }
 
@@ -89,7 +90,7 @@ pub struct Shortfall {
     pub unit: &'static str,
     /// The amount that the run would reserve.
     pub wanted: u64,
-    /// The amount that the level has left.
+    /// The amount left at this level.
     pub left: u64,
 }
 
@@ -102,8 +103,8 @@ pub enum Decision {
     Decline(Outcome),
 }
 
-/// Decides whether a run may start. The checks run in this order: the settings of the job (start
-/// deadline, pause, breaker, quiet hours, interval), problems that a person must fix, temporary
+/// Decides whether a run may start. The checks run in this order: the job's settings (start
+/// deadline, pause, breaker, quiet hours, interval), problems that the user must fix, temporary
 /// conditions, whether there is any work, and the budget.
 pub fn decide(
     facts: &AdmissionFacts,

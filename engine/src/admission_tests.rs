@@ -1,4 +1,4 @@
-//! Tests each fact alone, and the checks that a manual run skips.
+//! Tests each fact in isolation, and the checks that a manual run skips.
 
 use super::*;
 

@@ -1,5 +1,4 @@
-//! Alerts: the problems that people are notified of automatically, and the times at which they are
-//! notified again.
+//! Alerts: the problems that users are automatically notified of, and when they are notified again.
 //!
 //! ```text
 //! news of a job ──decide──> Raise ──> open{count} ──Published────────────> ended (recovered: reported once)
@@ -15,10 +14,11 @@
 //!                         └─the alert ended or was silenced──> withdrawn
 //! ```
 //!
-//! A message waits while a run of its job is in progress, because the run may end the alert: no
-//! message is sent about a problem that a tick finds and solves. For a few minutes, the message
-//! also waits for other runs of the project. Messages that wait for one channel at the same time
-//! are sent together, at most one message in each `window` and none in the quiet hours.
+//! A message is held back while a run of its job is in progress, because the run may end the alert:
+//! no message is sent about a problem that a tick finds and solves. For a few minutes, the message
+//! is also held back for other runs of the project. Messages waiting for one channel at the same
+//! time are sent together, with at most one message in each `window` and none during the quiet
+//! hours.
 //!
 //! The code that settles a run adds one row to the `news` table in the same transaction. A tick
 //! decides how the news affects the alerts ([`decide`], pure) and writes alerts and messages in one
@@ -60,12 +60,12 @@ pub enum AlertKind {
     Failure,
     /// The schedule no longer starts the job after several failures in a row.
     Breaker,
-    /// A scheduled time passed without a run, or a due run is deferred until a person acts.
+    /// A scheduled time passed without a run, or a due run is deferred until the user acts.
     Missed,
     /// A job with a schedule has not succeeded within the configured time.
     Stale,
-    /// A host of the job's fleet was not seen for too long, or the fleet's database did not answer for
-    /// too long.
+    /// A host of the job's fleet has not been seen for too long, or the fleet's database has not
+    /// answered for too long.
     SilentHost,
 }
 
@@ -75,8 +75,8 @@ impl AlertKind {
         self.into_str()
     }
 
-    /// Returns whether the problem concerns the job's runs, so that a success of the job ends it
-    /// and a person can fix it. A problem with hosts ends only when they are seen again.
+    /// Returns whether the problem concerns the job's runs, so that a successful run ends it and a
+    /// user can fix it. A problem with hosts ends only when they are seen again.
     pub fn is_of_runs(self) -> bool {
         self != Self::SilentHost
     }
@@ -85,9 +85,9 @@ impl AlertKind {
 /// The alert settings of a project that affect decisions.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AlertRules {
-    /// The kinds of problems that people are notified of.
+    /// The kinds of problems that users are notified of.
     pub on: BTreeSet<AlertKind>,
-    /// Whether people are notified of a recovery.
+    /// Whether users are notified of a recovery.
     pub recovery: bool,
     /// Minimum time in seconds between two messages about the same open alert.
     pub repeat: i64,
@@ -102,10 +102,10 @@ pub struct AlertRules {
     /// meantime are sent together.
     #[serde(default)]
     pub window: i64,
-    /// Hours of the day in which no message is sent.
+    /// Hours of the day during which no message is sent.
     #[serde(default)]
     pub quiet: Option<Quiet>,
-    /// The IANA zone of the quiet hours.
+    /// The IANA time zone for the quiet hours.
     #[serde(default)]
     pub zone: String,
 }
@@ -131,12 +131,12 @@ impl AlertRules {
     }
 }
 
-/// An event of a job that can affect the job's alerts.
+/// A job event that can affect the job's alerts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum News {
     /// An occurrence failed.
     Failed {
-        /// Whether a person started the run and therefore sees its result.
+        /// Whether the run was started manually, so that the user sees its result anyway.
         manual: bool,
         /// Whether the failure opened the circuit breaker, so that the schedule no longer starts
         /// the job.
@@ -150,7 +150,7 @@ pub enum News {
         /// anyway. The alert about the breaker already reports that.
         stopped: bool,
     },
-    /// A due run was deferred several times in a row for a reason that a person must fix.
+    /// A due run was deferred several times in a row for a reason that the user must fix.
     Blocked,
     /// The job has not succeeded for too long.
     Stale,
@@ -167,30 +167,30 @@ pub struct OpenAlert {
     pub kind: AlertKind,
     /// The time at which the alert's last messages were created.
     pub reported: Timestamp,
-    /// Whether a person has silenced the alert.
+    /// Whether a user has silenced the alert.
     pub silenced: bool,
 }
 
 /// A change to an alert.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AlertAction {
-    /// The alert is opened, and people are notified.
+    /// The alert is opened, and users are notified.
     Raise(AlertKind),
     /// The problem occurred once more.
     Count {
         kind: AlertKind,
-        /// Whether people are notified of the problem again.
+        /// Whether users are notified of the problem again.
         tell: bool,
     },
     /// The alert ends.
     End {
         kind: AlertKind,
-        /// Whether people are notified of the end.
+        /// Whether users are notified of the end.
         tell: bool,
     },
 }
 
-/// Decides how news of a job affects its alerts. `open` lists the job's open alerts.
+/// Decides how news about a job affects its alerts. `open` lists the job's open alerts.
 pub fn decide(
     open: &[OpenAlert],
     news: News,
@@ -243,12 +243,12 @@ pub fn decide(
     acts
 }
 
-/// Wait in seconds before each new attempt to deliver a message. The attempt after the last wait is
-/// the final one.
+/// Delay in seconds before each new attempt to deliver a message. The attempt after the last delay
+/// is the final one.
 const BACKOFF: [i64; 7] = [60, 300, 900, 3600, 7200, 14_400, 28_800];
 
-/// Returns the time of the next attempt for a message after `tries` attempts, the last of them at
-/// `now`. Returns `None` if no attempt is left.
+/// Returns the time of the next attempt for a message after `tries` attempts, the last of which was
+/// at `now`. Returns `None` if no attempts are left.
 pub fn next_try(tries: u32, now: Timestamp) -> Option<Timestamp> {
     let wait = BACKOFF.get(usize::try_from(tries).ok()?.checked_sub(1)?)?;
     Some(now.saturating_add(SignedDuration::from_secs(*wait)).unwrap_or(now))

@@ -1,4 +1,4 @@
-//! Formats an error and its causes in one line, for the database and the terminal.
+//! Formats an error and its causes as a single line, for the database and the terminal.
 
 use std::error::Error;
 use std::io;

@@ -17,12 +17,12 @@ pub const POWER: &str = "/sys/class/power_supply";
 pub struct Battery {
     /// The charge level from 0 to 100, or the mean if there are several batteries.
     pub percent: u8,
-    /// Whether the host currently runs on battery power.
+    /// Whether the host is currently running on battery power.
     pub discharging: bool,
 }
 
-/// Returns the load average of the last minute per core, in thousandths. Returns `None` if the
-/// system does not report it.
+/// Returns the one-minute load average per core, in thousandths. Returns `None` if the system does
+/// not report it.
 pub fn load_per_core() -> Option<u32> {
     let one = System::load_average().ok()?.one;
     let asked = RefreshKind::nothing().with_cpu(CpuRefreshKind::nothing());
@@ -41,7 +41,7 @@ fn per_core(load: f64, cores: usize) -> Option<u32> {
     thousandths.is_finite().then(|| thousandths.clamp(0.0, f64::from(u32::MAX)).round() as u32)
 }
 
-/// Returns the combined state of the batteries below `folder` (see [`POWER`]), or `None` if no
+/// Returns the combined state of the batteries listed in `folder` (see [`POWER`]), or `None` if no
 /// battery can be read. Batteries of devices such as mice are ignored.
 pub fn battery(folder: &Path) -> Option<Battery> {
     let mut levels: Vec<u32> = Vec::new();

@@ -1,4 +1,4 @@
-//! Ids of projects, occurrences, runs, alerts and messages.
+//! Ids for projects, occurrences, runs, alerts and messages.
 //!
 //! Each id is a ULID, which sorts by creation time and is unique without a counter. A [`Fence`] is
 //! a counter per job and distinguishes an old run from the current run.

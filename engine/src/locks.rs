@@ -1,4 +1,4 @@
-//! The two locks of a run.
+//! A run's two locks.
 //!
 //! The *deciding* lock is an `flock` on a file in the state folder. The file is never deleted, and
 //! the kernel releases the lock when its process dies. The *contract's* lock file is in the
@@ -23,7 +23,7 @@ use crate::ids::{ProjectId, RunId};
 use crate::process_id::ProcessIdentity;
 use crate::time::boot_time;
 
-/// Time for which another program's lock file is respected.
+/// How long another program's lock file is respected.
 const FOREIGN: SignedDuration = SignedDuration::from_hours(1);
 
 /// Maximum time that a run waits for a lock that no active run holds.
@@ -130,7 +130,7 @@ impl JobLock {
 
     /// Takes the lock for a run. Another run's record in the lock file counts only if `at_work`
     /// confirms it. Otherwise, this function retries for five seconds, because recovery also takes
-    /// the lock briefly and a new run signs it only after taking it.
+    /// the lock briefly and a new run writes its record only after taking it.
     ///
     /// # Errors
     /// Returns [`LockError::Held`] if an active run holds the lock, or if the lock is still held

@@ -38,7 +38,7 @@ pub enum Class {
     Auth,
     /// A program or model is not installed.
     NotInstalled,
-    /// The environment is wrong: path, home, permissions, disk or configuration.
+    /// The environment is misconfigured: path, home, permissions, disk or configuration.
     Environment,
     /// The provider asked runner to wait, and no time was left to wait.
     RateLimited,
@@ -52,11 +52,11 @@ pub enum Class {
     ArtifactMissing,
     /// A guard refused a write or an action.
     Guard,
-    /// A program ended with an exit code other than 0.
+    /// A program exited with an exit code other than 0.
     Exit,
-    /// A program was killed by a signal or exceeded a limit of its output.
+    /// A program was killed by a signal or exceeded an output limit.
     Crash,
-    /// An internal error of runner.
+    /// An internal error in runner.
     Internal,
 }
 
@@ -84,21 +84,21 @@ pub enum Outcome {
         /// The deadline that passed, and the operation that was in progress.
         why: String,
     },
-    /// A person, a shutdown or a later scheduled time cancelled the run.
+    /// A user, a shutdown or a later scheduled time cancelled the run.
     Cancelled {
-        /// The person or event that cancelled the run.
+        /// The user or event that cancelled the run.
         why: String,
     },
-    /// The run's process ended before it settled the run.
+    /// The run's process exited before it settled the run.
     Lost {
         /// The circumstances, if known.
         why: String,
     },
     /// The occurrence was due, but the job did not need to run or was not allowed to.
     Skipped {
-        /// The reason, for people.
+        /// The reason, in human-readable form.
         why: String,
-        /// The kind of the reason.
+        /// The category of the reason.
         #[serde(default)]
         reason: SkipReason,
     },
@@ -124,7 +124,7 @@ pub enum Outcome {
     },
 }
 
-/// The kind of reason for which an occurrence was skipped.
+/// Why an occurrence was skipped.
 #[derive(
     Clone,
     Copy,
@@ -154,25 +154,25 @@ pub enum SkipReason {
     Stopped,
     /// The job that this one follows did not succeed.
     Unfollowed,
-    /// The database was restored from a backup, and it is unknown whether the occurrence was run.
+    /// The database was restored from a backup, and it is unknown whether the occurrence ran.
     Restored,
 }
 
 impl SkipReason {
-    /// Returns whether the job did all that its settings require. For any other reason, work that
-    /// was due was not done.
+    /// Returns whether the job did everything that its settings require. For any other reason, work
+    /// that was due was not done.
     pub fn is_expected(self) -> bool {
         matches!(self, Self::Idle | Self::Interval)
     }
 
-    /// Returns the reason's name for people.
+    /// Returns the human-readable name of the reason.
     pub fn as_str(self) -> &'static str {
         self.into_str()
     }
 }
 
 impl Outcome {
-    /// Creates the outcome of an occurrence that was skipped.
+    /// Creates the outcome of a skipped occurrence.
     pub fn skipped(reason: SkipReason, why: impl Into<String>) -> Self {
         Self::Skipped { why: why.into(), reason }
     }
@@ -296,7 +296,7 @@ pub enum Exit {
     Data = 65,
     /// A dependency is not installed, rate-limited or unreachable.
     Unavailable = 69,
-    /// An internal error of runner, or a damaged database.
+    /// An internal error in runner, or a damaged database.
     Internal = 70,
     /// A file could not be written.
     CannotWrite = 73,

@@ -42,8 +42,8 @@ impl ProcessIdentity {
     }
 
     /// Sends a signal to exactly this process. Returns a descriptor that becomes readable when the
-    /// process ends, or `None` if the process no longer exists. The descriptor is opened before the
-    /// check, so the process id cannot be reused in between.
+    /// process exits, or `None` if the process no longer exists. The descriptor is opened before
+    /// the check, so the process id cannot be reused in between.
     pub fn signal(&self, signal: Signal) -> Option<OwnedFd> {
         let pid = i32::try_from(self.pid).ok().and_then(Pid::from_raw)?;
         let handle = rustix::process::pidfd_open(pid, PidfdFlags::empty()).ok()?;

@@ -43,7 +43,7 @@ pub struct LiveRun {
     pub slots: u32,
 }
 
-/// The runs that leave the queue.
+/// The runs leaving the queue.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Choice {
     /// The runs to start now, in order.

@@ -1,4 +1,4 @@
-//! Records a run's inputs and artifacts, to replay the run without its environment.
+//! Records a run's inputs and artifacts, so that the run can be replayed without its environment.
 //!
 //! ```text
 //! off        input ──> environment ──answer──> job
@@ -91,8 +91,7 @@ pub struct InputRecording(Option<Arc<Shared>>);
 struct Shared {
     mode: RecordingMode,
     data: Mutex<RecordingData>,
-    /// The remaining answers of a replay by input and question, and the questions without an
-    /// answer.
+    /// A replay's remaining answers by input and question, and its unanswered questions.
     left: Mutex<(RecordedAnswers, Vec<UnrecordedInput>)>,
 }
 
@@ -150,7 +149,7 @@ impl InputRecording {
         matches!(&self.0, Some(shared) if matches!(shared.mode, RecordingMode::Replaying { .. }))
     }
 
-    /// Adds an answer to the recording. Does nothing unless the handle records.
+    /// Adds an answer to the recording. Does nothing unless the handle is recording.
     pub fn note(&self, input: &str, question: &str, facts: Value, content: Option<&[u8]>) {
         let Some(shared) = self.0.as_ref().filter(|_| self.records()) else {
             return;
@@ -240,7 +239,7 @@ impl InputRecording {
         Ok(answer)
     }
 
-    /// Adds a question to the list of questions without an answer.
+    /// Adds a question to the list of unanswered questions.
     fn lacks(&self, input: &str, question: &str) -> UnrecordedInput {
         let lacking = UnrecordedInput { input: input.to_owned(), question: question.to_owned() };
         if let Some(shared) = &self.0 {

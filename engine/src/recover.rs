@@ -1,4 +1,4 @@
-//! Recovers runs whose process has died or does not end.
+//! Recovers runs whose process has died or does not exit.
 //!
 //! ```text
 //! queued: no process is responsible for it, nothing to recover
@@ -43,14 +43,14 @@ use crate::work::{Work, WorkResult};
 pub use replay::sweep;
 use replay::{Replay, replay};
 
-/// Time after a run's total deadline in which the run can still end by itself.
+/// Grace period after a run's total deadline, during which the run can still end by itself.
 pub const OVERRUN_GRACE: Duration = Duration::from_secs(30);
-/// Maximum time from the spawn of a run's process until the run is admitted. During this time, the
+/// Maximum time from spawning a run's process until the run is admitted. During this time, the
 /// process reads the configuration, takes the locks and checks the backends.
 pub const BEGIN_LIMIT: Duration = Duration::from_mins(5);
-/// The folder in the state folder that contains the private folder of each run.
+/// The folder inside the state folder that contains each run's private folder.
 pub const RUNS: &str = "runs";
-/// Maximum wait in seconds for a killed process to end.
+/// Maximum wait in seconds for a killed process to exit.
 const KILL_WAIT: i64 = 3;
 /// The event recorded before a run is killed because of its deadline.
 const OVERRAN: &str = "overran";
@@ -67,7 +67,7 @@ pub trait World {
     fn try_lock(&self, project: &ProjectId, job: &str) -> Result<Option<Box<dyn Any>>, LockError>;
     /// Returns whether exactly this process is alive.
     fn is_alive(&self, owner: &ProcessIdentity) -> bool;
-    /// Kills exactly this process and waits for a limited time for it to end.
+    /// Kills exactly this process and waits for a limited time for it to exit.
     fn kill(&self, owner: &ProcessIdentity);
     /// Kills all processes that have the run's marker.
     fn kill_marked(&self, run: &RunId) -> Killed;
@@ -75,7 +75,7 @@ pub trait World {
     /// the project.
     ///
     /// # Errors
-    /// Returns the reason why the commits stay in the run's folder.
+    /// Returns the reason the commits stay in the run's folder.
     fn close_work(&self, _run: &RunId) -> Result<Option<WorkResult>, String> {
         Ok(None)
     }
@@ -144,7 +144,7 @@ pub enum Recovered {
     Alone,
     /// The run has not started, and the caller must start it now.
     Start(RunId),
-    /// The run was settled. Another attempt may have to be started.
+    /// The run was settled. Another attempt may need to be started.
     Settled {
         outcome: Outcome,
         /// The next attempt, if any.
@@ -208,7 +208,7 @@ fn lock_of(world: &dyn World, run: &RunRow) -> Result<Option<Box<dyn Any>>, Stor
 /// How a run's owner ended, regardless of the run's events.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum OwnerEnd {
-    /// The owner had already ended.
+    /// The owner had already exited.
     Died,
     /// Recovery killed the owner because of its deadline.
     Overran,
@@ -339,11 +339,11 @@ fn overrun<'r>(
 }
 
 /// Kills exactly the process that `owner` identifies, and waits at most `KILL_WAIT` seconds for it
-/// to end.
+/// to exit.
 fn kill(owner: &ProcessIdentity) {
     if let Some(handle) = owner.signal(Signal::KILL) {
         let limit = Timespec { tv_sec: KILL_WAIT, tv_nsec: 0 };
-        // If the process does not end in time, the next tick recovers its run.
+        // If the process does not exit in time, the next tick recovers its run.
         let _ended = poll(&mut [PollFd::new(&handle, PollFlags::IN)], Some(&limit));
     }
 }
@@ -450,7 +450,7 @@ fn dead(
             return Ok(Recovered::Settled { outcome, retry: None });
         }
         // The artifacts may be partly published. Only a completed publication may settle the run,
-        // unless a person gives up the publication.
+        // unless the user abandons the publication.
         Err(why) => {
             let Some(given_up) = run.cancel() else {
                 return Ok(Recovered::Alone);
@@ -522,7 +522,7 @@ pub fn sweep_all(
 ) -> Result<Vec<RunId>, StoreError> {
     let mut swept = Vec::new();
     for run in store.unswept()? {
-        // An error from the lock is reported with the next run of the job.
+        // A lock error is reported with the job's next run.
         if let Ok(Some(lock)) = lock_of(driver.world.as_ref(), &run) {
             let run = store.run(&run.id)?;
             sweep(store, &run, now)?;

@@ -6,9 +6,9 @@
 //! ```
 //!
 //! A job names paths beneath a root. The scope accepts paths under an allowed prefix and writes the
-//! new content to staging. The kernel resolves all paths beneath the root, without links and
-//! mounts. The scope must never write to a target, follow a link, or take a prefix from a model or
-//! a repository.
+//! new content to staging. The kernel resolves all paths beneath the root, without following links
+//! or crossing mounts. The scope must never write to a target, follow a link, or take a prefix from
+//! a model or a repository.
 
 use std::io;
 use std::path::Path;
@@ -52,7 +52,7 @@ pub struct FileLook {
     pub modified: i64,
 }
 
-/// The reason why the scope refused a path or could not access it.
+/// Why the scope refused or could not access a path.
 #[derive(Debug, thiserror::Error)]
 pub enum ScopeError {
     /// The text is not a path relative to a root.
@@ -108,7 +108,7 @@ pub enum ScopeError {
     Fs(#[from] FsError),
 }
 
-/// A root, the prefixes that a job may write, and the changes that the job has staged.
+/// A root, the prefixes that a job may write to, and the changes that the job has staged.
 #[derive(Debug)]
 pub struct Scope {
     fs: RealFs,
@@ -121,7 +121,7 @@ pub struct Scope {
 /// A finished scope: the manifest to publish and the disk on which to publish it.
 #[derive(Debug)]
 pub struct FinishedScope {
-    /// The handle of the root.
+    /// A handle to the root.
     pub fs: RealFs,
     /// The changes to publish.
     pub manifest: Manifest,
@@ -167,8 +167,8 @@ impl Scope {
         self.stage_as(target, bytes, expect, None)
     }
 
-    /// Stages a file like [`Scope::stage`] with the metadata `looks`. Without it, a moved or
-    /// restored file would appear to be new.
+    /// Stages a file as [`Scope::stage`] does, with the metadata `looks`. Without this metadata, a
+    /// moved or restored file would appear to be new.
     ///
     /// # Errors
     /// Returns the errors of [`Scope::stage`].
@@ -365,7 +365,7 @@ impl Scope {
         Ok(FinishedScope { fs: self.fs, manifest })
     }
 
-    /// Checks that the job may write the path and has no colliding entry.
+    /// Checks that the job may write to the path and has no colliding entry.
     fn admit(&self, target: &str) -> Result<RelPath, ScopeError> {
         let path = RelPath::new(target)?;
         if !self.allowed.iter().any(|prefix| path.is_within(prefix)) {

@@ -274,8 +274,8 @@ fn swapped_folder_never_leads_outside() {
                 if done.load(Ordering::Relaxed) {
                     return;
                 }
-                // The name is usually a folder and sometimes a link, for a different duration in
-                // each turn.
+                // The name is usually a folder and sometimes a link, for a different length of time
+                // in each iteration.
                 for _ in 0..2 {
                     renameat_with(CWD, &nested, CWD, &link, RenameFlags::EXCHANGE).unwrap();
                 }

@@ -8,9 +8,9 @@
 //!                                        └──> Tick { start, end }
 //! ```
 //!
-//! The daemon, host timers and people call the same function. An occurrence is recorded only once,
-//! regardless of the number of calls. The cost of a call grows with the number of due and unsettled
-//! items. This module must never start a process itself.
+//! The daemon, host timers and users all call the same function. An occurrence is recorded only
+//! once, regardless of the number of calls. The cost of a call grows with the number of due and
+//! unsettled items. This module must never start a process itself.
 
 use std::collections::BTreeMap;
 
@@ -91,7 +91,7 @@ pub fn tick(store: &mut Store, driver: &Driver<'_>, now: ClockReading) -> Result
         tick.troubles.push(why);
     }
     if record_due(store, None, (driver.last_tick, now.wall), &mut tick.troubles)? {
-        // A run that a later scheduled time replaces is already asked to end in this tick.
+        // A run replaced by a later scheduled time is asked to end within this same tick.
         let live = store.live()?;
         ask_to_end(store, &live, now, &mut tick.end)?;
     }
@@ -159,7 +159,7 @@ pub fn record_due(
     Ok(!due_jobs.is_empty())
 }
 
-/// Adds the live runs whose cancellation was requested to `end`, and shortens their deadlines.
+/// Adds to `end` the live runs whose cancellation was requested, and shortens their deadlines.
 fn ask_to_end(
     store: &mut Store,
     live: &[RunRow],
@@ -216,7 +216,7 @@ pub(crate) fn passed_over(
     Ok((passed, due))
 }
 
-/// Requests the reports of nights that can close, for all projects or for one project.
+/// Requests the reports for nights that can close, for all projects or for one project.
 ///
 /// # Errors
 /// Returns a [`StoreError`].

@@ -23,7 +23,7 @@ pub struct ClockReading {
 #[derive(Clone, Debug)]
 pub enum Clock {
     Host,
-    /// A file that the processes of a test share. The first line is the wall-clock time in RFC 3339
+    /// A file shared by a test's processes. The first line is the wall-clock time in RFC 3339
     /// format. An optional second line is a number of seconds to add to the host's boot time.
     File(PathBuf),
 }

@@ -1,5 +1,5 @@
 //! The work of a child that may change the project: the record made before the child starts, and
-//! the checks and the import after the child has ended.
+//! the checks and the import after the child exits.
 //!
 //! ```text
 //! open: private git directory, identity of kept paths ──> work.json
@@ -28,12 +28,12 @@ use crate::sandbox::private_git::PrivateGit;
 
 /// The name of the record in the run's folder.
 const RECORD: &str = "work.json";
-/// The folder, in the run's folder, with copies of the kept files as they were at the start.
+/// The folder, inside the run's folder, that contains copies of the kept files as they were at the
+/// start.
 const KEPT: &str = "kept";
-/// The new name, in the run's folder, of a private git directory in which the child changed
-/// nothing.
+/// The new name, inside the run's folder, of a private git directory that the child left unchanged.
 const UNCHANGED: &str = "git-unchanged";
-/// The folder, in the run's folder, in which git reads the child's objects.
+/// The folder, inside the run's folder, where git reads the child's objects.
 const SCRATCH: &str = "git-read";
 
 /// The error for work that could not be opened or closed.
@@ -52,7 +52,7 @@ pub enum WorkError {
 pub struct Work {
     root: PathBuf,
     run: String,
-    /// The environment of git.
+    /// The environment for git.
     env: BTreeMap<String, String>,
     git: Option<Box<PrivateGit>>,
     starts: Vec<RepositoryStart>,
@@ -62,7 +62,7 @@ pub struct Work {
     closed: Option<WorkResult>,
 }
 
-/// The changes of a child.
+/// The changes made by a child.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WorkResult {
     /// The commits that were imported into the repository.
@@ -72,7 +72,7 @@ pub struct WorkResult {
 }
 
 impl WorkResult {
-    /// Returns the reason why the run must fail, if there is one.
+    /// Returns the reason the run must fail, if any.
     pub fn violation(&self) -> Option<String> {
         let all: Vec<&str> =
             self.changed.iter().chain(&self.imported.refused).map(String::as_str).collect();
@@ -153,8 +153,8 @@ impl Work {
         self.closed = Some(closed.clone());
         let nothing = closed == WorkResult::default();
         match &self.git {
-            // With the new name, a later call finds that there is nothing to import. The rename is not
-            // synced: if a power cut undoes it, the later call reads the complete directory again.
+            // Because of the new name, a later call finds nothing to import. The rename is not synced:
+            // if a power cut undoes it, the later call reads the complete directory again.
             Some(private) if nothing && !unchanged.exists() => {
                 failpoint::reach();
                 fs::rename(&private.folder, &unchanged)
@@ -172,7 +172,7 @@ impl Work {
         Ok(closed)
     }
 
-    /// Returns the reason why a commit of the run must not change this path.
+    /// Returns the reason a commit by the run must not change this path.
     fn refusal(&self, path: &Path) -> Option<String> {
         if let Some(kept) = kept_above(&self.keep, path) {
             let kept = kept.strip_prefix(&self.root).unwrap_or(kept);

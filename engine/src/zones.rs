@@ -1,8 +1,8 @@
 //! Looks up time zones by name.
 //!
-//! `jiff` lists the whole time zone database of the host before its first lookup, which takes
-//! longer than the rest of a short command. This module reads only the file of the zone. It must
-//! never interpret a name: `jiff` looks up every zone that this module cannot read.
+//! `jiff` lists the host's whole time zone database before its first lookup, which takes longer
+//! than the rest of a short command. This module reads only the zone's file. It must never
+//! interpret a name: `jiff` looks up every zone that this module cannot read.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -14,9 +14,9 @@ use jiff::tz::TimeZone;
 use crate::files;
 use crate::time::boot_time;
 
-/// The folder of the host's zones. `jiff` also searches other folders.
+/// The folder that contains the host's zones. `jiff` also searches other folders.
 const FOLDER: &str = "/usr/share/zoneinfo";
-/// Maximum size of a zone's file, in bytes. The largest are below 4 KB.
+/// Maximum size of a zone file, in bytes. The largest are under 4 KB.
 const LARGEST: u64 = 64 * 1024;
 /// The time after which a zone is read again, because the host may have been updated.
 const FRESH: Duration = Duration::from_mins(5);
@@ -25,7 +25,7 @@ const FRESH: Duration = Duration::from_mins(5);
 static KNOWN: LazyLock<Mutex<BTreeMap<String, (TimeZone, Duration)>>> =
     LazyLock::new(Mutex::default);
 
-/// Returns the zone with a name of the IANA database, such as `Europe/Berlin`.
+/// Returns the zone with the given IANA name, such as `Europe/Berlin`.
 ///
 /// # Errors
 /// Returns an error if there is no such zone on this host.
@@ -51,7 +51,7 @@ fn known(name: &str, look_up: impl FnOnce(&str) -> Option<TimeZone>) -> Option<T
     Some(zone)
 }
 
-/// Returns the zone of the host's local time: that of the variable `TZ`, else that of `/etc/localtime`.
+/// Returns the host's local time zone, from the variable `TZ` or else from `/etc/localtime`.
 #[allow(clippy::disallowed_methods, reason = "`TZ` is a part of the lookup, as in `jiff`")]
 pub fn system() -> TimeZone {
     let name = match std::env::var_os("TZ") {
@@ -82,8 +82,8 @@ fn read(name: &str) -> Option<TimeZone> {
     TimeZone::tzif(name, &bytes).ok()
 }
 
-/// Returns whether the name contains only characters of zone names, so that its path stays below
-/// the folder.
+/// Returns whether the name contains only characters allowed in zone names, so that its path stays
+/// inside the folder.
 fn is_plain(name: &str) -> bool {
     let is_part = |part: &str| {
         !part.is_empty()

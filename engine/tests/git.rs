@@ -57,7 +57,7 @@ impl Place {
         [("PATH".to_owned(), format!("{path}:/usr/bin:/bin")), ("HOME".to_owned(), home)].into()
     }
 
-    /// Runs git as a person would, with an identity and without this host's configuration.
+    /// Runs git as a user would, with an identity and without this host's configuration.
     fn git(&self, args: &[&str]) -> String {
         let done = Command::new(&self.git)
             .args(["-c", "user.name=a", "-c", "user.email=a@b"])
@@ -515,12 +515,13 @@ fn unchanged_work_is_closed_twice() {
         let sandbox = Sandbox { git: private, ..Sandbox::default() };
         let mut work = Work::open(&sandbox, &run_dir, &at, "run").unwrap();
         assert_eq!(work.head(), Some(place.git(&["rev-parse", "HEAD"]).trim()));
-        // A process that dies at any time leaves the record of the start to the next one.
+        // A process that dies at any time leaves the start record for the next process.
         let mut again = Work::of_run(&run_dir).unwrap();
         assert_eq!(work.close(&run_dir).unwrap(), WorkResult::default());
         assert!(!run_dir.join("git").exists());
         assert_eq!(again.close(&run_dir).unwrap(), WorkResult::default());
-        // Without that end, a missing directory is an error, because it may have had commits.
+        // Without the renamed directory, a missing git directory is an error, because it may have
+        // contained commits.
         let mut lost = Work::of_run(&run_dir).unwrap();
         fs::remove_dir(run_dir.join("git-unchanged")).unwrap();
         assert!(lost.close(&run_dir).is_err());

@@ -1,10 +1,10 @@
-//! Tests that no program that a project names in git's configuration, attributes, hooks or links
-//! starts when runner queries git or commits.
+//! Tests that programs named by a project in git's configuration, attributes, hooks or links never
+//! start when runner queries git or commits.
 //!
-//! Each `Door` is a way in which git can start a program, set up as an agent could do it. A canary
-//! is a program that is watched for being opened: the kernel must open a program to start it, so
-//! even a start without any effect is detected. A control test runs git with the same setup as
-//! users call it, which shows that the canaries work.
+//! Each `Door` is a way for git to start a program, set up as an agent could do it. A canary is a
+//! program that is watched for being opened: the kernel must open a program to start it, so even a
+//! start without any effect is detected. A control test runs git as users call it, in the same
+//! setup, to show that the canaries work.
 
 #![allow(clippy::unwrap_used, clippy::disallowed_methods, clippy::print_stdout)]
 
@@ -120,7 +120,7 @@ impl Place {
         String::from_utf8(child.wait_with_output().unwrap().stdout).unwrap()
     }
 
-    /// Sets up these ways and starts to watch their canaries.
+    /// Sets up these ways and starts watching their canaries.
     fn plant(&self, doors: &[&Door]) {
         let folder = self.folder.path().join("canary");
         for door in doors {
@@ -131,7 +131,8 @@ impl Place {
             let canary = canary.to_str().unwrap();
             (door.plant)(self, canary);
         }
-        // The file is edited last, because the setup uses git. An edited file makes git compare it.
+        // The file is edited last, because the setup uses git, and an edited file makes git compare
+        // it.
         fs::write(self.root().join("a.rs"), "texs\n").unwrap();
         let config = fs::read_dir(self.root())
             .unwrap()
@@ -159,13 +160,13 @@ impl Place {
         found
     }
 
-    /// Imports a commit of a child from a private git directory.
+    /// Imports a child's commit from a private git directory.
     fn import(&self, git: &Git) {
         let folder = tempfile::tempdir().unwrap();
         let commit =
             self.command(&["commit-tree", "HEAD^{tree}", "-p", "HEAD", "-m", "x"]).output();
         let commit = String::from_utf8(commit.unwrap().stdout).unwrap();
-        // The test's own call of git may have started a program.
+        // The test's own call to git may have started a program.
         self.started();
         let at = folder.path().join("git");
         let Ok(Some(private)) = git.private(&at) else { return };
@@ -177,7 +178,7 @@ impl Place {
         let _ = private::import(git, &private, &starts, &rules);
     }
 
-    /// Runs every git query of runner, an import and a commit.
+    /// Runs all of runner's git queries, an import and a commit.
     fn ask_everything(&self) {
         for root in [self.root(), self.root().join("tree")] {
             if !root.exists() {
@@ -258,7 +259,7 @@ fn git_queries_start_no_planted_program() {
     assert!(open.len() >= 20, "the canaries do not work: {open:?}");
 }
 
-/// Checks that a push runs the user's programs, and no program that the project names.
+/// Checks that a push runs the user's programs, and none named by the project.
 #[test]
 fn push_starts_no_project_program() {
     for git in gits() {
@@ -323,7 +324,7 @@ fn generated_projects_start_no_planted_program() {
                 doors.push(door);
             }
         }
-        // A missing commit comes last, because the setup of the others needs the history.
+        // A missing commit comes last, because setting up the others requires the history.
         doors.sort_by_key(|door| (door.name.starts_with("lazy"), door.name.starts_with("show")));
         let names: Vec<&str> = doors.iter().map(|door| door.name).collect();
         place.plant(&doors);

@@ -40,8 +40,8 @@ fn spec(test: &str, script: &str) -> ChildSpec {
     }
 }
 
-/// Creates a spec with the working folder `place`. The script may write the id of a process to the
-/// file `pid` there.
+/// Creates a spec with the working folder `place`. The script may write a process id to the file
+/// `pid` there.
 fn spec_in(place: &Path, test: &str, script: &str) -> ChildSpec {
     ChildSpec { cwd: place.into(), ..spec(test, script) }
 }
@@ -50,7 +50,7 @@ fn pid_in(place: &Path) -> u32 {
     fs::read_to_string(place.join("pid")).unwrap().trim().parse().unwrap()
 }
 
-/// Runs the child and checks the invariants of all runs.
+/// Runs the child and checks the invariants that hold for every run.
 fn finish(spec: &ChildSpec) -> Ended {
     let _together = TOGETHER.read().unwrap_or_else(PoisonError::into_inner);
     finish_alone(spec)
@@ -150,7 +150,7 @@ fn enlarged_pipe_is_read_completely() {
     let ended = run(&spec, &Cancel::new().unwrap(), &mut |_, bytes| {
         if let Ok(pid) = String::from_utf8_lossy(bytes).trim().parse::<i32>() {
             // Some programs enlarge their pipe like this. The observer waits until the program has
-            // written everything and has ended.
+            // written everything and has exited.
             let pipe = fs::File::open(format!("/proc/{pid}/fd/1")).unwrap();
             rustix::pipe::fcntl_setpipe_size(&pipe, 1 << 20).unwrap();
             drop(pipe);
@@ -200,7 +200,7 @@ fn orphan_without_group_session_or_marker_is_swept() {
                   until [ -s pid ]; do :; done";
     let ended = finish_alone(&spec_in(place.path(), "orphan", script));
     assert_eq!(ended.status, ExitStatus::Exit(0));
-    // The shell and its `sleep`, unless the `sleep` had not started.
+    // The shell and, if it had started, its `sleep`.
     assert!((1..=2).contains(&ended.killed), "{}", ended.killed);
     assert_eq!(start_time(pid_in(place.path())), None);
 }
@@ -424,7 +424,7 @@ fn children_of_a_run_survive_sibling_sweeps() {
         let short = ChildSpec { marker: format!("{marker}{short}"), ..spec("", "sleep 1000 &") };
         let ended = run(&long, &cancel, &mut |_, bytes| {
             if bytes == b"begun\n" {
-                // While this child runs, another child starts, ends and is swept.
+                // While this child runs, another child starts, exits and is swept.
                 let ended = run(&short, &cancel, &mut |_, _| OutputVerdict::Continue).unwrap();
                 assert_eq!((ended.status, ended.killed), (ExitStatus::Exit(0), 1));
                 fs::write(place.path().join("go"), "").unwrap();

@@ -213,7 +213,7 @@ fn a_changed_target_is_never_overwritten() {
     assert!(world.root().join(STAGING).is_dir(), "staging is kept");
 }
 
-/// A guard of a fleet that no longer accepts the fence of any run.
+/// A fleet guard that no longer accepts the fence of any run.
 struct Forgotten;
 
 impl CommitGuard for Forgotten {
@@ -296,7 +296,7 @@ fn stopped_run_past_deadline_is_killed() {
     let path = job_lock_path(&world.folder.path().join("state"), &world.project, "dream");
     fs::create_dir_all(path.parent().unwrap()).unwrap();
     fs::write(&path, "").unwrap();
-    // The holder takes the lock, reports that and stops itself.
+    // The holder takes the lock, reports that it holds it, and stops itself.
     let mut holder = Command::new("flock")
         .arg("--no-fork")
         .arg(&path)

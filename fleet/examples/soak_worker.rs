@@ -27,7 +27,7 @@ const LEASE: i64 = 5_000;
 /// Maximum number of occurrences of one home host that are offered but not yet published.
 const AHEAD: usize = 14;
 
-/// Time for which a process waits when it finds no work.
+/// How long a process waits when it finds no work.
 const IDLE: Duration = Duration::from_millis(100);
 
 struct Process {

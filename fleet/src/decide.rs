@@ -21,12 +21,12 @@ pub const BUDGET_WAIT: i64 = 30_000;
 /// The unit names of an amount, in the order in which the database stores them.
 pub const UNITS: [&str; 5] = ["calls", "tokens", "micros", "seconds", "ideas"];
 
-/// A claimable occurrence, locked by the transaction that decides.
+/// A claimable occurrence, locked by the transaction that makes the decision.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Candidate {
     pub id: String,
     pub fence: i64,
-    /// The amounts that the occurrence's dead claim has reserved. `None` if it has no claim.
+    /// The amounts reserved by the occurrence's dead claim. `None` if it has no claim.
     pub dead: Option<[i64; 5]>,
     pub group: Option<String>,
     pub slots: Option<u32>,
@@ -56,7 +56,7 @@ pub enum Step {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Decided {
     pub id: String,
-    /// The fence of the dead claim, and the amounts that are charged for it.
+    /// The fence of the dead claim, and the amounts charged for it.
     pub charge: Option<(i64, [i64; 5])>,
     pub step: Step,
 }
@@ -161,7 +161,7 @@ fn fit(want: Units, levels: &[String], budgets: &BTreeMap<String, BudgetRow>) ->
     waits
 }
 
-/// Converts a reservation into used amounts at each level.
+/// Converts a reservation into usage at each level.
 pub fn charge_levels(
     budgets: &mut BTreeMap<String, BudgetRow>,
     levels: &[String],
@@ -176,7 +176,7 @@ pub fn charge_levels(
     }
 }
 
-/// Returns the amounts that a late result used in excess of the charged amounts.
+/// Returns the amounts by which a late result's usage exceeds the amounts charged.
 pub fn late_surplus(charged: [i64; 5], used: [i64; 5]) -> [i64; 5] {
     std::array::from_fn(|unit| (used[unit] - charged[unit]).max(0))
 }

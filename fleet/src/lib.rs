@@ -7,7 +7,7 @@
 //!
 //! Every operation of a [`FleetStore`] is one transaction, which uses the database's clock. The
 //! decisions are pure ([`decide`]). There are two implementations: [`Postgres`], and the
-//! [`Simulation`] to which the tests compare it. This crate must never run a job, publish a
+//! [`Simulation`] that the tests compare it with. This crate must never run a job, publish a
 //! project's file, or read a host's clock for a decision.
 
 pub mod decide;

@@ -58,13 +58,13 @@ pub enum Ending {
     Delivered,
     /// The worker gave the claim back.
     Released,
-    /// The lease ended, and a later claim request took the occurrence over.
+    /// The lease ended, and a later claim request took over the occurrence.
     Lost,
     /// The claim was lost, and its worker delivered a result afterwards.
     Late,
 }
 
-/// Whether a host takes work.
+/// Whether a host accepts work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum HostState {
@@ -153,7 +153,7 @@ pub struct BudgetRow {
     pub held: [i64; 5],
 }
 
-/// All rows at one time, except blobs.
+/// All rows at a single point in time, except blobs.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Snapshot {
     pub hosts: Vec<HostRow>,
@@ -164,10 +164,10 @@ pub struct Snapshot {
     pub now: i64,
 }
 
-/// The state of a fleet that a host reads at each tick.
+/// The fleet state that a host reads at each tick.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Overview {
-    /// The hosts that have not left, by name, each with the number of its claims.
+    /// The hosts that have not left, ordered by name, each with its number of claims.
     pub hosts: Vec<(HostRow, u64)>,
     /// The number of occurrences in each state except `settled`.
     pub open: BTreeMap<State, u64>,

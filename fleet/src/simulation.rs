@@ -1,4 +1,4 @@
-//! A fleet's database in memory, with a clock that the caller sets.
+//! A fleet's database in memory, with a clock set by the caller.
 //!
 //! The tests compare this implementation with PostgreSQL, operation by operation. With injected
 //! bugs, it shows that the invariant tests can fail.
@@ -151,7 +151,7 @@ impl Simulation {
             .collect()
     }
 
-    /// Returns the number of live claims of each group.
+    /// Returns the number of live claims in each group.
     fn running(&self) -> BTreeMap<String, u32> {
         let mut running = BTreeMap::new();
         for row in self.occurrences.values() {

@@ -11,7 +11,7 @@ use crate::types::{
 /// The result of an operation.
 pub type Result<T, E = FleetError> = std::result::Result<T, E>;
 
-/// An error of the fleet's database.
+/// A fleet database error.
 #[derive(Debug, thiserror::Error)]
 pub enum FleetError {
     /// The database cannot be reached, or the connection ended. The operation may have completed.
@@ -37,13 +37,13 @@ pub enum FleetError {
     /// The host has not joined the fleet, or has left it.
     #[error("the host {0} is not a member of the fleet")]
     NotJoined(String),
-    /// An error of the database, or a row or answer that this version cannot read.
+    /// A database error, or a row or answer that this version cannot read.
     #[error("the fleet's database: {0}")]
     Database(String),
 }
 
 impl FleetError {
-    /// Returns whether a later attempt may succeed without a person's help.
+    /// Returns whether a later attempt may succeed without human intervention.
     pub fn is_transient(&self) -> bool {
         matches!(self, Self::Unreachable(_))
     }
@@ -60,14 +60,14 @@ pub trait FleetStore {
     /// Returns a [`FleetError`], as do all operations.
     fn join(&mut self, host: &HostInfo) -> Result<()>;
 
-    /// Sets whether a host takes work.
+    /// Sets whether a host accepts work.
     ///
     /// # Errors
-    /// Returns [`FleetError::NotJoined`] if the fleet does not know the host.
+    /// Returns [`FleetError::NotJoined`] if the host is unknown to the fleet.
     fn set_host_state(&mut self, host: &str, state: HostState) -> Result<()>;
 
     /// Adds an occurrence, and returns its id. If the job already has an occurrence with this key,
-    /// changes nothing and returns the id of that one.
+    /// changes nothing and returns the existing occurrence's id.
     ///
     /// # Errors
     /// Returns a [`FleetError`].
@@ -83,22 +83,22 @@ pub trait FleetStore {
     /// Renews the lease of a claim.
     ///
     /// # Errors
-    /// Returns [`FleetError::Stale`] if the claim is over, or if its lease has ended.
+    /// Returns [`FleetError::Stale`] if the claim or its lease has ended.
     fn renew(&mut self, occurrence: &str, fence: i64, worker: &str) -> Result<Lease>;
 
-    /// Delivers the result of a claim, and charges the used amounts.
+    /// Delivers the result of a claim, and charges the amounts used.
     ///
     /// # Errors
     /// Returns [`FleetError::Stale`] if there never was such a claim.
     fn deliver(&mut self, delivery: &Delivery) -> Result<Verdict>;
 
-    /// Gives a claim back, and charges the used amounts.
+    /// Gives up a claim, and charges the amounts used.
     ///
     /// # Errors
-    /// Returns [`FleetError::Stale`] if the claim is over.
+    /// Returns [`FleetError::Stale`] if the claim has ended.
     fn release(&mut self, release: &Release) -> Result<()>;
 
-    /// Returns the results that wait for this home host, by id.
+    /// Returns the results waiting for this home host, ordered by id.
     ///
     /// # Errors
     /// Returns a [`FleetError`].

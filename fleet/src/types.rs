@@ -31,7 +31,7 @@ pub struct Offer {
     pub key: String,
     /// The host that publishes the result.
     pub home: String,
-    /// The scheduled time in milliseconds since the Unix epoch. No decision uses it.
+    /// The scheduled time in milliseconds since the Unix epoch. It is informational only.
     pub due: i64,
     /// The concurrency group, and the maximum number of claims that it may have at once.
     pub group: Option<(String, u32)>,
@@ -57,7 +57,7 @@ pub struct ClaimRequest {
     pub tags: Vec<String>,
     /// Maximum number of occurrences to claim.
     pub most: u32,
-    /// The home host to which the request is limited.
+    /// The home host that the request is limited to.
     pub home: Option<String>,
 }
 
@@ -65,7 +65,7 @@ pub struct ClaimRequest {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Claim {
     pub occurrence: String,
-    /// The fence, which every later operation on this claim requires.
+    /// The fencing token, required for every later operation on this claim.
     pub fence: i64,
     pub project: String,
     pub job: String,
@@ -78,7 +78,7 @@ pub struct Claim {
     pub source: Value,
 }
 
-/// An occurrence that could not be claimed now.
+/// An occurrence that cannot currently be claimed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Declined {
     pub occurrence: String,
@@ -102,20 +102,20 @@ pub struct Delivery {
     pub worker: String,
     pub outcome: Outcome,
     pub used: Amounts,
-    /// The report for people, as JSON.
+    /// The human-readable report, as JSON.
     pub summary: Value,
     /// The files with their digests, as JSON.
     pub manifest: Value,
 }
 
-/// A claim that a worker gives back.
+/// A claim given back by a worker.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Release {
     pub occurrence: String,
     pub fence: i64,
     pub worker: String,
     pub used: Amounts,
-    /// Milliseconds from now during which this host does not claim the occurrence again.
+    /// Number of milliseconds from now during which this host will not claim the occurrence again.
     pub host_waits: i64,
     pub why: String,
 }
@@ -131,7 +131,7 @@ pub enum Verdict {
     Late,
 }
 
-/// A result that waits for its home host.
+/// A result waiting for its home host.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Deliverable {
     pub occurrence: String,
@@ -148,7 +148,7 @@ pub struct Deliverable {
     pub publishing: bool,
 }
 
-/// The error for an operation whose fence is not, or is no longer, valid.
+/// The error for an operation whose fence is invalid or no longer valid.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[error("the claim {held} of occurrence {occurrence} is no longer valid: {why}")]
 pub struct Stale {

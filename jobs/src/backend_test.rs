@@ -1,12 +1,12 @@
-//! Tests a backend with one question, as a run that a person requests.
+//! Tests a backend with one question, as a run requested by the user.
 //!
 //! ```text
 //! lock of the tests ──> enter ──> admit ──> (caller builds the backend) ──> ask ──> settle
 //! ```
 //!
-//! A test is a run of a job that no file declares. Its usage counts against the budgets that limit
-//! every run of the project with this backend. This module must never ask more than one question,
-//! and never leave an admitted run unsettled unless the process dies.
+//! A test is a run of a job that is not declared in any file. Its usage counts against the budgets
+//! that limit all of the project's runs with this backend. This module must never ask more than one
+//! question, and never leave an admitted run unsettled unless the process dies.
 
 use std::path::Path;
 use std::time::Duration;
@@ -44,7 +44,7 @@ pub struct AdmittedTest {
 /// A settled test.
 pub struct SettledTest {
     pub outcome: Outcome,
-    /// The usage that was charged to the budgets.
+    /// The usage charged to the budgets.
     pub charged: Amounts,
     /// Whether the backend reported its usage. Otherwise, the reservation was charged.
     pub reported: bool,
@@ -52,7 +52,7 @@ pub struct SettledTest {
 
 impl AdmittedTest {
     /// Reserves the budget for a test of a backend of this kind. Returns the outcome as the inner
-    /// error if the budget is not sufficient.
+    /// error if the budget is insufficient.
     ///
     /// # Errors
     /// Returns [`ManualEditError::Busy`] while another test of the project is in progress.
@@ -127,7 +127,7 @@ impl AdmittedTest {
         let now = actor.clock.read().map_err(|error| ManualEditError::Disk(error.to_string()))?;
         let outcome = match failed.map(|error| error.outcome(now.wall)) {
             None => Outcome::Succeeded,
-            // The person waits for the answer, so a test is never deferred.
+            // The user is waiting for the answer, so a test is never deferred.
             Some(Outcome::Deferred { why, .. }) => {
                 Outcome::Failed { class: Class::RateLimited, why }
             }

@@ -2,7 +2,7 @@
 //!
 //! The program runs in the project's folder and writes its artifacts to the private folder named by
 //! `RUNNER_OUT`. The run succeeds only if the program exits with code 0 and every declared artifact
-//! exists and is valid. Runner reads the artifacts after the whole process tree has ended, and
+//! exists and is valid. Runner reads the artifacts after the whole process tree has exited, and
 //! publishes those bytes. This module must never move a file that the child wrote.
 
 use std::ffi::OsString;
@@ -42,7 +42,7 @@ const LARGEST: u64 = 64 * 1024 * 1024;
 /// Maximum number of characters that a report quotes from the end of a program's output.
 const LAST_WORDS: usize = 400;
 
-/// The program to run and the artifacts that it must leave.
+/// The program to run and the artifacts that it must produce.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CommandSpec {
@@ -68,7 +68,7 @@ pub struct CommandSpec {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Artifact {
-    /// The path below RUNNER_OUT where the program writes the file.
+    /// The path inside RUNNER_OUT where the program writes the file.
     pub from: String,
     /// The path in the project where the file is published.
     pub to: String,
@@ -126,7 +126,7 @@ fn recalled(recording: &InputRecording) -> Result<usize, JobError> {
     Err(failure(&facts))
 }
 
-/// Records a failure. Errors without a class, such as the error of a cancelled run, are not
+/// Records a failure. Errors without a class, such as the error from a cancelled run, are not
 /// recorded.
 fn note_failure(recording: &InputRecording, input: &str, question: &str, error: &JobError) {
     if let JobError::Failed { class, why } = error {
@@ -141,7 +141,7 @@ fn failure(facts: &Value) -> JobError {
     JobError::failed(class, why)
 }
 
-/// Records an artifact that a program left, or the failure to read it.
+/// Records an artifact left by a program, or the failure to read it.
 fn noted(
     recording: &InputRecording,
     from: &str,
@@ -154,7 +154,7 @@ fn noted(
     left
 }
 
-/// Returns the artifact that the program left in the recorded run.
+/// Returns the artifact left by the program in the recorded run.
 fn left_then(recording: &InputRecording, from: &str) -> Result<Vec<u8>, JobError> {
     let answer = recording.recall(LEFT, from).map_err(unrecorded)?;
     match answer.content {

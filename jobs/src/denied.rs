@@ -1,4 +1,4 @@
-//! Recognises an access that the sandbox denied, from the messages of the C library and of common
+//! Recognises an access denied by the sandbox from the messages of the C library and of common
 //! programs in a program's output. Names the setting that allows the access.
 //!
 //! The kernel does not report what it denied, so the result is an explanation and never decides
@@ -30,8 +30,8 @@ const PATH: [&str; 3] = ["permission denied", "read-only file system", "operatio
 /// model's tool.
 const LONGEST: usize = 200;
 
-/// Returns whether a failed program's output mentions an access that a sandbox without network and
-/// without write access denies.
+/// Returns whether a failed program's output mentions an access that would be denied by a sandbox
+/// without network and write access.
 pub(crate) fn is_denial(output: &str) -> bool {
     let lower = output.to_ascii_lowercase();
     NETWORK.iter().chain(&PATH).any(|text| lower.contains(text))
@@ -42,7 +42,7 @@ pub(crate) fn is_denial(output: &str) -> bool {
 pub(crate) enum DeniedAccess {
     /// The network is closed. Contains the host if the program named it.
     Network(Option<String>),
-    /// A path outside the paths that the job may write.
+    /// A path outside the paths that the job may write to.
     Path(String),
 }
 
@@ -102,7 +102,8 @@ impl DeniedAccess {
     }
 }
 
-/// Returns each word with a slash in a text, without the quotes and punctuation around the word.
+/// Returns the words in a text that contain a slash, without the surrounding quotes and
+/// punctuation.
 fn paths(text: &str) -> impl DoubleEndedIterator<Item = &str> {
     let words = text.split_whitespace();
     let words = words.map(|word| word.trim_matches(|c: char| "\"'`():,;".contains(c)));
@@ -113,7 +114,7 @@ fn paths(text: &str) -> impl DoubleEndedIterator<Item = &str> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum PathSetting {
     Writes,
-    /// Its agent only answers.
+    /// The job's agent only answers.
     Missing,
 }
 

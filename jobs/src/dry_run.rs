@@ -32,15 +32,14 @@ pub struct PlannedQuestion {
     pub request: Request,
     /// Approximate number of tokens in the question.
     pub tokens: u64,
-    /// The maximum charge for the question, or the reason why the run's budget refuses the
-    /// question.
+    /// The maximum charge for the question, or why the run's budget refuses the question.
     pub reserved: Result<Amounts, String>,
 }
 
 /// A program that a run would start.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct PlannedChild {
-    /// The program as the configuration names it.
+    /// The program as named in the configuration.
     pub program: String,
     /// The path of the program, or `None` if the program is not found.
     pub found: Option<PathBuf>,
@@ -49,7 +48,7 @@ pub struct PlannedChild {
     pub folder: PathBuf,
     /// Names of the environment variables that the program gets.
     pub environment: Vec<String>,
-    /// Names of variables that the configuration lists but that are not set.
+    /// Names of variables that are listed in the configuration but not set.
     pub unset: Vec<String>,
 }
 

@@ -24,11 +24,11 @@ use crate::{Context, Finished, JobError, JobSpec};
 #[derive(Clone, Debug, PartialEq)]
 pub struct SettledRun {
     pub outcome: Outcome,
-    /// The run's report for people.
+    /// The run's human-readable report.
     pub summary: RunSummary,
 }
 
-/// The reason why a run could not be settled by its own process.
+/// Why a run could not be settled by its own process.
 #[derive(Debug, thiserror::Error)]
 pub enum ExecuteError {
     /// Another run of the job was admitted in the meantime, so this run must not change anything
@@ -185,12 +185,12 @@ fn take_words(finished: Finished, summary: &mut RunSummary, redactor: &Redactor)
     }
 }
 
-/// Removes secrets and control characters from the reason of an outcome.
+/// Removes secrets and control characters from an outcome's reason.
 pub fn redacted(outcome: Outcome, redactor: &Redactor) -> Outcome {
     outcome.map_why(|why| plain(&redactor.redact(why)))
 }
 
-/// A run whose work is done and whose outcome is not committed yet.
+/// A run whose work is done but whose outcome is not committed yet.
 struct Settlement<'a> {
     admitted: &'a Admitted,
     store: &'a mut Store,

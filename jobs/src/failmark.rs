@@ -48,7 +48,7 @@ pub fn path(spec: &JobSpec) -> PathBuf {
     spec.kind.failure_marker().unwrap_or_else(|| of_job(&spec.name))
 }
 
-/// Returns the path of the failmark of a job whose contract defines no other path.
+/// Returns the failmark path for a job whose contract defines no other path.
 pub fn of_job(name: &str) -> PathBuf {
     Path::new(".runner/failed").join(format!("{name}.json"))
 }

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use crate::Context;
 
-/// The parts of a request that the run determines.
+/// The parts of a request that are determined by the run.
 pub struct Frame<'a> {
     pub id: String,
     /// The seed of the fence's nonce.

@@ -30,7 +30,7 @@ pub trait Kind: KindObject + Debug + Send + Sync + 'static {
     /// Does the work of an admitted run. `job` is the job's name.
     ///
     /// # Errors
-    /// Returns the reason why nothing is published.
+    /// Returns an error explaining why nothing is published.
     fn run(&self, ctx: &mut Context<'_>, job: &str) -> Result<Finished, JobError>;
 
     /// Plans the work up to the point where a run would ask a model or start a program.
@@ -39,7 +39,7 @@ pub trait Kind: KindObject + Debug + Send + Sync + 'static {
     /// Returns the error that would end the run before that point.
     fn dry_run(&self, ctx: &mut Context<'_>) -> Result<DryRunPlan, JobError>;
 
-    /// Returns the paths below the project that runner itself writes for a run.
+    /// Returns the paths inside the project that runner itself writes for a run.
     fn publishes(&self) -> Targets;
 
     /// Checks the settings of the kind.
@@ -63,7 +63,7 @@ pub trait Kind: KindObject + Debug + Send + Sync + 'static {
     /// Sets whether the host stays awake during a run.
     fn set_keep_awake(&mut self, _keep_awake: bool) {}
 
-    /// Replaces `{date}` in the settings with the date of the night or of the day.
+    /// Replaces `{date}` in the settings with the date of the night or day.
     fn set_date(&mut self, _date: &str) {}
 
     /// Returns the inputs that the program supplied in addition to the settings, for a recording.
@@ -116,7 +116,7 @@ pub trait Kind: KindObject + Debug + Send + Sync + 'static {
         &[]
     }
 
-    /// Returns the program that the job itself starts, as the configuration names it.
+    /// Returns the program that the job itself starts, as named in the configuration.
     fn program(&self) -> Option<&str> {
         None
     }
@@ -145,8 +145,7 @@ pub trait Kind: KindObject + Debug + Send + Sync + 'static {
         Ok(Vec::new())
     }
 
-    /// Returns the reason why no run may start in the project's current state, or `None` if a run
-    /// may start.
+    /// Returns why no run may start in the project's current state, or `None` if one may.
     fn refusal(&self, _root: &Path) -> Option<(Class, String)> {
         None
     }
@@ -161,17 +160,17 @@ pub trait Kind: KindObject + Debug + Send + Sync + 'static {
         self.works()
     }
 
-    /// Returns the paths below the project that a run writes, itself or through runner.
+    /// Returns the paths inside the project that a run writes, itself or through runner.
     fn touches(&self) -> Vec<String> {
         self.publishes().paths()
     }
 
-    /// Returns folders below the project that the job's processes may write if they exist.
+    /// Returns folders inside the project that the job's processes may write if they exist.
     fn shared_folders(&self) -> &[&'static str] {
         &[]
     }
 
-    /// Returns the folders below the project that no other job's process may write.
+    /// Returns the folders inside the project that no other job's process may write.
     fn protects(&self) -> Vec<String> {
         Vec::new()
     }
@@ -192,17 +191,17 @@ pub trait Kind: KindObject + Debug + Send + Sync + 'static {
         Vec::new()
     }
 
-    /// Returns the folder below the project under which a run stages its files.
+    /// Returns the folder inside the project under which a run stages its files.
     fn staging(&self) -> String {
         ".runner/staging".to_owned()
     }
 
-    /// Returns the lock file that the kind's contract names, below the project.
+    /// Returns the lock file defined by the kind's contract, relative to the project.
     fn lock_file(&self) -> Option<PathBuf> {
         None
     }
 
-    /// Returns the failure marker that the kind's contract names, below the project.
+    /// Returns the failure marker defined by the kind's contract, relative to the project.
     fn failure_marker(&self) -> Option<PathBuf> {
         None
     }
@@ -217,7 +216,7 @@ pub struct ProjectSettings<'a> {
     pub curator: &'a CuratorSpec,
 }
 
-/// Paths below the project that runner writes for a run.
+/// Paths inside the project that runner writes for a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Targets {
     /// Exactly these files.

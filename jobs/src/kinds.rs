@@ -21,10 +21,10 @@ use crate::report::kind::ReportSpec;
 use crate::sessions::SessionsSpec;
 use crate::{curator, dream, overnight, sessions};
 
-/// The reason why a setting is refused, with the path of the setting.
+/// Why a setting is refused, with the path of the setting.
 pub type BadValue = serde_path_to_error::Error<toml::de::Error>;
 
-/// A row of the table: one kind of job.
+/// A row in the table: one kind of job.
 #[derive(Clone, Copy, Debug)]
 pub struct KindRow {
     /// The name of the kind in the configuration.
@@ -32,12 +32,12 @@ pub struct KindRow {
     /// Whether a run whose process died before any model call is retried. Programs are not retried,
     /// because they may already have done work that must not be repeated.
     pub retries_lost: bool,
-    /// The reason why runs are not recorded and cannot be replayed, or `None` if they are recorded.
+    /// Why runs are not recorded and cannot be replayed, or `None` if they are recorded.
     pub unrecorded: Option<&'static str>,
-    /// Reads the settings of a job from the configuration.
+    /// Reads a job's settings from the configuration.
     pub read: fn(toml::Value) -> Result<Box<dyn Kind>, BadValue>,
     pub schema: fn(&mut SchemaGenerator) -> Schema,
-    /// Reads the settings of a job from a recording.
+    /// Reads a job's settings from a recording.
     pub restore: fn(serde_json::Value) -> serde_json::Result<Box<dyn Kind>>,
 }
 
@@ -62,7 +62,7 @@ impl KindRow {
     }
 }
 
-/// Expands to the row of a kind whose work an agent does.
+/// Expands to the row for a kind whose work is done by an agent.
 macro_rules! work {
     ($kind:ident) => {
         KindRow {
@@ -103,7 +103,7 @@ pub const KINDS: [KindRow; 12] = [
     ),
 ];
 
-/// The report of a night, which no configuration names.
+/// The row for a night's report, which cannot be named in a configuration.
 const REPORT: KindRow = KindRow::new::<ReportSpec>("report");
 
 /// The names of the kinds that a configuration may use.
@@ -117,24 +117,24 @@ pub const NAMES: [&str; KINDS.len()] = {
     names
 };
 
-/// Returns the row of a kind that a configuration may name.
+/// Returns the row for a kind that a configuration may name.
 pub fn find(name: &str) -> Option<&'static KindRow> {
     const { &KINDS }.iter().find(|row| row.name == name)
 }
 
-/// Returns the row of a kind that may occur in a recording.
+/// Returns the row for a kind that may occur in a recording.
 pub fn find_recorded(name: &str) -> Option<&'static KindRow> {
     find(name).or_else(|| (name == REPORT.name).then_some(const { &REPORT }))
 }
 
 /// Returns whether a run of a kind is retried if its process died before any model call.
 pub fn retries_lost(name: &str) -> bool {
-    // A person starts each manual edit and can repeat a lost one, because its proposal is still
+    // The user starts each manual edit and can repeat a lost one, because its proposal is still
     // undecided.
     name != dream::review::KIND && find(name).is_none_or(|row| row.retries_lost)
 }
 
-/// Returns the reason why runs of a kind are not recorded, or `None` if they are recorded.
+/// Returns why runs of a kind are not recorded, or `None` if they are recorded.
 pub fn unrecorded(name: &str) -> Option<&'static str> {
     find(name)?.unrecorded
 }

@@ -1,5 +1,5 @@
-//! The last lines of a run's log and output, and the replies of its models, for a person who is
-//! looking for the reason for an outcome. No decision may depend on them.
+//! The last lines of a run's log and output, and the replies of its models, for a user
+//! investigating an outcome. No decision may depend on them.
 
 use std::fs::File;
 use std::io::{self, Read as _, Seek as _, SeekFrom};
@@ -38,7 +38,7 @@ pub struct LogTail {
     pub replies: Vec<ModelReply>,
 }
 
-/// The reply of a backend.
+/// A backend's reply.
 #[derive(Clone, Debug, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct ModelReply {
     /// The name of the backend.

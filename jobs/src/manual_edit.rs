@@ -1,4 +1,4 @@
-//! Makes manual edits: immediate changes to a project that a person requests, or that a run makes
+//! Makes manual edits: immediate changes to a project that the user requests, or that a run makes
 //! before its main work.
 //!
 //! ```text
@@ -36,7 +36,7 @@ pub const STAGING: &str = ".runner/staging";
 /// Time after which recovery considers a manual edit hung.
 const TOTAL: Duration = Duration::from_secs(60);
 
-/// The reason why a manual edit failed.
+/// Why a manual edit failed.
 #[derive(Debug, thiserror::Error)]
 pub enum ManualEditError {
     /// Another edit of the same job is in progress.
@@ -95,14 +95,14 @@ pub struct EditActor<'h> {
 /// A job's lock, held from the first read to the end of the manual edit.
 pub struct HeldJobLock(JobLock);
 
-/// A request to admit a run that a person started. No file declares the run's job.
+/// A request to admit a run that the user started. No file declares the run's job.
 pub(crate) struct AdmissionRequest<'a> {
     pub(crate) job: &'a str,
     /// The folder below which the run stages its files.
     pub(crate) staging: &'a str,
     /// The run's own budget.
     pub(crate) want: Budget,
-    /// The budget levels from which the run spends.
+    /// The budget levels that the run spends from.
     pub(crate) levels: &'a [BudgetLevel],
     /// Time after which recovery considers the run hung.
     pub(crate) total: Duration,
@@ -110,7 +110,7 @@ pub(crate) struct AdmissionRequest<'a> {
 
 pub struct ManualEdit<'a> {
     pub job: &'a str,
-    /// Path prefixes below which the edit may write.
+    /// Path prefixes under which the edit may write.
     pub allowed: &'a [&'a str],
     /// The folder below which the edit stages its files, on the same file system as its targets.
     pub staging: &'a str,
@@ -148,7 +148,7 @@ impl EditActor<'_> {
     /// lock.
     pub(crate) fn recover_stale(&mut self, job: &str) -> Result<(), ManualEditError> {
         let now = self.clock.read().map_err(|error| ManualEditError::Disk(error.to_string()))?;
-        // A manual edit is not retried, because the person sees that nothing was decided and can
+        // A manual edit is not retried, because the user sees that nothing was decided and can
         // decide again.
         let driver = Driver::on_host(self.state, self.me);
         let stale = recover_stale(self.store, &driver, self.project, job, now)?;

@@ -7,14 +7,14 @@ use std::collections::BTreeMap;
 
 use runner_backends::Usage;
 
-/// The prices per token of one model, in millionths of a millionth of a dollar.
+/// The prices per token for one model, in millionths of a millionth of a dollar.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Price {
     /// The price of an input token.
     pub input: u64,
     /// The price of an output token, including reasoning tokens.
     pub output: u64,
-    /// The price of an input token from a cache. If this price is unknown, `input` applies.
+    /// The price of a cached input token. If it is unknown, `input` applies.
     pub cached: Option<u64>,
 }
 

@@ -1,8 +1,8 @@
 //! The prompt job, which asks a model one question and writes the answer to one file.
 //!
-//! The sources are files of the project, fenced as untrusted text. The rule-based answer is an
-//! index of the sources that contains no text from a model. A run without a model is degraded, and it
-//! replaces no file. The answer must never determine the file to which it is written.
+//! The sources are project files, fenced as untrusted text. The rule-based answer is an index of the
+//! sources that contains no text from a model. A run without a model is degraded, and it replaces no
+//! file. The answer must never determine the file it is written to.
 
 use runner_backends::Request;
 use runner_engine::outcome::Class;
@@ -21,19 +21,19 @@ use crate::{Context, Finished, JobError};
 /// Maximum size of a source in bytes. A larger source is left out and named in the result.
 const LARGEST: u64 = 256 * 1024;
 
-/// The reason why a run without a model is degraded.
+/// Why a run without a model is degraded.
 const NO_MODEL: &str = "no model answered the question";
 
-/// The question, the files that are shown with it, and the file that gets the answer.
+/// The question, the files shown with it, and the file that receives the answer.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PromptSpec {
     /// The question for the model.
     pub prompt: String,
-    /// The files of the project that are shown with the question.
+    /// The project files shown with the question.
     #[serde(default)]
     pub sources: Vec<String>,
-    /// The file for the answer; {date} is the date on which the night opened.
+    /// The file for the answer; {date} is the date when the night opened.
     pub to: String,
 }
 
@@ -55,7 +55,7 @@ pub fn run(ctx: &mut Context<'_>, spec: &PromptSpec) -> Result<Finished, JobErro
     let to = &spec.to;
     let by_rule = ctx.spender.backend().kind == "builtin";
     if by_rule && ctx.files.root().join(to).symlink_metadata().is_ok() {
-        // The file may hold a model's answer, which is worth more than an index of the sources.
+        // The file may contain a model's answer, which is worth more than an index of the sources.
         return Ok(Finished {
             degraded: Some(NO_MODEL.to_owned()),
             headline: format!("{to} was kept, because {NO_MODEL}"),
@@ -87,7 +87,7 @@ pub fn run(ctx: &mut Context<'_>, spec: &PromptSpec) -> Result<Finished, JobErro
     Ok(finished)
 }
 
-/// The question of a prompt job.
+/// A prompt job's question.
 pub(crate) struct PromptQuestion {
     pub(crate) request: Request,
     /// The sources that are not shown, each with the reason.

@@ -32,9 +32,9 @@ use serde_json::{Value, json};
 
 use crate::{Context, JobSpec};
 
-/// The folder of recordings, below the state folder.
+/// The recordings folder, inside the state folder.
 pub const FOLDER: &str = "recordings";
-/// Maximum size of the read content that one recording keeps, in bytes.
+/// Maximum size, in bytes, of the read content kept by one recording.
 pub const LARGEST: u64 = 32 * 1024 * 1024;
 
 const ENDING: &str = ".jsonl";
@@ -54,9 +54,9 @@ pub fn run_named(name: &str) -> Option<RunId> {
 pub struct Recorder {
     pub path: PathBuf,
     pub project: ProjectId,
-    /// Prefixes that the run may write.
+    /// Path prefixes that the run may write to.
     pub writes: Vec<String>,
-    /// The folder in which the run stages its files.
+    /// The folder where the run stages its files.
     pub staging: String,
 }
 
@@ -70,11 +70,11 @@ pub struct RecordingHeader {
     pub spec: RecordedJob,
     /// The value of `now` for the whole run.
     pub now: Timestamp,
-    /// The seed of the run's random choices. It is stored as text, because not every JSON reader
+    /// The seed for the run's random choices. It is stored as text, because not every JSON reader
     /// supports integers of this size.
     #[serde(with = "as_text")]
     pub seed: u64,
-    /// True if a person started the run manually.
+    /// True if the user started the run manually.
     pub manual: bool,
     /// The amounts that the run had reserved.
     pub reserved: Amounts,
@@ -84,9 +84,9 @@ pub struct RecordingHeader {
     pub described: Description,
     /// The backends that were not asked or did not answer, each with the reason.
     pub passed: Vec<String>,
-    /// Prefixes that the run may write.
+    /// Path prefixes that the run may write to.
     pub writes: Vec<String>,
-    /// The folder in which the run staged its files.
+    /// The folder where the run staged its files.
     pub staging: String,
 }
 
@@ -96,7 +96,7 @@ pub struct RecordedJob {
     pub name: String,
     pub kind: String,
     pub settings: Value,
-    /// The inputs that came from the program and not from the settings.
+    /// The inputs that came from the program rather than the settings.
     #[serde(default, skip_serializing_if = "Value::is_null")]
     pub given: Value,
     pub backend: String,
@@ -129,17 +129,17 @@ pub struct Recording {
     /// The recorded requests and replies.
     pub asked: Vec<Exchange>,
     pub outcome: Outcome,
-    /// Number of recorded contents from which a secret was redacted.
+    /// Number of recorded contents that had a secret redacted.
     pub redacted: usize,
 }
 
-/// The reason why a recording cannot be used.
+/// Why a recording cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum RecordingError {
     /// The file cannot be read, or is not a recording.
     #[error(transparent)]
     File(#[from] FileError),
-    /// The run read more than a recording keeps.
+    /// The run read more than a recording can keep.
     #[error("the run read {bytes} bytes, but only {most} are kept: it cannot be replayed")]
     TooLong { bytes: u64, most: u64 },
 }
@@ -188,7 +188,7 @@ impl Recording {
     }
 }
 
-/// The recording of a run whose outcome is not known yet.
+/// The recording of a run whose outcome is not yet known.
 #[derive(Debug)]
 pub(crate) struct PendingRecording {
     recorder: Recorder,
@@ -228,7 +228,7 @@ impl Context<'_> {
         })
     }
 
-    /// Returns the commit on which the run worked. A project without commits or without git has
+    /// Returns the commit that the run worked on. A project without commits or without git has
     /// none.
     fn head_commit(&self) -> Option<String> {
         head_of(&self.recording.data())

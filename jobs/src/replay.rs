@@ -37,19 +37,19 @@ pub struct Replayed {
     pub outcome: Outcome,
     /// The artifacts of the recorded run and of the replay.
     pub artifacts: Vec<Compared>,
-    /// Descriptions of the points at which the replay differed from the recording.
+    /// Descriptions of the points where the replay differed from the recording.
     pub drift: Vec<String>,
     /// Number of requests that were answered.
     pub requests: usize,
-    /// Number of recorded contents from which a secret was redacted. Results that depend on them
-    /// may differ.
+    /// Number of recorded contents that had a secret redacted. Results that depend on them may
+    /// differ.
     pub redacted: usize,
 }
 
 /// The comparison of one artifact.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Compared {
-    /// The path of the artifact below the project.
+    /// The path of the artifact, relative to the project.
     pub target: String,
     /// True if the bytes are the same.
     pub equal: bool,
@@ -58,7 +58,7 @@ pub struct Compared {
     pub differs: Option<String>,
 }
 
-/// The reason why a run cannot be replayed.
+/// Why a run cannot be replayed.
 #[derive(Debug, thiserror::Error)]
 pub enum ReplayError {
     /// The in-memory database could not be used.
@@ -175,7 +175,7 @@ fn edited(recording: &Recording) -> Vec<String> {
     replies.collect()
 }
 
-/// Compares all artifacts of both recordings, in the order of their creation.
+/// Compares all artifacts of both recordings, in the order they were created.
 fn compare(then: &RecordingData, now: &RecordingData) -> Vec<Compared> {
     let content = |data: &RecordingData, target: &str| {
         let mut all = data.made.iter().filter(|made| made.target == target);

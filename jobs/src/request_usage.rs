@@ -1,4 +1,4 @@
-//! Calculates the reservation and the final charge of a request.
+//! Calculates the reservation and the final charge for a request.
 //!
 //! This module must never send, reserve or settle a request. An amount that the backend does not
 //! report is charged as reserved.
@@ -114,7 +114,7 @@ pub(crate) fn charge(
                 note: why(error),
             }
         }
-        // The request was refused before any work, so only the call is charged.
+        // The request was refused before any work was done, so only the call is charged.
         Err(error) if !heard.spoke && used_nothing(error, heard) => RequestCharge {
             spent: RequestUsage::Known(Amounts { calls: 1, ..Amounts::default() }),
             money: None,
@@ -128,8 +128,8 @@ fn used_something(usage: Usage) -> bool {
     usage_meter::tokens(&usage) > 0 || usage.cost_micros.unwrap_or(0) > 0
 }
 
-/// Returns whether a failed request used nothing: either it was refused before any work, or its
-/// final report states no usage. An interrupted request has no final report.
+/// Returns whether a failed request used nothing: either it was refused before any work was done,
+/// or its final report shows no usage. An interrupted request has no final report.
 fn used_nothing(error: &BackendError, heard: &ObservedUsage) -> bool {
     let stated = heard.usage.map(|usage| !used_something(usage));
     match error {

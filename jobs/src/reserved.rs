@@ -1,11 +1,11 @@
-//! The reserved paths of a project, and the checks of settings that name a path.
+//! The reserved paths of a project, and checks for settings that contain a path.
 //!
 //! The checks must never access the disk.
 
 use runner_engine::publish::RelPath;
 
-/// The names in a project's root to which no job publishes: the files of git, runner and agents,
-/// and the folders of proposals and journals, which only checked data may reach.
+/// The names in a project's root that no job publishes to: the files of git, runner and agents, and
+/// the folders of proposals and journals, which only checked data may reach.
 pub const NEVER: [&str; 11] = [
     ".git",
     ".runner",
@@ -20,7 +20,7 @@ pub const NEVER: [&str; 11] = [
     ".warden",
 ];
 
-/// Returns the reserved name with which `path` begins. `.git` is reserved at any depth, because a
+/// Returns the reserved name at the start of `path`. `.git` is reserved at any depth, because a
 /// repository may contain other repositories.
 pub fn reserved<'n>(path: &str, names: &[&'n str]) -> Option<&'n str> {
     let first = path.split('/').next().unwrap_or(path);

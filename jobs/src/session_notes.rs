@@ -1,5 +1,5 @@
-//! Reads what the project's coding sessions left in the memory: open points, and notes about a
-//! given text.
+//! Reads what the project's coding sessions left in memory: open points, and notes about a given
+//! text.
 //!
 //! The store is only read, and is never created. Notes are data that a session wrote: they may
 //! support a proposal, but must never decide one.
@@ -15,13 +15,13 @@ use serde::{Deserialize, Serialize};
 
 use crate::Context;
 
-/// The folder of the memory's store, below the home folder.
+/// The folder of the memory store, inside the home folder.
 const FOLDER: &str = ".ctx";
 /// Maximum number of notes about one text.
 const ABOUT: usize = 3;
 /// Maximum number of open points.
 const OPEN: usize = 200;
-/// Maximum length of a text for which notes are searched, in characters.
+/// Maximum length of a text to search notes for, in characters.
 const ASKED: usize = 300;
 
 /// A note of a session.
@@ -45,10 +45,10 @@ pub(crate) struct ProjectMemory {
 }
 
 impl ProjectMemory {
-    /// Opens the user's usual store. Returns `None` if there is none.
+    /// Opens the user's default store. Returns `None` if there is none.
     ///
     /// # Errors
-    /// Returns an error if the store is damaged, in use or of another version.
+    /// Returns an error if the store is damaged, in use or from a different version.
     pub fn open(ctx: &Context<'_>) -> Result<Option<Self>, MemoryError> {
         let Some(home) = ctx.programs.env().get("HOME") else { return Ok(None) };
         let Ok(row) = ctx.spender.store().run(ctx.admitted.run()) else { return Ok(None) };

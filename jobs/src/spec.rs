@@ -34,17 +34,16 @@ pub struct JobSpec {
 /// The result of a run. Its artifacts are the files that the run staged through its scope.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Finished {
-    /// The reason why the run achieved less than requested, or `None` if the run achieved
-    /// everything.
+    /// Why the run achieved less than requested, or `None` if it achieved everything.
     pub degraded: Option<String>,
-    /// The reason why there was nothing to do, or `None` if the run did its work. The run is
-    /// skipped, but the files that it staged are still published.
+    /// Why there was nothing to do, or `None` if the run did its work. The run is skipped, but the
+    /// files that it staged are still published.
     pub idle: Option<String>,
-    /// A one-line summary for people.
+    /// A one-line human-readable summary.
     pub headline: String,
-    /// The remaining lines for people.
+    /// The remaining human-readable lines.
     pub lines: Vec<String>,
-    /// The elements of replies that a check refused, each with the reason. `lines` repeats them.
+    /// The reply elements rejected by a check, each with the reason. They are repeated in `lines`.
     pub refused: Vec<String>,
     /// Figures by name, for scripts.
     pub facts: Map<String, Value>,
@@ -63,7 +62,7 @@ pub enum JobError {
     /// The run must wait.
     #[error("{why}")]
     Wait { until: Timestamp, why: String },
-    /// A person or a shutdown ended the run.
+    /// The user or a shutdown ended the run.
     #[error("{why}")]
     Cancelled { why: String },
     /// The run exceeded its total time limit.

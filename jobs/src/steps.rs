@@ -29,19 +29,20 @@ use serde::{Deserialize, Serialize};
 
 /// The name of the file at a project's root, unless the configuration names another.
 pub const FILE: &str = "_steps.jsonl";
-/// The path, below the project, of the file with the rows from before the last rotation.
+/// The path, relative to the project, of the file containing the rows from before the last
+/// rotation.
 pub const OLDER: &str = ".runner/steps.1.jsonl";
 /// The size at which the file is rotated, in bytes.
 pub const CAP: u64 = 1024 * 1024;
-/// The tool name in the row that stands for a whole run, if the agent's tool uses cannot be
+/// The tool name in the row that represents a whole run, used if the agent's tool uses cannot be
 /// observed.
 pub const RUN: &str = "run";
 /// Maximum length of an argument or error in a row, in bytes.
 const LONGEST: usize = 400;
-/// Maximum number of tool uses that wait for their result. Uses beyond this limit are recorded
-/// immediately, without a result.
+/// Maximum number of tool uses awaiting a result. Uses beyond this limit are recorded immediately,
+/// without a result.
 const MOST_AT_ONCE: usize = 1_000;
-/// The number of bytes at the end of the file in which [`StepsFile::last`] searches for rows.
+/// The number of bytes at the end of the file that [`StepsFile::last`] searches for rows.
 const TAIL: u64 = 64 * 1024;
 
 /// A row of the file.
@@ -73,7 +74,7 @@ pub struct ToolStep {
 /// The input of a tool, in one of three fields.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Args {
-    /// The path of a file or folder. A path below the project is relative to the project's root.
+    /// The path of a file or folder. A path inside the project is relative to the project's root.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub path: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -146,7 +147,7 @@ fn below(root: &Path, path: &str) -> String {
 pub struct StepsFile {
     /// The project's canonical root.
     pub root: PathBuf,
-    /// The path of the file below the root.
+    /// The file's path, relative to the root.
     pub path: String,
     /// The size at which the file is rotated, in bytes.
     pub cap: u64,
@@ -303,7 +304,7 @@ fn rows(file: &mut File) -> io::Result<(u64, bool)> {
     }
 }
 
-/// Writes the tool uses in one request's event stream, each one when the tool returns.
+/// Writes the tool uses in one request's event stream, each when its tool returns.
 #[derive(Debug)]
 pub struct Recorder {
     file: StepsFile,

@@ -25,7 +25,7 @@ use runner_engine::files::{open_host, open_with};
 
 /// The name of the file in a run's folder.
 pub const FILE: &str = "events.jsonl";
-/// Maximum length of the text of one row, in bytes.
+/// Maximum length of a row's text, in bytes.
 const PER_ROW: usize = 2_000;
 /// Maximum total size of all rows, in bytes.
 const ALL_ROWS: u64 = 4 * 1024 * 1024;
@@ -50,7 +50,7 @@ pub enum TelemetryEvent {
         text: String,
         bytes: usize,
     },
-    /// The usage so far, which replaces the previous report of the same request.
+    /// The usage so far, which replaces the previous report for the same request.
     Usage(Usage),
     Note {
         text: String,
@@ -64,7 +64,7 @@ pub enum TelemetryEvent {
     },
     /// The request was rejected or did not arrive, so it is not billed.
     NotBilled,
-    /// The provider's statement about its limits.
+    /// The limits reported by the provider.
     Limit {
         until: Option<Timestamp>,
         /// Whether the limit is reached, so that no request is answered before the reset.

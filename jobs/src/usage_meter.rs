@@ -66,13 +66,13 @@ pub struct ObservedUsage {
     pub spoke: bool,
     /// The number of tool uses that failed, including those that the sandbox refused.
     pub failed_tools: u64,
-    /// The first path that a failed tool was denied.
+    /// The first path to which a failed tool was denied access.
     pub(crate) denied: Option<DeniedAccess>,
     /// The reason why the request was stopped.
     pub breach: Option<LimitExceeded>,
-    /// The provider's last statement about its limits.
+    /// The limits last reported by the provider.
     pub limit: Option<Limit>,
-    /// The provider's statement about the window that has been used up the most.
+    /// The provider's report on the most heavily used window.
     pub fullest: Option<Limit>,
     /// Whether the request was rejected or did not arrive, so that it is not billed.
     pub not_billed: bool,

@@ -1,4 +1,4 @@
-//! Measures the ranking on real transcripts of Claude Code: `recall_measure FOLDER [MODEL]`.
+//! Measures the ranking on real Claude Code transcripts: `recall_measure FOLDER [MODEL]`.
 //!
 //! Each paragraph of an answer becomes a node of its session. Each prompt is a question, and the
 //! paragraphs of its answers are the relevant nodes. Sessions are divided into a development half,
@@ -122,8 +122,8 @@ fn load(files: &[std::path::PathBuf], store: &Path) -> Half {
     Half { memory, questions, nodes }
 }
 
-/// Returns the mean share of the relevant nodes that are among the first ten results. A question
-/// may have more than ten relevant nodes.
+/// Returns the mean share of relevant nodes found among the first ten results. A question may have
+/// more than ten relevant nodes.
 fn recall_at_10(half: &Half, find: impl Fn(&Question) -> Vec<String>) -> f64 {
     let share = |question: &Question| {
         let found = find(question);
@@ -241,8 +241,8 @@ fn main() {
     }
 }
 
-/// Prints for how many prompts nodes are injected unasked, for how many of these a node of their
-/// own answer is among the first five, and for how many nodes of another repository are injected.
+/// Prints how many prompts get unasked nodes, how many of these get a node of their own answer
+/// among the first five, and how often nodes of another repository are injected.
 fn unasked(half: &Half) {
     let projects: BTreeSet<&String> = half.questions.iter().map(|it| &it.project).collect();
     let (mut got, mut right, mut foreign, mut others) = (0, 0, 0, 0);

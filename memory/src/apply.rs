@@ -1,4 +1,4 @@
-//! Executes commands from elements and from people, each as part of one change.
+//! Executes commands from elements and from users, each as part of one change.
 
 use std::fmt::Write as _;
 
@@ -16,10 +16,10 @@ use serde::{Deserialize, Serialize};
 pub const RECALLED: usize = 20;
 /// Maximum number of nodes that one session may remember.
 const PER_SESSION: i64 = 500;
-/// The tag for nodes of a finished task that a person or a model should summarize.
+/// The tag for nodes of a finished task that the user or a model should summarize.
 const NEEDS_SUMMARY: &str = "needs:summary";
 
-/// Names of the values that wait for a session's next prompt.
+/// Names of the values waiting for a session's next prompt.
 pub mod key {
     /// A JSON array of recalls.
     pub const RECALL: &str = "recall_results";
@@ -48,7 +48,7 @@ pub struct Recall {
     pub nodes: Vec<String>,
 }
 
-/// A summary to store, and the treatment of the nodes that it summarizes.
+/// A summary to store, and how to treat the nodes that it summarizes.
 #[derive(Clone, Debug, Default)]
 pub struct Summarize {
     pub nodes: Vec<String>,
@@ -92,7 +92,7 @@ pub fn recall(
 
 impl Change<'_> {
     /// Executes the command of one element. The caller executes recalls and status requests,
-    /// because they only read the store. Returns a warning for the person, if there is one.
+    /// because they only read the store. Returns a warning for the user, if there is one.
     ///
     /// # Errors
     /// Returns an error if the command is invalid.
@@ -283,7 +283,7 @@ impl Change<'_> {
         Ok(())
     }
 
-    /// Returns the working nodes of the actor's project for which a condition with `?2` holds.
+    /// Returns the working nodes of the actor's project that satisfy a condition on `?2`.
     fn working(&self, condition: &str, argument: &str, actor: &Actor) -> Result<Vec<String>> {
         let sql = format!(
             "SELECT n.id FROM tags t JOIN nodes n ON n.id = t.node_id WHERE t.tag = 'tier:working' \

@@ -34,7 +34,7 @@ pub struct Meta {
     pub rendered_at: String,
 }
 
-/// A node with its tags and the ids of its targets, by edge type in lower case.
+/// A node with its tags and the ids of its targets, keyed by lower-case edge type.
 #[derive(Clone, Debug, Serialize)]
 pub struct ComposedNode {
     #[serde(flatten)]

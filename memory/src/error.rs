@@ -4,10 +4,10 @@ use std::path::{Path, PathBuf};
 
 use rusqlite::ErrorCode;
 
-/// The result of an operation on the store.
+/// The result of a store operation.
 pub type Result<T> = std::result::Result<T, MemoryError>;
 
-/// The error of an operation on the store.
+/// An error from a store operation.
 #[derive(Debug, thiserror::Error)]
 pub enum MemoryError {
     /// The file is damaged or is not a database.

@@ -188,12 +188,12 @@ impl Change<'_> {
 }
 
 impl Export {
-    /// Reads the nodes, edges and tags of a database that another program made, without changing
+    /// Reads the nodes, edges and tags of a database created by another program, without changing
     /// it. Missing columns get default values, unknown node types become facts, and unknown edge
     /// types become `RELATES_TO`.
     ///
     /// # Errors
-    /// Returns an error if the file is not a database with a table of nodes.
+    /// Returns an error if the file is not a database with a node table.
     pub fn of_store(path: &std::path::Path) -> Result<Self> {
         use rusqlite::OpenFlags;
         let wrong = |error| MemoryError::of(path, error);

@@ -1,4 +1,4 @@
-//! Turns notes that other programs keep as Markdown into nodes: `CLAUDE.md`, Claude Code's
+//! Converts Markdown notes kept by other programs into nodes: `CLAUDE.md`, Claude Code's
 //! auto-memory, and folders of notes. This module must never change a file.
 
 use runner_text::{front_matter, markdown};
@@ -8,15 +8,15 @@ use crate::node::{NewNode, NodeType, Tier};
 /// The origin and project of a note.
 #[derive(Clone, Debug)]
 pub struct NoteSource<'s> {
-    /// The path for the provenance.
+    /// The path recorded as the note's origin.
     pub path: &'s str,
     /// The project, or `None` for all.
     pub project: Option<&'s str>,
     pub tier: Option<Tier>,
 }
 
-/// Splits Markdown text into nodes, one for each section. The heading stays in the content. A note
-/// with front matter is one node, with the `type` and the `description` of the front matter.
+/// Splits Markdown text into nodes, one per section. The heading stays in the content. A note with
+/// front matter becomes a single node, with the `type` and `description` from the front matter.
 pub fn nodes_of(text: &str, source: &NoteSource<'_>) -> Vec<NewNode> {
     let doc = front_matter::split(text);
     let named = doc.get("type").and_then(|kind| NodeType::parse(kind).ok());

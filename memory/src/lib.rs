@@ -1,4 +1,4 @@
-//! Stores and searches nodes of knowledge that outlive a coding session, and exchanges them with
+//! Stores and searches knowledge nodes that outlive a coding session, and exchanges them with
 //! sessions through hooks.
 //!
 //! This crate must never read the environment or a clock, print, start a process or ask a model.

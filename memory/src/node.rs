@@ -87,7 +87,7 @@ macro_rules! names {
                 self.into()
             }
 
-            /// Parses a name that a person or a model wrote.
+            /// Parses a name written by a user or a model.
             ///
             /// # Errors
             /// Returns an error that lists the valid names.
@@ -163,9 +163,9 @@ pub struct Node {
     pub token_estimate: i64,
     /// The id of the node that replaces this one.
     pub superseded_by: Option<String>,
-    /// The id of the project, or `None` for a node of all projects.
+    /// The id of the project, or `None` for a node common to all projects.
     pub project: Option<String>,
-    /// The time of creation in RFC 3339 format.
+    /// The creation time in RFC 3339 format.
     pub created_at: String,
     pub updated_at: String,
     /// A JSON object.
@@ -182,12 +182,12 @@ pub struct NewNode {
     pub content: String,
     pub summary: Option<String>,
     pub tags: Vec<String>,
-    /// The project, or `None` for a node of all projects.
+    /// The project, or `None` for a node common to all projects.
     pub project: Option<String>,
     /// The session that the node came from.
     pub session: Option<String>,
     /// Where the content came from, such as "import:CLAUDE.md". A value that begins with `tool` or
-    /// `web` marks content that a stranger may have written.
+    /// `web` marks content that an untrusted party may have written.
     pub origin: Option<String>,
 }
 
@@ -197,8 +197,8 @@ impl Node {
         preview(&self.content)
     }
 
-    /// Returns whether a stranger may have written the content, because it is the output of a tool
-    /// or a web page.
+    /// Returns whether an untrusted party may have written the content, because it comes from a
+    /// tool or a web page.
     pub fn is_by_stranger(&self) -> bool {
         let origin = self.meta("origin").unwrap_or_default();
         origin.starts_with("tool") || origin.starts_with("web")

@@ -1,7 +1,7 @@
-//! Ranks nodes for a text by fusing three BM25 scores: that of the node, that of its neighbours in
-//! the session that it came from, and that of the session.
+//! Ranks nodes for a text by fusing three BM25 scores: those of the node, of its neighbours in its
+//! original session, and of that session.
 //!
-//! The time is limited: a word that occurs in more than `COMMON` nodes finds no candidates, and at
+//! The time is bounded: a word that occurs in more than `COMMON` nodes yields no candidates, and at
 //! most [`DEPTH`] candidates and as many neighbours are scored. The fusion uses scores instead of
 //! ranks, because ranks give worse results.
 
@@ -17,7 +17,7 @@ use crate::store::{Reader, scope_arguments};
 
 /// Maximum number of candidates to score.
 pub const DEPTH: usize = 64;
-/// A word that occurs in more nodes than this finds no candidates.
+/// A word that occurs in more nodes than this yields no candidates.
 const COMMON: usize = 400;
 /// Maximum number of a text's words to search for.
 const WORDS: usize = 24;
@@ -102,7 +102,7 @@ pub fn search(memory: Reader<'_>, text: &str, scope: &Scope, limit: usize) -> Re
     search_with(memory, text, scope, limit, Weights::default())
 }
 
-/// Works like [`search`], with other weights.
+/// Works like [`search`], but with the given weights.
 ///
 /// # Errors
 /// Returns an error if the store cannot be read.
@@ -198,7 +198,7 @@ fn candidates(
         }
     }
     let all: f64 = words.iter().map(|word| word.idf).sum();
-    // Every node might contain the words that found no candidates.
+    // Every node might contain the words that yielded no candidates.
     let common = words.iter().filter(|word| word.seqs.is_empty()).map(|word| word.idf);
     let least = match bar {
         Bar::Any => 0.0,

@@ -13,7 +13,7 @@ use crate::store::{Change, Memory, Reader};
 /// Maximum number of earlier sessions of a folder that a new session may continue.
 const EARLIER: i64 = 50;
 
-/// A session that the hooks know.
+/// A session known to the hooks.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Session {
     pub id: String,
@@ -61,8 +61,8 @@ impl Memory {
         Ok(self.earlier_sessions(folder, "")?.into_iter().next())
     }
 
-    /// Returns the session that a new session of the same folder continues: the one whose last
-    /// answer is nearest to `answered`, or else the newest.
+    /// Returns the session that a new session in the same folder continues: the one whose last
+    /// answer is nearest to `answered`, or the newest one otherwise.
     ///
     /// # Errors
     /// Returns an error if the store cannot be read.
@@ -196,8 +196,7 @@ impl Change<'_> {
         })
     }
 
-    /// Replaces the list of the nodes that a session has received with the list of `from`, or with
-    /// an empty one.
+    /// Replaces the list of nodes that a session has received with that of `from`, or clears it.
     ///
     /// # Errors
     /// Returns an error if the store cannot be written.
@@ -211,7 +210,7 @@ impl Change<'_> {
     }
 
     /// Records an effect of a turn. Returns whether the effect is new. If so, the caller must
-    /// execute it. `alias` is another name of the turn under which the effect may have been
+    /// execute it. `alias` is another name for the turn, under which the effect may have been
     /// recorded.
     ///
     /// # Errors

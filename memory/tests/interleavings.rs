@@ -74,7 +74,7 @@ struct World<'r> {
     planted: Planted,
     now: Timestamp,
     count: usize,
-    /// The number of times that each content must be in the store.
+    /// The number of times each content must occur in the store.
     expected: BTreeMap<String, usize>,
     sessions: Vec<SimulatedSession>,
     /// The faults that the checks found.
@@ -182,8 +182,8 @@ impl World<'_> {
         let _killed = self.memory.session_start(&payload, &self.context(), shown);
         if killed {
             // The host starts the session without the hook's answer, and calls the hook again when
-            // it resumes. The store then does not know that a fork has its parent's context, so the
-            // fork may receive the same text again.
+            // it resumes. The store then has no record that a fork shares its parent's context, so
+            // the fork may receive the same text again.
             if source == "fork" {
                 session.context.clear();
             }

@@ -25,7 +25,7 @@ use crate::env::{self, Env};
 use crate::project::LoadedProject;
 use crate::ui::Failure;
 
-/// The time after the start of the process during which it may start messages.
+/// How long after its start the process may start messages.
 const BEGIN_WITHIN: Duration = Duration::from_secs(45);
 
 /// Reports a successful tick. A failure is ignored: the receiver exists to notice a missing heartbeat.
@@ -65,7 +65,7 @@ pub fn run(home: &Env) -> Result<Exit, Failure> {
 struct KnownProject {
     root: PathBuf,
     notify: Result<Notify, String>,
-    /// The reason why the project's settings cannot be read. `notify` then holds only the user's
+    /// The reason why the project's settings cannot be read. `notify` then contains only the user's
     /// settings.
     lacking: Option<String>,
 }

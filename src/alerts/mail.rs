@@ -1,5 +1,4 @@
-//! Formats an email (RFC 5322) with a base64 body and with headers into which nothing can be
-//! injected.
+//! Formats an email (RFC 5322) with a base64 body and injection-proof headers.
 //!
 //! Addresses were checked when the configuration was read. `mail-builder` folds and encodes the
 //! subject; the other parts of a header are reduced to harmless bytes here. This module is pure.
@@ -17,7 +16,7 @@ pub struct Mail<'a> {
     pub sender: Option<&'a str>,
     pub subject: &'a str,
     pub text: &'a str,
-    /// The id of the message, which has 26 letters and digits.
+    /// The message id, which consists of 26 letters and digits.
     pub id: &'a str,
     /// The host that the email comes from.
     pub host: &'a str,

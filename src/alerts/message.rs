@@ -51,7 +51,7 @@ struct Fields {
     hint: String,
     /// The other news that the message reports.
     more: Vec<NewsItem>,
-    /// The project's other open alerts, about which the message has no news, oldest first.
+    /// The project's other open alerts without news in this message, oldest first.
     open: Vec<OpenItem>,
 }
 
@@ -237,7 +237,7 @@ struct Context<'a> {
 }
 
 impl Context<'_> {
-    /// Returns the values that templates see.
+    /// Returns the values available to templates.
     fn values(&self) -> Value {
         let json = serde_json::to_value(self).unwrap_or_default();
         let pairs = json.as_object().into_iter().flatten();

@@ -154,8 +154,8 @@ fn start(home: &Env, options: &[&str]) -> Result<(), Failure> {
     let mut child = command.spawn().map_err(|error| {
         Failure::environment(format!("cannot start this program again to deliver: {error}"))
     })?;
-    // Reaps the child, so that a daemon keeps no zombie. A process that ends earlier leaves this to
-    // the system.
+    // Reaps the child, so that a daemon accumulates no zombies. A process that exits earlier leaves
+    // this to the system.
     let _detached = thread::Builder::new().spawn(move || child.wait());
     Ok(())
 }

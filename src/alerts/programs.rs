@@ -23,7 +23,7 @@ use super::message::Message;
 use crate::config::notify::Program;
 use crate::env::{self, Env};
 
-/// Time limit of a program.
+/// Time limit for a program.
 const TOTAL: Duration = Duration::from_secs(20);
 /// Maximum size of a program's output, in bytes.
 const OUTPUT: usize = 1 << 20;
@@ -38,8 +38,8 @@ pub fn desktop(home: &Env, message: &Message) -> Result<(), String> {
     let mut env = env::child_environment();
     env.extend(env::named(DESKTOP.into_iter()));
     if !env.contains_key("DBUS_SESSION_BUS_ADDRESS") {
-        // A tick that a host scheduler starts lacks the session's variables, but the session bus
-        // has a well-known path.
+        // A tick started by a host scheduler lacks the session's variables, but the session bus has
+        // a well-known path.
         let bus = format!("/run/user/{}/bus", rustix::process::getuid().as_raw());
         if Path::new(&bus).exists() {
             env.insert("DBUS_SESSION_BUS_ADDRESS".to_owned(), format!("unix:path={bus}"));
@@ -117,7 +117,7 @@ pub fn email(
     own(home, program, message, mail::bytes(&mail))
 }
 
-/// Runs a program that the user configured.
+/// Runs a user-configured program.
 fn own(home: &Env, program: &Program, message: &Message, input: Vec<u8>) -> Result<(), String> {
     let named = env::named(program.env.iter().map(String::as_str));
     if let Some(missing) = program.env.iter().find(|name| !named.contains_key(*name)) {

@@ -25,7 +25,7 @@ pub struct OpenItem {
     pub since: Timestamp,
 }
 
-/// The news that a message states in one section.
+/// The news in one section of a message.
 struct Section<'d> {
     /// The jobs with this news.
     jobs: Vec<&'d str>,

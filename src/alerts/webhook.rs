@@ -1,8 +1,9 @@
-//! Sends a message as a POST of JSON, signed if there is a key, and a heartbeat as a GET.
+//! Sends a message as a JSON POST request, signed if there is a key, and a heartbeat as a GET
+//! request.
 //!
 //! Only the status of a response is read. The body is ignored, so it cannot be too long or too
 //! slow. Redirects are not followed, because the message is meant for the configured address only.
-//! This module must never put a key or an address into an error.
+//! This module must never include a key or an address in an error.
 
 use std::io::Read as _;
 use std::os::unix::fs::MetadataExt as _;
@@ -23,7 +24,7 @@ use crate::keyring;
 
 /// Time limit for establishing a connection.
 const CONNECT: Duration = Duration::from_secs(5);
-/// Time limit until the response begins.
+/// Time limit for the response to begin.
 const TOTAL: Duration = Duration::from_secs(10);
 /// Maximum size of a key, in bytes.
 const LARGEST: u64 = 64 * 1024;
@@ -54,7 +55,7 @@ pub fn post(
     request(Method::POST, url, headers, body, TOTAL)
 }
 
-/// Sends a GET request to the address and checks only that the status is a success.
+/// Sends a GET request to the address and checks only that the status indicates success.
 pub fn ping(address: &Address) -> Result<(), String> {
     let url = checked_url(&resolved(address)?)?;
     request(Method::GET, url, Vec::new(), Vec::new(), TOTAL)
@@ -88,7 +89,7 @@ fn key(home: &Env, secret: &Secret) -> Result<Vec<u8>, String> {
     }
 }
 
-/// Reads a key from a file that only its owner may open, without the line break at its end.
+/// Reads a key from a file that only its owner may open, without the trailing line break.
 fn key_file(path: &Path) -> Result<Vec<u8>, String> {
     let shown = path.display();
     let cannot = |error: std::io::Error| format!("cannot read {shown}: {error}");
@@ -109,8 +110,8 @@ fn key_file(path: &Path) -> Result<Vec<u8>, String> {
     Ok(key)
 }
 
-/// Sends a request, and checks that the status of the answer is a success. `total` is the time limit until the
-/// response begins.
+/// Sends a request, and checks that the response status indicates success. `total` is the time limit for the
+/// response to begin.
 ///
 /// # Errors
 /// Returns the reason, without the address.

@@ -1,5 +1,5 @@
-//! The schemas of the JSON that commands print, for the description of the API. They are derived from the
-//! types that the commands print.
+//! The schemas of the JSON that commands print, for the API description. They are derived from the
+//! printed types.
 //!
 //! This module must never describe an answer itself.
 

@@ -98,7 +98,7 @@ pub fn program() -> clap::Command {
     Args::command().mut_subcommands(|command| with_json(command, "")).help_template(help_template())
 }
 
-/// The commands that a person uses every day, with a short description.
+/// The commands for everyday use, with a short description.
 const EVERYDAY: [(&str, &str); 10] = [
     ("init", "Make the current folder a project"),
     ("night", "Run every enabled job once, under one budget, and write one report"),
@@ -184,7 +184,7 @@ fn prints_json(matches: &ArgMatches) -> bool {
 pub struct Args {
     #[command(flatten)]
     pub flags: GlobalFlags,
-    /// Whether the command's flag `--json` is set, so that the result is printed as JSON.
+    /// Whether the command's `--json` flag is set, so that the result is printed as JSON.
     #[arg(skip)]
     pub json: bool,
     #[command(subcommand)]
@@ -199,7 +199,7 @@ pub struct GlobalFlags {
     // argument by its id in every command.
     #[arg(id = "project-folder", short = 'C', long = "dir", global = true, value_name = "DIR")]
     pub at: Option<PathBuf>,
-    /// Override a setting of all files for this command and the runs that it starts (may be
+    /// Override a setting from any file for this command and the runs that it starts (may be
     /// repeated)
     #[arg(long, global = true, value_name = "KEY=VALUE")]
     pub config: Vec<String>,

@@ -1,4 +1,4 @@
-//! `runner daemon`: runs the daemon in the foreground until a signal ends it.
+//! `runner daemon`: runs the daemon in the foreground until a signal stops it.
 
 use std::path::PathBuf;
 
@@ -8,22 +8,19 @@ use super::Cli;
 use crate::daemon::{self, settings};
 use crate::ui::Failure;
 
-/// Do the work that is due in all projects for as long as the daemon runs, instead of a host
-/// timer
+/// Do the work that is due in all projects while the daemon runs, in place of a host timer
 ///
-/// There is one daemon per user; it stays in the foreground. TERM or INT ends it: it starts
-/// nothing new and lets live runs end by themselves, then asks them to end, then kills them.
-/// Each further TERM proceeds to the next of these steps at once. HUP makes it read all
-/// configuration again.
+/// There is one daemon per user; it stays in the foreground. TERM or INT stops it: it starts
+/// nothing new and lets live runs finish, then asks them to stop, then kills them. Each further
+/// TERM proceeds to the next of these steps at once. HUP makes it reread all configuration.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example: runner daemon --drain 5m")]
 pub struct DaemonArgs {
-    /// How long live runs may continue when the daemon is asked to end [default: `drain` in the
+    /// How long live runs may continue after the daemon is asked to stop [default: `drain` in the
     /// table `[daemon]` of the user's configuration file, or 30s]
     #[arg(long, value_name = "DURATION")]
     drain: Option<String>,
-    /// Work in the environment that `runner setup` has saved in this file; a service passes this
-    /// flag
+    /// Work in the environment saved in this file by `runner setup`; a service passes this flag
     #[arg(long, value_name = "FILE")]
     pub(super) environment: Option<PathBuf>,
 }

@@ -1,6 +1,6 @@
 //! Adds a job with default settings to a project that has no job of its kind.
 //!
-//! The job has the trigger `manual`, so it runs only when a person starts it. A configured job is
+//! The job has the trigger `manual`, so it runs only when the user starts it. A configured job is
 //! never changed.
 
 use std::path::Path;

@@ -23,7 +23,7 @@ use crate::project::{FILE, trust};
 use crate::spawn::SpawnMode;
 use crate::ui::{Failure, Ui, show};
 
-/// Maximum number of lines of the report to print.
+/// Maximum number of report lines to print.
 const SHOWN: usize = 120;
 
 const HISTORY: &str = include_str!("../../config/demo/history.fast-import");
@@ -43,7 +43,7 @@ const IDEAS: &[(&str, &str)] = &[
 ];
 
 const AGENT: &str = include_str!("../../config/demo/agent.sh");
-/// The agent's folder below the project, which git ignores.
+/// The agent's folder inside the project, which git ignores.
 const AGENT_FOLDER: &str = ".demo-agent";
 /// The number of steps that complete a cycle after its first step.
 const STEPS: u32 = 5;
@@ -52,7 +52,7 @@ const STEPS: u32 = 5;
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example: runner demo && cat runner-demo/.runner/reports/*/report.md")]
 pub struct DemoArgs {
-    /// The folder of the sample project, which must not exist
+    /// The sample project's folder, which must not exist yet
     #[arg(default_value = "runner-demo")]
     dir: PathBuf,
     /// The agent that works in the cycle
@@ -113,7 +113,7 @@ impl DemoArgs {
     }
 }
 
-/// Creates the folder of the sample project, which must not exist, and returns its real path.
+/// Creates the sample project's folder, which must not exist yet, and returns its real path.
 fn create(dir: &Path) -> Result<PathBuf, Failure> {
     if dir.symlink_metadata().is_ok() {
         return Err(Failure::data(format!("{} already exists", dir.display()))
@@ -123,8 +123,8 @@ fn create(dir: &Path) -> Result<PathBuf, Failure> {
     fs::canonicalize(dir).map_err(|error| Failure::not_written(dir, error))
 }
 
-/// Returns the command with which a shell starts this program: `runner` if that is in `PATH`, or
-/// else the program's path.
+/// Returns the shell command that starts this program: `runner` if that is in `PATH`, or else the
+/// program's path.
 fn called(home: &Env) -> Result<String, Failure> {
     let program = home.program()?;
     let path = env::setting("PATH").unwrap_or_default();
@@ -132,7 +132,7 @@ fn called(home: &Env) -> Result<String, Failure> {
     Ok(if is_named { "runner".to_owned() } else { doctor::quote_path(&program) })
 }
 
-/// Prints the commands to try next. `runner` is the command with which a shell starts this program.
+/// Prints the commands to try next. `runner` is the shell command that starts this program.
 fn print_next_steps(runner: &str, dir: &Path) {
     let dir = dir.display();
     show::out(&format!(

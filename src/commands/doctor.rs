@@ -18,8 +18,8 @@ use crate::ui::{Failure, Ui, View, show};
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example: runner doctor --json | jq -r '.findings[].hint'")]
 pub struct DoctorArgs {
-    /// Check in the environment of the host's scheduler, which has few variables besides those
-    /// that were saved
+    /// Check in the environment of the host's scheduler, which has few variables besides the saved
+    /// ones
     #[arg(long)]
     as_scheduler: bool,
     /// The command already runs in that environment

@@ -1,5 +1,5 @@
-//! `runner fleet`: makes a fleet's database, joins and leaves a fleet, and shows its hosts, work and
-//! budgets. The settings of a fleet are read only from the user's file.
+//! `runner fleet`: sets up a fleet's database, joins and leaves a fleet, and shows its hosts, work
+//! and budgets. A fleet's settings are read only from the user's file.
 
 use std::collections::BTreeMap;
 
@@ -49,7 +49,7 @@ enum FleetCommand {
 
 #[derive(Debug, clap::Args)]
 struct FleetName {
-    /// The NAME of the `[fleet.NAME]` in your own config.toml
+    /// The NAME in the `[fleet.NAME]` table of your own config.toml
     name: String,
 }
 
@@ -164,7 +164,7 @@ impl FleetName {
     fn drain(&self, cli: &Cli<'_>) -> Result<Exit, Failure> {
         let mut member = self.member(cli)?;
         member.draining = true;
-        // This host takes no more work, even if the database cannot be reached now.
+        // This host takes no more work, even if the database cannot currently be reached.
         member.save(cli.env)?;
         let mut database = membership::database(&membership::settings(cli.env, &self.name)?)?;
         database.set_host_state(&member.host, HostState::Draining).map_err(failure)?;
@@ -220,7 +220,7 @@ struct FleetStatus {
     /// The occurrences that are not settled.
     open: Vec<OpenView>,
     budgets: Vec<BudgetView>,
-    /// The problems that a person should know about.
+    /// The problems that the user should know about.
     findings: Vec<String>,
 }
 
@@ -251,7 +251,7 @@ struct OpenView {
 #[derive(Debug, Serialize)]
 struct BudgetView {
     level: String,
-    /// The used amount, the reserved amount and the limit, by unit.
+    /// The amounts used and reserved, and the limit, by unit.
     units: BTreeMap<&'static str, (i64, i64, Option<i64>)>,
 }
 

@@ -28,7 +28,7 @@ pub struct GuardArgs {
 #[derive(Debug, clap::Subcommand)]
 enum GuardCommand {
     Hook(HookArgs),
-    /// Check whether a job may write each path; exit code 1 if it may not write one
+    /// Check whether a job may write each path; exit code 1 if any path is not allowed
     #[command(
         after_help = "Example: runner guard write-scope --job dream dreams/state.json .git/config"
     )]
@@ -40,8 +40,8 @@ enum GuardCommand {
         #[arg(required = true)]
         paths: Vec<String>,
     },
-    /// Check that what is written to each path stays out of git's history; exit code 1 if one might
-    /// not
+    /// Check that what is written to each path stays out of git's history; exit code 1 if any of it
+    /// might not
     #[command(after_help = "Example: runner guard leak dreams/state.json")]
     Leak {
         /// The paths, relative to the project's folder
@@ -50,11 +50,11 @@ enum GuardCommand {
     },
 }
 
-/// The PreToolUse hook of an agent: its payload on standard input; exit code 2 refuses the tool
+/// An agent's PreToolUse hook: reads its payload from standard input; exit code 2 refuses the tool
 ///
-/// The hook refuses early and states the reason; the sandbox stops whatever the hook does not. An error in the hook
-/// refuses the tool too, and so does an unknown tool that names no path. If a command failed repeatedly in finished
-/// sessions, the model is also shown what repaired its error. Without any limits, everything that writes is refused.
+/// The hook refuses early and gives the reason; the sandbox stops whatever the hook misses. An error in the hook
+/// also refuses the tool, as does an unknown tool that names no path. If a command failed repeatedly in finished
+/// sessions, the model is also shown what fixed the error. Without any limits, everything that writes is refused.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example: runner guard hook --job licences < payload.json")]
 struct HookArgs {
@@ -104,7 +104,7 @@ impl HookArgs {
                 Exit::Done
             }
             Err(why) => {
-                // Only this exit code refuses the tool, so every error ends with it. The JSON is
+                // Only this exit code refuses the tool, so every error exits with it. The JSON is
                 // for agents that read a decision instead of the exit code.
                 Ui::document(&decision(&why));
                 show::complain(&why);
@@ -134,8 +134,8 @@ impl HookArgs {
 fn bounds_of(cli: &Cli<'_>, job: &str) -> Result<WriteBounds, Failure> {
     let root = project::find(cli.here)?;
     let config = match trust::in_run() {
-        // Inside the sandbox, no database is available. The run was admitted with accepted settings,
-        // and it fails at its end if these files have changed.
+        // No database is available inside the sandbox. The run was admitted with accepted settings,
+        // and fails at the end if these files have changed.
         true => config::load(&cli.env.stack(Some(&root.join(project::FILE))))?,
         false => {
             let here = LoadedProject::load(cli.env, &root)?;
@@ -149,7 +149,7 @@ fn bounds_of(cli: &Cli<'_>, job: &str) -> Result<WriteBounds, Failure> {
     Ok(WriteBounds { write, keep, commits, ..WriteBounds::default() })
 }
 
-/// Returns what finished sessions of the project show about the command that an agent is about to
+/// Returns what the project's finished sessions show about the command that an agent is about to
 /// run. This hint does not affect the decision.
 fn hint(cli: &Cli<'_>, payload: &[u8]) -> Option<String> {
     let payload: serde_json::Value = serde_json::from_slice(payload).ok()?;
@@ -179,7 +179,7 @@ fn decision(why: &str) -> serde_json::Value {
     })
 }
 
-/// The texts for an accepted and for a refused path.
+/// The messages for an accepted and a refused path.
 type AnswerTexts = (&'static str, &'static str);
 
 const SCOPE: AnswerTexts = ("may be written", "must not be written");

@@ -1,11 +1,11 @@
-//! `runner hook`: the hooks that an agent's program calls.
+//! `runner hook`: the hooks called by an agent's program.
 //!
 //! `post-tool-use` records a session's tool use as a row in `_steps.jsonl`. The memory hooks are in
 //! `src/hooks/`; `src/entry.rs` calls them before anything is loaded.
 //!
-//! `post-tool-use` runs after every tool use, so it does not call git and starts no runtime. It
-//! reads the database only to learn whether a person has accepted the project's settings, because
-//! these name the file. It must never end with exit code 2, which would show its output to the
+//! `post-tool-use` runs after every tool use, so it neither calls git nor starts a runtime. It
+//! reads the database only to find out whether the user has accepted the project's settings,
+//! because they name the file. It must never exit with code 2, which would show its output to the
 //! model. It must never write anything except the row.
 
 use std::io::{self, Read as _};
@@ -27,7 +27,7 @@ use crate::ui::Failure;
 /// Maximum size of a payload in bytes. The payload contains the tool's whole output.
 const LONGEST: u64 = 64 * 1024 * 1024;
 
-/// The hooks that an agent's program calls
+/// The hooks called by an agent's program
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example: runner hook post-tool-use < payload.json")]
 pub struct HookArgs {
@@ -41,8 +41,8 @@ enum HookCommand {
     /// Record one tool use: reads the PostToolUse hook's payload from standard input and adds one
     /// row to _steps.jsonl
     ///
-    /// This hook is for sessions that a person has with an agent; runner itself records the runs
-    /// that it starts. The hook never stops or disturbs a session: an error ends with exit code 1,
+    /// This hook is for sessions between a user and an agent; runner itself records the runs that
+    /// it starts. The hook never stops or disturbs a session: on an error it exits with code 1,
     /// which the agent's program only notes.
     #[command(after_help = "Example: runner hook post-tool-use < payload.json")]
     PostToolUse {
@@ -50,20 +50,20 @@ enum HookCommand {
         #[arg(long, value_name = "NAME")]
         agent: Option<String>,
     },
-    /// Give a starting session the notes of its project: reads the SessionStart hook's payload from
-    /// standard input and prints the hook's answer
+    /// Give a new session its project's notes: reads the SessionStart hook's payload from standard
+    /// input and prints the hook's answer
     #[command(after_help = "Example: runner hook session-start < payload.json")]
     SessionStart(MemoryHook),
-    /// Give a prompt the results of the last answer's commands, and notes that are relevant for it
+    /// Give a prompt the results of the last answer's commands, and any relevant notes
     #[command(after_help = "Example: runner hook prompt-submit < payload.json")]
     PromptSubmit(MemoryHook),
-    /// Execute the memory commands in the answers since the last call
+    /// Execute the memory commands in the answers given since the last call
     #[command(after_help = "Example: runner hook stop --response '<ctx:status/>' < payload.json")]
     Stop(MemoryHook),
-    /// Execute the remaining memory commands of a session that ends
+    /// Execute the remaining memory commands of a session that is ending
     #[command(after_help = "Example: runner hook session-end < payload.json")]
     SessionEnd(MemoryHook),
-    /// Execute the memory commands so far, before a session is compacted
+    /// Execute the memory commands given so far, before a session is compacted
     #[command(after_help = "Example: runner hook pre-compact < payload.json")]
     PreCompact(MemoryHook),
 }
@@ -71,7 +71,7 @@ enum HookCommand {
 /// The arguments of a memory hook.
 #[derive(Debug, clap::Args)]
 struct MemoryHook {
-    /// The answer to read commands from, in place of the session's transcript
+    /// The answer to read commands from, instead of the session's transcript
     #[arg(long, value_name = "TEXT")]
     response: Option<String>,
     /// The memory store [default: $CTX_DB, or ~/.ctx/store.db]

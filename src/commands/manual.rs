@@ -34,8 +34,8 @@ impl CompletionsArgs {
 
 /// Write the manual into a folder, one page per command
 ///
-/// A page that exists is replaced if this command wrote it. If any other file has the name of a page, nothing is
-/// written.
+/// An existing page is replaced if this command wrote it. If any other file has the same name as a page, nothing
+/// is written.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example: runner man ~/.local/share/man/man1 && man runner-night")]
 pub struct ManArgs {

@@ -11,7 +11,7 @@ use crate::ui::{Failure, show};
 
 /// Print metrics for Prometheus: runs, durations, queues, budgets, nights and the database
 ///
-/// The metrics cover all projects. `docs/monitoring/` of runner's source has alert rules and a
+/// The metrics cover all projects. `docs/monitoring/` in runner's source has alert rules and a
 /// dashboard.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example: runner metrics > /var/lib/prometheus/node-exporter/runner.prom")]

@@ -80,7 +80,7 @@ use crate::web;
 pub struct Cli<'a> {
     /// The program's environment: folders, clock and overrides.
     pub env: &'a Env,
-    /// The folder in which the command looks for its project.
+    /// The folder in which to look for the command's project.
     pub here: &'a Path,
     /// Whether `-C` names that folder, which must then be in a project.
     pub folder_is_named: bool,
@@ -136,7 +136,7 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
 const COMMANDS: web::Commands = (call, answers::answer);
 
 /// Runs a command inside this process and captures its output. `words` are its arguments without the
-/// name of the program, and `folder` is the folder in which it looks for its project.
+/// program name, and `folder` is where it looks for its project.
 ///
 /// The command must not wait for anything, and must not start a run.
 pub fn call(home: &Env, folder: Option<&Path>, words: &[String]) -> CalledCommand {

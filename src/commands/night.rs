@@ -99,8 +99,8 @@ pub fn with_steps(
     Ok(worst)
 }
 
-/// Runs one job in the project's open night, or in a night of its own. Then writes the reports of
-/// the project's nights that are over.
+/// Runs one job in the project's open night, or in a night of its own. Then writes the reports for
+/// the project's finished nights.
 pub(super) fn with_one(
     home: &Env,
     project: &LoadedProject,
@@ -137,8 +137,8 @@ pub(super) fn with_one(
     Ok(worst)
 }
 
-/// Returns the jobs with which a night begins, and their kinds. Lifecycle jobs and jobs that follow
-/// another job are excluded, because they start later.
+/// Returns the jobs that start when a night begins, and their kinds. Lifecycle jobs and jobs that
+/// follow another job are excluded, because they start later.
 fn due(config: &Config) -> Vec<(&str, &str)> {
     let begins = |when: &TriggerSpec| {
         !matches!(when, TriggerSpec::Clock(Trigger::After(_)) | TriggerSpec::Lifecycle)
@@ -159,11 +159,11 @@ struct RunningNight<'a> {
 }
 
 impl RunningNight<'_> {
-    /// Executes the queued runs one after another. A signal ends the current run and cancels the
-    /// rest. If a person cancels a run by its id, only that run ends.
+    /// Executes the queued runs one after another. A signal stops the current run and cancels the
+    /// rest. If the user cancels a run by its id, only that run is stopped.
     fn work(&mut self, mut queue: VecDeque<RunId>) -> Result<(), Failure> {
         while let Some(run) = queue.pop_front() {
-            // A person may have cancelled it while it waited for its turn.
+            // The user may have cancelled it while it was waiting for its turn.
             let waiting = self.store.run(&run)?;
             let cancelled = waiting.outcome().is_some();
             let row = match cancelled {
@@ -190,7 +190,7 @@ impl RunningNight<'_> {
         Ok(())
     }
 
-    /// Closes the project's nights that are over, and writes their reports.
+    /// Closes the project's finished nights, and writes their reports.
     fn close(&mut self, project: &LoadedProject) -> Result<(), Failure> {
         let driver = spawn::driver(self.home, &self.me);
         let now = self.home.now()?;
@@ -213,7 +213,7 @@ impl RunningNight<'_> {
         let (store, id) = (&self.store, self.night.id);
         let open = store.occurrences_of(id)?.iter().filter(|one| one.outcome.is_none()).count();
         let report = report::whole(store, id, &project.root, self.home.wall()?)?;
-        // Another process may have closed the night, so only the database knows whether the report
+        // Another process may have closed the night, so only the database shows whether the report
         // was written.
         let stands = match (store.report_folder(id)?, open) {
             (Some(folder), _) => {
@@ -245,7 +245,7 @@ struct NightView {
 enum ReportState {
     /// It was written to this file.
     Written(PathBuf),
-    /// It is written when the remaining runs have finished, or at this time at the latest.
+    /// It will be written when the remaining runs have finished, or at this time at the latest.
     Due(Timestamp),
     Failed,
 }

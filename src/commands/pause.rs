@@ -27,12 +27,13 @@ pub struct PauseArgs {
     /// Pause everything, in all projects
     #[arg(long, conflicts_with = "job")]
     all: bool,
-    /// Until this time, written as for `enqueue --at` [default: until `runner resume`]
+    /// Until this time, in the format of `enqueue --at` [default: until `runner resume`]
     #[arg(long, value_name = "WHEN")]
     until: Option<String>,
 }
 
-/// End a pause; scheduled times during the pause are recorded as missed and not caught up
+/// End a pause; scheduled times during the pause are recorded as missed, and no runs are started to
+/// catch up
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example: runner resume --all")]
 pub struct ResumeArgs {
@@ -49,9 +50,9 @@ pub struct ResumeArgs {
 pub(in crate::commands) struct PauseState {
     /// The job; `None` for all jobs.
     job: Option<String>,
-    /// Whether the job is paused, by its own pause or by the pause of all jobs.
+    /// Whether the job is paused, by its own pause or by the pause for all jobs.
     paused: bool,
-    /// The end of the pause; `None` for a pause without an end.
+    /// The end of the pause, or `None` if it is indefinite.
     until: Option<Timestamp>,
     /// The live runs, which continue.
     live: Vec<RunId>,
@@ -75,7 +76,7 @@ impl PauseArgs {
         let (id, zone) = match job {
             Some(job) => {
                 let (row, project) = of_job(cli, &mut store, job)?;
-                // A removed job keeps its schedule until a person accepts its removal.
+                // A removed job keeps its schedule until the user accepts its removal.
                 if let Some(project) = project.filter(|it| !it.trust.jobs.contains(job)) {
                     project.config.job(job)?;
                 }
@@ -150,12 +151,12 @@ impl ResumeArgs {
     }
 }
 
-/// Returns the end of a pause, or `None` if it has no end.
+/// Returns the end of a pause, or `None` if it is indefinite.
 pub fn limited(end: Timestamp) -> Option<Timestamp> {
     (end < FOREVER).then_some(end)
 }
 
-/// Describes the end of a job's pause, or of the pause of all jobs.
+/// Describes when a job's pause, or the pause for all jobs, ends.
 pub fn until_words(end: Timestamp, job: Option<&str>) -> String {
     limited(end).map_or_else(
         || format!("until `runner resume {}`", job.unwrap_or("--all")),
@@ -164,8 +165,8 @@ pub fn until_words(end: Timestamp, job: Option<&str>) -> String {
 }
 
 /// Returns the job's row, updated from the project's files, and the project. If the files cannot be
-/// read, returns the stored row, so that the job can still be paused. The configuration need not
-/// name the job any more.
+/// read, returns the stored row, so that the job can still be paused. The job may no longer exist
+/// in the configuration.
 fn of_job(
     cli: &Cli<'_>,
     store: &mut Store,

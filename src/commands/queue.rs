@@ -49,7 +49,7 @@ pub struct EnqueueArgs {
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example: runner cancel 01KA5V7Q4B")]
 pub struct CancelArgs {
-    /// The run's id, or an unambiguous beginning of it
+    /// The run's id, or an unambiguous prefix of it
     run: String,
 }
 
@@ -57,7 +57,7 @@ pub struct CancelArgs {
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example: runner retry 01KA5V7Q4B")]
 pub struct RetryArgs {
-    /// The run's id, or an unambiguous beginning of it
+    /// The run's id, or an unambiguous prefix of it
     run: String,
 }
 

@@ -21,7 +21,7 @@ use super::{Cli, runs};
 use crate::env::Env;
 use crate::ui::{Failure, Ui, View, show};
 
-/// Replay a recorded run without its project and its model, and compare the results
+/// Replay a recorded run without its project or its model, and compare the results
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "The data that the run read and the answers that it received come from its recording: no model is asked, no \
@@ -31,13 +31,13 @@ use crate::ui::{Failure, Ui, View, show};
                   Example: runner replay 01K5 && runner replay 01K5 --export tests/night.jsonl"
 )]
 pub struct ReplayArgs {
-    /// The run, by its id or the beginning of it, or the file of a recording
+    /// The run's id or a prefix of it, or the path of a recording
     #[arg(value_name = "RUN")]
     run: String,
-    /// Write the results to this folder, which must not exist
+    /// Write the results to this folder, which must not exist yet
     #[arg(long, value_name = "DIR")]
     into: Option<PathBuf>,
-    /// Write the recording to this file, which must not exist, and replay nothing
+    /// Write the recording to this file, which must not exist yet, and replay nothing
     #[arg(long, value_name = "FILE", conflicts_with = "into")]
     export: Option<PathBuf>,
 }
@@ -129,7 +129,7 @@ impl View for ReplayView {
     }
 }
 
-/// Returns the path of a recording, given its file or the beginning of its run's id.
+/// Returns the path of a recording, given that path or a prefix of its run's id.
 fn find(home: &Env, here: &Path, wanted: &str) -> Result<PathBuf, Failure> {
     if wanted.contains('/') || run_named(wanted).is_some() || wanted.ends_with(".jsonl") {
         return Ok(here.join(wanted));
@@ -232,7 +232,7 @@ impl Folder {
 
 impl Drop for Folder {
     fn drop(&mut self) {
-        // The daily pruning removes what cannot be removed now.
+        // Daily pruning removes anything that cannot be removed now.
         let _ = fs::remove_dir_all(&self.aside);
     }
 }

@@ -96,7 +96,7 @@ pub(super) struct ManualRun {
     pub manner: SpawnMode,
     /// Whether to print the run's log during the run.
     pub follow: bool,
-    /// Whether a deferral counts as a normal end.
+    /// Whether a deferral counts as a normal completion.
     pub deferral_is_normal: bool,
     /// Settings of the job that apply to this run only.
     pub settings: Vec<(String, String)>,
@@ -170,8 +170,8 @@ pub(super) fn settled(
     Ok((exit, row.outcome().cloned()))
 }
 
-/// Executes a requested run, and prints the run's log and its program's output until the run is
-/// over. Problems with the log do not affect the run.
+/// Executes a requested run, and prints the run's log and its program's output until the run
+/// finishes. Problems with the log do not affect the run.
 fn followed(
     home: &Env,
     store: &mut Store,

@@ -23,7 +23,7 @@ pub struct ServeArgs {
     /// configuration file]
     #[arg(long, value_name = "ADDRESS")]
     listen: Option<Listen>,
-    /// Also answer for this name, such as runner.example:7077 (may be repeated)
+    /// Also accept this host name, such as runner.example:7077 (may be repeated)
     #[arg(long = "allow-host", value_name = "NAME")]
     allow_host: Vec<String>,
 }

@@ -1,5 +1,5 @@
-//! `runner tick`: starts everything that is due in all projects, and waits until the started runs
-//! end.
+//! `runner tick`: starts everything that is due in all projects, and waits for the started runs to
+//! finish.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -19,8 +19,8 @@ use crate::ui::{Failure, Ui, View, show};
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example (crontab): */15 * * * * runner tick --quiet")]
 pub struct TickArgs {
-    /// Work in the environment that `runner setup` has saved in this file; a host scheduler
-    /// passes this flag
+    /// Use the environment that `runner setup` saved in this file; a host scheduler passes this
+    /// flag
     #[arg(long, value_name = "FILE")]
     pub(super) environment: Option<PathBuf>,
 }
@@ -50,7 +50,7 @@ impl View for TickReport {
 }
 
 impl TickArgs {
-    /// Ticks until all started runs have ended.
+    /// Ticks until all started runs have finished.
     pub fn run(&self, cli: &Cli<'_>) -> Result<Exit, Failure> {
         let home = cli.env;
         let me = ProcessIdentity::me();

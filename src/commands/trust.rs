@@ -1,5 +1,5 @@
-//! `runner trust`: shows what changed in the files that control a project's jobs, and records that a
-//! person accepts them. It must never accept files without a person's consent.
+//! `runner trust`: shows what changed in the files that control a project's jobs, and records that
+//! the user accepts them. It must never accept files without the user's consent.
 
 use std::collections::BTreeSet;
 
@@ -23,12 +23,12 @@ use crate::ui::{Failure, Ui, View, show};
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example: git pull && runner trust")]
 pub struct TrustArgs {
-    /// Accept the changes without a question
+    /// Accept the changes without asking
     #[arg(long)]
     yes: bool,
 }
 
-/// The changes that a person has not accepted yet.
+/// The changes that the user has not accepted yet.
 #[derive(Debug, Serialize)]
 struct TrustView<'a> {
     /// The project's folder.
@@ -36,7 +36,7 @@ struct TrustView<'a> {
     /// Whether all files are accepted now.
     accepted: bool,
     files: Vec<ChangedFile<'a>>,
-    /// The names of the jobs that the changes affect.
+    /// The names of the jobs affected by the changes.
     jobs: Vec<&'a str>,
 }
 
@@ -44,9 +44,9 @@ struct TrustView<'a> {
 struct ChangedFile<'a> {
     path: &'a str,
     change: &'static str,
-    /// The difference in unified format, with secrets replaced.
+    /// The unified diff, with secrets replaced.
     diff: String,
-    /// The 1-based numbers of the lines in which secrets are replaced. A person must read these
+    /// The 1-based numbers of the lines in which secrets are replaced. The user must read these
     /// lines in the file itself.
     hidden: Vec<usize>,
 }
@@ -66,7 +66,7 @@ impl<'a> ChangedFile<'a> {
             true => "    a secret in this file was changed\n".to_owned(),
             false => diff,
         };
-        // A key may extend over several lines, so the lines are compared with the redacted text.
+        // A key may span several lines, so the lines are compared with the redacted text.
         let current = new.as_deref().unwrap_or_default();
         let shown = Redacted::of(current);
         let shown: BTreeSet<&str> = shown.lines().collect();
@@ -106,8 +106,8 @@ impl TrustArgs {
     }
 }
 
-/// Shows the changes in a project's files and, with the person's consent, accepts the files. Returns
-/// whether all files are accepted now.
+/// Shows the changes in a project's files and, with the user's consent, accepts the files. Returns
+/// whether all files are now accepted.
 pub(super) fn review(
     cli: &Cli<'_>,
     project: &mut LoadedProject,
@@ -140,7 +140,7 @@ pub(super) fn review(
     Ok(view.accepted)
 }
 
-/// Records that a person accepts the project's current files.
+/// Records that the user accepts the project's current files.
 pub(super) fn accept(cli: &Cli<'_>, project: &mut LoadedProject) -> Result<(), Failure> {
     refuse_in_run()?;
     let (mut store, now) = (cli.env.store()?, cli.env.wall()?);

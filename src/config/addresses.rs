@@ -1,7 +1,7 @@
 //! Parses the settings that define where messages go: addresses, email addresses, and the locations
 //! of keys.
 //!
-//! This module must never hold a secret: a setting only names the location of a secret.
+//! This module must never contain a secret: a setting only names the location of a secret.
 
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use runner_backends::credentials::in_keyring;
 use runner_text::grammar;
 
-/// The receiver of the heartbeat after each successful tick.
+/// The recipient of the heartbeat after each successful tick.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Heartbeat {
     /// A server.
@@ -23,7 +23,7 @@ pub enum Heartbeat {
 pub enum Address {
     /// The address itself.
     Given(String),
-    /// The name of the variable with the address, because an address may be a secret.
+    /// The name of the variable that contains the address, because an address may be a secret.
     Variable(String),
 }
 
@@ -40,9 +40,9 @@ pub enum Secret {
 grammar! {
     /// An address that messages are sent to, or `env:NAME`.
     Url: Address, "https://example.org/x", "", url;
-    /// The receiver of the heartbeat after each successful tick.
+    /// The recipient of the heartbeat after each successful tick.
     Recipient: Heartbeat, "https://example.org/x", "", heartbeat;
-    /// The name of the variable with a key, or a reference to an entry of a keyring.
+    /// The name of the variable that contains a key, or a reference to a keyring entry.
     SecretName: Secret, "RUNNER_HOOK_KEY", "", secret;
     /// A mail address.
     MailAddress: String, "me@example.org", "", address;
@@ -57,7 +57,8 @@ fn heartbeat(text: &str) -> Result<Heartbeat, String> {
         .map_err(|why| format!("{why}, or a file that begins with / or ~/"))
 }
 
-/// Parses an address for messages, or `env:` and the name of the variable with the address.
+/// Parses an address for messages, or `env:` followed by the name of the variable that contains the
+/// address.
 pub fn url(text: &str) -> Result<Address, String> {
     match text.strip_prefix("env:") {
         Some(name) => variable(name).map(Address::Variable),

@@ -44,7 +44,7 @@ static KEYS: [&str; 9] = [
 /// The section, translated to runner's own settings.
 #[derive(Debug, Default)]
 pub(super) struct Ctxrc {
-    /// The settings under runner's names.
+    /// The settings under their runner names.
     pub(super) table: Table,
     /// The location of each setting in the file.
     pub(super) places: Vec<CtxrcPlace>,
@@ -206,8 +206,8 @@ impl CharStarts {
 }
 
 impl Ctxrc {
-    /// Returns the location that matches the longest part of a key's name, with the length of that
-    /// part.
+    /// Returns the location that matches the longest prefix of a key's name, with the length of
+    /// that prefix.
     pub(super) fn find(&self, key: &str) -> Option<(usize, &CtxrcPlace)> {
         let said = |place: &CtxrcPlace| match (within(key, &place.key), within(&place.key, key)) {
             (true, _) => Some(place.key.len()),
@@ -314,7 +314,7 @@ impl<'a> CtxrcReader<'a> {
         }
     }
 
-    /// Reads one value, or `None` for null. A list or mapping may hold only scalars.
+    /// Reads one value, or `None` for null. A list or mapping may contain only scalars.
     fn node(
         &mut self,
         said: &str,

@@ -1,7 +1,7 @@
 //! `[curator]`, and the jobs that run it.
 //!
-//! Paths are checked only where they are used: a path that is written for another system and does
-//! not exist here must not prevent anything else from working.
+//! Paths are checked only where they are used: a path written for another system that does not
+//! exist here must not prevent anything else from working.
 
 use jiff::SignedDuration;
 use runner_jobs::curator::CuratorSpec;
@@ -20,7 +20,7 @@ pub struct Curator {
     pub endpoint: String,
     /// Retention of completed job files, findings and log entries.
     pub keep: Option<SignedDuration>,
-    /// The settings that the curator's jobs share.
+    /// The settings shared by the curator's jobs.
     pub spec: CuratorSpec,
 }
 
@@ -47,7 +47,7 @@ pub(super) fn read(reader: &mut Reader<'_>) -> Option<Curator> {
 /// Returns the curator job kind with this name.
 ///
 /// # Errors
-/// Returns an error that lists the kinds and names the nearest one if there is no such kind.
+/// If there is no such kind, returns an error that lists the kinds and suggests the nearest one.
 pub fn kind(word: &str) -> Result<CuratorJobKind, String> {
     let words = CuratorJobKind::ALL.map(CuratorJobKind::as_str);
     CuratorJobKind::of(word).ok_or_else(|| {

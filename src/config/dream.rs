@@ -1,6 +1,6 @@
 //! Translates `[dream]` to runner's names. Other programs use this table for the settings of the
-//! overnight job and of the local curator. If the file also has a setting under runner's name, that
-//! setting has precedence.
+//! overnight job and of the local curator. If the file also has a setting under its runner name,
+//! that setting takes precedence.
 //!
 //! | in `[dream]` | in runner |
 //! | --- | --- |
@@ -18,14 +18,14 @@
 use toml::{Table, Value};
 
 const TABLE: &str = "dream";
-/// The table within it with the curator's settings.
+/// The nested table with the curator's settings.
 const CURATOR: (&str, &str) = ("local_curator", "curator");
 /// The setting of the dream job that this table also contains.
 const PRIVATE: &str = "private";
 const PASS: &str = "dream";
 /// The job to which all other settings belong.
 const JOB: &str = "overnight";
-/// The settings with another name: the other programs' name, then runner's name.
+/// The settings whose names differ: the other programs' name, then runner's name.
 const NAMES: [(&str, &str); 3] =
     [("at", "trigger"), ("run_timeout", "timeout"), ("runner", "runners")];
 
@@ -99,7 +99,7 @@ pub(super) fn other_names(key: &str) -> Vec<String> {
     theirs.map(|(other, _)| *other).chain([rest]).map(|name| format!("{TABLE}.{name}")).collect()
 }
 
-/// Returns the path of a setting under runner's name.
+/// Returns the path of a setting under its runner name.
 pub(super) fn our_path(path: Vec<String>) -> Vec<String> {
     match path.split_first() {
         Some((table, rest)) if table == TABLE && !rest.is_empty() => {
@@ -125,7 +125,7 @@ fn below<'a>(key: &'a str, table: &str) -> Option<&'a str> {
     key.strip_prefix(table).filter(|rest| rest.is_empty() || rest.starts_with('.'))
 }
 
-/// Adds `value` to `table`. Existing settings of `table` have precedence.
+/// Adds `value` to `table`. Existing settings in `table` take precedence.
 fn under(table: &mut Table, name: &str, value: Value) {
     match (table.get_mut(name), value) {
         (Some(Value::Table(own)), Value::Table(other)) => {

@@ -15,19 +15,19 @@ use super::sources::{ConfigMistake, Layer, Sources, syntax_mistakes};
 use super::{Stack, merged, reference, resolve, texts};
 use crate::ui::Failure;
 
-/// Changes of settings in one file.
+/// Changes to settings in one file.
 #[derive(Clone, Copy, Debug)]
 pub struct Edit<'a> {
     pub changes: &'a [SettingChange],
     pub file: &'a Path,
-    /// Whether this is the user's file and not the project's.
+    /// Whether this is the user's file rather than the project's.
     pub user: bool,
 }
 
-/// A change of one setting, by its dotted name.
+/// A change to one setting, by its dotted name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SettingChange {
-    /// Sets a value, which is parsed as TOML or else taken as text.
+    /// Sets a value, which is parsed as TOML or, failing that, taken as text.
     Set(String, String),
     /// Removes a value or a table, with the comment lines directly above it.
     Remove(String),

@@ -59,11 +59,11 @@ pub(super) struct Finding {
     pub(super) key: String,
     pub(super) why: Reason,
     pub(super) part: Part,
-    /// The fix, if another value is not enough. Such an error has exit code 78 in every layer.
+    /// The fix, if a different value is not enough. Such an error has exit code 78 in every layer.
     pub(super) fix: Option<Fix>,
 }
 
-/// The fix of an error, if it needs more than a valid value.
+/// The fix for an error, if it needs more than a valid value.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Fix {
     /// Another output folder for an overnight job.

@@ -12,21 +12,21 @@ use super::settings::FleetTable;
 /// The shortest lease. A shorter one would end before a host notices a lost connection.
 const SHORTEST: SignedDuration = SignedDuration::from_secs(10);
 
-/// The settings of this host in a fleet.
+/// This host's settings in a fleet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fleet {
     /// The address of the database, or `env:NAME`.
     pub url: String,
     pub tags: Vec<String>,
-    /// Number of runs at the same time.
+    /// Maximum number of concurrent runs.
     pub slots: u32,
-    /// The length of the leases of this host's jobs.
+    /// The lease duration for this host's jobs.
     pub lease: SignedDuration,
-    /// The time after which a host that has not been seen is silent.
+    /// How long a host may go unseen before it counts as silent.
     pub silent_after: SignedDuration,
-    /// The limits of one day in UTC, for all hosts together.
+    /// The combined limits of all hosts for one day in UTC.
     pub day: Budget,
-    /// The addresses of remotes from which hosts get commits.
+    /// The addresses of the remotes from which hosts fetch commits.
     pub remotes: Vec<String>,
 }
 

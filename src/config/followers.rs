@@ -9,7 +9,7 @@ use super::job::Job;
 use super::reader::Reader;
 use super::trigger::TriggerSpec;
 
-/// Returns the job whose end makes this one due.
+/// Returns the job whose completion makes this one due.
 fn before(job: &Job) -> Option<&str> {
     match &job.when {
         TriggerSpec::Clock(Trigger::After(after)) => Some(&after.job),

@@ -1,4 +1,4 @@
-//! Tests with valid settings that are damaged at random in many ways.
+//! Tests with valid settings that are randomly corrupted in many ways.
 
 #![allow(
     clippy::disallowed_methods,

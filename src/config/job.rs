@@ -36,12 +36,12 @@ pub struct Job {
     pub sandbox: SandboxSettings,
     /// Whether runner keeps the machine awake during a run.
     pub keep_awake: bool,
-    /// The IANA zone of the job's times.
+    /// The IANA time zone for the job's schedule.
     pub zone: String,
-    /// The budget of all runs of the job in one civil day.
+    /// The combined budget of all runs of the job in one civil day.
     pub day: Budget,
-    /// The time without a success after which people are notified, if it differs from `[notify]`.
-    /// The inner `None` means never.
+    /// How long the job may go without a success before an alert is sent, if it differs from
+    /// `[notify]`. The inner `None` means never.
     pub success_within: Option<Option<SignedDuration>>,
 }
 

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::str::FromStr;
 
-/// The port, unless the settings name another one.
+/// The port, unless the settings specify another one.
 const PORT: u16 = 7077;
 
 /// An IP address with a port.
@@ -19,8 +19,8 @@ impl Default for Listen {
 impl FromStr for Listen {
     type Err = String;
 
-    /// Parses `127.0.0.1:7077` or `[::1]:7077`. Names are refused, because somebody else may decide
-    /// which address a name has.
+    /// Parses `127.0.0.1:7077` or `[::1]:7077`. Names are refused, because somebody else may
+    /// control how a name resolves.
     fn from_str(text: &str) -> Result<Self, String> {
         text.parse().map(Self).map_err(|_| {
             format!("{text:?} is not an IP address with a port, such as 127.0.0.1:{PORT}")

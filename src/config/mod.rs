@@ -1,11 +1,12 @@
-//! Configuration: resolves layers of TOML to typed settings.
+//! Configuration: resolves TOML layers into typed settings.
 //!
 //! The layers are the embedded `config/default.toml`, the user's file, the project's `.ctxrc` (a
-//! file that other programs share, see `ctxrc.rs`), the project's `runner.toml`, the environment
+//! file shared with other programs, see `ctxrc.rs`), the project's `runner.toml`, the environment
 //! and the command line. A later layer overrides an earlier one key by key, and tables are merged.
 //! Each setting is declared once, in `settings.rs` or in the type of a backend or a job kind. All
-//! errors are collected, and each names its location and the nearest known key. This module must
-//! never guess an invalid value. Only `edit` creates new text, and no code here writes files.
+//! errors are collected, and each includes its location and the nearest known key. This module must
+//! never guess the meaning of an invalid value. Only `edit` creates new text, and no code here
+//! writes files.
 
 pub mod addresses;
 mod budget;
@@ -79,7 +80,7 @@ pub use trigger::TriggerSpec;
 pub use user_text::user_text;
 pub use view::{ResolvedSetting, ResolvedSettings, SettingOrigin};
 
-/// The table of the jobs.
+/// The jobs table.
 pub const JOBS: &str = "jobs";
 
 const DEFAULT: &str = include_str!("../../config/default.toml");
@@ -101,16 +102,16 @@ pub struct Config {
     pub pools: BTreeMap<String, Pool>,
     /// The pool of each backend that names one, by the backend's name.
     pub pool_of: BTreeMap<String, String>,
-    /// The prices of tokens by model. The user's prices override the built-in list.
+    /// Token prices by model. The user's prices override the built-in list.
     pub prices: Prices,
     /// The paths of the lifecycle's files, and whether entries are committed.
     pub lifecycle: Files,
-    /// The models that the user's `[prices]` names.
+    /// The models listed in the user's `[prices]`.
     pub priced: std::collections::BTreeSet<String>,
     pub curator: curator::Curator,
     /// The fleets that this host may join, by name.
     pub fleets: BTreeMap<String, Fleet>,
-    /// The folders below which the files of every project count as accepted.
+    /// The folders inside which the files of every project count as accepted.
     pub trusted: Vec<PathBuf>,
     /// The texts of the project's own settings files, by file name.
     pub texts: BTreeMap<String, String>,
@@ -121,7 +122,7 @@ pub struct Night {
     /// The time at which the night opens.
     pub at: Time,
     pub length: SignedDuration,
-    /// The IANA zone of the night's times.
+    /// The IANA time zone for the night's schedule.
     pub zone: String,
     pub budget: Budget,
 }
@@ -228,7 +229,7 @@ fn project_texts(sources: &Sources) -> BTreeMap<String, String> {
     named.collect()
 }
 
-/// Makes the paths of recordings below the project independent of the working directory.
+/// Makes paths of recordings inside the project independent of the working directory.
 fn anchored(mut config: Config, stack: &Stack<'_>) -> Config {
     if let Some(root) = stack.project.and_then(Path::parent) {
         let backends = config.backends.values_mut();
@@ -241,9 +242,9 @@ fn anchored(mut config: Config, stack: &Stack<'_>) -> Config {
     config
 }
 
-/// Loads the configuration with some keys of one job changed by the command line: `--set
-/// key=value`, with dotted keys such as `budget.calls`. A value is parsed as TOML, or else taken as
-/// text.
+/// Loads the configuration with some keys of one job changed on the command line: `--set
+/// key=value`, with dotted keys such as `budget.calls`. A value is parsed as TOML or, failing that,
+/// taken as text.
 ///
 /// # Errors
 /// An error in a file names the file. An error in a setting, or a setting that cannot be changed
@@ -301,7 +302,7 @@ fn texts(stack: &Stack<'_>) -> Result<Sources, ConfigMistake> {
     Ok(sources)
 }
 
-/// Returns whether a path is an empty folder, which the sandbox of an active run puts in place of a
+/// Returns whether a path is an empty folder, which an active run's sandbox puts in place of a
 /// missing file.
 pub fn is_placeholder(path: &Path) -> bool {
     std::fs::read_dir(path).is_ok_and(|mut entries| entries.next().is_none())
@@ -328,7 +329,7 @@ fn merged(sources: Sources) -> Result<(Table, Sources), ConfigMistake> {
     Ok((merged, sources))
 }
 
-/// Returns the first setting in a project's file that only the user's file may contain, and the
+/// Returns the first setting in a project's file that is allowed only in the user's file, and the
 /// reason.
 fn users_own(table: &Table) -> Option<(String, &'static str)> {
     table.iter().find_map(|(key, value)| {
@@ -426,7 +427,7 @@ fn backends(reader: &mut Reader<'_>) -> BTreeMap<String, BackendSpec> {
     for name in reader.entries("backends") {
         let path = ["backends", &name];
         let Some(spec) = reader.read::<BackendSpec>(&path) else { continue };
-        // Reports use this backend even if a person has not accepted the project's settings.
+        // Reports use this backend even if the user has not accepted the project's settings.
         if name == "builtin" && spec.kind != "builtin" {
             reader
                 .wrong("backends.builtin.type", "the backend \"builtin\" must be of type builtin");

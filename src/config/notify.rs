@@ -1,7 +1,7 @@
 //! Settings of alerts: `[notify]` and `[channels.NAME]`.
 //!
 //! A project's settings override the user's settings key by key. Only the user's file can set the
-//! heartbeat, because a tick serves all projects. This module must never hold a secret: settings
+//! heartbeat, because a tick serves all projects. This module must never contain a secret: settings
 //! name secrets, and the process that delivers messages reads them.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -21,9 +21,9 @@ use super::values::Switch;
 /// The settings of `[notify]` and `[channels]`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Notify {
-    /// The kinds of alerts that people are notified of.
+    /// The kinds of alerts to send.
     pub on: BTreeSet<AlertKind>,
-    /// Whether people are notified of a recovery.
+    /// Whether to send a message on recovery.
     pub recovery: bool,
     /// Minimum time between two messages about the same open alert.
     pub repeat: SignedDuration,
@@ -31,17 +31,17 @@ pub struct Notify {
     pub window: SignedDuration,
     /// Hours of the day in which no message is sent.
     pub quiet: Option<Quiet>,
-    /// Time without a success after which a scheduled job is stale; `None` for never.
+    /// How long a scheduled job may go without a success before it is stale; `None` for never.
     pub success_within: Option<SignedDuration>,
     pub subject: Option<String>,
     pub body: Option<String>,
-    /// The receiver of the heartbeat after each successful tick.
+    /// The recipient of the heartbeat after each successful tick.
     pub heartbeat: Option<Heartbeat>,
     /// The channels by name.
     pub channels: BTreeMap<String, Channel>,
 }
 
-/// One way to notify people.
+/// One way to deliver alerts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Channel {
     /// A desktop notification for the user who runs the program.
@@ -54,7 +54,7 @@ pub enum Channel {
     },
     /// A program that reads the message as JSON.
     Command(Program),
-    /// An email, sent through a program that is called like sendmail.
+    /// An email, sent through a sendmail-compatible program.
     Email {
         recipient: String,
         /// The address of the sender, if it is set.
@@ -119,7 +119,7 @@ pub(super) fn read(reader: &mut Reader<'_>) -> Option<Notify> {
     })
 }
 
-/// The keys that only some channel types have.
+/// The keys supported by only some channel types.
 const OWN: [(&str, &[ChannelType]); 8] = [
     ("url", &[ChannelType::Webhook]),
     ("secret", &[ChannelType::Webhook]),

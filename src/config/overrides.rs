@@ -1,11 +1,10 @@
 //! Settings of one command, outside the files: `RUNNER_CONFIG__NIGHT__AT=23:00` in its environment
 //! and `--config night.at=23:00` on its command line.
 //!
-//! These settings apply only to the command and to the runs that the command starts. The database
-//! keeps some settings for every later command, such as the schedules of jobs. Overrides must never
-//! change these settings, because two commands would alternately overwrite them. An override of
-//! such a setting is refused and never ignored, except by commands that change nothing and only
-//! show a preview.
+//! These settings apply only to the command and to the runs that it starts. Some settings, such as
+//! job schedules, are stored in the database for every later command. Overrides must never change
+//! those settings, because two commands would alternately overwrite them. Overriding such a setting
+//! is refused rather than ignored, except by commands that change nothing and only show a preview.
 
 use std::ffi::{OsStr, OsString};
 
@@ -46,11 +45,12 @@ pub enum OverrideScope {
     /// The settings of a run: its limits, its backend and the settings of its kind.
     #[default]
     Run,
-    /// All settings, for commands that start and store nothing.
+    /// All settings, for commands that neither start nor store anything.
     Look,
 }
 
-/// Maximum number of parts in a name. No setting has as many parts, and nested tables use stack.
+/// Maximum number of parts in a name. No setting has that many parts, and nested tables consume
+/// stack space.
 pub(super) const PARTS: usize = 16;
 
 /// One setting outside the files.
@@ -78,7 +78,7 @@ impl Overrides {
     /// Reads the overrides of an environment.
     ///
     /// # Errors
-    /// Returns an error if a variable has the prefix of a setting but does not name a setting.
+    /// Returns an error if a variable has the prefix for settings but does not name one.
     pub fn of_environment(
         variables: impl Iterator<Item = (OsString, OsString)>,
     ) -> Result<Self, Failure> {
@@ -119,8 +119,8 @@ impl Overrides {
         Ok(())
     }
 
-    /// Refuses settings that are invalid in every project, for commands that may never read a
-    /// project.
+    /// Refuses settings that are invalid in every project, for commands that might not read a
+    /// project at all.
     ///
     /// # Errors
     /// Returns an error that names the variable or flag.
@@ -237,8 +237,8 @@ fn variable(name: &OsStr, text: &OsStr) -> Result<Override, Failure> {
     }
 }
 
-/// Converts a variable's parts to the names of the configuration. A part matches an existing name
-/// without regard to case, and with `_` for `-`; any other part is lowercased.
+/// Converts a variable's parts to configuration names. A part matches an existing name regardless
+/// of case, and with `_` for `-`; any other part is lowercased.
 fn named(merged: &Table, one: &Override) -> Result<Vec<String>, Failure> {
     let folded = |text: &str| text.to_ascii_lowercase().replace('-', "_");
     let mut table = Some(merged);
@@ -268,7 +268,7 @@ fn named(merged: &Table, one: &Override) -> Result<Vec<String>, Failure> {
     Ok(path)
 }
 
-/// Splits a table into single settings, so that each is checked separately.
+/// Splits a table into individual settings, so that each is checked separately.
 fn spread(path: Vec<String>, value: Value, leaves: &mut Vec<(Vec<String>, Value)>) {
     match value {
         Value::Table(table) if !table.is_empty() => {
@@ -304,8 +304,8 @@ pub(super) fn insert<'k>(
     false
 }
 
-/// Parses the value as TOML, or else takes it as text. A date is also taken as text, because no
-/// setting is a date.
+/// Parses the value as TOML or, failing that, takes it as text. A date is also taken as text,
+/// because no setting is a date.
 pub(super) fn value(text: &str) -> Value {
     let plain = || Value::String(text.to_owned());
     let Ok(mut table) = toml::from_str::<Table>(&format!("value = {text}")) else { return plain() };

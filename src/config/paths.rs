@@ -55,8 +55,8 @@ pub(super) fn check(
         let key = format!("jobs.{name}.{OUTPUT}");
         for (setting, path) in &others {
             let Ok(other) = RelPath::new(path) else { continue };
-            // Overnight jobs may share an output folder: each run moves the results of the previous
-            // run away.
+            // Overnight jobs may share an output folder: each run moves the previous run's results
+            // out of the way.
             if setting.ends_with(OUTPUT) && other == output {
                 continue;
             }

@@ -1,5 +1,5 @@
-//! The settings that `[defaults]` and each job share: the job's policy for its schedule and the
-//! queue, and the sandbox of its children.
+//! The settings shared by `[defaults]` and each job: the job's policy for its schedule and the
+//! queue, and its children's sandbox.
 //!
 //! If a setting is missing, the value of the layer below applies. A missing setting must never
 //! weaken the sandbox, which is on by default. `"none"` removes a limit.
@@ -21,7 +21,7 @@ pub(super) type Groups = BTreeMap<String, u32>;
 pub(super) struct Defaults {
     /// The policy for starting, delaying and retrying jobs.
     pub(super) policy: Policy,
-    /// The IANA zone of the jobs' times, except jobs of the night.
+    /// The IANA time zone for job schedules, except those of night jobs.
     pub(super) zone: String,
     /// The sandbox of the jobs' children.
     pub(super) sandbox: SandboxSettings,
@@ -36,13 +36,14 @@ pub struct SandboxSettings {
     pub off: bool,
     /// The part of the network that children may use; `None` selects the default of the job's kind.
     pub network: Option<Network>,
-    /// Hidden paths that children may read: absolute, or `~/` and a path in the home folder.
+    /// Hidden paths that children may read, either absolute or relative to the home directory
+    /// (`~/…`).
     pub reads: Vec<String>,
     /// Maximum size in bytes of a file that a child writes.
     pub max_file: u64,
     /// Maximum size in bytes of a run's folder while children run.
     pub max_folder: u64,
-    /// Maximum memory in bytes of a child's process tree; `None` selects a part of the machine's
+    /// Maximum memory in bytes of a child's process tree; `None` means a fraction of the machine's
     /// memory.
     pub max_memory: Option<u64>,
     /// Maximum number of processes and threads in a child's process tree.

@@ -21,11 +21,11 @@ const PRICES: &str = include_str!("../../config/prices.toml");
 /// A subscription, a key or a machine that pays for answers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pool {
-    /// The IANA zone of the pool's days and weeks.
+    /// The IANA time zone for the pool's days and weeks.
     pub zone: String,
     /// Whether answers that are billed beyond the subscription are accepted.
     pub overage: bool,
-    /// The part of the subscription's window that runs leave for other uses, in thousandths.
+    /// The fraction of the subscription's window that runs leave for other uses, in thousandths.
     pub leave: u16,
     /// The budget of a civil day.
     pub day: Option<Budget>,
@@ -71,7 +71,7 @@ fn thousandths(part: f64) -> u16 {
     (part * 1000.0).round() as u16
 }
 
-/// Checks that the user has the pool that the setting `key` names.
+/// Checks that the user has the pool named by the setting `key`.
 pub(super) fn check_known(reader: &mut Reader<'_>, key: &str, name: &str) {
     let names = reader.names("pools");
     if !names.contains(&name) {

@@ -1,4 +1,4 @@
-//! A file of prices beside the user's `config.toml`, in the format that LiteLLM publishes.
+//! A price file beside the user's `config.toml`, in the format published by LiteLLM.
 //!
 //! ```text
 //! built-in dated list  <  prices.json  <  [prices] of config.toml

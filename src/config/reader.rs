@@ -15,7 +15,7 @@ use super::reference;
 use super::shape::{MOST, misfits};
 use super::sources::{ConfigMistake, Sources, locate, within};
 
-/// A configuration that is being read.
+/// A configuration being read.
 pub(super) struct Reader<'a> {
     /// The settings as written.
     written: &'a Table,
@@ -69,7 +69,7 @@ impl<'a> Reader<'a> {
         written.into_iter().flat_map(Table::keys).map(String::as_str).collect()
     }
 
-    /// Checks that a table has an entry of this name, and adds an error about `key` otherwise.
+    /// Checks that a table has an entry with this name, and otherwise adds an error about `key`.
     pub(super) fn exists(&mut self, key: &str, table: &str, name: &str) -> bool {
         let names = self.names(table);
         let there = names.contains(&name);
@@ -91,7 +91,7 @@ impl<'a> Reader<'a> {
         path.iter().try_fold(&self.table, |table, part| table.get(*part)?.as_table())
     }
 
-    /// Adds a job that no file contains.
+    /// Adds a job that does not appear in any file.
     pub(super) fn put_job(&mut self, name: &str, job: Table) {
         if let Some(Value::Table(jobs)) = self.table.get_mut("jobs") {
             jobs.insert(name.to_owned(), Value::Table(job));

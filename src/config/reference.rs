@@ -22,15 +22,15 @@ use toml::Table;
 use super::DEFAULT;
 use super::settings::{PolicyTable, SandboxTable, Settings};
 
-/// The tables whose entries the user may name with any text.
+/// The tables whose entries can have any name the user chooses.
 const FREE_NAMES: [&str; 2] = ["backends", "prices"];
 
 #[derive(Clone, Debug)]
 pub(super) struct Setting {
     /// The full name; `*` stands for any name.
     pub(super) path: String,
-    /// The job kinds that have the setting. It is empty if all kinds have it, or if it is not a
-    /// setting of jobs.
+    /// The job kinds that have the setting. Empty if all kinds have it, or if it is not a job
+    /// setting.
     pub(super) kinds: Vec<&'static str>,
     /// The schema of the setting.
     pub(super) node: Value,
@@ -39,7 +39,7 @@ pub(super) struct Setting {
 struct Reference {
     /// The schema of a file in which a job may have the settings of all kinds.
     whole: Value,
-    /// The schema of the settings that jobs of all kinds have.
+    /// The schema of the settings common to jobs of all kinds.
     common: Value,
     /// The schema of the settings of each kind.
     own: BTreeMap<&'static str, Value>,
@@ -134,7 +134,7 @@ fn build() -> Reference {
             node["propertyNames"] = json!({ "pattern": "^[A-Za-z0-9_-]+$" });
         }
     }
-    // Any table may be missing.
+    // Any table may be omitted.
     whole.as_object_mut().map(|whole| whole.shift_remove("required"));
     let mut settings = Vec::new();
     list(&whole, &mut Vec::new(), &mut |path, node| {
@@ -163,7 +163,7 @@ fn build() -> Reference {
     Reference { whole, common, own: jobs, settings }
 }
 
-/// Joins the settings of all kinds of jobs with those of one kind.
+/// Combines the settings common to all job kinds with those of one kind.
 fn joined_job(common: &Value, own: &Value) -> Value {
     let mut node = common.clone();
     for (name, value) in properties(own) {
@@ -203,8 +203,8 @@ fn list(node: &Value, path: &mut Vec<String>, each: &mut impl FnMut(String, &Val
     }
 }
 
-/// Adds a setting of one kind to the settings of all kinds. If settings have the same name, their
-/// descriptions are joined, and state the defaults if these differ.
+/// Adds one kind's setting to the settings of all kinds. If settings have the same name, their
+/// descriptions are joined, and include the defaults if these differ.
 fn add(all: &mut Value, name: &str, value: &Value) {
     let Some(known) = all.get_mut(name) else {
         all[name] = value.clone();
@@ -260,8 +260,8 @@ fn strip_texts(node: &mut Value) {
     }
 }
 
-/// Adapts a derived schema to TOML: removes null, replaces formats of whole numbers with limits,
-/// and turns a choice of constants into an `enum`.
+/// Adapts a derived schema to TOML: removes null, replaces integer formats with limits, and turns a
+/// choice of constants into an `enum`.
 fn tidy(node: &mut Value) {
     let object = match node {
         Value::Array(items) => return items.iter_mut().for_each(tidy),
@@ -413,7 +413,7 @@ fn near(path: &[String]) -> Option<String> {
     nearest(&path.join("."), names.iter().map(String::as_str)).map(str::to_owned)
 }
 
-/// Returns the reason why only the user's file may contain a setting; `None` for all other
+/// Returns the reason that only the user's file may contain a setting, or `None` for all other
 /// settings.
 pub(super) fn users_only(path: &[&str]) -> Option<&'static str> {
     match path {
@@ -438,7 +438,7 @@ pub(super) fn is_shared(key: &str) -> bool {
     is_policy(key) || declares::<SandboxTable>(key)
 }
 
-/// Reports whether only jobs of this kind and of similar kinds have the key.
+/// Reports whether the key is specific to jobs of this kind and similar kinds.
 pub(super) fn is_own(kind: &str, key: &str) -> bool {
     SHAPES.own.get(kind).is_some_and(|node| node["properties"].get(key).is_some())
 }

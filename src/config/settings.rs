@@ -1,10 +1,10 @@
-//! Declares every setting once, as a field with a type. Its doc comment is the help text.
+//! Declares every setting once, as a typed field. Its doc comment is the help text.
 //!
 //! The reader, the schema, the check for unknown keys and the reference are derived from these
 //! types (`reader.rs`, `reference.rs`). A table with two sets of settings is a [`Both`] and is read
-//! twice. `runner_backends` declares the settings of backends, and `runner_jobs` those of the
-//! lifecycle's files and of each kind of job. The defaults are in `config/default.toml`, the lowest
-//! layer. The types and the modules of the tables convert and check the values.
+//! twice. The settings for backends are declared in `runner_backends`, and those for the
+//! lifecycle's files and each job kind in `runner_jobs`. The defaults are in `config/default.toml`,
+//! the lowest layer. The types and the tables' modules convert and check the values.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -52,8 +52,8 @@ impl<A: JsonSchema, B: JsonSchema> JsonSchema for Both<A, B> {
     }
 }
 
-/// The settings in a project's runner.toml and a user's config.toml. A setting that neither
-/// contains has the value of config/default.toml.
+/// The settings in a project's runner.toml and a user's config.toml. A setting absent from both
+/// takes its value from config/default.toml.
 #[derive(JsonSchema)]
 #[schemars(title = "runner's configuration", deny_unknown_fields)]
 #[allow(dead_code, reason = "each table is read separately")]
@@ -75,7 +75,7 @@ pub struct Settings {
     trust: TrustTable,
     /// The fleets that this host may join, by name. This table is read only from the user's file.
     fleet: BTreeMap<String, FleetTable>,
-    /// The memory of coding sessions.
+    /// The memory for coding sessions.
     memory: MemoryTable,
     /// The groups of jobs, by name. A group limits how many of its jobs run at the same time.
     groups: BTreeMap<String, GroupTable>,
@@ -94,15 +94,15 @@ pub struct Settings {
     curator: CuratorTable,
     /// The backends, by name.
     backends: BTreeMap<String, Both<BackendSpec, Patience>>,
-    /// The pools from which all projects spend: a subscription, a key or a machine. This table is
-    /// read only from the user's file.
+    /// The pools shared by all projects: a subscription, a key or a machine. This table is read
+    /// only from the user's file.
     pools: BTreeMap<String, PoolTable>,
-    /// The prices of tokens by model, which override runner's own list. This table is read only
-    /// from the user's file.
+    /// Token prices by model, which override runner's own list. This table is read only from the
+    /// user's file.
     prices: BTreeMap<String, PriceTable>,
 }
 
-/// A job of any kind, with the settings that all kinds share.
+/// A job of any kind, with the settings shared by all kinds.
 struct Jobs;
 
 impl JsonSchema for Jobs {
@@ -131,11 +131,11 @@ pub struct ProjectTable {
 pub struct NightTable {
     /// The time at which the night opens, in its zone.
     pub at: Text<TimeOfDay>,
-    /// The maximum length of the night, after which the report is written in any case.
+    /// The maximum length of the night. Once it has elapsed, the report is written in any case.
     pub length: Text<Span>,
-    /// The zone of the night's times: an IANA name, or "system" for the host's zone.
+    /// The time zone for the night's schedule: an IANA name, or "system" for the host's zone.
     pub zone: Text<Zone>,
-    /// The limits of one night for all its jobs. A unit that is "unlimited" has no limit here.
+    /// The combined limits for all jobs in one night. A unit that is "unlimited" has no limit here.
     #[serde(default)]
     pub budget: CapsTable,
 }
@@ -143,7 +143,7 @@ pub struct NightTable {
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct DayTable {
-    /// The limits of all runs in this project on one calendar day.
+    /// The combined limits for all runs in this project on one calendar day.
     #[serde(default)]
     pub budget: CapsTable,
 }
@@ -165,8 +165,8 @@ pub struct ServeTable {
     pub enabled: bool,
     /// The IP address and the port of the pages, or "none". Read only from the user's file.
     pub listen: Text<OrNone<ListenAddress>>,
-    /// Further names, with or without a port, under which the pages may be requested. Needed if other machines
-    /// can reach the address. Read only from the user's file.
+    /// Additional host names, with or without a port, under which the pages may be requested. Required if
+    /// other machines can reach the address. Read only from the user's file.
     pub allowed_hosts: Vec<String>,
 }
 
@@ -176,14 +176,14 @@ pub struct RetentionTable {
     /// How long the database keeps finished records and the keys of `--key`, and how long a
     /// decision on a proposal can be undone. At least 8 days.
     pub rows: Text<RowsAge>,
-    /// How long the folders and logs of runs are kept.
+    /// How long run folders and logs are kept.
     pub logs: Text<Age>,
-    /// How long the reports of nights are kept; "none" keeps them forever.
+    /// How long night reports are kept; "none" keeps them forever.
     pub reports: Text<OrNone<Age>>,
-    /// The number of daily database backups that are kept.
+    /// The number of daily database backups to keep.
     #[schemars(range(min = 1, max = 1000))]
     pub backups: u32,
-    /// How long recordings of runs are kept for `runner replay`; "none" records nothing.
+    /// How long run recordings are kept for `runner replay`; "none" records nothing.
     pub recordings: Text<OrNone<Age>>,
 }
 
@@ -209,14 +209,14 @@ pub struct FleetTable {
     pub slots: Option<u32>,
     /// How long a claim lasts unless its host renews it. Default: 2m.
     pub lease: Option<Text<Span>>,
-    /// How long a host may stay unseen, or the database unanswered, before an alert is sent. Default: 1h.
+    /// How long a host may go unseen, or the database unresponsive, before an alert is sent. Default: 1h.
     pub silent_after: Option<Text<Span>>,
-    /// The limits of one calendar day in UTC, for all hosts together.
+    /// The combined limits of all hosts for one calendar day in UTC.
     #[serde(default)]
     pub day: CapsTable,
-    /// The remotes from which hosts may get commits, such as `https://git.example/me/` or
-    /// `git@git.example:`. An address that ends with "/" or ":" allows all addresses below it. A pushed
-    /// commit comes from such a remote, any other from the fleet's database.
+    /// The remotes from which hosts may fetch commits, such as `https://git.example/me/` or
+    /// `git@git.example:`. An address ending in "/" or ":" allows all addresses below it. A pushed
+    /// commit comes from such a remote; any other commit comes from the fleet's database.
     #[serde(default)]
     pub remotes: Vec<String>,
 }
@@ -224,8 +224,8 @@ pub struct FleetTable {
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct MemoryTable {
-    /// Whether a prompt gets notes that are relevant for it, without being asked. The hooks read this
-    /// setting directly from runner.toml and config.toml.
+    /// Whether relevant notes are added to a prompt automatically. The hooks read this setting
+    /// directly from runner.toml and config.toml.
     #[allow(dead_code, reason = "the hooks read the setting without the rest")]
     pub auto_recall: bool,
 }
@@ -272,7 +272,7 @@ pub struct GroupTable {
 
 #[derive(Debug, Deserialize, JsonSchema)]
 pub struct DefaultsTable {
-    /// The zone of a job's times. Default: the night's zone.
+    /// The time zone for a job's schedule. Default: the night's zone.
     pub zone: Option<Text<Zone>>,
 }
 
@@ -282,18 +282,16 @@ pub struct DefaultsTable {
 pub struct PolicyTable {
     /// Which late scheduled times are still run.
     pub catch_up: Option<CatchUpScope>,
-    /// The maximum lateness of a scheduled time that is still run. Earlier scheduled times are
-    /// missed.
+    /// How late a scheduled time may be and still be run. Earlier scheduled times are missed.
     pub catch_up_window: Option<Text<Span>>,
-    /// The maximum number of late scheduled times that "all" runs.
+    /// The maximum number of late scheduled times to run with "all".
     #[schemars(range(min = 1))]
     pub catch_up_cap: Option<u32>,
     /// The time over which late starts are spread; "0s" starts them immediately.
     pub stagger: Option<Text<Wait>>,
     /// How a scheduled time is handled while the job is still running.
     pub overlap: Option<Overlap>,
-    /// The maximum delay of a start. A run that has not started this long after it was due is
-    /// skipped.
+    /// The maximum start delay. A run that has not started this long after it was due is skipped.
     pub start_within: Option<Text<OrNone<Span>>>,
     /// The hours in which the job waits and does not start. They may span midnight.
     pub quiet: Option<Text<OrNone<Hours>>>,
@@ -309,7 +307,7 @@ pub struct PolicyTable {
     pub group: Option<String>,
     /// The job's priority. Waiting jobs with a higher priority start first.
     pub priority: Option<i32>,
-    /// How often a run is retried after a temporary failure.
+    /// The maximum number of retries after a temporary failure.
     pub retries: Option<u32>,
     /// The maximum wait before each retry. The actual wait is random, from zero up to this maximum.
     #[schemars(length(min = 1))]
@@ -320,10 +318,11 @@ pub struct PolicyTable {
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct SandboxTable {
-    /// Whether child processes run in the sandbox. Reports state when they do not.
+    /// Whether child processes run in the sandbox. Reports show when they do not.
     pub sandbox: Option<Switch>,
-    /// Whether child processes may use the network, or the list of hosts that they may reach through
-    /// a proxy of runner, which needs bubblewrap. Default: true for backends, false for commands.
+    /// Whether child processes may use the network, or a list of the hosts that they may reach
+    /// through runner's proxy, which requires bubblewrap. Default: true for backends, false for
+    /// commands.
     pub network: Option<NetworkValue>,
     /// Paths that child processes may read although runner hides them by default, such as
     /// "~/.aws/config".
@@ -332,13 +331,13 @@ pub struct SandboxTable {
     pub max_file: Option<Size>,
     /// The maximum size of a run's folder. A child process that exceeds it is stopped.
     pub max_folder: Option<Size>,
-    /// The maximum memory of a child process and of all processes that it starts. Default: three
-    /// quarters of the machine's memory.
+    /// The maximum total memory for a child process and all processes that it starts. Default:
+    /// three quarters of the machine's memory.
     pub max_memory: Option<Size>,
     /// The maximum number of processes and threads of a child process.
     #[schemars(range(min = 1, max = 4_000_000))]
     pub max_processes: Option<u32>,
-    /// The maximum processor time that a child process and all processes that it starts use in total.
+    /// The maximum total processor time for a child process and all processes that it starts.
     /// Default: no limit.
     pub max_cpu_time: Option<Text<Span>>,
     /// Whether the machine is kept awake during a run. Default: true for night jobs and dreams,
@@ -358,15 +357,15 @@ pub struct JobTable {
     pub enabled: Option<bool>,
     /// The `[backends.NAME]` that answers the job's requests.
     pub backend: Option<String>,
-    /// The total time that one run may take. Default: 30m for a dream, 1h for a command, 10m for a
+    /// The maximum duration of one run. Default: 30m for a dream, 1h for a command, 10m for a
     /// prompt, 5m for rem and daydream, 12m for an agent's work, 8h for an overnight run.
     pub timeout: Option<Text<Span>>,
-    /// The zone of the job's times. Night jobs always use the night's zone.
+    /// The time zone for the job's schedule. Night jobs always use the night's zone.
     pub zone: Option<Text<Zone>>,
     /// The limits of one run. Default: 10 calls, 1,000,000 tokens and 1 dollar.
     #[serde(default)]
     pub budget: BudgetTable,
-    /// The limits of all runs of the job on one calendar day.
+    /// The combined limits for all runs of the job on one calendar day.
     #[serde(default)]
     pub day_budget: CapsTable,
     /// How long the job may go without a success before it is stale. Overrides the time in
@@ -400,7 +399,7 @@ pub struct NotifyTable {
     pub subject: Option<String>,
     /// The template of a message's text.
     pub body: Option<String>,
-    /// The receiver of a signal after each successful tick: an https:// address, env:NAME or a
+    /// The recipient of a signal after each successful tick: an https:// address, env:NAME or a
     /// file. Read only from the user's file.
     pub heartbeat: Option<Text<Recipient>>,
 }
@@ -423,9 +422,10 @@ pub struct ChannelTable {
     pub kind: ChannelType,
     /// The address to which a webhook posts: https://, http:// to this host, or env:NAME.
     pub url: Option<Text<Url>>,
-    /// The name of the variable with the key that signs a webhook's messages, or keyring:NAME.
+    /// The name of the variable that contains the key for signing a webhook's messages, or
+    /// keyring:NAME.
     pub secret: Option<Text<SecretName>>,
-    /// The file with the key that signs a webhook's messages, which only its owner may read.
+    /// The file that contains the key for signing a webhook's messages. Only its owner may read it.
     pub secret_file: Option<Text<OwnPath>>,
     /// The mail address of the recipient.
     pub recipient: Option<Text<MailAddress>>,
@@ -446,25 +446,26 @@ pub struct ChannelTable {
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PoolTable {
-    /// The zone of the pool's days and weeks.
+    /// The time zone for the pool's days and weeks.
     pub zone: Option<Text<Zone>>,
     /// Whether answers that are billed beyond the subscription are allowed. If not, such an answer
     /// is stopped.
     #[serde(default)]
     pub overage: bool,
-    /// The part of a subscription's window that jobs leave for your own use, such as 0.25. When a
-    /// provider states that less than this part is left, jobs wait until the window is reset.
+    /// The fraction of a subscription's window that jobs leave for your own use, such as 0.25. When
+    /// a provider reports that less than this fraction is left, jobs wait until the window is
+    /// reset.
     #[serde(default)]
     #[schemars(range(min = 0, max = 0.99))]
     pub leave: f64,
     /// Whether the pool has no limit. A pool without limits must have this setting.
     #[serde(default)]
     pub unlimited: bool,
-    /// The limits of one calendar day for all projects.
+    /// The combined limits of all projects for one calendar day.
     pub day: Option<CapsTable>,
-    /// The limits of one week, from Monday, for all projects.
+    /// The combined limits of all projects for one week, starting on Monday.
     pub week: Option<CapsTable>,
-    /// The limits of one window for all projects. A window opens with its first run.
+    /// The combined limits of all projects for one window. A window opens with its first run.
     pub window: Option<WindowTable>,
 }
 
@@ -502,7 +503,7 @@ pub struct PriceTable {
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CuratorTable {
-    /// The program that runs the model: "ollama", or the name of one of `[backends]`.
+    /// The program that runs the model: "ollama", or the name of an entry in `[backends]`.
     pub engine: String,
     /// The model that `curator setup` configures and `curator status` looks for.
     pub model: String,
@@ -520,7 +521,7 @@ pub struct CuratorTable {
     pub hourly_cap: u32,
     /// The kinds of job files that the curator processes.
     pub kinds: Vec<CuratorJobKind>,
-    /// The folder for drafts of ideas.
+    /// The folder for idea drafts.
     pub ideas: Text<Target>,
     /// The folder for learnings.
     pub learnings: Text<Target>,

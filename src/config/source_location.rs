@@ -38,7 +38,7 @@ impl SourceLocation {
     }
 }
 
-/// Draws the line with a mark under `marked` characters from `from` on.
+/// Draws the line with a mark under `marked` characters starting at `from`.
 fn draw(line: usize, whole: &str, from: usize, marked: usize) -> String {
     let length = whole.chars().count();
     let skipped = if length > SHOWN { from.saturating_sub(BEFORE) } else { 0 };

@@ -43,7 +43,7 @@ pub(super) struct ConfigMistake {
 /// A file, and the line and column in it.
 type WrittenAt = (PathBuf, Option<(usize, usize)>);
 
-/// An error in the form in which it is reported to people and programs.
+/// An error in the form reported to users and programs.
 #[derive(Clone, Debug, Serialize)]
 pub struct ConfigFinding {
     /// The file; `None` for an error outside the files.
@@ -58,7 +58,7 @@ pub struct ConfigFinding {
     pub hint: Option<String>,
     /// The name that was probably meant.
     pub nearest: Option<String>,
-    /// The complete error, for people.
+    /// The complete error, for users.
     #[serde(skip)]
     pub failure: Failure,
 }
@@ -171,7 +171,7 @@ impl ConfigMistake {
     }
 }
 
-/// A file of settings.
+/// A settings file.
 #[derive(Clone, Debug)]
 pub(super) struct Layer {
     /// The kind of layer: `default`, `user`, `ctxrc` or `project`.
@@ -275,7 +275,7 @@ fn syntax(layer: &Layer, error: &toml::de::Error) -> ConfigMistake {
         // The parser's messages name the type that it tried, so they are replaced.
         said if said.ends_with("value was too large") => "the number is too large".to_owned(),
         said if said.ends_with("value was too small") => "the number is too small".to_owned(),
-        // The parser accepts numbers beyond 64 bits, but they fit no value.
+        // The parser accepts numbers wider than 64 bits, but they do not fit any value.
         said if said.starts_with("invalid type: integer `-") => {
             "the number is too small".to_owned()
         }
@@ -298,15 +298,16 @@ pub(super) fn merge(under: &mut Table, over: Table) {
     }
 }
 
-/// Creates an error about a value. The error names the command-line setting, or else the location
-/// in the last file that sets the value, or else the location of its table.
+/// Creates an error about a value. The error names the command-line setting, if there is one.
+/// Otherwise it gives the location in the last file that sets the value, or failing that the
+/// location of its table.
 pub(super) fn wrong(sources: &Sources, key: &str, why: &str) -> ConfigMistake {
     let finding = Finding { key: key.to_owned(), why: why.into(), part: Part::Value, fix: None };
     about(sources, &Places::of(sources), finding).1
 }
 
-/// Looks up the locations of errors, and returns the errors in the order of the files and lines.
-/// Errors about missing settings come last.
+/// Looks up the locations of errors, and returns the errors ordered by file and line. Errors about
+/// missing settings come last.
 pub(super) fn locate(sources: &Sources, found: Vec<Finding>) -> Vec<ConfigMistake> {
     let places = Places::of(sources);
     let found = found.into_iter().map(|finding| about(sources, &places, finding));
@@ -337,8 +338,8 @@ impl<'a> Places<'a> {
         Self(written.map(|layer| (layer, parsed(layer))).collect())
     }
 
-    /// Returns the last file that sets the largest part of a key's path, its number, and the location
-    /// there.
+    /// Returns the last file that sets the longest prefix of a key's path, the file's index, and the
+    /// location there.
     fn innermost(&self, key: &str) -> Option<(usize, &'a Layer, KeyLocation)> {
         let find = |parsed: &ParsedLayer<'a>| match parsed {
             ParsedLayer::Ctxrc(read) => read.find(key).map(|(said, place)| KeyLocation {
@@ -415,7 +416,7 @@ pub(super) fn within(key: &str, table: &str) -> bool {
 
 /// The location of a key in a file.
 struct KeyLocation {
-    /// The length of the part of the key's name that was found.
+    /// The length of the prefix of the key's name that was found.
     said: usize,
     /// The range of its name, or of the name of the innermost table around it.
     key: Range<usize>,
@@ -452,7 +453,7 @@ fn find(table: &DeTable<'_>, key: &str) -> Option<KeyLocation> {
     best
 }
 
-/// Returns the line, counted from 1, of each value of a layer that is not a table, by its path.
+/// Returns the 1-based line number of each non-table value in a layer, keyed by its path.
 pub(super) fn lines(layer: &Layer) -> Vec<(Vec<String>, usize)> {
     let mut found = Vec::new();
     if layer.name == ctxrc::NAME {
@@ -465,7 +466,7 @@ pub(super) fn lines(layer: &Layer) -> Vec<(Vec<String>, usize)> {
     } else if let Ok(table) = DeTable::parse(&layer.text) {
         collect(table.get_ref(), &mut Vec::new(), &mut found);
     }
-    // A setting under runner's name has precedence.
+    // A setting under its runner name takes precedence.
     let own: BTreeSet<Vec<String>> = found.iter().map(|(path, _)| path.clone()).collect();
     found.retain_mut(|(path, _)| {
         let ours = dream::our_path(path.clone());

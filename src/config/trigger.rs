@@ -1,4 +1,4 @@
-//! Parses the triggers of jobs.
+//! Parses job triggers.
 
 use std::fmt;
 
@@ -41,7 +41,7 @@ impl fmt::Display for TriggerSpec {
 /// Parses a trigger.
 ///
 /// # Errors
-/// Returns a description of the error for people.
+/// Returns a human-readable description of the error.
 fn trigger(text: &str) -> Result<TriggerSpec, String> {
     let (word, rest) = text.split_once(' ').unwrap_or((text, ""));
     let rest = rest.trim();

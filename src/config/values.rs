@@ -30,19 +30,19 @@ grammar! {
     RowsAge: SignedDuration, "90d", AGE, rows_age;
     /// A time of day.
     TimeOfDay: Time, "02:30", TIME, time;
-    /// A time range that repeats every day and may span midnight.
+    /// A daily time range, which may span midnight.
     Hours: Quiet, "22:00-06:00", format!("{TIME} ?- ?{TIME}"), quiet;
     /// An IANA time zone, or "system" for the host's zone.
     Zone: String, "Europe/Berlin", "system|[A-Za-z][A-Za-z0-9_+/-]*", zone;
-    /// A folder of the project that the curator may add files to.
+    /// A project folder to which the curator may add files.
     Target: String, "", "", target;
-    /// A path of the host: absolute, or in the home folder.
+    /// A path on the host, either absolute or relative to the home directory (`~/…`).
     HostPath: String, "~/.aws", "(/|~/).*", host_path;
-    /// The name of a host, and its port if that is not 443.
+    /// A host name, with a port if it is not 443.
     HostName: String, "api.anthropic.com", r"[A-Za-z0-9._-]+(:[0-9]+)?", host_name;
-    /// The address of a server: an IP address with a port.
+    /// A server address: an IP address with a port.
     ListenAddress: Listen, "127.0.0.1:7077", r"([0-9]{1,3}(\.[0-9]{1,3}){3}|\[[0-9A-Fa-f:.]+\]):[0-9]{1,5}", listen;
-    /// The id of a project.
+    /// A project id.
     Id: ProjectId, "", "[0-9A-HJKMNP-TV-Za-hjkmnp-tv-z]{26}", id;
 }
 
@@ -136,7 +136,7 @@ pub enum NetworkValue {
     Hosts(#[schemars(length(min = 1))] Vec<Text<HostName>>),
 }
 
-// A derived reader would not state which host is wrong.
+// A derived reader would not report which host is invalid.
 impl<'de> Deserialize<'de> for NetworkValue {
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         deserializer.deserialize_any(NetworkVisitor)
@@ -177,7 +177,7 @@ fn host_path(text: &str) -> Result<String, String> {
     }
 }
 
-/// Parses the name of a host, with the port 443 unless another one is stated.
+/// Parses a host name, using port 443 unless another one is given.
 fn host_name(text: &str) -> Result<String, String> {
     let wrong =
         || format!("{text:?} is not a host (like \"api.anthropic.com\" or \"localhost:8080\")");
@@ -201,7 +201,7 @@ fn rows_age(text: &str) -> Result<SignedDuration, String> {
     days(text, LEAST_ROWS)
 }
 
-/// Parses an age such as "90d", "8 days" or "12 weeks": whole days, at least `least` of them.
+/// Parses an age such as "90d", "8 days" or "12 weeks", in whole days, with a minimum of `least`.
 fn days(text: &str, least: i64) -> Result<SignedDuration, String> {
     let wrong = || format!("{text:?} is not a number of days (like \"90d\" or \"12 weeks\")");
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic() || c == ' ');

@@ -1,4 +1,4 @@
-//! The resolved settings for people and programs, each with its origin.
+//! The resolved settings for users and programs, each with its origin.
 //!
 //! This module must never show a configuration that the reader refuses.
 
@@ -51,7 +51,7 @@ pub struct ResolvedSetting {
 pub struct ResolvedSettings {
     /// The settings as one table.
     pub table: Table,
-    /// The single settings in the order of their names.
+    /// The individual settings, ordered by name.
     pub entries: Vec<ResolvedSetting>,
 }
 

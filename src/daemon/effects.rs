@@ -42,13 +42,13 @@ pub struct EffectRunner<'a> {
     asked: Asker,
     /// The problems of the last tick. A problem that persists is reported only once.
     troubles: BTreeSet<String>,
-    /// Runs that a tick returned and that have not been started yet.
+    /// Runs that were returned by a tick and have not been started yet.
     named: BTreeSet<RunId>,
     /// Whether a failed tick or settlement may have requested runs without returning them.
     strays: bool,
     /// The thread of the daily maintenance, until its result is collected.
     maintenance: Option<JoinHandle<Result<Vec<String>, Failure>>>,
-    /// The threads that listen for work of fleets.
+    /// The threads that listen for fleet work.
     #[cfg(feature = "fleet")]
     wakeups: Option<Wakeups>,
 }
@@ -89,7 +89,7 @@ impl<'a> EffectRunner<'a> {
         let _ = wake;
     }
 
-    /// Stores the channel for a reply and returns a number for the client.
+    /// Stores the channel for a reply and returns a number that identifies the client.
     pub fn expect(&mut self, reply: oneshot::Sender<Reply>) -> Asker {
         self.asked += 1;
         self.askers.insert(self.asked, reply);
@@ -176,7 +176,7 @@ impl<'a> EffectRunner<'a> {
         let mut done = match tick::once(self.home, &mut self.store, &self.me, reread) {
             Ok(done) => done,
             Err(failure) if failure.is_damage() => return Err(failure),
-            // Errors such as a full disk may be gone at the next tick.
+            // Errors such as a full disk may be resolved by the next tick.
             Err(failure) => {
                 self.strays = true;
                 TickResult { troubles: vec![failure.to_string()], ..TickResult::default() }
@@ -227,8 +227,8 @@ impl<'a> EffectRunner<'a> {
         tick::next(&self.store, self.home.wall()?)
     }
 
-    /// Returns the runs that were requested in this process's name but that no tick returned. No
-    /// other process starts them while this one lives.
+    /// Returns the runs that were requested in this process's name but were not returned by any
+    /// tick. No other process starts them while this one is alive.
     fn strays(&self) -> Result<Vec<RunId>, Failure> {
         let stray = |row: &RunRow| {
             matches!(&row.state, RunState::Requested { starter, .. } if *starter == self.me)
@@ -264,7 +264,7 @@ impl<'a> EffectRunner<'a> {
         }
     }
 
-    /// Reaps ended processes and settles their runs if necessary.
+    /// Reaps exited processes and settles their runs if necessary.
     pub fn recover_stale(&mut self, events: &mut VecDeque<DaemonEvent>) -> Result<(), Failure> {
         let ended: Vec<(RunId, String)> = self
             .children

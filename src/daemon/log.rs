@@ -15,7 +15,7 @@ use runner_engine::files::open_with;
 
 /// Maximum size of the log in bytes.
 const LONGEST: u64 = 1024 * 1024;
-/// Leaves out the messages of the library that wakes the daemon, such as "Uninited".
+/// Excludes messages from the library that wakes the daemon, such as "Uninited".
 const DEFAULT: &str = "info,tokio_cron_scheduler=error";
 
 #[derive(Clone, Copy, Debug)]
@@ -43,7 +43,7 @@ impl DaemonLog {
         Ok(Self { ui })
     }
 
-    /// Writes a notice, which `--quiet` keeps off standard error.
+    /// Writes a notice, which `--quiet` suppresses on standard error.
     pub fn log(self, text: &str) {
         tracing::info!("{text}");
         self.ui.info(text);

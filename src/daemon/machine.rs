@@ -32,10 +32,10 @@ const RECENT: Duration = Duration::from_secs(60);
 /// Time between TERM and KILL. A run gives its own program ten seconds, and then needs a few more
 /// to settle.
 pub const TERM_TO_KILL: Duration = Duration::from_secs(13);
-/// Maximum time to wait for killed processes to end.
+/// Maximum time to wait for killed processes to exit.
 const KILL_WAIT: Duration = Duration::from_secs(10);
 
-/// Identifies a client that waits for a reply.
+/// Identifies a client waiting for a reply.
 pub type Asker = u64;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -47,7 +47,7 @@ pub enum DaemonEvent {
         run: RunId,
         job: String,
     },
-    /// A run's process has ended. If its run could not be settled, the next tick settles it.
+    /// A run's process has exited. If its run could not be settled, the next tick settles it.
     Ended {
         run: RunId,
         /// The next attempt at the run's occurrence, requested in this process's name.
@@ -90,7 +90,7 @@ pub enum DaemonEffect {
     /// Tick, and emit [`DaemonEvent::Ticked`].
     Tick(Reread),
     /// Start a run and emit [`DaemonEvent::Begun`]. [`DaemonEvent::Ended`] follows when its process
-    /// ends.
+    /// exits.
     Spawn(RunId),
     /// Send TERM to a run of this daemon.
     Terminate(RunId),
@@ -123,7 +123,7 @@ pub enum ServiceNotice {
     Reloading,
     Stopping,
     Watchdog,
-    /// A status text for people.
+    /// A human-readable status text.
     Status(String),
 }
 
@@ -156,7 +156,7 @@ pub struct Daemon {
     ticked: Option<ClockReading>,
     next: Option<NextTick>,
     live: BTreeMap<RunId, Live>,
-    /// The clients that wait for the next tick to complete.
+    /// The clients waiting for the next tick to complete.
     waiting: Vec<Asker>,
     reloading: bool,
     /// The time of the last watchdog notification, on the boot clock.

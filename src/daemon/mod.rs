@@ -6,8 +6,8 @@
 //!                                                  └─────────────── resulting events ───────────────┘
 //! ```
 //!
-//! The daemon starts each run as a separate process, so a run survives the death of the daemon. The
-//! next tick of any process then settles the runs that the daemon left. The daemon shares the
+//! The daemon starts each run as a separate process, so a run survives if the daemon dies. The next
+//! tick of any process then settles the runs left behind by the daemon. The daemon shares the
 //! database with `runner tick` and host timers, so no occurrence is started twice. The state of a
 //! run must never exist only in the daemon's memory.
 
@@ -43,7 +43,7 @@ use socket::{Control, SocketRequest};
 
 /// Maximum time that the loop waits for a beat.
 const LATE: Duration = Duration::from_secs(5);
-/// Maximum number of client requests that wait for the loop.
+/// Maximum number of client requests waiting for the loop.
 const QUESTIONS: usize = 64;
 
 /// Runs the daemon until a signal stops it. Live runs may then continue for `drain`. `commands`
@@ -132,7 +132,7 @@ async fn serve(
     let mut term = signal(SignalKind::terminate()).map_err(cannot)?;
     let mut int = signal(SignalKind::interrupt()).map_err(cannot)?;
     let mut hup = signal(SignalKind::hangup()).map_err(cannot)?;
-    // The handler must exist before the first run starts. One signal may report several ended
+    // The handler must exist before the first run starts. One signal may report several exited
     // children.
     let mut child = signal(SignalKind::child()).map_err(cannot)?;
     let mut pace = Heartbeat::start().await?;

@@ -45,12 +45,12 @@ pub enum Reply {
     Ticked {
         /// The ids of the runs that the tick started.
         started: Vec<String>,
-        /// Problems with single runs, jobs or projects.
+        /// Problems with individual runs, jobs or projects.
         troubles: Vec<String>,
     },
     /// A run was cancelled, or was asked to stop.
     Cancelled {
-        /// The action taken, as text for people.
+        /// The action taken, as human-readable text.
         how: String,
     },
     /// A part of a run's log.

@@ -29,7 +29,7 @@ pub fn findings(home: &Env, store: Option<&Store>, here: &Path) -> Vec<DoctorFin
     let mut found = Vec::new();
     for root in roots {
         // Mistakes in the project's files, and changes that nobody has accepted, are reported
-        // elsewhere. No program that such settings name may be started.
+        // elsewhere. A program named by such settings must not be started.
         let project = LoadedProject::at(home, store, &root).and_then(LoadedProject::trusted);
         if let Ok(LoadedProject { config, .. }) = project {
             needs.add(&root, &config);

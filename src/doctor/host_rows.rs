@@ -1,4 +1,4 @@
-//! Reads what a host recorded about the memory's hooks in a session's transcript: whether they ran,
+//! Reads what a host recorded in a session's transcript about the memory's hooks: whether they ran,
 //! how long they took, and whether their text arrived complete.
 //!
 //! Claude Code records each hook as an attachment, with its command, its duration and the text that
@@ -17,19 +17,19 @@ const MOST: u64 = 32 << 20;
 /// The beginning of a block's first line.
 const BLOCK: &str = "<!-- ctx:";
 
-/// The hooks of runner that a transcript shows.
+/// Runner's hooks found in a transcript.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HookRows {
     /// Whether the host recorded that one of runner's hooks ran.
     pub ran: bool,
-    /// The slowest hook that ended: the host's event and its time in milliseconds.
+    /// The slowest hook that finished: the host's event and its time in milliseconds.
     pub slowest: Option<(String, u64)>,
     /// A hook that the host stopped at its time limit: the host's event and the limit in
     /// milliseconds.
     pub ended: Option<(String, u64)>,
     /// A hook that failed: the host's event and the first line of its error.
     pub failed: Option<(String, String)>,
-    /// The event whose text did not arrive complete.
+    /// The event whose text did not arrive in full.
     pub cut: Option<String>,
 }
 
@@ -41,7 +41,7 @@ struct Row {
     payload: Option<Payload>,
 }
 
-/// A row about a hook, as Claude Code writes it.
+/// A row about a hook, in the format written by Claude Code.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Attachment {
@@ -63,7 +63,7 @@ struct Attachment {
     content: serde_json::Value,
 }
 
-/// An item in a transcript of Codex.
+/// An item in a Codex transcript.
 #[derive(Deserialize)]
 struct Payload {
     #[serde(default)]
@@ -122,7 +122,7 @@ impl HookRows {
         }
     }
 
-    /// Checks whether the host kept the text of a block complete.
+    /// Checks whether the host kept a block's text in full.
     fn take_text(&mut self, content: &serde_json::Value, event: &str) {
         let items = content.as_array().map_or(std::slice::from_ref(content), Vec::as_slice);
         for item in items {
@@ -202,7 +202,7 @@ mod tests {
             let found = rows(std::slice::from_ref(&row));
             assert_eq!((found.ran, found.cut.is_some()), (true, cut), "{row}");
         }
-        // Text by a person or a model was not injected by a hook.
+        // Text written by a user or a model was not injected by a hook.
         let said = json!({"payload": {"role": "assistant", "content": [{"text": preview}]}});
         assert_eq!(rows(&[said]), HookRows::default());
     }

@@ -20,11 +20,11 @@ use crate::env::Env;
 use crate::hooks::scope;
 use crate::ui::Failure;
 
-/// Maximum times without a finding: to render a block and, in milliseconds, to run a whole hook as
-/// the host measured it.
+/// Maximum times before a finding is reported: to render a block and, in milliseconds, to run a
+/// whole hook as measured by the host.
 const SLOW: Duration = Duration::from_millis(200);
 const SLOW_HOOK: u64 = 500;
-/// Maximum depth of folders below the folder of transcripts. Transcripts of sub-agents are deeper.
+/// Maximum folder depth below the transcripts folder. Sub-agents' transcripts are deeper.
 const DEPTH: usize = 4;
 
 pub fn findings(home: &Env) -> Vec<DoctorFinding> {
@@ -129,7 +129,7 @@ fn checked(home: &Env, hosts: &[ConfiguredHost]) -> Result<Vec<DoctorFinding>, F
     Ok(found)
 }
 
-/// Returns the id of a transcript's session: its name, or the UUID at the end of its name.
+/// Returns a transcript's session id: its name, or the UUID at the end of its name.
 fn session_id(transcript: &Path) -> Option<String> {
     const UUID: usize = 36;
     let stem = transcript.file_stem()?.to_str()?;

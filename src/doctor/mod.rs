@@ -64,7 +64,7 @@ impl DoctorFinding {
         Self::of(Severity::Warning, place, what)
     }
 
-    /// Creates a finding that is only for information.
+    /// Creates an informational finding.
     pub fn note(place: impl Into<String>, what: impl Into<String>) -> Self {
         Self::of(Severity::Note, place, what)
     }
@@ -91,7 +91,7 @@ pub fn quote_path(path: &Path) -> String {
     shown(&[path.display().to_string()])
 }
 
-/// Runs all checks and returns the findings, the worst first.
+/// Runs all checks and returns the findings, worst first.
 pub fn findings(home: &Env, here: &Path) -> Vec<DoctorFinding> {
     let mut found = surroundings::findings(home);
     found.extend(sleep::findings());

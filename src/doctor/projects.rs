@@ -1,5 +1,5 @@
-//! Checks the database and its projects: unresolved failures, held locks, jobs that never
-//! succeeded, and the time since the last check of the database.
+//! Checks the database and its projects: unresolved failures, locks held, jobs that never
+//! succeeded, and the time since the database was last checked.
 
 use std::path::Path;
 
@@ -19,11 +19,11 @@ use crate::project::{self, LoadedProject};
 use crate::setup::ticks;
 use crate::ui::{Failure, show};
 
-/// Maximum age of the last full check of the database, which normally runs once a day.
+/// Maximum age of the last full database check, which normally runs once a day.
 const CHECKED: SignedDuration = SignedDuration::from_hours(72);
-/// Time without a success after which a scheduled job is reported.
+/// How long a scheduled job may go without a success before it is reported.
 const SUCCESS: SignedDuration = SignedDuration::from_hours(24 * 7);
-/// Number of latest runs that are examined.
+/// Number of latest runs to examine.
 const BACK: u32 = 200;
 
 pub fn findings(home: &Env, store: Option<&Store>, here: &Path) -> Vec<DoctorFinding> {
@@ -102,7 +102,7 @@ fn one(
     Ok(found)
 }
 
-/// Reports an entry of PATH that leads into the project.
+/// Reports a PATH entry that leads into the project.
 fn path_entry(known: &Project) -> Option<DoctorFinding> {
     let root = known.path.display().to_string();
     let path = env::setting("PATH").unwrap_or_default();
@@ -144,7 +144,7 @@ fn failure_markers(here: &LoadedProject, known: &Project) -> Vec<DoctorFinding> 
     found
 }
 
-/// Reports the contract locks that no process of runner holds.
+/// Reports the contract locks that are not held by any runner process.
 fn stale_locks(
     here: &LoadedProject,
     store: &Store,

@@ -1,4 +1,5 @@
-//! Finds the sandbox that is available for jobs on this host, without probing for every status.
+//! Finds the sandbox available for jobs on this host, without probing each time the status is
+//! shown.
 //!
 //! A probe starts a process with its own namespaces, which takes longer than showing the status of
 //! a thousand projects may take. A tick therefore stores the result in the state folder, with the
@@ -17,7 +18,7 @@ use serde::{Deserialize, Serialize};
 use super::DoctorFinding;
 use crate::env::Env;
 
-/// A kernel switch that can forbid users to create namespaces.
+/// A kernel switch that can forbid users from creating namespaces.
 #[derive(Clone, Copy)]
 struct Switch {
     path: &'static str,
@@ -77,7 +78,7 @@ pub fn note(home: &Env) {
     }
     let note = ProbeNote {
         depends_on: depends_on(),
-        // The probe is run again because the note of a daemon may be out of date.
+        // The probe is run again because a daemon's note may be out of date.
         found: sandbox::probe_now(),
     };
     let text = serde_json::to_string(&note).expect("a note has string keys only");
@@ -117,7 +118,7 @@ fn describe_available(found: &Available) -> Result<String, String> {
     }
 }
 
-/// Checks that the kernel can sandbox the programs of jobs.
+/// Checks that the kernel can sandbox jobs' programs.
 pub(super) fn findings() -> Vec<DoctorFinding> {
     findings_of(available(), &switched_off())
 }

@@ -9,7 +9,7 @@ use crate::env::{self, Env};
 use crate::filesystem;
 use runner_engine::zones;
 
-/// Free space in bytes below which a disk is reported. Runs have a separate limit.
+/// Free space in bytes below which a disk is reported. Runs are subject to a separate limit.
 const ROOM: u64 = 512 << 20;
 
 pub fn findings(home: &Env) -> Vec<DoctorFinding> {
@@ -111,7 +111,7 @@ fn disk_space(home: &Env) -> Vec<DoctorFinding> {
     found
 }
 
-/// Checks that a disk has enough free space and can be written.
+/// Checks that a disk has enough free space and is writable.
 pub fn room_at(path: &Path) -> Option<DoctorFinding> {
     let there = path.ancestors().find(|path| path.exists())?;
     let place = there.display().to_string();

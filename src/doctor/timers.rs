@@ -162,7 +162,8 @@ fn systemd(home: &Env, record: &SetupRecord, published: &InstalledHost) -> Vec<D
     found
 }
 
-/// Warns about several schedulers. Nothing runs twice, but removing one leaves the other in effect.
+/// Warns if there are several schedulers. Nothing runs twice, but removing one leaves the other in
+/// effect.
 fn twice(home: &Env, record: &SetupRecord) -> Vec<DoctorFinding> {
     let mut found = Vec::new();
     let mut units = false;
@@ -263,15 +264,16 @@ fn silence(home: &Env, record: &SetupRecord) -> Vec<DoctorFinding> {
     found
 }
 
-/// Reports whether a cron daemon holds its PID file, as those of Debian, Red Hat and BSD do.
+/// Reports whether a cron daemon holds a lock on its PID file, as the Debian, Red Hat and BSD
+/// versions do.
 pub fn cron_runs() -> bool {
     let named = ["/run/crond.pid", "/var/run/crond.pid", "/var/run/cron.pid"];
     let held = |path: &&str| {
         let Ok(file) = open_host(path) else {
             return false;
         };
-        // cron holds a lock on its pid file. A cron that does not lock the file is recognised by
-        // its live process.
+        // cron holds a lock on its PID file. A cron daemon that does not lock the file is
+        // recognised by its live process.
         if FileLock::take(file, LockMode::Shared).is_err() {
             return true;
         }

@@ -1,8 +1,8 @@
-//! A run on the home host that publishes what a run on another host produced.
+//! A run on the home host that publishes the results of a run on another host.
 //!
-//! A special kind replaces the job's own. It asks no model and starts no program. It stages the
+//! A special kind replaces the job's own. It calls no model and starts no program. It stages the
 //! delivered files through the run's scope, which allows only paths that the job may write. A file
-//! is written only if the home host still has the content that the other host started from.
+//! is written only if the home host still has the content from which the other host started.
 
 use std::path::PathBuf;
 
@@ -44,7 +44,7 @@ struct AppliedResult {
 }
 
 impl Serialize for AppliedResult {
-    /// Serializes the settings of the job, which a recording contains.
+    /// Serializes the job's settings, which are part of a recording.
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         self.inner.settings().map_err(S::Error::custom)?.serialize(serializer)
     }

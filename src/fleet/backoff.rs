@@ -1,5 +1,5 @@
-//! Remembers that a fleet's database did not answer, so that the next ticks do not wait for it
-//! again. Times are measured since boot, so a changed clock has no effect.
+//! Remembers that a fleet's database did not respond, so that the next ticks do not wait for it
+//! again. Times are measured since boot, so clock changes have no effect.
 
 use std::fs;
 use std::path::PathBuf;
@@ -44,7 +44,7 @@ fn read(home: &Env, fleet: &str) -> Option<Backoff> {
     (found.boot == ProcessIdentity::me().boot).then_some(found)
 }
 
-/// Returns the last error while the database must not be tried again yet.
+/// Returns the last error if it is too early to try the database again.
 pub fn reason(home: &Env, fleet: &str) -> Option<String> {
     let found = read(home, fleet)?;
     (boot_time() < Duration::from_millis(found.until)).then_some(found.why)
@@ -71,8 +71,8 @@ pub fn note(home: &Env, (fleet, lease): (&str, Duration), why: &str) -> Result<(
         .map_err(|error| Failure::cannot_write(error.to_string()))
 }
 
-/// Returns the wait after this number of earlier failures in a row. A finished result must be delivered
-/// within its lease, so the wait is a small part of it.
+/// Returns the wait after this number of earlier consecutive failures. A finished result must be
+/// delivered within its lease, so the wait is a small fraction of it.
 fn wait(failures: u32, lease: Duration) -> Duration {
     let longest = LONGEST.min(lease / 6).max(SHORTEST);
     FIRST.saturating_mul(1 << failures.min(10)).min(longest)

@@ -1,8 +1,8 @@
-//! Fills a copy of another host's project, in which a claim is worked on.
+//! Populates a copy of another host's project, in which the work for a claim is done.
 //!
-//! Nothing in the copy can start a program while it is made: git has no hooks, filters or settings
-//! here. Only a fetch uses the user's settings, from an address that this host allows. This module
-//! must never write outside the copy.
+//! Nothing in the copy can start a program while it is being made: git has no hooks, filters or
+//! settings here. Only a fetch uses the user's settings, from an address that this host allows.
+//! This module must never write outside the copy.
 
 use std::fs;
 use std::io::Write as _;
@@ -25,7 +25,7 @@ use crate::env;
 use crate::project::identity;
 use crate::ui::Failure;
 
-/// Fills the empty folder of a claim with the project as its source describes it.
+/// Populates a claim's empty folder with the project as described by its source.
 pub fn prepare(
     database: &mut Postgres,
     settings: &Fleet,
@@ -66,7 +66,7 @@ pub fn prepare(
     Ok(())
 }
 
-/// Fetches a branch, in at most half of the lease.
+/// Fetches a branch, taking at most half of the lease.
 fn fetch(settings: &Fleet, root: &Path, address: &str, branch: &str) -> Result<(), Failure> {
     if !allows(&settings.remotes, address) {
         let why = format!("this host may not fetch from {address}");
@@ -92,7 +92,7 @@ fn place(root: &Path, file: &SourceFile) -> Result<PathBuf, Failure> {
     Ok(parent.join(path.file_name().unwrap_or_default()))
 }
 
-/// Removes what the commit has at the path of a file, and the folders that become empty.
+/// Removes whatever the commit has at a file's path, and any folders that become empty.
 fn remove(root: &Path, file: &SourceFile) -> Result<(), Failure> {
     // A path below a link has nothing to remove, because the link itself is removed.
     let Ok(to) = place(root, file) else { return Ok(()) };
@@ -134,7 +134,7 @@ fn write(root: &Path, file: &SourceFile, content: &[u8]) -> Result<(), Failure> 
     write_atomic(&to, content, mode).map_err(|error| Failure::cannot_write(error.to_string()))
 }
 
-/// Runs git without the settings of the host and of its user.
+/// Runs git without the settings of the host or its user.
 fn git(root: &Path, args: &[&str], input: &[u8]) -> Result<(), Failure> {
     let broken = |error: std::io::Error| Failure::environment(format!("cannot run git: {error}"));
     let mut child = env::host_command("git")
@@ -153,7 +153,7 @@ fn git(root: &Path, args: &[&str], input: &[u8]) -> Result<(), Failure> {
         .spawn()
         .map_err(broken)?;
     if let Some(mut stdin) = child.stdin.take() {
-        // If git ends early, its message is the better one.
+        // If git exits early, its own message is more useful.
         let _message_follows = stdin.write_all(input);
     }
     let done = child.wait_with_output().map_err(broken)?;

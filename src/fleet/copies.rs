@@ -1,12 +1,12 @@
-//! The folders of the copies in which claims are worked on: one for each claim.
+//! The folders for the copies in which claims are worked on, one per claim.
 //!
 //! ```text
 //! make ──> maker recorded ──> folder ──> run ──settled and reported──> sweep removes it
 //!             └─ dies before the run is recorded ─────────────────────> sweep removes it
 //! ```
 //!
-//! A host can have two claims of one job at the same time, for example after it slept past a lease.
-//! This module must never remove a folder in which a live process works.
+//! A host can have two claims on one job at the same time, for example after it slept past a lease.
+//! This module must never remove a folder in which a live process is working.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -23,23 +23,23 @@ use crate::env::Env;
 use crate::project;
 use crate::ui::Failure;
 
-/// How long the copy of a run that published nothing is kept, so that a person can examine it.
+/// How long the copy of a run that published nothing is kept, so that the user can examine it.
 const KEEP: SignedDuration = SignedDuration::from_hours(24);
 
-/// How long any other copy is kept while its maker is alive, because that process may still report
-/// the copy's run.
+/// How long any other copy is kept while the process that made it is alive, because that process
+/// may still report the copy's run.
 const KEEP_FOR_MAKER: SignedDuration = SignedDuration::from_hours(1);
 
-/// The ended copies that are kept.
+/// The finished copies to keep.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Keep {
-    /// Those that a person or the process that made them may still need.
+    /// Those that the user or the process that made them may still need.
     ForADay,
-    /// None, because the host leaves the fleet.
+    /// None, because the host is leaving the fleet.
     Nothing,
 }
 
-/// Makes the empty folder of a claim. `me` is the process that records its run.
+/// Creates the empty folder for a claim. `me` is the process that records its run.
 pub fn make(
     home: &Env,
     (fleet, claim): (&str, &Claim),
@@ -60,16 +60,15 @@ pub fn make(
     fs::canonicalize(&root).map_err(|error| Failure::unreadable(&root, error))
 }
 
-/// The file beside a copy that names the process which made it.
+/// The file beside a copy that names the process that made it.
 fn maker(root: &Path) -> PathBuf {
     let mut name = root.as_os_str().to_owned();
     name.push(".maker");
     name.into()
 }
 
-/// Removes, from a fleet's copies, those whose runs have ended and are reported, with their rows in
-/// the database, and those that never got a run. Returns a message for each copy that cannot be
-/// removed.
+/// Removes a fleet's copies whose runs have finished and been reported, along with their database
+/// rows, and copies that never got a run. Returns a message for each copy that cannot be removed.
 pub fn sweep(
     home: &Env,
     store: &mut Store,
@@ -113,7 +112,7 @@ fn live_maker(root: &Path) -> Option<ProcessIdentity> {
     serde_json::from_str(&text).ok().filter(ProcessIdentity::is_alive)
 }
 
-/// Removes an ended copy from the database. Returns false if the copy is still needed.
+/// Removes a finished copy from the database. Returns false if the copy is still needed.
 fn forget(
     home: &Env,
     store: &mut Store,
@@ -139,7 +138,7 @@ fn forget(
     Ok(true)
 }
 
-/// Reports whether a run no longer needs the folder of its copy.
+/// Reports whether a run no longer needs its copy's folder.
 fn has_ended(
     store: &Store,
     (run, has_maker): (&RunId, bool),

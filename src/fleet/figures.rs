@@ -5,8 +5,8 @@
 //! tick ──Postgres::check_in──> file ──> status, metrics, pages, alerts
 //! ```
 //!
-//! Commands and pages that show the figures read only this file, with its age. This module must never connect to a
-//! database.
+//! Commands and pages that show the figures read nothing but this file, and show its age. This module must never
+//! connect to a database.
 
 use std::collections::BTreeMap;
 
@@ -16,15 +16,15 @@ use serde::{Deserialize, Serialize};
 
 use crate::env::Env;
 
-/// The version of the file. A file of another version is not read; the next tick replaces it.
+/// The file version. A file with a different version is not read; the next tick replaces it.
 #[cfg(feature = "fleet")]
 const VERSION: u32 = 1;
 
-/// The extension of the files.
+/// The file extension.
 #[cfg(feature = "fleet")]
 const EXTENSION: &str = "overview";
 
-/// Number of failed connections in a row, at most a minute apart, before the database counts as
+/// Number of consecutive failed connections, at most a minute apart, before the database counts as
 /// silent. This gives a machine that has just woken up time to connect.
 #[cfg(feature = "fleet")]
 const MANY: u32 = 10;
@@ -32,23 +32,23 @@ const MANY: u32 = 10;
 /// The figures of a fleet.
 #[derive(Clone, Debug, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct FleetFigures {
-    /// The version of the file.
+    /// The file version.
     pub version: u32,
     /// The fleet's name in the user's configuration.
     pub fleet: String,
-    /// The name of this host in the fleet.
+    /// This host's name in the fleet.
     pub here: String,
     /// The number of fleet runs that this host executes at the same time.
     pub slots: u32,
     /// When the figures were read from the database.
     pub read: Timestamp,
-    /// The time in seconds after which a host that has not been seen is silent.
+    /// How long a host may go unseen, in seconds, before it counts as silent.
     pub silent_after: i64,
     /// The hosts that have not left, by name.
     pub hosts: Vec<HostFigures>,
     /// The number of occurrences by state: `pending`, `claimed`, `delivered`, `publishing`.
     pub open: BTreeMap<String, u64>,
-    /// The budget of the current day in UTC, by unit: `calls`, `tokens`, `micros`, `seconds`, `ideas`. Empty if
+    /// The budget for the current UTC day, by unit: `calls`, `tokens`, `micros`, `seconds`, `ideas`. Empty if
     /// nothing was offered on this day.
     pub day: BTreeMap<String, UnitFigures>,
 }
@@ -65,15 +65,15 @@ pub struct HostFigures {
     pub seen: Timestamp,
     /// The number of its claims.
     pub claims: u64,
-    /// Whether it takes work and has not been seen for too long.
+    /// Whether it accepts work but has not been seen for too long.
     pub silent: bool,
 }
 
-/// The use of a fleet's budget in one unit.
+/// The budget usage of a fleet, for one unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct UnitFigures {
     pub used: i64,
-    /// The amount that the claims in progress have reserved.
+    /// The amount reserved by claims in progress.
     pub reserved: i64,
     /// The limit; absent if there is none.
     pub limit: Option<i64>,
@@ -219,7 +219,7 @@ mod joined {
         }
     }
 
-    /// Removes the figures of a fleet that this host leaves.
+    /// Removes the figures of a fleet that this host is leaving.
     ///
     /// # Errors
     /// Returns an error if the file cannot be removed.
@@ -233,7 +233,7 @@ mod joined {
         }
     }
 
-    /// Returns the silent hosts of a fleet, and its database if that has not answered for too long.
+    /// Returns a fleet's silent hosts, and its database if that has not responded for too long.
     pub fn silence(home: &Env, fleet: &str, now: Timestamp) -> Option<SilentFleet> {
         of_figures(&read(home, fleet)?, backoff::failures(home, fleet), now)
     }

@@ -1,4 +1,4 @@
-//! Problems of a fleet that a person should know about, for `runner doctor` and `runner fleet status`.
+//! Fleet problems that the user should know about, for `runner doctor` and `runner fleet status`.
 
 use jiff::SignedDuration;
 use runner_fleet::{FleetStore as _, HostState, Postgres, Snapshot};
@@ -14,7 +14,7 @@ const CLOCK_OFFSET: i64 = 30_000;
 /// The state of a fleet's database, and its problems.
 #[derive(Debug)]
 pub struct FleetHealth {
-    /// The version of PostgreSQL and the database, without a password.
+    /// The PostgreSQL version and the database, without a password.
     pub database: String,
     pub snapshot: Snapshot,
     pub problems: Vec<String>,

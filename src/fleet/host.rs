@@ -36,7 +36,7 @@ use crate::project::LoadedProject;
 use crate::spawn;
 use crate::ui::Failure;
 
-/// Maximum age of a note whose run is still reported to the fleet.
+/// Maximum age at which a note's run is still reported to the fleet.
 const MEMORY: SignedDuration = SignedDuration::from_hours(24 * 30);
 
 /// Number of claims without a result after which an occurrence is lost.
@@ -100,9 +100,9 @@ pub fn step(
 
 /// An error that ends a host's tick in a fleet.
 enum Trouble {
-    /// An error of this host, which ends the whole tick.
+    /// An error on this host, which ends the whole tick.
     Own(Failure),
-    /// An error of the fleet's database.
+    /// A fleet database error.
     Fleet(FleetError),
 }
 
@@ -152,7 +152,7 @@ impl Host<'_> {
         }
         self.report_ended_offers()?;
         for run in due.iter().filter(|run| !run.offered) {
-            // A run that applies a kept result no longer waits.
+            // A run that applies a kept result is no longer waiting.
             if matches!(self.store.run(&run.run)?.state, RunState::Queued { .. }) {
                 self.offer(run)?;
             }
@@ -173,7 +173,7 @@ impl Host<'_> {
         self.step.troubles.push(format!("fleet {}: {what}", self.member.fleet));
     }
 
-    /// Offers a due run to the fleet. A project that cannot be offered defers its run.
+    /// Offers a due run to the fleet. If its project cannot be offered, the run is deferred.
     fn offer(&mut self, run: &FleetRun) -> Result<(), Trouble> {
         let offer = match self.offer_of(run) {
             Ok(offer) => offer,
@@ -312,7 +312,7 @@ impl Host<'_> {
                 continue;
             }
             let report = match &outcome {
-                // The usage of a dead run is unknown, so its lease is left to end and the whole
+                // The usage of a dead run is unknown, so its lease is left to expire and the whole
                 // reservation is charged.
                 Outcome::Lost { .. } => "lost".to_owned(),
                 Outcome::Deferred { until, why } => {
@@ -364,7 +364,7 @@ impl Host<'_> {
         let files = match self.result_files(run) {
             Ok(files) => files,
             Err(Trouble::Own(problem)) => {
-                // Without its files, the result is useless, so the lease is left to end.
+                // Without its files, the result is useless, so the lease is left to expire.
                 self.trouble(format!("run {run} cannot be delivered: {problem}"));
                 return Ok(problem.to_string());
             }
@@ -426,7 +426,7 @@ impl Host<'_> {
         let row = match self.store.run(&run).and_then(|row| self.attempt(row)) {
             Ok(row) => row,
             Err(StoreError::NotFound { .. }) => {
-                // The database of this host was restored from a backup or was lost.
+                // This host's database was lost or was restored from a backup.
                 self.trouble(format!(
                     "a result for run {run} arrived, which this host does not know"
                 ));
@@ -490,8 +490,8 @@ impl Host<'_> {
         }
     }
 
-    /// Returns the attempt at an offered run that applies its result: the next attempt, if an earlier one ended before
-    /// it could apply the result, which is already paid for.
+    /// Returns the attempt at an offered run that applies its result. If an earlier attempt ended before it could
+    /// apply the result, which is already paid for, this is the next attempt.
     fn attempt(&self, offered: RunRow) -> Result<RunRow, StoreError> {
         let mut row = offered;
         if self.store.fleet_note(&row.id, FleetNote::Applies)?.is_none() {
@@ -543,8 +543,8 @@ impl Host<'_> {
     }
 }
 
-/// Returns the amounts that a claim of a job reserves: its own limits, and otherwise the amounts
-/// that a run on one host would reserve.
+/// Returns the amounts that a claim on a job reserves: the job's own limits, or otherwise the
+/// amounts that a run on one host would reserve.
 fn want(spec: &runner_jobs::JobSpec) -> Amounts {
     let budget = spec.budget;
     let ask = spec.kind.asks() != Asks::Never;

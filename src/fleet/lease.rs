@@ -6,7 +6,8 @@
 //!                              └─ no answer ──> a quarter before its end: the run is asked to stop
 //! ```
 //!
-//! A run that ends too late changes nothing at home: the home host checks the fence at both commits.
+//! A run that ends too late changes nothing on the home host, which checks the fence at both
+//! commits.
 
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::thread;
@@ -25,7 +26,7 @@ use crate::config::Fleet;
 use crate::env::Env;
 use crate::ui::Failure;
 
-/// The longest time between the request to stop a run and the end of its lease.
+/// The longest time between the request to stop a run and the expiry of its lease.
 const MARGIN: Duration = Duration::from_secs(20);
 
 /// A lease that is renewed until this value is dropped.
@@ -35,8 +36,8 @@ pub struct HeldLease {
     _stop: Sender<()>,
 }
 
-/// Holds the lease of a run that works on a claim, and sets the check of its commits. Returns `None`
-/// for a run without a claim.
+/// Keeps the lease of a run that works on a claim, and installs the check for its commits. Returns
+/// `None` for a run without a claim.
 ///
 /// # Errors
 /// Returns an error if the fleet's settings cannot be used.
@@ -114,14 +115,14 @@ impl RecoveryGuard {
     }
 }
 
-/// Returns the check of a run's commits. Returns `None` for a run without a fleet.
+/// Returns the check for a run's commits, or `None` for a run that does not belong to a fleet.
 fn guard_of(home: &Env, store: &Store, run: &RunId) -> Result<Option<FleetGuard>, Failure> {
     let Some(note) = CheckedNote::of(store, run)? else { return Ok(None) };
     let database = membership::database(&membership::settings(home, note.fleet())?)?;
     Ok(Some(FleetGuard { note, database: Box::new(database) }))
 }
 
-/// Returns the length of the leases of a host's own runs.
+/// Returns the lease length for a host's own runs.
 pub fn lease(settings: &Fleet) -> Duration {
     settings.lease.try_into().unwrap_or(Duration::ZERO)
 }
@@ -129,18 +130,18 @@ pub fn lease(settings: &Fleet) -> Duration {
 struct LeaseKeeper {
     note: ClaimNote,
     database: Postgres,
-    /// The boot time at which the lease ends.
+    /// The boot time at which the lease expires.
     end: Duration,
 }
 
 impl LeaseKeeper {
-    /// Renews the lease once. Returns the time until the next try, or the reason why the run must
-    /// end.
+    /// Renews the lease once. Returns the time until the next attempt, or the reason the run must
+    /// stop.
     fn renew(&mut self) -> Result<Duration, String> {
         let lease = Duration::from_millis(self.note.lease);
         let ends = self.end.saturating_sub((lease / 4).min(MARGIN));
-        // The lease is counted from the time before the request, so here it never ends later than
-        // in the database.
+        // The lease is measured from before the request, so it never expires later here than in the
+        // database.
         let asked = boot_time();
         if asked >= ends {
             return Err(
@@ -165,9 +166,9 @@ impl LeaseKeeper {
 /// The role of a run in a fleet, which determines when the run may commit.
 #[derive(Debug)]
 enum CheckedNote {
-    /// In a copy of the project: while the run has its claim.
+    /// In a copy of the project: as long as the run holds its claim.
     Worker(ClaimNote),
-    /// At home: while no other result replaces the one that the run publishes.
+    /// On the home host: as long as no other result replaces the one being published.
     Home(Box<ApplyNote>),
 }
 

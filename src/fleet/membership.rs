@@ -1,4 +1,4 @@
-//! The fleets that this host has joined: one file each in the state folder.
+//! The fleets that this host has joined, with one file per fleet in the state folder.
 
 use std::fs;
 
@@ -27,14 +27,14 @@ pub struct Membership {
 }
 
 impl Membership {
-    /// Returns a new membership of this host.
+    /// Returns a new membership for this host.
     pub fn new(fleet: &str, now: Timestamp) -> Self {
         let machine = rustix::system::uname().nodename().to_string_lossy().into_owned();
         let host = format!("{machine}.{}", OccurrenceId::new(now));
         Self { fleet: fleet.to_owned(), worker: worker(&host), host, draining: false }
     }
 
-    /// Returns all memberships, by name.
+    /// Returns all memberships, ordered by name.
     pub fn all(home: &Env) -> Result<Vec<Self>, Failure> {
         let folder = super::folder(home);
         let Ok(entries) = fs::read_dir(&folder) else { return Ok(Vec::new()) };
@@ -77,12 +77,12 @@ impl Membership {
         fs::remove_file(&path).map_err(|error| Failure::not_written(&path, error))
     }
 
-    /// Returns the worker of the present boot.
+    /// Returns the worker for the current boot.
     pub fn worker_now(&self) -> String {
         worker(&self.host)
     }
 
-    /// Returns the host as the fleet's database records it.
+    /// Returns the host as recorded in the fleet's database.
     pub fn info(&self, settings: &Fleet) -> HostInfo {
         HostInfo {
             host: self.host.clone(),
@@ -125,8 +125,8 @@ pub fn database(settings: &Fleet) -> Result<Postgres, Failure> {
     Postgres::at(&url).map_err(failure)
 }
 
-/// Removes, from all joined fleets, the occurrences that were settled more than `age` ago, and
-/// returns the problems.
+/// Removes occurrences settled more than `age` ago from all joined fleets, and returns any
+/// problems.
 pub fn prune(home: &Env, age: SignedDuration) -> Vec<String> {
     let members = match Membership::all(home) {
         Ok(members) => members,
@@ -147,7 +147,7 @@ pub fn prune(home: &Env, age: SignedDuration) -> Vec<String> {
     troubles
 }
 
-/// Translates an error of the fleet's database.
+/// Translates an error from the fleet's database.
 pub fn failure(error: runner_fleet::FleetError) -> Failure {
     use runner_fleet::FleetError as E;
     let text = error.to_string();

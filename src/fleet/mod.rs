@@ -1,12 +1,12 @@
-//! Jobs that the hosts of a fleet share.
+//! Jobs shared by the hosts of a fleet.
 //!
 //! ```text
 //! home host:  due run ──offer──> fleet ──deliver──> run that applies the result ──> settled
 //! any member: claim ──> run in a copy of the project ──> deliver
 //! ```
 //!
-//! A tick calls [`step`] after its local work. Without the feature `fleet`, the runs of such jobs
-//! are deferred. This module must never start a run's process; the caller starts the returned runs.
+//! A tick calls [`step`] after its local work. Without the `fleet` feature, runs of such jobs are
+//! deferred. This module must never start a run's process; the caller starts the returned runs.
 
 #[cfg(feature = "fleet")]
 mod apply;
@@ -48,7 +48,7 @@ pub use apply::replace_kind;
 #[cfg(feature = "fleet")]
 pub use lease::{guard_recovery, hold};
 
-/// The result of a tick for fleets.
+/// The fleet-related result of a tick.
 #[derive(Debug, Default)]
 pub struct FleetStep {
     /// Runs that the caller must start now.
@@ -66,17 +66,18 @@ pub struct SilentFleet {
     pub fleet: String,
     /// The time at which the last of them became silent.
     pub since: Timestamp,
-    /// Names the silent hosts, with the times at which they were last seen.
+    /// Names the silent hosts and when each was last seen.
     pub why: String,
 }
 
-/// Time after which a run is tried again if its fleet cannot be used.
+/// How long to wait before retrying a run whose fleet cannot be used.
 const WAIT: SignedDuration = SignedDuration::from_mins(5);
 
 /// Offers due runs, claims work, delivers results and applies them.
 ///
 /// # Errors
-/// Returns an error of the host's own database. Errors of a fleet are among the returned troubles.
+/// Returns an error from the host's own database. Fleet errors are included in the returned
+/// troubles.
 pub fn step(home: &Env, store: &mut Store, me: &ProcessIdentity) -> Result<FleetStep, Failure> {
     let waiting = store.fleet_runs(home.wall()?)?;
     if waiting.is_empty() && !folder(home).is_dir() {
@@ -92,8 +93,8 @@ pub fn step(home: &Env, store: &mut Store, me: &ProcessIdentity) -> Result<Fleet
     }
 }
 
-/// Does `work` on a separate thread. A connection to a fleet's database has its own runtime, which
-/// must neither run nor end on the thread of the daemon's loop.
+/// Runs `work` on a separate thread. A connection to a fleet's database has its own runtime, which
+/// must neither run nor be dropped on the daemon loop's thread.
 #[cfg(feature = "fleet")]
 fn apart<T: Send>(work: impl FnOnce() -> T + Send) -> T {
     let done = std::thread::scope(|scope| scope.spawn(work).join());

@@ -1,11 +1,11 @@
-//! The facts of a claim or a result that this host's database keeps with a run.
+//! Facts about a claim or a result that this host's database stores with a run.
 
 use runner_engine::digest::Digest;
 use runner_engine::outcome::Outcome;
 use runner_engine::store::RunSummary;
 use serde::{Deserialize, Serialize};
 
-/// A claim of this host, kept with the run that works on it.
+/// A claim held by this host, stored with the run that works on it.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct ClaimNote {
     pub fleet: String,
@@ -14,11 +14,11 @@ pub struct ClaimNote {
     pub worker: String,
     /// The length of the lease in milliseconds.
     pub lease: u64,
-    /// The boot time in milliseconds at which the lease ends unless it is renewed.
+    /// The boot time in milliseconds at which the lease expires unless renewed.
     pub until: u64,
 }
 
-/// A result that a run of its home host applies.
+/// A result that is applied by a run on its home host.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct ApplyNote {
     pub fleet: String,
@@ -36,9 +36,9 @@ pub struct ApplyNote {
 /// A file that a run published in its copy of the project.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ResultFile {
-    /// The path below the project.
+    /// The path relative to the project.
     pub path: String,
-    /// The content that the home host must still have. `None` if there must be no file.
+    /// The content that the home host must still have. `None` if the file must not exist.
     pub before: Option<Digest>,
     /// The new content. `None` removes the file.
     pub after: Option<Digest>,

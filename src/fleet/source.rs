@@ -1,5 +1,5 @@
 //! The project as another host needs it: the current commit with its history, from a remote or as a
-//! pack, and the files of the work tree that differ from it or that the job itself wrote.
+//! pack, and the work tree files that differ from it or that the job itself wrote.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -33,20 +33,20 @@ pub struct Source {
     pub exclude: String,
 }
 
-/// The place from which a host gets a commit.
+/// Where a host gets a commit from.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum History {
     /// A pack in the fleet's database.
     Pack(Digest),
-    /// A branch of a remote that both hosts allow.
+    /// A branch on a remote that both hosts allow.
     Remote { address: String, branch: String },
 }
 
-/// A file of the work tree.
+/// A file in the work tree.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct SourceFile {
-    /// The path below the project.
+    /// The path relative to the project.
     pub path: String,
     /// The content, or the target of a link. `None` if there is no file.
     pub content: Option<Digest>,
@@ -54,7 +54,7 @@ pub struct SourceFile {
     pub kind: FileKind,
 }
 
-/// The type of a path of the work tree.
+/// The type of a path in the work tree.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum FileKind {
@@ -80,10 +80,10 @@ pub fn stays_inside(path: &str, target: &str) -> bool {
     !rest.is_empty() && plain && !is_git
 }
 
-/// Reports whether the settings of a host allow fetching from an address. An allowed address that ends with `/`, or
-/// `USER@HOST:`, also allows all addresses below it.
+/// Reports whether a host's settings allow fetching from an address. An allowed address ending in `/`, or of the
+/// form `USER@HOST:`, also allows all addresses below it.
 pub fn allows(remotes: &[String], address: &str) -> bool {
-    // With `..` or `%`, an address can lead to a place outside its allowed beginning.
+    // With `..` or `%`, an address can lead outside its allowed prefix.
     let is_plain = !address.contains("..") && !address.contains('%');
     let is_below = |allowed: &str| {
         let is_short = allowed.ends_with(':') && !allowed.contains('/');
@@ -114,7 +114,8 @@ fn remote_with(git: &Git, remotes: &[String], commit: &str) -> Result<Option<His
     Ok(None)
 }
 
-/// Stores the project in the fleet's database, apart from what an allowed remote has.
+/// Stores the project in the fleet's database, except for anything that an allowed remote already
+/// has.
 pub fn store(
     database: &mut Postgres,
     remotes: &[String],
@@ -167,7 +168,8 @@ pub fn store(
     Ok(Source { commit, history, files, exclude })
 }
 
-/// Reads a file of the work tree, or the target of a link. Returns `None` if there is nothing.
+/// Reads a file in the work tree, or the target of a link. Returns `None` if the path does not
+/// exist.
 fn read_file(root: &Path, path: &str) -> Result<Option<(FileKind, Vec<u8>)>, Failure> {
     let at = root.join(path);
     let unreadable = |error: std::io::Error| Failure::unreadable(&at, error);
@@ -197,7 +199,7 @@ fn read_file(root: &Path, path: &str) -> Result<Option<(FileKind, Vec<u8>)>, Fai
     Ok(Some((kind, read_in(root, path, LARGEST_CONTENT).map_err(unreadable)?)))
 }
 
-/// Reports whether there is nothing at a path, or a file in place of one of its folders.
+/// Reports whether a path does not exist, or one of its parent folders is a file instead.
 fn is_absent(error: &std::io::Error) -> bool {
     matches!(error.kind(), std::io::ErrorKind::NotFound | std::io::ErrorKind::NotADirectory)
 }

@@ -44,8 +44,8 @@ impl Wakeups {
         Self { threads: BTreeMap::new(), wake }
     }
 
-    /// Starts the threads of the fleets that were joined since the last call, and ends those of the fleets
-    /// that this host has left.
+    /// Starts threads for fleets joined since the last call, and stops those of fleets that this host has
+    /// left.
     pub fn refresh(&mut self, home: &Env) {
         // The tick reports a file that cannot be read.
         let Ok(members) = Membership::all(home) else { return };

@@ -10,8 +10,8 @@
 //!
 //! Claude Code runs the hook before each tool (`PreToolUse`) and evaluates its exit code: only 2
 //! refuses the tool, and any other code lets it through. Every error here therefore exits with 2.
-//! The hook is an early refusal with a reason that the model can read; a write that it misses is
-//! stopped by the sandbox.
+//! The hook refuses early, with a reason that the model can read; the sandbox stops any write that
+//! the hook misses.
 //!
 //! This module must never write, call git or open the database, because it runs before every tool.
 
@@ -31,12 +31,12 @@ pub const LONGEST: u64 = 8 * 1024 * 1024;
 /// The paths that may be written, and those that may not.
 #[derive(Clone, Debug, Default)]
 pub struct WriteBounds {
-    /// The paths at and below which writing is allowed.
+    /// Paths at or below which writing is allowed.
     pub write: Vec<PathBuf>,
     /// The paths within `write` that must not be written.
     pub keep: Vec<PathBuf>,
-    /// Tools that write nothing, in addition to the built-in list. A name that ends in `*` matches
-    /// all names with that prefix.
+    /// Tools that write nothing, in addition to the built-in list. A name ending in `*` matches all
+    /// names with that prefix.
     pub reads: Vec<String>,
     /// The folder that `~` and `$HOME` refer to.
     pub home: Option<PathBuf>,
@@ -110,8 +110,8 @@ impl WriteBounds {
         self.inside(&real_path(cwd, path)?)
     }
 
-    /// Checks a path as [`WriteBounds::allow`] does, but interprets it as a tool does: blanks at
-    /// its ends are ignored, and `~` is the home folder.
+    /// Checks a path as [`WriteBounds::allow`] does, but interprets it as a tool does: leading and
+    /// trailing blanks are ignored, and `~` is the home folder.
     fn allow_named(&self, cwd: &Path, path: &str) -> Result<(), String> {
         let path = path.trim_matches(|c: char| c.is_whitespace() || c == '\u{feff}');
         let local = path.get(..5).is_some_and(|scheme| scheme.eq_ignore_ascii_case("file:"));
@@ -128,14 +128,14 @@ impl WriteBounds {
         }
     }
 
-    /// Checks that a command may do `act` to a path.
+    /// Checks that a command may perform `act` on a path.
     fn allow_act(&self, act: ShellAction, cwd: &Path, path: &str) -> Result<(), String> {
         let whole = real_path(cwd, path)?;
         match act {
             ShellAction::Write => self.inside(&whole),
             ShellAction::Sweep => {
-                // If the path is a link, the command changes the link itself, so its own place is
-                // checked too.
+                // If the path is a link, the command changes the link itself, so the link's own
+                // location is checked too.
                 self.inside(&unfollowed(cwd, path)?)?;
                 self.inside(&whole)?;
                 match self.keep.iter().find(|keep| beneath(keep, &whole)) {
@@ -159,7 +159,7 @@ impl WriteBounds {
         }
     }
 
-    /// Checks that a real path is one that may be written.
+    /// Checks that a real path may be written.
     fn inside(&self, whole: &Path) -> Result<(), String> {
         let known = ["/dev/null", "/dev/stdout", "/dev/stderr", "/dev/tty"];
         if whole.to_str().is_some_and(|whole| known.contains(&whole)) {
@@ -179,7 +179,7 @@ impl WriteBounds {
     }
 }
 
-/// Returns the path in the part of a `file:` URL that follows the scheme.
+/// Returns the path that follows the scheme in a `file:` URL.
 fn local_path(rest: &str) -> Result<&str, String> {
     let path = match rest.strip_prefix("//") {
         Some(rest) => rest.strip_prefix("localhost").unwrap_or(rest),

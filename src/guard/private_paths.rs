@@ -1,5 +1,5 @@
-//! Determines the paths of the host that hold a person's secrets. Children cannot read them unless
-//! the setting `reads` names them.
+//! Determines which paths on the host contain the user's secrets. Children cannot read them unless
+//! the `reads` setting names them.
 //!
 //! The table lists paths, not secrets: a program that keeps its login elsewhere is not covered. A
 //! path that does not exist needs no protection. This module must never read a file.
@@ -44,7 +44,7 @@ const IN_HOME: &[&str] = &[
     ".nuget/NuGet/NuGet.Config",
     ".huggingface",
     ".cache/huggingface/token",
-    // Command line programs of clouds and clusters.
+    // Command-line programs for clouds and clusters.
     ".aws",
     ".azure",
     ".config/gcloud",
@@ -139,7 +139,7 @@ const IN_HOME: &[&str] = &[
     ".config/discord",
     ".config/Element",
     ".local/share/TelegramDesktop",
-    // Sessions of shells and databases, in which people type passwords.
+    // Shell and database histories, which may contain typed passwords.
     ".bash_history",
     ".zsh_history",
     ".local/share/fish/fish_history",
@@ -149,7 +149,7 @@ const IN_HOME: &[&str] = &[
     ".node_repl_history",
 ];
 
-/// Logins of agents. A backend's own agent can read and write its login.
+/// Agent logins. A backend's own agent can read and write its login.
 const LOGINS: [&str; 2] = [".claude/.credentials.json", ".codex/auth.json"];
 
 /// The folders from which private paths are determined.

@@ -1,5 +1,5 @@
-//! Determines the paths of a project that a job may write. The sandbox, the hook and every command
-//! that shows these paths use this one answer.
+//! Determines which project paths a job may write. The sandbox, the hook and every command that
+//! shows these paths use this single answer.
 
 use std::fs;
 use std::path::{Component, Path, PathBuf};
@@ -20,8 +20,8 @@ pub fn of_works(root: &Path, works: Works<'_>, config: &Config) -> (Vec<PathBuf>
     working(root, writes, config)
 }
 
-/// Returns whether a job's own processes may commit: an agent, and a program that may write the
-/// whole project.
+/// Returns whether a job's own processes may commit, which applies to agents and to programs that
+/// may write the whole project.
 pub fn commits(works: Works<'_>) -> bool {
     match works {
         Works::Agent(_) | Works::Program(None) => true,
@@ -52,9 +52,8 @@ pub fn working(
     (write.collect(), keep)
 }
 
-/// Returns the project files that the configuration names and that decide what the jobs do: the
-/// cycles of agents, and the prompts that a job or a state of a cycle names. The files need not
-/// exist.
+/// Returns the project files named in the configuration that determine what jobs do: agent cycles,
+/// and the prompts named by a job or a cycle state. The files need not exist.
 pub fn steering(root: &Path, config: &Config) -> Vec<PathBuf> {
     let mut found = Vec::new();
     let mut prompts = Vec::new();
@@ -73,8 +72,8 @@ pub fn steering(root: &Path, config: &Config) -> Vec<PathBuf> {
     found
 }
 
-/// Checks that a job does not publish unchecked output of its program or model over a file that
-/// decides what jobs do.
+/// Checks that a job does not publish unchecked output from its program or model over a file that
+/// determines what jobs do.
 ///
 /// # Errors
 /// Returns an error if the job does; the setting must name another file.
@@ -97,7 +96,7 @@ pub fn check_targets(root: &Path, spec: &JobSpec, config: &Config) -> Result<(),
     }
 }
 
-/// Returns the path of a file that a setting names, or `None` if it lies outside the project.
+/// Returns the path of a file named in a setting, or `None` if it lies outside the project.
 fn within(root: &Path, file: &str) -> Option<PathBuf> {
     let path = root.join(file);
     let plain = |part: Component<'_>| matches!(part, Component::RootDir | Component::Normal(_));

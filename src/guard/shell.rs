@@ -5,12 +5,12 @@
 //!                     └ `$(…)`, `sh -c …`: separate lines, scanned in the same way
 //! ```
 //!
-//! The result is a hint and not a sandbox: a program's command line does not reveal everything that
-//! it does. Redirections count, and so do the arguments of the common programs that write. A part
-//! that cannot be known (a variable, a program whose name the shell computes, code given in the
-//! line) is reported as unknown, and a line that cannot be parsed is an error. A relative path is
-//! resolved against every folder that the line may be in by then: the one where it began, and every
-//! folder that it changed to.
+//! The result is a hint, not a sandbox: a program's command line does not reveal everything it
+//! does. Redirections count, as do the arguments of common programs that write. Anything that
+//! cannot be known (a variable, a program whose name the shell computes, inline code) is reported
+//! as unknown, and a line that cannot be parsed is an error. A relative path is resolved against
+//! every folder that the line may be in by then: the one in which it started, and every folder to
+//! which it changed.
 
 mod git;
 mod programs;
@@ -44,9 +44,9 @@ pub enum ShellAction {
 pub enum ShellPlace {
     /// A literal path.
     Plain(ShellAction, String),
-    /// A path below the home folder.
+    /// A path in the home folder.
     Home(ShellAction, String),
-    /// Text whose path depends on values that only the shell knows.
+    /// Text containing a path that depends on values known only to the shell.
     Unknown(String),
 }
 
@@ -88,7 +88,7 @@ impl ShellScan {
         for token in tokens(line)?.into_iter().chain([Token::End { pipe: false }]) {
             match token {
                 Token::Word(word) => match target.take() {
-                    // `2>&1` copies a descriptor and writes to no new file.
+                    // `2>&1` duplicates a descriptor and does not write to a new file.
                     Some(true) if word.text.trim_end_matches('-').parse::<u32>().is_ok() => {}
                     Some(true) if word.text == "-" => {}
                     Some(_) => self.place(ShellAction::Write, &word),

@@ -8,7 +8,7 @@
 
 use serde_json::{Map, Value};
 
-/// Tools that write no files themselves. The hook is also called for the tools of sub-agents.
+/// Tools that write no files themselves. The hook is also called for tools used by sub-agents.
 const READS: [&str; 30] = [
     "Agent",
     "AskUserQuestion",

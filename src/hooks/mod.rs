@@ -1,10 +1,10 @@
 //! The memory's hooks, which an agent's program calls during a session.
 //!
 //! A hook delays every prompt, so it does not load the configuration, opens only one database, and
-//! starts no runtime and no other process. Only the hook at the end of a session may start another
-//! process, which analyzes the session. A hook always prints valid JSON, and its exit code is 0
-//! unless the store is damaged. In a run that runner started, a hook does nothing, so that runner's
-//! own output does not get into the memory.
+//! starts no runtime and no other process. Only the session-end hook may start another process,
+//! which analyzes the session. A hook always prints valid JSON, and its exit code is 0 unless the
+//! store is damaged. In a run started by runner, a hook does nothing, which keeps runner's own
+//! output out of the memory.
 
 pub mod scope;
 
@@ -44,7 +44,7 @@ pub struct HookCall {
     pub db: Option<PathBuf>,
 }
 
-/// Returns the host's name for an event, which the hook's output must contain.
+/// Returns the host's name for an event, which must appear in the hook's output.
 fn event_name(event: HookEvent) -> &'static str {
     match event {
         HookEvent::SessionStart => "SessionStart",
@@ -55,8 +55,8 @@ fn event_name(event: HookEvent) -> &'static str {
     }
 }
 
-/// Returns the hook call in a command line, without using the parser of all commands. Returns
-/// `None` if that parser must handle the command line, for its help and errors.
+/// Parses a hook call from a command line without using the full command parser. Returns `None` if
+/// the full parser must handle the command line, to print help or errors.
 pub fn call(arguments: impl Iterator<Item = OsString>) -> Option<HookCall> {
     let mut words = arguments.skip(1);
     if words.next()? != "hook" {
@@ -87,7 +87,7 @@ pub fn call(arguments: impl Iterator<Item = OsString>) -> Option<HookCall> {
     Some(call)
 }
 
-/// Answers a hook and returns the exit code of the process.
+/// Answers a hook and returns the process exit code.
 pub fn run(call: &HookCall) -> ExitCode {
     #[allow(
         clippy::exit,
@@ -201,7 +201,7 @@ fn work(call: &HookCall) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Returns what the analysis of sessions found out about the last session in a project.
+/// Returns the session analysis results for the last session in a project.
 fn last_session(home: &env::Env, root: Option<&Path>) -> Option<String> {
     let root = root?;
     resume_packet(root, &home.cache_folder(&project::id_at(root)?))

@@ -1,5 +1,5 @@
-//! Finds the memory store, and the project to which the memory of a folder belongs, without the
-//! database and without git.
+//! Finds the memory store, and the project that a folder's memory belongs to, without using the
+//! database or git.
 
 use std::fs;
 use std::os::unix::fs::DirBuilderExt as _;
@@ -12,16 +12,16 @@ use crate::env;
 use crate::project;
 use crate::ui::Failure;
 
-/// The folder of the memory store, below the home folder.
+/// The memory store's folder, inside the home folder.
 const MEMORY: &str = ".ctx";
 
 /// The memory of a folder.
 #[derive(Clone, Debug)]
 pub struct FolderMemory {
     pub scope: Scope,
-    /// The folder that sessions share: the root of the project, or of the repository, or the folder.
+    /// The folder shared by sessions: the project root, the repository root, or the folder itself.
     pub folder: String,
-    /// The root of the project, if the folder is in one.
+    /// The project root, if the folder is inside a project.
     pub root: Option<PathBuf>,
 }
 

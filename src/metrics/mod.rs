@@ -1,4 +1,4 @@
-//! Metrics in the text format of Prometheus, as a function of a [`Snapshot`].
+//! Metrics in the Prometheus text format, as a function of a [`Snapshot`].
 //!
 //! The number of metrics grows with the number of jobs, never with the number of runs. This module
 //! must never read the database, a file or a clock, and must never rename a metric from one release
@@ -16,7 +16,7 @@ use runner_engine::store::{Amounts, Budget, LastNight, QueueDepth, RunDurations,
 
 use crate::fleet::figures::FleetFigures;
 
-/// The data of all metrics.
+/// The data for all metrics.
 #[derive(Clone, Debug, Default)]
 pub struct Snapshot {
     /// The time at which the data was read.
@@ -25,15 +25,15 @@ pub struct Snapshot {
     pub durations: Vec<RunDurations>,
     /// The queues of the projects that have queued runs.
     pub queues: Vec<QueueDepth>,
-    /// The earliest scheduled time that has passed and is not recorded.
+    /// The earliest past scheduled time that has not been recorded.
     pub oldest_due: Option<Timestamp>,
     pub nights: BTreeMap<ProjectId, LastNight>,
     pub last_tick: Option<Timestamp>,
     /// The number of ticks since the state folder was created, if one is recorded.
     pub ticks: Option<u64>,
-    /// Number of daemons that answer: 0 or 1.
+    /// Number of responding daemons: 0 or 1.
     pub daemons: usize,
-    /// Number of requested and running runs of all projects.
+    /// Number of requested and running runs across all projects.
     pub live_runs: usize,
     /// The sizes of the database's files in bytes, by file.
     pub database: Vec<(&'static str, u64)>,
@@ -47,13 +47,13 @@ pub struct ProjectSample {
     pub path: String,
     /// The next scheduled time of a job.
     pub next_due: Option<Timestamp>,
-    /// The budgets of the day and of the open night.
+    /// The budgets for the day and the open night.
     pub budgets: Vec<BudgetSample>,
     /// Number of open alerts that are not silenced.
     pub alerts: usize,
-    /// Number of proposals that wait for a decision.
+    /// Number of proposals awaiting a decision.
     pub proposals: usize,
-    /// Number of jobs that the circuit breaker stops.
+    /// Number of jobs stopped by the circuit breaker.
     pub stopped: usize,
     /// Number of jobs with a failure marker.
     pub failing: usize,

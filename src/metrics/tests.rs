@@ -1,4 +1,4 @@
-//! Tests of the metrics' text.
+//! Tests of the metrics text output.
 
 use runner_engine::store::{Night, NightId, NightRunReport};
 

@@ -1,5 +1,5 @@
-//! Identifies a folder that the database does not know: by its own id, or else by the id that its
-//! `runner.toml` was created with.
+//! Identifies a folder that is not recorded in the database: by its own id, or else by the id with
+//! which its `runner.toml` was created.
 //!
 //! The id of a registered folder is in the database, which no child can write. The ids that this
 //! module reads are only hints, for a folder that was moved, cloned or restored, or whose database
@@ -24,8 +24,8 @@ use crate::ui::Failure;
 /// Name of the file with the id in a clone's git folder.
 pub const FILE: &str = "runner-id";
 
-/// Returns the git folder of this very work tree: `.git`, or the folder that a file of that name
-/// points to.
+/// Returns the git folder of this particular work tree: `.git`, or the folder that a file of that
+/// name points to.
 pub fn git_dir(root: &Path) -> Option<PathBuf> {
     let git = root.join(".git");
     let data = fs::metadata(&git).ok()?;
@@ -37,7 +37,7 @@ pub fn git_dir(root: &Path) -> Option<PathBuf> {
     (!named.is_empty()).then(|| root.join(named))
 }
 
-/// Returns the git folder of this very work tree, or `None` for a folder within a repository.
+/// Returns the git folder of this particular work tree, or `None` for a folder within a repository.
 ///
 /// # Errors
 /// Returns an error if there is no git repository, or if the repository of a worktree was moved.
@@ -63,7 +63,7 @@ pub fn git_folder(root: &Path) -> Result<Option<PathBuf>, Failure> {
     Ok(Some(folder))
 }
 
-/// Returns the id that belongs to this clone alone.
+/// Returns the id that belongs only to this clone.
 ///
 /// # Errors
 /// Returns an error if the file exists but cannot be read or contains no id, or if there is no git

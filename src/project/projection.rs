@@ -1,9 +1,9 @@
-//! The part of a project's configuration that an overview of the project needs: limits, time zone, paths of failure
-//! markers. It is kept in the project's row of the database so that an overview parses no TOML.
+//! The part of a project's configuration needed for an overview of the project: limits, time zone, paths of failure
+//! markers. It is stored in the project's database row so that an overview does not need to parse TOML.
 //!
 //! It is written with the jobs, from the same files and in the same transaction, so that it is as
-//! fresh as the row's stamp. It is a cache: where it is missing or cannot be read, the
-//! configuration itself is read. It must never hold settings that only a run needs.
+//! fresh as the row's stamp. It is a cache: if it is missing or cannot be read, the configuration
+//! itself is read. It must never contain settings that only a run needs.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -20,10 +20,10 @@ use serde_json::value::RawValue;
 
 use super::LoadedProject;
 
-/// The values that the database keeps of a project's configuration.
+/// The configuration values that the database stores for a project.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Projection {
-    /// Time zone of the project's nights and days.
+    /// Time zone for the project's nights and days.
     pub zone: String,
     /// Time zones of the jobs that use another one, by job name.
     zones: BTreeMap<String, String>,
@@ -33,24 +33,24 @@ pub struct Projection {
     pub night: Budget,
     /// Names of the jobs whose later scheduled times replace earlier ones.
     pub replacing: Vec<String>,
-    /// The rules for alerts; absent in a projection that an earlier build wrote.
+    /// The alert rules; absent in a projection written by an earlier build.
     #[serde(default)]
     pub alerts: Option<AlertRules>,
-    /// Settings of the dream jobs, by job; absent in a projection that an earlier build wrote.
+    /// Settings of the dream jobs, by job; absent in a projection written by an earlier build.
     #[serde(default)]
     pub dreams: DreamJobs,
-    /// The `stat` data of the files with instructions for the jobs, by path below the project, when a
-    /// person had last accepted them; absent in a projection that an earlier build wrote.
+    /// The `stat` data that the jobs' instruction files had when the user last accepted them, by path
+    /// relative to the project; absent in a projection written by an earlier build.
     #[serde(default)]
     instructions: BTreeMap<String, String>,
-    /// Settings of the enabled jobs that analyze sessions, by job; absent in a projection that an
-    /// earlier build wrote.
+    /// Settings of the enabled jobs that analyze sessions, by job; absent in a projection written
+    /// by an earlier build.
     #[serde(default)]
     pub sessions: BTreeMap<String, SessionsSpec>,
-    /// Folders of failure markers, relative to the project. Most projects have none of them.
+    /// Failure marker folders, relative to the project. Most projects have none.
     folders: Vec<PathBuf>,
-    /// Path of each job's failure marker, relative to the project, in the order of the jobs' names. The
-    /// list is parsed only if one of the folders exists.
+    /// Path of each job's failure marker, relative to the project, ordered by job name. The list is
+    /// parsed only if one of the folders exists.
     marks: Box<RawValue>,
 }
 
@@ -97,8 +97,8 @@ impl Projection {
         serde_json::to_string(self).expect("a projection has string keys only")
     }
 
-    /// Parses the form that the database stores. Returns `None` for a projection that another build
-    /// wrote.
+    /// Parses the form that the database stores. Returns `None` for a projection written by another
+    /// build.
     pub fn read(text: &str) -> Option<Self> {
         serde_json::from_str(text).ok()
     }
@@ -107,7 +107,7 @@ impl Projection {
         self.zones.get(job).unwrap_or(&self.zone)
     }
 
-    /// Returns whether the files with instructions are still the ones that were read.
+    /// Returns whether the instruction files are unchanged since they were read.
     pub fn is_current(&self, root: &Path) -> bool {
         self.instructions.iter().all(|(path, known)| super::stat(&root.join(path)) == *known)
     }

@@ -13,8 +13,8 @@
 //!  a row alone          known, replaced, recloned, vanished, emptied, unreadable, overtaken
 //! ```
 //!
-//! The folder that the database has at its path, by device, inode and creation time, is the project
-//! whatever it contains: a child can write into the folder, and not into the database.
+//! The folder recorded in the database at its path, by device, inode and creation time, is the
+//! project whatever it contains: a child can write to the folder, but not to the database.
 //!
 //! [`judge`] is pure; [`inspect_path`] only reads. This module changes nothing.
 
@@ -34,11 +34,11 @@ pub struct FoundProject {
     pub node: Node,
     /// Whether the id is stored in the clone's own git folder, and not only in its `runner.toml`.
     pub own: bool,
-    /// The project that the database has at this path, if it is another one.
+    /// The project recorded in the database at this path, if it is a different one.
     pub other_here: Option<ProjectId>,
 }
 
-/// The database's record of an id, and the present state of its path.
+/// The database's record of an id, and the current state of its path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KnownProject {
     /// The path at which the project was registered.
@@ -83,14 +83,14 @@ pub enum Registration {
     },
     /// The same id at the same path in another folder, which was restored or cloned again.
     Replaced,
-    /// A new clone without its own id, at a path where the database knows a project with its
-    /// own id.
+    /// A new clone without its own id, at a path where the database records a project with its own
+    /// id.
     Recloned {
-        /// The project that the database knows.
+        /// The project recorded in the database.
         was: ProjectId,
     },
-    /// The project was moved: the old path no longer holds it, or this is the very folder that was
-    /// there.
+    /// The project was moved: the old path no longer contains it, or this is the same folder that
+    /// was there.
     Moved {
         /// The old path.
         from: PathBuf,
@@ -105,7 +105,7 @@ pub enum Registration {
         /// The path at which the repository is registered.
         of: PathBuf,
     },
-    /// It is unknown whether the old path still holds the project.
+    /// It is unknown whether the project is still at the old path.
     Unsure {
         /// The old path.
         of: PathBuf,
@@ -121,8 +121,8 @@ pub enum Registration {
     Overtaken,
 }
 
-/// Returns the state of the project; `found` is the folder that the caller works in. Without
-/// `found`, only the row is judged.
+/// Returns the state of the project; `found` is the caller's working folder. Without `found`, only
+/// the row is judged.
 pub fn judge(known: Option<&KnownProject>, found: Option<&FoundProject>) -> Registration {
     let (known, found) = match (known, found) {
         (None, None) => return Registration::New,
@@ -262,7 +262,7 @@ impl Registration {
 /// Determines the state of `path` with regard to `id`; `id_of` reads a folder's id and reports
 /// whether it is the folder's own.
 ///
-/// `bound` is the folder that the database knows by this id. It counts as carrying the id as its
+/// `bound` is the folder recorded in the database under this id. It counts as having the id as its
 /// own, regardless of the result of `id_of`.
 pub fn inspect_path(
     path: &Path,
@@ -280,7 +280,7 @@ pub fn inspect_path(
                 let found = id_of(path);
                 PathOccupant::Project {
                     node,
-                    // If the id cannot be read, the project is assumed to be still there.
+                    // If the id cannot be read, the project is assumed to still be there.
                     same_id: found.as_ref().is_none_or(|(found, _)| found == id),
                     own: found.is_none_or(|(_, own)| own),
                 }

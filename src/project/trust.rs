@@ -1,9 +1,9 @@
-//! Compares the files that control a project's jobs with the files that a person last accepted.
+//! Compares the files that control a project's jobs with those that the user last accepted.
 //!
-//! A project's files may come from other people: `git pull` changes them, and so may an agent. A
-//! change takes effect only after a person has accepted it with `runner trust`, or has made it with
-//! a command of runner. Until then, each job that the change affects keeps its old schedule, and its
-//! runs are deferred. This module must never accept a file by itself.
+//! A project's files may come from other people: `git pull` changes them, and an agent may change
+//! them too. A change takes effect only after the user has accepted it with `runner trust`, or has
+//! made it with a runner command. Until then, each job affected by the change keeps its old
+//! schedule, and its runs are deferred. This module must never accept a file by itself.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -27,28 +27,28 @@ use crate::cycles;
 use crate::env::{self, Env};
 use crate::ui::Failure;
 
-/// The state of a project's files compared with the files that a person last accepted.
+/// The state of a project's files compared with those that the user last accepted.
 #[derive(Clone, Debug)]
 pub struct Trust {
-    /// Whether a person has ever accepted the project's files.
+    /// Whether the user has ever accepted the project's files.
     pub known: bool,
-    /// The files that differ, by path below the project.
+    /// The files that differ, by path relative to the project.
     pub changes: Vec<FileChange>,
-    /// The names of the jobs that the differences affect, including removed jobs.
+    /// The names of the jobs affected by the differences, including removed jobs.
     pub jobs: BTreeSet<String>,
     /// Whether settings outside the jobs' tables differ.
     outside_jobs: bool,
     /// The current files. Their texts are those that were compared.
     pub now: TrustRecord,
-    /// The `stat` data of the files with instructions, by path below the project, from before they
-    /// were read. A file that does not exist has an entry too.
+    /// The `stat` data of the instruction files, from before they were read, by path relative to
+    /// the project. A file that does not exist has an entry too.
     pub instructions: BTreeMap<String, String>,
 }
 
-/// A file that differs from the one that a person last accepted.
+/// A file that differs from the version that the user last accepted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FileChange {
-    /// The path below the project.
+    /// The path relative to the project.
     pub path: String,
     /// The accepted text, in which secrets are replaced. `None` for a new file.
     pub old: Option<String>,
@@ -129,9 +129,9 @@ fn different(
     keys.filter(|key| now.get(*key) != before.get(*key)).cloned().collect()
 }
 
-/// Compares the project's files with the ones that a person last accepted. All files of a project
-/// below one of the user's `[trust] paths` count as accepted, except for a process that a run
-/// started, because it may have named the folder itself.
+/// Compares the project's files with those that the user last accepted. All files of a project
+/// located below one of the user's `[trust] paths` count as accepted, except for a process started
+/// by a run, which may itself have named the folder.
 pub(super) fn inspect(
     home: &Env,
     store: Option<&Store>,
@@ -141,7 +141,7 @@ pub(super) fn inspect(
     let folders = config.trusted.iter().map(|path| home.expanded(path));
     let folders: Vec<PathBuf> = folders.collect::<Result<_, _>>()?;
     let (now, instructions) = current(root, config, home.wall()?);
-    // The home host offers only what a person accepted there.
+    // The home host only offers files that the user accepted there.
     let copied = is_copy(home, root);
     if !in_run() && (copied || folders.iter().any(|folder| is_below(root, folder))) {
         return Ok(Trust::accepted(now, instructions));
@@ -163,10 +163,10 @@ fn is_below(root: &Path, folder: &Path) -> bool {
 }
 
 /// Returns the current state of the files that control the project's jobs. A job is affected by its
-/// own table, by everything outside the tables of jobs, and by its files with instructions. A
-/// job that takes settings from other jobs is affected by the tables and files of all jobs.
+/// own table, by everything outside the job tables, and by its instruction files. A job that takes
+/// settings from other jobs is affected by the tables and files of all jobs.
 ///
-/// Also returns the `stat` data of the files with instructions.
+/// Also returns the `stat` data of the instruction files.
 fn current(
     root: &Path,
     config: &Config,
@@ -221,8 +221,8 @@ fn digest(value: &Value) -> Digest {
     Digest::of(value.to_string().as_bytes())
 }
 
-/// Returns the settings in a text as JSON. The configuration was read from the same text, so if the
-/// text is not TOML, it is a `.ctxrc` in another syntax.
+/// Returns the settings in a text as JSON. The configuration was read from the same text, so text
+/// that is not TOML must be a `.ctxrc` in another syntax.
 fn parsed(text: &str) -> Map<String, Value> {
     let table = toml::from_str::<toml::Table>(text).ok();
     match table.and_then(|table| serde_json::to_value(table).ok()) {
@@ -231,13 +231,13 @@ fn parsed(text: &str) -> Map<String, Value> {
     }
 }
 
-/// Returns the project files with instructions for a job: its prompt, its cycle, and the prompts of
-/// the cycle.
+/// Returns the project's instruction files for a job: its prompt, its cycle, and the cycle's
+/// prompts.
 fn instructions(root: &Path, job: &JobSpec) -> BTreeSet<String> {
     let mut prompts = job.kind.prompts();
     let mut files = BTreeSet::new();
     if let Some(cycle) = job.kind.of::<CycleSpec>() {
-        // A file that a variable names is the user's own.
+        // A file named by a variable is the user's own.
         files.extend(cycle.cycle.clone());
         // An invalid cycle prevents the run, which then reports it.
         if let Ok(spec) = cycles::cycle_of(root, cycle) {
@@ -255,7 +255,7 @@ impl LoadedProject {
         self.trust.jobs.contains(job).then(|| format!("{reason} (runner trust)"))
     }
 
-    /// Checks that a person has accepted all settings that affect a job. The job may no longer
+    /// Checks that the user has accepted all settings that affect a job. The job may no longer
     /// exist.
     ///
     /// # Errors
@@ -269,7 +269,7 @@ impl LoadedProject {
         }
     }
 
-    /// Returns the project if a person has accepted all settings that affect a job.
+    /// Returns the project if the user has accepted all settings that affect a job.
     ///
     /// # Errors
     /// Returns the reason, with the command that shows the changes.
@@ -283,8 +283,8 @@ impl LoadedProject {
         }
     }
 
-    /// Returns the project if a person has accepted its settings outside the jobs' tables, such
-    /// as backends and channels.
+    /// Returns the project if the user has accepted its settings outside the job tables, such as
+    /// backends and channels.
     ///
     /// # Errors
     /// Returns the reason, with the command that shows the changes.
@@ -295,7 +295,7 @@ impl LoadedProject {
         }
     }
 
-    /// Records that a person accepts the files that were compared.
+    /// Records that the user accepts the files that were compared.
     pub fn accept(&mut self, store: &mut Store) -> Result<(), Failure> {
         store.set_trust(&self.id, &self.trust.now)?;
         let (now, instructions) = (self.trust.now.clone(), self.trust.instructions.clone());
@@ -337,7 +337,7 @@ impl LoadedProject {
     }
 }
 
-/// Makes a change to a project's `runner.toml` on behalf of a person; `change` also returns the new
+/// Makes a change to a project's `runner.toml` on the user's behalf; `change` also returns the new
 /// text of the file. If all settings were in effect before, the new text is accepted.
 pub fn accepted_change<T>(
     home: &Env,
@@ -345,7 +345,7 @@ pub fn accepted_change<T>(
     change: impl FnOnce() -> Result<(T, String), Failure>,
 ) -> Result<T, Failure> {
     let load = || LoadedProject::at(home, home.store_to_identify()?.as_ref(), root);
-    // A person must be able to repair settings that cannot be read.
+    // The user must be able to repair settings that cannot be read.
     let before = load().ok().filter(|project| project.trust.known && project.trust.holds());
     let (done, written) = change()?;
     let Some(before) = before.filter(|_| !in_run()) else { return Ok(done) };

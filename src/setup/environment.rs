@@ -1,11 +1,10 @@
-//! The environment for the ticks of a host scheduler, frozen at the time of the setup.
+//! The environment for ticks started by a host scheduler, frozen at setup time.
 //!
 //! A host scheduler starts a program with almost no environment: cron sets a `PATH` of
 //! `/usr/bin:/bin`, and systemd omits what a login shell adds. `setup` therefore writes an
-//! allowlist of variables to a file, one `NAME=value` per line, and a tick that is started with
-//! `--environment FILE` restarts itself with those variables. Keys are never among them. A person
-//! keeps keys in a separate file that only its owner may access (`credentials.env`, beside
-//! config.toml).
+//! allowlist of variables to a file, one `NAME=value` per line, and a tick started with
+//! `--environment FILE` restarts itself with those variables. Keys are never among them. Users keep
+//! keys in a separate file that only its owner may access (`credentials.env`, beside config.toml).
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -18,8 +17,8 @@ use runner_engine::git::is_inside;
 use crate::ui::Failure;
 use runner_engine::files::{SMALL, read_text_host};
 
-/// Variables of the environment that are frozen. No proxy variable is among them, because its
-/// address may hold a password.
+/// Environment variables that are frozen. Proxy variables are excluded, because their addresses may
+/// contain a password.
 pub const FROZEN: &[&str] = &[
     "PATH",
     "HOME",
@@ -40,11 +39,11 @@ pub const FROZEN: &[&str] = &[
     "NODE_EXTRA_CA_CERTS",
 ];
 
-/// Name of the file in which a person keeps keys.
+/// Name of the file in which the user keeps keys.
 pub const CREDENTIALS: &str = "credentials.env";
 
-/// Checks that `PATH` contains no folder of a project. An agent that works there could put a `git`
-/// or a `claude` into it, which the host's scheduler would then start.
+/// Checks that `PATH` contains no project folder. An agent working there could add a `git` or
+/// `claude` executable, which the host's scheduler would then start.
 ///
 /// # Errors
 /// Returns an error if there is such a folder.
@@ -69,7 +68,7 @@ pub fn refuse_project_folders<'a>(
 /// Returns the text of the file.
 ///
 /// # Errors
-/// Returns an error if a value has several lines.
+/// Returns an error if a value spans several lines.
 pub fn text(variables: &BTreeMap<String, String>) -> Result<String, Failure> {
     let mut text = String::from(
         "# The environment of ticks that the host's scheduler starts. `runner setup --apply` overwrites this file.\n",
@@ -122,7 +121,7 @@ pub fn read(path: &Path) -> Result<BTreeMap<String, String>, Failure> {
     })
 }
 
-/// Reads the variables of the file in which a person keeps keys. There are none if the file does
+/// Reads the variables from the file in which the user keeps keys. Returns none if the file does
 /// not exist.
 ///
 /// # Errors

@@ -8,8 +8,7 @@
 pub enum Format {
     /// A systemd unit file; the text is one word of a command line.
     Systemd,
-    /// A line of a crontab; the text is one word of a shell's command line, with cron's own rule
-    /// for `%`.
+    /// A crontab line; the text is one word of a shell command line, with cron's own rule for `%`.
     Cron,
     /// XML for launchd and the Task Scheduler; the text is between tags.
     Xml,
@@ -20,7 +19,7 @@ pub enum Format {
 /// Returns the text as it is written in a file of this format.
 ///
 /// # Errors
-/// Returns an error with the reason if this format cannot hold the text.
+/// Returns an error with the reason if this format cannot represent the text.
 pub fn escaped(format: Format, text: &str) -> Result<String, String> {
     match format {
         Format::Systemd => systemd(text),
@@ -59,8 +58,8 @@ fn systemd(text: &str) -> Result<String, String> {
     Ok(quoted)
 }
 
-/// Checks whether a program's path may be the first word of `ExecStart=`: systemd takes no quotes,
-/// backslashes or control characters there, however they are written.
+/// Checks whether a program's path may be the first word of `ExecStart=`: systemd does not accept
+/// quotes, backslashes or control characters there, however they are written.
 pub fn starts_a_unit(program: &str) -> bool {
     !program.chars().any(|c| c.is_ascii_control() || "\"'\\".contains(c))
 }

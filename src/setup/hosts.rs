@@ -1,5 +1,4 @@
-//! The requirements of each host scheduler: files, a line of the crontab, and the commands that
-//! load them.
+//! The requirements of each host scheduler: files, a crontab line, and the commands that load them.
 
 use std::path::{Path, PathBuf};
 
@@ -10,7 +9,7 @@ use super::render::{Template, TemplateData, render};
 use crate::env::Env;
 use crate::ui::Failure;
 
-/// Labels of the launchd jobs: that of the timer and that of the daemon.
+/// Labels of the launchd jobs, for the timer and for the daemon.
 const LABELS: [&str; 2] = ["runner.tick", "runner.daemon"];
 
 /// A file that must exist.
@@ -42,7 +41,7 @@ impl HostScheduler {
     /// Creates the target state for this kind, with these ticks.
     ///
     /// # Errors
-    /// Returns an error if the format cannot hold a path, if the user's own template cannot be
+    /// Returns an error if the format cannot represent a path, if the user's own template cannot be
     /// used, or if the host cannot keep a service running.
     pub fn of(kind: SchedulerKind, home: &Env, ticks: &HostTicks) -> Result<Self, Failure> {
         if ticks.service && !matches!(kind, SchedulerKind::Systemd | SchedulerKind::Launchd) {
@@ -114,7 +113,7 @@ impl HostScheduler {
                 host.start.push(launchctl(&["bootout", &launchd_job(label)], OnFailure::Report));
                 host.start.push(launchctl(&["bootstrap", &domain(), &path], OnFailure::Stop));
             }
-            // The files are written for a person to read and run; nothing is registered without
+            // The files are written for the user to read and run; nothing is registered without
             // being shown.
             SchedulerKind::TaskScheduler => {
                 host.files.push(file(&tasks, Template::Task)?);
@@ -161,10 +160,10 @@ pub fn stop(kind: SchedulerKind, home: &Env, published: &InstalledHost) -> Vec<S
         SchedulerKind::Systemd if has(DAEMON) => {
             vec![systemctl(&["stop", DAEMON], OnFailure::Report)]
         }
-        // Only the timer is stopped; a running tick ends by itself.
+        // Only the timer is stopped; a running tick finishes by itself.
         SchedulerKind::Systemd => vec![
             systemctl(&["stop", TIMER], OnFailure::Report),
-            // Removes the time stamp of the timer's last run.
+            // Removes the timestamp of the timer's last run.
             systemctl(&["clean", "--what=state", TIMER], OnFailure::Report),
         ],
         SchedulerKind::Launchd => {

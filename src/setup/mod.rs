@@ -6,9 +6,9 @@
 //! ```
 //!
 //! There is one timer for each user, because a tick serves all projects. It ticks every quarter of
-//! an hour, and more often if the projects' jobs need it. Runner, and not the host, decides what is
+//! an hour, and more often if the projects' jobs need it. Runner, not the host, decides what is
 //! due. Instead of a timer, the host can keep the daemon running as a service. This module must
-//! never change anything that it did not make: files whose text is not in the record, other lines
+//! never change anything that it did not create: files whose text is not in the record, other lines
 //! of a crontab, or lingering that was enabled before.
 
 pub mod crontab;
@@ -44,11 +44,11 @@ pub enum SchedulerKind {
     Launchd,
     /// Any Unix.
     Cron,
-    /// Linux with a systemd manager for the user.
+    /// Linux with a systemd user manager.
     Systemd,
     /// Windows.
     TaskScheduler,
-    /// No scheduler: a person ticks, or `runner daemon` does.
+    /// No scheduler: the user runs ticks manually, or `runner daemon` does.
     #[default]
     Manual,
 }
@@ -114,28 +114,28 @@ pub fn text_at(path: &Path) -> Result<Option<String>, Failure> {
     }
 }
 
-/// The plan that leads from the present state of the machine to the wanted one.
+/// The plan for bringing the machine from its current state to the desired one.
 #[derive(Debug)]
 pub struct Convergence {
-    /// The steps to carry out; none if the machine is in the wanted state.
+    /// The steps to carry out; none if the machine is already in the desired state.
     pub steps: Vec<SetupStep>,
     /// Items of runner that were left unchanged, each with the reason.
     pub left: Vec<String>,
 }
 
-/// The wanted state of this machine.
+/// The desired state of this machine.
 pub struct WantedSetup<'a> {
     /// The host scheduler that ticks; `None` removes everything.
     pub kind: Option<SchedulerKind>,
     /// The projects, with the changes to their files.
     pub record: SetupRecord,
-    /// The changes to files of projects, which `record` already contains.
+    /// The changes to project files, which `record` already contains.
     pub edits: Vec<SetupStep>,
     /// The environment of the ticks, if it is saved again.
     pub environment: Option<&'a BTreeMap<String, String>>,
 }
 
-/// Plans the steps from `old`, the last record, to the wanted state.
+/// Plans the steps from `old`, the last record, to the desired state.
 ///
 /// # Errors
 /// Returns an error if something that runner did not make is in the way.
@@ -295,8 +295,8 @@ fn install(
     Ok((published, steps))
 }
 
-/// Returns the steps that remove the unwanted items of an earlier setup for the same host: those of
-/// a timer that the daemon replaces, or those of a daemon that a timer replaces.
+/// Returns the steps that remove obsolete items from an earlier setup for the same host: those of a
+/// timer that is replaced by the daemon, or those of a daemon that is replaced by a timer.
 fn superseded(
     home: &Env,
     kind: SchedulerKind,

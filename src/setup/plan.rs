@@ -1,4 +1,4 @@
-//! The steps of a setup of this machine: shown first, then carried out as shown.
+//! The steps for setting up this machine: shown first, then carried out as shown.
 //!
 //! Every step is durable when it returns and implies nothing about the step before it. If a plan
 //! was interrupted between two steps, the next plan finds the steps that remain. This module must
@@ -52,7 +52,7 @@ pub enum SetupStep {
     Forget,
 }
 
-/// The reaction of the setup to a command that fails.
+/// How the setup reacts to a command that fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OnFailure {
     /// Ends with an error.
@@ -62,7 +62,7 @@ pub enum OnFailure {
 }
 
 impl SetupStep {
-    /// Describes the step in one line, with a difference where there is one.
+    /// Describes the step in one line, with a diff if there is one.
     pub fn message(&self) -> Option<String> {
         Some(match self {
             Self::Note(_) | Self::Forget => return None,
@@ -123,7 +123,7 @@ impl SetupStep {
     }
 }
 
-/// Returns the difference of two texts in unified format, indented by four spaces.
+/// Returns the difference between two texts in unified format, indented by four spaces.
 pub fn difference(old: &str, new: &str) -> String {
     let diff = TextDiff::from_lines(old, new);
     let text = diff.unified_diff().context_radius(2).to_string();
@@ -206,7 +206,7 @@ fn one(step: &SetupStep, note: &Path, draft: &Path) -> Result<Option<String>, Fa
     Ok(None)
 }
 
-/// Runs a program of the host. Its error output is reported only if it fails.
+/// Runs a host program. Its error output is reported only if it fails.
 pub fn run(words: &[String]) -> Result<String, String> {
     let done = env::host_command(&words[0])
         .map_err(|error| error.to_string())?

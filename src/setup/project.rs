@@ -1,8 +1,8 @@
 //! A project's part in a setup: the minutes at which its schedules need ticks, and the changes to
 //! its `runner.toml`.
 //!
-//! A change is undone exactly if the file was not edited afterwards. Otherwise, the file is kept,
-//! and the removal reports this.
+//! A change is undone if and only if the file has not been edited since. Otherwise, the file is
+//! kept, and the removal reports this.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -40,7 +40,7 @@ pub struct ProjectPart {
     pub frequent: Vec<(String, String)>,
     /// The change to the project's configuration file, if any.
     pub edit: Option<SetupStep>,
-    /// The time at which the night opens, with its time zone, for people.
+    /// The time at which the night opens, with its time zone, for display.
     pub night: String,
 }
 

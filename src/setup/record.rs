@@ -32,7 +32,7 @@ pub struct SetupRecord {
     /// Whether the host keeps the daemon running instead of using a timer.
     #[serde(skip_serializing_if = "is_false")]
     pub service: bool,
-    /// The projects in which `setup` was run, by their root.
+    /// The projects in which `setup` was run, keyed by root.
     pub projects: BTreeMap<String, ServedProject>,
     /// The installed items, by host scheduler. There is more than one only while one replaces
     /// another.
@@ -98,8 +98,8 @@ pub struct InstalledHost {
     pub folders: Vec<PathBuf>,
     /// Whether the user had no crontab before the setup.
     pub no_crontab_before: bool,
-    /// Whether `setup` enabled lingering. Before that, the user's services ended with the user's
-    /// last session.
+    /// Whether `setup` enabled lingering. Before that, the user's services stopped when the user's
+    /// last session ended.
     pub lingers_for_us: bool,
 }
 

@@ -1,4 +1,4 @@
-//! Renders the files of host schedulers from their templates.
+//! Renders host scheduler files from their templates.
 //!
 //! A template is data: the embedded one, or the user's own under the same name in
 //! `scheduler-templates/` beside their config file. Every value that a template inserts is escaped
@@ -16,14 +16,15 @@ use super::escape::{Format, escaped, starts_a_unit, windows};
 use crate::ui::Failure;
 use runner_engine::files::{DOCUMENT, read_text_host};
 
-/// Maximum number of steps of a template, far more than the templates need. It stops endless loops.
+/// Maximum number of steps in rendering a template, far more than the templates need. It stops
+/// infinite loops.
 const FUEL: u64 = 100_000;
-/// Maximum number of triggers that the schema of the Task Scheduler allows.
+/// Maximum number of triggers allowed by the Task Scheduler schema.
 const TRIGGERS: usize = 48;
 /// Maximum length of a crontab line in bytes. Debian's cron cuts off a longer command.
 const CRON_LINE: usize = 980;
 
-/// A file of a host scheduler.
+/// A host scheduler file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Template {
     /// The systemd service that ticks.
@@ -88,7 +89,7 @@ pub struct TemplateData {
     pub words: Vec<String>,
     /// The minutes of each hour at which to tick.
     pub minutes: BTreeSet<i8>,
-    /// Path of the log for the output of a tick, where the host keeps none.
+    /// Path of the log for tick output, where the host does not keep one.
     pub log: String,
     /// Path of the task's file, for the script that registers it.
     pub task_file: String,
@@ -97,7 +98,8 @@ pub struct TemplateData {
 /// Renders the text of one file.
 ///
 /// # Errors
-/// Returns an error if the user's own template cannot be used, or if the format cannot hold a path.
+/// Returns an error if the user's own template cannot be used, or if the format cannot represent a
+/// path.
 pub fn render(
     template: Template,
     reported: &TemplateData,

@@ -1,4 +1,4 @@
-//! The ticks that the schedules of jobs need, and whether the host's timer makes them.
+//! The ticks that job schedules need, and whether the host's timer provides them.
 //!
 //! A timer that ticks less often than a job is due would find several scheduled times at once, run
 //! one and record the others as missed. This module must never change anything.
@@ -19,12 +19,12 @@ use crate::ui::Failure;
 
 /// Minimum interval between two ticks of a timer. A job that is due more often needs the daemon.
 const SHORTEST: SignedDuration = SignedDuration::from_mins(5);
-/// The possible numbers of minutes between two ticks, below a quarter of an hour. Each divides an
-/// hour.
+/// The possible intervals between two ticks, in minutes, below a quarter of an hour. Each divides
+/// an hour.
 const STEPS: [i8; 5] = [12, 10, 6, 5, 4];
-/// Number of scheduled times to examine of a cron expression.
+/// Number of scheduled times to examine for a cron expression.
 const EXAMINED: usize = 300;
-/// Maximum number of minutes of an hour that a cron expression may name for a timer.
+/// Maximum number of minutes in an hour that a cron expression may name for a timer.
 const MINUTES: usize = 12;
 
 /// The ticks that a schedule needs.
@@ -43,8 +43,8 @@ pub fn need(schedule: &Schedule, now: Timestamp) -> TickNeed {
         Trigger::Daily(time) => TickNeed::Minutes(BTreeSet::from([time.minute()])),
         Trigger::Every(interval) if *interval < SHORTEST => TickNeed::Daemon,
         Trigger::Every(interval) => {
-            // A tick may come some seconds late, so equal intervals would skip a scheduled time now
-            // and then.
+            // A tick may be a few seconds late, so equal intervals would occasionally skip a
+            // scheduled time.
             let fits = |step: &&i8| SignedDuration::from_mins(i64::from(**step)) < *interval;
             let step = match *interval > SignedDuration::from_mins(15) {
                 true => 15,
@@ -95,14 +95,15 @@ pub fn of_project(config: &Config, now: Timestamp) -> Result<ProjectNeed, Failur
     Ok(needed)
 }
 
-/// A difference between the ticks that a project needs and those of the host, and its fix.
+/// A difference between the ticks that a project needs and those that the host provides, and the
+/// fix for it.
 pub struct Disagreement {
     pub what: String,
     pub hint: &'static str,
 }
 
 /// Compares the ticks that a project needs with those that `setup` has installed. There is no
-/// difference while a daemon runs, and none without a timer of runner's own.
+/// difference while a daemon runs, or without a timer set up by runner.
 pub fn disagreements(home: &Env, config: &Config) -> Vec<Disagreement> {
     let Ok(record) = SetupRecord::read(&home.setup_note()) else { return Vec::new() };
     let timed = record.hosts.keys().any(|kind| *kind != SchedulerKind::Manual);

@@ -15,7 +15,7 @@ use super::viewer::{Search, Viewer};
 use crate::ui::keys::Input;
 use crate::ui::show::Tone;
 
-/// A view that a tab opens.
+/// A view opened by a tab.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tab {
     Overview,
@@ -41,11 +41,11 @@ impl Tab {
     }
 }
 
-/// The rows of `runner runs`, whose first cell is the run's id.
+/// The rows of `runner runs`, with the run's id in the first cell.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RunTable {
     pub header: Vec<String>,
-    /// The index of the column with the state of the run.
+    /// The index of the column containing the run's state.
     pub toned: usize,
     pub rows: Vec<(Tone, Vec<String>)>,
     /// The text to show if there is no run.
@@ -79,14 +79,14 @@ pub enum Request {
     Proposal(Effect),
 }
 
-/// An action on a run, a job or everything. The text is the id of a run.
+/// An action on a run, a job or everything. The text is a run id.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action {
     /// Stop the run, or remove it from the queue.
     Cancel(String),
     /// Queue another attempt of the run.
     Retry(String),
-    /// Pause or resume the job of the run.
+    /// Pause or resume the run's job.
     SwitchJob(String),
     /// Resume everything, or ask whether to pause everything.
     SwitchAll,
@@ -95,7 +95,7 @@ pub enum Action {
 }
 
 impl Action {
-    /// Returns the question that a person answers before the action.
+    /// Returns the question that the user must answer before the action.
     pub fn question(&self) -> String {
         match self {
             Self::Cancel(run) => format!("End run {run}? It is not retried."),
@@ -107,7 +107,7 @@ impl Action {
     }
 }
 
-/// The state of the application.
+/// The application state.
 #[derive(Clone, Debug)]
 pub struct App {
     pub tab: Tab,
@@ -159,7 +159,7 @@ impl App {
         &self.table
     }
 
-    /// Returns the runs that the search accepts.
+    /// Returns the runs that match the search.
     pub fn visible(&self) -> Vec<&(Tone, Vec<String>)> {
         let accepts = |(_, row): &&(Tone, Vec<String>)| self.search.accepts(&row.join(" "));
         self.table.rows.iter().filter(accepts).collect()
@@ -191,7 +191,7 @@ impl App {
         self.asked = Some(action);
     }
 
-    /// Returns the action that waits for its confirmation.
+    /// Returns the action awaiting confirmation.
     pub fn asked(&self) -> Option<&Action> {
         self.asked.as_ref()
     }

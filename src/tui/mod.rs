@@ -1,5 +1,5 @@
-//! The full-screen application of `runner top` and `runner dream review`: its state, its keys and
-//! its rendering.
+//! The full-screen application for `runner top` and `runner dream review`: its state, keys and
+//! rendering.
 //!
 //! ```text
 //! commands/top ──texts of the commands──> App ──draw──> Screen

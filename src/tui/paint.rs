@@ -158,7 +158,7 @@ fn draw_table(
         });
         TableRow::new(cells)
     });
-    // The last column has the rest of the row.
+    // The last column takes up the rest of the row.
     let last = table.header.len().saturating_sub(1);
     let widths = (0..table.header.len()).map(|at| match at {
         at if at == last => Constraint::Fill(1),

@@ -21,7 +21,7 @@ pub enum CellStyle {
     Bar,
     /// Additions and good states.
     Good,
-    /// States that a person should know about.
+    /// States that the user should know about.
     Warn,
     /// Problems.
     Bad,
@@ -65,7 +65,7 @@ impl From<Tone> for CellStyle {
     }
 }
 
-/// One row of the screen, with text that is safe to show.
+/// One row on the screen, with text that is safe to show.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Row {
     style: CellStyle,
@@ -78,7 +78,7 @@ impl Row {
         Self { style, text: cut(&shown(text), width) }
     }
 
-    /// Creates a row with the style of a bar, over the whole width.
+    /// Creates a row in the bar style, filling the whole width.
     pub fn bar(text: &str, width: usize) -> Self {
         let text = cut(&shown(text), width);
         let fill = width.saturating_sub(columns(&text));
@@ -88,7 +88,7 @@ impl Row {
     /// Wraps a text into rows, between words where possible.
     pub fn wrapped(style: CellStyle, text: &str, width: usize) -> Vec<Self> {
         let mut rows = Vec::new();
-        // A secret may extend over several lines, so the text is redacted before it is divided.
+        // A secret may span several lines, so the text is redacted before it is divided.
         for line in Redacted::of(text).split('\n') {
             let line = safe::line(line);
             let mut rest = line.as_str();
@@ -115,7 +115,7 @@ impl Row {
     }
 }
 
-/// Returns a text that is safe to show on one line: redacted, then escaped.
+/// Returns text that is safe to show on one line: redacted, then escaped.
 pub fn shown(text: &str) -> String {
     safe::line(&Redacted::of(text))
 }

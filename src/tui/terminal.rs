@@ -35,7 +35,7 @@ pub struct Screen {
     waiting: VecDeque<Key>,
 }
 
-/// The interval at which signals, the size of the terminal and new data are checked.
+/// How often to check for signals, terminal size changes and new data.
 const LOOK: Timespec = Timespec { tv_sec: 0, tv_nsec: 200_000_000 };
 
 impl Screen {
@@ -65,8 +65,8 @@ impl Screen {
         self.terminal.draw(render).map(drop)
     }
 
-    /// Waits for the next input, for at most 200 ms. Returns `None` if there is none, and
-    /// [`Input::Stop`] after a signal, or if the terminal cannot be read.
+    /// Waits up to 200 ms for the next input. Returns `None` if there is none, and [`Input::Stop`]
+    /// after a signal or if the terminal cannot be read.
     pub fn next(&mut self) -> Option<Input> {
         let mut waits = true;
         loop {

@@ -1,5 +1,5 @@
-//! Text that a person scrolls and searches: the overview, the details of a run, or a log that
-//! grows. This module is pure.
+//! Text that the user scrolls and searches: the overview, the details of a run, or a growing log.
+//! This module is pure.
 //!
 //! Only the visible lines are wrapped, so a long log costs no more than a short one.
 
@@ -42,7 +42,7 @@ impl Search {
 /// The visible part of the text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Place {
-    /// The first visible line, counted among the lines that the search accepts.
+    /// The first visible line, counted among the lines that match the search.
     Line(usize),
     /// The end, even when the text grows.
     End,
@@ -59,7 +59,7 @@ pub struct Viewer {
     place: Place,
     /// The first line when the end is visible, as of the last rendering.
     last: usize,
-    /// Number of lines that fitted the last time.
+    /// Number of lines that fitted in the last rendering.
     room: usize,
     pub search: Search,
 }
@@ -96,7 +96,7 @@ impl Viewer {
         }
     }
 
-    /// Returns whether the end is visible, even when the text grows.
+    /// Returns whether the end stays visible as the text grows.
     pub fn follows(&self) -> bool {
         self.place == Place::End
     }
@@ -158,13 +158,13 @@ impl Viewer {
                 let rows = lines[line..].iter().flat_map(|line| wrapped(line));
                 rows.take(room).collect()
             }
-            // A line that is longer than the screen shows its beginning.
+            // Only the start of a line longer than the screen is shown.
             _ => end.into_iter().take(room).collect(),
         }
     }
 }
 
-/// Returns the lines of a text, redacted. A secret may extend over several lines.
+/// Returns the lines of a text, redacted. A secret may span several lines.
 fn plain(text: &str) -> impl Iterator<Item = (Tone, String)> {
     let lines: Vec<_> =
         Redacted::of(text).lines().map(|line| (Tone::Plain, line.to_owned())).collect();

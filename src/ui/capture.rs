@@ -1,4 +1,4 @@
-//! Captures what a command prints on this thread, so that the server can answer with that output.
+//! Captures the output that a command prints on this thread, so that the server can answer with it.
 //!
 //! Only the two functions that write to the terminal use this module, after redaction. This module
 //! must never change the text.
@@ -22,7 +22,7 @@ pub struct Captured {
 #[derive(Debug)]
 pub struct CalledCommand {
     pub result: Result<Exit, Failure>,
-    /// The output of the command, as `runner` prints it.
+    /// The command's output, as `runner` prints it.
     pub captured: Captured,
 }
 

@@ -1,4 +1,4 @@
-//! The error type of the commands: the problem and, if known, the command that fixes it.
+//! The error type for commands: the problem and, if known, the command that fixes it.
 
 use std::error::Error;
 use std::fmt;
@@ -51,7 +51,7 @@ constructors! {
 }
 
 impl Failure {
-    /// Returns whether the database is damaged. No job may run until a person has repaired it.
+    /// Returns whether the database is damaged. No job may run until the user has repaired it.
     pub fn is_damage(&self) -> bool {
         let source = self.source.as_ref().and_then(|source| source.downcast_ref());
         matches!(source, Some(StoreError::Damaged { .. }))
@@ -63,7 +63,7 @@ impl Failure {
         matches!(source, Some(MemoryError::Damaged { .. }))
     }
 
-    /// Discards the cause, so that damage in a copy does not count as damage of the database.
+    /// Discards the cause, so that damage in a copy does not count as damage to the database.
     pub fn of_a_copy(mut self) -> Self {
         self.source = None;
         self

@@ -1,5 +1,5 @@
-//! Reads single keys from standard input, beside output that is not a full screen. This module must
-//! never print.
+//! Reads single keys from standard input, alongside output that is not full-screen. This module
+//! must never print.
 
 use std::io;
 
@@ -10,14 +10,14 @@ use rustix::termios::tcgetpgrp;
 
 use super::keys::{Input, Key, Keys};
 
-/// Reads keys without waiting for Enter, beside output that is not a full screen.
+/// Reads keys without waiting for Enter, alongside output that is not full-screen.
 pub struct KeyReader {
     keys: Keys,
 }
 
 impl KeyReader {
-    /// Starts to read keys. Returns `None` if standard input is not a terminal, or if another
-    /// program is in the foreground of the terminal.
+    /// Starts reading keys. Returns `None` if standard input is not a terminal, or if another
+    /// program is in the terminal's foreground.
     pub fn open() -> Option<Self> {
         let ours = tcgetpgrp(io::stdin()).is_ok_and(|group| group == getpgrp());
         if !ours || terminal::enable_raw_mode().is_err() {

@@ -15,7 +15,7 @@ pub struct Keys {
     torn: Vec<u8>,
 }
 
-/// A key press or an event of the terminal.
+/// A key press or a terminal event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Input {
     /// A character key.
@@ -32,9 +32,9 @@ pub enum Input {
     Tab,
     /// Shift and Tab.
     BackTab,
-    /// The size of the terminal changed.
+    /// The terminal was resized.
     Resized,
-    /// A request to exit: control-C, control-D, a signal, or the loss of the terminal.
+    /// A request to exit: control-C, control-D, a signal, or losing the terminal.
     Stop,
 }
 
@@ -154,7 +154,7 @@ mod tests {
             let mut keys = Keys::default();
             let mut taken = keys.take(one);
             taken.extend(keys.take(two));
-            // Input that ends with an escape byte yields the Escape key.
+            // Input ending in an escape byte yields the Escape key.
             if one.last() != Some(&0x1b) {
                 assert_eq!(taken, expected(), "cut at {cut}");
             }

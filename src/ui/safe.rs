@@ -1,5 +1,5 @@
 //! Escapes control characters and invisible characters in untrusted text, such as file names and
-//! answers of models.
+//! model answers.
 
 /// Escapes text as one line. A tab becomes four spaces.
 pub fn line(text: &str) -> String {

@@ -68,7 +68,7 @@ pub fn can_draw() -> bool {
 }
 
 /// Draws text from the upper left corner of the terminal, over the previous text. If the text does
-/// not fit, the last line gives the number of omitted lines.
+/// not fit, the last line shows how many lines were omitted.
 pub fn draw(text: &str, first: bool) {
     let size = rustix::termios::tcgetwinsize(io::stdout());
     // A size of 0 means that the size is unknown.
@@ -209,10 +209,10 @@ impl Tone {
     }
 }
 
-/// A table with a header. Its cells in `toned` have the colour of their row's tone.
+/// A table with a header. The cells in column `toned` are coloured with their row's tone.
 pub struct List<'a> {
     pub header: &'a [&'a str],
-    /// The index of the column with the state of the row's item.
+    /// The index of the column containing the item's state.
     pub toned: usize,
     pub rows: Vec<(Tone, Vec<String>)>,
 }
@@ -226,7 +226,7 @@ impl List<'_> {
     /// Formats the list. Colours and wrapping apply on a terminal only.
     fn text(&self) -> String {
         let mut rows = vec![self.header.iter().map(|cell| (*cell).to_owned()).collect()];
-        // The escape sequences of colours are added after the redaction, which removes them.
+        // Colour escape sequences are added after redaction, which would remove them.
         let redacted = |cell: &String| Redacted::of(cell).to_string();
         rows.extend(self.rows.iter().map(|(_, cells)| cells.iter().map(redacted).collect()));
         let mut styles = vec![];
@@ -255,8 +255,8 @@ fn terminal_width() -> Option<u16> {
     Some(size.ws_col).filter(|columns| *columns > 0)
 }
 
-/// Formats rows with two spaces between columns. `looks` has the row and the column of each cell
-/// with a style. If `width` is given, longer lines wrap.
+/// Formats rows with two spaces between columns. `looks` contains the row and column of each styled
+/// cell. If `width` is given, longer lines wrap.
 fn layout(rows: &[Vec<String>], looks: &[(usize, usize, CellLook)], width: Option<u16>) -> String {
     if rows.is_empty() {
         return String::new();

@@ -19,7 +19,7 @@ pub const COOKIE: &str = "runner-login";
 /// Where a connection comes from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Peer {
-    /// The Unix socket, whose client is the same user.
+    /// The Unix socket, used by a client running as the same user.
     Unix,
     /// A TCP connection from this address.
     Tcp(std::net::SocketAddr),
@@ -33,7 +33,7 @@ pub struct Client {
     pub from: String,
 }
 
-/// The reason why a request is refused.
+/// Why a request is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
     /// A header is missing, occurs twice or is not text.
@@ -113,8 +113,8 @@ impl RequestHead<'_> {
             Some(origin) if origin == format!("http://{host}") => {}
             // A proxy in front of the server may add TLS.
             Some(origin) if origin == format!("https://{host}") => {}
-            // The file that `--open` writes is not a page of this server. The code in it proves
-            // that the person opened the file.
+            // The file written by `--open` is not a page of this server. The code in it proves that
+            // the user opened the file.
             Some("null") if self.uri.path() == LOGIN => return Ok(()),
             None if same_site == Some("same-origin") => {}
             _ => return Err(Refusal::OtherOrigin),

@@ -19,7 +19,7 @@ pub struct Action {
     /// The path of the form. The API has the same path below `/api/v1`.
     pub path: &'static str,
     pub summary: &'static str,
-    /// The command, in which a part of the path replaces `{NAME}`.
+    /// The command, with `{NAME}` replaced by part of the path.
     pub words: &'static [&'static str],
     /// The fields of the body, which become flags of the command.
     pub fields: &'static [QueryFlag],
@@ -210,14 +210,14 @@ pub struct ActionRequest {
     pub output: Output,
 }
 
-/// The form of a command's result.
+/// The output format of a command's result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Output {
     Json,
     Text,
 }
 
-/// Carries out the action of a form, and answers with the next page.
+/// Carries out a form's action and responds with the next page.
 pub async fn from_form(
     action: &'static Action,
     web: Arc<Web>,

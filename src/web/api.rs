@@ -1,4 +1,4 @@
-//! The API: the JSON of a view's or an action's command.
+//! The API: the JSON output of the command behind a view or an action.
 
 use std::sync::{Arc, PoisonError};
 
@@ -17,7 +17,7 @@ use crate::ui::Failure;
 /// Maximum length of an idempotency key in bytes.
 const KEY: usize = 200;
 
-/// Answers with the JSON of a view.
+/// Responds with a view's JSON.
 pub async fn show(view: &'static View, web: Arc<Web>, parts: Parts) -> Response {
     let answered = match view.command(&parts) {
         Ok(words) => web.call(Purpose::Look, parts.project(), words).await,
@@ -35,8 +35,8 @@ pub struct SentRequest {
     pub body: Vec<u8>,
 }
 
-/// Carries out an action and answers with its JSON. A repeated request with the same idempotency key gets the
-/// first answer.
+/// Carries out an action and responds with its JSON. A repeated request with the same idempotency key gets
+/// the first response.
 pub async fn act(
     action: &'static Action,
     web: Arc<Web>,
@@ -58,7 +58,7 @@ pub async fn act(
             return failed(&failure, StatusCode::BAD_REQUEST);
         }
     };
-    // The same key has a separate answer for each request.
+    // Different requests with the same key have separate responses.
     let place = key.map(|key| format!("{key} {} {:?} {fields:?}", action.name, parts.path));
     if let Some(place) = &place {
         let mut pending = web.pending.lock().unwrap_or_else(PoisonError::into_inner);
@@ -71,14 +71,15 @@ pub async fn act(
         }
     }
     let mut asked = fields.clone();
-    // The queue remembers its keys in the database, so they outlive a restart.
+    // The queue stores its keys in the database, so they survive a restart.
     if let (Some(key), "run-job") = (key, action.name)
         && !asked.iter().any(|(name, _)| name == "key")
     {
         asked.push(("key".to_owned(), key.to_owned()));
     }
     let request = ActionRequest { parts, fields: asked, output: Output::Json };
-    // The task continues even if the client disconnects, so that its next request gets the answer.
+    // The task continues even if the client disconnects, so that the client's next request gets the
+    // response.
     let done = tokio::spawn(async move {
         let result = action.carry_out(&web, client, &request).await;
         if let Some(place) = place {
@@ -95,7 +96,7 @@ pub async fn act(
         Ok(answer) => Json(answer.data).into_response(),
         Err(failure) => {
             let status = match status(&failure) {
-                // The request is valid, but the state of its subject does not allow it.
+                // The request is valid, but the state of its target does not allow it.
                 StatusCode::NOT_FOUND => StatusCode::CONFLICT,
                 status => status,
             };

@@ -1,7 +1,7 @@
 //! The published files of a run, as text.
 //!
-//! A file is named by its number in the run's row, so a request cannot name a path. It is read beneath the project's
-//! folder, and is never served as anything but text or a download.
+//! A file is identified by its number in the run's row, so a request cannot name a path. It is read from inside the
+//! project's folder, and is only ever served as text or a download.
 
 use std::io::Read as _;
 use std::sync::Arc;
@@ -26,7 +26,7 @@ const DOWNLOAD: u64 = 16 * 1024 * 1024;
 /// A published file.
 struct Artifact {
     path: String,
-    /// The beginning of its text, redacted.
+    /// The start of its text, redacted.
     text: String,
     /// Whether the text was truncated.
     is_cut: bool,
@@ -61,7 +61,7 @@ pub async fn show(
     }
 }
 
-/// Reads a file beneath the project of a run.
+/// Reads a file inside a run's project.
 fn read(web: &Web, run: &str, number: usize, limit: u64) -> Result<Artifact, Failure> {
     let none =
         || Failure::data(format!("run {run} has no published file {number}")).hint("runner runs");
@@ -75,7 +75,7 @@ fn read(web: &Web, run: &str, number: usize, limit: u64) -> Result<Artifact, Fai
     file.read_to_end(&mut bytes).map_err(cannot)?;
     let is_cut = bytes.len() as u64 > limit;
     if is_cut {
-        // Part of a line may be part of a secret, which would not be recognized.
+        // A partial line may contain part of a secret, which would not be recognized.
         let whole = bytes.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
         bytes.truncate(whole);
     }

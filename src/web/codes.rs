@@ -1,7 +1,7 @@
 //! The code for the next login, in a file that only its owner may read.
 //!
-//! A used code is replaced by a new one. A code has 60 random bits, so it cannot be guessed. Failed
-//! attempts are limited for all clients together, and no longer counted beyond that. An existing login must never depend on these attempts.
+//! A used code is replaced by a new one. A code has 60 random bits, so it cannot be guessed. There is one limit on failed attempts for all
+//! clients, and attempts beyond it are not counted. An existing login must never depend on these attempts.
 
 use std::collections::VecDeque;
 use std::fs;
@@ -51,7 +51,7 @@ impl Codes {
             return Ok(false);
         }
         *code = fresh(&self.home)?;
-        // The file of `--open` contains the used code.
+        // The file written for `--open` contains the used code.
         let _mostly_absent = fs::remove_file(folder(&self.home).join("open.html"));
         Ok(true)
     }

@@ -20,15 +20,15 @@ use tokio::time::timeout;
 
 use super::access::Peer;
 
-/// Maximum number of connections at the same time. Any others are closed immediately.
+/// Maximum number of simultaneous connections. Any others are closed immediately.
 const CONNECTIONS: usize = 256;
 /// Maximum time until a client has sent the headers of its next request.
 const HEADERS: Duration = Duration::from_secs(15);
 /// Maximum lifetime of a connection. The client then reconnects and continues its event stream.
 const CONNECTION: Duration = Duration::from_secs(600);
-/// Maximum number of bytes of a request's headers.
+/// Maximum size of a request's headers in bytes.
 const HEADER_BYTES: usize = 16 * 1024;
-/// Maximum number of headers of a request.
+/// Maximum number of headers in a request.
 const HEADER_COUNT: usize = 64;
 
 /// Accepts connections on TCP.

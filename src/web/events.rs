@@ -4,8 +4,8 @@
 //! database ──the number of the last change, while somebody listens──> watch ──> one stream per client
 //! ```
 //!
-//! The id of an event is the number of its change, so a client that was disconnected continues
-//! where it was. If changes have been deleted in the meantime, the event `reset` asks the client to
+//! An event's id is the number of its change, so a client that was disconnected continues where it
+//! left off. If changes have been deleted in the meantime, the `reset` event asks the client to
 //! read everything again.
 
 use std::convert::Infallible;
@@ -28,16 +28,16 @@ use super::state::{Purpose, Web};
 use crate::env::Env;
 use crate::ui::Failure;
 
-/// The interval at which the database is checked for changes.
+/// How often the database is checked for changes.
 const LOOK: Duration = Duration::from_millis(25);
 /// The time after which an idle stream gets a comment, so that no proxy closes it.
 const ALIVE: Duration = Duration::from_secs(15);
 /// Maximum number of changes to read at a time.
 const BATCH: u32 = 500;
-/// Maximum number of events that wait for a slow client.
+/// Maximum number of events waiting for a slow client.
 const WAITING: usize = 64;
 
-/// Reports the number of the last change while somebody listens.
+/// Reports the number of the last change while anyone is listening.
 pub async fn look(home: Env, sender: watch::Sender<i64>) {
     let mut pace = interval(LOOK);
     pace.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -68,7 +68,7 @@ pub async fn look(home: Env, sender: watch::Sender<i64>) {
     }
 }
 
-/// Streams the changes after the last one that the client knows.
+/// Streams the changes after the last one known to the client.
 pub async fn changes(
     State(web): State<Arc<Web>>,
     Query(query): Query<Vec<(String, String)>>,
@@ -112,7 +112,7 @@ pub fn too_many() -> Response {
     )
 }
 
-/// Makes the response of a stream.
+/// Creates the response for a stream.
 pub fn response(receiver: mpsc::Receiver<Event>) -> Response {
     let events = stream::unfold(receiver, async |mut receiver| {
         receiver.recv().await.map(|event| (Ok::<_, Infallible>(event), receiver))
@@ -135,7 +135,7 @@ async fn send_changes(
             web.blocking(Purpose::Look, move || Ok(read.store()?.last_change()?)).await?
         }
     };
-    // The browser then reconnects soon after a restart of the server.
+    // This makes the browser reconnect soon after a server restart.
     let gone = |_| Failure::later("the client is gone");
     let first =
         Event::default().id(after.to_string()).retry(Duration::from_secs(1)).comment("connected");

@@ -1,4 +1,5 @@
-//! Asks a server in this process, for tests: the same routes and checks, without a socket.
+//! Sends requests to a server in this process, for tests: the same routes and checks, without a
+//! socket.
 
 use axum::Router;
 use axum::body::{Body, to_bytes};
@@ -31,7 +32,7 @@ impl LocalServer {
         }
     }
 
-    /// Returns the status and the body of the answer to a client of the Unix socket.
+    /// Returns the status and body of the response to a client on the Unix socket.
     pub fn get(&self, path: &str) -> (u16, String) {
         let request = Request::get(path).extension(Peer::Unix).body(Body::empty()).unwrap();
         let service = TowerToHyperService::new(self.router.clone());

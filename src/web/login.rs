@@ -4,7 +4,7 @@
 //! code in a file that only its owner may read ──typed, or posted by the file of `--open`──> cookie
 //! ```
 //!
-//! A code must never appear in a URL or in a page of the server.
+//! A code must never appear in a URL or on a page of the server.
 
 use std::sync::Arc;
 
@@ -27,7 +27,7 @@ pub struct LoginForm {
     code: String,
 }
 
-/// Shows the form of the login.
+/// Shows the login form.
 pub async fn form(State(web): State<Arc<Web>>) -> Response {
     login_page(&web, StatusCode::OK, "")
 }
@@ -35,10 +35,10 @@ pub async fn form(State(web): State<Arc<Web>>) -> Response {
 /// Exchanges a code, or the read-only token, for a cookie.
 pub async fn exchange(State(web): State<Arc<Web>>, Form(typed): Form<LoginForm>) -> Response {
     let secrets = web.secrets();
-    // A valid code is accepted even after many failures, so that nobody can lock a person out with
-    // failed attempts.
+    // A valid code is accepted even after many failures, so that failed attempts cannot lock out
+    // the user.
     let role = match secrets.role_of_token(&typed.code) {
-        // The token with which programs act is not a login for a person.
+        // The token that programs use for actions is not valid as a user's login.
         Some(Role::Read) => Ok(Some(Role::Read)),
         _ => web.codes.exchange(&typed.code, &secrets).map(|ok| ok.then_some(Role::Act)),
     };
@@ -51,8 +51,8 @@ pub async fn exchange(State(web): State<Arc<Web>>, Form(typed): Form<LoginForm>)
             let age = Secrets::login_seconds();
             let cookie =
                 format!("{COOKIE}={cookie}; HttpOnly; SameSite=Strict; Path=/; Max-Age={age}");
-            // The browser sends the cookie only with requests that a page of this server starts, so the
-            // response is such a page and not a redirect.
+            // The browser sends the cookie only with requests initiated by a page of this server, so
+            // the response is such a page and not a redirect.
             let mut response = Html(web.renderer.page("welcome.html", context! {})).into_response();
             if let Ok(value) = HeaderValue::from_str(&cookie) {
                 response.headers_mut().insert(header::SET_COOKIE, value);
@@ -91,7 +91,7 @@ pub fn too_many(web: &Web) -> Response {
     response
 }
 
-/// Shows the form of the login with a message.
+/// Shows the login form with a message.
 pub fn login_page(web: &Web, status: StatusCode, message: &str) -> Response {
     let file = code_file(&web.home).display().to_string();
     (status, Html(web.renderer.page("login.html", context! { message, file }))).into_response()

@@ -28,14 +28,14 @@ use crate::ui::Failure;
 
 /// Maximum number of bytes of one part.
 const PART: u64 = 256 * 1024;
-/// Number of bytes at the end of each file with which a stream begins.
+/// Number of bytes at the end of each file that are sent at the start of a stream.
 const TAIL: u64 = 32 * 1024;
-/// Maximum number of parts of a log that wait for a slow client.
+/// Maximum number of log parts waiting for a slow client.
 const WAITING: usize = 16;
-/// The files of a run, by the name in a query.
+/// The files of a run, by their name in the query.
 const FILES: [&str; 3] = ["log", "stdout", "stderr"];
 
-/// The part of a file that a client asks for.
+/// The part of a file requested by a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Wanted {
     /// From this offset, at most this number of bytes.
@@ -45,7 +45,7 @@ enum Wanted {
 }
 
 impl Wanted {
-    /// Parses the header `Range`. Without one, the beginning is wanted.
+    /// Parses the `Range` header. Without one, the request is for the start of the file.
     fn parse(range: Option<&str>) -> Option<Self> {
         let Some(range) = range else { return Some(Self::From(0, PART)) };
         let (first, last) = range.strip_prefix("bytes=")?.split_once('-')?;
@@ -100,7 +100,7 @@ fn read(mut file: impl io::Read + io::Seek, size: u64, wanted: Wanted) -> io::Re
     Ok(Part { text, from, to, size })
 }
 
-/// Answers with a part of a file of a run.
+/// Responds with part of a run's file.
 pub async fn part(
     State(web): State<Arc<Web>>,
     Path(run): Path<String>,
@@ -151,8 +151,8 @@ pub async fn part(
     }
 }
 
-/// Streams the log and the output of a run until it is over. An event without a name is escaped text for the page;
-/// `changed` asks the page to show the run again. The id has the offsets in the three files.
+/// Streams a run's log and output until the run is over. An event without a name is escaped text for the page;
+/// `changed` asks the page to show the run again. The id contains the offsets in the three files.
 pub async fn live(
     State(web): State<Arc<Web>>,
     Path(run): Path<String>,

@@ -1,4 +1,4 @@
-//! `runner serve`: pages, an API and an event stream for the person who operates runner.
+//! `runner serve`: pages, an API and an event stream for the operator.
 //!
 //! ```text
 //! socket ──connection limits──> access ──role──> view    ──command──> JSON ──template──> page
@@ -6,8 +6,8 @@
 //!                                  └ refused     stream  ──changes, bytes of logs──> events
 //! ```
 //!
-//! Every view and every action is a command of `runner`: it runs inside this process, and its JSON is
-//! the answer of the API and the input of the page's template. This module must never query the database for
+//! Every view and every action is a `runner` command: it runs inside this process, and its JSON serves as
+//! the API's response and as input for the page's template. This module must never query the database for
 //! the content of a page. A GET request must never change anything.
 
 mod access;
@@ -39,8 +39,8 @@ pub use local::LocalServer;
 pub use server::{Bound, Commands, Server, open_page};
 pub use settings::settings;
 
-/// Returns the name and the command of every view and every action, with text that looks like a
-/// flag in each part of the path and each text field.
+/// Returns the name and command of every view and action, with text that looks like a flag in each
+/// path parameter and text field.
 #[cfg(test)]
 pub fn sample_commands() -> Vec<(&'static str, Vec<String>)> {
     let names = ["project", "job", "run", "night", "proposal", "alert"];

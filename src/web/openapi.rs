@@ -7,13 +7,13 @@ use serde_json::{Map, Value, json};
 use super::actions::ACTIONS;
 use super::views::{QueryFlag, QueryKind, VIEWS};
 
-/// The media type of the answers of views and actions.
+/// The media type of responses for views and actions.
 const JSON: &str = "application/json";
 
 /// The path prefix of the API.
 pub const BASE: &str = "/api/v1";
 
-/// Returns the schema of a command's answer.
+/// Returns the schema of a command's response.
 pub type AnswerSchemas = fn(&[&str], &mut SchemaGenerator) -> Option<Schema>;
 
 /// Returns the description of the API.

@@ -1,7 +1,7 @@
 //! Renders pages from templates. Every value is escaped.
 //!
-//! The text of a page comes from models, programs and repositories, so no template may mark a value as
-//! safe, and no value may become the target of a link without a check.
+//! A page's text comes from models, programs and repositories, so no template may mark a value as
+//! safe, and no value may become a link target without a check.
 
 use jiff::Timestamp;
 use minijinja::syntax::SyntaxConfig;
@@ -47,7 +47,7 @@ impl Renderer {
     pub fn new() -> Self {
         let mut environment = Environment::new();
         environment.set_auto_escape_callback(|_| AutoEscape::Html);
-        // The JSON of a command leaves out what does not apply.
+        // A command's JSON omits fields that do not apply.
         environment.set_undefined_behavior(UndefinedBehavior::Chainable);
         environment.set_formatter(|out, _state, value| {
             let text = if value.is_undefined() || value.is_none() {
@@ -88,7 +88,7 @@ impl Renderer {
     }
 }
 
-/// Returns a time as an element that programs can read.
+/// Returns a time as a machine-readable element.
 fn time(at: Option<&str>) -> Value {
     let Some(at) = at.and_then(|at| at.parse::<Timestamp>().ok()) else { return Value::from("") };
     let exact = at.strftime("%Y-%m-%dT%H:%M:%SZ");
@@ -96,7 +96,7 @@ fn time(at: Option<&str>) -> Value {
     Value::from_safe_string(format!("<time datetime=\"{exact}\" title=\"UTC\">{shown}</time>"))
 }
 
-/// Returns the class of an outcome or a state, which decides its colour.
+/// Returns the CSS class of an outcome or a state, which determines its colour.
 fn tone(outcome: &str) -> &'static str {
     match outcome {
         "succeeded" | "decided" => "good",
@@ -106,7 +106,7 @@ fn tone(outcome: &str) -> &'static str {
     }
 }
 
-/// Returns a text as one segment of a path.
+/// Returns text as a single path segment.
 pub fn segment(text: &str) -> String {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_~".contains(&byte);
     let encoded = text.bytes().map(|byte| match plain(byte) {

@@ -21,11 +21,11 @@ use super::state::{Purpose, Web};
 use super::views::{Parts, VIEWS, View};
 use super::{api, artifacts, events, login, logs, pages, webhook};
 
-/// Maximum number of bytes of a request's body.
+/// Maximum size of a request body in bytes.
 const BODY: usize = 64 * 1024;
-/// Maximum time until a request's body has arrived.
+/// Maximum time for a request body to arrive.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// The policy of every page: nothing from elsewhere, and no script or style in the page itself.
+/// The policy for every page: nothing from elsewhere, and no inline scripts or styles.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; \
     form-action 'self'; base-uri 'none'; frame-ancestors 'none'";
 /// The files that pages load.
@@ -35,12 +35,12 @@ const FILES: &[(&str, &str, &str)] = &[
     ("/hx-sse.js", "text/javascript; charset=utf-8", include_str!("vendor/hx-sse.min.js")),
 ];
 
-/// The path at which Prometheus reads the metrics.
+/// The path from which Prometheus reads the metrics.
 const METRICS: &str = "/metrics";
 
 type Query2 = Query<Vec<(String, String)>>;
 
-/// Returns the routes of the server. `answers` has the schemas of the answers.
+/// Returns the server's routes. `answers` contains the response schemas.
 pub fn router(web: &Arc<Web>, answers: AnswerSchemas) -> Router {
     let mut routes: Router<Arc<Web>> = Router::new()
         .route("/", page(&VIEWS[0]))
@@ -107,8 +107,8 @@ fn page(view: &'static View) -> MethodRouter<Arc<Web>> {
                     path: RawPathParams,
                     query: Query2,
                     headers: HeaderMap| {
-            // The message of an action is for the page that the browser opens next, so a page that
-            // reloads itself must not take the message.
+            // An action's message is meant for the page that the browser opens next, so a page that
+            // reloads itself must not take it.
             let message = match headers.contains_key("hx-request") {
                 true => None,
                 false => web.messages.take(&client.from),
@@ -249,7 +249,8 @@ async fn admitted(web: &Arc<Web>, peer: &Peer, request: Request) -> Result<Reque
     Ok(Request::from_parts(head, Body::from(bytes)))
 }
 
-/// Refuses a request: a page for people, JSON for programs. A page without a login leads to the login.
+/// Refuses a request: with a page for users, or with JSON for programs. A page without a login
+/// redirects to the login.
 fn refuse(web: &Web, path: &str, status: StatusCode, text: &str) -> Response {
     let (what, fix) = match text.split_once("; fix: ") {
         Some((what, fix)) => (what, Some(fix)),

@@ -1,8 +1,8 @@
-//! The key of the server, and what is derived from it: the cookies of logins, the tokens of programs and
-//! the key of webhooks.
+//! The server's key, and everything derived from it: login cookies, tokens for programs and the webhook
+//! key.
 //!
-//! The key is a file that only its owner may read, so that logins outlive a restart of the server. A new key
-//! ends all logins. A secret must never reach a URL, a page, a log or an argument list.
+//! The key is a file that only its owner may read, so that logins survive a server restart. A new key ends
+//! all logins. A secret must never reach a URL, a page, a log or an argument list.
 
 use std::fs;
 use std::io;
@@ -21,7 +21,7 @@ use crate::ui::Failure;
 const LOGIN: SignedDuration = SignedDuration::from_hours(7 * 24);
 /// The length of the key in bytes.
 const KEY: usize = 32;
-/// The characters of a login code: no two of them look alike.
+/// The characters of a login code, no two of which look alike.
 const CODE: &[u8; 32] = b"0123456789ABCDEFGHJKMNPQRSTVWXYZ";
 /// The number of characters of a login code, which has 60 bits.
 const CODE_LENGTH: usize = 12;
@@ -29,7 +29,7 @@ const CODE_LENGTH: usize = 12;
 /// The rights of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
-    /// See everything and change nothing.
+    /// See everything but change nothing.
     Read,
     /// Also act.
     Act,
@@ -95,12 +95,12 @@ impl Secrets {
         write(&folder.join("webhook-key"), format!("{}\n", self.webhook_key()).as_bytes())
     }
 
-    /// Returns the token with which a program acts in this role.
+    /// Returns the token that programs use to act in this role.
     fn token(&self, role: Role) -> String {
         hex(&self.mac(&["token", role.as_str()]).finalize().into_bytes())
     }
 
-    /// Returns the key with which other programs sign webhooks.
+    /// Returns the key that other programs use to sign webhooks.
     pub fn webhook_key(&self) -> String {
         hex(&self.mac(&["webhook"]).finalize().into_bytes())
     }
@@ -113,10 +113,10 @@ impl Secrets {
             .find(|role| self.mac(&["token", role.as_str()]).verify_slice(&bytes).is_ok())
     }
 
-    /// Makes the value of a login's cookie.
+    /// Creates the value of a login cookie.
     ///
     /// # Errors
-    /// Returns an error if the host has no random numbers.
+    /// Returns an error if the host cannot provide random numbers.
     pub fn cookie(&self, role: Role, now: Timestamp) -> Result<String, Failure> {
         let until = now.saturating_add(LOGIN).unwrap_or(now).as_second().to_string();
         let login = hex(&random::<16>()?);
@@ -138,7 +138,7 @@ impl Secrets {
         (now.as_second() < until).then(|| Login { role, name: login[..8].to_owned() })
     }
 
-    /// Returns the longest time for which a browser keeps a login's cookie, in seconds.
+    /// Returns how long a browser keeps a login cookie at most, in seconds.
     pub fn login_seconds() -> i64 {
         LOGIN.as_secs()
     }
@@ -160,7 +160,7 @@ impl Secrets {
     }
 }
 
-/// A login that is in effect.
+/// An active login.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Login {
     pub role: Role,
@@ -168,7 +168,7 @@ pub struct Login {
     pub name: String,
 }
 
-/// Returns the folder with the files of the server.
+/// Returns the folder containing the server's files.
 pub fn folder(home: &Env) -> PathBuf {
     home.state.join("serve")
 }
@@ -184,13 +184,13 @@ pub fn write(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
 /// Makes a login code.
 ///
 /// # Errors
-/// Returns an error if the host has no random numbers.
+/// Returns an error if the host cannot provide random numbers.
 pub fn login_code() -> Result<String, Failure> {
     let bytes = random::<CODE_LENGTH>()?;
     Ok(bytes.iter().map(|byte| char::from(CODE[usize::from(byte % 32)])).collect())
 }
 
-/// Normalizes a code as a person typed it.
+/// Normalizes a code typed by the user.
 pub fn plain_code(typed: &str) -> String {
     typed.chars().filter(char::is_ascii_alphanumeric).collect::<String>().to_ascii_uppercase()
 }

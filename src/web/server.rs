@@ -1,4 +1,4 @@
-//! Starts the server: binds its addresses and answers until the process ends.
+//! Starts the server: binds its addresses and answers requests until the process exits.
 
 use std::fs;
 use std::io;
@@ -32,17 +32,17 @@ use crate::ui::Failure;
 
 /// The name of the Unix socket, in the state folder.
 const SOCKET: &str = "serve.sock";
-/// Maximum number of event streams at the same time.
+/// Maximum number of simultaneous event streams.
 const STREAMS: usize = 32;
 /// The stack of a thread that runs a command, in bytes.
 const STACK: usize = 8 * 1024 * 1024;
 /// How long a thread that runs commands waits for the next one.
 const IDLE: Duration = Duration::from_secs(5);
 
-/// The commands of the program: a call of one, and the schemas of their answers.
+/// The program's commands: a function that calls one, and the schemas of their responses.
 pub type Commands = (CommandCaller, AnswerSchemas);
 
-/// The serving process, as recorded in the lock's file.
+/// The serving process, as recorded in the lock file.
 #[derive(Debug, Serialize, Deserialize)]
 struct Holder {
     pid: u32,
@@ -145,7 +145,7 @@ impl Server {
     /// # Errors
     /// Returns an error if a file cannot be read or written.
     pub fn prepare(self, (caller, answers): Commands) -> Result<Ready, Failure> {
-        // A database of an older format has no changes to follow, so it is migrated once, here.
+        // A database in an older format has no changes to follow, so it is migrated once, here.
         if self.home.store_path().exists() {
             self.home.store()?;
         }
@@ -191,7 +191,7 @@ impl Ready {
         Ok(())
     }
 
-    /// Answers requests on a separate thread until the process ends.
+    /// Answers requests on a separate thread until the process exits.
     ///
     /// # Errors
     /// Returns an error if the thread cannot be started.
@@ -215,7 +215,7 @@ fn ip(at: SocketAddr) -> String {
     }
 }
 
-/// Binds the Unix socket. The lock is held, so an existing file is left over.
+/// Binds the Unix socket. The lock is held, so any existing socket file is stale.
 fn bind_unix(home: &Env, socket: &PathBuf) -> Result<UnixListener, Failure> {
     let cannot = |error: io::Error| Failure::not_made(socket, error);
     match fs::remove_file(socket) {

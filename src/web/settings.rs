@@ -1,5 +1,5 @@
-//! Reads the `[serve]` table of the configuration. One server serves all projects of a user, so this module
-//! must never read a project's file.
+//! Reads the `[serve]` table of the configuration. One server serves all of a user's projects, so this
+//! module must never read a project's file.
 
 use std::path::Path;
 
@@ -17,14 +17,14 @@ struct File {
     serve: ServeTable,
 }
 
-/// The settings of the server.
+/// The server settings.
 pub struct ServeConfig {
     /// Whether the daemon serves.
     pub enabled: bool,
     pub addresses: ServeSettings,
 }
 
-/// Reads the settings of the server from the user's file, over the defaults.
+/// Reads the server settings from the user's file, on top of the defaults.
 ///
 /// # Errors
 /// Returns an error that names the file if it cannot be read, or if the table has a mistake.

@@ -1,4 +1,4 @@
-//! The state that all requests of a server share, and the call of a command.
+//! The state shared by all requests to a server, and the function that calls a command.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::path::{Path, PathBuf};
@@ -32,7 +32,7 @@ pub struct Web {
     pub home: Env,
     /// Runs commands.
     caller: CommandCaller,
-    /// The values of the header `Host` that are accepted.
+    /// The accepted values of the `Host` header.
     pub hosts: Vec<String>,
     /// The secrets. New ones end all logins and event streams.
     pub secrets: watch::Sender<Secrets>,
@@ -41,11 +41,11 @@ pub struct Web {
     /// The number of the database's last change.
     pub changes: watch::Receiver<i64>,
     pub streams: Arc<Semaphore>,
-    /// The results of actions, by the login's origin, until its next page shows them.
+    /// The results of actions, by the login's origin, kept until the login's next page shows them.
     pub messages: Kept,
-    /// The answers to requests of the API, by their idempotency keys.
+    /// The responses to API requests, by idempotency key.
     pub answers: Kept,
-    /// The requests with an idempotency key that are being carried out.
+    /// The requests in progress that have an idempotency key.
     pub pending: Mutex<BTreeSet<String>>,
     looks: Arc<Semaphore>,
     acts: Arc<Semaphore>,
@@ -65,7 +65,7 @@ pub struct Answer {
     pub data: Value,
     /// The output as it was printed.
     pub text: String,
-    /// The notices of the command.
+    /// The command's notices.
     pub notices: String,
 }
 
@@ -110,8 +110,7 @@ impl Web {
         let web = Arc::clone(self);
         self.blocking(purpose, move || {
             let folder = project.map(|id| web.folder(&id)).transpose()?;
-            // If the folder had no settings file, the command would use a project that contains the
-            // folder.
+            // If the folder had no settings file, the command would use an enclosing project.
             if let Some(folder) = folder.as_deref().filter(|folder| !folder.join(FILE).is_file()) {
                 let what = format!("{} has no {FILE}", folder.display());
                 return Err(Failure::data(what).hint("runner projects"));
@@ -198,8 +197,8 @@ impl Web {
     }
 }
 
-/// Returns words as a shell would read them, so that a value with spaces or quotes is one word. A null byte, which
-/// no shell can quote, is shown as the replacement character.
+/// Returns words quoted for a shell, so that a value with spaces or quotes is one word. A null byte, which no
+/// shell can quote, is shown as the replacement character.
 fn quoted(words: &[&str]) -> String {
     let words: Vec<String> = words.iter().map(|word| word.replace('\0', "\u{fffd}")).collect();
     shlex::try_join(words.iter().map(String::as_str)).unwrap_or_default()

@@ -1,5 +1,5 @@
 //! The table of views. A view is a command that changes nothing: `runner` prints its result, the API
-//! answers with it, and the page renders it.
+//! returns it, and the page renders it.
 //!
 //! A row must never name a command that changes or starts anything.
 
@@ -12,13 +12,13 @@ pub struct View {
     pub path: &'static str,
     pub summary: &'static str,
     pub template: &'static str,
-    /// The command, in which a part of the path replaces `{NAME}`.
+    /// The command, with `{NAME}` replaced by part of the path.
     pub words: &'static [&'static str],
-    /// The parts of the query, which become flags of the command.
+    /// The query parameters, which become flags of the command.
     pub query: &'static [QueryFlag],
 }
 
-/// A part of a query that becomes a flag of a command.
+/// A query parameter that becomes a flag of a command.
 #[derive(Debug)]
 pub struct QueryFlag {
     /// Its name, which is also the name of the flag.
@@ -27,7 +27,7 @@ pub struct QueryFlag {
     pub summary: &'static str,
 }
 
-/// The values of a part of a query.
+/// The values of a query parameter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum QueryKind {
     Text,

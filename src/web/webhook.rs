@@ -15,9 +15,9 @@ use sha2::Sha256;
 
 use super::secrets::unhex;
 
-/// The header with the signature.
+/// The header containing the signature.
 pub const SIGNATURE: &str = "x-runner-signature";
-/// The header with the time of the signature, in seconds since 1970.
+/// The header containing the time of the signature, in seconds since 1970.
 const TIMESTAMP: &str = "x-runner-timestamp";
 /// How far the time of a signature may be from now.
 const WINDOW: SignedDuration = SignedDuration::from_mins(5);

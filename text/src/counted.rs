@@ -1,4 +1,4 @@
-//! Formats counts and lists for people. Programs must never parse the result.
+//! Formats counts and lists for human readers. Programs must never parse the result.
 
 use std::fmt::Display;
 

@@ -26,7 +26,7 @@ pub const SHORT: usize = 20;
 /// Minimum threshold for short documents, which share terms more easily.
 pub const NEAR_SHORT: f64 = 0.7;
 
-/// Maximum number of later documents in the same bucket with which a document is compared.
+/// Maximum number of later documents in the same bucket to compare a document with.
 pub const CROWD: usize = 32;
 
 /// A document to compare.

@@ -7,8 +7,8 @@ use strsim::osa_distance;
 /// Returns the candidate with the fewest edits from `word`, or `None` if every candidate is too far
 /// away. If several candidates are equally near, the first one is returned.
 ///
-/// An edit inserts, deletes or replaces a letter, or swaps two neighbours. Letter case is ignored,
-/// and `_` equals `-`.
+/// An edit inserts, deletes or replaces a letter, or swaps two adjacent letters. Letter case is
+/// ignored, and `_` equals `-`.
 pub fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let word = folded(word);
     let length = word.chars().count();
@@ -31,8 +31,9 @@ pub fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) ->
     best.map(|(_, candidate)| candidate)
 }
 
-/// Returns the maximum number of edits for a typing error in a word of `length` letters. Very long
-/// words get no edits, because a comparison takes time proportional to the product of both lengths.
+/// Returns the maximum number of edits that count as a typo in a word of `length` letters. Very
+/// long words get no edits, because a comparison takes time proportional to the product of both
+/// lengths.
 fn allowed(length: usize) -> usize {
     match length {
         0..=4 => 1,

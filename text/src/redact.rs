@@ -32,8 +32,8 @@ pub const SHORTEST: usize = 6;
 /// Maximum length in bytes of a secret that is recognised by its format.
 const LONGEST: usize = 8 * 1024;
 
-/// Number of bytes by which the scanner advances in a very long line. The overlap of two parts is
-/// scanned twice; unless a known secret is very long, it is much shorter than a part.
+/// Number of bytes by which the scanner advances in a very long line. The overlap between two parts
+/// is scanned twice; unless a known secret is very long, it is much shorter than a part.
 const WINDOW: usize = 16 * LONGEST;
 
 /// Maximum number of bytes that the scanner may read before its starting position.
@@ -55,7 +55,7 @@ struct Span {
     context: usize,
     start: usize,
     end: usize,
-    /// The name of the kind of secret. If the name is empty, the span continues an earlier secret
+    /// The name of the secret's kind. If the name is empty, the span continues an earlier secret
     /// and is removed without a replacement.
     kind: &'static str,
     /// The priority of the name: among overlapping spans, the lowest rank determines the name.
@@ -148,7 +148,7 @@ impl Redactor {
         Some((cut, spans))
     }
 
-    /// Finds the secrets in a line, also those that are recognised only after percent-decoding.
+    /// Finds the secrets in a line, including those recognised only after percent-decoding.
     fn spans(&self, state: &mut RedactState, text: &str, from: usize, to: usize) -> Vec<Span> {
         let mut spans = self.written_spans(state, text, from, to);
         if let Some(line) = PercentDecoded::of(&text[from..to]) {
@@ -214,7 +214,7 @@ struct RedactState {
     in_key: bool,
 }
 
-/// Merges overlapping spans, in order.
+/// Merges overlapping spans, keeping them in order.
 fn merged(mut spans: Vec<Span>) -> Vec<Span> {
     spans.sort_by_key(|span| (span.start, span.end));
     let mut out: Vec<Span> = Vec::with_capacity(spans.len());

@@ -22,7 +22,7 @@ const WEIGHTS: (u32, u32, u32) = (5, 3, 1);
 /// A term of a document, with its weight.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TopTerm {
-    /// The term, as [`terms`] returns it.
+    /// The term, as returned by [`terms`].
     pub term: String,
     /// The first form of the term in the document, in lower case, for display.
     pub word: String,
@@ -40,7 +40,7 @@ pub fn terms(text: &str) -> Vec<String> {
     all
 }
 
-/// Passes each of the [`terms`] of `text` to `take`, in order, without an allocation for each term.
+/// Passes each of the [`terms`] of `text` to `take`, in order, without allocating for each term.
 pub fn each_term(text: &str, mut take: impl FnMut(&str)) {
     each_word(text, |word| {
         stem::stem(word);
@@ -48,8 +48,8 @@ pub fn each_term(text: &str, mut take: impl FnMut(&str)) {
     });
 }
 
-/// Returns the `n` most significant terms of a Markdown note, by weight and then in alphabetical
-/// order. Fenced code and front matter other than the title are ignored.
+/// Returns the `n` most significant terms of a Markdown note, ordered by weight and then
+/// alphabetically. Fenced code and front matter other than the title are ignored.
 pub fn top_terms(text: &str, n: usize) -> Vec<TopTerm> {
     let mut found: HashMap<String, TopTerm> = HashMap::new();
     let mut count = |text: &str, weight: u32| {
@@ -123,7 +123,7 @@ fn pieces(run: &str) -> Vec<&str> {
     all
 }
 
-/// Splits a name in camel case.
+/// Splits a camel-case name.
 fn humps(run: &str) -> Vec<&str> {
     let chars: Vec<(usize, char)> = run.char_indices().collect();
     let mut parts = Vec::new();

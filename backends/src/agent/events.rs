@@ -1,7 +1,7 @@
 //! Reads the event stream of an agent program: one JSON object per line.
 //!
-//! Each agent implements [`AgentEvents`], which maps its events to the events of a sink. The reader
-//! must never fail: a line that is not a JSON object is only counted.
+//! Each agent implements [`AgentEvents`], which maps its events to sink events. The reader must
+//! never fail: a line that is not a JSON object is only counted.
 
 use runner_engine::process::OutputVerdict;
 use serde_json::{Map, Value};
@@ -44,7 +44,7 @@ impl<E: AgentEvents> EventStream<E> {
         verdict
     }
 
-    /// Consumes the last line if the output ended within a line.
+    /// Consumes the last line if the output ended without a line feed.
     pub fn finish(&mut self, tell: &mut dyn FnMut(OwnedEvent)) {
         let Self { events, unreadable, lines } = self;
         lines.finish(&mut |line| {

@@ -1,8 +1,7 @@
 //! Splits byte chunks of any size into lines, in bounded memory.
 //!
-//! A character that is split between two chunks is reassembled. A line that exceeds the limit is
-//! skipped to its end. This module must never keep more than one line, and must never interpret the
-//! content of a line.
+//! A character split across two chunks is reassembled. A line that exceeds the limit is skipped
+//! entirely. This module must never keep more than one line or interpret a line's content.
 
 use memchr::memchr;
 
@@ -10,7 +9,7 @@ use memchr::memchr;
 #[derive(Debug)]
 pub(crate) struct Lines {
     longest: usize,
-    /// The beginning of a line that has not ended yet.
+    /// The start of an incomplete line.
     begun: Vec<u8>,
     /// Whether the rest of the current line is being skipped because the line is too long.
     passing: bool,
@@ -45,7 +44,7 @@ impl Lines {
         }
     }
 
-    /// Passes the last line to `each` if the stream ended within a line.
+    /// Passes the last line to `each` if the stream ended without a line feed.
     pub fn finish(&mut self, each: &mut dyn FnMut(&[u8])) {
         if !self.begun.is_empty() {
             each(&std::mem::take(&mut self.begun));

@@ -1,4 +1,4 @@
-//! Runs agent programs, which read a question on standard input and write events as JSON lines to
+//! Runs agent programs, which read a question from standard input and write events as JSON lines to
 //! standard output.
 //!
 //! ```text
@@ -54,9 +54,9 @@ pub(crate) struct AgentPlan {
     pub args: Vec<String>,
     /// The program's complete environment.
     pub env: BTreeMap<String, String>,
-    /// Variables that the program needs but that are not set.
+    /// Required variables that are not set.
     pub missing: Vec<String>,
-    /// Names of the variables that the instance's configuration lists. Any of them may contain a
+    /// Names of the variables listed in the instance's configuration. Any of them may contain a
     /// key.
     pub named: Vec<String>,
     /// The agent's state folder, which contains its login and settings.
@@ -103,7 +103,7 @@ impl AgentPlan {
         })
     }
 
-    /// Returns the current time and the zone in which the program's times are interpreted.
+    /// Returns the current time and the time zone for interpreting the program's times.
     pub fn here(&self) -> LocalClock {
         let zone = self.env.get("TZ").and_then(|name| TimeZone::get(name).ok());
         LocalClock {
@@ -116,7 +116,7 @@ impl AgentPlan {
     /// If the job lists hosts, only those hosts can be reached.
     pub fn sandbox(&self) -> Option<SandboxedStart> {
         let mut sandbox_start = self.sandbox_start.clone()?;
-        // The sandbox accepts no path that contains a symbolic link.
+        // The sandbox rejects paths that contain symbolic links.
         let real = self.state.as_ref().map(|path| path.canonicalize().unwrap_or(path.clone()));
         let sandbox = &mut sandbox_start.sandbox;
         // The login is hidden from all other children.
@@ -238,8 +238,8 @@ pub(crate) fn child_spec(
     }
 }
 
-/// Returns whether the program ended normally: with exit code 0, or because runner stopped it after
-/// its result.
+/// Returns whether the program exited normally: with exit code 0, or because runner stopped it
+/// after it reported its result.
 pub(crate) fn went_well(ended: &Ended) -> bool {
     ended.status == ExitStatus::Exit(0) || ended.lingered
 }
@@ -271,7 +271,7 @@ pub(crate) fn answer(
     })
 }
 
-/// Returns the error for a program that ended normally but never reported `what`.
+/// Returns the error for a program that exited normally but never reported `what`.
 pub(crate) fn ended_without(what: &str, ended: &Ended, secrets: &Secrets) -> BackendError {
     BackendError::Malformed {
         why: format!("exited with code 0 without {what}"),
@@ -279,8 +279,7 @@ pub(crate) fn ended_without(what: &str, ended: &Ended, secrets: &Secrets) -> Bac
     }
 }
 
-/// Adds the remarks on the run to a reply, and passes to the sink any text that the sink has not
-/// received yet.
+/// Adds the run's remarks to a reply, and passes any remaining text to the sink.
 pub(crate) fn hand_out(
     mut reply: Reply,
     remarks: Vec<String>,

@@ -1,4 +1,4 @@
-//! Classifies a provider's refusal by its status, its code and its text.
+//! Classifies a provider's refusal by its status, code and text.
 //!
 //! Phrases about credit are checked first, because waiting does not restore used-up credit. A known
 //! status is checked next, and the text is interpreted only if there is none. This module must

@@ -1,9 +1,8 @@
-//! Reads the time at which a limit ends from a provider's sentence, such as "resets 3am
-//! (Europe/Berlin)".
+//! Parses a limit's reset time from a provider's message, such as "resets 3am (Europe/Berlin)".
 //!
 //! A time without a date means its next occurrence, and a time without a zone is in the host's
 //! zone. Other text yields `None`. This module must never guess a time that the text does not
-//! state.
+//! contain.
 
 use jiff::civil::{Date, Time};
 use jiff::tz::TimeZone;
@@ -12,7 +11,7 @@ use jiff::{Span, Timestamp, ToSpan as _};
 const MONTHS: [&str; 12] =
     ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"];
 
-/// Returns the time that `text` states, relative to `now`. `zone` is the host's zone.
+/// Returns the time given in `text`, relative to `now`. `zone` is the host's zone.
 pub(crate) fn reset(text: &str, now: Timestamp, zone: &TimeZone) -> Option<Timestamp> {
     epoch(text).or_else(|| {
         let lower = text.to_ascii_lowercase();

@@ -65,8 +65,8 @@ impl Messages {
         let keys = ["input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens"];
         let mut found = usage["input_tokens"].is_number() && !last;
         for (at, key) in keys.into_iter().enumerate() {
-            // The last event of a stream omits counts that the first event stated, or reports them
-            // as 0.
+            // The last event of a stream omits counts that the first event reported, or reports
+            // them as 0.
             if let Some(figure) = into.figure(&usage[key], self.belief.input)
                 && (figure > 0 || !last)
             {

@@ -82,7 +82,7 @@ impl Chunks {
     }
 }
 
-/// Returns the cost in millionths of a dollar, rounded up, if the provider states it.
+/// Returns the cost in millionths of a dollar, rounded up, if the provider reports it.
 fn micros(cost: &Value) -> Option<u64> {
     let dollars = cost.as_f64().filter(|it| (0.0..1e6).contains(it))?;
     #[allow(

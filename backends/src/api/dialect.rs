@@ -21,9 +21,9 @@ pub(crate) trait Reader: Send {
     /// Processes one event. `name` is empty if the event has none.
     fn event(&mut self, name: &str, data: &Value, into: &mut Gathered) -> Result<(), Fault>;
 
-    /// Returns the text of an event that contains nothing but a piece of the text, and `None` for
-    /// any other event, which [`Reader::event`] then processes. [`Reader::event`] would give the
-    /// same result for a piece of the text, but needs a copy of it.
+    /// Returns the text of an event that contains only a piece of text, and `None` for any other
+    /// event, which [`Reader::event`] then processes. [`Reader::event`] would give the same result
+    /// for a piece of text, but needs a copy of it.
     fn piece<'d>(&self, _data: &'d str) -> Option<Cow<'d, str>> {
         None
     }
@@ -61,7 +61,7 @@ impl Dialect {
         }
     }
 
-    /// Returns a reader for the reply to a body of `asked` bytes.
+    /// Returns a reader for the reply to a request body of `asked` bytes.
     pub fn reader(self, plan: &EndpointPlan, request: &Request, asked: usize) -> Box<dyn Reader> {
         let belief = Belief::of(plan, request, asked);
         match self {
@@ -74,7 +74,7 @@ impl Dialect {
 }
 
 /// Limits for plausible usage. Text has at most one token per byte, apart from the tokens that a
-/// provider adds, and an answer does not greatly exceed its allowed tokens.
+/// provider adds, and an answer does not greatly exceed its token limit.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Belief {
     pub input: u64,

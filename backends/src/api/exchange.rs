@@ -233,7 +233,7 @@ impl Exchange<'_> {
         }
     }
 
-    /// Converts an error response into an error, with as much of its body as arrives in time.
+    /// Converts an error response into an error, including as much of its body as arrives in time.
     async fn refused(&self, mut response: Response) -> Result<BackendError, BackendError> {
         let (status, headers) = (response.status().as_u16(), response.headers().clone());
         let mut body = Vec::new();
@@ -297,8 +297,8 @@ impl Exchange<'_> {
     }
 }
 
-/// Returns whether a response with this status is certainly not billed, because the request was
-/// rejected. A request that timed out may be billed.
+/// Returns whether a request with this response status was rejected and is therefore certain not to
+/// be billed. A request that timed out may be billed.
 pub(crate) fn is_not_billed(status: u16) -> bool {
     matches!(status, 300..400 | 400..=407 | 409..500 | 503 | 529)
 }

@@ -8,9 +8,9 @@
 //! ```
 //!
 //! The crate `eventsource-stream` is not used, because it buffers events of any size, rescans an
-//! event from the start for each chunk, and may lose the last event if carriage returns end lines.
-//! Tests compare the two parsers on other input. This module must never keep more than one event,
-//! and must never interpret its content.
+//! event from the start for each chunk, and may lose the last event if lines end in carriage
+//! returns. Tests compare the two parsers on other input. This module must never keep more than one
+//! event, and must never interpret its content.
 
 use std::ops::ControlFlow;
 
@@ -82,8 +82,8 @@ impl Framing {
         }
     }
 
-    /// Passes on the event that the end of the body completes. An unfinished server-sent event is
-    /// dropped.
+    /// Passes on the event completed by the end of the body, if any. An unfinished server-sent
+    /// event is dropped.
     pub fn finish(&mut self, each: &mut Each<'_>) {
         match self {
             Self::Sse(_) => {}
@@ -103,12 +103,12 @@ impl Framing {
 #[derive(Debug)]
 pub(crate) struct Sse {
     longest: usize,
-    /// The beginning of a line that has not ended yet.
+    /// The start of an incomplete line.
     line: Vec<u8>,
-    /// Whether the last line ended with a carriage return. A line feed right after the carriage
-    /// return belongs to the same line end.
+    /// Whether the last line ended with a carriage return. A line feed immediately after it belongs
+    /// to the same line ending.
     returned: bool,
-    /// Whether no line has been read yet, so that a byte order mark may come first.
+    /// Whether no line has been read yet, in which case a byte order mark may come first.
     fresh: bool,
     name: Vec<u8>,
     data: Vec<u8>,

@@ -42,7 +42,7 @@ pub(crate) enum End {
 pub(crate) enum Fault {
     /// An error that the provider reported.
     Said {
-        /// The HTTP status that the error names.
+        /// The HTTP status given in the error.
         status: Option<u16>,
         /// The error's code.
         code: String,
@@ -63,31 +63,31 @@ pub(crate) struct Gathered {
     pub text: String,
     /// The model's input to the tool that represents the answer, as JSON.
     pub given: Option<String>,
-    /// The reason the model stopped, once it has been stated.
+    /// The reason the model stopped, once reported.
     pub end: Option<End>,
     /// Whether the dialect's final message has arrived.
     pub over: bool,
     /// The model's refusal, which takes the place of an answer.
     pub refusal: String,
-    /// The usage that has been stated so far.
+    /// The usage reported so far.
     pub spent: ReplyUsage,
     /// Maximum length of the text in bytes.
     most: usize,
     /// Text that the sink has not received yet.
     unheard: String,
-    /// Whether the provider stated an impossible count. In that case, no count is used.
+    /// Whether the provider reported an impossible count. In that case, no count is used.
     doubted: bool,
     notes: BTreeSet<&'static str>,
 }
 
-/// The counts of a reply's usage, each of which may arrive separately. A later value replaces an
-/// earlier one.
+/// A reply's usage counts, each of which may arrive separately. A later value replaces an earlier
+/// one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ReplyUsage {
     /// Input tokens, including cached tokens.
     pub input: Option<u64>,
     pub output: Option<u64>,
-    /// The part of the input tokens that came from a cache.
+    /// Input tokens read from a cache.
     pub cached: u64,
     /// Cost in millionths of the provider's currency.
     pub micros: Option<u64>,
@@ -128,7 +128,7 @@ impl Gathered {
         whole.filter(|it| it.input_tokens > 0 || it.output_tokens > 0)
     }
 
-    /// Returns the usage that has been stated so far, with 0 for a missing output count.
+    /// Returns the usage reported so far, with 0 for a missing output count.
     pub fn so_far(&self) -> Option<Usage> {
         let output = self.spent.output.or(Some(0));
         ReplyUsage { output, ..self.spent }.whole().filter(|_| !self.doubted)
@@ -167,7 +167,7 @@ impl Gathered {
         self.notes.insert(note);
     }
 
-    /// Returns a count that the provider stated. A count that is negative, not an integer or above
+    /// Returns a count reported by the provider. A count that is negative, not an integer or above
     /// `most` is rejected.
     pub fn figure(&mut self, value: &Value, most: u64) -> Option<u64> {
         match value {

@@ -2,8 +2,8 @@
 //!
 //! The headers are checked in this order: `retry-after-ms`, then `retry-after` in seconds or as a
 //! date (RFC 9110), then the reset times of exhausted usage limits (`anthropic-ratelimit-*`,
-//! `x-ratelimit-*`). A time in the past is skipped. This module must never guess a time that was
-//! not stated.
+//! `x-ratelimit-*`). A time in the past is skipped. This module must never guess a time that no
+//! header contains.
 
 use jiff::fmt::rfc2822::DateTimeParser;
 use jiff::{SignedDuration, Timestamp};
@@ -13,7 +13,7 @@ use crate::sink::thousandths;
 
 const PARSER: DateTimeParser = DateTimeParser::new().relaxed_weekday(true);
 
-/// Returns the time at which the provider will answer again, if the headers state a time after
+/// Returns the time at which the provider will answer again, if the headers contain a time after
 /// `now`.
 pub(crate) fn until(headers: &HeaderMap, now: Timestamp) -> Option<Timestamp> {
     let text = |name: &str| headers.get(name)?.to_str().ok().map(str::trim);
@@ -25,8 +25,8 @@ pub(crate) fn until(headers: &HeaderMap, now: Timestamp) -> Option<Timestamp> {
         .or_else(|| exhausted(headers, now).filter(ahead))
 }
 
-/// Finds the subscription's most heavily used limit window. Returns the used part of that window,
-/// in thousandths, and the time at which it is reset.
+/// Finds the subscription's most heavily used limit window. Returns how much of that window is
+/// used, in thousandths, and when it resets.
 pub(crate) fn used(headers: &HeaderMap, now: Timestamp) -> Option<(u16, Option<Timestamp>)> {
     let text = |name: &str| headers.get(name)?.to_str().ok().map(str::trim);
     let windows = headers.keys().filter_map(|name| {
@@ -195,7 +195,7 @@ mod tests {
         for bad in ["-5", "0", "soon", "", "NaN", "inf", "1e300", "Sun, 22 Nov 2020 06:30:00 GMT"] {
             assert_eq!(of(&[("retry-after", bad)]), None, "{bad}");
         }
-        // The next header may state a time that is still ahead.
+        // The next header may contain a time in the future.
         for past in [("retry-after", "0"), ("retry-after-ms", "0")] {
             let exhausted = ("anthropic-ratelimit-tokens-remaining", "0");
             let reset = ("anthropic-ratelimit-tokens-reset", "2026-11-22T05:20:00Z");

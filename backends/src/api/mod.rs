@@ -106,7 +106,7 @@ impl Backend for Api {
         let mut heard = LastText { last: String::new(), behind: sink };
         exchange.ask(body, &mut *reader, &mut gathered, &mut heard).await?;
         let last = heard.last;
-        // The provider has stated a stop reason, so no more usage follows, even if the answer is
+        // The provider has reported a stop reason, so no more usage follows, even if the answer is
         // unusable.
         let total = gathered.usage().filter(|_| gathered.end.is_some());
         let done = gathered.reply(plan, request, &secrets);

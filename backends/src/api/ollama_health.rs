@@ -1,8 +1,8 @@
 //! Asks an Ollama server for its state within a deadline, for the commands that help a user to set
 //! it up.
 //!
-//! This module must never send anything but its two requests, for the version and for the list of
-//! models, and never ask a model.
+//! This module must never send anything but its two requests, for the version and the model list,
+//! and must never ask a model.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -25,7 +25,7 @@ use crate::registry::{BackendSpec, Surroundings};
 pub enum OllamaHealth {
     /// The server answers and has the model.
     Ready { version: String },
-    /// The server answers and lacks the model.
+    /// The server answers but does not have the model.
     ModelMissing { version: String, models: Vec<String> },
     /// Nothing listens at the endpoint.
     Dead {

@@ -2,7 +2,7 @@
 //! `[backends.NAME]` section.
 //!
 //! A provider's usual key is sent only to that provider's default address. Any other address gets
-//! the key that `key` names, or none. This module must never put a key's value into a message.
+//! the key named by `key`, or none. This module must never put a key's value into a message.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -223,7 +223,7 @@ impl EndpointPlan {
         }
     }
 
-    /// Returns the current time and the zone in which the provider's times are interpreted.
+    /// Returns the current time and the time zone for interpreting the provider's times.
     pub fn here(&self) -> LocalClock {
         LocalClock {
             now: self.clock.read().map(|now| now.wall).unwrap_or_default(),

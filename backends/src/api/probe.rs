@@ -81,7 +81,7 @@ fn listens(plan: &EndpointPlan) -> Result<(), BackendError> {
 /// Checks that the list contains the model.
 ///
 /// # Errors
-/// Returns [`BackendError::NotInstalled`] with the nearest models or the command that gets the
+/// Returns [`BackendError::NotInstalled`] with the closest model names or the command that gets the
 /// model.
 pub(crate) fn has_model(plan: &EndpointPlan, found: &Endpoint) -> Result<(), BackendError> {
     let Some(models) = &found.models else {
@@ -127,7 +127,7 @@ pub(super) fn is_model(plan: &EndpointPlan, name: &str) -> bool {
     rest == Some("") || plan.dialect == Dialect::Ollama && rest == Some(":latest")
 }
 
-/// Runs a request to its end on a separate thread, because the caller may be inside a runtime.
+/// Runs a request to completion on a separate thread, because the caller may be inside a runtime.
 pub(super) fn blocking<T: Send>(work: impl Future<Output = T> + Send) -> Result<T, BackendError> {
     std::thread::scope(|scope| {
         let thread = scope.spawn(|| {

@@ -104,7 +104,7 @@ fn random_chunks_lose_no_reply_text() {
             (_, 1) => "\r\n",
             _ => "\n",
         };
-        // Line ends inside JSON strings are escaped, so this replaces only the ends of lines.
+        // Line breaks inside JSON strings are escaped, so this replaces only actual line endings.
         let reply = reply.replace('\n', end).into_bytes();
         let pieces = random.cut(&reply, 60);
         let (gathered, heard) = read(plan, kind, &pieces);

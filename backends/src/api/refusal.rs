@@ -1,4 +1,4 @@
-//! Classifies a provider's error by its status, its headers and its body.
+//! Classifies a provider's error by its status, headers and body.
 //!
 //! This module must never read an answer.
 
@@ -125,7 +125,7 @@ fn meaning(plan: &EndpointPlan, said: ProgramError<'_>, secrets: &Secrets) -> Ba
         return BackendError::Rejected { why };
     }
     match refusal_text::meaning(said, &plan.here(), why.clone()) {
-        // The provider is overloaded and states when it will answer again.
+        // The provider is overloaded and reports when it will answer again.
         Some(BackendError::Unavailable { why }) if until.is_some() => {
             BackendError::RateLimited { until, why }
         }

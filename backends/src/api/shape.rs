@@ -1,9 +1,9 @@
-//! The protocol of an endpoint, and the mechanism that enforces the schema of an answer.
+//! An endpoint's protocol, and the mechanism that enforces an answer's schema.
 
 /// The backend kinds that are API endpoints.
 pub(crate) const KINDS: [&str; 3] = ["anthropic", "openai", "ollama"];
 
-/// The request protocol of a provider.
+/// A provider's request protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Dialect {
     /// Anthropic's Messages API.
@@ -16,7 +16,7 @@ pub(crate) enum Dialect {
     Ollama,
 }
 
-/// The mechanism that enforces the schema of an answer.
+/// The mechanism that enforces an answer's schema.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Structured {
     /// The provider's own schema mechanism.

@@ -95,7 +95,7 @@ fn spec(plan: &AgentPlan, request: &Request) -> ChildSpec {
         "--output-format",
         "stream-json",
         "--verbose",
-        // Partial messages are the signs of life for the idle deadline.
+        // Partial messages serve as signs of life for the idle deadline.
         "--include-partial-messages",
         "--setting-sources",
         "",
@@ -206,8 +206,8 @@ impl Judge<'_> {
         })
     }
 
-    /// Returns the answer of a model that, although the program required the tool, kept answering
-    /// as text until its turns were used up. Returns `None` if the text is not the required JSON.
+    /// Returns the answer of a model that kept answering as text until its turns were used up, even
+    /// though the program required the tool. Returns `None` if the text is not the required JSON.
     fn answered_as_text(&self, result: &Value, transcript: &Transcript) -> Option<Reply> {
         let used_up = matches!(
             result["subtype"].as_str(),
@@ -285,7 +285,7 @@ impl Judge<'_> {
         })
     }
 
-    /// Returns the error for a program that ended without reporting a result.
+    /// Returns the error for a program that exited without reporting a result.
     fn without_result(&self, ended: &Ended) -> BackendError {
         if agent::went_well(ended) {
             return agent::ended_without("a result", ended, self.secrets);

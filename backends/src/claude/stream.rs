@@ -28,7 +28,7 @@ pub(crate) struct Transcript {
     pub result: Option<Value>,
     /// The last report of a usage limit.
     pub limit: Option<Limit>,
-    /// The last text of the model.
+    /// The model's last text.
     pub text: Option<String>,
     usage: HashMap<String, Usage>,
 }
@@ -156,7 +156,7 @@ const MOST_TOKENS: u64 = 10_000_000_000;
 /// The largest plausible cost of a session in dollars.
 const MOST_DOLLARS: f64 = 1e6;
 
-/// Returns a number of tokens, or 0 if none is stated. Returns `None` if the stated number is
+/// Returns a token count, or 0 if none is reported. Returns `None` if the reported count is
 /// negative, not an integer, or too large.
 fn figure(value: &Value) -> Option<u64> {
     match value {
@@ -165,13 +165,13 @@ fn figure(value: &Value) -> Option<u64> {
     }
 }
 
-/// Returns a cost in millionths of a dollar, or `None` if it is not stated, negative or too large.
+/// Returns a cost in millionths of a dollar, or `None` if it is missing, negative or too large.
 fn cost(value: &Value) -> Option<u64> {
     value.as_f64().filter(|dollars| (0.0..=MOST_DOLLARS).contains(dollars)).map(micros)
 }
 
-/// Reads a message's usage from the API's fields. Returns `None` if the message states neither
-/// input nor output tokens, or if it states an impossible number.
+/// Reads a message's usage from the API's fields. Returns `None` if the message contains neither
+/// input nor output tokens, or if it contains an impossible number.
 fn one(usage: &Value) -> Option<Usage> {
     let count = |key: &str| figure(&usage[key]);
     if usage["input_tokens"].is_null() && usage["output_tokens"].is_null() {
@@ -188,9 +188,9 @@ fn one(usage: &Value) -> Option<Usage> {
     })
 }
 
-/// Returns the total usage in a `result` event, or `None` if no usage is stated or a stated number
-/// is impossible. If the program used subagents, the event's `usage` covers only the last part, so
-/// the sum over all models is preferred.
+/// Returns the total usage in a `result` event, or `None` if no usage is reported or a reported
+/// number is impossible. If the program used subagents, the event's `usage` covers only the last
+/// part, so the sum over all models is preferred.
 pub(crate) fn total(result: &Value) -> Option<Usage> {
     let models = result["modelUsage"].as_object().filter(|it| !it.is_empty());
     let total = &result["total_cost_usd"];
@@ -221,9 +221,9 @@ pub(crate) fn total(result: &Value) -> Option<Usage> {
 }
 
 /// Returns whether the sum in a `result` event includes everything that is billed. The program
-/// counts a message when the message ends, so the sum omits a message that the API aborted,
-/// although that message may be billed. A message that the API rejected is not billed. If the
-/// program stopped by itself, no message was in progress.
+/// counts a message when the message ends, so the sum omits a message that the API aborted, even
+/// though that message may be billed. A message that the API rejected is not billed. If the program
+/// stopped on its own, no message was in progress.
 fn is_whole(result: &Value) -> bool {
     let status = result["api_error_status"].as_u64();
     let turned_away =
@@ -297,7 +297,7 @@ mod tests {
                 );
                 cases += 1;
             }
-            // A truncated stream yields only events of the complete stream, from its beginning.
+            // A truncated stream yields a prefix of the complete stream's events.
             let end = stream.len() - 2;
             for at in (0..end).step_by(7) {
                 let (half, events) = fold(&[&stream[..at]]);
@@ -333,7 +333,7 @@ null
 {"type":"rate_limit_event"}
 {"result":"ab","is_error":false,"subtype":"success","usage":{"input_tokens":1},"type":"result"}"#;
         let (transcript, events) = fold(&[stream]);
-        // A list and a null are not events.
+        // Lists and nulls are not events.
         assert_eq!(transcript.unreadable, 2);
         let usage = |output| {
             OwnedEvent::Usage(Usage { input_tokens: 1, output_tokens: output, ..Usage::default() })

@@ -30,7 +30,7 @@ use crate::redact::Secrets;
 use crate::{Backend, BackendError, Description, Reply, Request, Sink, Stop, child};
 use stream::Transcript;
 
-/// The file in the run folder that contains the schema of the answer.
+/// The file in the run folder that contains the answer's schema.
 const SCHEMA_FILE: &str = "answer.schema.json";
 
 /// Features to disable, other than the shell.

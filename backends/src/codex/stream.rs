@@ -22,14 +22,14 @@ const MOST_AT_ONCE: usize = 1_000;
 /// The combined result of the events.
 #[derive(Debug, Default)]
 pub(crate) struct Transcript {
-    /// The last message of the model.
+    /// The model's last message.
     pub message: Option<String>,
     /// Whether the turn was completed.
     pub completed: bool,
     /// The reason for the failure, as reported by the program.
     pub error: Option<String>,
     pub usage: Option<Usage>,
-    /// The number of tool uses that failed.
+    /// The number of failed tool uses.
     pub failed_commands: u64,
     /// Tools that have not returned yet.
     begun: HashSet<String>,
@@ -90,7 +90,7 @@ impl Transcript {
                 let failed = status != "completed" || code.as_i64().is_some_and(|code| code != 0);
                 self.failed_commands += u64::from(failed);
                 let id = item["id"].as_str().unwrap_or_default();
-                // The program reports some items only after they end.
+                // The program reports some items only after they have finished.
                 if !self.begun.remove(id) {
                     tell(tool_use(item, kind));
                 }
@@ -136,7 +136,7 @@ fn tool_use(item: &Value, kind: &str) -> OwnedEvent {
     }
 }
 
-/// Returns the command that Codex gives to a shell, as in `/bin/bash -lc 'make test'`.
+/// Returns the command that Codex passes to a shell, as in `/bin/bash -lc 'make test'`.
 fn inner_command(command: &str) -> String {
     let words = shlex::split(command).unwrap_or_default();
     match <[String; 3]>::try_from(words) {

@@ -113,7 +113,7 @@ pub enum FileError {
         /// The defect and its line.
         why: String,
     },
-    /// The recording has no end, or lines are missing.
+    /// The recording has no end line, or other lines are missing.
     #[error("{} is not a complete recording: {why}", path.display())]
     Cut {
         path: PathBuf,
@@ -267,7 +267,7 @@ fn parse(bytes: &[u8], path: &Path) -> Result<Vec<RecordingLine>, FileError> {
     }
 }
 
-/// Returns all contents of a recording, and the number of redacted ones.
+/// Returns all contents of a recording, and how many of them are redacted.
 ///
 /// # Errors
 /// Returns the digest of an entry whose bytes cannot be decoded.
@@ -333,7 +333,7 @@ mod tests {
                 "{length}: {error}"
             );
         }
-        // The removal of a line from the middle is also detected.
+        // Removing a line from the middle is also detected.
         let text = String::from_utf8(bytes).unwrap();
         let mut lines: Vec<&str> = text.lines().collect();
         lines.remove(2);

@@ -6,7 +6,7 @@
 //!                                            └─no──> rejected, with the first difference
 //! ```
 //!
-//! This backend serves replays of a run and tests of a user's own jobs. It must never answer a
+//! This backend is used to replay runs and to test a user's own jobs. It must never answer a
 //! question that was not recorded, except after [`Replay::standing_in`].
 
 pub mod file;
@@ -29,7 +29,7 @@ pub use question::ReplayQuestion;
 /// A question that the recorded run did not ask.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Drift {
-    /// The number of the request in this run, from 1.
+    /// The number of the request in this run, starting at 1.
     pub request: usize,
     /// The difference from the recorded request with the same number.
     pub difference: Difference,
@@ -42,7 +42,7 @@ pub enum Difference {
     Part(String),
     /// Only the digests differ.
     Digest,
-    /// The recording contains only this number of requests.
+    /// The recording contains only this many requests.
     Absent(usize),
 }
 

@@ -44,7 +44,8 @@ pub fn backend(kind: &str, base: &str, change: impl FnOnce(&mut BackendSpec)) ->
     build(&spec, &around(&env)).unwrap()
 }
 
-/// Sends the list of models if the request asks for it, and returns whether it does.
+/// Sends the model list and returns `true` if the request asks for the list. Otherwise, returns
+/// `false`.
 pub fn lists(talk: &mut Talk, line: &str, dialect: Dialect) -> bool {
     if !line.starts_with("GET") {
         return false;

@@ -28,7 +28,7 @@ enum Right {
     Auth,
     NotInstalled,
     OverBudget,
-    /// A limit, with or without the time at which it ends.
+    /// A limit, with or without its reset time.
     RateLimited(bool),
 }
 
@@ -157,7 +157,7 @@ pub fn kind(dialect: Dialect) -> (&'static str, Option<String>) {
     }
 }
 
-/// Returns a short question whose deadlines pass only in the behaviours that test them.
+/// Returns a short question whose deadlines expire only in the behaviours that test them.
 pub fn question(behaviour: Option<B>) -> Request {
     let mut request = Request {
         sources: Vec::new(),

@@ -32,7 +32,7 @@ use runner_engine::time::{Clock, boot_time};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-/// A value in the child's environment that no error may show.
+/// A value in the child's environment that must not appear in any error.
 const CANARY: &str = "canary-5f1c0d-secret";
 const DEADLINE: Duration = Duration::from_millis(200);
 const NEVER: Duration = Duration::from_secs(60);

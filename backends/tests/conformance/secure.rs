@@ -181,7 +181,8 @@ fn ipv6_addresses_are_reachable() {
         return;
     };
     ask(&format!("http://[::1]:{}/v1", server.port()), &[], None, None).unwrap();
-    // If `localhost` has an IPv6 address, the connection succeeds although no IPv4 address answers.
+    // If `localhost` has an IPv6 address, the connection succeeds even though no IPv4 address
+    // answers.
     if std::net::ToSocketAddrs::to_socket_addrs(&("localhost", 1))
         .is_ok_and(|mut all| all.any(|it| it.is_ipv6()))
     {

@@ -18,7 +18,7 @@ use crate::time::boot_time;
 /// Maximum wait for the lock. logind normally answers immediately; this limit keeps a hung bus from
 /// delaying a run any longer.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// Maximum wait for a released process to end.
+/// Maximum wait for a released process to exit.
 const GRACE: Duration = Duration::from_secs(2);
 /// Maximum number of bytes to read from each of the program's output streams.
 const WORDS: u64 = 4_096;
@@ -33,7 +33,7 @@ pub struct InhibitRequest {
     /// The program's environment. It includes the address of the system bus if that differs from
     /// the default.
     pub env: BTreeMap<String, String>,
-    /// The reason for the inhibition, which `systemd-inhibit --list` shows.
+    /// The reason for the inhibition, as shown by `systemd-inhibit --list`.
     pub what: String,
 }
 
@@ -45,8 +45,7 @@ pub struct Inhibitor {
 }
 
 impl Inhibitor {
-    /// Requests the inhibition. If the request is denied, requests only the inhibition of idle
-    /// sleep.
+    /// Requests the inhibition. If the request is denied, falls back to inhibiting idle sleep only.
     pub fn take(asked: &InhibitRequest) -> Self {
         let Some(means) = asked.means else {
             return Self::without("", "this system has no sleep inhibitor that runner supports");
@@ -101,12 +100,12 @@ impl Inhibitor {
     }
 }
 
-/// The child process that holds the lock. Dropping this value ends the process.
+/// The child process that holds the lock. Dropping this value terminates the process.
 #[derive(Debug)]
 struct InhibitorProcess {
     means: InhibitorCommand,
     child: Child,
-    /// The program's standard input. Closing it ends the program.
+    /// The program's standard input. Closing it makes the program exit.
     stdin: Option<ChildStdin>,
 }
 
@@ -169,7 +168,7 @@ impl InhibitorProcess {
         }
     }
 
-    /// Ends the process and returns its error output as one line.
+    /// Terminates the process and returns its error output as one line.
     fn last_words(&mut self) -> String {
         self.end();
         let mut said = String::new();
@@ -184,7 +183,7 @@ impl InhibitorProcess {
         }
     }
 
-    /// Returns the reason if the process has ended.
+    /// Returns the reason if the process has exited.
     fn gone(&mut self) -> Option<String> {
         match self.child.try_wait() {
             Ok(None) => None,
@@ -195,7 +194,7 @@ impl InhibitorProcess {
         }
     }
 
-    /// Releases the lock and waits for the program to end.
+    /// Releases the lock and waits for the program to exit.
     fn end(&mut self) {
         self.stdin = None;
         let pid = Pid::from_child(&self.child);

@@ -8,9 +8,9 @@
 //!       └── dropped, or this process dies ──> the program ends and releases the lock
 //! ```
 //!
-//! The program ends when a pipe from this process is closed, so even `kill -9` releases the lock.
+//! The program exits when a pipe from this process is closed, so even `kill -9` releases the lock.
 //! (`caffeinate` watches the process id instead.) The program belongs to runner's own process
-//! group, so the end of a run's process tree does not affect it.
+//! group, so terminating a run's process tree does not affect it.
 //!
 //! Rejected: a D-Bus client, which would add a dependency.
 //!
@@ -48,7 +48,7 @@ pub struct SleepInhibition {
     pub held: InhibitLevel,
     /// The service that received the request: `logind` or `caffeinate`. Empty if there is none.
     pub by: String,
-    /// The reason if the inhibition is incomplete. Otherwise empty.
+    /// The reason why the inhibition is incomplete, or empty if it is complete.
     #[serde(default)]
     pub why: String,
 }

@@ -141,7 +141,7 @@ pub fn read_no_link(path: impl AsRef<Path>, limit: u64) -> io::Result<Vec<u8>> {
     read_all(open_no_link(path)?, limit)
 }
 
-/// Opens the file that a setting names, either relative to `root` or as an absolute path. A path
+/// Opens the file named by a setting, either relative to `root` or as an absolute path. A path
 /// beneath `root` is opened with [`open_in`], any other path with [`open_host`].
 ///
 /// # Errors
@@ -154,7 +154,7 @@ pub fn open_named(root: &Path, named: impl AsRef<Path>) -> io::Result<File> {
     }
 }
 
-/// Reads a text file of at most `limit` bytes that a setting names (see [`open_named`]).
+/// Reads a text file of at most `limit` bytes named by a setting (see [`open_named`]).
 ///
 /// # Errors
 /// Returns the errors of [`read_text_in`].
@@ -192,7 +192,7 @@ pub fn read_text_host(path: impl AsRef<Path>, limit: u64) -> io::Result<String> 
     text(read_host(path, limit)?)
 }
 
-/// Reads a file below `/proc` or `/sys` or in a control group tree.
+/// Reads a file under `/proc` or `/sys` or in a control group tree.
 ///
 /// # Errors
 /// Returns the operating system's error, or [`Refused::TooLarge`] for more than 64 MiB.
@@ -201,7 +201,7 @@ pub fn read_proc(path: impl AsRef<Path>) -> io::Result<Vec<u8>> {
     read_bounded(&mut file, DOCUMENT)?.ok_or_else(|| Refused::TooLarge { limit: DOCUMENT }.into())
 }
 
-/// Reads a text file below `/proc` or `/sys` or in a control group tree.
+/// Reads a text file under `/proc` or `/sys` or in a control group tree.
 ///
 /// # Errors
 /// Returns the errors of [`read_proc`], and [`ErrorKind::InvalidData`] if the text is not UTF-8.
@@ -244,7 +244,7 @@ fn open_either(
     follow: OFlags,
 ) -> io::Result<File> {
     use std::os::unix::fs::MetadataExt as _;
-    // Opening a device may have side effects, and the error for a FIFO does not state the reason.
+    // Opening a device may have side effects, and the error for a FIFO does not show the reason.
     if let Some(what) = found.ok().and_then(|data| irregular(data.mode())) {
         return Err(Refused::NotRegular(what).into());
     }

@@ -1,4 +1,4 @@
-//! Walks and removes folder trees of any depth, which another process may change at the same time.
+//! Walks and removes folder trees of any depth that another process may change concurrently.
 //!
 //! Every step opens one name relative to an open folder, so no path can become too long, and only
 //! two folders are open at a time. The walk returns through `..`, whose device and inode must match
@@ -28,18 +28,18 @@ pub trait TreeVisitor {
     /// Handles anything but a folder on the same file system.
     fn file(&mut self, folder: BorrowedFd<'_>, name: &OsStr, stat: &Stat) -> io::Result<()>;
 
-    /// Handles a folder before its content.
+    /// Handles a folder before its contents.
     fn enter(&mut self, _stat: &Stat) -> io::Result<()> {
         Ok(())
     }
 
     /// Returns whether the walk may make folders accessible to their owner, so that it can read and
-    /// change them. The processes that use the folders must have ended.
+    /// change them. The processes that use the folders must have exited.
     fn may_open(&self) -> bool {
         false
     }
 
-    /// Handles a folder after its content.
+    /// Handles a folder after its contents.
     fn leave(&mut self, _folder: BorrowedFd<'_>, _name: &OsStr) -> io::Result<()> {
         Ok(())
     }
@@ -73,7 +73,7 @@ pub fn walk(root: &Path, visitor: &mut dyn TreeVisitor) -> io::Result<()> {
                 make_accessible(&at, &name);
             }
             let Ok(folder) = openat(&at, &name, FOLDER, Mode::empty()) else {
-                // The folder's content is not accessible, but an empty folder can be removed.
+                // The folder's contents are not accessible, but an empty folder can be removed.
                 visitor.leave(at.as_fd(), &name)?;
                 continue;
             };
@@ -154,7 +154,7 @@ fn down(top: &OwnedFd, levels: &mut Vec<Level>) -> io::Result<OwnedFd> {
     Ok(at)
 }
 
-/// Removes a folder and everything beneath it, regardless of its depth and its modes. A folder that is not readable
+/// Removes a folder and everything beneath it, regardless of depth and permissions. A folder that is not readable
 /// is made readable first. If `path` is not a folder, it is removed as a file.
 ///
 /// # Errors
@@ -171,7 +171,7 @@ pub fn remove_tree(path: &Path) -> io::Result<()> {
         make_accessible(&above, name);
     }
     walk(path, &mut removal)?;
-    // The error of an entry that remains in the root explains more than the root's own error.
+    // The error for an entry that remains in the root explains more than the root's own error.
     fs::remove_dir(path).map_err(|error| removal.failed.unwrap_or(error))
 }
 
@@ -270,7 +270,7 @@ mod tests {
         let root = folder.path().join("root");
         fs::create_dir_all(root.join("a/b")).unwrap();
         fs::write(root.join("a/b/f"), "").unwrap();
-        // The caches of some programs consist of folders that nobody may write.
+        // The caches of some programs consist of folders that nobody can write to.
         for (path, mode) in [("a/b", 0o555), ("a", 0o000), ("", 0o500)] {
             let mode = fs::Permissions::from_mode(mode);
             fs::set_permissions(root.join(path), mode).unwrap();

@@ -1,10 +1,9 @@
 //! Compares the work tree with the index, and the index with `HEAD`, without git's comparison
 //! commands.
 //!
-//! To compare a file, `git status` and `git diff` run the file's filter, which is a program that
-//! the project names. Here, git only lists the content of the index. Each file is then compared by
-//! its stat data and, if the stat data differs or cannot be trusted, by the hash of its unfiltered
-//! bytes.
+//! To compare a file, `git status` and `git diff` run the file's filter, which is a program named
+//! by the project. Here, git only lists the index entries. Each file is then compared by its stat
+//! data and, if the stat data differs or cannot be trusted, by the hash of its unfiltered bytes.
 //!
 //! ```text
 //! same stat data as the index, and older than the index ──────> unchanged
@@ -44,9 +43,9 @@ pub enum Change {
     Unmerged,
     /// The path is in the index, but not in `HEAD`.
     Added,
-    /// The index has a different version of the path than `HEAD`, or no longer contains it.
+    /// The index has a different version of the path from `HEAD`, or no longer contains it.
     Staged,
-    /// The work tree has a different version of the path than the index, or no longer contains it.
+    /// The work tree has a different version of the path from the index, or no longer contains it.
     Edited,
     /// The path is neither in the index nor ignored.
     Untracked,
@@ -143,7 +142,7 @@ impl Git {
         self.ask(Read::DiffIndex, &args).map(Some)
     }
 
-    /// Compares the files with the stat data of the index.
+    /// Compares the files with the index's stat data.
     fn compare_work_tree<'l>(&self, records: &[&'l [u8]]) -> Result<Compared<'l>, GitError> {
         let written = self.path(&["--git-path", "index"])?;
         let written = FileStat::of(CWD, &written).map_or((0, 0), |it| it.mtime);
@@ -198,7 +197,7 @@ const SUBMODULE: u32 = 0o160_000;
 const LINK: u32 = 0o120_000;
 const EXECUTABLE: u32 = 0o100;
 
-/// An entry in the index, whose texts are parts of git's listing.
+/// An index entry, whose texts are slices of git's listing.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Entry<'l> {
     path: &'l Path,
@@ -209,7 +208,7 @@ pub(super) struct Entry<'l> {
     flags: u32,
 }
 
-/// The stat data of a file when it last matched the index, as far as it was recorded.
+/// The stat data of a file when it last matched the index, to the extent that it was recorded.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Stat {
     ctime: (i64, i64),
@@ -248,8 +247,8 @@ impl FileStat {
 }
 
 impl Stat {
-    /// Returns whether a file still has the recorded values. A value of zero means that it was not
-    /// recorded: some programs write no inode, no change time and no fractions of seconds.
+    /// Returns whether a file still has the recorded values. A value of zero means that the field
+    /// was not recorded: some programs write no inode, change time or fractions of seconds.
     fn fits(&self, stat: &FileStat) -> bool {
         let time = |known: (i64, i64), now: (i64, i64)| {
             known.0 == now.0 && (known.1 == 0 || known.1 == now.1)
@@ -262,7 +261,7 @@ impl Stat {
 }
 
 impl Entry<'_> {
-    /// Returns whether the user configured git to ignore changes of the file (`assume-unchanged` or
+    /// Returns whether the user configured git to ignore changes to the file (`assume-unchanged` or
     /// `skip-worktree`).
     fn is_unwatched(&self) -> bool {
         self.flags & (0x8000 | 0x4000_0000) != 0
@@ -323,7 +322,7 @@ fn with_line_feeds(bytes: &[u8]) -> Vec<u8> {
     out
 }
 
-/// Returns the object name of the tree without entries; `length` is the length of object names.
+/// Returns the object name of the empty tree. `length` is the length of object names.
 pub(super) fn empty_tree(length: usize) -> &'static str {
     match length {
         64 => "6ef19b41225c5369f1c104d45d8d85efa9b057b53b14b4b9b939dd74decc5321",
@@ -370,20 +369,20 @@ pub(super) fn records(listing: &[u8]) -> Vec<&[u8]> {
     all
 }
 
-/// The number of lines of stat data of an entry.
+/// The number of stat data lines in an entry.
 const STAT_LINES: usize = 5;
 
 /// The beginning of the first line of stat data.
 const FIRST_STAT: &[u8] = b"  ctime: ";
 
-/// Parses the records that [`records`] returned, except those that are no entries.
+/// Parses the records that [`records`] returned, skipping those that are not entries.
 pub(super) fn entries<'l>(records: &[&'l [u8]]) -> impl Iterator<Item = Entry<'l>> {
     records.iter().filter_map(|record| entry(record))
 }
 
 /// Parses one record. Git does not guarantee the format of the stat data. If a value has another
-/// format, the stat data is unknown, and the file is compared by its bytes. If the lines are
-/// different ones, a record is no entry, and the comparison fails.
+/// format, the stat data is unknown, and the file is compared by its bytes. If the lines themselves
+/// differ, the record is not an entry, and the comparison fails.
 fn entry(record: &[u8]) -> Option<Entry<'_>> {
     let (head, after) = record.split_at(memchr(0, record)?);
     let (stat, flags) = debug(&after[1..]).map_or((None, 0), |(stat, flags)| (Some(stat), flags));
@@ -430,8 +429,8 @@ struct Compared<'l> {
     unmerged: Vec<&'l Path>,
     /// The paths whose stat data shows a change.
     edited: Vec<&'l Path>,
-    /// The entries whose bytes must be compared, each with its stat data and whether that is the
-    /// data of the index.
+    /// The entries whose bytes must be compared, each with its stat data and whether that data
+    /// matches the index.
     unsure: Vec<(Entry<'l>, FileStat, bool)>,
 }
 
@@ -439,7 +438,7 @@ struct Compared<'l> {
 /// the index.
 ///
 /// # Errors
-/// Returns an error if a record is no entry, because a change to its file would be missed.
+/// Returns an error if a record is not an entry, because a change to its file would be missed.
 fn compare_stats<'l>(
     root: &OwnedFd,
     records: &[&'l [u8]],

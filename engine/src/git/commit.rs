@@ -8,8 +8,8 @@
 //! ```
 //!
 //! The commit contains no other staged or changed files. The sandbox restricts git's writes to
-//! git's own folders and lets git start no program. This module must never read the work tree,
-//! sign, or move a branch that another program has moved in the meantime.
+//! git's own folders and does not let git start any program. This module must never read the work
+//! tree, sign, or move a branch that another program has moved in the meantime.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
@@ -64,7 +64,7 @@ impl Git {
             // The index is updated first, so that no branch has moved yet if another program has
             // locked the index.
             self.index(&blobs)?;
-            // An old value of zeros means that the branch must not exist yet.
+            // An old value of all zeros means that the branch must not exist yet.
             let zeros = "0".repeat(commit.len());
             let old = head.as_deref().unwrap_or(&zeros);
             // The reflog message is fixed, so that no text from a model is appended to git's files.
@@ -151,11 +151,11 @@ impl Git {
         Ok(String::from_utf8_lossy(&out).trim_end().to_owned())
     }
 
-    /// Runs a command that may write in git's own folders, and returns its output without the final
+    /// Runs a command that may write to git's own folders, and returns its output without the final
     /// line feed.
     ///
-    /// Git follows links when it writes in these folders, and an agent may have created a link that
-    /// leads from a log to a hook. Such links are refused before the command starts.
+    /// Git follows links when it writes to these folders, and an agent may have created a link from
+    /// a log to a hook. Such links are refused before the command starts.
     pub(super) fn change(
         &self,
         writes: Writes,
@@ -179,7 +179,7 @@ impl Git {
     }
 }
 
-/// The folders in which a command may write.
+/// The folders that a command may write to.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Writes {
     /// The object store only.
@@ -229,7 +229,7 @@ impl TreeEntry {
 }
 
 /// Parses a tree object, which repeats `MODE NAME`, a NUL and the `length` bytes of the object
-/// name. Returns `None` if any part has another format.
+/// name. Returns `None` if any part has a different format.
 pub(super) fn tree_entries(mut tree: &[u8], length: usize) -> Option<Vec<TreeEntry>> {
     let mut all = Vec::new();
     while let Some(end) = tree.iter().position(|byte| *byte == 0) {

@@ -1,7 +1,7 @@
 //! Fetches a branch of another repository into a new repository that runner created.
 //!
-//! Like a push, a fetch uses the network, and runs the programs that the user's configuration names,
-//! such as ssh or a credential helper. This module must never fetch into a project of the user, and
+//! Like a push, a fetch uses the network and runs programs named in the user's configuration, such
+//! as ssh or a credential helper. This module must never fetch into one of the user's projects, and
 //! never use a protocol that runs a command (`ext::`).
 
 use std::collections::BTreeMap;

@@ -1,14 +1,14 @@
-//! Queries git about a project and commits for runner, without running any program that a project
-//! names.
+//! Queries git about a project and commits for runner, without running any program named by a
+//! project.
 //!
 //! Queries go to the user's own `git`, because the user will later work with the same program. A
-//! library sometimes gives other answers, for example for tracked files that match an ignore rule.
-//! Git reads configuration and attributes that an agent may have written, and many of them name
-//! programs. This leads to the following rules:
+//! library sometimes gives different answers, for example for tracked files that match an ignore
+//! rule. Git reads configuration and attributes that an agent may have written, and many of them
+//! name programs. This leads to the following rules:
 //!
-//! - Only the commands in [`Read`] and the six commands that [`commit`] and [`private`] need are
-//!   ever called. None of them converts, compares or prints the content of a work tree, fetches, signs or asks
-//!   for a password.
+//! - Only the commands in [`Read`] and the six commands that [`commit`] and [`private`] need are ever called.
+//!   None of them converts, compares or prints the contents of a work tree, fetches, signs or asks for a
+//!   password.
 //! - Git is started by an absolute path, which is found in a `PATH` entry outside the project.
 //! - The kernel prevents git from starting other programs, using the network and writing
 //!   ([`crate::sandbox::inert`]).
@@ -42,16 +42,16 @@ use crate::process::{
 use crate::recording::{InputRecording, UnrecordedInput};
 use crate::sandbox::inert::Inert;
 
-/// Time limit of a git command.
+/// Time limit for a git command.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// Time limit of a git command that reads history.
+/// Time limit for a git command that reads history.
 const HISTORY: Duration = Duration::from_secs(120);
 /// Maximum size of git's output in bytes, enough for the subjects and paths of a very long history.
 const LONGEST: usize = 256 * 1024 * 1024;
 
 /// Arguments that precede every command. The sandbox enforces most of these restrictions anyway;
 /// the options keep git from trying. The commit graph is disabled because it is a separate file,
-/// which could state different parents than the commits do.
+/// which could list different parents from those in the commits.
 const PINNED: [&str; 16] = [
     "--no-optional-locks",
     "--no-pager",
@@ -74,11 +74,11 @@ const PINNED: [&str; 16] = [
 /// The name of git's answers in a recording.
 const INPUT: &str = "git";
 
-/// The recorded command that asks for the current commit.
+/// The recorded command for querying the current commit.
 pub const HEAD: &str = "rev-parse HEAD";
 
 /// The git commands that only read. All of them are plumbing commands that neither run another
-/// program nor read the content of a work tree.
+/// program nor read the contents of a work tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Read {
     /// Prints the names of objects and git's own paths.
@@ -103,7 +103,7 @@ pub enum Read {
     ConfigList,
     /// Prints the branch that is checked out.
     SymbolicRef,
-    /// Prints a pack with the objects that revisions reach.
+    /// Prints a pack with the objects reachable from the given revisions.
     PackObjects,
 }
 
@@ -144,7 +144,7 @@ pub enum GitError {
     /// Git could not be started.
     #[error("cannot run git")]
     Spawn(#[source] SpawnError),
-    /// A replayed run asked a question for which the recording has no answer.
+    /// A replayed run asked a question that has no answer in the recording.
     #[error(transparent)]
     Unrecorded(#[from] UnrecordedInput),
     /// Git would write through a symbolic link, or to a file with several hard links.
@@ -214,7 +214,7 @@ impl Git {
         env.insert("LC_ALL".to_owned(), "C".to_owned());
         env.insert("GIT_TERMINAL_PROMPT".to_owned(), "0".to_owned());
         // In a partial clone, a query must not start a download. Replaced objects would show a
-        // different history than the one that is pushed.
+        // different history from the one that is pushed.
         env.insert("GIT_NO_LAZY_FETCH".to_owned(), "1".to_owned());
         env.insert("GIT_NO_REPLACE_OBJECTS".to_owned(), "1".to_owned());
         Self {
@@ -237,7 +237,7 @@ impl Git {
         &self.marker
     }
 
-    /// Returns the environment of git.
+    /// Returns git's environment.
     pub fn environment(&self) -> &BTreeMap<String, String> {
         &self.env
     }
@@ -298,7 +298,7 @@ impl Git {
         }
     }
 
-    /// Returns one line for each commit that `args` select, newest first. `format` uses git's
+    /// Returns one line for each commit selected by `args`, newest first. `format` uses git's
     /// placeholders and contains no line feed.
     ///
     /// # Errors
@@ -313,8 +313,8 @@ impl Git {
         Ok(lines.map(|line| String::from_utf8_lossy(line).into_owned()).collect())
     }
 
-    /// Returns the differences between `commits` and their parents, in the format that `args`
-    /// select. `commits` has one hash per line, as `rev-list` prints them.
+    /// Returns the differences between `commits` and their parents, in the format selected by
+    /// `args`. `commits` has one hash per line, as printed by `rev-list`.
     ///
     /// # Errors
     /// Returns a [`GitError`] if git fails.
@@ -451,7 +451,7 @@ impl Git {
     }
 }
 
-/// Returns the `PATH` entries that are outside every project and whose `git` is too, because an
+/// Returns the `PATH` entries that, like the `git` in them, are outside every project, because an
 /// agent may have written a program into a project.
 pub fn outside(path: &str, project: &Path) -> String {
     let entries = path.split(':').filter(|entry| !is_inside(entry, project));
@@ -509,7 +509,7 @@ fn start(spec: &ChildSpec, cancel: &Cancel) -> Result<Answer, GitError> {
     Ok(Answer { status: ended.status, stdout: ended.stdout, stderr: ended.stderr })
 }
 
-/// Formats a question in the form in which recordings store it.
+/// Formats a question as it is stored in recordings.
 fn question(args: &[&str], stdin: &Stdin) -> String {
     let words = args.join(" ");
     match stdin {

@@ -20,7 +20,7 @@ use crate::process::{Cancel, ChildSandbox, ChildSpec, Limits, Stdin};
 
 /// The protocols that are allowed in an address.
 const PROTOCOLS: &str = "https:http:ssh:git:file";
-/// Time limit of a push.
+/// Time limit for a push.
 const LONGEST: Duration = Duration::from_secs(120);
 
 /// The reason why a branch was not pushed.
@@ -68,8 +68,8 @@ struct Target {
 
 impl Git {
     /// Pushes the commit `HEAD` to its branch's remote. Git runs in a temporary repository at
-    /// `folder`, which must be outside the project. The folder's previous content is deleted. `env`
-    /// is the environment for the user's programs.
+    /// `folder`, which must be outside the project. The folder's previous contents are deleted.
+    /// `env` is the environment for the user's programs.
     ///
     /// # Errors
     /// Returns a [`PushError`] if the push fails, or if the temporary repository cannot be removed
@@ -212,7 +212,7 @@ fn leads_inside(real: &Path, project: &Path) -> bool {
         || fs::canonicalize(project).is_ok_and(|project| real.starts_with(project))
 }
 
-/// Creates a repository that has nothing but the objects of these folders.
+/// Creates a repository that contains only the objects from these folders.
 pub(super) fn empty_repository(
     folder: &Path,
     hash: usize,

@@ -1,14 +1,13 @@
 //! A control group for the child's processes. It is killed as a whole, and no process can leave it.
 //!
-//! The group is created beneath the launcher's own group in the version 2 tree, wherever that tree
-//! is mounted (also beside a version 1 tree). It is named `runner-<marker>`, so that recovery can
-//! find it by run. If the controllers for memory and processes are delegated to it, the kernel enforces
-//! the limits of the run in it; otherwise it only groups processes. If no group can be created,
-//! the launcher is only a subreaper for the child's processes, and the applied sandbox reports
-//! that.
+//! The group is created beneath the launcher's own group in the version 2 tree, wherever that tree is
+//! mounted (also alongside a version 1 tree). It is named `runner-<marker>`, so that recovery can find
+//! it by run. If the memory and process controllers are delegated to it, the kernel enforces the run's
+//! limits in it; otherwise it only groups processes. If no group can be created, the launcher is only a
+//! subreaper for the child's processes, and the applied sandbox reports that.
 //!
 //! A group whose controllers are enabled for its subgroups cannot contain processes. In one of
-//! runner's systemd units with `Delegate=`, all processes of the unit therefore move into a
+//! runner's systemd units with `Delegate=`, all of the unit's processes are therefore moved into a
 //! subgroup first.
 //!
 //! ```text
@@ -17,8 +16,8 @@
 //! └── runner-<marker>.<pid>    the processes of one run
 //! ```
 //!
-//! This module must never kill a group whose name it did not assign, or move processes of a group that is
-//! not delegated to runner.
+//! This module must never kill a group whose name it did not assign, or move processes that belong to a
+//! group not delegated to runner.
 
 use std::fs;
 use std::io;
@@ -37,9 +36,9 @@ use crate::process::tree;
 const PREFIX: &str = "runner-";
 /// The subgroup of a delegated unit for the unit's own processes.
 const LAUNCHERS: &str = "launchers";
-/// The extended attribute with which systemd marks a delegated group.
+/// The extended attribute that systemd uses to mark a delegated group.
 const DELEGATED: &str = "user.delegate";
-/// Maximum number of attempts to move all processes of a unit while they may start others.
+/// Maximum number of attempts to move all of a unit's processes, which may be starting others.
 const MOVES: u32 = 20;
 /// Maximum search depth for groups. systemd's groups are six levels deep.
 const DEEPEST: usize = 12;
@@ -59,7 +58,7 @@ pub(super) enum StartError {
 #[derive(Debug)]
 pub(super) struct ControlGroup {
     own: PathBuf,
-    /// The group of the launcher.
+    /// The launcher's group.
     home: PathBuf,
 }
 
@@ -123,15 +122,16 @@ impl ControlGroup {
         kills.is_some_and(|count| count.trim() != "0")
     }
 
-    /// Returns whether the kernel has refused to start a process because of the group's limit.
+    /// Returns whether the kernel has refused to start a process because of the group's process
+    /// limit.
     pub fn ran_out_of_processes(&self) -> bool {
         let events = read_text_proc(self.own.join("pids.events")).unwrap_or_default();
         let refused = events.lines().find_map(|line| line.strip_prefix("max "));
         refused.is_some_and(|count| count.trim() != "0")
     }
 
-    /// Returns the processor time that all processes of the group have used, including those that
-    /// have ended. The kernel counts it even without a delegated controller.
+    /// Returns the processor time used by all processes in the group, including those that have
+    /// exited. The kernel counts it even without a delegated controller.
     pub fn cpu_time(&self) -> Option<Duration> {
         let text = read_text_proc(self.own.join("cpu.stat")).ok()?;
         let used = text.lines().find_map(|line| line.strip_prefix("usage_usec "))?;
@@ -170,7 +170,7 @@ impl ControlGroup {
     }
 }
 
-/// Kills and removes all remaining groups of a run, and returns their number.
+/// Kills and removes all remaining groups of a run, and returns their count.
 pub fn clear_marked(marker: &str) -> usize {
     if marker.is_empty() {
         return 0;
@@ -230,8 +230,8 @@ fn is_of_runner(unit: &Path) -> bool {
     name.is_some_and(|name| name.starts_with(PREFIX) && name.ends_with(".service"))
 }
 
-/// Moves the processes of a unit into a subgroup, and enables the unit's controllers for the runs'
-/// groups. Returns whether all processes have moved.
+/// Moves a unit's processes into a subgroup, and enables the unit's controllers for the runs'
+/// groups. Returns whether all processes have been moved.
 fn share_controllers(unit: &Path) -> bool {
     let available = read_text_proc(unit.join("cgroup.controllers")).unwrap_or_default();
     let wanted: Vec<String> = available
@@ -247,7 +247,7 @@ fn share_controllers(unit: &Path) -> bool {
     (0..MOVES).any(|_| {
         let members = read_text_proc(unit.join("cgroup.procs")).unwrap_or_default();
         for pid in members.lines() {
-            // A process that has ended cannot move.
+            // A process that has exited cannot be moved.
             let _ = fs::write(launchers.join("cgroup.procs"), pid);
         }
         // The kernel refuses this while the group contains a process.
@@ -255,8 +255,8 @@ fn share_controllers(unit: &Path) -> bool {
     })
 }
 
-/// Removes the empty groups beside this one whose launchers no longer exist. A launcher that is killed
-/// together with runner leaves its group.
+/// Removes the empty sibling groups whose launchers no longer exist. A launcher that is killed
+/// together with runner leaves its group behind.
 fn remove_abandoned(above: &Path) {
     for entry in fs::read_dir(above).into_iter().flatten().flatten() {
         let name = entry.file_name();
@@ -301,7 +301,7 @@ fn mine() -> Option<(PathBuf, String)> {
     let own = own.lines().find_map(|line| line.strip_prefix("0::"))?;
     let mounts = read_text_proc("/proc/self/mountinfo").ok()?;
     let (root, mount) = mounts.lines().find_map(cgroup2)?;
-    // A tree that is mounted from a lower group shows only the groups beneath that group.
+    // A tree that is mounted from a lower group contains only the groups beneath that group.
     let beneath = own.strip_prefix(root.trim_end_matches('/'))?;
     Some((mount, beneath.to_owned()))
 }

@@ -40,7 +40,7 @@ impl Channel {
         Self { socket }
     }
 
-    /// Creates both ends. Neither is inherited by children.
+    /// Creates both ends. Children inherit neither.
     pub fn pair() -> io::Result<(Self, OwnedFd)> {
         let (ours, theirs) =
             socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;

@@ -1,7 +1,7 @@
 //! The last step before the program starts, and the first process inside a mount view.
 //!
 //! A thread drops all capabilities, applies Landlock and the system call filter, starts the program
-//! and ends. The program inherits the thread's restrictions. The rest of this process stays
+//! and exits. The program inherits the thread's restrictions. The rest of this process stays
 //! unrestricted so that it can wait for the program.
 //!
 //! ```text
@@ -32,15 +32,15 @@ use crate::sandbox::{
     AppliedSandbox, SandboxError, SandboxLevel, SandboxMechanism, TreeControl, landlock, syscalls,
 };
 
-/// The environment variables that give a program the address of its proxy.
+/// The environment variables that pass a program the address of its proxy.
 const PROXY_VARIABLES: [&str; 6] =
     ["HTTPS_PROXY", "https_proxy", "HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"];
 
 /// The standard input, output and error of the program.
 pub(super) type Streams = [OwnedFd; 3];
 
-/// Starts the program with the remaining parts of the sandbox, waits for it, and ends. When this
-/// process ends, the kernel kills all other processes in its process namespace.
+/// Starts the program with the remaining parts of the sandbox, waits for it, and exits. When this
+/// process exits, the kernel kills all other processes in its process namespace.
 pub(super) fn attend(channel: &Channel, plan: &LaunchPlan, streams: Vec<OwnedFd>) -> i32 {
     let (Some(inside), Ok(streams)) = (&plan.inside, Streams::try_from(streams)) else {
         return super::BROKEN;
@@ -112,7 +112,7 @@ pub(super) fn attend(channel: &Channel, plan: &LaunchPlan, streams: Vec<OwnedFd>
         if reported {
             match channel.receive::<LaunchOrder>() {
                 Ok(Some((LaunchOrder::Signal(signal), _))) => signal_group(main, signal),
-                // The supervisor has ended. When this process ends too, all processes in the
+                // The supervisor has exited. When this process exits too, all processes in the
                 // namespace are killed.
                 _ => return super::BROKEN,
             }
@@ -120,7 +120,7 @@ pub(super) fn attend(channel: &Channel, plan: &LaunchPlan, streams: Vec<OwnedFd>
     }
 }
 
-/// Starts the program under those parts of this sandbox level that apply to a thread: Landlock and
+/// Starts the program under the parts of this sandbox level that apply to a thread: Landlock and
 /// seccomp, or nothing. `proxy` is the port of the proxy through which the program reaches its
 /// hosts. Returns the child and the names of the sandbox mechanisms.
 pub(super) fn start(
@@ -202,7 +202,7 @@ fn restrict(
     Ok(made_of)
 }
 
-/// Reaps all ended children, and returns the exit status of `main` if it has ended.
+/// Reaps all exited children, and returns the exit status of `main` if it has exited.
 pub(super) fn reap(main: u32) -> Option<ExitStatus> {
     let mut found = None;
     loop {
@@ -234,7 +234,7 @@ pub(super) fn signal_group(main: u32, signal: i32) {
     }
 }
 
-/// Converts an exit status to an exit code that expresses the same result as closely as possible.
+/// Converts an exit status to the exit code that most closely matches it.
 pub(super) fn code(status: ExitStatus) -> i32 {
     match status {
         ExitStatus::Exit(code) => code,

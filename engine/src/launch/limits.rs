@@ -1,5 +1,5 @@
-//! The resource limits and the initial state of a program. The launcher sets them on itself, and
-//! the program inherits them.
+//! A program's resource limits and initial state. The launcher sets them on itself, and the program
+//! inherits them.
 
 use std::fs;
 use std::io;

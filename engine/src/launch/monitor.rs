@@ -1,17 +1,17 @@
-//! Samples the memory, the tasks and the processor time of a process tree.
+//! Samples the memory, tasks and processor time of a process tree.
 //!
 //! Memory and tasks are sampled where no control group limits them. Where a control group limits
 //! the tasks, the monitor checks whether the kernel has refused to start one, so that the run ends
-//! in the same way as when a sample exceeds a limit. A sample costs time in proportion to the
+//! in the same way as when a sample exceeds a limit. The cost of a sample is proportional to the
 //! number of processes, so samples never take more than a tenth of the time. Between two samples, a
-//! tree can exceed its limits. The report states the largest observed value. Memory is counted once
-//! for all processes that share it, as far as the kernel reports that. Memory outside all mapped
-//! pages is counted if it belongs to an anonymous file that a process holds open or maps, and is
-//! estimated if it is in sockets.
+//! tree can exceed its limits. The report contains the largest observed value. Memory is counted
+//! once for all processes that share it, as far as the kernel reports that. Memory outside all
+//! mapped pages is counted if it belongs to an anonymous file that a process holds open or maps,
+//! and is estimated if it is in sockets.
 //!
 //! The control group counts processor time exactly, even without delegated controllers. Without a
-//! group, the time of a process that ended between two samples is missing if its parent ignores its
-//! end.
+//! group, the time of a process that exited between two samples is missing if its parent ignores
+//! the exit.
 //!
 //! This module must never signal a process.
 
@@ -31,20 +31,20 @@ use crate::time::boot_time;
 
 /// Time between two samples.
 const EVERY: Duration = Duration::from_millis(250);
-/// Time until the sample that confirms that the limit on memory is exceeded.
+/// Delay before the sample that confirms that the memory limit is exceeded.
 const CONFIRM: Duration = Duration::from_millis(20);
-/// One in this many samples looks for files in memory that processes map but do not hold open.
+/// One in this many samples looks for in-memory files that processes map but do not hold open.
 const MAPPED: u32 = 8;
 /// Samples take at most this fraction of the time: one part in `SHARE`.
 const SHARE: u32 = 10;
 /// The number of sockets whose buffers are not counted. Few programs have more.
 const FREE_SOCKETS: u64 = 64;
-/// Time after which files that wait in a socket are counted. A receiver usually takes them at once.
+/// Time after which files waiting in a socket are counted. A receiver usually takes them at once.
 const WAITING: Duration = Duration::from_secs(1);
 /// The size of the largest socket buffers that Linux allows by default, in bytes. A larger setting
 /// on the host is ignored, because few programs use it.
 const SOCKET_BUFFERS: u64 = 2 * 212_992;
-/// The type that `statfs` reports for files in memory.
+/// The type that `statfs` reports for in-memory files.
 const TMPFS: i64 = 0x0102_1994;
 
 /// Watches the descendants of this process.
@@ -67,7 +67,7 @@ pub(super) struct TreeMonitor {
 /// The processor time of a tree without a control group, in clock ticks.
 #[derive(Debug, Default)]
 struct CountedTime {
-    /// The time of each process that still exists, by its id and start time.
+    /// The processor time of each process that still exists, by process id and start time.
     now: BTreeMap<(u32, u64), u64>,
     /// The sum of the last times seen for processes that no longer exist.
     gone: u64,
@@ -79,9 +79,9 @@ struct CountedTime {
 /// An estimate of the memory that a tree uses in sockets, which the kernel does not report.
 #[derive(Debug)]
 struct InSockets {
-    /// The memory of shared files on the machine when the tree was started, in bytes.
+    /// The machine's shared file memory when the tree was started, in bytes.
     before: u64,
-    /// The time at which files began to wait in sockets of the tree.
+    /// The time at which files began to wait in the tree's sockets.
     waiting: Option<Duration>,
 }
 
@@ -91,8 +91,8 @@ impl InSockets {
     }
 
     /// Returns an upper limit on the memory in these sockets: full buffers and, if files have been
-    /// waiting in them for too long, the growth of the machine's shared memory that no process of
-    /// the tree accounts for.
+    /// waiting in them for too long, the growth of the machine's shared memory that is not
+    /// accounted for by any process in the tree.
     fn memory(
         &mut self,
         sockets: &BTreeMap<u64, u64>,
@@ -176,7 +176,7 @@ impl TreeMonitor {
         group?.ran_out_of_processes().then_some(Overuse::Processes { limit, seen: limit })
     }
 
-    /// Returns the limit on processor time if the tree exceeds it.
+    /// Returns the processor time limit if the tree exceeds it.
     pub fn sample_time(&mut self, group: Option<&ControlGroup>, tree: &[Stat]) -> Option<Overuse> {
         let limit = self.cpu_time?;
         let exact = group.and_then(ControlGroup::cpu_time);
@@ -206,17 +206,17 @@ impl TreeMonitor {
         let most = memory(&pids, files) + hidden;
         let seen = if most > limit { most.min(proportional(&pids, files) + hidden) } else { most };
         let confirmed = std::mem::replace(&mut self.suspect, seen > limit);
-        // Until a new process starts its program, it shares its parent's memory, which counts
-        // twice.
+        // Until a new process starts its program, it shares its parent's memory, which is then
+        // counted twice.
         (confirmed && seen > limit).then_some(Overuse::Memory { limit, seen })
     }
 }
 
 impl CountedTime {
-    /// Adds a sample, and returns the least time that the tree can have used.
+    /// Adds a sample, and returns the minimum time that the tree can have used.
     ///
     /// `launcher` is the time of the children that the launcher has reaped because their parents
-    /// had ended.
+    /// had exited.
     fn count(&mut self, tree: &[Stat], launcher: u64) -> Duration {
         let now = tree.iter().map(|process| ((process.pid, process.start), process.ticks[0]));
         let before = std::mem::replace(&mut self.now, now.collect());
@@ -255,7 +255,7 @@ struct MappedMemory {
     shared: u64,
 }
 
-/// Returns the memory that a process maps. A process whose first thread has ended reports its
+/// Returns the memory that a process maps. A process whose first thread has exited reports its
 /// memory only through its other threads.
 fn mapped(pid: u32) -> MappedMemory {
     let read = |path: String| {
@@ -299,7 +299,7 @@ fn proportional(pids: &[u32], files: UnnamedFiles) -> u64 {
     own + shared.max(in_memory_files(pids, files))
 }
 
-/// Returns the size of the unnamed files in memory that these processes use.
+/// Returns the size of the unnamed in-memory files that these processes use.
 fn in_memory_files(pids: &[u32], files: UnnamedFiles) -> u64 {
     let mut seen = BTreeSet::new();
     let mut sum = 0;
@@ -386,9 +386,9 @@ mod tests {
         let mut counted = CountedTime::default();
         let tick = Duration::from_millis(1000 / clock_ticks_per_second());
         assert_eq!(counted.count(&[process(a, [100, 0]), process(b, [50, 0])], 0), tick * 150);
-        // `b` has ended, and its parent ignores that.
+        // `b` has exited, and its parent ignores that.
         assert_eq!(counted.count(&[process(a, [120, 0])], 0), tick * 170);
-        // `a` has reaped children that no sample has seen.
+        // `a` has reaped children that do not appear in any sample.
         assert_eq!(counted.count(&[process(a, [120, 400])], 0), tick * 520);
         assert_eq!(counted.count(&[], 0), tick * 520);
     }

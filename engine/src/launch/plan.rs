@@ -40,16 +40,16 @@ pub(crate) enum LaunchReport {
     Started(AppliedSandbox),
     /// The program was not started.
     Refused(LaunchRefusal),
-    /// The program has ended and its process tree is gone.
+    /// The program has exited and its process tree is gone.
     Ended {
         status: ExitStatus,
         /// The number of other processes that had to be killed.
         killed: usize,
         /// The number of processes that could not be killed.
         survivors: usize,
-        /// The hosts that the program asked for.
+        /// The hosts that the program requested.
         requested: Vec<RequestedHost>,
-        /// The resource whose limit ended the program.
+        /// The resource whose limit terminated the program.
         over: Option<Overuse>,
     },
 }

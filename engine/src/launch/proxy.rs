@@ -1,11 +1,11 @@
-//! A proxy through which a child reaches the hosts that its job lists, and no others.
+//! A proxy through which a child can reach the hosts listed by its job, and no others.
 //!
 //! ```text
 //! child ──CONNECT host:port──> listener in the child's network namespace ──> this thread, outside
 //!                                        listed: connect and copy · else: 403 · recorded in both cases
 //! ```
 //!
-//! The child has a network namespace in which only this listener leads out. The first process
+//! The child has a network namespace in which this listener is the only way out. The first process
 //! inside creates the listener and passes it to the launch supervisor, which accepts the
 //! connections in the host's network. The proxy copies encrypted data and sees only host names. It
 //! must never connect to a host that is not listed, and never keep what it copies.
@@ -26,7 +26,7 @@ const LONGEST: usize = 8 * 1024;
 const HEAD_LIMIT: Duration = Duration::from_secs(30);
 /// Time limit for connecting to one address of a host.
 const CONNECT_LIMIT: Duration = Duration::from_secs(10);
-/// Maximum number of connections at a time.
+/// Maximum number of concurrent connections.
 const CONNECTIONS: usize = 128;
 /// Maximum number of different hosts in a report. Requests for any other hosts are counted
 /// together.
@@ -34,7 +34,7 @@ const HOSTS: usize = 100;
 /// The name for requests whose host is not a valid name, or that are beyond [`HOSTS`].
 const OTHERS: &str = "others";
 
-/// The proxy of one child. It ends with the process.
+/// The proxy for one child. It lasts until the process exits.
 #[derive(Clone, Debug)]
 pub(super) struct Proxy {
     allowed: Arc<Vec<String>>,
@@ -81,7 +81,7 @@ impl Proxy {
         Ok(proxy)
     }
 
-    /// Returns the hosts that the child asked for, in alphabetical order.
+    /// Returns the hosts that the child requested, in alphabetical order.
     pub fn requested(&self) -> Vec<RequestedHost> {
         let requested = self.requested.lock().unwrap_or_else(PoisonError::into_inner);
         let hosts = requested.iter().map(|((host, reached), count)| RequestedHost {
@@ -186,7 +186,7 @@ fn parse(head: &[u8]) -> Option<ProxyRequest> {
     named(authority, Some(port)).map(ProxyRequest::Other)
 }
 
-/// Returns `host:port` in the form in which hosts are listed, or `None` if the host is not a valid
+/// Returns `host:port` in the form used in the host list, or `None` if the host is not a valid
 /// name.
 fn named(authority: &str, port: Option<u16>) -> Option<String> {
     let (host, port) = match authority.rsplit_once(':') {

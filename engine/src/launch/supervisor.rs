@@ -48,7 +48,7 @@ const STARTS: u32 = 5;
 /// Maximum number of bytes of bubblewrap's output in an error message.
 const LONGEST: u64 = 1000;
 
-/// Starts and watches the program, and kills the rest of its process tree when it ends.
+/// Starts and watches the program, and kills the rest of its process tree when it exits.
 pub(super) fn attend(channel: &Channel, plan: &LaunchPlan, streams: Vec<OwnedFd>) -> i32 {
     let mut supervisor = match LaunchSupervisor::prepare(channel, plan, streams) {
         Ok(supervisor) => supervisor,
@@ -276,7 +276,8 @@ impl<'a> LaunchSupervisor<'a> {
             .stdout(Stdio::null())
             .stderr(says)
             .process_group(0);
-        // Bubblewrap dies with the thread that starts it. This thread lives as long as the process.
+        // Bubblewrap dies with the thread that started it. This thread lives as long as the
+        // process.
         self.main = self.start_in_group(&mut command).map_err(at("start bubblewrap"))?;
         drop(command);
         drop(exe);
@@ -285,7 +286,7 @@ impl<'a> LaunchSupervisor<'a> {
         let streams = self.streams.as_ref().expect("the streams are taken only once");
         let streams: Vec<_> = streams.iter().map(AsFd::as_fd).collect();
         let sent = ours.send(&inner_plan, &streams);
-        // The wait ends when a report arrives or bubblewrap ends without a report. It also ends
+        // The wait ends when a report arrives or bubblewrap exits without a report. It also ends
         // when the run ends, because no other process would then kill bubblewrap. Both channels are
         // therefore watched.
         let report = match sent {
@@ -319,8 +320,8 @@ impl<'a> LaunchSupervisor<'a> {
         }
     }
 
-    /// Waits for the first report of the first process inside the mount view, while the run is
-    /// alive.
+    /// Waits for the first report from the first process inside the mount view, for as long as the
+    /// run is alive.
     fn first_report(
         &self,
         inner: &Channel,
@@ -340,7 +341,7 @@ impl<'a> LaunchSupervisor<'a> {
         }
     }
 
-    /// Waits until the program has ended or must end. Returns its exit status and how many
+    /// Waits until the program has exited or must be stopped. Returns its exit status and how many
     /// processes of its tree were still alive.
     fn watch(&mut self) -> Result<(ExitStatus, usize), LaunchRefusal> {
         let mut inner_end = None;

@@ -1,9 +1,9 @@
-//! A view of the file system in which a private git directory replaces the project's, for a child
-//! without bubblewrap.
+//! A file system view in which a private git directory replaces the project's, for a child without
+//! bubblewrap.
 //!
 //! The launch supervisor enters a separate mount namespace before it starts the program, so that
 //! git finds the private directory at the usual path, and the program's other repositories are not
-//! affected. Variables such as `GIT_DIR` cannot do this: they lead git to the private directory
+//! affected. Variables such as `GIT_DIR` cannot do this: they direct git to the private directory
 //! from every folder. Landlock later prevents the program from changing the mounts. This module
 //! must never change a mount outside the new namespace.
 
@@ -19,13 +19,13 @@ use rustix::thread::UnshareFlags;
 use super::plan::LaunchRefusal;
 use crate::sandbox::private_git::{Cover, PrivateGit};
 
-/// Enters a new mount namespace and makes the mounts of a private git directory in it. Returns
-/// `false` if this host does not permit that; the view of the file system is then unchanged. The
-/// calling process must have only one thread.
+/// Enters a new mount namespace and creates the mounts for a private git directory in it. Returns
+/// `false` if this host does not permit that; the file system view is then unchanged. The calling
+/// process must have only one thread.
 ///
 /// # Errors
 /// Returns an error if the process is in a new user namespace without a mapped user, or if only
-/// some of the mounts could be made.
+/// some of the mounts could be created.
 pub(super) fn cover(git: &PrivateGit) -> Result<bool, LaunchRefusal> {
     if unshare(UnshareFlags::NEWNS).is_err() {
         let (user, group) = (getuid().as_raw(), getgid().as_raw());
@@ -95,7 +95,7 @@ mod tests {
     use super::*;
     use crate::sandbox::private_git::Repository;
 
-    /// Makes the mounts in a thread that has its own view of the file system.
+    /// Creates the mounts in a thread that has its own view of the file system.
     fn cover_in_thread(root: &Path, at: &str) -> Result<bool, LaunchRefusal> {
         let git = PrivateGit {
             at: root.join(at),

@@ -17,7 +17,7 @@ pub use retry::retryable;
 
 /// Maximum number of waiting scheduled times per job. Additional scheduled times are skipped.
 pub const QUEUE: u32 = 100;
-/// The group of jobs that do not name a group.
+/// The group for jobs that do not name a group.
 pub const DEFAULT_GROUP: &str = "default";
 
 /// The settings for starting, delaying and retrying a job.
@@ -31,16 +31,16 @@ pub struct Policy {
     /// Maximum delay of a start. An occurrence that has not started by then is skipped. `None` sets
     /// no limit.
     pub start_within: Option<SignedDuration>,
-    /// Hours of the day in which the job does not start.
+    /// Hours of the day during which the job does not start.
     pub quiet: Option<Quiet>,
     /// Minimum time from the start of the job's last run to its next scheduled start.
     pub min_interval: Option<SignedDuration>,
-    /// Minimum battery level in percent while the host is on battery power. With 0 the job never
-    /// waits, with 100 it always waits.
+    /// Minimum battery level in percent while the host is on battery power. At 0 the job never
+    /// waits, and at 100 it always waits.
     pub min_battery: u8,
     /// One-minute load per core, in thousandths, above which the job waits. `None` sets no limit.
     pub max_load: Option<u32>,
-    /// The group that limits how many jobs run at the same time.
+    /// The group that limits the number of concurrent jobs.
     pub group: ConcurrencyGroup,
     /// The job's priority among waiting jobs. Higher values start first.
     pub priority: i32,
@@ -50,7 +50,7 @@ pub struct Policy {
     pub fleet: Option<FleetJob>,
 }
 
-/// Settings of a job that the hosts of a fleet share.
+/// Job settings shared by the hosts of a fleet.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FleetJob {
     /// The fleet's name in the user's configuration.
@@ -64,11 +64,11 @@ pub struct FleetJob {
 #[serde(default)]
 pub struct CatchUp {
     pub which: CatchUpScope,
-    /// Maximum age of a missed scheduled time that still runs.
+    /// Maximum age of a missed scheduled time that is still run.
     pub window: SignedDuration,
-    /// Maximum number of missed scheduled times that `all` runs. Older ones are recorded as missed.
+    /// Maximum number of missed scheduled times run by `all`. Older ones are recorded as missed.
     pub cap: u32,
-    /// Time over which late starts are spread.
+    /// Time span over which late starts are spread.
     pub stagger: SignedDuration,
 }
 
@@ -96,7 +96,7 @@ pub enum Overlap {
     Replace,
 }
 
-/// Daily quiet hours in the job's zone. If `from` is later than `to`, they span midnight.
+/// Daily quiet hours in the job's time zone. If `from` is later than `to`, they span midnight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Quiet {
     /// The start of the quiet hours.
@@ -105,11 +105,11 @@ pub struct Quiet {
     pub to: Time,
 }
 
-/// A set of jobs, possibly from several projects, with a limit on simultaneous runs.
+/// A set of jobs, possibly from several projects, with a limit on concurrent runs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ConcurrencyGroup {
     pub name: String,
-    /// Maximum number of the group's jobs that run at the same time. Never 0.
+    /// Maximum number of the group's jobs that run concurrently. Never 0.
     pub slots: u32,
 }
 

@@ -13,8 +13,8 @@ const TRANSITIONS: usize = 16;
 impl Quiet {
     /// Returns the end of the current quiet hours, or `None` if `now` is not quiet.
     ///
-    /// If a gap skips the end, the quiet hours end with the gap. An hour that is repeated in autumn
-    /// is quiet both times. If `from` and `to` are equal, there are no quiet hours.
+    /// If the end falls in a gap, the quiet hours end with the gap. An hour that is repeated in
+    /// autumn is quiet both times. If `from` and `to` are equal, there are no quiet hours.
     pub fn until(&self, now: Timestamp, zone: &TimeZone) -> Option<Timestamp> {
         let mut quiet_for = self.left(now, zone)?;
         // The wall clock runs evenly between two transitions.
@@ -90,7 +90,7 @@ mod tests {
         // On 29 March 2026, 02:00 becomes 03:00 at 01:00Z: the clock never shows 02:30.
         let spring = |now| until((22, 0), (2, 30), now);
         assert_eq!(spring("2026-03-29T00:30:00Z").as_deref(), Some("2026-03-29T01:00:00Z"));
-        // The gap skips the first quiet time, so the quiet hours begin when the gap ends.
+        // The gap skips the start of the quiet hours, so they begin when the gap ends.
         let late = |now| until((2, 30), (4, 0), now);
         assert_eq!(late("2026-03-29T00:59:59Z"), None);
         assert_eq!(late("2026-03-29T01:00:00Z").as_deref(), Some("2026-03-29T02:00:00Z"));
@@ -127,7 +127,7 @@ mod tests {
             let time = |minutes: i64| Time::midnight() + SignedDuration::from_mins(minutes);
             let quiet = Quiet { from: time(from), to: time(to) };
             let end = quiet.until(now, &zone);
-            // The expected end, from a search minute by minute.
+            // The expected end, found by a minute-by-minute search.
             let is_quiet = |at: Timestamp| {
                 let shown = zone.to_datetime(at).time();
                 if from <= to {

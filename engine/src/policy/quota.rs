@@ -1,4 +1,4 @@
-//! Computes the wait after a provider refused a request because of a limit.
+//! Computes how long to wait after a provider refuses a request because of a limit.
 //!
 //! ```text
 //! future time reported ────────> wait until then (8 days at most; a longer time is reported)
@@ -12,10 +12,10 @@ use jiff::{SignedDuration, Timestamp};
 use super::share;
 use crate::digest::Digest;
 
-/// Maximum wait for a reset time that the provider reported. No provider's limit lasts longer than
-/// a week.
+/// Maximum wait for a reset time reported by the provider. No provider's limit lasts longer than a
+/// week.
 pub const LONGEST: SignedDuration = SignedDuration::from_hours(8 * 24);
-/// Time over which jobs that wait for the same reset are spread.
+/// Period over which jobs waiting for the same reset are spread.
 pub const SPREAD: SignedDuration = SignedDuration::from_secs(60);
 /// The first wait if the provider reported no usable time.
 pub const FIRST: SignedDuration = SignedDuration::from_mins(5);
@@ -33,7 +33,8 @@ pub struct Wake {
     pub remark: Option<String>,
 }
 
-/// Returns the time of the next request after the `streak`th consecutive refusal, at `now`.
+/// Returns the time of the next request after the `streak`th consecutive refusal, which occurred at
+/// `now`.
 pub fn wake(said: Option<Timestamp>, streak: u32, now: Timestamp) -> Wake {
     let after = |wait| now.saturating_add(wait).unwrap_or(Timestamp::MAX);
     let latest = after(LONGEST);

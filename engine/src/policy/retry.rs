@@ -10,7 +10,7 @@ impl Retry {
     /// No retries.
     pub const NONE: Self = Self { count: 0, backoff: Vec::new() };
 
-    /// Returns the wait before the next attempt, or `None` if no attempt is left.
+    /// Returns the wait before the next attempt, or `None` if no attempts remain.
     ///
     /// Each wait has full jitter: every whole millisecond from zero to the step's backoff is
     /// equally likely. Jobs that failed at the same time therefore retry at different times. The
@@ -29,8 +29,8 @@ impl Retry {
     }
 }
 
-/// Returns whether another attempt might succeed without a person's help. Lost runs have their own
-/// rule in [`crate::recover`].
+/// Returns whether another attempt might succeed without human intervention. Lost runs have their
+/// own rule in [`crate::recover`].
 pub fn retryable(outcome: &Outcome) -> bool {
     match outcome {
         Outcome::TimedOut { .. } => true,

@@ -4,7 +4,7 @@
 //! not cancelled ──cancel(why)──> cancelled(why)    (the first reason is kept)
 //! ```
 //!
-//! A thread that blocks in `poll(2)` watches the file descriptor, and a task awaits
+//! A thread blocked in `poll(2)` watches the file descriptor, and a task awaits
 //! [`Cancel::cancelled`]; both observe the same token. A cancellation must never be undone. The
 //! token must never kill a process itself: the owner of the process does that.
 
@@ -45,7 +45,7 @@ struct State {
     children: Vec<Weak<Shared>>,
 }
 
-/// How fast a cancelled process must stop.
+/// How quickly a cancelled process must stop.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Urgency {
     /// Within its own grace period.
@@ -136,7 +136,7 @@ impl Cancel {
         self.is_cancelled()
     }
 
-    /// Completes with the reason when the token is cancelled. It works in any async runtime.
+    /// Completes with the reason when the token is cancelled. Works in any async runtime.
     pub async fn cancelled(&self) -> String {
         poll_fn(|context| {
             let mut state = self.state();

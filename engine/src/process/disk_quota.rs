@@ -1,12 +1,12 @@
-//! Checks periodically, and after the child has ended, whether a child exceeds its folder's quota,
-//! because the kernel has no quotas for folders.
+//! Checks whether a child exceeds its folder's quota, periodically and after the child has exited,
+//! because the kernel has no per-folder quotas.
 //!
-//! A larger folder is checked less often, so that checks never take more than a twentieth of the
-//! time. Between two checks, a child can exceed the quota by the amount that it writes in that
-//! time, but no single file can exceed the limit on file size. Files that a process of the child
-//! holds open count even if they no longer have a name. Files that wait in a socket, which no
-//! process holds open, are estimated from the decrease of the file system's free space. A check
-//! must never follow a link or leave the file system.
+//! Larger folders are checked less often, so that checks never take more than a twentieth of the
+//! time. Between two checks, a child can exceed the quota by as much as it writes in that time, but
+//! no single file can exceed the file size limit. Files held open by the child's processes count
+//! even if they no longer have a name. Files waiting in a socket, which no process holds open, are
+//! estimated from the drop in the file system's free space. A check must never follow a link or
+//! leave the file system.
 
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
@@ -33,9 +33,9 @@ pub(super) struct DiskQuota {
     quota: FolderQuota,
     /// The time of the next check.
     pub next: Duration,
-    /// The free space of the file system when the child was started, in bytes.
+    /// The file system's free space when the child was started, in bytes.
     free: u64,
-    /// Whether files waited in sockets of the child at the last check.
+    /// Whether files were waiting in the child's sockets at the last check.
     waiting: bool,
 }
 
@@ -57,13 +57,14 @@ impl DiskQuota {
         over
     }
 
-    /// Returns whether the folder exceeds the quota after the child and all its processes have ended.
+    /// Returns whether the folder exceeds the quota after the child and all its processes have
+    /// exited.
     pub fn is_over_at_end(&self) -> bool {
         self.exceeds(Child::Ended)
     }
 
-    /// Returns whether files have been waiting in sockets of the child since the last check, and
-    /// the file system's free space has decreased by more than the quota.
+    /// Returns whether files have been waiting in the child's sockets since the last check and the
+    /// file system's free space has decreased by more than the quota.
     fn is_hidden_over(&mut self) -> bool {
         let waits = tree::sockets(&tree::descendants_alive()).values().any(|files| *files > 0);
         let waited = std::mem::replace(&mut self.waiting, waits);
@@ -90,19 +91,19 @@ fn free_space(folder: &Path) -> Option<u64> {
     Some(system.f_bavail.saturating_mul(system.f_frsize))
 }
 
-/// Whether the child is still running. Folders that it made unreadable are counted only after its
-/// end, because they must be made readable first.
+/// Whether the child is still running. Folders that it made unreadable are counted only after it
+/// exits, because they must be made readable first.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Child {
     Runs,
     Ended,
 }
 
-/// The remaining part of a quota.
+/// The remainder of a quota.
 struct DiskUsage {
     child: Child,
     left: u64,
-    /// The files with several names that have been counted.
+    /// The files with multiple names that have already been counted.
     linked: BTreeSet<u64>,
 }
 
@@ -162,7 +163,7 @@ mod tests {
         fs::write(folder.path().join("a/b"), vec![1; 100_000]).unwrap();
         std::os::unix::fs::symlink("/", folder.path().join("a/link")).unwrap();
         assert!(over(folder.path(), 50_000) && !over(folder.path(), 1_000_000));
-        // A second name of the same file takes no space.
+        // A second name for the same file takes no space.
         for name in 0..20 {
             fs::hard_link(folder.path().join("a/b"), folder.path().join(name.to_string())).unwrap();
         }

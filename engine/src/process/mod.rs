@@ -41,8 +41,8 @@ pub use supervisor::{ExitStatus, Reason, Stream, Supervisor, SupervisorEffect, S
 /// How a child ended, and the output that it wrote.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ended {
-    /// The exit status of the child itself. A child that KILL did not end in time is recorded as
-    /// killed.
+    /// The exit status of the child itself. A child that did not exit in time after KILL is
+    /// recorded as killed.
     pub status: ExitStatus,
     /// The limit that ended the child, or [`Reason::Exited`] if no limit did.
     pub reason: Reason,
@@ -56,14 +56,14 @@ pub struct Ended {
     pub stderr_truncated: bool,
     /// The time since boot at which the child started.
     pub started: Duration,
-    /// The time since boot at which the child's whole process tree had ended.
+    /// The time since boot by which the child's whole process tree had exited.
     pub ended: Duration,
     /// The number of processes that had to be killed, not including the child.
     pub killed: usize,
     /// Whether the child had to be stopped after it had written its result.
     pub lingered: bool,
-    /// The number of processes in the child's tree that could not be killed. A value other than 0
-    /// indicates a fault of the host.
+    /// The number of processes in the child's tree that could not be killed. A nonzero value
+    /// indicates a problem with the host.
     pub survivors: usize,
     /// The child's sandbox, if the child was started through a launcher.
     pub containment: Option<AppliedSandbox>,

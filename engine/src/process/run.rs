@@ -2,7 +2,7 @@
 //! supervisor's decisions.
 //!
 //! Every event source is a file descriptor: two output pipes, the input pipe, the child's pidfd,
-//! the cancellation token and one alarm. The loop reads each stream once per turn, so that a flood
+//! the cancellation token and one alarm. The loop reads each stream once per pass, so that a flood
 //! of output on one stream never delays a deadline. The loop must never block outside its one
 //! `poll` call, and never make decisions.
 
@@ -38,13 +38,13 @@ const CHUNK: usize = 64 * 1024;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OutputVerdict {
     Continue,
-    /// The observer has seen the final result. The child must end within its exit grace.
+    /// The observer has seen the final result. The child must exit within its exit grace.
     ResultSeen,
 }
 
-/// Runs one child on this thread until its whole process tree has ended.
+/// Runs one child on this thread until its whole process tree has exited.
 ///
-/// `on_output` receives the kept part of each stream as it arrives, in pieces of any size.
+/// `on_output` receives the kept part of each stream as it arrives, in chunks of any size.
 ///
 /// # Errors
 /// Returns an error if no process was started. Returns [`SpawnError::Io`] if the started child
@@ -88,8 +88,8 @@ pub fn run(
         None => spawn_error(program.clone(), error),
     })?;
     if let Some(launcher) = &mut launcher {
-        // A launcher that does not accept the message has ended. The loop detects that like any
-        // other end.
+        // A launcher that does not accept the message has exited. The loop detects that like any
+        // other exit.
         let _ = launcher.send();
     }
     let mut session = Session::new(spec, &mut owned, launcher, started).map_err(io("watch it"))?;
@@ -129,7 +129,7 @@ pub fn run(
     buried.survivors += said.survivors;
     Ok(Ended {
         containment: said.containment,
-        // KILL was sent. If it did not take effect, `survivors` is not 0.
+        // KILL was sent. If it did not take effect, `survivors` is nonzero.
         status: supervisor.status().unwrap_or(ExitStatus::Signal(Signal::KILL.as_raw())),
         reason: match (supervisor.reason(), said.over) {
             (Reason::Exited, Some(over)) => Reason::Overuse(over),
@@ -192,7 +192,7 @@ struct LauncherMessage {
 }
 
 impl LauncherMessage {
-    /// Returns whether the launcher has reported that no process of a sandboxed tree is left. A
+    /// Returns whether the launcher has reported that no process in a sandboxed tree is left. A
     /// child with network access may have asked a service on this machine to start a process with
     /// the child's variables, so the report does not count for such a child.
     fn sandboxed_tree_ended(&self) -> bool {
@@ -248,7 +248,7 @@ impl Launcher {
         let theirs = self.theirs.take().ok_or(io::ErrorKind::InvalidInput)?;
         let child = self.command.stdin(theirs).spawn();
         // The command keeps the launcher's end of the socket open. Closing it lets this process
-        // detect when the launcher ends.
+        // detect when the launcher exits.
         self.command.stdin(Stdio::null());
         child
     }
@@ -258,7 +258,7 @@ impl Launcher {
         self.channel.send(&self.plan, &[input.as_fd()])
     }
 
-    /// Receives the launcher's reports. The launcher has already ended, so this function does not
+    /// Receives the launcher's reports. The launcher has already exited, so this function does not
     /// wait.
     fn listen(&mut self) {
         while let Ok(Some((report, _))) = self.channel.receive::<LaunchReport>() {
@@ -299,7 +299,7 @@ fn spawn_error(program: PathBuf, error: io::Error) -> SpawnError {
     SpawnError::NotExecutable { program, why: why.to_owned() }
 }
 
-/// An event source that can be ready in one turn of the loop.
+/// An event source that can be ready in one pass of the loop.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum ReadySource {
     Output(Stream),
@@ -453,7 +453,8 @@ impl<'a> Session<'a> {
         let count = match rustix::io::read(pipe, &mut self.chunk[..]) {
             Ok(count) => count,
             Err(Errno::AGAIN | Errno::INTR) => return 0,
-            // Reading a pipe fails in no other way. An unreadable stream is treated as ended.
+            // Reading from a pipe cannot fail in any other way. An unreadable stream is treated as
+            // ended.
             Err(_) => 0,
         };
         if count == 0 {
@@ -472,8 +473,8 @@ impl<'a> Session<'a> {
         count
     }
 
-    /// Writes as much as the pipe accepts. If a child does not read its input, or stops reading it,
-    /// that is not an error.
+    /// Writes as much as the pipe accepts. It is not an error if a child does not read its input or
+    /// stops reading it.
     fn write(&mut self) {
         let Some((pipe, bytes)) = &mut self.input else {
             return;
@@ -489,8 +490,8 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// Handles the end of the child. The bytes that are in the pipes at that time include
-    /// everything that the child itself wrote.
+    /// Handles the child's exit. The bytes in the pipes at that time include everything that the
+    /// child itself wrote.
     fn exited(&mut self, owned: &mut Owned, on_output: Observer<'_>) -> io::Result<()> {
         let Some(status) = owned.status()? else {
             return Ok(());

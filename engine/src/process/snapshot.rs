@@ -2,7 +2,7 @@
 //!
 //! Listing all processes opens a file for each process on the machine. The descendants are found
 //! through the kernel's list of each thread's children, which costs nothing for other processes.
-//! The end of a process moves its children to another list, so the lists are read until two
+//! When a process exits, its children move to another list, so the lists are read until two
 //! successive results agree: no living descendant is missing from both.
 //!
 //! This module must never signal or reap a process.
@@ -12,7 +12,7 @@ use std::fs;
 
 use crate::files::{read_proc, read_text_proc};
 
-/// The listed processes by id.
+/// The listed processes, keyed by id.
 pub(super) type Snapshot = BTreeMap<u32, Stat>;
 
 /// Maximum number of times to read the lists of children. If the tree changes during every read, it
@@ -28,13 +28,13 @@ pub(crate) struct Stat {
     pub group: u32,
     /// The processor time of the process and of the children that it has reaped, in clock ticks.
     pub ticks: [u64; 2],
-    /// The number of threads. An ended thread counts until it is reaped.
+    /// The number of threads. A thread that has exited counts until it is reaped.
     pub threads: u64,
     pub start: u64,
 }
 
 impl Stat {
-    /// Returns whether the process has ended. The state is that of the first thread, which may end
+    /// Returns whether the process has ended. The state is that of the first thread, which may exit
     /// before the others.
     pub fn is_dead(&self) -> bool {
         matches!(self.state, b'Z' | b'X' | b'x') && self.threads <= 1
@@ -53,7 +53,7 @@ pub(super) fn everything() -> Snapshot {
     pids.filter_map(stat).map(|stat| (stat.pid, stat)).collect()
 }
 
-/// Returns this process and all its descendants, including those that have ended but have not been
+/// Returns this process and all its descendants, including those that have exited but not been
 /// reaped. Where the kernel does not list children, the result also contains other processes.
 pub(super) fn own_tree() -> Snapshot {
     let mut last = None;
@@ -67,7 +67,7 @@ pub(super) fn own_tree() -> Snapshot {
     everything()
 }
 
-/// Returns whether no process started, ended or got another parent between two snapshots.
+/// Returns whether no process started, exited or changed its parent between two snapshots.
 fn is_same(before: &Snapshot, after: &Snapshot) -> bool {
     let key = |stat: &Stat| (stat.pid, stat.start, stat.parent, stat.is_dead());
     before.values().map(key).eq(after.values().map(key))
@@ -79,7 +79,7 @@ fn walk(root: u32) -> Option<Snapshot> {
     let mut found = Snapshot::from([(root, stat(root)?)]);
     let mut next = children(root)?;
     while let Some(pid) = next.pop() {
-        // The process may have ended and been reaped since its parent's list was read.
+        // The process may have exited and been reaped since its parent's list was read.
         if !found.contains_key(&pid)
             && let Some(stat) = stat(pid)
         {

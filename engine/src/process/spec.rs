@@ -1,7 +1,7 @@
-//! The specification of a child, and the checks before it is spawned.
+//! The specification of a child, and the checks performed before it is spawned.
 //!
 //! A child gets exactly the environment in its specification. The program is looked up in the
-//! `PATH` of that environment, so that an error names the folders that were searched. This module
+//! `PATH` of that environment, so that errors can name the folders that were searched. This module
 //! must never read runner's own environment, and never search the current folder.
 
 use std::collections::BTreeMap;
@@ -52,7 +52,7 @@ pub enum ChildSandbox {
     /// No restrictions. Only for trusted programs that do not read a project.
     #[default]
     Off,
-    /// The child can read everything, write only in the named folders, and can neither start
+    /// The child can read everything but write only to the named folders, and can neither start
     /// another program nor use the network. For git.
     Inert(Inert),
     /// The launcher enforces the job's sandbox. For all programs that a job starts.
@@ -80,7 +80,7 @@ pub enum Stdin {
     /// The child reads from `/dev/null`.
     #[default]
     Null,
-    /// The child reads these bytes, and then the end of the input.
+    /// The child reads these bytes, followed by the end of the input.
     Bytes(Vec<u8>),
 }
 
@@ -96,10 +96,10 @@ pub struct Limits {
     pub total: Option<Duration>,
     /// Time between TERM and KILL. Default: 10 s.
     pub term_to_kill: Duration,
-    /// Time for the child to end after the observer has seen its result. Default: 10 s.
+    /// Time allowed for the child to exit after the observer has seen its result. Default: 10 s.
     pub exit_grace: Duration,
-    /// Time during which output is still read after the child has ended, if another process holds
-    /// the pipe open. Default: 200 ms.
+    /// How long to keep reading output after the child exits, if another process holds the pipe
+    /// open. Default: 200 ms.
     pub drain: Duration,
     /// Maximum time for KILL to take effect. A child that is still alive afterwards is recorded as
     /// a survivor. Default: 10 s.
@@ -124,7 +124,7 @@ impl Default for Limits {
     }
 }
 
-/// The reason why no child was started.
+/// Why no child was started.
 #[derive(Debug, thiserror::Error)]
 pub enum SpawnError {
     /// The program does not exist.

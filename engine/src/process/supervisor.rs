@@ -89,7 +89,7 @@ pub enum SupervisorEffect {
     Terminate,
     /// Kill the whole process tree.
     Kill,
-    /// Stop watching: the process has ended or has been given up.
+    /// Stop watching: the process has exited or has been given up on.
     Finish,
 }
 
@@ -118,7 +118,7 @@ pub struct Supervisor {
 }
 
 impl Supervisor {
-    /// Creates the supervisor of a child that starts at `now` on the boot-time clock.
+    /// Creates the supervisor for a child that starts at `now` on the boot-time clock.
     pub fn new(limits: Limits, now: Duration) -> Self {
         Self {
             limits,
@@ -155,7 +155,7 @@ impl Supervisor {
                 SupervisorState::Starting | SupervisorState::Running { .. } => {
                     self.stop(Reason::Cancelled, now)
                 }
-                // The observer has already seen the result, so the child only has to end.
+                // The observer has already seen the result, so the child only has to exit.
                 SupervisorState::Grace { .. } => self.linger(now),
                 _ => Vec::new(),
             },
@@ -211,7 +211,7 @@ impl Supervisor {
         self.lingered
     }
 
-    /// Returns how the child ended. Returns `None` while it runs and if KILL did not end it in
+    /// Returns how the child ended, or `None` if it is still running or KILL did not end it in
     /// time.
     pub fn status(&self) -> Option<ExitStatus> {
         self.status
@@ -243,7 +243,7 @@ impl Supervisor {
             {
                 self.stop(Reason::OutputCap { stream }, now)
             }
-            // The child has already ended, but its kept output is incomplete.
+            // The child has already exited, but its kept output is incomplete.
             SupervisorState::Draining { .. } if over => {
                 if self.reason == Reason::Exited {
                     self.reason = Reason::OutputCap { stream };

@@ -10,9 +10,10 @@
 //! their parent are reparented to this subreaper. The child itself stays a zombie until the group
 //! is dead, so that its process id cannot identify another group.
 //!
-//! This module must never reap a child for which another part of this process waits. It reaps only
-//! registered children and adopted processes outside this process's own group. A process that uses
-//! this module must therefore not start process groups in any other way while a child runs.
+//! This module must never reap a child that another part of this process is waiting for. It reaps
+//! only registered children and adopted processes outside this process's own group. A process that
+//! uses this module must therefore not start process groups in any other way while a child is
+//! running.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::process::Child;
@@ -26,7 +27,7 @@ use super::snapshot::{Snapshot, everything, own_tree};
 use super::supervisor::ExitStatus;
 use super::tree::{self, Killed, Round, Stat};
 
-/// The direct children that runs in this process watch, with their markers. The lock is held during
+/// The direct children watched by runs in this process, with their markers. The lock is held during
 /// each spawn and each reap, so that every existing child is registered.
 static CHILDREN: Mutex<BTreeMap<u32, String>> = Mutex::new(BTreeMap::new());
 
@@ -105,7 +106,7 @@ impl Owned {
         self.pid
     }
 
-    /// Returns how the child ended, or `None` if it still runs. The child is not reaped.
+    /// Returns how the child ended, or `None` if it is still running. The child is not reaped.
     pub fn status(&self) -> std::io::Result<Option<ExitStatus>> {
         let options = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT | WaitIdOptions::NOHANG;
         let status = waitid(WaitId::Pid(self.pid), options)?;
@@ -123,7 +124,7 @@ impl Owned {
     }
 
     /// Kills all processes of the tree that are visible now, including the child. Does not wait for
-    /// them to end.
+    /// them to exit.
     pub fn kill_all(&mut self) {
         self.kill_listed();
     }
@@ -132,7 +133,7 @@ impl Owned {
         let members = members(self.child.id(), &self.marker, self.since);
         let round = tree::kill_round(&mut self.seen, &self.extent.list(), members);
         // The signal reaches the whole group at once, including a process that is just being forked
-        // and is in no list.
+        // and is not in any list.
         let _ = kill_process_group(self.pid, Signal::KILL);
         self.killed += round.fresh;
         round
@@ -162,8 +163,8 @@ impl Owned {
             children.remove(&pid);
             return Killed { count: 0, survivors: 0 };
         }
-        // One list of all processes is enough if it contains none to kill. A descendant cannot hide
-        // from the lists of children.
+        // A single listing of all processes is enough if it contains none to kill. A descendant
+        // cannot hide from the lists of children.
         let list = match (self.kill_listed().alive, self.extent) {
             (1.., TreeExtent::Any) => everything,
             _ => own_tree,
@@ -217,8 +218,8 @@ fn members<'a>(
     }
 }
 
-/// The facts that distinguish an adopted process from a child for which another part of this
-/// process waits.
+/// The facts that distinguish an adopted process from a child that another part of this process is
+/// waiting for.
 struct ProcessScope {
     me: u32,
     group: u32,
@@ -234,7 +235,7 @@ enum ProcessOwnership {
 
 impl ProcessScope {
     /// Decides by marker: a process belongs to the child with the longest matching marker. A
-    /// process that matches two children equally is left to the child that ends last.
+    /// process that matches two children equally is left to the child that exits last.
     fn whose(&self, found: Option<Vec<u8>>, ours: &str) -> ProcessOwnership {
         let Some(found) = found else {
             return ProcessOwnership::Unknown;
@@ -251,7 +252,7 @@ impl ProcessScope {
     /// Returns whether a process without a known marker is treated as adopted from this child. A
     /// child may clear its environment or start another runner, and then nothing shows which child
     /// the orphan belongs to. While other children run here, the orphan is therefore left to the
-    /// child that ends last.
+    /// child that exits last.
     fn adopted_since(&self, stat: &Stat, since: u64) -> bool {
         self.others.is_empty() && self.is_adopted(stat) && stat.start >= since
     }

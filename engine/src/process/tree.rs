@@ -31,7 +31,7 @@ const SWEEP_LIMIT: Duration = Duration::from_secs(10);
 const LARGEST_ENVIRONMENT: u64 = 8 * 1024 * 1024;
 
 /// Maximum wait for a process that is executing `execve`, whose owner cannot be determined until
-/// the call ends.
+/// the call completes.
 const EXEC_LIMIT: Duration = Duration::from_millis(100);
 
 /// The result of killing a tree.
@@ -49,8 +49,8 @@ pub fn start_time(pid: u32) -> Option<u64> {
     stat(pid).map(|stat| stat.start)
 }
 
-/// Returns whether the process that started at `start_time` is still alive under `pid`. A zombie is
-/// not alive.
+/// Returns whether the process with id `pid` that started at `start_time` is still alive. A zombie
+/// is not alive.
 pub fn is_alive(pid: u32, start_time: u64) -> bool {
     stat(pid).is_some_and(|stat| stat.start == start_time && !stat.is_dead())
 }
@@ -89,8 +89,7 @@ pub(crate) fn descendants_alive() -> Vec<u32> {
     alive.filter(|pid| all.get(pid).is_some_and(|stat| !stat.is_dead())).collect()
 }
 
-/// Returns all descendants of this process, including those that have ended but have not been
-/// reaped.
+/// Returns all descendants of this process, including those that have exited but not been reaped.
 pub(crate) fn all_descendants() -> Vec<Stat> {
     let all = own_tree();
     descendants(&all).iter().filter_map(|pid| all.get(pid).copied()).collect()
@@ -105,9 +104,9 @@ pub(crate) enum UnnamedFiles {
     OpenAndMapped,
 }
 
-/// Returns the unnamed files that these processes use, as paths below `/proc`, with their metadata.
-/// Every thread shares the open files of its process, because the sandbox refuses to create other
-/// threads.
+/// Returns the unnamed files that these processes use, as paths under `/proc`, with their metadata.
+/// Every thread shares the open files of its process, because the sandbox refuses to create threads
+/// that do not.
 pub(crate) fn unnamed_files(
     pids: &[u32],
     files: UnnamedFiles,
@@ -126,7 +125,7 @@ pub(crate) fn unnamed_files(
 }
 
 /// Returns the sockets that these processes hold open, by inode. The value is the number of files
-/// that wait in the socket for a receiver. Kernels before 5.6 do not report this number.
+/// waiting in the socket to be received. Kernels before 5.6 do not report this number.
 pub(crate) fn sockets(pids: &[u32]) -> BTreeMap<u64, u64> {
     let open = pids.iter().flat_map(|pid| descriptors(*pid));
     let sockets = open.filter_map(|file| {
@@ -162,15 +161,15 @@ pub(crate) fn kill_descendants() -> Killed {
     sweep(&mut BTreeSet::new(), own_tree, descendants)
 }
 
-/// Returns how many living processes other than this process are visible. The first process of a
-/// namespace uses this function.
+/// Returns how many living processes other than this process are visible. Used by the first process
+/// of a namespace.
 pub(crate) fn others_alive() -> usize {
     let me = std::process::id();
     let all = everything();
     all.values().filter(|stat| stat.pid != me && !stat.is_dead()).count()
 }
 
-/// Waits at most `limit` for these processes to end.
+/// Waits at most `limit` for these processes to exit.
 pub(crate) fn wait_for_end(pids: impl Iterator<Item = i32>, limit: Duration) {
     let handles: Vec<OwnedFd> = pids
         .filter_map(Pid::from_raw)
@@ -185,8 +184,8 @@ fn descendants(all: &Snapshot) -> BTreeSet<u32> {
     with_descendants(all, children.map(|stat| stat.pid).collect())
 }
 
-/// Returns whether process `pid` was started for `marker`. If its environment cannot be read, the
-/// answer is false.
+/// Returns whether process `pid` was started for `marker`. Returns false if its environment cannot
+/// be read.
 pub(super) fn carries(pid: u32, marker: &str) -> bool {
     marker_of(pid).is_some_and(|found| belongs(&found, marker))
 }
@@ -199,7 +198,7 @@ pub(super) fn belongs(found: &[u8], marker: &str) -> bool {
     }
 }
 
-/// Returns the value of `RUNNER_RUN` with which process `pid` was started.
+/// Returns the value of `RUNNER_RUN` that process `pid` was started with.
 pub(super) fn marker_of(pid: u32) -> Option<Vec<u8>> {
     let mut environ = environ(pid)?;
     let end = boot_time() + EXEC_LIMIT;
@@ -231,9 +230,9 @@ fn has_program(pid: u32) -> bool {
     fs::read_link(format!("/proc/{pid}/exe")).is_ok()
 }
 
-/// Returns the address at which the environment of process `pid` ends. It is 0 during an `execve`,
-/// when the process already has its program but not yet its environment; until then, the
-/// environment reads as empty. The process that started it may already know that it is running.
+/// Returns the end address of the environment of process `pid`. It is 0 during an `execve`, when
+/// the process already has its program but not yet its environment; until then, the environment
+/// reads as empty. The process that started it may already have learned that it is running.
 fn environment_ends(pid: u32) -> Option<u64> {
     environment_end(&read_proc(format!("/proc/{pid}/stat")).ok()?)
 }
@@ -292,11 +291,11 @@ pub(super) struct Round {
     pub alive: usize,
     /// The number of selected processes that were signalled for the first time.
     pub fresh: usize,
-    /// Handles for waiting until the signalled processes have ended.
+    /// Handles for waiting until the signalled processes have exited.
     pub dying: Vec<OwnedFd>,
 }
 
-/// Sends KILL once to the processes that `members` selects from `all`, and does not wait.
+/// Sends KILL once to the processes that `members` selects from `all`, without waiting.
 pub(super) fn kill_round(
     seen: &mut BTreeSet<(u32, u64)>,
     all: &Snapshot,
@@ -339,7 +338,7 @@ fn wait_for_all(handles: &[OwnedFd], limit: Duration) {
 fn ourselves_and_ancestors(all: &Snapshot) -> BTreeSet<u32> {
     let mut spared = BTreeSet::new();
     let mut pid = std::process::id();
-    // The loop ends at a parent that is missing from the snapshot or at a process id that occurs
+    // The loop stops at a parent that is missing from the snapshot or at a process id that occurs
     // twice.
     while pid != 0 && spared.insert(pid) {
         pid = all.get(&pid).map_or(0, |stat| stat.parent);
@@ -402,8 +401,8 @@ mod tests {
         assert_eq!(environment_end(zeros.as_bytes()), Some(0));
     }
 
-    /// Waits until the process runs its own program. The parent may learn of the start before the
-    /// new process has replaced the parent's program.
+    /// Waits until the process runs its own program. The parent may be notified of the start while
+    /// the new process is still running the parent's program.
     fn becomes_its_program(pid: u32) {
         let ours = fs::read_link("/proc/self/exe").unwrap();
         while fs::read_link(format!("/proc/{pid}/exe")).unwrap() == ours {
@@ -429,8 +428,8 @@ mod tests {
 
     #[test]
     fn descendants_are_found_despite_order_and_loops() {
-        // These numbers exceed the largest process id on Linux, so that none of them identifies
-        // this process.
+        // These numbers exceed the largest process id on Linux, so none of them can be this
+        // process.
         const A: u32 = 5_000_000;
         let entry = |pid, parent| {
             let (state, ticks) = (b'S', [0; 2]);

@@ -57,7 +57,7 @@ pub(crate) fn poll_within(fds: &mut [PollFd<'_>], timeout: Option<Duration>) {
         let left = end.map(|end| timespec(end.saturating_sub(boot_time())));
         match poll(fds, left.as_ref()) {
             Err(Errno::INTR) => {}
-            // Other errors, such as an invalid pointer or a lack of memory, are handled like a
+            // Other errors, such as an invalid pointer or insufficient memory, are handled like a
             // timeout.
             _ => return,
         }
@@ -65,7 +65,7 @@ pub(crate) fn poll_within(fds: &mut [PollFd<'_>], timeout: Option<Duration>) {
 }
 
 fn timespec(duration: Duration) -> Timespec {
-    // A timeout beyond the range of 292 billion years has the same effect as no timeout.
+    // A timeout of more than 292 billion years has the same effect as no timeout.
     Timespec {
         tv_sec: i64::try_from(duration.as_secs()).unwrap_or(i64::MAX),
         tv_nsec: duration.subsec_nanos().into(),

@@ -151,9 +151,9 @@ impl<Fs: PublishFs> Publisher<'_, Fs> {
         }
     }
 
-    /// Replaces the target on a file system without exchanges or no-replace renames. The target is
-    /// checked once more and then replaced with a plain rename. If another program writes between
-    /// the check and the rename, its content is lost. No portable call prevents this.
+    /// Replaces the target on a file system that lacks exchanges or no-replace renames. The target
+    /// is checked once more and then replaced with a plain rename. If another program writes
+    /// between the check and the rename, its content is lost. No portable call prevents this.
     fn replace(&self, entry: &ManifestEntry, staged: &RelPath) -> Result<(), PublishError> {
         let found = self.fs.inspect(&entry.target)?;
         if found.is(entry.after) {
@@ -236,7 +236,7 @@ impl<Fs: PublishFs> Publisher<'_, Fs> {
             return Ok(());
         }
         match self.fs.rename_noreplace(aside, &entry.target) {
-            // Another program has created the target again, so both files stay where they are.
+            // Another program has recreated the target, so both files stay where they are.
             Err(error) if error.is_taken() => {}
             Err(error) if error.is_unsupported() => {
                 if self.fs.inspect(&entry.target)? == PathState::Absent {

@@ -1,8 +1,8 @@
-//! Tests how a manifest is applied to a disk on which one operation fails, either alone or while
-//! another program changes a file.
+//! Tests applying a manifest to a disk on which one operation fails, either alone or while another
+//! program changes a file.
 //!
-//! An error of the disk must never count as a conflict or as success, and a change by another
-//! program must never be lost.
+//! A disk error must never count as a conflict or as success, and a change by another program must
+//! never be lost.
 
 use std::fs;
 use std::io;
@@ -33,7 +33,7 @@ struct Broken<'a> {
     root: &'a Path,
     operation: Operation,
     why: fn() -> FsFailure,
-    /// The change by another program immediately before the failure.
+    /// The change that another program makes immediately before the failure.
     race: fn(&Path),
 }
 
@@ -91,7 +91,7 @@ impl PublishFs for Broken<'_> {
     }
 }
 
-/// The change to `d/a` that a manifest has recorded, and the state in which a run left it.
+/// The change to `d/a` recorded in a manifest, and the state in which a run left it.
 #[derive(Clone, Copy, Debug)]
 enum Entry {
     /// Creates `new`. Nothing has been moved yet.
@@ -151,7 +151,8 @@ fn lay_out(root: &Path, entry: Entry) -> Manifest {
     manifest
 }
 
-/// Applies the entry while `operation` fails. Returns the end and the target's content.
+/// Applies the entry while `operation` fails. Returns how the attempt ended and the target's
+/// content.
 fn apply(
     entry: Entry,
     operation: Operation,
@@ -177,7 +178,7 @@ fn damaged() -> FsFailure {
 
 fn nothing(_: &Path) {}
 
-/// Writes `text` to the target, as another program does.
+/// Writes `text` to the target, as another program would.
 macro_rules! writes {
     ($text:literal) => {
         |root: &Path| fs::write(root.join("d/a"), $text).unwrap()
@@ -220,8 +221,8 @@ fn plain_renames_replace_unsupported_ones() {
         (Entry::Create, RenameNoreplace, End::Done, Some("new")),
         (Entry::Replace, Exchange, End::Done, Some("new")),
         (Entry::Remove, RenameNoreplace, End::Done, None),
-        // Without exchanges no file was displaced: the staged name is a second name that another
-        // program wrote to.
+        // Without exchanges, no file was displaced: the staged name is a second name for the
+        // target, which another program wrote to.
         (Entry::Displaced, Exchange, End::Done, Some("new")),
         (Entry::Removed, RenameNoreplace, End::Conflict(content("theirs")), Some("theirs")),
     ] {
@@ -285,7 +286,7 @@ fn foreign_file_in_staging_is_kept() {
     assert_eq!(conflict.found, content("theirs"));
     assert_eq!(fs::read_to_string(&aside).unwrap(), "theirs");
     assert_eq!(fs::read_to_string(folder.path().join("d/a")).unwrap(), "old");
-    // A crash left both names of the file. The removal is then completed.
+    // A crash left the file with both names. The removal is then completed.
     fs::write(&aside, "old").unwrap();
     publisher.carry_out().unwrap();
     assert!(!folder.path().join("d/a").exists());

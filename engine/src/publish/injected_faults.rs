@@ -45,7 +45,7 @@ pub enum InjectedFault {
     StagingRemovedEarly,
     /// Recovery replaces a target that matches neither `before` nor `after`.
     RecoveryOverwrites,
-    /// Recovery discards the staging folder although a manifest is recorded.
+    /// Recovery discards the staging folder even though a manifest is recorded.
     RecoveryDiscards,
     /// Recovery assumes that the state that it sees is durable.
     RecoveryTrustsCache,

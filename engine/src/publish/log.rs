@@ -4,16 +4,16 @@
 //! (no manifest) ──commit_manifest──> recorded ──commit_outcome──> settled
 //! ```
 //!
-//! The log is the database, a marker file (see `marker.rs`), or one of the tests' logs. Each
-//! commit is atomic and durable, and checks the fence and the state first. A commit must never be
-//! split, retried with another fence, or cached.
+//! The log is the database, a marker file (see `marker.rs`), or a test log. Each commit is atomic
+//! and durable, and checks the fence and the state first. A commit must never be split, retried
+//! with another fence, or cached.
 
 use std::error::Error;
 
 use super::manifest::Manifest;
 use crate::ids::{Fence, RunId};
 
-/// The reason why the log refused or failed a request.
+/// Why the log refused or failed a request.
 #[derive(Debug, thiserror::Error)]
 pub enum LogError {
     /// Another process took over the run, so the request may change nothing.
@@ -43,7 +43,7 @@ pub enum LogError {
 pub struct RecordedManifest {
     /// The manifest that was committed before any file was moved.
     pub manifest: Manifest,
-    /// Whether the outcome is committed. Only the cleanup then remains.
+    /// Whether the outcome is committed. If it is, only the cleanup remains.
     pub settled: bool,
 }
 
@@ -72,7 +72,7 @@ pub trait PublishLog {
     ) -> Result<(), LogError>;
 
     /// Settles the run durably with the outcome in its manifest, after the last sync. A recovery
-    /// passes the fence that it got when it took over the run.
+    /// passes the fence that it obtained when it took over the run.
     ///
     /// # Errors
     /// Returns [`LogError::StaleFence`], [`LogError::NoManifest`], [`LogError::Settled`] or

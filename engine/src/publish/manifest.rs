@@ -61,7 +61,7 @@ pub struct Manifest {
 #[error("the publication's entry for {target} {why}")]
 pub struct BadManifest {
     pub target: RelPath,
-    /// The reason why the entry is invalid.
+    /// Why the entry is invalid.
     pub why: &'static str,
 }
 
@@ -103,8 +103,8 @@ impl Manifest {
         Ok(())
     }
 
-    /// Returns the path of entry `index`'s new content. After an exchange, the path has the old
-    /// content.
+    /// Returns the path of entry `index`'s new content. After an exchange, the old content is at
+    /// this path.
     pub fn staged_name(&self, index: usize) -> RelPath {
         staged_name(&self.staging, index)
     }

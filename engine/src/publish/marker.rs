@@ -30,7 +30,7 @@ use crate::ids::{Fence, RunId};
 
 /// Prefix of a marker's file name, followed by a number.
 pub const PREFIX: &str = "COMMIT-MARKER.";
-/// Prefix of the name of a commit's folder, which is beside the commit's marker.
+/// Name prefix of a commit's folder, which is beside the commit's marker.
 pub const FOLDER_PREFIX: &str = "prev.";
 /// Maximum size of a marker in bytes. Larger files are not read.
 const LONGEST: u64 = 256 * 1024 * 1024;
@@ -151,7 +151,7 @@ impl<F: MarkerFs> PublishLog for MarkerLog<'_, F> {
     }
 }
 
-/// The result of settling a marker that an earlier process left.
+/// The result of settling a marker left by an earlier process.
 #[derive(Debug)]
 pub enum MarkerOutcome {
     /// The publication was finished.
@@ -162,7 +162,7 @@ pub enum MarkerOutcome {
     Foreign(RelPath),
 }
 
-/// Lists the markers in `folder` in the order of their numbers.
+/// Lists the markers in `folder` in numerical order.
 ///
 /// # Errors
 /// Returns an error if the disk operation fails.
@@ -199,9 +199,9 @@ pub fn inspect(fs: &impl MarkerFs, path: &RelPath) -> Result<Option<Marker>, FsE
 }
 
 /// Finishes every incomplete commit in `folder`. The markers of finished commits remain until
-/// [`finish`]. A marker that would change anything outside `allowed` counts as another program's
-/// and is not changed. The caller must hold the tree's lock. The function is idempotent, even
-/// after an interruption.
+/// [`finish`]. A marker that would change anything outside `allowed` is treated as another
+/// program's and left unchanged. The caller must hold the tree's lock. The function is idempotent,
+/// even after an interruption.
 ///
 /// # Errors
 /// Returns the errors of [`recover`].
@@ -264,7 +264,7 @@ pub fn finish(fs: &impl MarkerFs, folder: &RelPath) -> Result<(), FsError> {
     Ok(())
 }
 
-/// Returns the temporary path of a marker, from which it is renamed into place.
+/// Returns the temporary path from which a marker is renamed into place.
 fn beside(path: &RelPath) -> RelPath {
     let name = format!(".{}.tmp", path.name().to_lowercase());
     match path.parent() {

@@ -176,9 +176,9 @@ pub fn publish(
 ///
 /// # Errors
 /// Returns [`PublishError::Conflict`] if a target has another program's content. That content is
-/// unchanged, the staging folder is kept, and every call returns the same error until a person
+/// unchanged, the staging folder is kept, and every call returns the same error until someone
 /// resolves the conflict. Returns another error if the disk or the log fails or a staged file is
-/// damaged. Nothing is then overwritten, and the next call tries again.
+/// damaged. In that case, nothing is overwritten and the next call tries again.
 pub fn recover(
     fs: &impl PublishFs,
     log: &mut impl PublishLog,

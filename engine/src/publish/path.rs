@@ -24,7 +24,7 @@ pub struct RelPath(String);
 #[error("{path:?} is not a valid relative path: {why}")]
 pub struct BadPath {
     pub path: String,
-    /// The reason why the path is invalid.
+    /// Why the path is invalid.
     pub why: &'static str,
 }
 

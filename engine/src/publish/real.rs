@@ -1,4 +1,4 @@
-//! The real disk, accessed through the handle of a root folder.
+//! The real disk, accessed through a handle to a root folder.
 //!
 //! The kernel resolves every path from the root's handle with `openat2`, always beneath the root
 //! and never through a symbolic link, magic link or mount point. Each operation then uses a name
@@ -38,7 +38,7 @@ const FOLDER: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY);
 const NEW_FILE: OFlags =
     OFlags::WRONLY.union(OFlags::CREATE).union(OFlags::EXCL).union(OFlags::NOFOLLOW);
 
-/// The handle of a root folder, with file operations beneath it.
+/// A handle to a root folder, with file operations beneath it.
 #[derive(Debug)]
 pub struct RealFs {
     root: OwnedFd,

@@ -124,7 +124,7 @@ fn device_is_that_of_the_deepest_folder() {
 fn only_special_renames_can_be_unsupported() {
     let (folder, disk) = disk();
     fs::create_dir(folder.path().join("d/below")).unwrap();
-    // If a folder is to be moved into itself, the kernel returns the same error as for unsupported
+    // When asked to move a folder into itself, the kernel returns the same error as for unsupported
     // flags.
     let (outer, inner) = (rel("d"), rel("d/below/d"));
     let plain = disk.rename_replace(&outer, &inner).unwrap_err();

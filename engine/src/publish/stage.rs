@@ -35,8 +35,8 @@ impl Draft {
     }
 
     /// Stages `bytes` as the new content of `target`, whose current content has the digest
-    /// `before`. Returns the digest of `bytes`. If the content does not change, the draft gets no
-    /// entry.
+    /// `before`. Returns the digest of `bytes`. If the content does not change, no entry is added
+    /// to the draft.
     ///
     /// # Errors
     /// Returns an error if the staging folder or the file cannot be created or synced. The draft is

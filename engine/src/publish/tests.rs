@@ -1,4 +1,4 @@
-//! Tests of publications on the real disk. The crash simulation tests crashes.
+//! Tests of publications on the real disk. Crashes are covered by the crash simulation.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -141,7 +141,7 @@ fn invalid_manifest_publishes_nothing() {
     assert!(matches!(error, PublishError::Manifest(_)), "{error}");
     assert_eq!(disk.text("d/old").as_deref(), Some("1"));
     assert!(!disk.at(STAGING).exists());
-    // The recorded manifest of another process of the same run still needs the folder.
+    // The manifest recorded by another process of the same run still needs the folder.
     let mut manifest = disk.draft(&[("d/old", Some("2"))]);
     disk.log.commit_manifest(&run(), Fence(1), &manifest).unwrap();
     manifest.entries[0].after = manifest.entries[0].before;
@@ -181,7 +181,7 @@ fn displaced_content_is_restored() {
     assert_eq!(conflict.found, found("theirs"));
     assert_eq!(disk.text("d/a").as_deref(), Some("theirs"));
 
-    // A removal behaves in the same way.
+    // A removal behaves the same way.
     fs::write(disk.at("d/a"), "1").unwrap();
     fs::write(disk.at("d/gone"), "theirs too").unwrap();
     disk.fs.rename_noreplace(&rel("d/gone"), &manifest.removed_name(1)).unwrap();

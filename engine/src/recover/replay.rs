@@ -1,7 +1,7 @@
 //! Rolls the publication of a dead run forward, and removes what it staged.
 //!
 //! The caller holds the deciding lock of the run's job. This module must never publish under a
-//! fence other than the run's own, and never remove staged files that a person still needs.
+//! fence other than the run's own, and never remove staged files that the user still needs.
 
 use jiff::Timestamp;
 
@@ -11,7 +11,7 @@ use crate::outcome::{Class, Outcome};
 use crate::publish::{self, LogError, PublishError, PublishLog as _, RealFs, Recovery, RelPath};
 use crate::store::{FleetNote, RunRow, RunState, Store, StoreError};
 
-/// The result of the publication of a dead run.
+/// The result of a dead run's publication.
 pub(super) enum Replay {
     /// The publication has been completed, and the run is settled with this outcome.
     RolledForward(Outcome),
@@ -19,7 +19,7 @@ pub(super) enum Replay {
     Nothing,
     /// The project or the claim no longer exists, so the artifacts are useless.
     Gone(Outcome),
-    /// A person must resolve the conflict. The staged files are kept.
+    /// The user must resolve the conflict. The staged files are kept.
     Conflict(Outcome),
 }
 
@@ -76,8 +76,8 @@ pub(super) fn replay(
             );
             Ok(Replay::Conflict(Outcome::Failed { class: Class::Guard, why }))
         }
-        // Another program's content is at a target, or a staged file is damaged or missing. Only a
-        // person can fix that.
+        // Another program's content is at a target, or a staged file is damaged or missing. Only
+        // the user can fix that.
         Err(error @ (PublishError::Conflict(_) | PublishError::Staged { .. })) => {
             let why = format!(
                 "{}; the artifacts that remain to be published are kept in {staging}",
@@ -108,7 +108,7 @@ pub fn sweep(store: &mut Store, run: &RunRow, now: Timestamp) -> Result<(), Stor
     let mut log = store.publish_log(None, now);
     let gone = match log.manifest(&run.id) {
         // The run was settled without its publication because of a conflict. Its staging folder is
-        // kept for a person.
+        // kept for the user.
         Ok(Some(recorded)) if !recorded.settled => return store.swept(&run.id),
         Ok(_) => publish::recover(&fs, &mut log, &run.id, execution.fence, &staging).is_ok(),
         Err(_) => false,

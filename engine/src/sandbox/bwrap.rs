@@ -1,8 +1,8 @@
 //! The mount view of the sandbox, built as an argument vector for bubblewrap.
 //!
 //! The child sees the host's files read-only. It has a private `/dev`, `/proc`, `/run` and `/tmp`,
-//! a private process namespace, and no capabilities. Writable paths are bound a second time,
-//! writable; protected paths are bound over them, read-only. Every folder between a writable path
+//! a private process namespace, and no capabilities. Writable paths are bound a second time as
+//! writable; protected paths are bound over them as read-only. Every folder between a writable path
 //! and a protected path is bound onto itself: a mount point cannot be renamed, so no other folder
 //! can take its place.
 //!
@@ -58,7 +58,7 @@ pub fn shared_memory(temp: &Path) -> PathBuf {
 }
 
 impl MountView<'_> {
-    /// Returns whether a host path appears at its own place in the view, because it is not in a
+    /// Returns whether a host path appears at the same path in the view, because it is not in a
     /// folder that is hidden, private or replaced.
     fn shows(&self, path: &Path) -> bool {
         let within = |places: &[ResolvedPath]| within_any(path, places);
@@ -145,7 +145,7 @@ pub fn options(view: &MountView<'_>) -> Vec<OsString> {
     for path in emptied {
         line.path("--remount-ro", path);
     }
-    // `/proc/sys` and `sysrq-trigger` belong to root, who can write them without any capability.
+    // `/proc/sys` and `sysrq-trigger` belong to root, who can write to them without any capability.
     line.add(["--remount-ro", "/proc"]);
     line.add(["--chdir", "/"]);
     line.0

@@ -34,7 +34,7 @@ pub struct Inert {
 /// has started the child.
 ///
 /// # Errors
-/// Returns an error if the kernel refuses the restriction or the start.
+/// Returns an error if the kernel refuses to restrict the thread or to start the program.
 pub(crate) fn spawn(command: &mut Command, program: &Path, inert: &Inert) -> io::Result<Child> {
     let start = || {
         restrict(program, inert).map_err(io::Error::other)?;
@@ -71,7 +71,7 @@ fn executables(program: &Path) -> Vec<PathBuf> {
     }
 }
 
-/// Returns the loader that a 64-bit ELF file names, or `None` if the file is statically linked.
+/// Returns the loader named by a 64-bit ELF file, or `None` if the file is statically linked.
 ///
 /// # Errors
 /// Returns an error if the file is not a 64-bit ELF file or cannot be read.

@@ -1,11 +1,11 @@
-//! Compares the paths that a child must not write before and after the child runs.
+//! Compares the paths that a child must not write, as they were before and after the child ran.
 //!
 //! A mount protects a file, not a name. If another program on the host replaces a kept file by
 //! renaming another file over it, as most editors and git do, the kernel removes the mount in every
-//! view, and the child can then write the new file. The kept paths are therefore compared after the
-//! child has ended. A folder whose device and inode are unchanged has kept its mount, which covers
-//! everything in it; a file must also have unchanged content. This module must never restore or
-//! change a kept path.
+//! view, and the child can then write to the new file. The kept paths are therefore compared after
+//! the child has exited. A folder whose device and inode are unchanged has kept its mount, which
+//! covers everything in it; a file must also have unchanged content. This module must never restore
+//! or change a kept path.
 
 use std::fs;
 use std::io::{self, Write as _};
@@ -22,7 +22,7 @@ use crate::files::{DOCUMENT, create_new, read_no_link};
 pub struct KeptPath {
     path: PathBuf,
     identity: Identity,
-    /// The file in the run's folder with the content at the start.
+    /// The file in the run's folder that contains the initial content.
     copy: Option<PathBuf>,
 }
 
@@ -41,7 +41,7 @@ enum Identity {
     },
 }
 
-/// Records the identity of each path. `folder` gets a copy of each file.
+/// Records the identity of each path, and copies each file to `folder`.
 ///
 /// # Errors
 /// Returns an error if a copy cannot be written.
@@ -53,8 +53,8 @@ pub fn record(paths: &[PathBuf], folder: &Path) -> io::Result<Vec<KeptPath>> {
         let copy = match (bytes, path.file_name()) {
             (Some(bytes), Some(name)) => {
                 let copy = folder.join(format!("{number}-{}", name.to_string_lossy()));
-                // The comparison uses the digest. The copy only helps a person, so it is not
-                // synced.
+                // The comparison uses the digest. The copy is only an aid for the user, so it is
+                // not synced.
                 let _ = fs::remove_file(&copy);
                 create_new(&copy, 0o600)?.write_all(&bytes)?;
                 Some(copy)

@@ -2,12 +2,12 @@
 //!
 //! Rights are granted and never revoked. The ruleset handles every right that the running kernel
 //! supports, so an access that no rule grants is refused. A rule that cannot be created is an
-//! error. ABI 3 is the minimum, because earlier ABIs cannot refuse the truncation of a file.
+//! error. ABI 3 is the minimum, because earlier ABIs cannot refuse file truncation.
 //!
 //! Under a mount view (`held`), mounts protect the kept and hidden paths, and a rule may grant
-//! access to a whole folder. Without a mount view, each neighbour that a kept or hidden path has at
-//! that time gets its own rule. An entry that does not exist yet has no rule, so it cannot be
-//! created later beside a kept path.
+//! access to a whole folder. Without a mount view, each existing neighbour of a kept or hidden path
+//! gets its own rule. An entry that does not exist yet has no rule, so it cannot be created later
+//! beside a kept path.
 //!
 //! This module must only be used on a thread that is about to start the program, because it
 //! restricts the thread permanently.
@@ -166,7 +166,7 @@ pub(super) fn restrict_to(executables: &[PathBuf], write: &[PathBuf]) -> Result<
     enforce(set, abi).map(drop)
 }
 
-/// Returns each path with the rights that it gets.
+/// Returns each path with the rights granted to it.
 fn rules(wanted: &LandlockRules<'_>, abi: ABI) -> Vec<(PathBuf, BitFlags<AccessFs>)> {
     let real = wanted.real;
     let all = AccessFs::from_all(abi);

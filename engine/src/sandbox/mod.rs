@@ -9,7 +9,7 @@
 //!
 //! A job names the paths that it may write, a backend adds the state folders of its program, and
 //! the launcher (`runner __launch`, [`crate::launch`]) sets up the sandbox before the program
-//! starts. The launcher must never weaken the request: if it cannot set up a part of the sandbox,
+//! starts. The launcher must never weaken the request: if it cannot set up any part of the sandbox,
 //! it fails.
 //!
 //! **Facts behind the design.** Landlock grants rights to a folder and everything below it, and
@@ -43,7 +43,7 @@ use serde::{Deserialize, Serialize};
 
 use private_git::PrivateGit;
 
-/// The launcher and the sandbox with which a child is started.
+/// The launcher and sandbox used to start a child.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SandboxedStart {
     /// The program that provides the `__launch` command: `runner` itself, as an absolute path.
@@ -58,7 +58,7 @@ pub struct SandboxedStart {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Sandbox {
     /// `sandbox = "off"` is set in the configuration: there is no sandbox at all, and every report
-    /// states that.
+    /// notes this.
     pub off: bool,
     /// Files that the child may write, and folders beneath which it may write. Missing paths are
     /// not created.
@@ -70,14 +70,14 @@ pub struct Sandbox {
     /// The private git directory of a child that may commit.
     pub git: Option<Box<PrivateGit>>,
     /// Paths that must stay hidden from the child: it can neither read nor write them nor connect
-    /// to them. Paths beneath them that `write` names are excepted.
+    /// to them. Paths beneath them that are listed in `write` are excepted.
     pub hide: Vec<PathBuf>,
     /// Paths beneath `hide` that the child may still read. They stay read-only.
     pub show: Vec<PathBuf>,
     /// Whether the child may use the network.
     pub network: bool,
     /// The only hosts that the child may reach while `network` is false, as `host:port` in lower case.
-    /// It reaches them through a proxy of the launcher, which needs a mount view.
+    /// It reaches them through the launcher's proxy, which needs a mount view.
     pub hosts: Vec<String>,
     /// A private folder for temporary files, which is created if it does not exist. It becomes the
     /// child's `TMPDIR`, and also its `/tmp` if the child has its own mount view.
@@ -86,7 +86,7 @@ pub struct Sandbox {
     /// so that recovery can remove the placeholders of a dead process. The folder is required if a
     /// kept path is missing.
     pub blockers: Option<PathBuf>,
-    /// The limits on the resources that the child may use.
+    /// The limits on the child's resource usage.
     pub caps: ResourceLimits,
     /// A folder's disk quota while the child runs. The process that started the child checks it
     /// periodically.
@@ -103,7 +103,7 @@ pub struct FolderQuota {
     pub bytes: u64,
 }
 
-/// The limits on the resources that one child may use.
+/// The limits on one child's resource usage.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ResourceLimits {
     /// Maximum size of a file that the child writes, in bytes. Default: 1 GiB.
@@ -116,14 +116,14 @@ pub struct ResourceLimits {
     pub memory: Option<u64>,
     /// Maximum number of processes and threads in the child's process tree. Default: 4096.
     pub processes: u64,
-    /// Maximum processor time that the child's process tree uses in total; `None` sets no limit.
+    /// Maximum total processor time of the child's process tree; `None` sets no limit.
     pub cpu_time: Option<Duration>,
 }
 
 impl ResourceLimits {
     /// Returns the limits on the process tree that differ from the defaults, each with its value
-    /// and the mechanism that enforces it. `kernel` states whether the kernel enforces the limits
-    /// on memory and on processes.
+    /// and the mechanism that enforces it. `kernel` indicates whether the kernel enforces the
+    /// memory and process limits.
     pub(crate) fn stated(&self, kernel: (bool, bool)) -> Vec<AppliedLimit> {
         let by = |kernel| if kernel { LimitControl::Cgroup } else { LimitControl::Sampled };
         let memory =
@@ -228,7 +228,7 @@ impl SandboxMechanism {
 }
 
 impl Sandbox {
-    /// Returns the kept paths whose identity must be the same after the child has ended.
+    /// Returns the kept paths whose identity must be the same after the child has exited.
     pub fn watched(&self) -> Vec<PathBuf> {
         let git = self.git.iter().flat_map(|git| git.links.iter().chain([&git.at]));
         let own: Vec<&PathBuf> = self.own.iter().chain(git).collect();
@@ -238,7 +238,7 @@ impl Sandbox {
     }
 
     /// Returns whether the child may create internet sockets. A child with a list of hosts has its
-    /// own network, in which only the proxy leads out.
+    /// own network, whose only way out is the proxy.
     pub fn has_sockets(&self) -> bool {
         self.network || !self.hosts.is_empty()
     }
@@ -271,7 +271,7 @@ pub enum LimitControl {
     Sampled,
 }
 
-/// The extent of the sandbox's protection, the strongest first.
+/// The extent of the sandbox's protection, strongest first.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, JsonSchema, Serialize, Deserialize,
 )]
@@ -290,11 +290,11 @@ pub enum SandboxLevel {
 /// The mechanisms on this host from which a sandbox can be built.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Available {
-    /// The protection that a sandbox would give; `None` if the host has no mechanism for one.
+    /// The protection that a sandbox would provide; `None` if the host has no mechanism for one.
     pub level: Option<SandboxLevel>,
     /// The mechanisms that a sandbox would use.
     pub parts: Vec<String>,
-    /// The reason why an installed bubblewrap cannot be used.
+    /// Why an installed bubblewrap cannot be used.
     pub refused: Option<String>,
 }
 
@@ -340,7 +340,7 @@ pub struct AppliedSandbox {
     pub network: bool,
     /// The only hosts that the child could reach while `network` is false, as `host:port`.
     pub hosts: Vec<String>,
-    /// The hosts that the child asked for, once it has ended.
+    /// The hosts that the child asked for, once it has exited.
     pub requested: Vec<RequestedHost>,
     /// The limits that the configuration sets on the process tree.
     pub limits: Vec<AppliedLimit>,
@@ -428,14 +428,14 @@ impl fmt::Display for AppliedSandbox {
     }
 }
 
-/// The reason why the sandbox cannot be set up.
+/// Why the sandbox cannot be set up.
 #[derive(Debug, thiserror::Error)]
 pub enum SandboxError {
     /// A path of the sandbox is invalid.
     #[error("{}: {why}", path.display())]
     Path {
         path: PathBuf,
-        /// The reason why the path is invalid.
+        /// Why the path is invalid.
         why: String,
     },
     /// The host has no usable sandbox mechanism.

@@ -183,7 +183,7 @@ mod tests {
         all(true);
         drop(second);
         all(false);
-        // A killed process loses its locks, and its placeholders stay.
+        // A killed process loses its locks, and its placeholders remain.
         let (_, mut killed) = create(&sandbox).unwrap();
         killed.folder = None;
         drop(killed);

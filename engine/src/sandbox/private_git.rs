@@ -1,6 +1,6 @@
 //! A child's private git directory: the paths that it replaces, as plain data.
 //!
-//! `git::private` creates it, and brings the child's commits into the project.
+//! `git::private` creates it, and imports the child's commits into the project.
 
 use std::fs;
 use std::io::{self, Write as _};
@@ -30,7 +30,7 @@ pub struct PrivateGit {
     pub links: Vec<PathBuf>,
 }
 
-/// The place where a child sees the objects that it borrows.
+/// Where a child sees the objects that it borrows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BorrowedObjects {
     /// A folder of the private directory.
@@ -66,7 +66,7 @@ pub struct Cover {
 }
 
 impl PrivateGit {
-    /// Returns the mounts of a child's view, the outermost first.
+    /// Returns the mounts of a child's view, outermost first.
     pub fn covers(&self) -> Vec<Cover> {
         let cover = |from: PathBuf, to: PathBuf| Cover { from, to, writable: false };
         if !self.is_folder {
@@ -117,7 +117,7 @@ impl PrivateGit {
 }
 
 impl Repository {
-    /// Returns the folder of the files that Git LFS stores.
+    /// Returns the folder in which Git LFS stores its files.
     pub(crate) fn lfs(&self) -> PathBuf {
         self.common_dir.join("lfs/objects")
     }

@@ -19,13 +19,13 @@ use crate::process::wait::poll_within;
 /// Time limit for the probe. It normally takes milliseconds, and takes longer only if the machine
 /// is overloaded.
 const LONGEST: Duration = Duration::from_secs(5);
-/// Maximum number of bytes of bubblewrap's error output in a report.
+/// Maximum number of bytes of bubblewrap's error output to include in a report.
 const WORDS: u64 = 400;
 
 /// Uses `bwrap` to start a program that does nothing, in new namespaces.
 ///
 /// # Errors
-/// Returns the reason why bubblewrap does not work: its error output, if there is any.
+/// Returns why bubblewrap does not work: its error output, if any.
 pub fn probe(bwrap: &Path) -> Result<(), String> {
     let mut command = Command::new(bwrap);
     command

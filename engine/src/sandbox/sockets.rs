@@ -1,4 +1,4 @@
-//! Finds the sockets of the host that a child could reach through the file system.
+//! Finds the host's sockets that a child could reach through the file system.
 //!
 //! A read-only mount does not prevent connections to a socket in it. The mount view therefore
 //! covers each socket that exists when the child starts. The kernel lists the paths to which
@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 
 use crate::files::read_proc;
 
-/// Returns the real paths of the sockets that programs of this network namespace have bound.
+/// Returns the real paths of the sockets bound by programs in this network namespace.
 pub fn bound() -> BTreeSet<PathBuf> {
     let table = read_proc("/proc/net/unix").unwrap_or_default();
     let mut found = BTreeSet::new();

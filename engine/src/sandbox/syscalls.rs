@@ -6,10 +6,10 @@
 //! unprivileged user namespace would restore the right to mount; loading code into the kernel;
 //! handles and rings that bypass checks (`open_by_handle_at`, `io_uring`); feeding input to a
 //! terminal; changing the machine's clock and power state; the kernel's keyring; setting the setuid
-//! bit of a file, through which another user could act as this one; and sockets of any but the
+//! bit of a file, through which another user could act as this one; and sockets of all but the
 //! common families. If no mount view hides sockets with a path, the filter refuses all of these
-//! sockets except socket pairs, and the memory, queues and semaphores of System V, which other
-//! programs share and which outlive a run. Under a mount view, the child has its own, and the
+//! sockets except socket pairs, as well as System V shared memory, queues and semaphores, which are
+//! shared with other programs and outlive a run. Under a mount view, the child has its own, and the
 //! filter refuses only large segments, whose memory a sample does not count.
 //!
 //! A call for another architecture kills the caller. Every other refused call returns an error, so
@@ -171,8 +171,8 @@ fn programs(wanted: SyscallRules) -> Result<Vec<BpfProgram>, seccompiler::Error>
         REFUSED.iter().map(|call| (*call, Vec::new())).collect();
     let flags = NAMESPACES.iter().map(|flag| when(0, SeccompCmpOp::MaskedEq(*flag), *flag));
     let mut clones: Vec<SeccompRule> = flags.collect::<Result<_, _>>()?;
-    // A thread with its own table of open files could hide files from the checks of memory and disk
-    // space.
+    // A thread with its own table of open files could hide files from the memory and disk space
+    // checks.
     clones.push(when(0, SeccompCmpOp::MaskedEq(CLONE_THREAD | CLONE_FILES), CLONE_THREAD)?);
     if !wanted.processes {
         // `CLONE_VFORK` must stay allowed, because starting the program itself uses it.
@@ -228,7 +228,7 @@ fn families(wanted: SyscallRules) -> Result<BTreeMap<i64, Vec<SeccompRule>>, sec
     let closed = SeccompRule::new(not.collect::<Result<_, _>>()?)?;
     let mut rules: BTreeMap<i64, Vec<SeccompRule>> = [(libc::SYS_socket, vec![closed])].into();
     if !wanted.sockets {
-        // A socket of a datagram pair can be connected to another address, so datagram pairs are
+        // A socket in a datagram pair can be connected to another address, so datagram pairs are
         // refused.
         let datagram = u64::from(libc::SOCK_DGRAM.unsigned_abs());
         let datagram = when(1, SeccompCmpOp::MaskedEq(0xf), datagram)?;
@@ -256,7 +256,7 @@ fn when(
 }
 
 /// Builds a filter that refuses x32 calls, which share the architecture and whose numbers overlap
-/// with other calls. The filter loads the call number, refuses a number with bit 30 set with
+/// with other calls. The filter loads the call number, refuses any number that has bit 30 set, with
 /// ENOSYS, and allows the rest.
 fn only_64_bit() -> BpfProgram {
     let step = |code, jt, jf, k| sock_filter { code, jt, jf, k };

@@ -1,4 +1,4 @@
-//! Determines which scheduled times became due since the watermark, and which of them to run.
+//! Determines which scheduled times have become due since the watermark, and which of them to run.
 
 use jiff::Timestamp;
 

@@ -93,7 +93,7 @@ pub(super) fn spelled(text: &str) -> Result<String, String> {
 }
 
 impl Fields {
-    /// Parses the text that [`spelled`] returned.
+    /// Parses the text returned by [`spelled`].
     pub(super) fn read(spelled: &str) -> Result<Self, String> {
         let mut parts = spelled.split_whitespace();
         let mut next = |kind: FieldKind| read(kind, parts.next().unwrap_or_default());

@@ -29,7 +29,7 @@ pub const ON_TIME: SignedDuration = SignedDuration::from_mins(20);
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Trigger {
-    /// Only a person or another job starts the job.
+    /// The job is started only by the user or by another job.
     Manual,
     /// The job is due whenever this duration has passed.
     Every(SignedDuration),
@@ -37,24 +37,24 @@ pub enum Trigger {
     Daily(Time),
     /// The job is due at the scheduled times of a cron expression.
     Cron(Cron),
-    /// The job is due when another job of the same project ends.
+    /// The job is due when another job in the same project ends.
     After(After),
 }
 
-/// A trigger that depends on the end of another job.
+/// A trigger that depends on another job ending.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct After {
     pub job: String,
     pub on: On,
 }
 
-/// The ends of another job's runs that make a job due.
+/// Which finished runs of another job make a job due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum On {
-    /// Only ends of runs that published artifacts, including degraded runs.
+    /// Only runs that published artifacts, including degraded runs.
     Success,
-    /// Ends of runs that did work, including failed runs. Skipped runs do not count.
+    /// Runs that did work, including failed runs. Skipped runs do not count.
     End,
 }
 
@@ -75,7 +75,7 @@ pub struct Schedule {
 #[error("unknown time zone {0:?} (names look like Europe/Berlin or UTC)")]
 pub struct UnknownZone(pub String);
 
-/// The scheduled times that became due since the watermark.
+/// The scheduled times that have become due since the watermark.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Due {
     /// The scheduled times to run now, in ascending order.

@@ -9,8 +9,8 @@ use jiff::{SignedDuration, Timestamp};
 use super::{After, Missed, ON_TIME, Schedule, Trigger, UnknownZone};
 use crate::policy::CatchUp;
 
-/// Maximum number of events. The limit prevents huge results, such as a year of a job that is due
-/// every second.
+/// Maximum number of events. The limit prevents huge results, such as a year's worth of runs of a
+/// job that is due every second.
 pub const MOST: usize = 100_000;
 
 /// The properties of a simulated job.
@@ -32,7 +32,7 @@ pub struct Stretch {
     pub to: Timestamp,
     /// Periods without ticks, each with its start and end. A tick occurs at the end of each period.
     pub asleep: Vec<(Timestamp, Timestamp)>,
-    /// The interval between ticks. Like a host timer's, ticks are at whole multiples of the
+    /// The interval between ticks. As with a host timer, ticks fall on whole multiples of the
     /// interval in UTC.
     pub tick: SignedDuration,
 }
@@ -63,7 +63,7 @@ pub enum Fate {
     },
 }
 
-/// The reason why a simulation failed.
+/// Why a simulation failed.
 #[derive(Debug, thiserror::Error)]
 pub enum CannotSimulate {
     #[error(transparent)]

@@ -23,11 +23,11 @@ pub struct Enter<'a> {
     pub run: &'a RunId,
     /// The process that will execute the run.
     pub owner: &'a ProcessIdentity,
-    /// The facts for the decision.
+    /// The facts on which the decision is based.
     pub facts: &'a AdmissionFacts,
     /// The run's own budget.
     pub want: Budget,
-    /// The budget levels from which the run spends.
+    /// The budget levels that the run spends from.
     pub levels: &'a [BudgetLevel],
     /// The run's timeout.
     pub total: Duration,
@@ -71,11 +71,11 @@ impl Admitted {
     pub fn night(&self) -> Option<NightId> {
         self.night
     }
-    /// Returns whether a person requested the run and waits for it.
+    /// Returns whether the user requested the run and is waiting for it.
     pub fn manual(&self) -> bool {
         self.manual
     }
-    /// Returns the run's fence, which every later commit requires.
+    /// Returns the run's fence, required for every later commit.
     pub fn fence(&self) -> Fence {
         self.fence
     }
@@ -155,7 +155,8 @@ impl Store {
     }
 }
 
-/// Limits the wanted time to the run's timeout if neither the run's budget nor a level limits it.
+/// Limits the requested time to the run's timeout if neither the run's budget nor a level limits
+/// it.
 pub(super) fn timed(mut want: Budget, total: Duration, levels: &[BudgetLevel]) -> Budget {
     let total = total.as_secs() + u64::from(total.subsec_nanos() > 0);
     let bounded = |level: &BudgetLevel| level.cap.seconds.is_some() || level.level == PARENT;

@@ -1,9 +1,8 @@
-//! The rows of news and alerts.
+//! The news and alert rows.
 //!
-//! Settling a run only adds a row of news with [`note`]. [`Store::digest`] reads these rows,
-//! decides with [`decide`], and writes alerts and messages in one transaction. Each row is
-//! therefore digested exactly once, even if a process dies. This module must never deliver
-//! anything.
+//! Settling a run only adds a news row with [`note`]. [`Store::digest`] reads these rows, decides
+//! with [`decide`], and writes alerts and messages in one transaction. Each row is therefore
+//! digested exactly once, even if a process dies. This module must never deliver anything.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -39,10 +38,9 @@ pub struct AlertRow {
     pub run: Option<RunId>,
     /// The redacted reason from the last time that the problem occurred.
     pub why: String,
-    /// The time at which the alert was silenced and the person who silenced it. `None` if it was
-    /// not.
+    /// When the alert was silenced and by whom. `None` if it has not been silenced.
     pub silenced: Option<(Timestamp, String)>,
-    /// The time at which the alert ended, and how. `None` if it is open.
+    /// When the alert ended, and how. `None` if it is open.
     pub ended: Option<(Timestamp, AlertEnd)>,
 }
 
@@ -51,7 +49,7 @@ pub struct AlertRow {
 pub enum AlertEnd {
     /// The problem is over.
     Recovered,
-    /// A person acknowledged the alert.
+    /// Someone acknowledged the alert.
     Acknowledged { by: String },
 }
 
@@ -137,8 +135,8 @@ impl Store {
         })
     }
 
-    /// Records that a run was deferred for a reason that a person must fix, after it had already
-    /// been deferred several times in a row. The run's occurrence is still open.
+    /// Records that a run was deferred because of a problem that requires human intervention, after
+    /// it had already been deferred several times in a row. The run's occurrence is still open.
     pub fn note_blocked(&mut self, run: &RunId) -> Result<()> {
         let sql = "INSERT INTO news (occurrence, run)
                    SELECT occurrence, id FROM runs r WHERE id = ?1 AND NOT EXISTS
@@ -146,9 +144,9 @@ impl Store {
         self.write(|tx| tx.change(sql, [run]).map(drop))
     }
 
-    /// Raises alerts for scheduled jobs that have not succeeded within the time that their
-    /// project's rules allow. Watching starts when a call finds the job enabled and not paused. A
-    /// job that was disabled for a year is therefore not stale when it is enabled.
+    /// Raises alerts for scheduled jobs that have not succeeded within the time allowed by their
+    /// project's rules. Watching starts when a call finds the job enabled and not paused. A job
+    /// that was disabled for a year is therefore not stale when it is enabled.
     pub fn watch(
         &mut self,
         rules: &BTreeMap<ProjectId, AlertRules>,
@@ -283,12 +281,12 @@ impl Store {
         self.write(|tx| silence(tx, alert, who, now))
     }
 
-    /// Ends a job's open alerts because a person has fixed the job, and returns their number. No
-    /// message is sent, and the next failure raises a new alert. An alert about a stale job or a silent
-    /// host is only silenced, because the problem persists.
+    /// Ends a job's open alerts because the user has fixed the job, and returns their count. No message
+    /// is sent, and the next failure raises a new alert. An alert about a stale job or a silent host is
+    /// only silenced, because the problem persists.
     pub fn end_alerts(&mut self, job: JobId, who: &str, now: Timestamp) -> Result<u32> {
         self.write(|tx| {
-            // The person also acknowledges the outcomes that have not been digested.
+            // This also acknowledges the outcomes that have not been digested.
             tx.change(
                 "DELETE FROM news WHERE occurrence IN (SELECT o.id FROM news n
                    JOIN occurrences o ON o.id = n.occurrence WHERE o.job = ?1)",
@@ -318,7 +316,7 @@ pub enum AlertSelection {
     Open,
 }
 
-/// A row of news with the data that is needed to digest it.
+/// A news row with the data needed to digest it.
 struct NewsItem {
     id: i64,
     job: JobId,
@@ -352,7 +350,7 @@ fn items(db: &Connection, project: &ProjectId) -> Result<Vec<NewsItem>, Fault> {
     )
 }
 
-/// Formats a time for people.
+/// Formats a time for human readers.
 fn minute(at: Timestamp) -> String {
     at.strftime("%Y-%m-%d %H:%M UTC").to_string()
 }

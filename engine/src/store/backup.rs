@@ -52,7 +52,8 @@ impl Store {
     ///
     /// # Errors
     /// Returns [`StoreError::CannotWrite`] if the copy cannot be written or `target` already
-    /// exists. Returns [`StoreError::Damaged`] if the database is damaged. No copy is then kept.
+    /// exists. Returns [`StoreError::Damaged`] if the database is damaged. In that case, no copy is
+    /// kept.
     pub fn backup(&mut self, target: &Path, now: Timestamp) -> Result<BackupCopy> {
         let cannot = cannot_write(target);
         if target.symlink_metadata().is_ok() {

@@ -1,4 +1,4 @@
-//! Counts a job's consecutive failures since its last success, and records resets by people.
+//! Counts a job's consecutive failures since its last success, and records manual resets.
 //!
 //! A reset deletes nothing. It names the job's last finished run, and the failures up to that run
 //! no longer count. That run is never pruned.

@@ -75,7 +75,7 @@ impl Store {
     }
 
     /// Reopens the settled occurrence of `run` with one more attempt, which may start immediately.
-    /// From then on, the occurrence counts as requested by a person.
+    /// From then on, the occurrence counts as requested by the user.
     ///
     /// # Errors
     /// Returns [`StoreError::NotFound`] if the run does not exist, or if its occurrence is still

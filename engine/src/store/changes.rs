@@ -1,4 +1,4 @@
-//! The last changes to the database, in order, for programs that follow it.
+//! The most recent changes to the database, in order, for programs that follow it.
 //!
 //! Database triggers write the changes and delete old ones. This module must never write.
 

@@ -29,7 +29,7 @@ pub struct StoreFinding {
 pub struct StoreHealth {
     /// The format of the file, or 0 if it cannot be read.
     pub format: i64,
-    /// The version of SQLite that this program contains.
+    /// The SQLite version built into this program.
     pub sqlite: &'static str,
     /// The length of the file in bytes.
     pub bytes: u64,
@@ -139,7 +139,7 @@ impl StoreHealth {
 
 type ColumnReader = fn(&str) -> serde_json::Result<()>;
 
-/// Columns whose content SQLite cannot check, and the types from which their text must parse.
+/// Columns whose content SQLite cannot check, and the types that their text must parse as.
 const TEXTS: &[(&str, &str, &str, ColumnReader)] = &[
     ("occurrences", "id", "outcome", reads::<Outcome>),
     ("occurrences", "id", "settings", reads::<Vec<(String, String)>>),

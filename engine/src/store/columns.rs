@@ -101,7 +101,7 @@ fn invalid(why: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> FromSqlE
     FromSqlError::Other(why.into())
 }
 
-/// Returns a time as milliseconds since the epoch, the form in which the tables store it.
+/// Returns a time as milliseconds since the epoch, as stored in the tables.
 pub(super) fn millis(at: Timestamp) -> i64 {
     at.as_millisecond()
 }
@@ -149,7 +149,7 @@ pub(super) fn json_opt<T: DeserializeOwned>(
     Ok(row.get::<_, Option<Json<T>>>(column)?.map(|Json(value)| value))
 }
 
-/// Returns a value as the JSON that the tables store.
+/// Returns a value as JSON, as stored in the tables.
 pub(super) fn to_json<T: serde::Serialize>(value: &T) -> String {
     serde_json::to_string(value).expect("the database's own types have string keys only")
 }

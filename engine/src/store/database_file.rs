@@ -45,7 +45,7 @@ pub(super) fn make_private(path: &Path) -> io::Result<()> {
     fs::set_permissions(path, fs::Permissions::from_mode(0o600))
 }
 
-/// Writes a copy of an open database to `target`, which must not exist, and syncs the copy. The
+/// Writes a copy of an open database to `target`, which must not exist yet, and syncs the copy. The
 /// copy's name is durable only after [`sync_folder_of`].
 pub(super) fn copy_into(db: &Connection, path: &Path, target: &Path) -> Result<()> {
     let cannot = |why: String| StoreError::CannotWrite { path: target.to_owned(), why };

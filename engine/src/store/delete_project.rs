@@ -8,14 +8,14 @@ use super::columns::{Count, Query as _};
 use super::{Fault, Node, Result, Store, StoreError};
 use crate::ids::{ProjectId, RunId};
 
-/// The rows that a project's deletion removes.
+/// The rows removed when a project is deleted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProjectDeletion {
     pub project: ProjectId,
     /// The project's requested and running runs. The deletion is refused if there are any.
     pub live: Vec<RunId>,
-    /// Queued runs of other projects that wait for a run of this project. The deletion is refused
-    /// if there are any.
+    /// Queued runs of other projects that are waiting for a run of this project. The deletion is
+    /// refused if there are any.
     pub awaited_by: Vec<RunId>,
     pub runs: Vec<RunId>,
     pub jobs: u64,

@@ -1,5 +1,5 @@
-//! Copies the database into memory, where a dry run registers, admits and reserves with the code of
-//! a real run.
+//! Copies the database into memory, where a dry run registers, admits and reserves using the same
+//! code as a real run.
 //!
 //! Copying leaves no trace, not even the files that SQLite normally creates beside a database that
 //! it reads. The copy must never be written back.
@@ -51,7 +51,7 @@ fn undisturbed(
         };
         let found = SideFiles::of(path);
         let copied = copy(path, found);
-        // With both files, SQLite's own locks keep the copy consistent.
+        // If both files exist, SQLite's own locks keep the copy consistent.
         if found == SideFiles::Both || (stamp(path) == Some(before) && SideFiles::of(path) == found)
         {
             return copied;
@@ -66,8 +66,8 @@ fn undisturbed(
 enum SideFiles {
     /// There is no log, so the database is read as an immutable file.
     Nothing,
-    /// There is a log without its index, for example after a crash of the machine. Reading a log
-    /// requires an index, which a reader with exclusive access can keep in memory.
+    /// There is a log without its index, for example after a machine crash. Reading a log requires
+    /// an index, which a reader with exclusive access can keep in memory.
     Journal,
     /// Both files exist, and another process may have the database open.
     Both,
@@ -220,8 +220,8 @@ mod tests {
         assert_eq!(listing(path.parent().unwrap()), before);
     }
 
-    /// After a crash of the machine, or if only the database and its log were copied, the log has
-    /// no index.
+    /// After a machine crash, or if only the database and its log were copied, the log has no
+    /// index.
     #[test]
     fn log_without_index_is_read_unchanged() {
         let folder = tempfile::tempdir().unwrap();
@@ -255,7 +255,7 @@ mod tests {
         let path = folder.path().join("database.sqlite");
         let now = Timestamp::UNIX_EPOCH;
         Store::open(&path).unwrap().register(&project(now), now).unwrap();
-        // Another process writes to the closed database while it is copied.
+        // Another process writes to the closed database while it is being copied.
         let attempts = |disturbed: u32| {
             let mut count = 0;
             let done = undisturbed(&path, |path, found| {

@@ -1,4 +1,4 @@
-//! Runs that the hosts of a fleet share. The fleet's database decides which host works. This
+//! Runs shared by the hosts of a fleet. The fleet's database decides which host does the work. This
 //! database records this host's part.
 //!
 //! ```text
@@ -56,7 +56,8 @@ pub struct FleetRun {
 }
 
 impl Store {
-    /// Returns the waiting runs of fleet jobs whose time has come, but only the oldest of each job.
+    /// Returns the waiting runs of fleet jobs whose time has come, but only the oldest run of each
+    /// job.
     pub fn fleet_runs(&self, now: Timestamp) -> Result<Vec<FleetRun>> {
         let sql = "SELECT r.id, j.project, r.job, j.name, o.key, r.attempt, o.due, j.policy,
                EXISTS (SELECT 1 FROM events e WHERE e.run = r.id AND e.kind = 'fleet-offered')
@@ -88,7 +89,7 @@ impl Store {
     }
 
     /// Requests a waiting run, and notes why. The caller must spawn it as `starter`. Returns
-    /// `false` and changes nothing if the run no longer waits.
+    /// `false` and changes nothing if the run is no longer waiting.
     pub fn start_for_fleet(
         &mut self,
         run: &RunId,

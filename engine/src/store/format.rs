@@ -8,7 +8,7 @@
 //! ```
 //!
 //! A released step is never changed. The database stores the digest of the steps that created it,
-//! and a file that other steps created is refused. A file must never be migrated while another
+//! and a file created by other steps is refused. A file must never be migrated while another
 //! process has it open. Tests pass their own steps.
 
 use std::fs;
@@ -40,7 +40,7 @@ pub(super) fn schema_digest(steps: &[&str]) -> String {
     Digest::of(steps.join("\n").as_bytes()).to_string()
 }
 
-/// Checks that these steps created an open file, and returns its format.
+/// Checks that an open file was created by these steps, and returns its format.
 pub(super) fn read(db: &Connection, path: &Path, steps: &[&str]) -> Result<i64> {
     let pragma = |name: &str| -> Result<i64> {
         db.pragma_query_value(None, name, |row| row.get(0)).map_err(sql_error(path))
@@ -66,7 +66,7 @@ pub(super) fn read(db: &Connection, path: &Path, steps: &[&str]) -> Result<i64> 
     }
 }
 
-/// Migrates an open file with all of `steps` that it lacks, in one transaction.
+/// Applies to an open file all of `steps` that it lacks, in one transaction.
 pub(super) fn migrate(db: &mut Connection, path: &Path, steps: &[&str]) -> Result<()> {
     // A step may recreate a table, which must not delete the rows that refer to it. The foreign
     // keys are checked after each step.
@@ -110,7 +110,7 @@ pub(super) fn migrate_file(db: &mut Connection, path: &Path, steps: &[&str]) -> 
     Ok(())
 }
 
-/// Returns the path of the copy before a migration, such as `database.format-1.bak`.
+/// Returns the path of the copy made before a migration, such as `database.format-1.bak`.
 pub(super) fn kept_as(path: &Path, format: i64) -> PathBuf {
     path.with_extension(format!("format-{format}.bak"))
 }

@@ -19,7 +19,7 @@ pub enum GroupBy {
     Job,
     /// Backends that answered requests.
     Backend,
-    /// Civil days, weeks and windows of the pools, for all projects together.
+    /// Civil days, weeks and windows of the pools, across all projects.
     Pool,
 }
 
@@ -120,7 +120,7 @@ impl Store {
         self.view(|db| db.value(sql, [run]).map(|Count(count)| count))
     }
 
-    /// Counts a run's requests whose backend stated a higher cost than the run had left.
+    /// Counts a run's requests whose backend reported a higher cost than the run had left.
     pub fn limited_calls(&self, run: &RunId) -> Result<u64> {
         let sql = "SELECT count(*) FROM requests WHERE run = ?1 AND money = 'limited'";
         self.view(|db| db.value(sql, [run]).map(|Count(count)| count))

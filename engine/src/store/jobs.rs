@@ -51,8 +51,8 @@ pub struct DueJob {
     pub watermark: Timestamp,
 }
 
-/// Maximum time by which a watermark may be in the future. A job's schedule restarts beyond that,
-/// because the clock was set back.
+/// How far in the future a watermark may be. Beyond that, the job's schedule restarts, because the
+/// clock was set back.
 pub const AHEAD: SignedDuration = SignedDuration::from_hours(1);
 
 /// The columns for [`job`].
@@ -254,7 +254,7 @@ pub(super) fn policy(db: &Connection, job: JobId) -> Result<Policy, Fault> {
     found.ok_or_else(|| Fault::not_found("job", job.0))
 }
 
-/// Skips the queued runs of disabled jobs. Runs that a person queued stay.
+/// Skips the queued runs of disabled jobs. Runs queued by the user are kept.
 fn drop_unwanted(tx: &Transaction<'_>, project: &ProjectId, now: Timestamp) -> Result<(), Fault> {
     let unwanted: Vec<RunId> = tx.values(
         "SELECT r.id FROM jobs j JOIN runs r INDEXED BY runs_open_by_job ON r.job = j.id

@@ -15,7 +15,7 @@ use super::columns::{Query as _, free, millis, time};
 use super::{Result, Store};
 use crate::policy::quota::{self, LONGEST};
 
-/// A limit on the requests of a pool.
+/// A limit on a pool's requests.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProviderLimit {
     pub pool: String,

@@ -34,7 +34,7 @@ pub enum Task {
     Watch,
     /// Any backup.
     Backup,
-    /// The time of the state in a backup, recorded in the backup itself.
+    /// The time of the state captured in a backup, recorded in the backup itself.
     Copied,
     /// A restore.
     Restore,

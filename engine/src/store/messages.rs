@@ -1,4 +1,4 @@
-//! The rows of messages, with their channels, delivery attempts and results.
+//! The message rows, with their channels, delivery attempts and results.
 //!
 //! An attempt is recorded before it starts, and its result afterwards. If a process dies in
 //! between, no message is lost and at most one is sent twice. This module must never depend on how
@@ -35,7 +35,7 @@ const DUE: &str = "m.state = 'waiting' AND m.next <= ?1
      AND NOT EXISTS (SELECT 1 FROM news n JOIN occurrences o ON o.id = n.occurrence
        WHERE o.job = a.job)";
 
-/// The kind of a message about alerts.
+/// The kind of an alert message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, IntoStaticStr)]
 #[strum(serialize_all = "kebab-case", const_into_str)]
 pub(super) enum MessageKind {
@@ -86,7 +86,7 @@ pub struct MessageRow {
     pub next: Timestamp,
     /// The time at which the message left the state `Waiting`.
     pub over: Option<Timestamp>,
-    /// The error of the last attempt.
+    /// The error from the last attempt.
     pub said: String,
 }
 
@@ -253,8 +253,8 @@ impl Store {
         self.view(|db| db.exists(&sql, [millis(now)]))
     }
 
-    /// Postpones the due messages of channels that may not receive a message yet according to the
-    /// rules of their project. Messages that are postponed together become due together.
+    /// Postpones the due messages of channels that may not receive a message yet under their
+    /// project's rules. Messages that are postponed together become due together.
     pub fn hold_messages(
         &mut self,
         rules: &BTreeMap<ProjectId, AlertRules>,
@@ -409,8 +409,8 @@ fn begin(tx: &Transaction<'_>, found: &Delivery, now: Timestamp) -> Result<bool,
     Ok(true)
 }
 
-/// Returns the due messages of the channel that is to be served next, oldest first. The numbers of
-/// attempts already include the upcoming attempt.
+/// Returns the due messages of the channel to serve next, oldest first. The attempt counts already
+/// include the upcoming attempt.
 fn due(
     tx: &Transaction<'_>,
     without: &[(ProjectId, String)],

@@ -4,8 +4,8 @@
 //! IMMEDIATE` transaction without other I/O. Every writer holds a shared `flock` on `database.lock`
 //! while the database is open, and a migration needs an exclusive lock.
 //!
-//! A damaged database must never be recreated. [`StoreError::Damaged`] stops all work until a
-//! person acts.
+//! A damaged database must never be recreated. [`StoreError::Damaged`] stops all work until the
+//! user intervenes.
 
 mod admit;
 mod alerts;
@@ -160,7 +160,7 @@ pub enum StoreError {
         /// The operating system's error.
         why: String,
     },
-    /// The database needs a migration, but another process uses it.
+    /// The database needs a migration, but another process is using it.
     #[error("the database {path} needs a new format while another runner has it open")]
     InUse { path: PathBuf },
     /// The database changed during each attempt to copy it for a dry run.

@@ -1,4 +1,4 @@
-//! Nights: all work that is due in one window of a project, with one budget and one report.
+//! Nights: all of a project's work that is due in one window, with one budget and one report.
 
 use jiff::Timestamp;
 use rusqlite::{Row, Transaction, params};
@@ -50,8 +50,8 @@ pub(super) fn night(row: &Row<'_>) -> rusqlite::Result<Night> {
 }
 
 impl Store {
-    /// Opens a night named after `date`. If the project already has a night with that date, the
-    /// name gets a number.
+    /// Opens a night named after `date`. If the project already has a night with that date, a
+    /// number is appended to the name.
     pub fn open_night(
         &mut self,
         project: &ProjectId,
@@ -107,7 +107,7 @@ impl Store {
     }
 
     /// Returns the nights that can close: all their occurrences are settled, or their closing time
-    /// has passed. A night that the clock opened also waits for the jobs that are due later in it.
+    /// has passed. A night opened by the clock also waits for the jobs due later in it.
     pub fn nights_to_close(&self, now: Timestamp) -> Result<Vec<Night>> {
         let sql = format!(
             "SELECT {COLUMNS} FROM nights n INDEXED BY nights_open
@@ -162,7 +162,7 @@ fn open(
         params![project, name, millis(opens), millis(closes)],
     )?;
     let id = NightId(tx.last_insert_rowid());
-    // An existing grant is for a deleted night whose number is reused.
+    // Any existing grant is for a deleted night whose number is being reused.
     tx.change("DELETE FROM grants WHERE level = 'night' AND key = ?1", [id.0.to_string()])?;
     Ok(Night { id, project: project.clone(), name, opens, closes, closed: None })
 }

@@ -44,7 +44,7 @@ pub struct OccurrenceRow {
     pub outcome: Option<Outcome>,
 }
 
-/// The reasons why scheduled times of a job were missed.
+/// Why scheduled times of a job were missed.
 #[derive(Clone, Debug, Default)]
 pub struct MissedReasons<'a> {
     /// The scheduled times that passed during a pause.
@@ -66,7 +66,7 @@ impl Store {
     }
 
     /// Records an occurrence that waits for `ready_at` and a free slot. If `after` is given, it
-    /// also waits for the success of that occurrence.
+    /// also waits for that occurrence to succeed.
     pub fn enqueue(
         &mut self,
         new: &NewOccurrence,
@@ -160,7 +160,7 @@ impl Store {
         })
     }
 
-    /// Closes a night and requests the run of its report. Returns `None` if another process has
+    /// Closes a night and requests the run for its report. Returns `None` if another process has
     /// closed the night.
     pub fn close_night(
         &mut self,
@@ -221,15 +221,15 @@ pub(super) enum MissedCause<'a> {
     /// The job was due several times between two ticks, and now runs only for the last of those
     /// times. The value is the time since the previous tick.
     Frequent(SignedDuration),
-    /// Ticks are made, but none came early enough for a job that does not catch up on missed
-    /// scheduled times. The value is the time since the previous tick.
+    /// Ticks occur, but none came early enough for a job that does not catch up on missed scheduled
+    /// times. The value is the time since the previous tick.
     Late(SignedDuration),
-    /// Something that a person must fix.
+    /// A problem that the user must fix.
     Problem(&'a str),
 }
 
 impl MissedCause<'_> {
-    /// Returns whether people are notified. A job that is due more often than ticks are made still
+    /// Returns whether the user is notified. A job that is due more often than ticks occur still
     /// runs, so only `config check`, `setup` and the doctor report that.
     fn is_news(self) -> bool {
         matches!(self, Self::Late(_) | Self::Problem(_))

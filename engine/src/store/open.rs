@@ -1,7 +1,7 @@
 //! Opens, creates and migrates the database file.
 //!
 //! A new database is created under another name and renamed once it is complete. An empty file with
-//! the database's name is therefore always damage.
+//! the database's name is therefore always a sign of damage.
 
 use std::fs::{self, File, TryLockError};
 use std::path::Path;
@@ -99,7 +99,7 @@ impl Store {
         Ok(Self { db, path: path.to_owned(), _open: None, guard: None })
     }
 
-    /// Writes a consistent copy to a file that must not exist.
+    /// Writes a consistent copy to a file that must not exist yet.
     ///
     /// # Errors
     /// Returns a [`StoreError`].
@@ -121,7 +121,7 @@ impl Store {
 /// daily check.
 const SHORT_LOOKS: u32 = 20;
 
-/// The length check's treatment of pages that are only in the log.
+/// How the length check treats pages that are only in the log.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum PendingLog {
     /// The check writes them back if the connection can write.
@@ -130,8 +130,8 @@ pub(super) enum PendingLog {
     Leave,
 }
 
-/// Checks whether pages are missing from a file that is shorter than its header states. The missing
-/// pages may still be in the log.
+/// Checks whether pages are missing from a file that is shorter than its header indicates. The
+/// missing pages may still be in the log.
 pub(super) fn check_length(db: &Connection, path: &Path, pending: PendingLog) -> Result<()> {
     let lengths = || file_length::lengths(path).map_err(cannot_write(path));
     let mut seen = lengths()?;

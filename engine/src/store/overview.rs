@@ -54,7 +54,7 @@ pub struct LastNight {
     pub reported: Option<NightRunReport>,
 }
 
-/// The data of a night's report that an overview shows.
+/// The data from a night's report that is shown in an overview.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NightRunReport {
     /// The one-line summary of the night.
@@ -148,8 +148,8 @@ impl Store {
         })
     }
 
-    /// Returns the last night of each project. Names of nights begin with their date, so the query
-    /// need not read all nights.
+    /// Returns the last night of each project. Night names begin with the date, so the query need
+    /// not read all nights.
     pub fn last_nights(&self) -> Result<BTreeMap<ProjectId, LastNight>> {
         let sql = format!(
             "SELECT {}, n.headline, n.worst, n.folder FROM projects p JOIN nights n ON n.id = (
@@ -227,8 +227,8 @@ impl Store {
         Ok(found)
     }
 
-    /// Counts how many of a job's last occurrences in a row were replaced by the next scheduled
-    /// time before they ended.
+    /// Counts how many of a job's most recent consecutive occurrences were replaced by the next
+    /// scheduled time before they ended.
     pub fn replaced_in_a_row(&self, project: &ProjectId, job: &str) -> Result<u32> {
         let sql = "SELECT outcome FROM occurrences
                    WHERE job = (SELECT id FROM jobs WHERE project = ?1 AND name = ?2)

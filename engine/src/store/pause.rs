@@ -1,4 +1,4 @@
-//! Pauses of a job or of all jobs, until a given time or until a person resumes them.
+//! Pauses of a job or of all jobs, until a given time or until the user resumes them.
 //!
 //! During a pause, no waiting run starts. After a pause, the scheduled times that it covered are
 //! recorded as missed and are never caught up.

@@ -35,7 +35,7 @@ pub struct Project {
 /// creation time, if the file system records it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Node {
-    /// The device on which the folder is.
+    /// The device that contains the folder.
     pub device: u64,
     /// The folder's inode on the device.
     pub inode: u64,
@@ -77,7 +77,7 @@ pub fn gone(why: &str) -> String {
     format!("{GONE}: {why}")
 }
 
-/// Returns the reason why a project with this stamp is missing, or `None` if it is not missing.
+/// Returns why a project with this stamp is missing, or `None` if it is not missing.
 pub fn why_gone(stamp: &str) -> Option<&str> {
     let rest = stamp.strip_prefix(GONE)?;
     Some(rest.strip_prefix(": ").unwrap_or("the project is gone"))

@@ -40,8 +40,8 @@ impl Store {
         })
     }
 
-    /// Returns the time at which a run was settled, or `None` if its files must stay because it is
-    /// not settled and swept. For an unknown run, returns the time in its id.
+    /// Returns the time at which a run was settled, or `None` if its files must be kept because it
+    /// has not been settled and swept. For an unknown run, returns the time in its id.
     pub fn over_since(&self, run: &RunId) -> Result<Option<Timestamp>> {
         let sql = "SELECT CASE WHEN state = 'settled' AND staging IS NULL THEN finished END
                    FROM runs WHERE id = ?1";
@@ -49,7 +49,7 @@ impl Store {
         Ok(found.unwrap_or_else(|| run.at()))
     }
 
-    /// Returns whether a run is settled and swept, and no staged files are kept for a person.
+    /// Returns whether a run is settled and swept, and no staged files are kept for the user.
     pub fn is_swept(&self, run: &RunId) -> Result<bool> {
         let sql = "SELECT 1 FROM runs r WHERE id = ?1 AND state = 'settled' AND staging IS NULL
                    AND NOT EXISTS (SELECT 1 FROM publications WHERE run = r.id AND published IS NULL)";
@@ -273,7 +273,7 @@ fn remove_occurrence(
     occurrence: &OccurrenceId,
     limit: Timestamp,
 ) -> Result<(), Fault> {
-    // Since the plan was made, a person may have reopened the occurrence or reset the breaker.
+    // Since the plan was made, the user may have reopened the occurrence or reset the breaker.
     let old = tx.exists(
         "SELECT 1 FROM occurrences WHERE id = ?1 AND settled IS NOT NULL AND settled < ?2
            AND NOT EXISTS (SELECT 1 FROM runs WHERE occurrence = ?1 AND (state <> 'settled' OR staging IS NOT NULL))

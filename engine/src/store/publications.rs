@@ -10,8 +10,8 @@ use crate::ids::{Fence, RunId};
 use crate::outcome::Outcome;
 use crate::publish::{LogError, Manifest, PublishLog, RecordedManifest};
 
-/// A check that precedes both commits of a publication, for a run whose fence another store also
-/// holds.
+/// A check that precedes both commits of a publication, for a run whose fence is also held by
+/// another store.
 pub trait CommitGuard: Send {
     /// Checks that the run may still commit.
     ///

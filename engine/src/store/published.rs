@@ -1,4 +1,4 @@
-//! The digests of the files that runner published or that a person adopted.
+//! The digests of the files published by runner or adopted by the user.
 //!
 //! This module must never interpret a difference. It only stores digests.
 
@@ -18,8 +18,8 @@ const RECORD: &str = "INSERT OR REPLACE INTO published_files (project, path, dig
                       VALUES (?1, ?2, ?3, ?4)";
 
 impl Store {
-    /// Returns the digest of each of `paths` that runner published or a person adopted. Paths are
-    /// relative to the project.
+    /// Returns the digest of each of `paths` that was published by runner or adopted by the user.
+    /// Paths are relative to the project.
     pub fn published_files(
         &self,
         project: &ProjectId,
@@ -39,7 +39,7 @@ impl Store {
         })
     }
 
-    /// Records files that a person adopts as if runner had published them.
+    /// Records files adopted by the user as if runner had published them.
     pub fn adopt_files(
         &mut self,
         project: &ProjectId,

@@ -56,8 +56,8 @@ impl Store {
     }
 
     /// Resets waiting runs and open nights whose times are more than [`AHEAD`] in the future
-    /// because the clock was wrong when they were recorded. Start times that a person chose stay.
-    /// Returns a description of the changes.
+    /// because the clock was wrong when they were recorded. Start times chosen by the user are
+    /// kept. Returns a description of the changes.
     pub fn reset_waits_ahead(&mut self, now: Timestamp) -> Result<Option<String>> {
         let limit = millis(now.saturating_add(AHEAD).unwrap_or(now));
         let ahead = "SELECT 1 WHERE EXISTS (SELECT 1 FROM runs INDEXED BY runs_ready
@@ -156,8 +156,8 @@ fn waiting(
             slots: policy.group.slots,
             priority,
             due,
-            // A run that a person queued has no start deadline. A run also has none if an earlier
-            // attempt has started.
+            // A run queued by the user has no start deadline. Neither does a run with an earlier
+            // attempt that has started.
             start_by: policy
                 .start_within
                 .filter(|_| beginning)
@@ -167,7 +167,7 @@ fn waiting(
     Ok(waiting)
 }
 
-/// Returns the live runs. A live run whose job has an unreadable number of slots does not limit its
+/// Returns the live runs. A live run whose job has an unreadable slot count does not limit its
 /// group's slots.
 fn live(tx: &Transaction<'_>) -> Result<Vec<LiveRun>, Fault> {
     tx.all(

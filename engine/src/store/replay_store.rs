@@ -1,4 +1,4 @@
-//! An in-memory database for the replay of a finished run.
+//! An in-memory database for replaying a finished run.
 //!
 //! The run gets its recorded id, seed, start time and reservation through the normal admission.
 //! This module must never access the user's database.
@@ -27,10 +27,10 @@ pub struct ReplayRun<'a> {
     pub run: &'a RunId,
     /// The recorded seed.
     pub seed: u64,
-    /// Whether a person requested the recorded run.
+    /// Whether the user requested the recorded run.
     pub manual: bool,
     pub project: &'a ProjectId,
-    /// The folder of the replay.
+    /// The replay's folder.
     pub root: &'a Path,
     /// The name of the run's job.
     pub job: &'a str,
@@ -41,7 +41,7 @@ pub struct ReplayRun<'a> {
     pub boot: Duration,
     /// The recorded reservation.
     pub reserved: Amounts,
-    /// The timeout of the replay.
+    /// The replay timeout.
     pub total: Duration,
     /// The staging folder, relative to `root`.
     pub staging: &'a str,

@@ -130,7 +130,7 @@ pub(super) fn granted(
     Ok(db.first(&sql, params![level, key, millis(now)], amounts)?.unwrap_or_default())
 }
 
-/// Returns the unused part of a live run's reservation, or zero for a run that is over.
+/// Returns the unused part of a live run's reservation, or zero for a run that has ended.
 fn remainder(db: &Connection, run: &RunId, now: Timestamp) -> Result<Amounts, Fault> {
     let sql = "SELECT started FROM runs WHERE id = ?1 AND state = 'running'";
     let started = db.first(sql, [run], |row| time_opt(row, 0))?.flatten();
@@ -218,7 +218,7 @@ enum Transfer {
 }
 
 /// Takes a child's amounts out of the open reservations of its parent `run`, or returns the unused
-/// part to them. A running parent's deadline moves by the same time.
+/// part to them. A running parent's deadline moves by the same amount of time.
 fn shift(tx: &Transaction<'_>, run: &str, amounts: Amounts, way: Transfer) -> Result<(), Fault> {
     let [calls, tokens, micros, seconds, ideas] = stored(amounts).map(|amount| match way {
         Transfer::Out => -amount,
@@ -244,9 +244,9 @@ fn shift(tx: &Transaction<'_>, run: &str, amounts: Amounts, way: Transfer) -> Re
 /// overflow.
 const MOST: i64 = i64::MAX / 4;
 
-/// Moves a run's used amounts from its reservation to the usage of its budget levels. A request
-/// that was never settled is charged at its maximum. A child's unused amounts return to its parent
-/// while the parent is live.
+/// Moves the amounts used by a run from its reservation to the usage of its budget levels. A
+/// request that was never settled is charged at its maximum. A child's unused amounts return to its
+/// parent while the parent is live.
 pub(super) fn settle(tx: &Transaction<'_>, run: &RunId, elapsed: u64) -> Result<(), Fault> {
     // The wall clock may have jumped, and a dead run may be found late. A run is never charged for
     // more time than it reserved.

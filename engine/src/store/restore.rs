@@ -11,8 +11,8 @@
 //!
 //! The copy does not show what happened after it was made. Scheduled times since then are recorded
 //! as missed, waiting runs are skipped, and runs that were live are not retried. The previous
-//! database's pauses are kept if it can be read, because a restore must not start a job that a
-//! person has paused. This module must never delete the previous database.
+//! database's pauses are kept if it can be read, because a restore must not start a job that the
+//! user has paused. This module must never delete the previous database.
 
 use std::fs::{self, TryLockError};
 use std::io;
@@ -39,11 +39,11 @@ use crate::outcome::{Outcome, SkipReason};
 use crate::schedule::Schedule;
 use crate::tick::{REPORT_JOB, passed_over};
 
-/// A number larger than the number of changes that an unreadable database can have recorded since
+/// A number larger than the number of changes that an unreadable database could have recorded since
 /// any of its backups.
 const UNKNOWN: i64 = 1_000_000;
 
-/// The plan of a restore.
+/// The plan for a restore.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RestorePlan {
     /// The checked copy.
@@ -62,7 +62,7 @@ pub struct RestorePlan {
 /// The changes that a restore made.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Restored {
-    /// Number of scheduled times that passed since the copy was made.
+    /// Number of scheduled times that have passed since the copy was made.
     pub missed: u64,
     /// Number of skipped runs, which were waiting when the copy was made.
     pub skipped: u64,
@@ -203,7 +203,7 @@ impl RestorePlan {
             None => "a backup made at an unknown time".to_owned(),
         };
         let restored = format!("the database was restored from {of}");
-        // The last change of an unreadable database is not known.
+        // The last change in an unreadable database is unknown.
         let seen = self.since.as_ref().map_or(changes::last(tx)? + UNKNOWN, |it| it.last_change);
         changes::interrupt(tx, seen)?;
         let mut reported = Restored::default();
@@ -276,8 +276,8 @@ fn pass_over(tx: &Transaction<'_>, why: &str, now: Timestamp) -> Result<u64, Fau
     Ok(count)
 }
 
-/// Closes the nights whose time is over. Their reports are not created again, because any existing
-/// reports contain more data than the copy.
+/// Closes the nights whose closing time has passed. Their reports are not created again, because
+/// any existing reports contain more data than the copy.
 fn close_nights(tx: &Transaction<'_>, why: &str, now: Timestamp) -> Result<u64, Fault> {
     let sql = "SELECT id, project FROM nights WHERE closed IS NULL AND closes <= ?1";
     let over: Vec<(NightId, String)> = tx.all(sql, [millis(now)], |row| row.try_into())?;

@@ -20,7 +20,7 @@ pub struct RestoreLoss {
     pub breaker_resets: u64,
     /// Number of lost budget grants.
     pub grants: u64,
-    /// Number of lost provider limits. The providers are asked again immediately.
+    /// Number of lost provider limits. The providers are contacted again immediately.
     pub limits: u64,
     /// Number of current pauses, which the restore keeps.
     pub pauses: u64,
@@ -35,11 +35,11 @@ pub struct RestoreLoss {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Pauses {
     all: Option<i64>,
-    /// The project, the job and the end of each job's pause.
+    /// The project, job and end time of each job pause.
     jobs: Vec<(String, String, i64)>,
 }
 
-/// Returns the records of the database at `path` that the copy does not contain.
+/// Returns the records in the database at `path` that the copy does not contain.
 ///
 /// # Errors
 /// Returns an error if the database cannot be read.

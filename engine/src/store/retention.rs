@@ -24,7 +24,7 @@ use crate::ids::{AlertId, OccurrenceId, RunId};
 pub struct Retention {
     /// Retention of database rows. After an occurrence is deleted, its key can be used again.
     pub rows: SignedDuration,
-    /// Retention of the runs' folders, which contain logs and files from child processes.
+    /// Retention of run folders, which contain logs and files from child processes.
     pub logs: SignedDuration,
     /// Retention of night reports. `None` keeps them forever.
     pub reports: Option<SignedDuration>,
@@ -45,7 +45,7 @@ pub const STAGING_AFTER: SignedDuration = SignedDuration::from_hours(24);
 pub struct OldOccurrence {
     pub id: OccurrenceId,
     pub runs: Vec<RunId>,
-    /// The reason why the occurrence must be kept, if there is one.
+    /// The reason the occurrence must be kept, if any.
     pub needed: Option<String>,
 }
 
@@ -67,7 +67,7 @@ pub struct OldNight {
     pub newest: bool,
 }
 
-/// The key of a row of budget usage.
+/// The key of a budget usage row.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct UsageKey {
     /// The kind of budget level: a day, a week or a window.
@@ -76,7 +76,7 @@ pub struct UsageKey {
     pub key: String,
 }
 
-/// A row of budget usage whose key contains a date.
+/// A budget usage row whose key contains a date.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OldUsage {
     pub usage: UsageKey,
@@ -90,13 +90,13 @@ pub struct OldUsage {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum FileKind {
-    /// A run's folder below the state folder.
+    /// A run's folder inside the state folder.
     Log,
     /// A staging folder that was not swept.
     Staging,
     /// A night report's folder.
     Report,
-    /// The files that can undo a decision on a proposal.
+    /// The files needed to undo a decision on a proposal.
     Undo,
     /// A daily backup.
     Backup,
@@ -114,14 +114,14 @@ pub struct PrunableFile {
     pub root: PathBuf,
     /// The path relative to `root`.
     pub below: PathBuf,
-    /// The end of the file's run or night according to the database. If that is unknown, the time
-    /// in the file's name or the time of the file's last change.
+    /// The time at which the file's run or night ended, according to the database. If that is
+    /// unknown, the time in the file's name or the file's modification time.
     pub at: Timestamp,
-    /// The reason why the file must be kept, if there is one.
+    /// The reason the file must be kept, if any.
     pub needed: Option<&'static str>,
 }
 
-/// The facts for a plan.
+/// The facts on which a plan is based.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PruneFacts {
     pub occurrences: Vec<OldOccurrence>,

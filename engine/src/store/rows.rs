@@ -17,9 +17,9 @@ pub enum Origin {
     Clock,
     /// The end of another job or of a night.
     Event,
-    /// A person or script that does not wait for the run.
+    /// A user or script that does not wait for the run.
     Queue,
-    /// A person who waits for the run.
+    /// A user waiting for the run.
     Manual,
 }
 
@@ -50,7 +50,7 @@ pub struct NewOccurrence {
 }
 
 impl NewOccurrence {
-    /// Creates an occurrence that is due now, at a person's request.
+    /// Creates an occurrence that is due now, at the user's request.
     pub fn manual(job: JobId, key: String, now: Timestamp) -> Self {
         Self {
             job,
@@ -88,8 +88,9 @@ pub(super) fn insert(
     Ok(Ok(id))
 }
 
-/// Releases a person's key whose occurrence has ended although none of its runs was admitted, for
-/// example because the lock was held. The occurrence keeps its history under another key.
+/// Releases the key of a manual request whose occurrence ended without any of its runs being
+/// admitted, for example because the lock was held. The occurrence keeps its history under another
+/// key.
 fn release_key(tx: &Transaction<'_>, new: &NewOccurrence) -> Result<(), Fault> {
     tx.change(
         "UPDATE occurrences SET key = 'not admitted ' || id

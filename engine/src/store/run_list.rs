@@ -1,4 +1,4 @@
-//! Lists runs, the last recorded first. A list must never read all runs to find a few.
+//! Lists runs, most recently recorded first. A list must never read all runs to find a few.
 //!
 //! ```text
 //! a project with few runs ──all of its runs──────────────┐
@@ -20,7 +20,7 @@ use crate::ids::{ProjectId, RunId};
 
 /// A project with at most this number of runs is searched run by run.
 const FEW: u32 = if cfg!(test) { 40 } else { 10_000 };
-/// Number of rows to read in the index of times to find the first run since a given time. A run is
+/// Number of rows to read in the time index to find the first run since a given time. A run is
 /// missed only if the clock was set back while more runs than this were recorded.
 const DISORDER: u32 = 10_000;
 /// Length of the character sequences in the text index. Shorter texts are compared with all runs.
@@ -47,8 +47,7 @@ pub struct RunFilter {
     pub since: Option<Timestamp>,
     /// Only the runs whose outcome or state has this name.
     pub outcome: Option<String>,
-    /// Only the ended runs whose job, headline or reason contains this text, regardless of the case
-    /// of ASCII letters.
+    /// Only the ended runs whose job, headline or reason contains this text, ignoring ASCII case.
     pub text: Option<String>,
     /// Only the runs that were recorded before this one.
     pub before: Option<RunId>,
@@ -60,7 +59,7 @@ pub struct RunFilter {
 struct RunQuery {
     /// The table to read, and the index to read it by.
     from: &'static str,
-    /// The column with the run number, which determines the order in which the table is read.
+    /// The run number column, which determines the order in which the table is read.
     number: &'static str,
     wheres: Vec<&'static str>,
     values: Vec<Value>,
@@ -74,8 +73,8 @@ impl RunQuery {
 }
 
 impl Store {
-    /// Returns runs, last recorded first. The order of ids would be wrong after the clock is set
-    /// back.
+    /// Returns runs, most recently recorded first. Ordering by id would be wrong after the clock is
+    /// set back.
     pub fn runs(&self, filter: &RunFilter) -> Result<Vec<RunRow>> {
         self.view(|db| {
             let mut query = start(db, filter)?;
@@ -116,7 +115,7 @@ fn start(db: &Connection, filter: &RunFilter) -> Result<RunQuery, Fault> {
     }
     let sequences = filter.text.as_deref().map(sequences).unwrap_or_default();
     if filter.job.is_some() || filter.night.is_some() || filter.prefix.is_some() {
-        // The database finds these by their own indexes.
+        // The database finds these through their own indexes.
     } else if !sequences.is_empty() {
         query.from = "run_texts t CROSS JOIN runs r ON r.rowid = t.rowid";
         query.number = "t.rowid";

@@ -23,7 +23,7 @@ use crate::outcome::Outcome;
 use crate::process_id::ProcessIdentity;
 use crate::sandbox::SandboxLevel;
 
-/// The results of a run, for people and scripts.
+/// The results of a run, for users and scripts.
 #[derive(Clone, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct RunSummary {
@@ -37,12 +37,12 @@ pub struct RunSummary {
     pub artifacts: Vec<String>,
     /// The name of the backend that answered.
     pub backend: String,
-    /// The description of the sandbox of the run's child processes.
+    /// A description of the sandbox used for the run's child processes.
     pub containment: String,
     /// The weakest sandbox level of the run's child processes, if there were any.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sandbox: Option<SandboxLevel>,
-    /// The restrictions that the sandbox of the run's program lacked.
+    /// The restrictions missing from the sandbox of the run's program.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub gaps: Vec<String>,
     /// The parts of replies that a check refused, each with the reason.
@@ -59,7 +59,7 @@ pub struct RunSummary {
 #[derive(Clone, Debug, PartialEq, Eq, strum::IntoStaticStr)]
 #[strum(serialize_all = "kebab-case", const_into_str)]
 pub enum RunState {
-    /// The run waits for its start time, its turn or another run.
+    /// The run is waiting for its start time, its turn or another run.
     Queued {
         /// The earliest start time.
         ready_at: Timestamp,
@@ -149,7 +149,7 @@ pub struct RunRow {
 }
 
 impl RunRow {
-    /// Returns whether a person requested the run and waits for it.
+    /// Returns whether the user requested the run and is waiting for it.
     pub fn manual(&self) -> bool {
         self.origin == Origin::Manual
     }
@@ -317,8 +317,8 @@ impl Store {
         self.view(|db| db.all(&select("INDEXED BY runs_live", wheres), [], run))
     }
 
-    /// Returns a project's queued runs. Runs that wait for a time or a slot come first, in the
-    /// order in which they become ready. Runs that wait for other runs follow.
+    /// Returns a project's queued runs. Runs waiting for a time or a slot come first, in the order
+    /// in which they become ready. Runs waiting for other runs follow.
     pub fn queued_of(&self, project: &ProjectId) -> Result<Vec<RunRow>> {
         let sql = select(
             "",
@@ -383,8 +383,8 @@ impl Store {
         self.view(|db| db.exists(sql, [occurrence]))
     }
 
-    /// Counts the job's last runs in a row that were deferred with a reason that begins with `why`.
-    /// Skipped runs are ignored. Only the last fifty runs are read.
+    /// Counts the job's most recent consecutive runs that were deferred with a reason that begins
+    /// with `why`. Skipped runs are ignored. Only the last fifty runs are read.
     pub fn deferrals_in_a_row(&self, job: JobId, why: &str) -> Result<u32> {
         let sql = "SELECT outcome FROM runs WHERE job = ?1 AND state = 'settled'
                    ORDER BY rowid DESC LIMIT 50";
@@ -403,7 +403,7 @@ pub(super) fn in_a_row(outcomes: Vec<Json<Outcome>>, counts: impl Fn(&Outcome) -
     tried.take_while(counts).fold(0, |count, _| count + 1)
 }
 
-/// The data of a requested run for its admission.
+/// The data needed to admit a requested run.
 pub(super) struct RequestedRun {
     pub occurrence: OccurrenceId,
     pub job: JobId,

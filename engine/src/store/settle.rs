@@ -37,8 +37,8 @@ pub(super) fn settle_row(
     now: Timestamp,
 ) -> Result<(), Fault> {
     let over = close(tx, run, outcome, summary, now)?;
-    // If an occurrence does not succeed, all runs that wait for it are skipped, directly or through
-    // other runs.
+    // If an occurrence does not succeed, all runs that wait for it, directly or through other runs,
+    // are skipped.
     let mut ended = VecDeque::from([(run.clone(), over)]);
     while let Some((run, over)) = ended.pop_front() {
         match again_at(tx, &over, now)? {
@@ -167,7 +167,7 @@ fn settle_occurrence(
     release(tx, occurrence, outcome, now)
 }
 
-/// Makes the runs that wait for this occurrence ready if it succeeded. Otherwise, ends them as
+/// If this occurrence succeeded, makes the runs waiting for it ready. Otherwise, ends them as
 /// skipped and returns them.
 fn release(
     tx: &Transaction<'_>,
@@ -193,8 +193,8 @@ fn release(
     Ok(ended)
 }
 
-/// Returns the reason for skipping a run that waits for a success. In a chain of skipped runs, the
-/// first reason is kept.
+/// Returns the reason for skipping a run that is waiting for a success. In a chain of skipped runs,
+/// the first reason is kept.
 pub(super) fn not_followed(outcome: &Outcome) -> String {
     match outcome {
         Outcome::Skipped { why, reason: SkipReason::Unfollowed } => why.clone(),
@@ -240,7 +240,7 @@ fn follow(
     Ok(())
 }
 
-/// Refuses a commit of a run that has been taken over.
+/// Refuses a commit by a run that has been taken over.
 pub(super) fn check_fence(db: &Connection, run: &RunId, fence: Option<Fence>) -> Result<(), Fault> {
     let Some(fence) = fence else { return Ok(()) };
     let current: Option<Fence> = db.first(
@@ -271,7 +271,7 @@ pub(super) fn skipped(
 }
 
 /// Queues an occurrence of a schedule or an event according to the job's overlap rule. Queued runs
-/// that a person or script requested are ignored.
+/// requested by a user or script are ignored.
 pub(super) fn await_turn(
     tx: &Transaction<'_>,
     new: &NewOccurrence,
@@ -305,7 +305,7 @@ pub(super) fn await_turn(
         Overlap::Replace => {
             let run = line_up(tx, new, ready_at, now)?;
             if run.is_some() {
-                // A run that a person requested is not replaced, and the new run waits for it.
+                // A run requested by the user is not replaced, and the new run waits for it.
                 for (earlier, ..) in ahead.iter().filter(|one| one.3) {
                     let why = format!("replaced by the run due {}", new.due);
                     ask(tx, earlier, &why, now)?;

@@ -16,8 +16,8 @@ impl Store {
     ///
     /// # Errors
     /// Returns [`StaleFence`](super::StoreError::StaleFence) if the run has been taken over. The
-    /// run must then change nothing more. Returns [`NotFound`](super::StoreError::NotFound) if the
-    /// run has already been settled.
+    /// run must then make no further changes. Returns [`NotFound`](super::StoreError::NotFound) if
+    /// the run has already been settled.
     pub fn settle(
         &mut self,
         run: &RunId,
@@ -44,7 +44,7 @@ impl Store {
         })
     }
 
-    /// Settles a run whose publication cannot be completed. The staged files are kept for a person.
+    /// Settles a run whose publication cannot be completed. The staged files are kept for the user.
     pub fn settle_conflict(
         &mut self,
         run: &RunId,

@@ -9,7 +9,7 @@ use super::{Fault, JobId, Result, Store};
 use crate::ids::ProjectId;
 use crate::outcome::Outcome;
 
-/// The upper limits of the groups of durations, in seconds. The last group has no limit.
+/// The upper limits of the duration groups, in seconds. The last group has no limit.
 pub const DURATION_LIMITS: [u32; 8] = [1, 5, 15, 60, 300, 900, 3_600, 14_400];
 
 /// The settled runs of a job with the same outcome and class.
@@ -117,7 +117,7 @@ impl Store {
         })
     }
 
-    /// Returns the earliest scheduled time that has passed and is not recorded, if there is one.
+    /// Returns the earliest scheduled time that has passed without being recorded, if there is one.
     /// Paused jobs are omitted.
     pub fn oldest_due(&self, now: Timestamp) -> Result<Option<Timestamp>> {
         let sql = "SELECT next_due FROM jobs INDEXED BY jobs_due

@@ -1,6 +1,6 @@
-//! The files of a project that a person has accepted, with the digest of each.
+//! The project files accepted by the user, with the digest of each.
 //!
-//! This module must never decide whether a file is trusted. It only stores what a person accepted.
+//! This module must never decide whether a file is trusted. It only stores what the user accepted.
 
 use std::collections::BTreeMap;
 
@@ -13,18 +13,18 @@ use super::{Result, Store};
 use crate::digest::Digest;
 use crate::ids::ProjectId;
 
-/// The state of a project's files when a person accepted them.
+/// The state of a project's files when the user accepted them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TrustRecord {
-    /// The time at which a person accepted the files.
+    /// The time at which the user accepted the files.
     pub at: Timestamp,
-    /// The digest of each file, by its path below the project.
+    /// The digest of each file, keyed by its path relative to the project.
     pub files: BTreeMap<String, Digest>,
-    /// The digest of everything in these files that affects a job, by the job's name.
+    /// The digest of everything in these files that affects a job, keyed by job name.
     pub jobs: BTreeMap<String, Digest>,
-    /// The digest of the settings outside of the jobs' tables.
+    /// The digest of the settings outside the job tables.
     pub common: Digest,
-    /// The text of each file, by path. In a record that was read from the database, secrets in the
+    /// The text of each file, keyed by path. In a record read from the database, secrets in the
     /// texts are replaced.
     pub texts: BTreeMap<String, String>,
 }
@@ -37,7 +37,7 @@ struct Digests {
 }
 
 impl Store {
-    /// Returns the files of a project that a person last accepted, or `None` if there are none.
+    /// Returns the project files that the user last accepted, or `None` if there are none.
     pub fn trust(&self, project: &ProjectId) -> Result<Option<TrustRecord>> {
         let sql = "SELECT at, digests, texts FROM trust WHERE project = ?1";
         self.view(|db| {
@@ -48,7 +48,7 @@ impl Store {
         })
     }
 
-    /// Records the files of a project that a person accepts, in place of those accepted before.
+    /// Records the project files that the user accepts, replacing those accepted before.
     pub fn set_trust(&mut self, project: &ProjectId, record: &TrustRecord) -> Result<()> {
         let TrustRecord { files, jobs, common, .. } = record.clone();
         let digests = Digests { files, jobs, common };

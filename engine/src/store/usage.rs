@@ -9,12 +9,12 @@
 //! ```
 //!
 //! A run reserves its maximum at every level until it is settled. The levels are its job's day, its
-//! night, its project's day and the pool from which it spends. Each model request uses a part of
-//! that reservation. A request is charged its reserved maximum if its usage is not reported or
-//! exceeds [`MEASURE`]. A cost that a backend states is charged up to the amount that the run has
-//! left: a program that states an arbitrary cost must not use up the budget of others. A unit that
-//! neither the run nor a level limits is reserved at `DEFAULT` of `reserve.rs`, so no amount is
-//! unlimited. Sums of amounts saturate and cannot overflow a row.
+//! night, its project's day and the pool it spends from. Each model request uses a part of that
+//! reservation. A request is charged its reserved maximum if its usage is not reported or exceeds
+//! [`MEASURE`]. A cost reported by a backend is charged up to the amount that the run has left: a
+//! program that reports an arbitrary cost must not use up the budget of others. A unit that neither
+//! the run nor a level limits is reserved at `DEFAULT` of `reserve.rs`, so no amount is unlimited.
+//! Sums of amounts saturate and cannot overflow a row.
 
 use jiff::{SignedDuration, Timestamp};
 use rusqlite::{Connection, Row, params};
@@ -58,7 +58,7 @@ pub struct Budget {
     pub ideas: Option<u64>,
 }
 
-/// A budget level from which a run spends.
+/// A budget level that a run spends from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BudgetLevel {
     /// The kind of level: [`DAY`], [`NIGHT`], [`JOB`], [`POOL_DAY`], [`POOL_WEEK`], [`WINDOW`] or
@@ -67,7 +67,7 @@ pub struct BudgetLevel {
     /// The key of the level within its kind. For a window, it is the pool's name until the window
     /// is resolved. For a parent, it is the parent run's id.
     pub key: String,
-    /// The name for people, such as `night 2026-11-21`.
+    /// The human-readable name, such as `night 2026-11-21`.
     pub label: String,
     /// The maximum that all runs together may reserve and spend at this level.
     pub cap: Budget,
@@ -81,9 +81,9 @@ pub const DAY: &str = "day";
 pub const NIGHT: &str = "night";
 /// The kind of level for a civil day of one job.
 pub const JOB: &str = "job";
-/// The kind of level for a civil day of a pool, for all projects together.
+/// The kind of level for a civil day of a pool, across all projects.
 pub const POOL_DAY: &str = "pool-day";
-/// The kind of level for an ISO week of a pool, for all projects together.
+/// The kind of level for an ISO week of a pool, across all projects.
 pub const POOL_WEEK: &str = "pool-week";
 /// The kind of level for a pool's window, such as a provider's five-hour window.
 pub const WINDOW: &str = "pool-window";
@@ -128,7 +128,7 @@ pub enum Money {
     Priced,
     /// The price is unknown, so the reserved maximum is charged.
     Reserved,
-    /// The backend stated more than the run had left. The remaining amount is charged.
+    /// The backend reported more than the run had left. The remaining amount is charged.
     Limited,
 }
 
@@ -139,7 +139,7 @@ impl Money {
     }
 }
 
-/// Returns the duration of a run as its budget counts it: in seconds, rounded up.
+/// Returns a run's duration as counted by its budget, in seconds, rounded up.
 pub fn budget_seconds(started: Timestamp, finished: Timestamp) -> u64 {
     let elapsed = finished.as_millisecond() - started.as_millisecond();
     elapsed.max(0).unsigned_abs().div_ceil(1000)
@@ -198,7 +198,7 @@ impl Store {
         self.view(|db| in_use(db, level, key))
     }
 
-    /// Returns the amounts that a run's requests have used or reserved, without the time.
+    /// Returns the amounts that a run's requests have used or reserved, excluding time.
     pub fn spent_by(&self, run: &RunId) -> Result<Amounts> {
         self.view(|db| used_by(db, run))
     }
@@ -293,7 +293,7 @@ impl Store {
         self.view(|db| db.value(sql, [run]).map(|Count(count)| count))
     }
 
-    /// Returns a run's reservation, even after it was settled. Returns zero if the run was not
+    /// Returns a run's reservation, even after the run is settled. Returns zero if the run was not
     /// admitted.
     pub fn reserved_for(&self, run: &RunId) -> Result<Amounts> {
         let sql = "SELECT calls, tokens, micros, seconds, ideas FROM reservations
@@ -308,7 +308,7 @@ impl Store {
     }
 }
 
-/// Limits a cost that the backend stated to the amount that the request has reserved plus the
+/// Limits a cost reported by the backend to the amount that the request has reserved plus the
 /// amount that its run has left.
 fn limit_stated(
     db: &Connection,

@@ -18,7 +18,7 @@ use super::random::Random;
 /// A bug that the histories must detect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Bug {
-    /// The remaining amount is read in one transaction and reserved in another one.
+    /// The remaining amount is read in one transaction and reserved in another.
     CheckThenReserve,
     /// The open requests of a dead run are not charged.
     ForgetTheLost,

@@ -1,5 +1,5 @@
-//! The kinds of damage to a disk in a crash: all combinations of a few changes, or random samples
-//! of many.
+//! The kinds of disk damage that a crash can cause: all combinations of a few changes, or random
+//! samples of many.
 
 use super::disk::{Blob, Order, blob};
 use super::world::CrashPoint;

@@ -2,10 +2,10 @@
 //! cut, and the changes between the two.
 //!
 //! Content is durable once its file is synced, and a name is durable once its folder is synced. A
-//! power cut may keep or drop each other change, with two rules of journaled file systems. First,
-//! an exchange survives as a whole or not at all. Second, a rename never survives only as the loss
-//! of the old name. `Order::Unjournaled` drops the second rule. Unsynced content may be kept, lost,
-//! truncated or read as zeros.
+//! power cut may keep or drop any other change, subject to two rules of journaled file systems.
+//! First, an exchange survives as a whole or not at all. Second, a rename never survives only as
+//! the loss of the old name. `Order::Unjournaled` drops the second rule. Unsynced content may be
+//! kept, lost, truncated or read as zeros.
 
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -47,7 +47,7 @@ struct Change {
     after: Option<u32>,
 }
 
-/// The reason why an operation failed.
+/// The reason for an operation's failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
     Missing,
@@ -189,7 +189,7 @@ impl Disk {
         Ok(())
     }
 
-    // Changes by other programs, which are durable immediately except those of `scribble`.
+    // Changes by other programs, which are durable immediately except those made by `scribble`.
 
     pub fn put_durably(&mut self, path: &str, bytes: &[u8]) {
         let mut at = 0;
@@ -403,7 +403,7 @@ impl Disk {
         kept
     }
 
-    /// Makes these changes durable in their order, and drops the changes that they replace.
+    /// Makes these changes durable in order, and drops the changes that they replace.
     fn persist(&mut self, kept: &[u32]) {
         let pending = std::mem::take(&mut self.pending);
         let mut rest: Vec<Change> = Vec::with_capacity(pending.len());

@@ -1,4 +1,4 @@
-//! Runs the scenarios on real disks, also on full disks.
+//! Runs the scenarios on real disks, including full disks.
 
 use std::fs;
 use std::io::Write as _;
@@ -120,7 +120,7 @@ impl Drop for SmallDisk {
     }
 }
 
-/// Fills the disk except for `room` pages.
+/// Fills all but `room` pages of the disk.
 fn fill_pages(path: &Path, room: usize) {
     let mut file = fs::File::create(path).unwrap();
     while file.write_all(&[1; 4096]).is_ok() {}
@@ -128,7 +128,7 @@ fn fill_pages(path: &Path, room: usize) {
     file.set_len(length.saturating_sub(room as u64) * 4096).unwrap();
 }
 
-/// Uses all inodes except for `room` inodes.
+/// Uses up all but `room` inodes.
 fn fill_names(folder: &Path, room: usize) {
     let kept: Vec<PathBuf> = (0..)
         .map(|number: u32| folder.join(number.to_string()))

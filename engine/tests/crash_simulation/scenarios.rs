@@ -221,7 +221,7 @@ impl Prepared {
     }
 
     /// Performs a run: stages the changes and publishes them. Calls `meanwhile` for the changes
-    /// that another program makes between the two.
+    /// that another program makes between the two steps.
     pub fn perform(
         &self,
         fs: &impl PublishFs,

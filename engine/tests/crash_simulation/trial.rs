@@ -13,7 +13,7 @@ use super::world::{CrashPoint, World};
 /// The result of a check. The error describes the problem and the steps that led to it.
 pub type TrialFailure = Result<(), String>;
 
-/// Numbers of tested cases.
+/// Counts of tested cases.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Counts {
     /// Operations of publications and recoveries before which a crash was tested.
@@ -32,7 +32,7 @@ pub struct Counts {
     pub window: u64,
     /// Takeovers.
     pub fence: u64,
-    /// Errors of the disk and of the log.
+    /// Disk and log errors.
     pub errors: u64,
     /// Damaged or missing staged files.
     pub rot: u64,

@@ -14,16 +14,16 @@ use super::world::{CrashPoint, Failure, OperationKind, World};
 /// Number of sequences per scenario at scale 1.
 const NIGHTS: f64 = 400.0;
 
-/// Content that other programs have written and not overwritten, and that must therefore exist.
+/// Content that other programs have written and not overwritten, which must therefore still exist.
 #[derive(Clone, Debug, Default)]
 struct ForeignBytes(Rc<RefCell<Vec<Vec<u8>>>>);
 
-/// A change to a target by another program or a person.
+/// A change to a target by another program or the user.
 #[derive(Clone, Debug)]
 enum ForeignEdit {
-    /// An edit, with the content that it writes unless it deletes.
+    /// An edit, with the content that it writes unless it is a deletion.
     Edit(Edit, Vec<u8>),
-    /// Restores the target's original content, as a person does to resolve a conflict.
+    /// Restores the target's original content, as a user would to resolve a conflict.
     Mend(Option<Vec<u8>>),
 }
 

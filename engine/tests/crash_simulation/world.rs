@@ -31,7 +31,7 @@ pub struct CrashPoint {
     pub log: Log,
 }
 
-/// The kind of an operation.
+/// The kind of operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OperationKind {
     Look,
@@ -65,7 +65,7 @@ struct Inner {
     failure: Option<Failure>,
 }
 
-/// A handle to a simulated world, which its clones share.
+/// A handle to a simulated world, shared by its clones.
 #[derive(Clone)]
 pub struct World(Rc<RefCell<Inner>>);
 
@@ -99,7 +99,7 @@ impl World {
         self.0.borrow_mut().failure = failure;
     }
 
-    /// Returns the kind of the operation before which the hook was called, if it was.
+    /// Returns the kind of operation before which the hook was called, if it was called.
     pub fn met(&self) -> Option<OperationKind> {
         self.0.borrow().met
     }

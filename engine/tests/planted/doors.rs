@@ -1,4 +1,4 @@
-//! The ways in which a project can make git start a program.
+//! The ways a project can make git start a program.
 
 use std::fs;
 use std::path::Path;
@@ -243,8 +243,8 @@ pub const DOORS: &[Door] = &[
         name: "external-command",
         config: "",
         plant: |place, canary| {
-            // The project contains programs with the names of git and its commands beside its other
-            // tools.
+            // Alongside its other tools, the project contains programs named after git and its
+            // commands.
             for name in ["git", "git-rev-list", "git-ls-files", "git-remote-planted"] {
                 fs::create_dir_all(place.root().join("bin")).unwrap();
                 fs::copy(canary, place.root().join("bin").join(name)).unwrap();
@@ -253,8 +253,8 @@ pub const DOORS: &[Door] = &[
     },
 ];
 
-/// Creates a nested repository in the project's work tree, whose files have a filter and were
-/// changed after they were added.
+/// Creates a nested repository in the project's work tree. Its files have a filter and were changed
+/// after they were added.
 fn submodule(place: &Place, canary: &str, at: &str) {
     let folder = place.root().join(at);
     fs::create_dir_all(&folder).unwrap();

@@ -136,7 +136,7 @@ fn unusual_transitions_follow_the_documentation() {
         // Two skipped times and an existing time are due once, at the same time.
         ("Europe/Berlin", "0,30 2,3 29 3 *", "2026-03-28T12:00:00Z", "2026-03-29T03:00:00+02:00"),
         ("Europe/Berlin", "0,30 2,3 29 3 *", "2026-03-29T01:00:00Z", "2026-03-29T03:30:00+02:00"),
-        // The whole 30 December 2011 is skipped.
+        // All of 30 December 2011 is skipped.
         ("Pacific/Apia", "0 12 30 12 *", "2011-12-01T00:00:00Z", "2011-12-31T00:00:00+14:00"),
         // The hour before midnight is repeated, and the next scheduled time is in the next year.
         ("Africa/Cairo", "*/30 23 29 10 *", "2026-10-29T20:45:00Z", "2026-10-29T23:00:00+02:00"),

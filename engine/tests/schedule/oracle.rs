@@ -35,7 +35,7 @@ struct Block {
     fresh: bool,
 }
 
-/// A minute that a gap skips.
+/// A minute skipped by a gap.
 struct Swallowed {
     date: usize,
     hour: u64,

@@ -101,6 +101,6 @@ fn ten_years_of_missed_times_count_quickly() {
     let daily = schedule(Trigger::Daily(time(2, 30, 0, 0)), "Europe/Berlin");
     let due = daily.due(watermark, now, &CatchUp::default()).unwrap();
     assert_eq!(due.missed.unwrap().count + 1, 3_652);
-    // The limit allows for a busy machine. A visit of every scheduled time would take minutes.
+    // The limit allows for a busy machine. Visiting every scheduled time would take minutes.
     assert!((boot_time() - began).as_secs() < 5);
 }

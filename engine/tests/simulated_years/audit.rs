@@ -23,7 +23,7 @@ struct Occurrence {
 }
 
 impl Occurrence {
-    /// Returns whether a schedule made the occurrence due. If a person retries the occurrence, its
+    /// Returns whether a schedule made the occurrence due. If a user retries the occurrence, its
     /// origin changes but its key does not.
     fn by_clock(&self) -> bool {
         self.origin == "clock" || self.key == self.due.to_string()
@@ -313,7 +313,7 @@ impl Year {
         assert!(extra <= manual, "{name}: {} was tried {} times", one.key, runs.len());
     }
 
-    /// Checks that a following job is recorded once for each end of the job that it follows.
+    /// Checks that a follower is recorded once each time the job it follows ends.
     fn followers(
         &self,
         job: &Job,

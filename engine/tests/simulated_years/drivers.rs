@@ -1,5 +1,5 @@
-//! The processes that run ticks: a daemon, the host timer and people. Each of them may die between
-//! two transactions.
+//! The processes that run ticks: a daemon, the host timer and processes started by users. Any of
+//! them may die between two transactions.
 
 use std::collections::BTreeMap;
 
@@ -25,12 +25,12 @@ pub struct Driving {
     pub coming: u32,
     /// The time of the next tick.
     pub wakes: Micros,
-    /// Whether the process runs ticks. A person who waits for one run does not.
+    /// Whether the process runs ticks. A user waiting for one run does not.
     pub ticks: bool,
 }
 
 const NEVER: Micros = Micros::MAX;
-/// Maximum number of runs to which people may refer.
+/// Maximum number of runs that users may refer to.
 const SEEN: usize = 40;
 
 impl Year {
@@ -45,8 +45,8 @@ impl Year {
         }
     }
 
-    /// Starts a driver for the host timer. Schedules the next timer event at the first quarter of
-    /// an hour after which there may be work.
+    /// Starts a driver for the host timer. Schedules the next timer event for the first
+    /// quarter-hour mark after the time of the next possible work.
     pub fn start_timer(&mut self) {
         self.new_driver(false, true);
         let next = self.store.next_moment(self.wall()).unwrap();
@@ -251,7 +251,7 @@ impl Year {
         self.drivers.get_mut(&pid).unwrap().wakes = wakes.max(soonest);
     }
 
-    /// Notifies a driver that a child process has ended.
+    /// Notifies a driver that a child process has exited.
     pub fn child_ended(&mut self, parent: u32, child: u32) {
         let Some(driver) = self.drivers.get_mut(&parent) else {
             return;

@@ -56,7 +56,7 @@ impl Year {
         }
     }
 
-    /// Starts the work of a run. Returns `false` if its process has already ended.
+    /// Starts the work of a run. Returns `false` if its process has already exited.
     fn perform(&mut self, run: &RunId, parent: u32, me: &ProcessIdentity) -> bool {
         let row = self.store.run(run).unwrap();
         if !matches!(row.state, RunState::Requested { .. }) {
@@ -301,7 +301,7 @@ impl Year {
             return;
         }
         one.asked = true;
-        // The shortened deadline and the grace period together.
+        // The shortened deadline plus the grace period.
         one.overruns = one.overruns.min(self.now + MINUTE);
         if !one.hangs {
             let wait = self.random.between(0, 15 * SECOND);

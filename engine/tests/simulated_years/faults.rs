@@ -83,7 +83,7 @@ impl Year {
         self.wake_all();
     }
 
-    /// Changes a job's schedule, as a person does.
+    /// Changes a job's schedule, as a user would.
     fn edit(&mut self) {
         let name = self.random.one_of(&self.names()).clone();
         if !self.jobs[&name].has_clock() {

@@ -19,7 +19,7 @@ pub struct State {
     pub locks: BTreeMap<String, u32>,
     pub boot: u32,
     next: u32,
-    /// Processes that recovery killed and the simulation has not removed yet.
+    /// Processes killed by recovery that the simulation has not removed yet.
     pub killed: Vec<u32>,
     /// Whether the next kill has no effect.
     pub unkillable: bool,
@@ -29,7 +29,7 @@ pub struct State {
     pub dead_live: bool,
 }
 
-/// A handle to the host, which the simulation and recovery share.
+/// A handle to the host, shared by the simulation and recovery.
 #[derive(Clone, Debug, Default)]
 pub struct Host(pub Rc<RefCell<State>>);
 
@@ -53,7 +53,7 @@ impl Host {
         self.0.borrow().alive.contains(&pid)
     }
 
-    /// Takes a job's lock on behalf of a process, which holds it until it ends.
+    /// Takes a job's lock on behalf of a process, which holds it until it exits.
     pub fn lock(&self, job: &str, pid: u32) -> bool {
         let mut state = self.0.borrow_mut();
         if state.locks.contains_key(job) && !state.locks_always_free {
@@ -73,7 +73,7 @@ impl Host {
     }
 }
 
-/// A lock that recovery holds.
+/// A lock held by recovery.
 struct HeldLock(Host, String);
 
 impl Drop for HeldLock {

@@ -1,4 +1,4 @@
-//! Bugs that the audit must detect: mistakes of a driver, or a host with a wrong state.
+//! Bugs that the audit must detect: mistakes made by a driver, or a host in a wrong state.
 
 use runner_engine::schedule::Missed;
 use runner_engine::store::{DueJob, MissedReasons, NewOccurrence, Origin};

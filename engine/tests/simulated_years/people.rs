@@ -1,4 +1,4 @@
-//! Actions of people, who request, cancel and retry runs, and pause and resume jobs.
+//! User actions: requesting, cancelling and retrying runs, and pausing and resuming jobs.
 
 use jiff::{SignedDuration, Timestamp};
 use runner_engine::ids::RunId;
@@ -7,7 +7,7 @@ use runner_engine::store::{Cancelled, NewOccurrence, Origin, Recorded, StoreErro
 use super::year::{DAY, Event, HOUR, Year};
 
 impl Year {
-    /// Performs one random action of a person.
+    /// Performs one random user action.
     pub fn hand(&mut self) {
         let wait = self.random.spread(HOUR, 20 * DAY);
         self.in_future(wait, Event::Hand);

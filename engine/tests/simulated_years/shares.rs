@@ -1,7 +1,7 @@
-//! The total counts of many years, and the distribution of years among processes.
+//! The total counts over many years, and the distribution of the years among processes.
 //!
-//! SQLite's page cache has a lock for the whole process, so two threads are hardly faster than one.
-//! The test therefore runs its own executable in two processes.
+//! SQLite's page cache has a process-wide lock, so two threads are hardly faster than one. The test
+//! therefore runs its own executable in two processes.
 
 use std::ops::AddAssign;
 use std::process::{Command, Stdio};

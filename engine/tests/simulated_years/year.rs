@@ -32,7 +32,7 @@ pub const DAY: Micros = 24 * HOUR;
 pub enum Event {
     /// A run's process starts. The number is the process id of its driver.
     Begin(RunId, u32),
-    /// The process with this id ends.
+    /// The process with this id exits.
     End(u32),
     /// The process with this id dies.
     Die(u32),
@@ -44,7 +44,7 @@ pub enum Event {
     Hand,
     /// A driver acts on rows that it read earlier.
     Late,
-    /// The host has a fault.
+    /// A host fault occurs.
     Fault,
 }
 
@@ -92,12 +92,12 @@ pub struct Year {
     events: u64,
     pub drivers: BTreeMap<u32, Driving>,
     pub running: BTreeMap<u32, LiveRun>,
-    /// Runs to which a person may refer.
+    /// Runs that a user may refer to.
     pub seen: VecDeque<RunId>,
     pub keys: Vec<String>,
     /// The fences of runs that were killed.
     pub stale: Vec<(RunId, Fence)>,
-    /// Occurrences that a person retried, with one entry per retry.
+    /// Occurrences retried by a user, with one entry per retry.
     pub retried: Vec<String>,
     /// The order in which runs were first started.
     pub started: BTreeMap<RunId, usize>,

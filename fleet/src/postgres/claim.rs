@@ -61,11 +61,11 @@ const WRITE: &str = "WITH input AS MATERIALIZED (
      FROM jsonb_to_recordset($2) AS n(level text, used bigint[], held bigint[])
      WHERE b.level = n.level";
 
-/// A change to an occurrence, in the form that [`WRITE`] reads.
+/// A change to an occurrence, in the form read by [`WRITE`].
 #[derive(Serialize)]
 struct Change {
     id: String,
-    /// The fence of the dead claim that is charged.
+    /// The fence of the dead claim being charged.
     dead: Option<i64>,
     charged: Option<[i64; 5]>,
     state: &'static str,

@@ -84,7 +84,7 @@ impl Postgres {
         Ok(Self { config, live: None })
     }
 
-    /// Returns a description of the database for people, without a password.
+    /// Returns a human-readable description of the database, without a password.
     pub fn place(&self) -> String {
         let hosts = self.config.get_hosts().iter().zip(self.config.get_ports().iter().cycle());
         let hosts = hosts.map(|(host, port)| match host {
@@ -174,7 +174,7 @@ fn is_local(host: &Host) -> bool {
     }
 }
 
-/// Returns a TLS connector that trusts the certificates that the host trusts.
+/// Returns a TLS connector that trusts the certificates trusted by the host.
 fn tls() -> Result<MakeRustlsConnect> {
     let provider = rustls::crypto::ring::default_provider().into();
     let mut roots = RootCertStore::empty();
@@ -200,8 +200,8 @@ pub(super) fn known(error: postgres::Error) -> FleetError {
     if *code == SqlState::INVALID_SCHEMA_NAME || *code == SqlState::UNDEFINED_TABLE {
         return FleetError::NoFleet;
     }
-    // Class 08 is a lost connection, 53 a lack of resources, 57P a shutdown. A statement that timed
-    // out may be repeated.
+    // Class 08 means a lost connection, 53 a lack of resources, and 57P a shutdown. A statement
+    // that timed out may be repeated.
     let transient = ["08", "53", "57P"].iter().any(|class| code.code().starts_with(class))
         || [SqlState::QUERY_CANCELED, SqlState::LOCK_NOT_AVAILABLE].contains(code)
         || *code == SqlState::IDLE_IN_TRANSACTION_SESSION_TIMEOUT;

@@ -2,7 +2,7 @@
 //!
 //! The connection must be direct: prepared statements and LISTEN do not work behind a pooler that
 //! may use a different connection for each transaction. Every operation is one transaction at the
-//! isolation level `READ COMMITTED`. Rows are locked in the order that `schema.sql` states.
+//! isolation level `READ COMMITTED`. Rows are locked in the order given in `schema.sql`.
 
 pub(crate) mod blobs;
 mod claim;
@@ -31,7 +31,7 @@ use crate::types::{
 /// The parameters of a statement.
 type Params<'a> = &'a [&'a (dyn ToSql + Sync)];
 
-/// The error of a statement inside a transaction.
+/// An error from a statement inside a transaction.
 #[derive(Debug)]
 enum Fault {
     Known(FleetError),
@@ -72,7 +72,7 @@ impl Step<'_> {
     }
 }
 
-/// Reads a value of a row that the schema declares as `NOT NULL`.
+/// Reads a row value that the schema declares as `NOT NULL`.
 fn json<T: DeserializeOwned>(value: Value) -> Result<T, Fault> {
     let parsed = serde_json::from_value(value);
     parsed.map_err(|error| {

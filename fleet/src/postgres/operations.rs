@@ -208,7 +208,7 @@ pub(super) fn units_of(row: &Row, column: usize) -> Result<Units, Fault> {
     units.try_into().map_err(|_| malformed("an array of amounts"))
 }
 
-/// Converts the reservation at an occurrence's levels into used amounts.
+/// Converts the reservation at an occurrence's levels into usage.
 fn charge(
     step: &mut Step<'_>,
     levels: &[String],

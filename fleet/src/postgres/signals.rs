@@ -10,8 +10,8 @@ use super::connection::known;
 use super::operations::CHANNEL;
 use crate::store::Result;
 
-/// A connection that waits for notifications. A notification only makes a host look for work
-/// earlier, so a lost notification delays work until the host looks again.
+/// A connection waiting for notifications. A notification only makes a host look for work earlier,
+/// so a lost notification delays work until the host looks again.
 pub struct Signals(Client);
 
 impl Postgres {

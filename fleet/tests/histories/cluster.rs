@@ -12,7 +12,7 @@ use std::sync::OnceLock;
 use runner_fleet::Postgres;
 use tempfile::TempDir;
 
-/// Folders in which Debian installs the server's programs.
+/// Folders where Debian installs the server's programs.
 const VERSIONS: &str = "/usr/lib/postgresql";
 
 pub struct Cluster {
@@ -47,7 +47,7 @@ fn other_user() -> Option<(u32, u32)> {
 }
 
 impl Cluster {
-    /// Starts a server. Returns `None`, and reports a skipped check, if none is installed.
+    /// Starts a server. If no server is installed, reports a skipped check and returns `None`.
     pub fn start(check: &str) -> Option<Self> {
         let Some(bin) = programs() else {
             skipped(check);

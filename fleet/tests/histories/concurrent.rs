@@ -1,4 +1,4 @@
-//! Tests hosts that work concurrently on a real PostgreSQL server that is killed at the same time.
+//! Tests hosts working concurrently on a real PostgreSQL server that is killed while they work.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};

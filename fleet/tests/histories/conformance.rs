@@ -12,7 +12,7 @@ use crate::call::{LEASE, delivery, host, offer, request};
 use crate::cluster::Cluster;
 use crate::{START, TEST_CLOCK};
 
-/// A store whose clock the test sets.
+/// A store whose clock is set by the test.
 trait Rig {
     fn store(&mut self) -> &mut dyn FleetStore;
     fn advance(&mut self, by: i64);

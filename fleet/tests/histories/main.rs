@@ -1,6 +1,7 @@
 //! Runs random histories of three hosts on the simulation and on a real PostgreSQL server.
 //!
-//! `RUNNER_TEST_SEED` repeats one history, and `RUNNER_TEST_SCALE` multiplies their number.
+//! `RUNNER_TEST_SEED` repeats one history, and `RUNNER_TEST_SCALE` multiplies the number of
+//! histories.
 
 #![allow(
     clippy::unwrap_used,
@@ -106,7 +107,7 @@ fn connect(cluster: &Cluster) -> postgres::Client {
     postgres::Client::connect(&cluster.url("compared"), postgres::NoTls).unwrap()
 }
 
-/// Lets a test set the time of the database.
+/// Lets a test set the database's time.
 pub const TEST_CLOCK: &str = "CREATE TABLE runner_fleet.test_clock (at bigint NOT NULL);
     INSERT INTO runner_fleet.test_clock VALUES (1790000000000);
     CREATE OR REPLACE FUNCTION runner_fleet.clock() RETURNS bigint LANGUAGE sql VOLATILE AS

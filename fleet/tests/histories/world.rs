@@ -1,5 +1,5 @@
 //! Generates random histories of three hosts, and checks the invariants that every history must
-//! keep.
+//! preserve.
 //!
 //! A host renews, delivers and gives back claims, stops until its lease has ended, crashes and
 //! restarts. It loses requests and replies. A stopped process delivers late. The home host
@@ -16,7 +16,7 @@ use runner_fleet::{
 
 use crate::call::{Call, LEASE, Reply, delivery, host, offer, request};
 
-/// A small generator of random numbers, whose seed repeats a history.
+/// A small random number generator whose seed reproduces a history.
 pub struct Random(u64);
 
 impl Random {
@@ -45,7 +45,7 @@ impl Random {
 pub trait Target {
     /// Runs an operation on all stores, which must agree.
     fn run(&mut self, call: &Call) -> Reply;
-    /// Moves the time of the database.
+    /// Advances the database's clock.
     fn advance(&mut self, by: i64);
     /// Restarts the database.
     fn restart(&mut self);
@@ -178,7 +178,7 @@ impl<'a> World<'a> {
         self.ids += 1;
         let home = HOSTS[self.random.below(2)];
         let mut one = offer(&format!("o{:04}", self.ids), &key, home);
-        // The scheduled time comes from the clock of a host, which may be an hour off.
+        // The scheduled time comes from a host's clock, which may be an hour off.
         one.due = self.now + (self.random.below(3) as i64 - 1) * 3_600_000;
         match self.random.below(6) {
             0 => one.tags = vec![HOSTS[self.random.below(3)].to_owned()],
@@ -358,7 +358,8 @@ impl<'a> World<'a> {
         self.apply(&one, &home, crash);
     }
 
-    /// Applies a result at home: `crash` 0 dies before the manifest is recorded, 1 after it.
+    /// Applies a result at home. If `crash` is 0, the host dies before the manifest is recorded. If
+    /// it is 1, the host dies afterwards.
     fn apply(&mut self, one: &Deliverable, home: &str, crash: usize) {
         let (occurrence, fence) = (one.occurrence.clone(), one.fence);
         let home = home.to_owned();

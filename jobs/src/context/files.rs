@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 use runner_engine::locks::JobLock;
 use runner_engine::scope::Scope;
 
-/// The subfolder of a run's folder in which the children of backends work.
+/// The subfolder of a run's folder where the backends' child processes work.
 pub const CHILD_FOLDER: &str = "child";
-/// The subfolder of a run's folder in which a command leaves its artifacts.
+/// The subfolder of a run's folder where a command leaves its artifacts.
 pub const OUT_FOLDER: &str = "out";
 
 /// The folders that a run uses.

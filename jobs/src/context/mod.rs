@@ -98,9 +98,9 @@ pub enum RunMode {
 pub struct ContextParts<'a> {
     pub admitted: &'a Admitted,
     pub folders: Folders<'a>,
-    /// Prefixes below the project that the run may write.
+    /// Path prefixes inside the project that the run may write to.
     pub writes: &'a [String],
-    /// The folder in which the run stages its files.
+    /// The folder where the run stages its files.
     pub staging: &'a str,
     /// The environment for children.
     pub env: &'a BTreeMap<String, String>,

@@ -1,5 +1,5 @@
 //! Tracks the work of a run's children in the project: records the project's state before the first
-//! child starts, and imports the children's commits after the last child has ended.
+//! child starts, and imports the children's commits after the last child exits.
 
 use std::path::Path;
 
@@ -16,7 +16,7 @@ const WORK: &str = "work";
 
 /// The work of a run's children.
 pub(crate) struct ChildWork<'a> {
-    /// The sandbox of children that may write the project; `None` if there are none.
+    /// The sandbox of children that may write to the project; `None` if there are none.
     sandbox: Option<&'a Sandbox>,
     run_dir: &'a Path,
     git: Git,
@@ -52,7 +52,7 @@ impl<'a> ChildWork<'a> {
         Ok(())
     }
 
-    /// Imports the commits of the children into the project. A second call returns the same result.
+    /// Imports the children's commits into the project. A second call returns the same result.
     ///
     /// # Errors
     /// Returns an error if the commits cannot be imported. They then stay in the run's folder.
@@ -86,7 +86,7 @@ impl<'a> ChildWork<'a> {
         commits.chain(imported.held.iter().chain(&imported.notes).cloned()).collect()
     }
 
-    /// Closes the work and adds its result to the result of the job.
+    /// Closes the work and adds its result to the job's result.
     pub(crate) fn finish(
         &mut self,
         done: Result<Finished, JobError>,

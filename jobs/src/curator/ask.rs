@@ -32,7 +32,7 @@ pub(super) fn ask_or_reason(
     }
     let request = request(ctx, question);
     match ctx.spender.ask(&request, 0) {
-        // The last backend of the chain returns the rule-based answer.
+        // The last backend in the chain returns the rule-based answer.
         Ok(_) if ctx.spender.answers_by_rule() => Ok(Err(wordless(ctx))),
         Ok(reply) => Ok(reply.value.ok_or_else(|| "the answer is not JSON".to_owned())),
         Err(AskError::Ledger(error)) => Err(error.into()),
@@ -41,8 +41,8 @@ pub(super) fn ask_or_reason(
     }
 }
 
-/// Returns the reason why the answer is rule-based: the configured backend did not answer an
-/// earlier request, or no model is configured.
+/// Returns the reason the answer is rule-based: the configured backend did not answer an earlier
+/// request, or no model is configured.
 fn wordless(ctx: &Context<'_>) -> String {
     match ctx.spender.fell().first() {
         Some(why) => why.clone(),

@@ -3,7 +3,7 @@
 //!
 //! A session contains many guesses. Hedged guesses are ignored, a later guess replaces an earlier
 //! one, and a guess is kept only if the session described a change and made it. A diagnosis is
-//! dropped if the person's next prompt objects to it. This module is pure and must never quote
+//! dropped if the user's next prompt objects to it. This module is pure and must never quote
 //! anything that the session did not contain.
 
 use runner_text::terms::terms;
@@ -16,7 +16,7 @@ use crate::overnight::corpus::teaches::sentences;
 const WINDOW: usize = 150;
 /// Minimum number of words in a stated cause.
 const CAUSE_WORDS: usize = 6;
-/// Minimum length of a term that an error and a cause have in common.
+/// Minimum length of a term shared by an error and a cause.
 const SHARED: usize = 4;
 /// Maximum number of changed files. A change to more files does not follow from one sentence.
 const FILES: usize = 4;
@@ -154,7 +154,7 @@ struct Open {
 /// Finds diagnoses in a sequence of events.
 #[derive(Debug, Default)]
 pub struct Diagnoses {
-    /// A person's last request, and the last error.
+    /// The user's last request, and the last error.
     request: String,
     error: String,
     open: Option<Open>,
@@ -168,7 +168,7 @@ impl Diagnoses {
         self.last = (count, line);
     }
 
-    /// Processes a person's prompt. Returns the open diagnosis unless the person objects to it.
+    /// Processes a user's prompt. Returns the open diagnosis unless the user objects to it.
     pub fn prompted(&mut self, text: &str) -> Option<Diagnosis> {
         let lower = text.to_lowercase();
         let mut words = lower.split(|c: char| !c.is_alphanumeric() && c != '\'');
@@ -180,7 +180,7 @@ impl Diagnoses {
         found
     }
 
-    /// Records the error of a failed call.
+    /// Records the error from a failed call.
     pub fn failed(&mut self, error: &str) {
         self.error = shortened(error, 300);
     }
@@ -205,7 +205,7 @@ impl Diagnoses {
         }
     }
 
-    /// Returns the last error if it has a term in common with the cause, else the last request.
+    /// Returns the last error if it shares a term with the cause, or else the last request.
     fn situation(&self, cause: &str) -> String {
         let own = terms(cause);
         let error = terms(&self.error);
@@ -258,7 +258,7 @@ impl Diagnoses {
     }
 }
 
-/// Returns the cause that a sentence states without hedging, as a sentence of its own.
+/// Returns the cause stated in a sentence without hedging, as a sentence of its own.
 fn stated(sentence: &str) -> Option<String> {
     let lower = sentence.to_lowercase();
     if sentence.contains('?') || DOUBTS.iter().any(|doubt| lower.contains(doubt)) {

@@ -40,11 +40,11 @@ const LARGEST: u64 = 64 << 20;
 pub enum Severity {
     /// No action is needed.
     Info,
-    /// A person should know about the event.
+    /// The user should know about the event.
     Warn,
-    /// A person should act.
+    /// The user should act.
     High,
-    /// A person should act immediately.
+    /// The user should act immediately.
     Critical,
 }
 
@@ -67,11 +67,11 @@ pub struct Event {
     pub id: String,
     /// The time at which the event was raised.
     pub created_at: Timestamp,
-    /// The person or program that raised the event.
+    /// The user or program that raised the event.
     pub source: String,
     pub severity: Severity,
     pub desired_action: String,
-    /// The name of the backend or person that should act.
+    /// The name of the backend or user that should act.
     pub escalation_target: String,
     /// The initial budget, in model calls.
     pub budget: u32,
@@ -106,11 +106,11 @@ pub struct EventStatus {
     pub left: u32,
     /// The action and the outcome of the last step.
     pub last: Option<(String, String)>,
-    /// Whether a person has acknowledged the event.
+    /// Whether the user has acknowledged the event.
     pub over: bool,
 }
 
-/// The reason why an event cannot be raised or handled.
+/// The reason an event cannot be raised or handled.
 #[derive(Debug, thiserror::Error)]
 pub enum EventError {
     /// The event has no budget left.
@@ -131,11 +131,11 @@ pub enum EventError {
 
 #[derive(Clone, Debug)]
 pub struct NewEvent {
-    /// The person or program that raises the event.
+    /// The user or program that raises the event.
     pub source: String,
     pub severity: Severity,
     pub desired_action: String,
-    /// The backend or the person that should act.
+    /// The backend or the user that should act.
     pub escalation_target: String,
     /// The budget, in model calls.
     pub budget: u32,
@@ -262,7 +262,7 @@ pub fn all(worker: &Worker) -> io::Result<(Vec<EventStatus>, u64)> {
 /// Returns the event with this id, or the only event whose id begins or ends with `id`.
 ///
 /// # Errors
-/// Returns an error if no event matches, or several do.
+/// Returns an error if no event or more than one event matches.
 pub fn named(events: &[EventStatus], id: &str) -> Result<EventStatus, EventError> {
     let fits = |it: &&EventStatus| it.event.id.starts_with(id) || it.event.id.ends_with(id);
     let found: Vec<&EventStatus> = events.iter().filter(fits).collect();
@@ -308,7 +308,7 @@ fn load(worker: &Worker) -> io::Result<EventBook> {
         let Some(standing) = events.get_mut(&step.event) else {
             continue;
         };
-        // A row never increases a budget, even if it states a larger one.
+        // A row never increases a budget, even if it contains a larger one.
         standing.left = standing.left.min(step.budget_after);
         standing.over |= step.action == "ack";
         standing.last = Some((step.action, step.outcome));

@@ -2,7 +2,7 @@
 //! the events that the answer raises.
 //!
 //! This module must never act on the model's answer. The answer is only recorded, and the events
-//! that it raises wait for a person or another run.
+//! that it raises await the user or another run.
 
 use runner_engine::outcome::Class;
 use runner_text::counted;
@@ -21,7 +21,7 @@ const RAISED: usize = 5;
 ///
 /// # Errors
 /// Returns an error if the event does not exist, its budget is used up, or the model did not
-/// answer. A call without an answer is still spent.
+/// answer. An unanswered call is still spent.
 pub(super) fn run(ctx: &mut Context<'_>, worker: &Worker, id: &str) -> Result<Finished, JobError> {
     let failed = |class: Class| move |error: EventError| JobError::failed(class, error.to_string());
     let environment = failed(Class::Environment);

@@ -123,7 +123,7 @@ impl JobFile {
     /// Parses and validates the content of the file `name`.
     ///
     /// # Errors
-    /// Returns the reason why the file is not a valid job.
+    /// Returns the reason the file is not a valid job.
     pub fn read(name: &str, bytes: &[u8], kinds: &[CuratorJobKind]) -> Result<Self, String> {
         let value: serde_json::Value =
             serde_json::from_slice(bytes).map_err(|error| format!("it is not JSON: {error}"))?;

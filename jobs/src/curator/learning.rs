@@ -1,11 +1,11 @@
 //! Finds learnings in the events of a session: fixes, diagnoses and corrections that name a cause.
 //!
 //! A fix is a successful call that differs from an earlier failed call of the same kind. A sentence
-//! of the session between the two calls must explain the error. A diagnosis is a stated cause with
-//! a change and, if there was one, a check that passed (`diagnosis`). A correction is a person's
-//! text such as "always …" or "never …" that gives a reason. Everything else is not a learning, so
-//! most sessions yield none. This module is pure and must never quote anything that the session did
-//! not contain.
+//! in the session between the two calls must explain the error. A diagnosis is a stated cause with
+//! a change and, if there was one, a check that passed (`diagnosis`). A correction is a user's text
+//! such as "always …" or "never …" that gives a reason. Everything else is not a learning, so most
+//! sessions yield none. This module is pure and must never quote anything that the session did not
+//! contain.
 
 use std::collections::BTreeMap;
 
@@ -19,7 +19,7 @@ use crate::sessions::transcript::{SessionEvent, SessionEventKind};
 
 /// Maximum number of events between a failure and its fix.
 const WINDOW: usize = 60;
-/// Minimum length of a word that an explanation and an error have in common.
+/// Minimum length of a word shared by an explanation and an error.
 const SHARED: usize = 4;
 
 /// A fact from a session that is useful in later sessions.
@@ -43,7 +43,7 @@ struct FailedCall {
     target: String,
     /// The first informative line of the error.
     why: String,
-    /// The sentence of the session that explains the error.
+    /// The sentence in the session that explains the error.
     cause: Option<String>,
     /// Whether a file has been changed since. In that case, the change is the fix, not the next
     /// call.
@@ -116,7 +116,7 @@ impl Finder {
 
     fn failed_call(&mut self, line: u64, (tool, target): (String, String), text: &str) {
         let why = reason(text);
-        // A call that a person refused is not a failed call.
+        // A call rejected by the user is not a failed call.
         if !why.is_empty() && !why.contains("doesn't want to") && !why.contains("was rejected") {
             self.diagnoses.failed(&why);
             let about = about(&tool, &target);
@@ -175,7 +175,7 @@ impl Finder {
     }
 
     fn correction(&mut self, line: u64, text: &str) {
-        // Command output and pasted files were not written by a person.
+        // Command output and pasted files were not written by the user.
         if text.starts_with('<') || text.len() > 2_000 {
             return;
         }
@@ -221,7 +221,8 @@ impl Finder {
     }
 }
 
-/// Returns a path relative to the session's working directory, if the path is below that directory.
+/// Returns a path relative to the session's working directory, if the path is inside that
+/// directory.
 fn within<'a>(path: &'a str, cwd: Option<&str>) -> &'a str {
     let below = |cwd: &str| path.strip_prefix(cwd)?.strip_prefix('/');
     cwd.and_then(below).unwrap_or(path)
@@ -232,7 +233,7 @@ fn changes_files(tool: &str) -> bool {
     matches!(tool, "Edit" | "MultiEdit" | "Write" | "NotebookEdit")
 }
 
-/// Returns whether a tool only reads, so that a different call of the tool is not a fix.
+/// Returns whether a tool only reads, so that a different call to the tool is not a fix.
 fn is_read_only(tool: &str) -> bool {
     matches!(tool, "Read" | "Grep" | "Glob" | "LS")
 }

@@ -57,11 +57,11 @@ pub const KIND: &str = "curator";
 /// The result of one job file.
 #[derive(Debug, Default)]
 pub struct JobProduct {
-    /// New files of the project, with their content.
+    /// New project files, with their content.
     pub artifacts: Vec<(String, Vec<u8>)>,
-    /// A summary for people, on one line.
+    /// A human-readable summary, on one line.
     pub headline: String,
-    /// The reason why the model's contribution is missing, if it is.
+    /// The reason the model's contribution is missing, if it is.
     pub without: Option<String>,
 }
 

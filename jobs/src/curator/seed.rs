@@ -1,8 +1,8 @@
 //! dream-seed: drafts ideas from the open points of notes and of the memory, each with its source.
 //!
 //! An open point is text that a note marks as open: an unchecked task, TODO, FIXME, "Idea:" or
-//! "Open question:". In the memory, an open point is an open question, a task or a hypothesis of a
-//! session. A point that resembles an existing or archived idea, or another draft, is left out.
+//! "Open question:". In the memory, an open point is an open question, a task or a hypothesis from
+//! a session. A point that resembles an existing or archived idea, or another draft, is left out.
 //! This module must never use text that runner wrote.
 
 use runner_text::counted;
@@ -57,7 +57,7 @@ pub enum SeedOrigin {
 }
 
 impl SeedOrigin {
-    /// Returns the value for the front matter of a draft.
+    /// Returns the value for a draft's front matter.
     fn source(&self) -> String {
         match self {
             Self::Note { path, line, .. } => format!("{}:{line}", yaml(path)),
@@ -244,8 +244,8 @@ pub(super) fn run(
     })
 }
 
-/// Returns the points that sessions of the project left open, and the reason if the memory cannot
-/// be read.
+/// Returns the points left open by the project's sessions, and the reason if the memory cannot be
+/// read.
 fn of_memory(ctx: &Context<'_>) -> (Vec<Seed>, Option<String>) {
     let now = ctx.clock.now();
     let left = ProjectMemory::open(ctx)

@@ -1,4 +1,4 @@
-//! The settings of `[curator]` and of a job of this kind.
+//! The settings for `[curator]` and for a job of this kind.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -9,13 +9,13 @@ use super::job::CuratorJobKind;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct CuratorSpec {
-    /// The worker's folder with the queue, relative to the project's root.
+    /// The worker's folder, which contains the queue, relative to the project's root.
     #[serde(skip)]
     pub worker_dir: String,
-    /// The folder of the notes: relative to the root, or an absolute path that is only read.
+    /// The notes folder: relative to the root, or an absolute path that is only read.
     #[serde(skip)]
     pub vault_dir: String,
-    /// The folder for drafts of ideas.
+    /// The folder for idea drafts.
     #[serde(skip)]
     pub ideas: String,
     /// The folder for learnings.
@@ -30,9 +30,9 @@ pub struct CuratorSpec {
     /// The maximum number of job files in one run.
     #[schemars(range(min = 1))]
     pub batch: u32,
-    /// The kinds of job files that a run adds to the queue, unless a job of the same kind already
-    /// waits there: "lint-wiki" and "dream-seed". A job with a nightly trigger then drafts ideas
-    /// each night.
+    /// The kinds of job files that a run adds to the queue, unless a job of the same kind is
+    /// already waiting there: "lint-wiki" and "dream-seed". A job with a nightly trigger then
+    /// drafts ideas each night.
     pub enqueue: Vec<CuratorJobKind>,
     /// The event to process instead of the queue. `runner curator events escalate` sets it.
     pub event: Option<String>,

@@ -25,7 +25,7 @@ pub struct WorkerStatus {
     pub pid: u32,
     /// The start time of the process, in the kernel's ticks since boot.
     pub pid_start: u64,
-    /// The id of the boot in which the process id is valid.
+    /// The id of the boot for which the process id is valid.
     #[serde(default)]
     pub boot: String,
     pub host: String,
@@ -80,7 +80,7 @@ impl WorkerStatus {
         self.write(worker, state, now);
     }
 
-    /// Writes the status. The file is for people only, so a failed write does not fail a job.
+    /// Writes the status. The file is only meant for users, so a failed write does not fail a job.
     fn write(&mut self, worker: &Worker, state: WorkerState, now: Timestamp) {
         (self.state, self.updated_at) = (state, now);
         let path = worker.path("logs/status.json");

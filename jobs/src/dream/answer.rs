@@ -97,9 +97,9 @@ pub(super) struct Checks<'a> {
 
 impl Checks<'_> {
     /// Checks the proposals one after another. A claim that does not hold is struck: the idea is
-    /// kept as a sidenote, and the rationale states the reason. An archive or a merge that is not
-    /// certain becomes a proposal that keeps the idea and names the candidate. Returns the
-    /// proposals and the number of struck claims.
+    /// kept as a sidenote, and the rationale states the reason. An uncertain archive or merge
+    /// becomes a proposal that keeps the idea and names the candidate. Returns the proposals and
+    /// the number of struck claims.
     pub(super) fn apply(&self, proposals: Vec<Proposal>) -> (Vec<Proposal>, usize) {
         let mut struck = 0;
         // An idea that is merged or archived cannot be the destination of a merge.
@@ -223,7 +223,7 @@ fn strike(proposal: Proposal, why: &str, offer: &Offer) -> Proposal {
     }
 }
 
-/// Keeps an idea whose archive or merge is not certain; the evidence names the candidate.
+/// Keeps an idea whose archive or merge is uncertain; the evidence names the candidate.
 fn perhaps(mut proposal: Proposal, offer: &Offer) -> Proposal {
     if !matches!(proposal.action, Action::Archive | Action::Merge) {
         return proposal;

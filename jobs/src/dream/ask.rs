@@ -31,13 +31,13 @@ const WINDOW: &str = "window";
 #[derive(Debug, Default)]
 pub(super) struct Answers {
     pub(super) proposals: Vec<Proposal>,
-    /// The lines that the replies quote from the changes of a commit, by idea.
+    /// The lines that the replies quote from a commit's changes, keyed by idea.
     pub(super) quotes: BTreeMap<String, String>,
     pub(super) refused: Vec<Refused>,
     pub(super) notes: Vec<String>,
-    /// The ideas about which a reply arrived.
+    /// The ideas for which a reply arrived.
     pub(super) asked: BTreeSet<String>,
-    /// The ideas about which a backend sent an answer that was malformed or truncated.
+    /// The ideas for which a backend sent a malformed or truncated answer.
     pub(super) unread: BTreeSet<String>,
     /// The error that ended the questions.
     pub(super) error: Option<JobError>,
@@ -110,7 +110,7 @@ fn ends_the_run(error: &JobError) -> bool {
 }
 
 impl Answers {
-    /// Asks one question and keeps the usable proposals. Returns the problems of the reply.
+    /// Asks one question and keeps the usable proposals. Returns the problems with the reply.
     fn batch(
         &mut self,
         ctx: &mut Context<'_>,
@@ -125,7 +125,7 @@ impl Answers {
         let reply = match ctx.spender.ask(&request, batch.len() as u64) {
             Ok(reply) => reply,
             Err(error) => {
-                // The ideas may be the reason why the answer was malformed or truncated.
+                // The ideas may have caused the malformed or truncated answer.
                 if matches!(
                     error,
                     AskError::Backend(
@@ -142,7 +142,7 @@ impl Answers {
         Ok(self.take(batch, checked(&reply, batch.len(), &offer)))
     }
 
-    /// Takes the proposals of a reply, and returns its problems.
+    /// Takes the proposals from a reply, and returns the problems with it.
     fn take(&mut self, batch: &[&ClassifiedIdea], reply: CheckedReply) -> Vec<String> {
         self.asked.extend(batch.iter().map(|one| one.path.clone()));
         let problems = reply.refused.iter().map(|refused| refused.why.clone()).collect();
@@ -179,8 +179,8 @@ fn offer_of(offer: &Offer, batch: &[&ClassifiedIdea]) -> Offer {
     }
 }
 
-/// Returns the window of the backend in tokens. A replayed run has the window of the recorded one,
-/// so that it asks the same questions.
+/// Returns the backend's window in tokens. A replayed run uses the recorded run's window, so that
+/// it asks the same questions.
 fn window(ctx: &Context<'_>) -> Option<u64> {
     if ctx.recording.replays() {
         let answer = ctx.recording.recall(WINDOW, "");

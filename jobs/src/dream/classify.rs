@@ -19,7 +19,7 @@ use crate::evidence::neighbours::{MOST, Note, neighbours};
 use crate::evidence::{Evidence, Neighbour, ProjectEvidence, places};
 use crate::session_notes::SessionNote;
 
-/// Number of an idea's neighbours to offer as destinations of a merge.
+/// Number of an idea's neighbours to offer as merge destinations.
 pub const OFFERED_NEIGHBOURS: usize = 5;
 /// Maximum length of a neighbour's text to show, in bytes.
 pub const PER_NEIGHBOUR: usize = 1500;
@@ -29,7 +29,7 @@ pub const TEXTS: usize = 64 * 1024 * 1024;
 pub const OTHERS: usize = 5000;
 /// Maximum length of the first paragraph in a search for session notes, in characters.
 const GIST: usize = 200;
-/// Minimum score of a neighbour that is perhaps the same idea (see [`Neighbour::score`]).
+/// Minimum score of a neighbour that may be the same idea (see [`Neighbour::score`]).
 pub const LIKE: f64 = 0.5;
 
 /// A selected idea with its verdict.
@@ -38,7 +38,7 @@ pub struct ClassifiedIdea {
     /// The path of the idea, relative to the project.
     pub path: String,
     pub text: String,
-    /// The file's stat data at the time of the read.
+    /// The file's stat data when it was read.
     pub stat: Stat,
     /// Digest of the text.
     pub digest: Digest,
@@ -61,7 +61,7 @@ pub struct ClassifiedIdeas {
     pub shown: Vec<ClassifiedIdea>,
     /// The targets that an answer may choose from.
     pub offer: Offer,
-    /// The beginnings of the texts of the offered neighbours, by path.
+    /// The beginning of each offered neighbour's text, keyed by path.
     pub neighbours: BTreeMap<String, String>,
     /// The number of other ideas that were compared and the number of all other ideas; `None` if
     /// all were compared.
@@ -72,7 +72,7 @@ pub struct ClassifiedIdeas {
 pub type Born<'a> = &'a dyn Fn(&str) -> Option<i64>;
 
 impl ClassifiedIdea {
-    /// Returns the text with which session notes are searched: the title and the first paragraph.
+    /// Returns the search text for session notes: the title and the first paragraph.
     pub fn gist(&self) -> String {
         let stem = places::stem(&self.path);
         format!("{} {}", markdown::title(&self.text, stem), markdown::summary(&self.text, GIST))
@@ -203,10 +203,10 @@ fn others<'a>(
     (others, None)
 }
 
-/// Determines the idea into which each selected idea may be merged. If two selected ideas match,
-/// the smaller one is merged into the larger; if their sizes are similar, the newer one is merged
-/// into the older. Two ideas are never merged into each other. An idea that was not selected
-/// existed before, so it is always the destination.
+/// Determines which idea each selected idea may be merged into. If two selected ideas match, the
+/// smaller one is merged into the larger; if their sizes are similar, the newer one is merged into
+/// the older. Two ideas are never merged into each other. An idea that was not selected existed
+/// before, so it is always the destination.
 fn destinations(
     texts: &[(&Idea, String, Stat, Digest)],
     near: &BTreeMap<String, Vec<Neighbour>>,

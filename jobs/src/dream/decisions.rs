@@ -1,8 +1,8 @@
-//! `dreams/ledger.md`: people's decisions on proposals.
+//! `dreams/ledger.md`: the user's decisions on proposals.
 //!
-//! A line that is not `- {json}` is a person's note, which is kept and does not count as a
-//! decision. Runner only adds lines. To take a decision back, it adds a line with the decision
-//! `undone`, and the proposal is open again.
+//! A line that is not `- {json}` is a user's note: it is kept but does not count as a decision.
+//! Runner only appends lines. To take a decision back, it appends a line with the decision
+//! `undone`, which reopens the proposal.
 
 use std::collections::BTreeMap;
 
@@ -15,12 +15,12 @@ use super::proposal::Action;
 /// The value of [`Decision::decision`] that takes a decision back.
 pub const UNDONE: &str = "undone";
 
-/// One decision, as it is written in the file.
+/// One decision, as written in the file.
 #[derive(Clone, Debug, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct Decision {
     pub proposal_id: String,
-    /// `accepted`, `rejected`, `amended`, `skipped` or `undone`. A value that only a later version
-    /// knows is also a decision.
+    /// `accepted`, `rejected`, `amended`, `skipped` or `undone`. A value introduced by a later
+    /// version also counts as a decision.
     pub decision: String,
     /// The action that was carried out, in the contract's terms.
     #[serde(default)]
@@ -28,20 +28,20 @@ pub struct Decision {
     /// The time of the decision, in RFC 3339.
     #[serde(default)]
     pub at: String,
-    /// The person's note on the decision.
+    /// The user's note on the decision.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
-    /// The hash of the content that was decided on. Without a hash, the decision applies to any
+    /// The hash of the content the decision was about. Without a hash, the decision applies to any
     /// content.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub targets_hash: Option<String>,
 }
 
-/// The decisions that are in effect, by proposal, each list in the order of the file.
+/// The decisions in effect, by proposal, each list in file order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Decisions {
     by_id: BTreeMap<String, Vec<Decision>>,
-    /// All decisions in the order of the file, including those that were taken back.
+    /// All decisions in file order, including those that were taken back.
     pub history: Vec<Decision>,
 }
 
@@ -118,7 +118,7 @@ impl Decisions {
         decisions
     }
 
-    /// Returns whether a person has decided on this proposal about targets with this content.
+    /// Returns whether the user has decided on this proposal about targets with this content.
     pub fn decided(&self, id: &str, targets_hash: &str) -> bool {
         self.of(id, Some(targets_hash)).is_some()
     }

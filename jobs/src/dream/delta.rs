@@ -13,7 +13,7 @@ use super::state::DreamState;
 pub struct Delta {
     /// Indices of the selected ideas, in the order in which they are shown.
     pub selected: Vec<usize>,
-    /// Number of other changed ideas, which wait for the next pass.
+    /// Number of other changed ideas, left for the next pass.
     pub waiting: usize,
     /// Number of unchanged ideas.
     pub unchanged: usize,
@@ -34,7 +34,7 @@ impl Delta {
         self.selected.extend(unchanged.into_iter().take(free));
     }
 
-    /// Returns the indices of all changed ideas, including those that wait or are set aside.
+    /// Returns the indices of all changed ideas, including those that are deferred or set aside.
     pub fn changed(&self, ideas: &[Idea], state: &DreamState<'_>) -> BTreeSet<usize> {
         let mut next = 0;
         let mut changed =
@@ -64,7 +64,8 @@ pub fn select(
     let aside = |at: &usize| !one && parked.holds(&ideas[*at].path, &ideas[*at].digest);
     let (parked_ideas, mut selected): (Vec<usize>, Vec<usize>) =
         selected.into_iter().partition(aside);
-    // `None` (never shown) sorts before any time. The sort is stable and the ideas are in order.
+    // `None` (never shown) sorts before any time. The sort is stable, and the ideas are already in
+    // order.
     selected.sort_by_cached_key(|at| {
         let path = &ideas[*at].path;
         state.surfaced(path).max(parked.surfaced(path))

@@ -21,7 +21,7 @@ use super::review::own_edits;
 use super::spec::{Dirty, DreamSpec};
 use crate::{Context, JobError};
 
-/// Entries of the `.git` folder that exist while an operation is in progress, each with a
+/// Entries in the `.git` folder that exist while an operation is in progress, each with a
 /// description.
 const IN_PROGRESS: [(&str, &str); 6] = [
     ("index.lock", "a git operation is running (index.lock)"),
@@ -84,9 +84,9 @@ fn without_own(
     Ok(())
 }
 
-/// Returns the changed ideas that were saved within the quiet time, and the time at which the last
-/// of them is no longer recent. Returns `None` if there are no such ideas. A modification time far
-/// in the future is ignored.
+/// Returns the changed ideas that were saved within the quiet time, and the time when the last of
+/// them stops being recent. Returns `None` if there are no such ideas. A modification time far in
+/// the future is ignored.
 pub(super) fn just_changed(
     ideas: &[Idea],
     selected: &[usize],

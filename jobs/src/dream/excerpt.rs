@@ -7,7 +7,7 @@ use runner_engine::git::{Git, GitError};
 
 use crate::evidence::ProjectEvidence;
 
-/// Maximum length of the excerpt of a commit's changes, in bytes.
+/// Maximum length of the excerpt from a commit's changes, in bytes.
 const LONGEST: usize = 4 * 1024;
 /// Maximum number of lines of one file.
 const LINES: usize = 40;
@@ -15,12 +15,12 @@ const LINES: usize = 40;
 const LINE: usize = 200;
 /// Maximum number of files that a commit may touch for its changes to be shown.
 const BROAD: usize = 300;
-/// Number of commits whose changes one git command reads.
+/// Number of commits whose changes are read with one git command.
 const AT_ONCE: usize = 40;
-/// Minimum number of characters in a quotation, without spaces.
+/// Minimum number of characters in a quotation, excluding spaces.
 const QUOTE: usize = 8;
 
-/// Excerpts of the changes of commits, by hash.
+/// Excerpts from commits' changes, by commit hash.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Excerpts(BTreeMap<String, String>);
 
@@ -39,7 +39,7 @@ impl Excerpts {
             room.commit_named(hash).is_some_and(|commit| (1..=BROAD).contains(&commit.touched))
         };
         let hashes: Vec<&str> = hashes.iter().filter(narrow).copied().collect();
-        // The options keep git from starting programs that attributes or the configuration name.
+        // The options keep git from starting programs named in attributes or the configuration.
         let args =
             ["--patch", "--unified=1", "--no-ext-diff", "--no-textconv", "--format=tformat:%x00%H"];
         for some in hashes.chunks(AT_ONCE) {
@@ -84,14 +84,15 @@ impl Excerpts {
         }
     }
 
-    /// Returns the changes of a commit, at most `most` bytes; empty if they were not read.
+    /// Returns a commit's changes, truncated to `most` bytes, or an empty string if they were not
+    /// read.
     pub(super) fn of(&self, hash: &str, most: usize) -> &str {
         let text = self.0.get(hash).map_or("", String::as_str);
         &text[..text.floor_char_boundary(most)]
     }
 
-    /// Returns whether a line of the changes of one of these commits contains the quotation,
-    /// regardless of spaces.
+    /// Returns whether any line changed by one of these commits contains the quotation, ignoring
+    /// spaces.
     pub(super) fn contain<'a>(
         &self,
         quote: &str,

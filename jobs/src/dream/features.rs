@@ -17,7 +17,7 @@ const ASKING: &str = "\
 /// Complete headings in a text that is meant for publication.
 const PUBLISHING: &str = "audience|call to action|cover|draft post|hook|outline|publishing|takeaway|\
     takeaways|target audience|title options|tone";
-/// Verbs with which the description of a task begins.
+/// Verbs that can begin a task description.
 const VERBS: &str = "\
     accept adapt add adjust align allow apply archive ask assign attach automate avoid await \
     bind bring build bump bundle cache cancel change check choose clean close collect combine \
@@ -68,7 +68,7 @@ pub struct Features {
     pub phases: usize,
     /// Number of list items.
     pub items: usize,
-    /// Number of ticked check boxes, and number of unticked ones.
+    /// Numbers of ticked and unticked check boxes.
     pub boxes: (usize, usize),
     /// Number of list items and sentences that begin with one of `VERBS`, including the title.
     pub verbs: usize,
@@ -85,7 +85,7 @@ pub struct Features {
     pub post: bool,
     /// Whether the text is a form to fill in.
     pub template: bool,
-    /// Whether the text contains the mark that an accepted `mark-blog` leaves.
+    /// Whether the text contains the mark left by an accepted `mark-blog`.
     pub marked: bool,
 }
 
@@ -192,19 +192,19 @@ impl Features {
         }
     }
 
-    /// Returns whether the idea's task list is in use and not complete. A list without any tick
-    /// proves nothing, because few authors come back to tick the boxes.
+    /// Returns whether the idea's task list is in use and not complete. A list with no ticked boxes
+    /// proves nothing, because few authors come back to tick them.
     pub fn half_ticked(&self) -> bool {
         self.boxes.0 > 0 && self.boxes.1 > 0
     }
 
-    /// Returns whether the idea describes work in several phases, which one commit hardly ever
+    /// Returns whether the idea describes work in several phases, which a single commit rarely
     /// completes.
     pub fn phased(&self) -> bool {
         self.phases >= 3
     }
 
-    /// The maximum of [`Features::actionable`].
+    /// The maximum value of [`Features::actionable`].
     pub const POINTS: usize = 7;
 
     /// Returns a score for how actionable the text is. It depends on what the text asks for and not
@@ -218,7 +218,7 @@ impl Features {
     }
 }
 
-/// Number of lines at the top in which a text may declare its status and its parent.
+/// Number of lines at the top where a text may declare its status and parent.
 const HEAD: usize = 6;
 
 /// Returns whether a list of words contains a word.

@@ -23,7 +23,7 @@ use super::spec::DreamSpec;
 use super::stat_cache::{self, CachedFile, StatCache};
 use super::walk::{IdeaFile, Stat, WalkProblem, too_long, walk};
 
-/// The name under which a recording stores the ideas that were read.
+/// The recording key for the ideas that were read.
 const INPUT: &str = "idea";
 
 /// An idea that could be read.
@@ -144,7 +144,7 @@ pub fn is_own(text: &str) -> bool {
     doc.get("body_sha256").is_some_and(|sum| sum == Digest::of(doc.body().as_bytes()).to_string())
 }
 
-/// The reason why a file could not be read. Its text continues a sentence that begins with the path.
+/// Why a file could not be read. Its text completes a sentence that begins with the path.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ReadProblem {
     #[error("is gone")]
@@ -189,7 +189,7 @@ impl Reader {
     /// Returns the content of an idea and its stat data at the time of the read.
     ///
     /// # Errors
-    /// Returns the reason why the idea could not be read, in the form that a [`WalkProblem`] uses.
+    /// Returns why the idea could not be read, in the form used by [`WalkProblem`].
     pub fn read(&self, path: &str) -> Result<(Vec<u8>, Stat), ReadProblem> {
         let (bytes, stat, _) = self.inspect(path)?;
         Ok((bytes, stat))

@@ -12,7 +12,7 @@ use crate::kind::{BadSetting, Kind, Targets};
 use crate::reserved::reserved;
 use crate::{Context, Finished, JobError};
 
-/// Names that the folders of a dream job must not have. The job's own folder is not in this list.
+/// Names that a dream job's folders must not have. The job's own folder is not in this list.
 const RESERVED: [&str; 8] =
     [".git", ".runner", "runner.toml", "rem", "_steps.jsonl", ".claude", ".codex", ".mcp.json"];
 

@@ -10,14 +10,14 @@ use runner_engine::git::{Git, GitError, Read};
 use runner_engine::process::Stdin;
 use runner_engine::publish::{RealFs, RelPath};
 
-/// The reason why a target is refused.
+/// Why a target is refused.
 #[derive(Debug, thiserror::Error)]
 pub enum Leak {
     /// The target is unsafe to write, for example because part of its path is a link.
     #[error("{path}: {why}")]
     Path {
         path: String,
-        /// The reason why the target is unsafe.
+        /// Why the target is unsafe.
         why: String,
     },
     #[error(

@@ -7,7 +7,7 @@
 //!            └ none: skipped
 //! ```
 //!
-//! A pass proposes and a person decides; a pass never changes an idea. It must never publish a
+//! A pass proposes and the user decides; a pass never changes an idea. It must never publish a
 //! model's reply unchanged: the published files are built from the checked reply. It must never
 //! mark an idea as triaged without a valid answer about the content that the idea still has at the
 //! end of the pass.
@@ -73,12 +73,12 @@ use world::{SeenEvidence, Unchanged};
 
 /// Maximum size of the state file and the decisions file, in bytes.
 const LONGEST: u64 = 256 * 1024 * 1024;
-/// Names in a recording: the list of all ideas, the ideas that are set aside, and whether a folder
+/// Recording keys for the list of all ideas, the ideas that are set aside, and whether a folder
 /// exists.
 const SURVEY: &str = "survey";
 const PARKED: &str = "parked";
 const TAKEN: &str = "taken";
-/// The name, in a recording, of the evidence that earlier passes saw.
+/// The recording key for the evidence seen by earlier passes.
 const SEEN: &str = "seen";
 
 /// Runs one pass.
@@ -86,8 +86,8 @@ const SEEN: &str = "seen";
 /// # Errors
 /// Returns [`JobError::Nothing`] if no idea has changed, a failure of class `malformed` if the
 /// replies have no valid proposal or the state file is invalid, a failure of class `guard` if the
-/// targets could leak, and any error of the backend, git or the budget that left no proposal. In
-/// all these cases nothing is staged.
+/// targets could leak, and any backend, git or budget error that left no proposal. In all these
+/// cases nothing is staged.
 pub fn run(ctx: &mut Context<'_>, spec: &DreamSpec) -> Result<Finished, JobError> {
     spec.check()?;
     let file = StateFile::default();
@@ -129,7 +129,8 @@ pub fn run(ctx: &mut Context<'_>, spec: &DreamSpec) -> Result<Finished, JobError
     let kept = undecided(proposals, &changed, &decisions(ctx, spec)?, &mut reported);
     reported.changed = changed.into_iter().map(str::to_owned).collect();
     ctx.files.stage(&proposals_path(&folder), pretty(&kept).as_bytes(), Expect::Absent)?;
-    // People may have made decisions while the model was answering, and their entries must be kept.
+    // The user may have made decisions while the model was answering, and those entries must be
+    // kept.
     let (later_bytes, later) = state_file::read(ctx, spec)?;
     let text = if later == *file.expect(ctx, spec)? {
         state.with(&changes)
@@ -247,7 +248,7 @@ fn ground<'a>(
         delta.add(newly, spec.max_ideas);
         room = Some(evidence);
     }
-    // Ideas that wait because of the limit must be found again.
+    // Ideas deferred because of the limit must be found again.
     seen.head = head.filter(|_| delta.waiting == 0);
     let backend = ctx.spender.backend();
     let backend = [Some(backend.kind), backend.model].into_iter().flatten();
@@ -329,7 +330,7 @@ fn unreadable(selected: usize, troubles: &[WalkProblem]) -> JobError {
     JobError::failed(Class::Environment, why)
 }
 
-/// Lists the ideas and reads the state. The state is `None` if it certainly covers all ideas.
+/// Lists the ideas and reads the state. The state is `None` if it is known to cover all ideas.
 fn inputs<'a>(
     ctx: &Context<'_>,
     spec: &DreamSpec,
@@ -345,7 +346,7 @@ fn inputs<'a>(
         return Ok((Some(state_file::parse((ctx, spec), file)?), survey));
     }
     let bytes = file.bytes(ctx, spec)?;
-    // The time of both steps grows with the number of ideas, so they run in parallel.
+    // The cost of both steps grows with the number of ideas, so they run in parallel.
     let (state, survey) = std::thread::scope(|scope| {
         let parsed = scope.spawn(|| DreamState::parse(bytes));
         let survey = match recording.replays() {
@@ -360,7 +361,7 @@ fn inputs<'a>(
     Ok((Some(state), survey?))
 }
 
-/// Returns the commit because of which the rule decides that an idea is done.
+/// Returns the commit that leads the rule to decide that an idea is done.
 fn decided_by(room: &ProjectEvidence, one: &classify::ClassifiedIdea) -> Option<String> {
     let archived = one.verdict.action == Action::Archive;
     let hash = one.verdict.commits.first().filter(|_| archived)?;

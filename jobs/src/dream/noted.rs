@@ -1,6 +1,6 @@
 //! Adds the notes that coding sessions left about an idea to its evidence.
 //!
-//! Notes inform a person and a model. They must never change the rule-based answer, and a memory
+//! Notes inform the user and the model. They must never change the rule-based answer, and a memory
 //! that cannot be read never fails a pass.
 
 use std::collections::BTreeMap;
@@ -13,10 +13,10 @@ use super::recalled;
 use crate::Context;
 use crate::session_notes::{ProjectMemory, SessionNote};
 
-/// The name, in a recording, of the session notes about each shown idea.
+/// The recording key for the session notes about each shown idea.
 const SESSIONS: &str = "session notes";
 
-/// Notes by the path of the idea.
+/// Notes by idea path.
 type FoundNotes = BTreeMap<String, Vec<SessionNote>>;
 
 fn found(ctx: &Context<'_>, judged: &ClassifiedIdeas) -> Result<FoundNotes, MemoryError> {

@@ -1,4 +1,4 @@
-//! The report of a pass for people: headline, lines, figures, and the reason why it is incomplete.
+//! The human-readable report of a pass: headline, lines, figures, and why it is incomplete.
 //!
 //! This module only formats text. It must never leave out ideas that were refused or dropped, or
 //! that could not be read: a silent omission is a bug.
@@ -11,7 +11,7 @@ use super::quarantine::PARKED_AFTER;
 use super::walk::WalkProblem;
 use crate::Finished;
 
-/// Number of refusals to report one by one.
+/// Number of refusals to report individually.
 const REFUSALS: usize = 20;
 
 /// The report of a pass, apart from its proposals.
@@ -21,7 +21,7 @@ pub(super) struct PassSummary {
     pub(super) troubles: Vec<WalkProblem>,
     /// Number of files that were left out because runner wrote them.
     pub(super) own: usize,
-    /// Number of changed ideas that wait for the next pass.
+    /// Number of changed ideas left for the next pass.
     pub(super) waiting: usize,
     /// The number of other ideas that were searched for duplicates and the number of all other
     /// ideas; `None` if all were searched.
@@ -29,7 +29,7 @@ pub(super) struct PassSummary {
     /// Ideas that are set aside, including those that this pass set aside.
     pub(super) parked: Vec<String>,
     pub(super) notes: Vec<String>,
-    /// The reason why the session notes are not among the evidence.
+    /// Why the session notes are not part of the evidence.
     pub(super) memory: Option<String>,
     /// Whether the ideas are private, and what that means for accepting a proposal.
     pub(super) privacy: String,
@@ -38,11 +38,11 @@ pub(super) struct PassSummary {
     pub(super) downgraded: usize,
     /// Number of unchanged ideas that were selected because their evidence changed.
     pub(super) moved: usize,
-    /// The reason why the rest of the shown ideas were not asked about.
+    /// Why the remaining shown ideas were not asked about.
     pub(super) unasked: Option<String>,
     /// Number of shown ideas without a valid answer.
     pub(super) unanswered: usize,
-    /// Number of proposals that a person had already decided on.
+    /// Number of proposals that the user had already decided on.
     pub(super) decided: usize,
     /// Number of proposals that were dropped because they are about ideas in `changed`.
     pub(super) dropped: usize,
@@ -119,7 +119,7 @@ impl PassSummary {
             headline
                 .push_str(&format!("; {} left for next time", counted(self.waiting, "more idea")));
         }
-        // An idea that is perhaps done is listed apart from what is proposed.
+        // An idea that may be done is listed separately from the proposals.
         let (perhaps, sure): (Vec<_>, Vec<_>) = proposals.iter().partition(|it| it.is_perhaps());
         let mut lines: Vec<String> = sure.into_iter().map(Proposal::line).collect();
         lines.extend(perhaps.into_iter().map(Proposal::perhaps_line));

@@ -120,7 +120,7 @@ impl Action {
     }
 }
 
-/// A proposal as it is published: the contract's keys, and the hash of its targets' content.
+/// A proposal as published: the contract's keys, and the hash of its targets' content.
 #[derive(Clone, Debug, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct Proposal {
     /// An id that is the same for the same targets, status and action.
@@ -136,8 +136,8 @@ pub struct Proposal {
     pub confidence: Confidence,
     /// The reason for the proposal, in one line.
     pub rationale: String,
-    /// The hash of the contents that were triaged. An accept compares this hash, and a decision
-    /// records it.
+    /// The hash of the contents that were triaged. Accepting a proposal compares this hash, and a
+    /// decision records it.
     pub targets_hash: String,
 }
 
@@ -169,7 +169,7 @@ pub struct CheckedReply {
     pub proposals: Vec<Proposal>,
     /// The elements that were refused.
     pub refused: Vec<Refused>,
-    /// The lines that the reply quotes from the changes of a commit, by idea.
+    /// The lines that the reply quotes from a commit's changes, by idea.
     pub quotes: BTreeMap<String, String>,
 }
 
@@ -186,7 +186,7 @@ struct ReplyElement {
     /// The commits that support the claim, separate from the text about them.
     #[serde(default)]
     commits: Vec<String>,
-    /// A line that the reply quotes from the changes of a commit.
+    /// A line that the reply quotes from a commit's changes.
     #[serde(default)]
     quote: Option<String>,
 }
@@ -339,13 +339,13 @@ impl Proposal {
         self
     }
 
-    /// Returns whether the idea is kept although it is perhaps done or a duplicate.
+    /// Returns whether the idea is kept even though it may be done or a duplicate.
     pub fn is_perhaps(&self) -> bool {
         let claimed = matches!(self.status, IdeaStatus::Implemented | IdeaStatus::Duplicate);
         claimed && self.action == Action::Keep
     }
 
-    /// Formats a proposal that only names a candidate as one line for the report.
+    /// Formats a proposal that merely names a candidate, as one line for the report.
     pub fn perhaps_line(&self) -> String {
         let what = match self.status {
             IdeaStatus::Duplicate => "perhaps a duplicate",

@@ -21,15 +21,15 @@ use crate::frame::Frame;
 
 /// Number of neighbours whose text is shown.
 const SHOWN_NEIGHBOURS: usize = 3;
-/// Minimum score of a neighbour for it to be shown.
+/// Minimum score for a neighbour to be shown.
 const LIKE: f64 = 0.15;
 /// Number of candidates that are shown with their message and their whole excerpt.
 const IN_FULL: usize = 2;
-/// Maximum length of the excerpt of each of the other candidates, in bytes.
+/// Maximum length of each other candidate's excerpt, in bytes.
 const IN_BRIEF: usize = 1200;
 /// Maximum length of a candidate's message, in bytes.
 const BODY: usize = 1200;
-/// Maximum number of a candidate's files to list.
+/// Maximum number of files to list for a candidate.
 const FILES: usize = 20;
 /// Maximum length of one idea's text, in bytes.
 const PER_IDEA: usize = 16 * 1024;
@@ -45,7 +45,7 @@ const PER_ANSWER: usize = 300;
 /// Estimated number of tokens in the instructions, the schema and the offer of a question.
 const FRAME: usize = 2000;
 
-/// The facts that the questions of a pass share.
+/// The facts shared by all questions of a pass.
 pub struct QuestionFacts<'a> {
     pub room: &'a ProjectEvidence,
     pub(super) excerpts: &'a Excerpts,
@@ -98,8 +98,8 @@ pub(super) fn batches(
     batches
 }
 
-/// Builds the question about these ideas. `problems` are the reasons why an earlier answer could
-/// not be used.
+/// Builds the question about these ideas. `problems` explains why an earlier answer could not be
+/// used.
 pub(super) fn build(
     frame: &Frame<'_>,
     facts: &QuestionFacts<'_>,
@@ -131,8 +131,8 @@ pub(super) fn build(
     }
 }
 
-/// Returns the two texts about one idea: its own text and the evidence, together at most about
-/// `most` bytes.
+/// Returns the two texts about one idea: its own text and the evidence, with a combined length of
+/// at most about `most` bytes.
 fn texts(facts: &QuestionFacts<'_>, one: &ClassifiedIdea, most: usize) -> [(String, String); 2] {
     let evidence = about(facts, one);
     [
@@ -347,7 +347,7 @@ fn indented(text: &str) -> String {
     text.lines().map(|line| format!("    {line}")).collect::<Vec<_>>().join("\n")
 }
 
-/// Truncates a text to at most `most` bytes at a character boundary, and appends a note on the
+/// Truncates a text to at most `most` bytes at a character boundary, and appends a note giving the
 /// length of the rest.
 fn cut(text: &str, most: usize) -> String {
     if text.len() <= most {

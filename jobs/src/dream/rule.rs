@@ -1,4 +1,4 @@
-//! Determines an idea's status and the action for it by rules, without a model.
+//! Determines an idea's status and action by rules, without a model.
 //!
 //! ```text
 //! a form, or part of another document ──────────────────────> sidenote, keep
@@ -12,10 +12,10 @@
 //! ```
 //!
 //! The first line that applies decides. Every threshold is a share, so that it does not depend on
-//! the size of a repository. The thresholds were chosen on the notes of one project and measured on
-//! another (figures in docs/guide/evidence.md). The harmful error is to archive a live idea, so an
-//! archive or a merge needs high confidence; below that the idea is kept and the candidate is
-//! named. This module must never use anything but its arguments.
+//! the size of a repository. The thresholds were chosen using the notes of one project and measured
+//! on another (figures in docs/guide/evidence.md). The harmful error is archiving a live idea, so
+//! an archive or a merge requires high confidence; below that, the idea is kept and the candidate
+//! is named. This module must never use anything but its arguments.
 
 use crate::evidence::{Candidate, CommitTiming, Evidence, Neighbour, ProjectEvidence, places};
 use runner_text::counted;
@@ -23,22 +23,22 @@ use runner_text::counted;
 use super::features::{Declared, Features};
 use super::proposal::{Action, Confidence, IdeaStatus};
 
-/// Minimum strength of a commit that implemented an idea with high confidence (see
-/// [`Candidate::strength`]).
+/// Minimum strength at which a commit is taken, with high confidence, to have implemented an idea
+/// (see [`Candidate::strength`]).
 pub const DONE: f64 = 0.745;
-/// Minimum strength of a commit that implemented an idea although another commit is at most
-/// [`RIVAL`] weaker. If two commits fit almost equally well, both may be siblings of work that is
-/// not done yet.
+/// Minimum strength at which a commit is taken to have implemented an idea even though another
+/// commit is at most [`RIVAL`] weaker. If two commits fit almost equally well, both may be siblings
+/// of work that is not done yet.
 pub const RIVALLED: f64 = 0.8;
 /// See [`RIVALLED`].
 pub const RIVAL: f64 = 0.1;
-/// Minimum strength of a commit that perhaps implemented an idea.
+/// Minimum strength of a commit that may have implemented an idea.
 pub const PERHAPS: f64 = 0.63;
-/// Minimum figures of a commit that is not a perfect fit but stands out from all other commits.
-/// Such a commit also implemented the idea with high confidence. Siblings and predecessors rarely
-/// stand out, because several commits resemble them.
+/// Minimum figures for a commit that is not a perfect fit but stands out from all others. Such a
+/// commit is also taken, with high confidence, to have implemented the idea. Siblings and
+/// predecessors rarely stand out, because several commits resemble them.
 pub const STANDS_OUT: StandsOut = StandsOut { strength: 0.66, lead: 0.2, about: 0.7, content: 0.3 };
-/// Minimum figures of a commit whose subject is the idea's title in other words: the commit
+/// Minimum figures for a commit whose subject is a paraphrase of the idea's title: the commit
 /// contains most of the title, and the idea contains the whole subject. Such a commit needs fewer
 /// of the idea's other terms, because the lines that it added may be few, generated or unreadable.
 pub const SAME_SUBJECT: SameSubject =
@@ -46,7 +46,7 @@ pub const SAME_SUBJECT: SameSubject =
 /// Added to [`DONE`] for an idea that calls itself a draft or a proposal. An idea that calls itself
 /// done gets no lower threshold, because anybody can write that.
 pub const DECLARED: f64 = 0.03;
-/// Minimum strength of a commit for it to be named as the nearest one.
+/// Minimum strength for a commit to be named as the nearest one.
 pub const SHOWN: f64 = 0.3;
 /// Another commit is also cited if its strength is at least this share of the best commit's
 /// strength.
@@ -55,7 +55,7 @@ pub const ALSO: f64 = 0.85;
 pub const CITED: usize = 3;
 /// Minimum number of items in an idea for unmet items to lower the confidence.
 pub const ITEMS: usize = 3;
-/// Minimum number of points that make an idea worth promoting (see [`Features::actionable`]).
+/// Minimum number of points for an idea to be worth promoting (see [`Features::actionable`]).
 pub const MERIT: usize = 4;
 /// An idea asks for something if it has at least one request per this number of words.
 pub const WORDS_PER_REQUEST: usize = 40;
@@ -64,7 +64,7 @@ pub const TELLING: f64 = 0.025;
 /// Minimum number of words in a story.
 pub const STORY: usize = 200;
 
-/// The minimum figures of a commit that stands out.
+/// The minimum figures for a commit to stand out.
 #[derive(Clone, Copy, Debug)]
 pub struct StandsOut {
     pub strength: f64,
@@ -76,14 +76,14 @@ pub struct StandsOut {
     pub content: f64,
 }
 
-/// The minimum figures of a commit with the same subject as an idea.
+/// The minimum figures for a commit to have the same subject as an idea.
 #[derive(Clone, Copy, Debug)]
 pub struct SameSubject {
     /// See [`Candidate::named`].
     pub named: f64,
     /// See [`Candidate::about`].
     pub about: f64,
-    /// Number of words of the idea's name that the commit contains.
+    /// Number of words from the idea's name that the commit contains.
     pub words: usize,
     /// How much stronger the commit is than the next one.
     pub lead: f64,
@@ -100,14 +100,13 @@ pub struct RuleVerdict {
     pub into: Option<String>,
     /// The evidence for the verdict, in a form that anyone can verify.
     pub evidence: String,
-    /// The same evidence as hashes, paths and figures only, without the text of a commit or an
-    /// idea.
+    /// The same evidence as hashes, paths and figures only, without text from a commit or an idea.
     pub bare: String,
     /// The abbreviated hashes of the commits that support the verdict; empty unless the status is
     /// `implemented`.
     pub commits: Vec<String>,
     pub confidence: Confidence,
-    /// The reason for the verdict, in one line, without the text of a commit or an idea.
+    /// The reason for the verdict, in one line, without text from a commit or an idea.
     pub rationale: String,
     /// The items of the idea that the deciding commit does not contain.
     pub unmet: Vec<String>,
@@ -211,7 +210,7 @@ fn by_form(features: &Features) -> Option<RuleVerdict> {
     verdict(BlogCandidate, Action::MarkBlog, confidence, "a text to be published")
 }
 
-/// Returns the verdict on an idea that a commit implemented, certainly or perhaps.
+/// Returns the verdict on an idea that a commit definitely or possibly implemented.
 fn finished(
     room: &ProjectEvidence,
     grounds: &Evidence,
@@ -234,7 +233,7 @@ fn finished(
     )
 }
 
-/// Returns the verdict on an idea that another idea repeats, certainly or perhaps.
+/// Returns the verdict on an idea that definitely or possibly duplicates another idea.
 fn duplicate(near: &Neighbour, confidence: Confidence) -> RuleVerdict {
     let evidence = format!(
         "near {}: similarity {:.2}, {:.0} % of the shorter one is in the longer",
@@ -264,8 +263,8 @@ fn asks(features: &Features) -> Option<Confidence> {
     }
 }
 
-/// Returns how substantial an idea is, from 0 to 1. The value is for ranking only and never a
-/// reason to act.
+/// Returns how substantial an idea is, from 0 to 1. The value is used only for ranking and is never
+/// a reason to act.
 pub fn merit(features: &Features) -> f64 {
     let points = features.actionable() as f64 / Features::POINTS as f64;
     // More decimals would suggest a precision that the points do not have.
@@ -322,8 +321,8 @@ fn stands_out(grounds: &Evidence, best: &Candidate) -> bool {
         && lead(grounds, best).is_some_and(|lead| lead >= STANDS_OUT.lead)
 }
 
-/// Returns whether a commit's subject and the idea's title state the same thing, and no other
-/// commit fits nearly as well.
+/// Returns whether a commit's subject means the same as the idea's title, and no other commit fits
+/// nearly as well.
 fn has_same_subject(grounds: &Evidence, best: &Candidate) -> bool {
     best.strength >= PERHAPS
         && best.named >= SAME_SUBJECT.named
@@ -362,7 +361,7 @@ fn carrying<'a>(grounds: &'a Evidence, best: &'a Candidate) -> impl Iterator<Ite
 fn cite(grounds: &Evidence, best: &Candidate, say: impl Fn(&Candidate) -> String) -> String {
     let cited = carrying(grounds, best);
     let mut text = cited.map(say).collect::<Vec<_>>().join("; ");
-    // A path that a reader of the evidence would not recognize as one complete path is left out.
+    // A path that would not be recognized in the evidence as one complete path is left out.
     let found = |path: &&String| places::mentioned(path).eq([path.as_str()]);
     if let Some(namesake) = grounds.namesakes.iter().find(found) {
         text.push_str(&format!("; {namesake} has a similar name"));

@@ -12,8 +12,8 @@ use crate::JobError;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Dirty {
-    /// Changes to tracked files defer a pass. Untracked ideas do not, because a pass exists for
-    /// them.
+    /// Changes to tracked files defer a pass. Untracked ideas do not, because processing them is
+    /// the purpose of a pass.
     #[default]
     Tracked,
     /// Every change that `git status` lists defers a pass.
@@ -59,9 +59,9 @@ pub struct DreamSpec {
     pub quiet_minutes: u32,
     /// Files that neither a pass nor an accept may write.
     pub canonical: Vec<String>,
-    /// Whether the text of ideas must not enter git. Default: true if git ignores the ideas folder.
-    /// Accepting a private idea requires --publish if its text would be written to a path that git
-    /// does not ignore.
+    /// Whether the text of ideas must be kept out of git. Default: true if git ignores the ideas
+    /// folder. Accepting a private idea requires --publish if its text would be written to a path
+    /// that git does not ignore.
     pub private: Option<bool>,
     /// The uncommitted changes that defer a pass: changes to tracked files, or all changes that git
     /// lists.

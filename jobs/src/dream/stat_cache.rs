@@ -1,13 +1,12 @@
-//! A cache of the facts that the last read of each idea found, so that unchanged ideas are not
-//! opened.
+//! A cache of what the last read of each idea found, so that unchanged ideas are not opened.
 //!
 //! The cache is a file in runner's cache folder, never in the tree. The file may be missing,
 //! damaged or from another version at any time; in all these cases it counts as missing. The cache
 //! must never cause an error, and must never return a digest for content that was not read.
 //!
 //! It follows git's racy-clean rule (`Documentation/technical/racy-git.txt`): an entry is not
-//! trusted if its file changed at the time when the cache was written or later, because the file
-//! may have changed again unnoticed within the clock's resolution.
+//! trusted if its file changed when the cache was written or later, because the file may have
+//! changed again unnoticed within the clock's resolution.
 
 use std::fs;
 use std::path::Path;
@@ -17,7 +16,7 @@ use runner_engine::files::{RECORD, read_host};
 
 use super::walk::Stat;
 
-/// The first bytes of the file, which include the version of the format.
+/// The first bytes of the file, which include the format version.
 const MAGIC: &[u8] = b"runner-dream-stat-cache 2\n";
 /// Size of a record without its path: length, stat, kind, digest.
 const FIXED: usize = 2 + 32 + 1 + 32;
@@ -27,7 +26,7 @@ const FIXED: usize = 2 + 32 + 1 + 32;
 pub enum CachedFile {
     /// An idea with this content.
     Idea(Digest),
-    /// A file that runner wrote and no person has edited.
+    /// A file that runner wrote and the user has not edited.
     Own,
     /// A file that is not UTF-8.
     NotText,
@@ -37,7 +36,7 @@ pub enum CachedFile {
 #[derive(Debug, Default)]
 pub struct StatCache {
     bytes: Vec<u8>,
-    /// The offset of each record, sorted by the paths of the records.
+    /// The offset of each record, sorted by record path.
     records: Vec<u32>,
     /// The time when the file was written.
     written: i64,
@@ -84,10 +83,10 @@ impl StatCache {
         self.records.is_empty()
     }
 
-    /// Returns the kind of the file at `path`, if the file has certainly not changed since it was
-    /// read. `hint` is the index of the first record to check and is set to the index of the next
-    /// record. A caller that asks in path order starts with 0 and passes the same variable to each
-    /// call.
+    /// Returns the kind of the file at `path`, if the file is certain not to have changed since it
+    /// was read. `hint` is the index of the first record to check and is set to the index of the
+    /// next record. A caller that makes queries in path order starts with 0 and passes the same
+    /// variable to each call.
     pub fn get(&self, path: &str, stat: &Stat, hint: &mut usize) -> Option<CachedFile> {
         let here = |at: &u32| self.path(*at).cmp(path.as_bytes());
         let at = match self.records.get(*hint) {
@@ -118,8 +117,7 @@ impl StatCache {
     }
 }
 
-/// Encodes these entries as the content of the cache file. The entries must be in the order of
-/// their paths.
+/// Encodes these entries as the content of the cache file. The entries must be in path order.
 pub fn encode<'a>(entries: impl Iterator<Item = (&'a str, Stat, CachedFile)>) -> Vec<u8> {
     let mut bytes = MAGIC.to_vec();
     for (path, stat, known) in entries {

@@ -1,11 +1,11 @@
 //! `dreams/state.json`: the record of when each idea was last shown and which content was last
 //! triaged.
 //!
-//! The file is an array in a form that other programs read too. Entries that a pass does not change
-//! are therefore kept byte for byte. The other fields of a changed entry stay as they are written,
-//! including numbers of any length and strings that are not valid Unicode (`"\ud800"`). A file that
-//! is not such an array is never overwritten. The parser is designed for 100,000 entries: it makes
-//! one pass over the text and borrows paths and hashes from it.
+//! The file is an array in a format that other programs also read. Entries that a pass does not
+//! change are therefore kept byte for byte. The other fields of a changed entry are kept as
+//! written, including numbers of any length and strings that are not valid Unicode (`"\ud800"`). A
+//! file that is not such an array is never overwritten. The parser is designed for 100,000 entries:
+//! it makes one pass over the text and borrows paths and hashes from it.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -25,7 +25,7 @@ use entry::{Keys, element, marked_element};
 /// The beginning of a JSON object.
 const OBJECT: char = '{';
 
-/// The reason why a text is not a valid state file.
+/// Why a text is not a valid state file.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct BadState(String);
@@ -34,7 +34,7 @@ pub struct BadState(String);
 #[derive(Debug, Default)]
 pub struct DreamState<'a> {
     text: &'a str,
-    /// The entries in the order of the file.
+    /// The entries in file order.
     entries: Vec<Entry<'a>>,
     /// Indices into `entries`, sorted by path; empty if the entries are already in that order.
     by_path: Vec<u32>,
@@ -62,7 +62,7 @@ struct Needed<'a> {
     first_seen: BorrowedText<'a>,
 }
 
-/// A string that is borrowed from the file where possible; `None` if the value is not a string.
+/// A string, borrowed from the file where possible; `None` if the value is not a string.
 /// (`Option<Cow>` would copy.)
 #[derive(Default)]
 struct BorrowedText<'a>(Option<Cow<'a, str>>);
@@ -96,11 +96,11 @@ pub struct IdeaUpdate {
     pub at: Timestamp,
     /// Whether the idea was shown.
     pub shown: bool,
-    /// The content that a valid answer was about. With `None`, the idea remains selected.
+    /// The content covered by a valid answer. With `None`, the idea remains selected.
     pub triaged: Option<Triaged>,
 }
 
-/// The content that a valid answer was about.
+/// The content covered by a valid answer.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Triaged {
     /// The digest of the content.
@@ -111,7 +111,7 @@ pub struct Triaged {
     pub merit: f64,
 }
 
-/// The record of a person's act on an idea.
+/// The record of a user's act on an idea.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Mark {
     /// `active`, `archived`, `promoted` or `merged`.
@@ -198,9 +198,9 @@ impl<'a> DreamState<'a> {
         self.entries.is_empty()
     }
 
-    /// Returns the digest of the content of the idea at `path` that was triaged last. `hint` is the
+    /// Returns the digest of the most recently triaged content of the idea at `path`. `hint` is the
     /// index of the first idea to check and is set to the index of the next idea. A caller that
-    /// asks in path order starts with 0 and passes the same variable to each call.
+    /// makes queries in path order starts with 0 and passes the same variable to each call.
     pub fn triaged(&self, path: &str, hint: &mut usize) -> Option<Digest> {
         let guess = if self.by_path.is_empty() {
             self.entries.get(*hint)
@@ -284,7 +284,7 @@ impl<'a> DreamState<'a> {
         self.rewritten(changes, element)
     }
 
-    /// Returns the new content of the file after people's acts on these ideas.
+    /// Returns the new content of the file after the user's acts on these ideas.
     pub fn marked(&self, marks: &BTreeMap<&str, Mark>) -> String {
         self.rewritten(marks, marked_element)
     }
@@ -334,7 +334,7 @@ fn end<'a>(text: &str, at: usize, mut state: DreamState<'a>) -> Result<DreamStat
     if !state.entries.is_sorted_by(|a, b| a.path < b.path) {
         let mut by_path: Vec<u32> = (0..state.entries.len() as u32).collect();
         by_path.sort_by(|a, b| path(a).cmp(path(b)));
-        // If two entries are about one idea, the first one is used.
+        // If there are two entries for one idea, the first one is used.
         by_path.dedup_by(|a, b| path(a) == path(b));
         state.by_path = by_path;
     }

@@ -1,10 +1,10 @@
-//! Reads a pass's state file when it is first needed, and records in a mark that a state file
+//! Reads a pass's state file when it is first needed, and writes a mark recording that a state file
 //! covers all ideas.
 //!
 //! A pass over unchanged ideas does not need the state file, which is several times as large as the
-//! stat cache. The mark of an earlier pass states that the file's entries covered every idea of the
-//! stat cache. The mark is valid as long as both files are unchanged. It is a cache: a missing or
-//! damaged mark only costs time.
+//! stat cache. A mark left by an earlier pass records that the file's entries covered every idea in
+//! the stat cache. The mark is valid as long as both files are unchanged. It is a cache: a missing
+//! or damaged mark only costs time.
 
 use std::cell::OnceCell;
 use std::path::{Path, PathBuf};
@@ -55,7 +55,7 @@ impl StateFile {
         Ok(&self.content(ctx, spec)?.expect)
     }
 
-    /// Records that the state file covers all ideas of a stat cache. Does nothing if this pass has
+    /// Records that the state file covers all ideas in a stat cache. Does nothing if this pass has
     /// not read the file.
     pub(super) fn mark(&self, ctx: &Context<'_>, cache: Digest) {
         let stat = self.content.get().and_then(|content| content.stat);
@@ -105,7 +105,7 @@ fn stat_of(ctx: &Context<'_>, spec: &DreamSpec) -> Option<Stat> {
     metadata.is_file().then(|| Stat::of(&metadata))
 }
 
-/// The record that all ideas of a stat cache have entries with their content in a state file.
+/// The record that a state file has entries for all ideas in a stat cache, with their content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct TriagedMark {
     /// The digest at the end of the stat cache.
@@ -136,8 +136,8 @@ impl TriagedMark {
     }
 }
 
-/// Returns the digest of the stat cache whose ideas the state file covers completely, if there is a
-/// valid mark.
+/// Returns the digest of the stat cache whose ideas are all covered by the state file, if there is
+/// a valid mark.
 pub(super) fn covered(ctx: &Context<'_>, spec: &DreamSpec) -> Option<Digest> {
     let mark = TriagedMark::load(ctx.files.cache()).filter(|_| !ctx.recording.replays())?;
     (stat_of(ctx, spec)? == mark.state).then_some(mark.cache)

@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize};
 
 use super::spec::DreamSpec;
 
-/// Number of threads that walk. More threads would only wait for the same folder.
+/// Number of threads that walk. Additional threads would only wait for the same folder.
 const THREADS: usize = 2;
 
 /// A path that could not be read as an idea.
@@ -54,7 +54,7 @@ impl Stat {
         }
     }
 
-    /// Reads the stat data of a path that is relative to an open folder. A link is not followed.
+    /// Reads the stat data of a path relative to an open folder. A link is not followed.
     fn within(folder: &OwnedFd, path: &str) -> io::Result<Self> {
         let stat = statat(folder, path, AtFlags::SYMLINK_NOFOLLOW)?;
         Ok(Self {
@@ -134,7 +134,7 @@ pub fn walk(root: &Path, spec: &DreamSpec) -> Walked {
     walked
 }
 
-/// The files that one thread found; they are added to the shared result when the thread ends.
+/// The files found by one thread, which are added to the shared result when the thread finishes.
 struct ThreadResult<'a, 'b> {
     own: Walked,
     shared: &'a Mutex<&'b mut Walked>,
@@ -204,7 +204,7 @@ impl Walked {
     }
 }
 
-/// Returns the reason why an idea of this size is not read.
+/// Returns why an idea of this size is not read.
 pub fn too_long(size: u64, most: u64) -> String {
     format!("is {size} bytes long; the limit is {most}")
 }

@@ -1,8 +1,8 @@
 //! Selects unchanged ideas whose evidence changed: new commits may have done what an idea asks for.
 //!
 //! When `HEAD` has moved since the last pass, the rule judges the unchanged ideas again, without a
-//! model. An idea is selected if the rule now finds that a commit has done it, and did not find
-//! this before. The record of the last pass is a cache: without it, all ideas are judged again.
+//! model. An idea is selected if the rule now finds that a commit has implemented it but did not
+//! find so before. The record of the last pass is a cache: without it, all ideas are judged again.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -20,12 +20,11 @@ use super::rule;
 use super::state::DreamState;
 use crate::evidence::{ProjectEvidence, places};
 
-/// The evidence that earlier passes saw.
+/// The evidence seen by earlier passes.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub(super) struct SeenEvidence {
-    /// The commit that was checked out; `None` if ideas that were found in that pass are still
-    /// waiting.
+    /// The commit that was checked out; `None` if ideas found in that pass are still waiting.
     pub(super) head: Option<String>,
     /// The backend and the model of the last pass.
     pub(super) backend: Option<String>,
@@ -99,7 +98,7 @@ impl Unchanged<'_> {
         indices.take(OTHERS).filter(newly).collect()
     }
 
-    /// Returns whether a person has decided on archiving this content.
+    /// Returns whether the user has made a decision on archiving this content.
     fn is_decided(&self, idea: &Idea) -> bool {
         let targets = [idea.path.to_string()];
         let id = proposal::id(&targets, IdeaStatus::Implemented, Action::Archive);

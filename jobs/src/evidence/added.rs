@@ -2,9 +2,9 @@
 //!
 //! A commit's subject often uses different words than a note, but the commit's code uses the note's
 //! names. Only the terms are kept, as hashes, and only up to [`TERMS`] for each commit, so that the
-//! terms of a long history fit into memory. Documents are left out, because a plan that a commit
-//! adds may share a note's words only because both state the same plan. This module must never
-//! interpret the content of a diff.
+//! terms of a long history fit into memory. Documents are left out, because a plan added by a
+//! commit may share a note's words merely because both describe the same plan. This module must
+//! never interpret the content of a diff.
 
 use std::sync::mpsc::sync_channel;
 
@@ -19,7 +19,7 @@ use super::index::term_id;
 pub const TERMS: usize = 160;
 /// Maximum number of lines to read for one file of a commit.
 const LINES: usize = 120;
-/// Number of files whose changes one git command reads.
+/// Number of files whose changes are read with one git command.
 const AT_ONCE: usize = 1500;
 /// Maximum number of files that a commit may touch for its added lines to be read.
 const BROAD: usize = 600;
@@ -33,13 +33,13 @@ const FUNCTION_WORDS: [&str; 24] = [
     "must", "not", "of", "on", "should", "that", "the", "to", "when", "with",
 ];
 
-/// Reads the added lines of the commits that have none yet, newest first, until about `files`
-/// changed files have been read. Git compares the next commits while the lines of the previous ones
-/// are parsed.
+/// Reads the added lines of the commits for which they have not been read yet, newest first, until
+/// about `files` changed files have been read. Git compares the next commits while the lines of the
+/// previous ones are parsed.
 ///
 /// # Errors
 /// Returns a [`GitError`] if git cannot be started. A commit that git cannot compare counts as
-/// read, without terms.
+/// read, with no terms.
 pub fn read(
     git: &Git,
     commits: &mut [Commit],
@@ -108,7 +108,7 @@ fn batches(commits: &mut [Commit], documents: &Documents, files: usize) -> Vec<V
 
 /// Returns the changes of these commits, one hash per line, as git prints them.
 fn changes(git: &Git, hashes: String) -> Result<Vec<u8>, GitError> {
-    // The options keep git from starting programs that attributes or the configuration name.
+    // The options keep git from starting programs named in attributes or the configuration.
     let args = [
         "--patch",
         "--unified=0",

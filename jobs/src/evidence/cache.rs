@@ -1,10 +1,10 @@
 //! A cache of the commits that earlier runs read, with the terms of their added lines.
 //!
 //! Reading the lines that 40,000 commits added takes half a minute; a commit never changes, so it
-//! is read only once. The cache is a folder of numbered files. A file holds a line with the format
-//! and the folders of documents, then a line of JSON for each commit. A run that reads new commits
-//! adds files, so that it writes only the new commits. A damaged line is dropped and its commit is
-//! read again. The folder is a cache: it must never hold the only copy of a fact.
+//! is read only once. The cache is a folder of numbered files. Each file contains a line with the
+//! format and the document folders, followed by one line of JSON per commit. A run that reads new
+//! commits adds files, so that it writes only the new commits. A damaged line is dropped and its
+//! commit is read again. The folder is a cache: it must never hold the only copy of a fact.
 
 use std::collections::HashMap;
 use std::fs;
@@ -19,7 +19,7 @@ use super::EvidenceError;
 use super::commit::Commit;
 use super::documents::Documents;
 
-/// The version of the format and of the data that is read from a commit.
+/// The version of the format and of the data read from a commit.
 const FORMAT: u32 = 2;
 /// Maximum size of a file in bytes.
 const LONGEST: u64 = 64 * 1024 * 1024;
@@ -27,9 +27,9 @@ const LONGEST: u64 = 64 * 1024 * 1024;
 const COMMITS: usize = 2000;
 /// Number of files at which the whole cache is rewritten.
 const FILES: usize = 100;
-/// Maximum number of commits in a history that is recorded.
+/// Maximum number of commits in a history for it to be recorded.
 const RECORDED: usize = 10_000;
-/// The name of the history in a recording.
+/// The recording key for the history.
 const INPUT: &str = "history";
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -56,7 +56,7 @@ impl HistoryCache {
     /// skipped.
     pub fn load(folder: &Path) -> Self {
         let mut cache = Self { files: files(folder), ..Self::default() };
-        // A newer file replaces what an older one states.
+        // Data from a newer file replaces data from an older one.
         for path in cache.files.iter().rev() {
             let bytes = read_host(path, LONGEST).unwrap_or_default();
             let mut lines = bytes.split(|byte| *byte == b'\n');
@@ -121,7 +121,7 @@ impl HistoryCache {
     }
 }
 
-/// Returns the files of the cache in the order of their numbers.
+/// Returns the cache files in numerical order.
 fn files(folder: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     let mut files: Vec<PathBuf> =
@@ -155,7 +155,7 @@ pub(super) fn note(recording: &InputRecording, commits: &[Commit], notes: &[Stri
     recording.note(INPUT, "", json!(notes), Some(&bytes));
 }
 
-/// Returns the history that the recorded run had.
+/// Returns the history available to the recorded run.
 pub(super) fn recalled(
     recording: &InputRecording,
 ) -> Result<(Vec<Commit>, Vec<String>), EvidenceError> {

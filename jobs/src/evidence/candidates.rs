@@ -64,14 +64,14 @@ const PLACES: f64 = 0.4;
 /// which the two count as the same sentence. At least two words must match.
 const SAME_NAME: (f64, f64) = (0.95, 0.9);
 /// The lowest value of [`Candidate::content`] for a commit whose subject is the note's name, in a
-/// history of fewer than [`YOUNG`] commits. Such a history contains few of a note's words.
+/// history of fewer than [`YOUNG`] commits. Such a history contains few of the words in a note.
 const TOLD_BY_NAME: f64 = 0.4;
 const YOUNG: usize = 100;
 /// The minimum strength of a commit that names the note's file in its message.
 const NAMED: f64 = 0.9;
-/// Minimum surprise of the terms that a note and a commit share, beyond the surprise of the terms
-/// that the best of all commits shares by chance. The unit is the nat; 1.5 nats are a chance of 1
-/// in 4 to 5.
+/// Minimum surprise of the terms shared by a note and a commit, beyond the surprise of the terms
+/// that the best of all commits shares by chance. The unit is the nat; 1.5 nats correspond to a
+/// probability between 1 in 5 and 1 in 4.
 const SURPRISE: f64 = 1.5;
 /// The factor for the strength of a commit whose shared terms are less surprising.
 const BY_CHANCE: f64 = 0.8;
@@ -83,7 +83,7 @@ pub struct NoteTerms {
     pub title: Vec<String>,
     /// The terms of the file's stem.
     pub stem: Vec<String>,
-    /// All terms of the note with the number of their occurrences.
+    /// All terms of the note, with their number of occurrences.
     pub all: HashMap<String, u32>,
 }
 
@@ -129,8 +129,8 @@ pub struct Candidate {
     pub matched: Vec<String>,
     /// Paths that the commit touched and that the note names, or that have a name like the note's.
     pub paths: Vec<String>,
-    /// The items of the note, compared with the commit. Empty if the lines that the
-    /// commit added are not known.
+    /// The items of the note, compared with the commit. Empty if the commit's added lines are not
+    /// known.
     pub criteria: Vec<Criterion>,
 }
 
@@ -149,8 +149,8 @@ pub struct Compared<'a> {
     pub history: &'a [Commit],
 }
 
-/// Returns the commits that fit a note best, at most `limit`, best first. `born` is a time before
-/// which the note did not exist, in seconds since the epoch.
+/// Returns at most `limit` commits that best fit a note, best first. `born` is a time before which
+/// the note did not exist, in seconds since the epoch.
 pub fn candidates(
     compared: Compared<'_>,
     (path, text): (&str, &str),

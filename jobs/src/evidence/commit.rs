@@ -1,5 +1,5 @@
-//! One commit of the history, as the evidence keeps it in memory and in its cache. This module must
-//! never read a repository.
+//! One commit in the history, as kept in memory and in the evidence cache. This module must never
+//! read a repository.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD_NO_PAD;

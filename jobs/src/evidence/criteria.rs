@@ -13,13 +13,13 @@ use super::index::{Index, Parts, term_id};
 
 /// Maximum number of items to compare.
 const ITEMS: usize = 60;
-/// Minimum number of different terms in an item for it to be compared.
+/// Minimum number of different terms for an item to be compared.
 const TERMS: usize = 3;
 /// Minimum share of an item's terms, weighted by rarity, that a commit must contain to meet the
 /// item.
 const MET: f64 = 0.3;
-/// Minimum number of terms that a commit's added lines must contain beyond its message, so that a
-/// comparison with an item is meaningful.
+/// Minimum number of terms that a commit's added lines must contain beyond its message for a
+/// comparison with an item to be meaningful.
 const TELLING: usize = 10;
 /// Maximum length of an item's text in characters.
 const LONGEST: usize = 120;
@@ -75,8 +75,8 @@ pub fn list_item(line: &str) -> Option<&str> {
     Some(boxed.unwrap_or(rest).trim_start())
 }
 
-/// Compares the items with a commit. The result is empty if the added lines of the commit are not
-/// known, or contain hardly more than its message.
+/// Compares the items with a commit. The result is empty if the commit's added lines are not known,
+/// or contain hardly more than its message.
 pub fn compare(items: &[NoteItem], index: &Index, history: &[Commit], at: usize) -> Vec<Criterion> {
     let message: HashSet<u32> = [&history[at].subject, &history[at].body]
         .iter()

@@ -1,10 +1,10 @@
 //! Determines which files of a project are documents: notes, plans, lists, proposals and
 //! documentation. A commit that changes only documents decides nothing about a note.
 //!
-//! Files with a common document extension are documents. The layout adds others: in a folder in
-//! which most files are documents, the rest (figures, proposal metadata) count as documents too.
-//! `added` recognizes the remaining documents by their text. The instructions of an agent skill are
-//! not documents, because agents execute them. This module looks at paths only.
+//! Files with a common document extension are documents. The layout adds others: if most files in a
+//! folder are documents, the rest (figures, proposal metadata) count as documents too. `added`
+//! recognizes the remaining documents by their text. The instructions of an agent skill are not
+//! documents, because agents execute them. This module looks at paths only.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use super::commit::Commit;
 use super::places;
 
-/// Minimum number of files in a folder for its kind to be learned.
+/// Minimum number of files for a folder's kind to be learned.
 const FILES: usize = 5;
 /// Minimum share of documents, in percent, at which all files in a folder count as documents.
 const MOSTLY: usize = 75;
@@ -21,7 +21,7 @@ const MOSTLY: usize = 75;
 /// The file that makes a folder an agent skill.
 const SKILL: &str = "/SKILL.md";
 
-/// The folders of a project that hold documents.
+/// A project's document folders.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Documents {
     folders: BTreeSet<String>,
@@ -30,8 +30,8 @@ pub struct Documents {
 }
 
 impl Documents {
-    /// Learns the folders of documents from all paths in the history. `notes` are the folders of
-    /// the project's own notes.
+    /// Learns the document folders from all paths in the history. `notes` are the folders of the
+    /// project's own notes.
     pub fn learn(commits: &[Commit], notes: &[&str]) -> Self {
         let own: Vec<&str> = notes.iter().map(|folder| folder.trim_end_matches('/')).collect();
         let is_own = |path: &str| {

@@ -1,4 +1,4 @@
-//! The project's history, read once in each run: the message of every commit and the paths that it
+//! The project's history, read once per run: the message of every commit and the paths that it
 //! touched.
 //!
 //! Only commits that are reachable from `HEAD` are read, because work on another branch is not done
@@ -25,7 +25,8 @@ pub struct HistoryLimits {
     pub body: usize,
     /// Maximum size of everything that is kept, in bytes.
     pub total: usize,
-    /// Maximum number of changed files whose added lines one run reads. A later run continues.
+    /// Maximum number of changed files whose added lines are read in one run. A later run
+    /// continues.
     pub files: usize,
 }
 
@@ -38,7 +39,7 @@ impl Default for HistoryLimits {
 /// The part of a history that was read.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct History {
-    /// The commits that are still in effect, newest first.
+    /// The commits still in effect, newest first.
     pub commits: Vec<Commit>,
     /// The hashes of reverted commits, and of commits that only revert others.
     pub reverted: HashSet<String>,
@@ -46,7 +47,7 @@ pub struct History {
     pub notes: Vec<String>,
 }
 
-/// Number of commits that one git command lists.
+/// Number of commits listed by one git command.
 const AT_ONCE: usize = 4000;
 
 /// Reads the newest commits that are reachable from `HEAD`, without the lines that they added. A
@@ -127,7 +128,7 @@ const FORMAT: &str = "--format=tformat:%x00%H%x00%ct%x00%s%x00%b%x00";
 
 fn log(git: &Git, hashes: &[&str]) -> Result<Vec<u8>, GitError> {
     // A commit starts with an empty field, which cannot be a path, and its fields end with a NUL,
-    // which a message cannot contain. Therefore no text that a committer wrote can be mistaken for
+    // which a message cannot contain. Therefore no text written by a committer can be mistaken for
     // another commit.
     let args = [
         // This option includes merges and commits without changes.
@@ -176,13 +177,13 @@ fn standing(commits: Vec<Commit>) -> (Vec<Commit>, HashSet<String>) {
     (kept, reverted)
 }
 
-/// Returns whether a subject has the form that git gives to a commit that reverts another commit,
+/// Returns whether a subject has the form that git uses for a commit that reverts another commit,
 /// or that restores a reverted commit.
 fn takes_back(subject: &str) -> bool {
     subject.starts_with("Revert \"") || subject.starts_with("Reapply \"")
 }
 
-/// Returns the commit that the body of a reverting commit names. The first hash is used, because
+/// Returns the commit named in the body of a reverting commit. The first hash is used, because
 /// later hashes may be quotations.
 fn taken_back(commit: &Commit) -> Option<String> {
     let (_, rest) = commit.body.split_once("This reverts commit ")?;
@@ -214,7 +215,7 @@ fn one<'a>(
     let subject = text(fields.next()?);
     let body = fields.next()?;
     let body = text(&body[..body.len().min(bounds.body)]).trim_end().to_owned();
-    // The empty field after the body ends the fields of the commit.
+    // The empty field after the body marks the end of the commit's fields.
     fields.next()?;
     let (mut paths, mut touched, mut created) = (Vec::new(), 0, Vec::new());
     // The status of a path precedes the path, in a separate field.

@@ -1,8 +1,8 @@
 //! A full-text index of the history, which finds the commits that contain a note's words.
 //!
 //! For each term, the index has a list of numbers. Each number encodes a commit and the parts of
-//! the commit in which the term occurs. The index takes 4 bytes for each term of a commit, so that
-//! the index of 40,000 commits fits into 30 MB, where an SQLite FTS5 table took 200 MB. Terms are
+//! the commit in which the term occurs. The index takes 4 bytes for each term of a commit, so the
+//! index of 40,000 commits fits into 30 MB, whereas an SQLite FTS5 table took 200 MB. Terms are
 //! split and stemmed in the same way as the terms of a note (`text::terms`), so that `RetryPolicy`,
 //! `retry_policy` and "retry policies" match. The index ranks commits and makes no decision.
 
@@ -74,7 +74,7 @@ impl Parts {
 const MENTIONED: Parts =
     Parts::SUBJECT.or(Parts::BODY).or(Parts::PATH).or(Parts::CREATED).or(Parts::DOCUMENT);
 
-/// Returns the hash by which the index knows a term (32-bit FNV-1a). Among 200,000 terms, about
+/// Returns the hash that identifies a term in the index (32-bit FNV-1a). Among 200,000 terms, about
 /// five pairs share a hash, which is harmless.
 pub fn term_id(term: &str) -> u32 {
     term.bytes().fold(0x811c_9dc5, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193))
@@ -88,7 +88,7 @@ struct Segment {
     terms: Vec<u32>,
     /// For each term, the index of its first posting, followed by the total number of postings.
     starts: Vec<u32>,
-    /// For each term, the commits in which it occurs, each with the parts, in the order of commits.
+    /// For each term, the commits in which it occurs, each with the parts, in commit order.
     postings: Vec<u32>,
     /// For each term, the number of commits whose message or paths contain it.
     mentioned: Vec<u32>,
@@ -126,11 +126,11 @@ impl Segment {
 /// A full-text index of a history.
 #[derive(Debug, Default)]
 pub struct Index {
-    /// The terms of [`SEGMENT`] commits each, in the order of the commits.
+    /// The terms of [`SEGMENT`] commits each, in commit order.
     segments: Vec<Segment>,
     /// Whether each commit changes more than documents.
     works: Vec<bool>,
-    /// For each commit, the number of terms of its added lines.
+    /// For each commit, the number of terms in its added lines.
     added: Vec<u32>,
     /// The commits whose message names a markdown file, by the name of that file.
     citing: HashMap<String, Vec<usize>>,
@@ -183,7 +183,7 @@ impl Index {
         index
     }
 
-    /// Returns for each commit the terms of its added lines, sorted.
+    /// Returns the terms in each commit's added lines, sorted.
     pub fn added_terms(&self) -> Vec<Vec<u32>> {
         let mut all = vec![Vec::new(); self.works.len()];
         for segment in &self.segments {
@@ -234,7 +234,7 @@ impl Index {
         self.works.get(at).copied().unwrap_or(false)
     }
 
-    /// Returns the number of different terms of the lines that a commit added.
+    /// Returns the number of different terms in the lines that a commit added.
     pub fn added(&self, at: usize) -> usize {
         self.added.get(at).map_or(0, |terms| *terms as usize)
     }
@@ -250,7 +250,7 @@ impl Index {
         self.citing.get(path).into_iter().flatten().copied()
     }
 
-    /// Returns the commits that change more than documents and match `terms` best, best first;
+    /// Returns the commits that change more than documents and best match `terms`, best first;
     /// among equal scores the newer commit comes first. Each term has a weight.
     pub fn search(&self, terms: &[(u32, f64)], limit: usize) -> Vec<Hit> {
         let mut scores = vec![0.0; self.works.len()];
@@ -280,7 +280,7 @@ fn parts_of(posting: u32) -> Parts {
 /// Splits commits into terms.
 struct Splitter<'a> {
     documents: &'a Documents,
-    /// The terms of the names in paths, which recur in many commits.
+    /// The terms of the names in paths, which recur across many commits.
     of_name: HashMap<String, Vec<u32>>,
 }
 

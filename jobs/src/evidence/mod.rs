@@ -58,7 +58,7 @@ const CANDIDATES: usize = 5;
 /// Maximum number of paths, and of documents, for a note.
 const PATHS: usize = 8;
 
-/// The reason why no evidence could be gathered.
+/// Why no evidence could be gathered.
 #[derive(Debug, thiserror::Error)]
 pub enum EvidenceError {
     #[error(transparent)]
@@ -75,7 +75,7 @@ pub struct ProjectEvidence {
     index: Index,
     touched: TouchedPaths,
     tracked: Tracked,
-    /// The repository, for questions about commits that are not in `history`.
+    /// The repository, for queries about commits that are not in `history`.
     git: Option<Git>,
     /// Hashes of the commits that were reverted or that revert others.
     reverted: HashSet<String>,
@@ -95,13 +95,13 @@ pub struct Evidence {
     pub namesakes: Vec<String>,
 }
 
-/// The folders and the limits of a project's evidence.
+/// The folders and limits for gathering a project's evidence.
 #[derive(Clone, Copy, Debug)]
 pub struct EvidenceSource<'a> {
     pub limits: HistoryLimits,
     /// The folders of the project's own notes.
     pub notes: &'a [&'a str],
-    /// The folder in which the history is kept between runs; `None` keeps nothing.
+    /// The folder where the history is kept between runs; `None` keeps nothing.
     pub cache: Option<&'a Path>,
 }
 
@@ -189,7 +189,7 @@ impl ProjectEvidence {
         }
     }
 
-    /// Returns the evidence as it was before the commit at `at`, without that commit and all newer
+    /// Returns the evidence as it was before the commit at `at`, without that commit or any newer
     /// ones.
     #[must_use]
     pub fn before(&self, at: usize) -> Self {
@@ -242,8 +242,8 @@ impl ProjectEvidence {
         good.then(|| self.history.iter().find(|commit| commit.hash.starts_with(&prefix)))?
     }
 
-    /// Returns whether a commit with this prefix is reachable from `HEAD` although it is not in the
-    /// history that was read. Returns false for a reverted commit.
+    /// Returns whether a commit with this prefix is reachable from `HEAD` even though it is not in
+    /// the history that was read. Returns false for a reverted commit.
     pub fn commit_elsewhere(&self, prefix: &str) -> bool {
         let Some(git) = &self.git else { return false };
         let Ok(Some(hash)) = git.commit(prefix) else {
@@ -252,7 +252,7 @@ impl ProjectEvidence {
         !self.reverted.contains(&hash) && git.leads_to(&hash, "HEAD").unwrap_or(false)
     }
 
-    /// Returns the parts of the history that were not read, each with the reason, one line each.
+    /// Returns one line for each part of the history that was not read, with the reason.
     pub fn notes(&self) -> &[String] {
         &self.notes
     }

@@ -38,9 +38,9 @@ const WEIGHTS: [f64; 5] = [0.3, 0.25, 0.2, 0.2, 0.05];
 const DAYS: f64 = 14.0;
 /// Minimum number of notes that must share a line for the line to belong to a template.
 const TEMPLATE: usize = 3;
-/// Minimum similarity at which two notes are the same.
+/// Minimum similarity for two notes to count as the same.
 pub const SAME: f64 = 0.75;
-/// Minimum share of the smaller note that the larger note contains, at which two notes are the
+/// Minimum share of the smaller note that the larger note must contain for the two to count as the
 /// same.
 pub const WITHIN: f64 = 0.9;
 /// Minimum number of words in a note for another note to contain it by more than chance.
@@ -55,8 +55,8 @@ pub struct Neighbour {
     pub path: String,
     /// The figure by which neighbours are ranked, from 0 to 1.
     pub score: f64,
-    /// Number of shared parts divided by the number of all parts, from 0 to 1, without the lines of
-    /// a template.
+    /// Number of shared parts divided by the total number of parts, from 0 to 1, excluding template
+    /// lines.
     pub similarity: f64,
     /// Share of the smaller note that the larger note contains.
     pub containment: f64,
@@ -87,7 +87,7 @@ pub fn neighbours(notes: &[Note<'_>], count: usize) -> BTreeMap<String, Vec<Neig
     found
 }
 
-/// A note as it is compared.
+/// A note in the form used for comparison.
 struct Compared {
     /// The weight of each term.
     terms: Vec<(u32, f64)>,
@@ -262,7 +262,7 @@ impl Grams {
         Self { letters: set(groups.collect()), pairs: set(pairs.collect()) }
     }
 
-    /// Returns the Dice coefficients of the pairs and of the groups of two texts.
+    /// Returns the Dice coefficients of two texts' word pairs and letter groups.
     fn shared(&self, other: &Self) -> (f64, f64) {
         (dice(&self.pairs, &other.pairs), dice(&self.letters, &other.letters))
     }
@@ -298,7 +298,7 @@ fn saturated(weight: f64, length: f64) -> f64 {
     weight * (saturation + 1.0) / (weight + saturation * (1.0 - by_length + by_length * length))
 }
 
-/// Returns an id of a line that does not depend on case or spaces; `None` if the line has no words.
+/// Returns a case- and space-insensitive id for a line, or `None` if the line has no words.
 fn line_id(line: &str) -> Option<u32> {
     let words = terms(line);
     (!words.is_empty()).then(|| term_id(&words.join(" ")))

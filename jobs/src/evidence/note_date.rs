@@ -1,4 +1,4 @@
-//! Finds the earliest date on which a note can have been written. A commit from before that date
+//! Finds the earliest date on which a note could have been written. A commit from before that date
 //! cannot have done the work that the note asks for.
 //!
 //! ```text
@@ -35,7 +35,7 @@ pub enum CommitTiming {
     Later,
 }
 
-/// Returns the earliest time at which this note can have been written in its present form, in
+/// Returns the earliest time at which this note could have been written in its present form, in
 /// seconds since the epoch.
 pub fn earliest(history: &[Commit], touched: &TouchedPaths, path: &str, text: &str) -> Option<i64> {
     let newest = history.iter().map(|commit| commit.at).max()?;
@@ -45,7 +45,7 @@ pub fn earliest(history: &[Commit], touched: &TouchedPaths, path: &str, text: &s
     stated.chain(born.filter_map(|at| Some(history.get(at)?.at))).max()
 }
 
-/// Compares the time of a commit with the time at which the note was written.
+/// Compares a commit's time with the time when the note was written.
 pub fn when(written: Option<i64>, commit: i64) -> CommitTiming {
     match written {
         None => CommitTiming::Unknown,
@@ -55,7 +55,8 @@ pub fn when(written: Option<i64>, commit: i64) -> CommitTiming {
     }
 }
 
-/// Words before a date that make it a deadline or a plan, which does not reveal the time of writing.
+/// Words that mark the following date as a deadline or a plan, which does not reveal when the note
+/// was written.
 const DEADLINES: [&str; 16] = [
     "before",
     "by",
@@ -82,7 +83,7 @@ fn is_deadline(before: &str) -> bool {
     words.take(3).any(|word| DEADLINES.contains(&word.to_lowercase().as_str()))
 }
 
-/// Returns the days that a text states as `2026-01-31`, except deadlines, each as its first second
+/// Returns the dates written as `2026-01-31` in a text, except deadlines, each as its first second
 /// in UTC.
 fn dates(text: &str) -> impl Iterator<Item = i64> {
     let bytes = text.as_bytes();

@@ -49,7 +49,7 @@ struct PathFiles {
 pub struct NamedPaths {
     /// Weight of the named places that each commit touched.
     weights: BTreeMap<usize, f64>,
-    /// Weight of all named places together.
+    /// Combined weight of all named places.
     whole: f64,
     /// Number of named places.
     places: usize,
@@ -223,7 +223,7 @@ impl NamedPaths {
         self.places
     }
 
-    /// Returns how much of the named places this commit touched.
+    /// Returns the extent to which this commit touched the named places.
     pub fn by(&self, at: usize, commit: &Commit) -> Overlap {
         let weight = self.weights.get(&at).copied().unwrap_or(0.0);
         if weight <= 0.0 || self.whole <= 0.0 {
@@ -235,8 +235,8 @@ impl NamedPaths {
         }
     }
 
-    /// Returns the commits that touched most of the named places, best first; among equal commits
-    /// the newer one comes first.
+    /// Returns the commits with the highest weight for the named places that they touched, best
+    /// first; among equal commits the newer one comes first.
     pub fn best(&self, history: &[Commit]) -> Vec<usize> {
         let mut all: Vec<(f64, usize)> =
             self.weights.keys().map(|at| (self.by(*at, &history[*at]).weight, *at)).collect();

@@ -60,11 +60,11 @@ pub fn mentioned(text: &str) -> impl Iterator<Item = &str> {
         })
 }
 
-/// The tracked files, for a search by complete path or by name.
+/// The tracked files, searchable by complete path or by name.
 #[derive(Debug, Default)]
 pub struct Tracked {
     paths: Vec<String>,
-    /// Indices into `paths`, by file name in lower case.
+    /// Indices into `paths`, by lower-case file name.
     by_name: HashMap<String, Vec<u32>>,
     /// Indices into `paths`, by comparable stem.
     by_stem: HashMap<String, Vec<u32>>,
@@ -100,8 +100,8 @@ impl Tracked {
         self.paths.get(at).is_some_and(|other| other.starts_with(&folder))
     }
 
-    /// Returns the tracked files that a text names, at most `limit`: by complete path, by the end
-    /// of a path, or by a name that only one file has.
+    /// Returns at most `limit` tracked files that a text names: by complete path, by the end of a
+    /// path, or by a name that only one file has.
     pub fn named_in(&self, text: &str, limit: usize) -> Vec<&str> {
         let mut found: Vec<&str> = Vec::new();
         for piece in mentioned(text) {
@@ -127,8 +127,8 @@ impl Tracked {
         found
     }
 
-    /// Returns the tracked files with this stem, in any folder and with any extension, at most
-    /// `limit`; `-` and `_` count as equal.
+    /// Returns at most `limit` tracked files with this stem, in any folder and with any extension;
+    /// `-` and `_` count as equal.
     pub fn with_stem(&self, wanted: &str, limit: usize) -> Vec<&str> {
         let alike = self.by_stem.get(&comparable(wanted)).into_iter().flatten();
         alike.take(limit).map(|at| self.paths[*at as usize].as_str()).collect()

@@ -16,7 +16,7 @@ pub enum Reference {
     Path(String),
 }
 
-/// The citations of a text, grouped by whether they exist.
+/// The citations in a text, grouped by whether they exist.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CheckedReferences {
     /// References that exist.
@@ -102,8 +102,8 @@ pub fn check(
 /// Maximum number of hashes in one text to look up outside the history that was read.
 const LOOKUPS: usize = 8;
 
-/// Returns whether a word that could be a hash is meant as a citation: it has a length in which
-/// hashes are offered, or it is at the beginning of the text or of a clause, or it follows the word
+/// Returns whether a word that could be a hash is meant as a citation: its length is typical of a
+/// cited hash, or it is at the beginning of the text or of a clause, or it follows the word
 /// "commit". A number is never a citation. A word of letters only, or a part of a path, is not a
 /// citation because of its position alone.
 fn offered(before: &str, piece: &str, after: &str) -> bool {

@@ -47,7 +47,7 @@ impl fmt::Display for ClaimFinding {
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CheckedClaim {
-    /// The claim as the carry states it.
+    /// The claim as stated in the carry.
     pub claim: String,
     pub finding: ClaimFinding,
     /// The reason for the finding, from runner or from the audit.
@@ -64,7 +64,7 @@ pub struct Audit {
 }
 
 impl Audit {
-    /// Returns the claims that the audit found false.
+    /// Returns the claims that the audit found to be false.
     pub fn failed(&self) -> impl Iterator<Item = &CheckedClaim> {
         let failed = |it: &&CheckedClaim| it.finding == ClaimFinding::Fails;
         self.claims.iter().filter(failed)

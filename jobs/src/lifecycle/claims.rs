@@ -1,5 +1,5 @@
-//! Checks simple claims of a carry without the agent: that a file exists or contains some text,
-//! that a commit exists, and that a command ends with a given exit code.
+//! Checks simple claims in a carry without the agent: that a file exists or contains some text,
+//! that a commit exists, and that a command exits with a given code.
 //!
 //! ```text
 //! command ──sandbox?──yes──> run again: nothing writable, no network ──> holds or fails
@@ -27,7 +27,7 @@ use crate::{Context, JobError};
 
 /// Maximum number of commands to run again for one entry.
 const COMMANDS: usize = 5;
-/// Time limit of one command.
+/// Time limit for one command.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// Maximum size of a command's output, and of a searched file, in bytes.
 const LARGEST: usize = 1024 * 1024;
@@ -138,7 +138,7 @@ fn simple(claim: &str) -> Option<SimpleClaim<'_>> {
     Some(SimpleClaim::Ends { command, code })
 }
 
-/// Removes the blanks and one pair of quotes around a text.
+/// Removes surrounding blanks and one pair of quotes from a text.
 fn plain(text: &str) -> &str {
     let text = text.trim();
     let quoted = ['`', '\'', '"'].into_iter();
@@ -205,8 +205,8 @@ fn judge(again: &Rerun, steps: &[ToolStep], (command, code): (&str, i64)) -> Che
     }
 }
 
-/// Runs a command in the sandbox of the run's programs, without write access to the project and
-/// without network access.
+/// Runs a command in the sandbox used for the run's programs, without write access to the project
+/// and without network access.
 fn run_again(ctx: &Context<'_>, command: &str) -> Rerun {
     let ChildSandbox::Launched(mut start) = ctx.programs.sandbox() else {
         return Rerun::NotRun("this run has no sandbox".to_owned());

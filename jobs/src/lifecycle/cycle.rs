@@ -31,7 +31,7 @@ use crate::failmark;
 use crate::kind::{BadSetting, Kind, ProjectSettings, Targets, Works, given_input};
 use crate::{Context, Finished, JobError};
 
-/// The recording key of the cycle's failures.
+/// The recording key for the cycle's failures.
 const FAILURES: &str = "failures";
 
 /// The settings of an agent's cycle.
@@ -79,7 +79,7 @@ pub struct AgentPosition {
     pub position: Position,
     /// The prompt of the current state.
     pub prompt: Option<String>,
-    /// The form of a dream's answer.
+    /// The format of a dream's answer.
     #[serde(default)]
     pub answer: AnswerForm,
 }
@@ -129,7 +129,7 @@ impl CycleSpec {
     }
 }
 
-/// The reason why a cycle cannot be used.
+/// Why a cycle cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum BadCycle {
     #[error("cannot read the cycle {path}: {why}")]
@@ -152,7 +152,7 @@ fn more(mistakes: &[SpecError]) -> String {
 
 pub const BUILT_IN: &str = "the built-in cycle";
 
-/// Reads the cycle that a file declares, or the built-in cycle if there is no file. The path is
+/// Reads the cycle declared in a file, or the built-in cycle if there is no file. The path is
 /// absolute or relative to the project.
 ///
 /// # Errors
@@ -240,13 +240,13 @@ fn facts(
     Ok(TickFacts { ran, failures, failed })
 }
 
-/// Converts an unusable position to an error that names the command to reset the position.
+/// Converts an unusable position to an error naming the command that resets the position.
 fn unusable(error: BadPosition) -> JobError {
     let why = format!("{error}; `runner lifecycle goto STATE` sets it again");
     JobError::failed(Class::Environment, why)
 }
 
-/// Adds to a failure message that the cycle stays in its current state.
+/// Appends a note to a failure message saying that the cycle stays in its current state.
 fn held(error: JobError, state: &CycleState, facts: &TickFacts, now: Timestamp) -> JobError {
     let Outcome::Failed { class, why } = error.outcome(now) else {
         return error;
@@ -259,8 +259,8 @@ fn held(error: JobError, state: &CycleState, facts: &TickFacts, now: Timestamp) 
     JobError::failed(class, format!("{} holds its place{again}: {why}", state.name))
 }
 
-/// Stages the next position and returns it. If a person changed the position during the work,
-/// stages nothing and returns that position.
+/// Stages the next position and returns it. If someone changed the position while the step was
+/// running, returns that position without staging anything.
 fn stage(
     ctx: &mut Context<'_>,
     spec: &CycleSpec,
@@ -337,7 +337,7 @@ impl Kind for CycleSpec {
         Some(0)
     }
 
-    /// A cycle backs off after failures and is never stopped because of them.
+    /// A cycle backs off after failures but is never stopped because of them.
     fn opens_breaker(&self) -> bool {
         false
     }

@@ -42,7 +42,7 @@ pub struct DaydreamSpec {
     pub agent: Option<String>,
     /// The minimum number of minutes between two daydreams.
     pub interval_minutes: u32,
-    /// The agent's instructions: a file of the project, or the text itself. Default: the built-in
+    /// The agent's instructions: a project file, or the text itself. Default: the built-in
     /// instructions.
     pub prompt: Option<String>,
     /// The project's settings for the lifecycle's files.
@@ -144,7 +144,7 @@ fn due(ctx: &Context<'_>, spec: &DaydreamSpec, known: &Daydreams) -> Result<(), 
 /// Builds the question that a daydream would ask.
 ///
 /// # Errors
-/// Returns an error if the file with its instructions cannot be read.
+/// Returns an error if its instructions file cannot be read.
 pub(crate) fn question(ctx: &Context<'_>, spec: &DaydreamSpec) -> Result<Request, JobError> {
     let steps = ctx.last_steps(&spec.files.steps, spec.agent.as_deref(), 8);
     let steps = steps.ok().and_then(Result::ok).unwrap_or_default();

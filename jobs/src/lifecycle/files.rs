@@ -1,4 +1,4 @@
-//! The `[lifecycle]` section, and the checks of settings that the lifecycle's kinds share.
+//! The `[lifecycle]` section, and the settings checks shared by the lifecycle's kinds.
 
 use runner_engine::publish::RelPath;
 use runner_text::grammar;
@@ -16,7 +16,7 @@ pub struct Files {
     #[serde(deserialize_with = "read_text::<PrivateFile, _>")]
     #[schemars(with = "Text<PrivateFile>")]
     pub steps: String,
-    /// The file with the daydreams.
+    /// The daydreams file.
     #[serde(deserialize_with = "read_text::<ProjectFile, _>")]
     #[schemars(with = "Text<ProjectFile>")]
     pub daydreams: String,

@@ -19,7 +19,7 @@ const READ: &str = "--max-count=100";
 pub struct Commit {
     /// The full hash of the commit.
     pub hash: String,
-    /// The abbreviated hash, as the log shows it.
+    /// The abbreviated hash, as shown in the log.
     pub short: String,
     /// The commit time, in seconds since the epoch.
     pub at: i64,

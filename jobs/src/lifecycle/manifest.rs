@@ -68,7 +68,7 @@ pub struct Listed {
     pub board: Option<String>,
 }
 
-/// The forms of an entry in the list. An entry may be listed by its file name alone.
+/// The forms that an entry can take in the list. An entry may be listed by its file name alone.
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum ListedForm {
@@ -154,7 +154,7 @@ pub fn read(scope: &Scope, folder: &str) -> Result<ReadManifest, JobError> {
 /// Parses a manifest.
 ///
 /// # Errors
-/// Returns the reason why the text is not a valid manifest.
+/// Returns the reason if the text is not a valid manifest.
 pub fn parse(bytes: &[u8]) -> Result<Manifest, String> {
     let manifest: Manifest =
         serde_json::from_slice(bytes).map_err(|error| format!("it is not a manifest: {error}"))?;

@@ -29,7 +29,7 @@ const WIDEST: usize = 300;
 const NAMED: usize = 5;
 /// Maximum number of commits, and of moves, to list since an entry.
 const HAPPENED: usize = 8;
-/// Maximum number of lines of a carry, and of a checklist, in an orientation.
+/// Maximum number of lines from a carry, and from a checklist, in an orientation.
 const CARRIED: usize = 20;
 
 /// The orientation of a waking run.

@@ -62,7 +62,7 @@ impl Position {
     }
 }
 
-/// The reason why a position cannot be used.
+/// Why a position cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum BadPosition {
     /// The file does not contain a valid position.
@@ -80,12 +80,12 @@ pub fn folder(agent: &str) -> String {
     if agent.is_empty() { ".runner".to_owned() } else { format!(".runner/agents/{agent}") }
 }
 
-/// Returns the path of the file with an agent's position.
+/// Returns the path of an agent's position file.
 pub fn path(agent: &str) -> String {
     format!("{}/lifecycle-pos", folder(agent))
 }
 
-/// Returns the path of the file with the time of a state's last successful run.
+/// Returns the path of the file that records when a state last ran successfully.
 pub fn ran_path(agent: &str, state: &str) -> String {
     format!("{}/lifecycle-ran-{state}", folder(agent))
 }
@@ -126,7 +126,7 @@ pub fn ran(root: &Path, agent: &str, state: &str) -> Result<Option<Timestamp>, B
     ran_in(&open(root, &ran_path(agent, state))?, agent, state)
 }
 
-/// Returns the time of a state's last successful run. Reads the file through an open scope.
+/// Returns the time of a state's last successful run, read through an open scope.
 ///
 /// # Errors
 /// Returns [`BadPosition`] if the file cannot be used.

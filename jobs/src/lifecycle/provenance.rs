@@ -2,9 +2,9 @@
 //!
 //! An entry moves tasks and names what the next run should trust, so an agent that forges one
 //! controls the project. The sandbox keeps agents from writing entries, but a commit, a stash or a
-//! restored backup can still bring a forged file into the folder. The database knows the digest of
-//! each file that runner published. This module must never accept an entry merely because its text
-//! is well-formed.
+//! restored backup can still bring a forged file into the folder. The database records the digest
+//! of each file that runner published. This module must never accept an entry merely because its
+//! text is well-formed.
 
 use std::collections::BTreeMap;
 
@@ -20,12 +20,13 @@ use crate::{Context, JobError};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Provenance {
-    /// Runner published the entry and its list, or a person adopted them.
+    /// Runner published the entry and its list, or the user adopted them.
     Published,
-    /// The database knows no entry of this agent, as in another clone or after the database was
+    /// The database contains no entry by this agent, as in another clone or after the database was
     /// lost.
     Unknown,
-    /// The database knows entries of this agent, but not this entry or its list as they are now.
+    /// The database contains entries by this agent, but not this entry or its list in their current
+    /// form.
     Foreign,
 }
 

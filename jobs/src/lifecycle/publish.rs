@@ -20,7 +20,7 @@ use super::manifest;
 const LINE: usize = 60;
 /// Maximum size of a file in a commit, in bytes.
 const LARGEST: u64 = 16 * 1024 * 1024;
-/// The folder in which git runs for a push, below the run's folder.
+/// The subfolder of the run's folder where git runs for a push.
 const PUSH_FOLDER: &str = "push";
 
 /// The files to commit after their publication.
@@ -44,7 +44,7 @@ pub fn message(tag: &str, line: &str) -> String {
     format!("{tag}: {cut}")
 }
 
-/// The repository and the environment of a commit.
+/// The repository and the environment for a commit.
 #[derive(Clone, Debug)]
 pub struct CommitTarget<'a> {
     pub root: &'a Path,
@@ -52,7 +52,7 @@ pub struct CommitTarget<'a> {
     pub run_dir: &'a Path,
     /// The environment variables that git may see.
     pub env: &'a BTreeMap<String, String>,
-    /// The id of the run, by which its processes can be found.
+    /// The id of the run, used to find its processes.
     pub marker: &'a str,
     /// Cancels the push when the run must end.
     pub cancel: &'a Cancel,

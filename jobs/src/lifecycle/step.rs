@@ -1,4 +1,4 @@
-//! Decides the action of one tick of a cycle.
+//! Decides what one tick of a cycle does.
 //!
 //! ```text
 //!             gate closed, or backing off
@@ -10,13 +10,13 @@
 //!   └──────────────────────────────────────────────────────────────────┘
 //! ```
 //!
-//! This module must never advance the position: only the publication of a run does.
+//! This module must never advance the position: only publishing a run does that.
 
 use jiff::{SignedDuration, Timestamp};
 
 use super::spec::CycleState;
 
-/// Number of consecutive failures at which the cycle begins to wait before it retries.
+/// Number of consecutive failures after which the cycle waits before it retries.
 pub const AT_ONCE: u32 = 3;
 /// The wait after [`AT_ONCE`] failures. It doubles with each additional failure.
 const FIRST_WAIT: SignedDuration = SignedDuration::from_mins(15);

@@ -36,16 +36,16 @@ use crate::manual_edit::{EditActor, ManualEditError};
 use crate::steps::{self, StepsFile, ToolStep};
 use crate::{Context, Finished, JobError};
 
-/// The delay before a run whose board is busy is retried.
+/// The delay before retrying a run whose board is busy.
 const BUSY: jiff::SignedDuration = jiff::SignedDuration::from_secs(60);
 /// Maximum number of commits that a report lists.
 const NAMED: usize = 20;
 /// Number of most recent tool uses to search for a claim's command.
 const STEPS: usize = 200;
-/// Maximum number of lines of an agent's answer that a report shows.
+/// Maximum number of lines from an agent's answer to show in a report.
 const WORDS: usize = 12;
 
-/// The recording key of the board changes.
+/// The recording key for the board changes.
 const BOARD: &str = "board";
 
 /// The work of an agent.
@@ -56,7 +56,7 @@ pub struct WorkSpec {
     pub agent: String,
     /// The board, in org or Markdown.
     pub board: String,
-    /// The agent's instructions: a file of the project, or the text itself. Default: the built-in
+    /// The agent's instructions: a project file, or the text itself. Default: the built-in
     /// instructions.
     pub prompt: Option<String>,
     /// The paths in the project that the agent may write; "." is the whole project except the paths
@@ -205,7 +205,7 @@ fn audited(
     Ok(reported.collect())
 }
 
-/// The newest entry with its origin, or the reason why it could not be read.
+/// The newest entry with its origin, or why it could not be read.
 type NewestRead = Result<Option<(Newest, Provenance)>, JobError>;
 
 /// Reads the newest entry and looks up its origin.

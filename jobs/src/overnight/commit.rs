@@ -38,7 +38,7 @@ use super::lock::{CommitLock, FOLDER, LockError};
 /// Maximum size in bytes of a file that is compared before it is replaced.
 const LONGEST: u64 = 64 * 1024 * 1024;
 
-/// The reason why a commit was not made or not finished.
+/// Why a commit was not made or not finished.
 #[derive(Debug, thiserror::Error)]
 pub enum CommitError {
     /// Nothing was recorded, and the corpus is unchanged.
@@ -71,7 +71,7 @@ pub struct Commit<'a> {
 
 /// A file to change, with the content that was read and the new content.
 pub struct Target {
-    /// The path of the file below the corpus.
+    /// The file's path, relative to the corpus.
     pub path: String,
     /// Digest of the content that the step saw, or `None` if there was no file.
     pub before: Option<Digest>,
@@ -86,7 +86,7 @@ impl Target {
     }
 }
 
-/// Pairs the current content of the changed files with their new content.
+/// Pairs the current content of each changed file with its new content.
 ///
 /// # Errors
 /// Returns an error if a path is not part of the corpus, or a file cannot be read.
@@ -176,12 +176,12 @@ impl Commit<'_> {
     }
 }
 
-/// The earlier commits that a recovery found.
+/// The earlier commits found during recovery.
 #[derive(Debug, Default)]
 pub struct Recovered {
-    /// Iterations whose commit the recovery finished, each with its record.
+    /// Iterations whose commits were finished during recovery, each with its record.
     pub rolled_forward: Vec<(String, Value)>,
-    /// Iterations that were already committed but not recorded yet, each with its record.
+    /// Iterations that were already committed but not yet recorded, each with its record.
     pub done: Vec<(String, Value)>,
     /// Markers of other programs, which are left alone.
     pub foreign: Vec<String>,
@@ -287,7 +287,7 @@ pub fn is_pending(root: &Path) -> Result<bool, CommitError> {
     Ok(false)
 }
 
-/// Reads a file below the corpus, or returns `None` if it does not exist.
+/// Reads a file in the corpus, or returns `None` if it does not exist.
 ///
 /// # Errors
 /// Returns an error if the file cannot be read.
@@ -295,7 +295,7 @@ pub fn live(root: &Path, path: &str) -> Result<Option<Vec<u8>>, CommitError> {
     open(root)?.read(&rel(path)?, LONGEST).map_err(before)
 }
 
-/// Copies the files that a commit removes to `into`, in the run's folder.
+/// Copies the files that a commit removes into `into`, which is in the run's folder.
 ///
 /// # Errors
 /// Returns an error if a file operation fails.

@@ -1,5 +1,5 @@
-//! Reads the facts of a night from git and from the notes next to the corpus, within size limits.
-//! This module must never write a file.
+//! Reads the facts about a night from git and from the notes next to the corpus, within size
+//! limits. This module must never write a file.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -18,7 +18,7 @@ use crate::evidence::ProjectEvidence;
 use crate::evidence::history::{self, HistoryLimits};
 use crate::sessions::sources::claude_folder;
 
-/// The folders below the corpus in which sessions leave notes.
+/// The folders inside the corpus where sessions leave notes.
 const NOTES: [&str; 7] =
     ["ao/sessions", "sessions", "handoff", "retro", "retros", "council", "nightly"];
 /// Maximum length of a note in bytes, and maximum number of notes.
@@ -28,7 +28,7 @@ const MOST: usize = 1_000;
 const COMMITS: usize = 2_000;
 /// Minimum strength at which a commit has probably done an item's work.
 const DONE: f64 = crate::dream::rule::DONE;
-/// The file in which other programs record citations, below the corpus.
+/// The file, inside the corpus, in which other programs record citations.
 const CITATIONS: &str = "ao/citations.jsonl";
 /// Maximum size of the citations file in bytes.
 const LONGEST_CITATIONS: u64 = 64 << 20;
@@ -53,7 +53,7 @@ pub struct Facts {
 }
 
 impl Facts {
-    /// Reads the facts. If git fails, there are no commits, and `sources.left_out` states the
+    /// Reads the facts. If git fails, there are no commits, and `sources.left_out` gives the
     /// reason.
     pub fn read(root: &Path, git: &Git) -> Self {
         let mut facts = Self { names: names(root), ..Self::default() };
@@ -128,8 +128,8 @@ impl Facts {
         }
     }
 
-    /// Returns the uses of a corpus, which the first call reads from citations, transcripts of the
-    /// project in `home`, commits and work items. The caller sets [`Uses::merged`].
+    /// Returns the uses of a corpus. The first call reads them from citations, the project's
+    /// transcripts in `home`, commits and work items. The caller sets [`Uses::merged`].
     pub fn learn(&mut self, root: &Path, home: Option<&Path>, corpus: &Corpus) -> &mut Uses {
         let uses = self.uses.take().unwrap_or_else(|| {
             let mut uses = Uses::default();
@@ -175,8 +175,8 @@ impl Facts {
         self.uses.get_or_insert_default()
     }
 
-    /// Returns the commit that has probably done the work that `text` describes, if the commit is
-    /// not older than `born`. `path` is the file in which the work is recorded.
+    /// Returns the commit that has probably done the work described by `text`, provided the commit
+    /// is not older than `born`. `path` is the file that records the work.
     pub fn done_since(&self, path: &str, text: &str, born: Option<Timestamp>) -> Option<String> {
         let born = born.map(Timestamp::as_second);
         let room = self.evidence.as_ref()?;
@@ -255,7 +255,7 @@ fn names(root: &Path) -> Vec<String> {
     own.into_iter().chain(urls.map(last)).collect()
 }
 
-/// Returns the transcripts of the project's sessions, newest first: those below the corpus, and
+/// Returns the transcripts of the project's sessions, newest first: those inside the corpus, and
 /// those that Claude Code keeps in the home folder under the project's path.
 fn transcripts(root: &Path, home: Option<&Path>) -> Vec<PathBuf> {
     let own = beneath(root, &Path::new(CORPUS).join("ao/sessions")).ok();

@@ -1,4 +1,4 @@
-//! Tests that the fitness follows use: manipulations lower it, and repairs do not.
+//! Tests that fitness tracks use: manipulations lower it, and repairs do not.
 
 use std::io::Write as _;
 
@@ -9,7 +9,7 @@ use super::corpus::uses::{NodeUse, Uses};
 use super::corpus::work::WorkFile;
 use super::corpus::{Changes, Corpus};
 
-/// Subjects, each with the words of a learning about it and the words of a task that needs it.
+/// Subjects, each with the words for a learning about it and for a task that needs it.
 const SUBJECTS: [(&str, &str, &str); 28] = [
     (
         "retry-jitter",
@@ -213,7 +213,7 @@ fn gibberish(seed: usize, count: usize) -> String {
     (0..count).map(|_| word(next())).collect::<Vec<_>>().join(" ")
 }
 
-/// Returns junk that is made of the words of real nodes, so that searches find it.
+/// Returns junk made up of words from real nodes, so that searches find it.
 fn plausible(seed: usize) -> String {
     let words: Vec<&str> = SUBJECTS.iter().flat_map(|(_, text, _)| text.split(' ')).collect();
     (0..12).map(|at| words[(seed * 31 + at * 17) % words.len()]).collect::<Vec<_>>().join(" ")
@@ -269,7 +269,7 @@ fn manipulations_lower_the_fitness() {
             writeln!(std::io::stderr(), "{what}: {} {:?}", now.composite.unwrap(), now.metrics);
         assert!(now.composite.unwrap() < was, "{what}");
     }
-    // The limits hold even if no use is known.
+    // The limits hold even if no uses are known.
     let unknown = score(&whole(), &Uses::default());
     assert_eq!(unknown.composite, None);
     assert!(
@@ -291,7 +291,7 @@ fn repairs_do_not_lower_the_fitness() {
     let few = corpus(all().skip(20));
     at_least("twenty withheld nodes are added", &few, &whole(), &uses);
 
-    // The copy was used too, and its uses count for the node that stays.
+    // The copy was used too, and its uses count towards the node that stays.
     let (_, text) = node(2);
     let copy = ("learnings/copy-of-it.md".to_owned(), text.clone());
     let near = ("learnings/near-to-it.md".to_owned(), text.replace(".\n", " often.\n"));

@@ -15,7 +15,7 @@ use super::corpus::rounded;
 /// The rules that determine when a loop ends.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct HaltRules {
-    /// A delta whose absolute value is smaller counts as no change.
+    /// A delta with a smaller absolute value counts as no change.
     pub epsilon: f64,
     /// Number of consecutive deltas below `epsilon` that make a plateau.
     pub window: usize,
@@ -23,7 +23,7 @@ pub struct HaltRules {
     pub max_drop: f64,
     /// True to spend a rescue instead of halting.
     pub warn_only: bool,
-    /// True if the iteration reached its limit of changes, so that work is left for the next one.
+    /// True if the iteration reached its change limit, so that work is left for the next one.
     pub unfinished: bool,
 }
 
@@ -42,11 +42,11 @@ pub enum IterationVerdict {
     Regression(String),
 }
 
-/// Suffix of the reason if rescues were allowed but none is left.
+/// Suffix appended to the reason if rescues were allowed but none are left.
 const GONE: &str = " (warn-only budget exhausted)";
 
-/// Decides how to proceed after an iteration. `deltas` are the deltas of all iterations of the run,
-/// the current one last.
+/// Decides how to proceed after an iteration. `deltas` contains the deltas of all iterations of the
+/// run, ending with the current one.
 pub fn decide(
     rules: HaltRules,
     deltas: &[f64],
@@ -90,7 +90,7 @@ pub fn decide(
     IterationVerdict::On
 }
 
-/// Returns the reference fitness of an iteration. The reference for each metric is the better of
+/// Returns the reference fitness for an iteration. For each metric, the reference is the better of
 /// its values before the iteration and at the start of the night. Otherwise many small drops could
 /// add up to a large drop that no single iteration caused.
 pub fn reference(first: Option<&Fitness>, before: &Fitness) -> Fitness {
@@ -108,7 +108,7 @@ pub fn reference(first: Option<&Fitness>, before: &Fitness) -> Fitness {
     best
 }
 
-/// Returns the change of the composite, or 0 if one of the composites is unknown.
+/// Returns the change in the composite, or 0 if either composite is unknown.
 pub fn delta(before: &Fitness, after: &Fitness) -> f64 {
     let change =
         after.composite.zip(before.composite).map_or(0.0, |(after, before)| after - before);

@@ -1,5 +1,5 @@
-//! Converts the data that other programs left beside a corpus to changes of the corpus: a registry
-//! of findings, and unfinished commits.
+//! Converts data left beside a corpus by other programs into corpus changes: a findings registry,
+//! and unfinished commits.
 //!
 //! ```text
 //! findings/registry.jsonl ──a line──> findings/ID.md, unless the corpus has the finding
@@ -7,7 +7,8 @@
 //!                         └─otherwise──────────> rolled back: the files of prev.N are restored
 //! ```
 //!
-//! Nothing is deleted. The module must never treat a commit of runner itself as another program's.
+//! Nothing is deleted. The module must never treat one of runner's own commits as another
+//! program's.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -20,9 +21,9 @@ use serde_json::Value;
 
 use super::corpus::{Changes, Corpus, FOLDER, SUBPATHS};
 
-/// The registry of findings, below the corpus.
+/// The findings registry, relative to the corpus.
 const REGISTRY: &str = "findings/registry.jsonl";
-/// The folder of the commits, below the corpus.
+/// The folder that contains the commits, relative to the corpus.
 const COMMITS: &str = "overnight";
 const MARKER: &str = "COMMIT-MARKER.";
 /// Maximum length of a finding's id in bytes.
@@ -39,10 +40,10 @@ const FIELDS: [&str; 8] = [
     "ttl_days",
 ];
 
-/// The findings of a registry.
+/// The findings in a registry.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct ImportedFindings {
-    /// The paths of the new nodes, below the corpus.
+    /// The paths of the new nodes, relative to the corpus.
     pub added: Vec<String>,
     /// Number of findings that the corpus already has.
     pub known: usize,
@@ -50,7 +51,7 @@ pub struct ImportedFindings {
     pub unreadable: Vec<usize>,
 }
 
-/// The way in which another program's unfinished commit is resolved.
+/// How another program's unfinished commit is resolved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum CommitEnd {
@@ -65,7 +66,7 @@ pub enum CommitEnd {
 /// A commit that another program began and did not finish.
 #[derive(Clone, Debug, Serialize)]
 pub struct ForeignCommit {
-    /// The path of the commit's marker, below the project.
+    /// The path of the commit's marker, relative to the project.
     pub marker: String,
     /// The number in the marker's name.
     #[serde(skip)]
@@ -75,7 +76,7 @@ pub struct ForeignCommit {
     pub files: usize,
 }
 
-/// Returns the findings of the registry that the corpus lacks, as new nodes.
+/// Returns the findings in the registry that are missing from the corpus, as new nodes.
 ///
 /// # Errors
 /// Returns an error if the registry exists and cannot be read.
@@ -169,7 +170,7 @@ pub fn commits(root: &Path) -> io::Result<(Vec<ForeignCommit>, Changes)> {
         let below = Path::new(FOLDER).join(COMMITS);
         let bytes = read_in(root, below.join(&name), DOCUMENT)?;
         let marker = serde_json::from_slice::<Value>(&bytes).ok();
-        // A marker of runner has a manifest, and the next run finishes its commit.
+        // A runner marker has a manifest, and the next run finishes its commit.
         let is_own = |it: &Value| it["state"] != "READY" || !it["manifest"].is_null();
         if marker.as_ref().is_some_and(is_own) {
             continue;
@@ -190,7 +191,7 @@ pub fn commits(root: &Path) -> io::Result<(Vec<ForeignCommit>, Changes)> {
     Ok((all, changes))
 }
 
-/// Moves the files of a resolved commit to the folder `imported`, the marker last.
+/// Moves the files of a resolved commit to the `imported` folder, with the marker last.
 ///
 /// # Errors
 /// Returns an error if a file cannot be moved. The function can be called again.
@@ -210,8 +211,8 @@ pub fn set_aside(root: &Path, commit: &ForeignCommit) -> io::Result<()> {
     Ok(())
 }
 
-/// Adds the changes that restore the files from before a commit. Returns the number of files to
-/// restore or remove.
+/// Adds the changes that restore the files to their state before a commit. Returns the number of
+/// files to restore or remove.
 fn roll_back(root: &Path, number: &str, changes: &mut Changes) -> io::Result<usize> {
     let prev = Path::new(FOLDER).join(COMMITS).join(format!("prev.{number}"));
     let mut count = 0;

@@ -117,7 +117,7 @@ impl Night<'_, '_> {
             }
             self.note(&iteration)?;
             self.summary.iterations.push(iteration);
-            // The iteration is recorded now, so the marker of its commit is no longer needed.
+            // The iteration is now recorded, so its commit marker is no longer needed.
             commit::clear(self.ctx.files.root()).map_err(failed)?;
             super::staging::discard_all(self.ctx.files.root()).map_err(disk)?;
             if matches!(next, NextIteration::End) {
@@ -148,7 +148,7 @@ impl Night<'_, '_> {
     }
 }
 
-/// The reason why an iteration failed.
+/// Why an iteration failed.
 pub(super) enum IterationFailure {
     /// The iteration could not be measured.
     Measure(String),

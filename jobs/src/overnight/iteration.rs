@@ -44,7 +44,7 @@ impl Night<'_, '_> {
     /// Runs one iteration.
     ///
     /// # Errors
-    /// Returns an [`IterationFailure`], which states how much of the iteration was undone.
+    /// Returns an [`IterationFailure`], which indicates how much of the iteration was undone.
     pub(super) fn one(
         &mut self,
         iteration: &mut Iteration,
@@ -143,7 +143,7 @@ impl Night<'_, '_> {
         looped.promoted.extend(closed.promoted.iter().cloned());
         looped.close_loop = serde_json::to_value(&closed).unwrap_or_default();
         // If fields were lost, the loop ends, because another iteration could lose more fields
-        // before a person checks the corpus.
+        // before the user checks the corpus.
         Ok(if whole { next } else { NextIteration::End })
     }
 
@@ -170,7 +170,7 @@ impl Night<'_, '_> {
             warn_only: self.spec.warn_only,
             unfinished,
         };
-        // A drop for which a rescue was spent is accepted. Later drops are measured from the state
+        // A drop that a rescue was spent on is accepted. Later drops are measured from the state
         // after that drop.
         let all = &self.summary.iterations;
         let paid = |it: &Iteration| rescues.spent.iter().any(|spent| spent.iteration_id == it.id);
@@ -328,8 +328,8 @@ fn targets(
         .collect()
 }
 
-/// Returns the front matter fields that the written files have lost, each with its file. A file
-/// that does not have the committed content counts as one lost field.
+/// Returns the front matter fields lost from the written files, each with its file. A file that
+/// does not have the committed content counts as one lost field.
 fn integrity(
     root: &std::path::Path,
     original: &Corpus,

@@ -1,9 +1,10 @@
 //! The lock on a corpus, which admits one run, one manual change or one recovery at a time.
 //!
-//! `run.lock` is never deleted. Only the kernel's lock on the file determines the holder, never the
-//! file's age. The first line of the file is the holder's PID, which other programs read. A reader
-//! of the corpus holds `commit.lock` in shared mode and a commit holds it exclusively, so a reader
-//! never sees a partial commit. No process may wait for a lock without a time limit.
+//! `run.lock` is never deleted. The holder is determined only by the kernel's lock on the file,
+//! never by the file's age. The first line of the file is the holder's PID, which other programs
+//! read. A reader of the corpus holds `commit.lock` in shared mode and a commit holds it
+//! exclusively, so a reader never sees a partial commit. No process may wait for a lock without a
+//! time limit.
 
 use std::fs::{self, File};
 use std::io;
@@ -14,22 +15,23 @@ use jiff::Timestamp;
 use runner_engine::file_lock::{FileLock, FileLockError, LockMode};
 use runner_engine::files::{beneath, open_no_link};
 
-/// The folder of the overnight run, below the project.
+/// The overnight run's folder, relative to the project.
 pub const FOLDER: &str = ".agents/overnight";
 /// The name of the run's lock file.
 pub const RUN_LOCK: &str = "run.lock";
-/// The name of the lock file that separates readers and commits.
+/// The name of the lock file that keeps readers and commits apart.
 pub const COMMIT_LOCK: &str = "commit.lock";
 /// Maximum time to wait for the commit lock.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// The reason why a lock was not taken.
+/// Why a lock was not taken.
 #[derive(Debug, thiserror::Error)]
 pub enum LockError {
     /// Another process holds the lock.
     #[error("the corpus is locked by PID {pid} ({path})")]
     Held {
-        /// Process id of the holder in the lock file, or 0 if the file states none.
+        /// Process id of the holder, read from the lock file, or 0 if the file does not contain
+        /// one.
         pid: u32,
         path: String,
     },
@@ -38,8 +40,7 @@ pub enum LockError {
     Io { path: String, source: io::Error },
 }
 
-/// Opens a lock file beneath the project, and creates it if needed. No part of the path may be a
-/// link.
+/// Opens a lock file inside the project, creating it if needed. No part of the path may be a link.
 fn open(root: &Path, name: &str) -> Result<(File, PathBuf), LockError> {
     let below = Path::new(FOLDER).join(name);
     let io = |source| LockError::Io { path: below.display().to_string(), source };
@@ -48,7 +49,7 @@ fn open(root: &Path, name: &str) -> Result<(File, PathBuf), LockError> {
     Ok((FileLock::open_no_link(&path).map_err(io)?, path))
 }
 
-/// Opens an existing lock file beneath the project for reading.
+/// Opens an existing lock file inside the project for reading.
 fn open_existing(root: &Path, name: &str) -> Result<Option<(File, PathBuf)>, LockError> {
     let below = Path::new(FOLDER).join(name);
     let io = |source| LockError::Io { path: below.display().to_string(), source };

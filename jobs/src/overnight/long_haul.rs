@@ -23,7 +23,7 @@ use super::packet::Packet;
 use super::state::Night;
 use super::summary::LongHaul;
 
-/// Number of packets below which the packets are considered thin.
+/// Packets are considered thin if there are fewer than this many.
 const FEW: usize = 3;
 /// Maximum number of probes.
 const MOST: usize = 12;
@@ -44,16 +44,16 @@ const FALLBACK: &str = "briefing-fallback.json";
 pub struct Corroboration {
     pub schema_version: u32,
     pub run_id: String,
-    /// The reason why the long haul ran.
+    /// Why the long haul ran.
     pub trigger_reason: String,
-    /// The reason why the long haul ended.
+    /// Why the long haul ended.
     pub exit_reason: String,
     pub probes: Vec<Probe>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Probe {
-    /// The number of the probe, from 1.
+    /// The probe number, starting at 1.
     pub number: u64,
     /// `briefing` or `packet`.
     pub lens: String,

@@ -44,10 +44,10 @@ pub mod warn_budget;
 pub use night::run;
 pub use spec::OvernightSpec;
 
-/// The name of the kind of job.
+/// The name of the job kind.
 pub const KIND: &str = "overnight";
 
-/// Describes what a night would do now, and writes nothing.
+/// Describes what a night would do now, without writing anything.
 pub fn plan(ctx: &crate::Context<'_>, spec: &OvernightSpec) -> Vec<String> {
     let home = ctx.programs.env().get("HOME").map(std::path::Path::new);
     let now = preview::NightPreview {

@@ -75,7 +75,8 @@ fn packets(corpus: &Corpus, uses: &Uses, day: Date) -> Vec<Packet> {
     .packets()
 }
 
-/// Works on the first eight packets of a morning: a third of all items fails, a third is finished.
+/// Works on the first eight packets of a morning: a third of all items fail, and a third are
+/// finished.
 fn work(corpus: &mut Corpus, packets: &[Packet], now: &str) {
     for packet in packets.iter().take(8) {
         let Some(item) = corpus.work.items.iter().find(|it| it.title == packet.title).cloned()

@@ -45,7 +45,7 @@ use crate::curator::queue::Worker;
 use crate::json::pretty;
 use crate::{Context, Finished, JobError};
 
-/// Delay before a night is retried because the corpus was locked.
+/// Delay before a night is retried after finding the corpus locked.
 const LOCKED_WAIT: jiff::SignedDuration = jiff::SignedDuration::from_mins(5);
 /// Maximum time to reserve for the steps after the loop. The reserve is a tenth of the night's
 /// time, up to this maximum.
@@ -183,7 +183,7 @@ impl Night<'_, '_> {
         Ok(())
     }
 
-    /// Reports the open critical events of the curator, which a person should see first.
+    /// Reports the curator's open critical events, which the user should see first.
     fn critical_events(&mut self) {
         let Ok(worker) = Worker::of(self.ctx.files.root(), &self.spec.worker_dir) else { return };
         let all = match events::all(&worker) {

@@ -1,8 +1,9 @@
 //! The output folder of a run, and the folder of earlier nights.
 //!
 //! Each artifact is written atomically as soon as it is ready, so that a dead run leaves its
-//! finished artifacts. Writes stay below the output folder and follow no link. A run publishes its
-//! summary at its end. This module writes the summary only for a failed run or a dead run.
+//! finished artifacts behind. Writes stay inside the output folder and follow no links. A run
+//! publishes its summary when it ends. This module writes the summary only for a failed or dead
+//! run.
 
 use std::fs::{self, File};
 use std::io::{self, Write as _};
@@ -21,7 +22,7 @@ use crate::json::pretty;
 /// The folder of the morning packets, in the output folder.
 pub const PACKETS: &str = "morning-packets";
 
-/// The reason why an output could not be read or written.
+/// Why an output could not be read or written.
 #[derive(Debug, thiserror::Error)]
 pub enum OutputError {
     /// A file operation failed.
@@ -32,7 +33,7 @@ pub enum OutputError {
     Refused(#[from] Refusal),
 }
 
-/// The output folder of a run, below the project.
+/// The output folder of a run, inside the project.
 #[derive(Clone, Debug)]
 pub struct Output {
     root: PathBuf,
@@ -60,8 +61,8 @@ pub struct RunState {
     /// Number of times that the run was resumed.
     #[serde(default)]
     pub resumed: u64,
-    /// The reason for the run's end, recorded by the process that found the run dead. A run that
-    /// resumes this run clears the reason.
+    /// Why the run ended, recorded by the process that found the run dead. Cleared when the run is
+    /// resumed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub died: Option<String>,
 }
@@ -72,12 +73,12 @@ impl Output {
         Self { root: root.to_owned(), below: below.trim_end_matches('/').to_owned() }
     }
 
-    /// Returns the folder's path below the project.
+    /// Returns the folder's path, relative to the project.
     pub fn below(&self) -> &str {
         &self.below
     }
 
-    /// Returns the path of a file in the folder, below the project.
+    /// Returns the path of a file in the folder, relative to the project.
     pub fn path_of(&self, name: &str) -> String {
         format!("{}/{name}", self.below)
     }
@@ -179,7 +180,8 @@ impl Output {
         names.iter().filter_map(|name| self.read::<RunState>(&format!("{name}/run.json"))).collect()
     }
 
-    /// Returns the path of the folder that will contain this run's artifacts, below the project.
+    /// Returns the path of the folder that will contain this run's artifacts, relative to the
+    /// project.
     pub fn kept(&self, run_id: &str) -> String {
         match self.below.rsplit_once('/') {
             Some((parent, _)) => format!("{parent}/{}/{run_id}", ownership::RUNS),
@@ -218,8 +220,8 @@ impl Output {
         }
     }
 
-    /// Removes the lasting copy of a run's packets if the output folder contains everything in it.
-    /// The output folder then takes the copy's place.
+    /// Removes the permanent copy of a run's packets if the output folder contains everything in
+    /// it. The output folder then takes the copy's place.
     fn give_way(&self, run_id: &str) {
         let kept = Self::new(&self.root, &self.kept(run_id));
         let same = |name: &str| {
@@ -237,7 +239,7 @@ impl Output {
             && known
             && let Ok(path) = kept.at("")
         {
-            // If the copy stays, the output folder gets another name beside it.
+            // If the copy remains, the output folder is given a different name next to it.
             let _stays = fs::remove_dir_all(path);
         }
     }

@@ -1,7 +1,7 @@
 //! Decides whether a night may take a folder as its output folder.
 //!
-//! A night moves the complete folder of the previous night to `runs/` next to it, so the folder
-//! must belong to runner:
+//! A night moves the previous night's entire folder to `runs/` next to it, so the folder must
+//! belong to runner:
 //!
 //! ```text
 //! text ──parse──> a path that no other part of runner, git or the corpus uses
@@ -12,9 +12,9 @@
 //! ```
 //!
 //! Artifacts are recognised by their names and by evidence: a summary, a night's log or a run's
-//! folder. There is no marker file, because a repository could contain one. Below
+//! folder. There is no marker file, because a repository could contain one. Inside
 //! `.agents/overnight/`, which belongs to nights, other entries are also accepted, because other
-//! programs that follow this contract write more files there. This module must never change
+//! programs that follow this contract write additional files there. This module must never change
 //! anything and never follow a link.
 
 use std::ffi::OsStr;
@@ -34,7 +34,7 @@ pub const LOG: &str = "overnight.log";
 /// The file names of the summary in its two forms.
 pub const SUMMARY: [&str; 2] = ["summary.json", "summary.md"];
 
-/// The folder beside the output folder in which earlier nights are kept.
+/// The folder next to the output folder where earlier nights are kept.
 pub const RUNS: &str = "runs";
 
 /// The names of a night's artifacts in its output folder, besides the folders of runs.
@@ -51,7 +51,7 @@ const ARTIFACTS: [&str; 13] = [
     "packet-corroboration.json",
     "council",
     "morning-packets",
-    // A file manager creates this file.
+    // Created by a file manager.
     ".DS_Store",
 ];
 
@@ -80,12 +80,12 @@ pub struct Refusal {
     pub why: String,
 }
 
-/// The content at the path of an output folder.
+/// The state of an output folder's path.
 #[derive(Debug)]
 pub enum Standing {
     /// There is nothing at the path.
     Absent,
-    /// A folder without entries.
+    /// An empty folder.
     Empty,
     /// The artifacts of an earlier night, with a handle to their folder.
     Earlier(RealFs),
@@ -94,8 +94,8 @@ pub enum Standing {
 /// Checks the text of the setting without accessing the disk.
 ///
 /// # Errors
-/// Returns a [`Refusal`] if the text is not a path beneath the project, or if the path belongs to
-/// git, to runner or to the corpus.
+/// Returns a [`Refusal`] if the text is not a path inside the project, or if the path belongs to
+/// git, runner or the corpus.
 pub fn parse(text: &str) -> Result<RelPath, Refusal> {
     let refuse = |why: String| Refusal { path: text.to_owned(), why };
     let bare = text.strip_suffix('/').filter(|bare| !bare.is_empty());
@@ -136,11 +136,12 @@ pub fn parse(text: &str) -> Result<RelPath, Refusal> {
     Ok(path)
 }
 
-/// Inspects the path of the setting, after a check with [`parse`].
+/// Inspects the path given by the setting, after checking it with [`parse`].
 ///
 /// # Errors
-/// Returns a [`Refusal`] if the path is a file, a link or a folder that no night created, or if the
-/// path contains a link. Also returns one if the folder of earlier nights cannot be used.
+/// Returns a [`Refusal`] if the path is a file, a link or a folder that was not created by a night,
+/// or if the path contains a link. Also returns one if the folder for earlier nights cannot be
+/// used.
 pub fn inspect(root: &Path, text: &str) -> Result<Standing, Refusal> {
     let path = parse(text)?;
     let refuse = |why: String| Refusal { path: text.to_owned(), why };
@@ -181,7 +182,7 @@ pub fn inspect(root: &Path, text: &str) -> Result<Standing, Refusal> {
     }
 }
 
-/// Returns the folder beside `path` in which earlier nights are kept.
+/// Returns the folder next to `path` where earlier nights are kept.
 pub fn runs_beside(path: &RelPath) -> RelPath {
     let runs = match path.parent() {
         Some(parent) => format!("{parent}/{RUNS}"),
@@ -190,7 +191,8 @@ pub fn runs_beside(path: &RelPath) -> RelPath {
     RelPath::new(&runs).expect("a path whose last name is shorter than 256 bytes")
 }
 
-/// Returns the run id in the folder's summary. Runner or another program wrote the summary.
+/// Returns the run id from the folder's summary, which may have been written by runner or by
+/// another program.
 fn summary_of(folder: &RealFs) -> Option<String> {
     let bytes = folder.read(&name(SUMMARY[0]), LONGEST).ok()??;
     let value: Value = serde_json::from_slice(&bytes).ok()?;
@@ -199,7 +201,7 @@ fn summary_of(folder: &RealFs) -> Option<String> {
 }
 
 /// Returns whether a night writes an entry with this name. The entry may be an artifact's temporary
-/// file, which a killed night leaves behind.
+/// file, left behind by a killed night.
 fn is_artifact(name: &OsStr) -> bool {
     let Some(name) = name.to_str() else {
         return false;

@@ -2,12 +2,12 @@
 
 use serde::{Deserialize, Serialize};
 
-/// A morning packet: a piece of work with which a person can begin.
+/// A morning packet: a piece of work for the user to begin with.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Packet {
     /// `dream-` and sixteen hexadecimal digits. The same work always has the same id.
     pub id: String,
-    /// The rank, from 1.
+    /// The rank, starting at 1.
     pub rank: u64,
     pub title: String,
     #[serde(rename = "type")]
@@ -16,20 +16,20 @@ pub struct Packet {
     /// The night's confidence in the packet.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub confidence: Option<String>,
-    /// The source in which the work was found.
+    /// The source of the work.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source_epic: Option<String>,
-    /// The repository to which the work belongs.
+    /// The repository that the work belongs to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub target_repo: Option<String>,
-    /// The reason why the packet is listed.
+    /// Why the packet is listed.
     pub why_now: String,
     /// The full description of the work.
     #[serde(default)]
     pub description: String,
-    /// The evidence that the finder of the work recorded, in full.
+    /// The complete evidence recorded by whoever found the work.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub finder_evidence: String,
     /// Number of days since the work was recorded.
@@ -50,17 +50,17 @@ pub struct Packet {
     pub target_files: Vec<String>,
     /// The tests that probably cover the work.
     pub likely_tests: Vec<String>,
-    /// The command with which a person begins.
+    /// The command for starting work on the packet.
     pub morning_command: String,
     /// True if the work file contains the packet.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub queue_backed: Option<bool>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bead_id: Option<String>,
-    /// The path of the packet's own file below the project.
+    /// The path of the packet's own file, relative to the project.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub artifact_path: Option<String>,
-    /// The key that equal packets share. It is not stored in the artifact, because `id` is derived
+    /// The key shared by equal packets. It is not stored in the artifact, because `id` is derived
     /// from it.
     #[serde(skip)]
     pub dedup_key: String,

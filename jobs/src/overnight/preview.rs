@@ -36,7 +36,7 @@ pub struct NightPreview<'a> {
     pub spec: &'a OvernightSpec,
     pub now: Timestamp,
     pub run_id: &'a str,
-    /// The user's home folder, in which sessions are stored.
+    /// The user's home folder, where sessions are stored.
     pub home: Option<&'a Path>,
 }
 
@@ -138,7 +138,7 @@ pub fn preview(seen: &NightPreview<'_>) -> Result<Summary, JobError> {
     Ok(summary)
 }
 
-/// Returns the runtime section of a night that was only planned.
+/// Returns the runtime section for a night that was only planned.
 fn runtime(spec: &OvernightSpec) -> Runtime {
     Runtime {
         keep_awake: spec.keep_awake,
@@ -151,7 +151,7 @@ fn runtime(spec: &OvernightSpec) -> Runtime {
     }
 }
 
-/// Formats a dry run's summary as lines for people.
+/// Formats a dry run's summary as human-readable lines.
 pub fn describe(summary: &Summary) -> Vec<String> {
     let gain = summary.gain.clone().unwrap_or_default();
     let mut lines: Vec<String> = gain

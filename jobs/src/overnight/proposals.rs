@@ -1,4 +1,4 @@
-//! Proposals to retire nodes of a corpus, for a person to decide on.
+//! Proposals to retire nodes from a corpus, for the user to decide on.
 //!
 //! ```text
 //! a night suggests ──> open ──accept──> accepted ──undo──> open
@@ -6,8 +6,8 @@
 //! ```
 //!
 //! The proposals are stored in `.agents/overnight/proposals.jsonl`, one per line. An accepted
-//! proposal contains the bytes that the node had before, so that it can be undone. No decision
-//! about a text is requested again until the text changes. This module must never change the
+//! proposal contains the node's previous bytes, so that it can be undone. Once a text has been
+//! decided on, no further decision is requested until it changes. This module must never change the
 //! corpus; `accept` and `undo` return the changes.
 
 use std::path::Path;
@@ -22,7 +22,7 @@ use super::corpus::work::short_hash;
 use super::corpus::{Changes, Corpus};
 use super::lock::FOLDER;
 
-/// The name of the file, below the overnight folder.
+/// The name of the file inside the overnight folder.
 pub const FILE: &str = "proposals.jsonl";
 /// Maximum number of open proposals. Later nights propose the rest.
 const MOST: usize = 200;
@@ -46,7 +46,7 @@ pub enum Decision {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CorpusProposal {
     pub id: String,
-    /// The path of the node below `.agents`.
+    /// The path of the node, relative to `.agents`.
     pub path: String,
     pub reason: RetireReason,
     /// The better node, for a duplicate.
@@ -62,7 +62,7 @@ pub struct CorpusProposal {
     pub decision: Decision,
 }
 
-/// The reason why a decision was refused.
+/// Why a decision was refused.
 #[derive(Debug, thiserror::Error)]
 pub enum ProposalError {
     #[error("cannot read or write {FOLDER}/{FILE}: {0}")]
@@ -81,12 +81,12 @@ pub enum ProposalError {
     Uneditable(String),
 }
 
-/// The proposals of a corpus, in the order in which they were made.
+/// The proposals for a corpus, in the order they were made.
 #[derive(Clone, Debug, Default)]
 pub struct Proposals(pub Vec<CorpusProposal>);
 
 impl Proposals {
-    /// Reads the proposals. A missing file contains none.
+    /// Reads the proposals. A missing file counts as empty.
     ///
     /// # Errors
     /// Returns an error if the file cannot be read or contains a line that is not a proposal.

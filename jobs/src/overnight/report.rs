@@ -1,5 +1,5 @@
-//! Formats the summary of a night for people, as markdown or as text for a terminal. Foreign text
-//! is cleaned, so that the program that displays the report does not interpret it.
+//! Formats the summary of a night for human readers, as markdown or as text for a terminal. Foreign
+//! text is cleaned, so that the program displaying the report does not interpret it.
 
 use runner_text::counted;
 use serde_json::Value;
@@ -100,7 +100,7 @@ impl ReportBuilder {
     }
 }
 
-/// Formats the summary. `missing` lists the fields that the summary lacks or that have an
+/// Formats the summary. `missing` lists the fields that are missing from the summary or have an
 /// unexpected form.
 pub fn format_summary(summary: &Summary, missing: &[String], form: ReportForm) -> String {
     let mut reported = ReportBuilder { out: String::new(), form };

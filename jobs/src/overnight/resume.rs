@@ -24,7 +24,7 @@ use super::ownership::Standing;
 use super::report;
 use super::summary::{Iteration, RunStatus, Summary};
 
-/// A run that was opened, new or resumed.
+/// An opened run, either new or resumed.
 pub struct OpenedRun {
     pub state: RunState,
     /// The iterations that have already been completed.
@@ -43,7 +43,7 @@ impl OpenedRun {
     }
 }
 
-/// Records the iterations that a recovery found committed, and returns the lines to report.
+/// Records the iterations that recovery found to be committed, and returns the lines to report.
 pub fn note(out: &Output, recovered: &Recovered) -> Vec<String> {
     let mut reported = Vec::new();
     let forward = recovered.rolled_forward.iter().map(|it| (it, true));
@@ -121,8 +121,7 @@ pub fn open(
             let name = format!("{}/interrupted-{}", dead.run_id, dead.resumed);
             report::write_as(out, &name, &report)?;
             out.drop_summary()?;
-            // The messages of earlier attempts are reported too, because they concern the same
-            // night.
+            // Messages from earlier attempts are reported too, because they concern the same night.
             reported.splice(0..0, report.degraded.iter().cloned());
             reported.push(format!(
                 "run {} continues after {}; its earlier report is {}",
@@ -145,14 +144,14 @@ pub fn open(
     Ok(OpenedRun { state: fresh, iterations: Vec::new(), reported })
 }
 
-/// Returns whether a dead run is resumed: it has the same goal, and its time is not over.
+/// Returns whether a dead run is resumed, which requires the same goal and some time left.
 fn goes_on(dead: &RunState, spec: &OvernightSpec, now: Timestamp, timeout_seconds: u64) -> bool {
     let Ok(began) = dead.started_at.parse::<Timestamp>() else {
         return false;
     };
     let passed = now.duration_since(began).as_secs();
     let most = i64::try_from(dead.timeout_seconds.max(timeout_seconds)).unwrap_or(i64::MAX);
-    // A clock that was set back does not prevent the resumption.
+    // Setting the clock back does not prevent the run from being resumed.
     dead.goal == spec.goal && passed < most
 }
 

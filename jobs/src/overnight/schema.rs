@@ -48,7 +48,7 @@ pub fn text(name: &str) -> Option<&'static str> {
     all.find(|(own, _)| *own == name).map(|(_, text)| *text)
 }
 
-/// A violation of a schema.
+/// A schema violation.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct SchemaError {
     pub artifact: String,
@@ -59,7 +59,7 @@ pub struct SchemaError {
 
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct CheckedArtifacts {
-    /// The checked artifacts, as paths below the folder.
+    /// The checked artifacts, as paths relative to the folder.
     pub artifacts: Vec<String>,
     pub mistakes: Vec<SchemaError>,
 }
@@ -160,7 +160,7 @@ impl CheckedArtifacts {
     }
 }
 
-/// Checks a document against the schema of that name. Returns the position and the description of
+/// Checks a document against the schema with that name. Returns the position and the description of
 /// each violation.
 pub fn check(value: &Value, schema: &str) -> Vec<(String, String)> {
     let mut found = Vec::new();
@@ -174,7 +174,7 @@ pub fn check(value: &Value, schema: &str) -> Vec<(String, String)> {
 /// Maximum nesting depth that the check follows.
 const DEEPEST: usize = 32;
 
-/// Returns the violations of one rule, without those of the values inside `value`.
+/// Returns the violations of one rule, excluding those in the values inside `value`.
 fn violations(value: &Value, word: &str, rule: &Value) -> Vec<String> {
     let all = || rule.as_array().into_iter().flatten();
     let length = || value.as_str().map(|text| text.chars().count() as u64).zip(rule.as_u64());

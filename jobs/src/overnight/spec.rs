@@ -1,4 +1,4 @@
-//! The settings of a night.
+//! The settings for a night.
 
 use runner_text::values::{Span, Text, read_folder};
 use schemars::JsonSchema;
@@ -9,7 +9,7 @@ use crate::curator::CuratorSpec;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct OvernightSpec {
-    /// The goal of the night, or an empty text.
+    /// The goal of the night, or an empty string.
     pub goal: String,
     /// The folder in the project for the night's artifacts. The previous night is kept in `runs`
     /// beside it.
@@ -18,7 +18,7 @@ pub struct OvernightSpec {
     /// True if the host is to be kept awake: the job's own setting, repeated here for the record.
     #[serde(skip)]
     pub keep_awake: bool,
-    /// The folder of the curator's events below the project.
+    /// The folder of the curator's events, relative to the project.
     #[serde(skip)]
     pub worker_dir: String,
     /// The `[backends.NAME]` that are each asked for a report within limits.
@@ -33,7 +33,7 @@ pub struct OvernightSpec {
     pub queue: String,
     /// The maximum number of iterations; 0 allows as many as fit into the time.
     pub max_iterations: u64,
-    /// A change of fitness below this value counts as no change.
+    /// A change in fitness below this value counts as no change.
     #[schemars(range(min = 0, max = 1))]
     pub plateau_epsilon: f64,
     /// The number of consecutive changes below `plateau_epsilon` that make a plateau.
@@ -41,7 +41,7 @@ pub struct OvernightSpec {
     pub plateau_window: usize,
     /// Whether the night uses a rescue where a strict night would stop.
     pub warn_only: bool,
-    /// The maximum size of a checkpoint of the corpus, in megabytes.
+    /// The maximum size of a corpus checkpoint, in megabytes.
     #[schemars(range(min = 1))]
     pub checkpoint_max_mb: u64,
     /// The command that starts work on a packet. {prompt}, {title}, {packet} and {id} are each

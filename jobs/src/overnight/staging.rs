@@ -1,4 +1,4 @@
-//! The staged copy of a corpus on which an iteration works:
+//! The staged copy of a corpus that an iteration works on:
 //! `.agents/overnight/staging/<n>/.agents/`.
 //!
 //! A checkpoint copies the corpus's five paths (see `corpus`), by reflink where the file system
@@ -17,7 +17,7 @@ use super::corpus::read::{Plain, files};
 use super::corpus::{Changes, FOLDER as CORPUS};
 use super::lock::FOLDER;
 
-/// The reason why a copy could not be made or changed.
+/// Why a copy could not be made or changed.
 #[derive(Debug, thiserror::Error)]
 pub enum StageError {
     /// The copy would exceed the cap.
@@ -39,7 +39,7 @@ fn fail(act: &'static str, path: &Path) -> impl FnOnce(io::Error) -> StageError 
 /// A staged copy of a corpus.
 #[derive(Debug)]
 pub struct Staging {
-    /// The folder of the copy: `staging/<n>` below the overnight folder.
+    /// The folder of the copy: `staging/<n>` inside the overnight folder.
     outer: PathBuf,
     /// Number of bytes that were copied, including the bytes in `shared`.
     pub copied: u64,
@@ -48,7 +48,7 @@ pub struct Staging {
 }
 
 impl Staging {
-    /// Copies the five paths of `root`'s corpus for iteration `number`. The copies of dead
+    /// Copies the five paths of `root`'s corpus for iteration `number`. Copies left by dead
     /// iterations are removed first.
     ///
     /// # Errors

@@ -1,4 +1,4 @@
-//! The state of a night in progress, which its steps share.
+//! The state of a night in progress, shared by its steps.
 
 use std::time::Duration;
 
@@ -25,12 +25,12 @@ pub(super) struct Night<'n, 'c> {
     pub(super) date: Date,
     /// The last fitness, with the digest of the corpus that was measured.
     pub(super) known: Option<(Digest, Fitness)>,
-    /// The index of the corpus that was read last, for the next reading of the same contents.
+    /// The index of the most recently read corpus, for the next read of the same contents.
     pub(super) index: Option<Index>,
     /// Number of open proposals to retire nodes.
     pub(super) proposed: u64,
     pub(super) began: Duration,
-    /// The boot time at which the loop's time is up.
+    /// The boot time at which the loop runs out of time.
     pub(super) until: Duration,
 }
 

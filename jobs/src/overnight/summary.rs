@@ -1,6 +1,6 @@
 //! The summary of a night: `summary.json` version 2, with its iterations and its dreamscape.
 //!
-//! The field names are a contract that other programs read.
+//! The field names are a contract with the other programs that read them.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -32,7 +32,7 @@ pub enum RunStatus {
 
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Summary {
-    /// The version of the summary's form: 2.
+    /// The format version of the summary: 2.
     pub schema_version: u32,
     /// Always [`MODE`].
     pub mode: String,
@@ -41,7 +41,7 @@ pub struct Summary {
     pub goal: Option<String>,
     /// The project's root folder.
     pub repo_root: String,
-    /// The folder of the artifacts.
+    /// The artifacts folder.
     pub output_dir: String,
     pub status: RunStatus,
     /// True for a dry run, which writes nothing.
@@ -54,17 +54,17 @@ pub struct Summary {
     pub duration: String,
     /// The conditions of the run.
     pub runtime: Runtime,
-    /// The steps, in their order.
+    /// The steps, in order.
     pub steps: Vec<NightStep>,
-    /// The artifacts by name, below the output folder.
+    /// The artifacts by name, as paths relative to the output folder.
     pub artifacts: BTreeMap<String, String>,
-    /// The health report of the current corpus.
+    /// The health report for the current corpus.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub metrics_health: Option<Value>,
     /// The main figures of the retrieval bench.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retrieval_live: Option<Value>,
-    /// The report of the promotions.
+    /// The report on promotions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub close_loop: Option<Value>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -93,7 +93,7 @@ pub struct Summary {
     /// The change in the composite during the night.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fitness_delta: Option<f64>,
-    /// The reason why the loop ended without gain.
+    /// Why the loop ended without gain.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub plateau_reason: Option<String>,
     /// The regression that ended the loop.
@@ -108,10 +108,10 @@ pub struct Summary {
     /// True if the loop ended because too many measurements failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub measure_failure_halt: Option<bool>,
-    /// True if the loop ended because the time was used up.
+    /// True if the loop ended because it ran out of time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub budget_exhausted: Option<bool>,
-    /// The reason why the run failed.
+    /// Why the run failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failure_reason: Option<String>,
 }
@@ -128,7 +128,7 @@ pub struct Runtime {
     pub keep_awake_note: Option<String>,
     /// The time limit that was requested.
     pub requested_timeout: String,
-    /// The time limit that the run got.
+    /// The time limit that was applied.
     pub effective_timeout: String,
     pub lock_path: String,
     pub log_path: String,
@@ -160,7 +160,7 @@ pub struct NightStep {
     /// The command that runs the step manually.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub command: Option<String>,
-    /// The step's artifact, below the output folder.
+    /// The step's artifact, as a path relative to the output folder.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub artifact: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -206,10 +206,10 @@ pub struct LongHaul {
     /// True if the long haul ran.
     pub active: bool,
     pub trigger_reason: String,
-    /// The reason why the long haul ended or did not run.
+    /// Why the long haul ended or did not run.
     pub exit_reason: String,
     pub probe_count: u64,
-    /// Number of consecutive probes at the end that added nothing.
+    /// Number of consecutive final probes that added nothing.
     pub zero_delta_probe_streak: u64,
 }
 
@@ -236,7 +236,7 @@ pub enum IterationStatus {
 pub struct Iteration {
     /// The id of the iteration: `<run>-iter-N`.
     pub id: String,
-    /// The number N of the iteration, from 1.
+    /// The iteration number N, starting at 1.
     pub index: u64,
     pub started_at: String,
     pub finished_at: String,
@@ -248,7 +248,7 @@ pub struct Iteration {
     /// Results of the REDUCE stage.
     #[serde(default)]
     pub reduce: Value,
-    /// A short form of the results of the MEASURE stage.
+    /// A condensed form of the MEASURE stage's results.
     #[serde(default)]
     pub measure: Value,
     pub fitness_before: Option<Fitness>,
@@ -259,13 +259,13 @@ pub struct Iteration {
     /// Soft failures of the iteration.
     #[serde(default)]
     pub degraded: Vec<String>,
-    /// The reason why the iteration failed.
+    /// Why the iteration failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }
 
 impl Summary {
-    /// Creates a summary with all its steps planned.
+    /// Creates a summary in which all steps are planned.
     pub fn planned(run_id: &str) -> Self {
         Self {
             schema_version: 2,
@@ -288,7 +288,7 @@ impl Summary {
         self.steps.iter_mut().find(|step| step.name == name)
     }
 
-    /// Returns the name of the last step that was done.
+    /// Returns the name of the last completed step.
     pub fn last_step(&self) -> Option<&str> {
         let mut done = self.steps.iter().rev();
         done.find(|step| step.status == StepStatus::Done).map(|step| step.name.as_str())

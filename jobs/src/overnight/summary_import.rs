@@ -1,4 +1,4 @@
-//! Reads summaries of other programs: version 2 as others write it, and version 1.
+//! Reads summaries written by other programs, in version 2 and version 1 formats.
 //!
 //! ```text
 //! JSON ──each field separately──> Summary of the valid fields ──> reported like runner's own
@@ -84,7 +84,7 @@ const READ_APART: [&str; 12] = [
 /// Reads a summary, and returns it with messages about missing and unexpected fields.
 ///
 /// # Errors
-/// Returns an error if the value is not a JSON object, or has no field of a summary.
+/// Returns an error if the value is not a JSON object or has none of a summary's fields.
 pub fn read(value: &Value) -> Result<(Summary, Vec<String>), String> {
     let Value::Object(fields) = value else {
         return Err("it is not a JSON object".to_owned());
@@ -199,7 +199,7 @@ impl ImportReader<'_> {
             "failed" | "error" | "crashed" => RunStatus::Failed,
             "dry-run" => RunStatus::DryRun,
             "planned" => RunStatus::Planned,
-            // A summary that does not state how the run ended is treated as failed.
+            // A summary that does not specify how the run ended is treated as failed.
             "" => {
                 self.reported
                     .push("it does not state how it ended: it is treated as failed".to_owned());
@@ -214,7 +214,8 @@ impl ImportReader<'_> {
         }
     }
 
-    /// Returns the packets, ordered by rank. A packet without a rank gets its position in the list.
+    /// Returns the packets, ordered by rank. A packet without a rank is given its position in the
+    /// list.
     fn packets(&mut self) -> Vec<Packet> {
         let mut packets = self.list("morning_packets", packet);
         for (at, packet) in packets.iter_mut().enumerate() {
@@ -254,7 +255,7 @@ fn quietly<T: Default + Serialize + DeserializeOwned>(own: &Map<String, Value>) 
     lenient(own, |_, _| {})
 }
 
-/// Returns the two forms in which a value is tried: with its texts cleaned, and converted to text.
+/// Returns the two forms to try for a value: with its texts cleaned, and converted to text.
 fn forms(value: &Value) -> [Option<Value>; 2] {
     match value {
         Value::String(text) => [Some(clean(text, LONGEST).into()), None],
@@ -362,8 +363,7 @@ mod tests {
     use proptest::prelude::*;
     use serde_json::json;
 
-    /// Returns a summary in the form of the first version: one pass, no iterations, durations in
-    /// nanoseconds.
+    /// Returns a version 1 summary: one pass, no iterations, durations in nanoseconds.
     fn first_version() -> Value {
         json!({
             "schema_version": 1, "mode": "dream.local-bedtime", "run_id": "20260409T220000Z", "goal": "fewer flakes",

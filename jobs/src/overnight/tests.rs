@@ -90,7 +90,7 @@ fn promotion_needs_a_later_proof() {
     assert_eq!(promoted(&uses), ["learnings/checked-one.md", "learnings/new-one.md"]);
     uses.events.push(used("new-one", "session t", TODAY, false));
     assert_eq!(promoted(&uses), ["learnings/checked-one.md"]);
-    // A candidate needs two uses after its promotion, and a week.
+    // A candidate needs two uses after its promotion, and must wait a week.
     let candidate = new.replace("provisional", "candidate");
     let corpus = self::corpus(&[("learnings/new-one.md", &candidate)]);
     let twice = |at| Uses {

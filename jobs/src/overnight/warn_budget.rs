@@ -1,5 +1,5 @@
 //! Stores the rescues, which limit how often nights may continue where a strict run would halt.
-//! Rescues persist across nights in `.agents/overnight/warn-only-budget.json`, and only a person
+//! Rescues persist across nights in `.agents/overnight/warn-only-budget.json`, and only the user
 //! may restore them, with [`WarnBudget::reset`].
 
 use std::path::Path;
@@ -18,7 +18,7 @@ pub const FILE: &str = "warn-only-budget.json";
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SpentWarning {
     pub iteration_id: String,
-    /// The reason why the rescue was needed.
+    /// Why the rescue was needed.
     pub reason: String,
 }
 
@@ -35,8 +35,8 @@ pub struct WarnBudget {
 }
 
 impl WarnBudget {
-    /// Reads the rescues. If the file cannot be read, no rescues are left, so that damage never
-    /// relaxes a rule.
+    /// Reads the rescues. If the file cannot be read, no rescues are left, so that a damaged file
+    /// never relaxes a rule.
     pub fn read(root: &Path) -> Self {
         let full =
             Self { schema_version: 1, initial: INITIAL, remaining: INITIAL, spent: Vec::new() };

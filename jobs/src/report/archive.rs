@@ -1,5 +1,5 @@
-//! All nights of a project: those in the database, and those of which only the published report is
-//! left. This module must never write.
+//! All nights of a project: those in the database, and those for which only the published report
+//! remains. This module must never write.
 
 use std::collections::BTreeSet;
 use std::fs;

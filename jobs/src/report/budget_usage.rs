@@ -22,7 +22,7 @@ pub struct UnitUsage {
     pub unit: String,
     /// Maximum amount that the night may spend; absent if the night does not limit the unit.
     pub cap: Option<u64>,
-    /// The amount that was granted in addition.
+    /// The additional amount granted.
     pub granted: u64,
     /// The sum of the amounts that the runs reserved at their admission: the most that they could
     /// have spent.
@@ -40,7 +40,7 @@ impl UnitUsage {
     }
 }
 
-/// Returns the units of a night that are limited or were used.
+/// Returns the units that a night limited or used.
 pub(super) fn of_night(
     store: &Store,
     night: &Night,
@@ -75,7 +75,7 @@ fn cap(projection: &str) -> Budget {
     serde_json::from_value(kept["night"].clone()).unwrap_or_default()
 }
 
-/// Formats an amount of a unit for people.
+/// Formats an amount in a unit for display.
 pub fn format_amount(unit: &str, amount: u64) -> String {
     match unit {
         "money" => money(amount),

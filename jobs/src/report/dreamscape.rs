@@ -25,11 +25,11 @@ use super::run_line::RunLine;
 use crate::dream::inventory::{ReadProblem, Reader};
 use crate::dream::proposal::clean;
 
-/// The kind of run that leaves a summary.
+/// The job kind whose runs leave a summary.
 pub const KIND: &str = "overnight";
 /// The default output folder, for a run whose facts do not name one.
 const OUTPUT: &str = ".agents/overnight/latest";
-/// The folder to which the outputs of earlier nights are moved.
+/// The folder that earlier nights' outputs are moved to.
 const MOVED: &str = ".agents/overnight/runs";
 /// Maximum size of a summary to read, in bytes.
 const LARGEST: u64 = 16 * 1024 * 1024;
@@ -46,7 +46,7 @@ pub struct Dreamscape {
     pub run: String,
     /// The reason why there are no figures. If it is set, all other results are empty.
     pub missing: Option<String>,
-    /// The path of the summary below the project.
+    /// The path of the summary, relative to the project.
     pub summary: String,
     /// The status of the run, for example `done` or `failed`.
     pub status: String,
@@ -55,19 +55,19 @@ pub struct Dreamscape {
     pub weather: String,
     /// The fitness before the first iteration.
     pub before: Option<f64>,
-    /// The iterations, in their order.
+    /// The iterations, in order.
     pub land: Vec<Point>,
-    /// The reason why the loop ended, if it states one.
+    /// Why the loop ended, if the summary gives a reason.
     pub ended: Option<String>,
     /// Degraded and failed steps.
     pub degraded: Vec<String>,
-    /// The fall of a measure that ended the loop before its commit.
+    /// The drop in a measure that ended the loop before its commit.
     #[serde(default)]
     pub regression: Option<String>,
-    /// Number of falls for which the run spent a rescue, and number of rescues that are left.
+    /// Number of drops that the run spent a rescue on, and number of rescues left.
     #[serde(default)]
     pub rescues: (u64, u64),
-    /// The changes of the corpus: counts by name, without those that are 0.
+    /// The changes to the corpus: counts by name, excluding zeros.
     #[serde(default)]
     pub changes: BTreeMap<String, u64>,
     /// The points on which the run's councillors disagree.
@@ -93,7 +93,7 @@ impl Dreamscape {
 pub struct Council {
     /// The result of the council in a few words.
     pub words: String,
-    /// The councillors who answered, the leading position first.
+    /// The councillors who answered, starting with those in the leading position.
     pub voices: Vec<CouncillorView>,
     /// The councillors who did not answer; `action` contains the reason.
     pub unheard: Vec<CouncillorView>,
@@ -110,7 +110,7 @@ pub struct CouncillorView {
     /// The recommended first step.
     pub action: String,
     pub confidence: String,
-    /// The name of its backend, if it did not answer.
+    /// The name of the councillor's backend, if the councillor did not answer.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub backend: String,
     /// The class of the reason why it did not answer.
@@ -120,14 +120,14 @@ pub struct CouncillorView {
     pub was_asked: bool,
 }
 
-/// One iteration, as a point of the picture.
+/// One iteration, as a point in the picture.
 #[derive(Clone, Debug, Default, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct Point {
-    /// The number of the iteration, from 1.
+    /// The iteration number, starting at 1.
     pub index: u64,
     /// The fitness of the iteration, if it was measured.
     pub fitness: Option<f64>,
-    /// The change of the fitness.
+    /// The change in fitness.
     pub delta: f64,
     pub status: String,
     /// True if the iteration was committed.
@@ -139,7 +139,7 @@ pub struct Point {
 /// One morning packet.
 #[derive(Clone, Debug, Default, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct Packet {
-    /// The rank, from 1.
+    /// The rank, starting at 1.
     pub rank: u64,
     pub title: String,
     /// The kind of work.
@@ -147,14 +147,14 @@ pub struct Packet {
     pub severity: String,
     /// The night's confidence in the packet.
     pub confidence: Option<String>,
-    /// The reason why the packet is listed.
+    /// Why the packet is listed.
     pub why: String,
-    /// Number of lines of evidence.
+    /// Number of evidence lines.
     pub evidence: usize,
     /// The councillors who support the packet.
     #[serde(default)]
     pub voices: Vec<String>,
-    /// The command with which a person begins.
+    /// The command for starting work on the packet.
     pub command: String,
 }
 
@@ -193,7 +193,7 @@ fn of_run(root: &Path, run: &RunLine) -> Dreamscape {
                     fill(&mut scape, &summary);
                     return scape;
                 }
-                // The summary belongs to another night. The summary of this night was moved, or
+                // The summary belongs to another night. This night's summary was moved, or was
                 // never written.
                 Ok(_) => {}
                 Err(error) => why = format!("{path} cannot be read: {error}"),

@@ -1,6 +1,6 @@
-//! The budget usage of the runs that hosts of a fleet executed, by fleet and host.
+//! The budget usage of the runs executed by a fleet's hosts, by fleet and host.
 //!
-//! A fleet has its own budget, so its usage does not count in the budgets of the night. The figures
+//! A fleet has its own budget, so its usage does not count towards the night's budgets. The figures
 //! are the facts that the home host recorded with each result. Lost claims have no result and are
 //! not included.
 
@@ -14,7 +14,7 @@ use serde_json::{Map, Value};
 use super::budget_usage::{UNITS, format_amount};
 use super::run_line::RunLine;
 
-/// The names of the facts in which the home host records the work that a host of a fleet did for a
+/// The names of the facts that the home host uses to record the work that a fleet host did for a
 /// run.
 pub mod facts {
     /// The name of the fleet.
@@ -23,37 +23,37 @@ pub mod facts {
     pub const HOST: &str = "fleet_host";
     /// The amounts that the work used, as `Amounts`.
     pub const USED: &str = "fleet_used";
-    /// The limit of one day of the fleet, as `Budget`.
+    /// The fleet's daily limit, as `Budget`.
     pub const LIMIT: &str = "fleet_limit";
 }
 
-/// The usage of one fleet by the runs of a night.
+/// One fleet's usage by the runs of a night.
 #[derive(Clone, Debug, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct FleetUsage {
     pub fleet: String,
-    /// The hosts that did the work, by name.
+    /// The hosts that did the work, ordered by name.
     pub hosts: Vec<HostUsage>,
     /// The sum of the hosts' usage, which was charged to the fleet's budget.
     pub spent: Amounts,
-    /// The limit of one calendar day in UTC, for all projects and hosts of the fleet.
+    /// The limit per calendar day in UTC, for all projects and hosts of the fleet.
     pub limit: Budget,
 }
 
-/// The usage of one host of a fleet.
+/// The usage of one fleet host.
 #[derive(Clone, Debug, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct HostUsage {
     pub host: String,
-    /// The jobs whose runs it did, in the order of the report.
+    /// The jobs whose runs the host executed, in the order of the report.
     pub jobs: Vec<String>,
     pub spent: Amounts,
 }
 
-/// Returns the host of a fleet that did the work of a run, if one did.
+/// Returns the fleet host that did the work of a run, if any.
 pub fn host(run: &RunLine) -> Option<&str> {
     run.facts.get(facts::HOST)?.as_str()
 }
 
-/// Returns the usage of each fleet, by name.
+/// Returns the usage of each fleet, ordered by name.
 pub fn of_runs(runs: &[RunLine]) -> Vec<FleetUsage> {
     let mut fleets: Vec<FleetUsage> = Vec::new();
     for run in runs {

@@ -28,8 +28,8 @@ const REPLY: usize = 2_000;
 /// Reads a night from the database, and adds details from the artifacts of its runs.
 ///
 /// # Errors
-/// Returns a [`StoreError`] if the database cannot be read. If an artifact cannot be read, the
-/// report itself states which one.
+/// Returns a [`StoreError`] if the database cannot be read. An artifact that cannot be read is
+/// identified in the report itself.
 pub fn whole(
     store: &Store,
     night: NightId,
@@ -147,7 +147,7 @@ pub fn gather(
     };
     report.not_run = not_run(&report, missed_jobs);
     if row.closed.is_none() && now < row.closes {
-        // A run that was never deferred still waits for its first attempt.
+        // A run that was never deferred is still waiting for its first attempt.
         let put_off =
             |job: &str| report.runs.iter().any(|it| it.job == job && it.outcome.is_some());
         report.not_run.retain(|it| it.because != NotRunReason::Waiting || put_off(&it.job));
@@ -182,8 +182,8 @@ fn not_run(report: &NightReport, missed: Vec<NotRun>) -> Vec<NotRun> {
     found
 }
 
-/// Returns a line for each alert between `from` and `to`, and the number of messages about them that
-/// were not delivered.
+/// Returns a line for each alert between `from` and `to`, and the number of undelivered messages
+/// about them.
 fn alerts(
     store: &Store,
     project: &ProjectId,

@@ -1,4 +1,4 @@
-//! The report as markdown, which a person reads first in the morning.
+//! The report as markdown, which the user reads first in the morning.
 
 use runner_text::counted;
 use std::fmt::Write as _;
@@ -96,7 +96,7 @@ fn list(out: &mut String, title: &str, items: impl Iterator<Item = String>) -> s
     writeln!(out)
 }
 
-/// Writes the first proposals that wait for a decision, and the number of remaining ones.
+/// Writes the first proposals awaiting a decision, and the number of remaining ones.
 fn proposals(out: &mut String, report: &NightReport) -> std::fmt::Result {
     const SHOWN: usize = 10;
     let waiting: Vec<_> = report.proposals.iter().filter(|it| it.waits()).collect();
@@ -202,7 +202,7 @@ fn dreamscape(out: &mut String, scape: &Dreamscape) -> std::fmt::Result {
     writeln!(out)
 }
 
-/// Describes the night's spending, and the number of its calls without reported usage.
+/// Describes the night's spending, and the number of calls that did not report their usage.
 fn spent(report: &NightReport) -> String {
     let unstated: u64 = report.runs.iter().map(|run| run.unstated_calls).sum();
     let mut text = amounts(report.spent);

@@ -1,8 +1,8 @@
-//! The report of a night, which is built from the database and the artifacts alone, so that it can
-//! be built again.
+//! The report of a night, built from the database and the artifacts alone, so that it can be
+//! rebuilt.
 //!
 //! One model has several forms. The job publishes `report.md`, `report.html` and `report.json`; the
-//! command prints the same report from the database. The report never asks a model, and states
+//! command prints the same report from the database. The report never asks a model, and contains
 //! nothing that is not in a row or an artifact.
 
 pub mod archive;
@@ -46,10 +46,10 @@ pub const FOLDER: &str = ".runner/reports";
 /// The name of the page in the folder of its night.
 pub const PAGE: &str = "report.html";
 
-/// Returns the name of the folder below [`FOLDER`] for the report of a night that opened at
-/// `opened`: the night's name or, if that folder contains the report of another night, the first
-/// free name of the same date. A database that was restored from a backup assigns the same names
-/// again, and the report of a lost night must not be overwritten. This function changes nothing.
+/// Returns the name of the folder inside [`FOLDER`] for the report of a night that opened at
+/// `opened`: the night's name or, if that folder contains another night's report, the first free
+/// name for the same date. A database restored from a backup assigns the same names again, and the
+/// report of a lost night must not be overwritten. This function changes nothing.
 pub fn folder_name(root: &Path, night: &str, opened: Timestamp) -> String {
     let date = night.get(..10).unwrap_or(night);
     let further = (2..=FURTHER).map(|number| format!("{date}-{number}"));

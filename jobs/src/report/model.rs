@@ -1,4 +1,4 @@
-//! The data model of a night's report, from which all its forms are rendered.
+//! The data model for a night's report, from which all its forms are rendered.
 
 use jiff::Timestamp;
 use runner_engine::awake::InhibitLevel;
@@ -15,13 +15,13 @@ use super::proposals::ReportedProposal;
 use super::refusals::Refusal;
 use super::run_line::RunLine;
 
-/// The version of the JSON form.
+/// The version of the JSON format.
 pub const SCHEMA: u32 = 1;
 
 /// The report of one night.
 #[derive(Clone, Debug, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct NightReport {
-    /// The version of the JSON form, `SCHEMA`.
+    /// The version of the JSON format, `SCHEMA`.
     pub schema_version: u32,
     /// The name of the night: its civil date, with a number if necessary.
     pub night: String,
@@ -35,7 +35,7 @@ pub struct NightReport {
     pub worst: String,
     /// The amounts that all runs of the night spent.
     pub spent: Amounts,
-    /// The runs, in the order of their scheduled times.
+    /// The runs, ordered by scheduled time.
     pub runs: Vec<RunLine>,
     /// The jobs that were due and have no outcome yet.
     pub open: Vec<String>,
@@ -46,7 +46,7 @@ pub struct NightReport {
     /// recorded.
     #[serde(default)]
     pub missed: Vec<String>,
-    /// The curators' work outside of nights since the previous night, with the result of each file.
+    /// The curators' work outside any night since the previous one, with the result for each file.
     #[serde(default)]
     pub by_day: Vec<String>,
     /// The amounts granted in addition to the caps of the night and of its day, with the grantor
@@ -64,30 +64,30 @@ pub struct NightReport {
     /// left.
     #[serde(default)]
     pub budgets: Vec<UnitUsage>,
-    /// The usage of the budgets of fleets by the runs that their hosts did. It is not part of `spent` and
+    /// The usage of fleet budgets by the runs executed on fleet hosts. It is not part of `spent` and
     /// `budgets`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub fleets: Vec<FleetUsage>,
-    /// Refusals by guards, by budgets, at admission, or in the check of a reply.
+    /// Refusals by guards, by budgets, at admission, or during the check of a reply.
     #[serde(default)]
     pub refused: Vec<Refusal>,
-    /// The proposals of the night's dreams and the earlier ones that still wait, with the current
-    /// decisions. Set only in a [`super::whole`] report.
+    /// The proposals from the night's dreams and the earlier ones still awaiting a decision, with
+    /// the current decisions. Set only in a [`super::whole`] report.
     #[serde(default)]
     pub proposals: Vec<ReportedProposal>,
     /// Number of further proposals that the report leaves out.
     #[serde(default)]
     pub more_proposals: usize,
-    /// The reasons why proposals could not be read. Set only in a [`super::whole`] report.
+    /// Why proposals could not be read. Set only in a [`super::whole`] report.
     #[serde(default)]
     pub unread_proposals: Vec<String>,
-    /// Other items that wait for a person. Set only in a [`super::whole`] report.
+    /// Other items awaiting human attention. Set only in a [`super::whole`] report.
     #[serde(default)]
     pub waiting: Vec<PendingItem>,
     /// The results of the night's overnight runs. Set only in a [`super::whole`] report.
     #[serde(default)]
     pub dreamscapes: Vec<Dreamscape>,
-    /// The next steps for a person, the most urgent first. Set only in a [`super::whole`] report.
+    /// The next steps for the user, most urgent first. Set only in a [`super::whole`] report.
     #[serde(default)]
     pub first: Vec<NextStep>,
 }
@@ -119,8 +119,8 @@ impl NightReport {
         if text.is_empty() { "nothing was due".to_owned() } else { text }
     }
 
-    /// Returns the number of runs that did work without the requested sleep inhibition, or lost it
-    /// before their end.
+    /// Returns the number of runs that worked without the requested sleep inhibition, or lost it
+    /// before they finished.
     pub fn not_kept_awake(&self) -> usize {
         let worked = |run: &&RunLine| !matches!(run.outcome, Some(Outcome::Skipped { .. }));
         let held = self.runs.iter().filter(worked).filter_map(|run| run.awake.as_ref());
@@ -128,7 +128,8 @@ impl NightReport {
         held.filter(|held| matches!(held, InhibitLevel::Nothing | InhibitLevel::ForAWhile)).count()
     }
 
-    /// Names the jobs that did not run, with the kind of the reason. Returns `None` if all ran.
+    /// Lists the jobs that did not run, each with the category of the reason. Returns `None` if all
+    /// ran.
     pub fn describe_not_run(&self) -> Option<String> {
         const NAMED: usize = 3;
         let named = self.not_run.iter().take(NAMED);
@@ -142,7 +143,7 @@ impl NightReport {
         }
     }
 
-    /// Returns the number of each outcome, or an empty text if nothing was due.
+    /// Returns the count of each outcome, or an empty string if nothing was due.
     fn outcomes(&self) -> String {
         let mut counts: Vec<(&str, usize)> = Vec::new();
         for word in ORDER {
@@ -181,18 +182,18 @@ impl NightReport {
 #[derive(Clone, Debug, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct NotRun {
     pub job: String,
-    /// The kind of the reason.
+    /// The category of the reason.
     #[serde(flatten)]
     pub because: NotRunReason,
     /// The reason.
     pub why: String,
 }
 
-/// The kind of reason for which a job did not run.
+/// Why a job did not run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 #[serde(tag = "because", content = "kind", rename_all = "kebab-case")]
 pub enum NotRunReason {
-    /// A check before the start failed.
+    /// A pre-start check failed.
     Failed(Class),
     Skipped(SkipReason),
     Deferred,
@@ -204,8 +205,8 @@ pub enum NotRunReason {
 }
 
 impl NotRunReason {
-    /// Returns the kind of reason why a run with this outcome never started. Returns `None` for an
-    /// outcome that a person expects of a job that is due.
+    /// Returns why a run with this outcome never started. Returns `None` for an outcome that the
+    /// user expects from a due job.
     pub(super) fn of(outcome: &Outcome) -> Option<Self> {
         match outcome {
             Outcome::Failed { class, .. } => Some(Self::Failed(*class)),
@@ -223,7 +224,7 @@ impl NotRunReason {
         }
     }
 
-    /// Returns the name for people.
+    /// Returns the display name.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Failed(class) => class.as_str(),
@@ -236,7 +237,7 @@ impl NotRunReason {
     }
 }
 
-/// One step for a person to take.
+/// One step for the user to take.
 #[derive(Clone, Debug, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct NextStep {
     pub what: String,

@@ -1,8 +1,8 @@
-//! The next steps for a person in the morning: a short list, most urgent first, each with its
+//! The next steps for the user in the morning: a short list, most urgent first, each with its
 //! command.
 //!
-//! The module is pure and uses the report alone. Every command is a runner command, except the
-//! command of a packet, which comes from the night's configuration. The list is short enough for an
+//! The module is pure and uses the report alone. Every command is a runner command, except a
+//! packet's command, which comes from the night's configuration. The list is short enough for an
 //! overview.
 
 use runner_engine::outcome::{Class, Outcome, SkipReason};
@@ -18,7 +18,7 @@ use crate::failmark;
 /// Maximum number of steps of one kind to list one by one.
 const EACH: usize = 3;
 
-/// Returns the next steps for a person after a night.
+/// Returns the next steps for the user after a night.
 pub(super) fn moves(report: &NightReport) -> Vec<NextStep> {
     let mut all = broken_runs(report);
     all.extend(stopped_jobs(report));
@@ -68,7 +68,7 @@ pub(super) fn moves(report: &NightReport) -> Vec<NextStep> {
     all
 }
 
-/// Returns the step for the proposals that wait, with the age of the oldest.
+/// Returns the step for the proposals awaiting a decision, with the age of the oldest.
 fn review(report: &NightReport) -> Option<NextStep> {
     let waiting: Vec<_> = report.proposals.iter().filter(|it| it.waits()).collect();
     let oldest = waiting.iter().max_by_key(|it| it.days)?.age();
@@ -112,7 +112,7 @@ fn broken_runs(report: &NightReport) -> Vec<NextStep> {
     steps
 }
 
-/// Returns the steps for jobs whose last occurrence was skipped although work was due.
+/// Returns the steps for jobs whose last occurrence was skipped even though work was due.
 fn stopped_jobs(report: &NightReport) -> Vec<NextStep> {
     let skipped = report.not_run.iter().filter(|it| match it.because {
         // The step for the job that it follows is enough.
@@ -134,7 +134,7 @@ fn stopped_jobs(report: &NightReport) -> Vec<NextStep> {
     steps
 }
 
-/// Returns the step for a councillor who did not answer, if a person can fix the reason. Slow and
+/// Returns the step for a councillor who did not answer, if the user can fix the cause. Slow and
 /// malformed answers are reported with the council.
 fn councillor(one: &CouncillorView) -> Option<NextStep> {
     let command = match (one.class?, one.was_asked) {

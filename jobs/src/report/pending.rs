@@ -1,4 +1,4 @@
-//! Other items that wait for a person: everything that a night left except dream proposals and
+//! Other items awaiting human attention: everything left by a night except dream proposals and
 //! packets.
 //!
 //! Such an item is a journal entry whose verdicts move the board, a draft of an idea, a provisional
@@ -19,7 +19,7 @@ use crate::dream::inventory::Reader;
 use crate::dream::proposal::clean;
 use crate::overnight::night::CRITICAL_EVENTS;
 
-/// Maximum size of a file whose title is read, in bytes.
+/// Maximum size, in bytes, of a file whose title is read.
 const LARGEST: u64 = 1024 * 1024;
 /// Maximum number of items in the report.
 const MOST: usize = 100;
@@ -38,7 +38,7 @@ pub enum PendingSort {
 }
 
 impl PendingSort {
-    /// Returns the name for people.
+    /// Returns the display name.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Draft => "draft",
@@ -49,7 +49,7 @@ impl PendingSort {
     }
 }
 
-/// An item that waits for a person.
+/// An item awaiting human attention.
 #[derive(Clone, Debug, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct PendingItem {
     pub sort: PendingSort,
@@ -57,7 +57,7 @@ pub struct PendingItem {
     pub job: String,
     /// The title or the file of the item.
     pub what: String,
-    /// The reason why the item waits.
+    /// Why the item needs attention.
     pub why: String,
     pub command: String,
 }

@@ -1,5 +1,5 @@
-//! The proposals of the night's dreams and all earlier ones that nobody has decided on, as their
-//! files currently state them, with the current decisions.
+//! The proposals from the night's dreams and all earlier undecided ones, as they currently appear
+//! in their files, with the current decisions.
 //!
 //! The proposals exist only in the files: each report reads them again and never stores them. The
 //! files are not trusted: an entry that is not a proposal is left out, and a command is built only
@@ -21,13 +21,13 @@ use crate::dream::DreamSpec;
 use crate::dream::proposal::{Action, Confidence, IdeaStatus, clean};
 use crate::dream::review::{PastDecisions, ProposalItem, Proposals, ProposalsError, Stale};
 
-/// The kind of the jobs that make proposals.
+/// The job kind that makes proposals.
 const KIND: &str = "dream";
 /// Maximum number of proposals in one report.
 const MOST: usize = 400;
 /// Maximum length of the evidence and the rationale, in characters.
 const LONGEST: usize = 400;
-/// The name of the file in which a pass leaves its proposals.
+/// The name of the file where a pass leaves its proposals.
 const FILE: &str = "/proposals.json";
 
 /// A proposal in the report.
@@ -45,21 +45,21 @@ pub struct ReportedProposal {
     pub evidence: String,
     /// The rationale, truncated.
     pub rationale: String,
-    /// The name of the current decision, or `None` if the proposal still waits for a decision.
+    /// The name of the current decision, or `None` if the proposal is still awaiting a decision.
     pub decided: Option<String>,
     /// The flag that selects the dream job in a command, if there are several dream jobs.
     #[serde(default)]
     pub flag: String,
-    /// The number of whole days for which the proposal had existed when the night was closed.
+    /// The age of the proposal, in whole days, when the night was closed.
     #[serde(default)]
     pub days: u64,
     /// Whether a newer pass replaced the proposal, or its idea no longer exists.
     #[serde(default)]
     pub obsolete: bool,
-    /// The person's recent decisions on proposals like this one.
+    /// The user's recent decisions on proposals like this one.
     #[serde(default)]
     pub like: Option<String>,
-    /// Whether the person decided against most proposals like this one, which are listed last.
+    /// Whether the user rejected most proposals like this one, which are listed last.
     #[serde(default)]
     pub disfavoured: bool,
 }
@@ -86,7 +86,7 @@ impl ReportedProposal {
         }
     }
 
-    /// Returns whether a person must decide. A proposal to keep an idea as it is needs no decision.
+    /// Returns whether the user must decide. A proposal to keep an idea as it is needs no decision.
     pub fn waits(&self) -> bool {
         self.decided.is_none() && self.action != Action::Keep && !self.obsolete
     }
@@ -96,7 +96,7 @@ impl ReportedProposal {
         (self.days > 0).then(|| counted(self.days, "day"))
     }
 
-    /// Returns whether the idea is kept although it is perhaps done or a duplicate.
+    /// Returns whether the idea is kept even though it may be done or a duplicate.
     pub fn is_perhaps(&self) -> bool {
         let claimed = matches!(self.status, IdeaStatus::Implemented | IdeaStatus::Duplicate);
         claimed && self.action == Action::Keep
@@ -108,7 +108,7 @@ impl ReportedProposal {
     }
 }
 
-/// The settings of a project's dream jobs, by job.
+/// The settings of a project's dream jobs, keyed by job name.
 pub type DreamJobs = BTreeMap<String, DreamSpec>;
 
 /// Returns the settings of the dream jobs from the configuration that the database keeps. A job has
@@ -127,7 +127,7 @@ pub(super) fn dream_jobs(store: &Store, project: &ProjectId) -> Result<DreamJobs
     Ok(dreams.map(|job| (job.name.clone(), kept.remove(&job.name).unwrap_or_default())).collect())
 }
 
-/// The proposals that wait for a decision.
+/// The proposals awaiting a decision.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, JsonSchema, Serialize)]
 pub struct WaitingProposals {
     pub count: usize,
@@ -135,7 +135,7 @@ pub struct WaitingProposals {
     pub oldest: Option<Timestamp>,
 }
 
-/// Counts the proposals of these jobs that wait for a decision. A folder that cannot be read counts
+/// Counts these jobs' proposals that are awaiting a decision. A folder that cannot be read counts
 /// as empty.
 pub fn waiting(root: &Path, jobs: &DreamJobs) -> WaitingProposals {
     let mut found = WaitingProposals::default();
@@ -165,16 +165,16 @@ fn books<'j>(
 /// The proposals of a report.
 #[derive(Default)]
 pub(super) struct FoundProposals {
-    /// The proposals, beginning with those that wait for a person.
+    /// The proposals, starting with those awaiting a decision.
     pub proposals: Vec<ReportedProposal>,
     /// Number of proposals that were left out.
     pub more: usize,
-    /// The reasons why proposals could not be read.
+    /// Why proposals could not be read.
     pub unread: Vec<String>,
 }
 
-/// Reads the proposals that the runs of a night left, and the earlier ones that still wait. `until`
-/// is the time at which the night was closed.
+/// Reads the proposals left by the runs of a night, and the earlier ones still awaiting a decision.
+/// `until` is the time when the night was closed.
 pub(super) fn read(
     root: &Path,
     jobs: &DreamJobs,
@@ -286,7 +286,8 @@ mod tests {
         assert_eq!(found.proposals[0].command("accept"), "runner dream accept cc");
         assert!(!found.proposals[0].evidence.contains('\u{202e}'), "{:?}", found.proposals);
         assert_eq!(found.proposals[3].decided.as_deref(), Some("accepted"));
-        // A night without a pass still reports the waiting proposals, and so does the count.
+        // A night without a pass still reports the proposals awaiting a decision, and so does the
+        // count.
         let later: Timestamp = "2026-11-25T03:00:00Z".parse().unwrap();
         let found = read(root, &jobs(&["dream", "other"]), &[], later);
         let ages: Vec<Option<String>> = found.proposals.iter().map(ReportedProposal::age).collect();
@@ -309,7 +310,7 @@ mod tests {
         let found = read(root, &jobs(&["dream"]), &[], much_later);
         assert_eq!(found.proposals[0].like, None);
         write(root, "dreams/ledger.md", decided);
-        // A report of an earlier night does not name later proposals.
+        // The report for an earlier night does not list later proposals.
         let before: Timestamp = "2026-11-19T03:00:00Z".parse().unwrap();
         let found = read(root, &jobs(&["dream"]), &[], before);
         assert_eq!(found.proposals.iter().map(|it| &*it.id).collect::<Vec<_>>(), ["old"]);

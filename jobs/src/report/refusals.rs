@@ -15,17 +15,17 @@ use super::run_line::RunLine;
 )]
 #[serde(rename_all = "kebab-case")]
 pub enum RefusedBy {
-    /// A guard refused a write or an act outside the run's scope.
+    /// A guard refused a write or an action outside the run's scope.
     Guard,
     Budget,
     /// The run was not admitted and never began.
     Admission,
-    /// The check of a reply refused an element that was not offered.
+    /// A reply check refused an element that was not offered.
     Check,
 }
 
 impl RefusedBy {
-    /// Returns the name for people.
+    /// Returns the display name.
     pub fn describe(self) -> &'static str {
         match self {
             Self::Guard => "guard",
@@ -41,7 +41,7 @@ pub struct Refusal {
     pub job: String,
     pub run: String,
     pub by: RefusedBy,
-    /// The refused act or element, and the reason.
+    /// The refused action or element, and the reason.
     pub what: String,
 }
 

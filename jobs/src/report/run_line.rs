@@ -17,9 +17,9 @@ pub struct RunLine {
     /// The id of the run.
     pub run: String,
     pub job: String,
-    /// The kind of the job.
+    /// The job kind.
     pub kind: String,
-    /// The number of the attempt, from 1.
+    /// The attempt number, starting at 1.
     pub attempt: u32,
     /// The outcome, or `None` while the run is in progress.
     pub outcome: Option<Outcome>,
@@ -28,14 +28,15 @@ pub struct RunLine {
     /// The time at which the run was settled.
     pub finished: Option<Timestamp>,
     pub spent: Amounts,
-    /// Number of calls that did not state their usage and are charged the reserved amount.
+    /// Number of calls that did not report their usage and are charged the reserved amount.
     #[serde(default)]
     pub unstated_calls: u64,
-    /// Number of calls that stated their tokens but have no price. Their money is charged as
-    /// reserved.
+    /// Number of calls that reported their tokens but have no price. They are charged the reserved
+    /// amount of money.
     #[serde(default)]
     pub unpriced_calls: u64,
-    /// Number of calls that stated a higher cost than the run had left, which is charged.
+    /// Number of calls that reported a higher cost than the run had left, and were charged what was
+    /// left.
     #[serde(default)]
     pub limited_calls: u64,
     /// The one-line summary of the run.
@@ -57,7 +58,7 @@ pub struct RunLine {
     /// The elements of replies that a check refused, each with the reason.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub refused: Vec<String>,
-    /// Number of uses of tools that failed.
+    /// Number of failed tool uses.
     #[serde(default)]
     pub failed_tools: u64,
     /// The result of keeping the machine awake, if that was requested.

@@ -1,4 +1,4 @@
-//! A session's active work: the files that it worked on, and the issues that were open at its end.
+//! A session's active work: the files that it worked on, and the issues still open when it ended.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -12,7 +12,7 @@ use super::tasks::{Findings, graph};
 pub const FILES: usize = 12;
 /// Maximum number of unresolved issues.
 const ISSUES: usize = 5;
-/// The number of events after which a call's recency counts half as much.
+/// The number of events after which a call's recency weight is halved.
 const HALF: f64 = 40.0;
 
 /// An issue that was open at the end of a session.

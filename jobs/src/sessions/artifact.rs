@@ -1,7 +1,7 @@
-//! The artifacts that sessions leave for later sessions, as the contract describes them.
+//! The artifacts that sessions leave for later sessions, as described in the contract.
 //!
-//! Older files are read too: a file without `type` gets its type from its fields, and missing
-//! fields get defaults. This module must never read a file.
+//! Older files are read too: the type of a file without `type` is derived from its fields, and
+//! missing fields are given defaults. This module must never read a file.
 
 use jiff::Timestamp;
 use runner_engine::digest::Digest;
@@ -104,7 +104,7 @@ pub struct Artifact {
     pub last_used: Option<Timestamp>,
     #[serde(default)]
     pub pinned: bool,
-    /// Whether a person wrote the text.
+    /// Whether the user wrote the text.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub edited: bool,
     #[serde(default)]

@@ -2,7 +2,7 @@
 //!
 //! A session keeps at most [`MOST`] events. Older ones are dropped and counted, so that memory use
 //! does not depend on the length of a session. This module must never keep the output of a call: an
-//! error is reduced to its signature at once.
+//! error is immediately reduced to its signature.
 
 use std::collections::{HashMap, VecDeque};
 use std::path::Path;
@@ -18,11 +18,11 @@ use super::transcript::{SessionEvent, SessionEventKind};
 
 /// Maximum number of events to analyze per session.
 pub const MOST: usize = 20_000;
-/// Maximum number of calls that wait for their outcome.
+/// Maximum number of calls awaiting their outcome.
 const OPEN: usize = 1_000;
 /// Maximum length of a target in bytes.
 const TARGET: usize = 1_000;
-/// Maximum length of an injected text in bytes.
+/// Maximum length of injected text in bytes.
 const INJECTED: usize = 16 * 1024;
 
 /// One event of a session.
@@ -34,7 +34,7 @@ pub struct Event {
     /// The number of prompts up to this event.
     pub turn: u32,
     pub action: Action,
-    /// The name of the tool, as the transcript states it. Empty for everything but calls.
+    /// The name of the tool, as it appears in the transcript. Empty for everything but calls.
     pub tool: String,
     /// The command, the path relative to the session's folder, or the injected text.
     pub target: String,
@@ -51,7 +51,7 @@ pub enum Outcome {
     /// The transcript has no outcome, or the event is not a call.
     Open,
     Passed,
-    /// A person or a rule refused the call.
+    /// The user or a rule refused the call.
     Denied,
     Failed(Signature),
 }
@@ -70,7 +70,7 @@ impl Event {
         !matches!(self.action, Action::Prompt | Action::Answer | Action::Injection)
     }
 
-    /// Returns the part that calls with the same intent share: the tool, and the target or, for a
+    /// Returns the part shared by calls with the same intent: the tool, and the target or, for a
     /// command, the program and its first arguments.
     pub fn about(&self) -> (&str, &str) {
         let what = if self.tool == "Bash" { &self.subject } else { &self.target };
@@ -78,7 +78,7 @@ impl Event {
     }
 }
 
-/// A session, as its transcript describes it.
+/// A session, as described by its transcript.
 #[derive(Clone, Debug, Default)]
 pub struct Session {
     pub events: Vec<Event>,
@@ -86,11 +86,11 @@ pub struct Session {
     pub left_out: u64,
     /// The working directory at the start.
     pub cwd: Option<String>,
-    /// The last git branch that the transcript names.
+    /// The last git branch named in the transcript.
     pub branch: Option<String>,
     pub started_at: Option<Timestamp>,
     pub ended_at: Option<Timestamp>,
-    /// The number of compactions and of summaries.
+    /// The combined number of compactions and summaries.
     pub summaries: u64,
 }
 
@@ -157,7 +157,7 @@ impl Collector {
 
     fn call(&mut self, event: Event, id: &str, tool: String, target: &str) {
         let action = action(&tool, target);
-        // A patch changes several files, one on each line.
+        // A patch changes several files, one per line.
         let targets: Vec<&str> = match action {
             Action::Edit => target.lines().collect(),
             _ => vec![target],

@@ -7,7 +7,7 @@
 //! ```
 //!
 //! The derivation is a pure function, so a session that is analyzed again replaces its own part and
-//! is never counted twice. This module must never evict an artifact that a person pinned.
+//! is never counted twice. This module must never evict an artifact pinned by the user.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -28,7 +28,7 @@ pub const MOST: usize = 50;
 /// Artifacts with less confidence than this are evicted first.
 const WEAK: f64 = 0.5;
 
-/// A person's decisions about artifacts.
+/// The user's decisions about artifacts.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Decisions {
@@ -36,7 +36,7 @@ pub struct Decisions {
     pub forgotten: BTreeSet<String>,
     /// The artifacts that are never merged with another one.
     pub split: BTreeSet<String>,
-    /// The texts that a person wrote, by artifact id.
+    /// The texts written by the user, keyed by artifact id.
     pub edits: BTreeMap<String, Content>,
     /// The state before each decision, oldest first.
     pub history: Vec<Decision>,
@@ -225,7 +225,7 @@ fn note_uses(records: &[&SessionRecord], all: &mut BTreeMap<String, Candidate>) 
     }
 }
 
-/// Sets the counts, and applies the person's decisions.
+/// Sets the counts, and applies the user's decisions.
 fn settle(candidate: &mut Candidate, decisions: &Decisions) {
     let Candidate { artifact, counts, deltas, .. } = candidate;
     artifact.content.count(*counts);
@@ -297,7 +297,7 @@ fn limit(mut candidates: Vec<Candidate>) -> Folded {
     folded
 }
 
-/// Returns the content of an artifact's file, without secrets.
+/// Returns the content of an artifact's file, with secrets removed.
 pub fn bytes(artifact: &Artifact) -> Vec<u8> {
     super::record::compact(artifact)
 }

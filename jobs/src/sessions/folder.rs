@@ -1,4 +1,4 @@
-//! The files of the analysis in a project, and the check that runner wrote them.
+//! The analysis files in a project, and the check that they were written by runner.
 //!
 //! ```text
 //! <folder>/sessions/<id>.json    the findings of a session, with its cursor
@@ -9,9 +9,9 @@
 //! <state>/sessions.json          the digests of these files, outside of the project
 //! ```
 //!
-//! A file whose digest is not known was written by another program. It is shown but never used.
-//! Before files are published, their new digests are written together with the previous ones, so
-//! that one of the two matches whichever version survives a crash.
+//! A file with an unknown digest was written by another program. It is shown but never used. Before
+//! files are published, their new digests are written together with the previous ones, so that one
+//! of the two matches whichever version survives a crash.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -36,8 +36,8 @@ const DIGESTS_LARGEST: u64 = 8 << 20;
 /// Maximum number of files in one folder.
 const MOST: usize = 10_000;
 
-/// The digests of the files that runner wrote, by path: of the current content, and of the content
-/// that was about to replace it.
+/// The digests of the files written by runner, keyed by path: of the current content, and of the
+/// content that was about to replace it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Digests(BTreeMap<String, Vec<String>>);
 
@@ -77,23 +77,23 @@ impl Digests {
     }
 }
 
-/// The files of the analysis.
+/// The analysis files.
 #[derive(Clone, Debug, Default)]
 pub struct SessionFolder {
     pub records: BTreeMap<String, SessionRecord>,
     pub artifacts: Vec<Artifact>,
-    /// Artifacts that runner did not write, or that another program has changed since.
+    /// Artifacts that runner did not write, or that another program has since changed.
     pub unknown: Vec<Artifact>,
     pub decisions: Decisions,
     pub packet: Option<Packet>,
     /// Files that cannot be used, with the reason.
     pub problems: Vec<String>,
-    /// The digest of each file that runner wrote, by path.
+    /// The digest of each file written by runner, keyed by path.
     pub files: BTreeMap<String, Digest>,
 }
 
 impl SessionFolder {
-    /// Reads the files below `folder` in the project. Missing files count as empty.
+    /// Reads the files inside `folder` in the project. Missing files count as empty.
     pub fn load(root: &Path, folder: &str, digests: &Digests) -> Self {
         let mut found = Self::default();
         for path in below(root, &format!("{folder}/sessions")) {
@@ -146,7 +146,7 @@ impl SessionFolder {
     }
 }
 
-/// Returns the paths of the JSON files in a folder, relative to the root, in order.
+/// Returns the sorted paths of the JSON files in a folder, relative to the root.
 fn below(root: &Path, folder: &str) -> Vec<String> {
     let name = |entry: fs::DirEntry| entry.file_name().into_string().ok();
     let names = fs::read_dir(root.join(folder)).into_iter().flatten().flatten().filter_map(name);
@@ -159,8 +159,8 @@ fn below(root: &Path, folder: &str) -> Vec<String> {
     paths
 }
 
-/// Returns the resume packet of a project as it is added to a new session, in at most 2,000 bytes,
-/// or `None` if there is none or another program changed it.
+/// Returns a project's resume packet, formatted for a new session, in at most 2,000 bytes, or
+/// `None` if there is none or another program changed it.
 ///
 /// `state` is the project's folder in runner's state folder. This function reads two small files
 /// and writes nothing.

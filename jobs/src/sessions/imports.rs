@@ -4,11 +4,11 @@
 //! lines names its source on the last one. This module must never guess an order from fewer than
 //! three imports.
 
-/// Maximum number of bytes of a file that are inspected.
+/// Maximum number of bytes to inspect in a file.
 pub const HEAD: usize = 8 * 1024;
-/// Minimum number of imports in a file that show an order.
+/// Minimum number of imports needed to determine a file's order.
 const LEAST: usize = 3;
-/// Modules of Python's standard library that files often import.
+/// Commonly imported modules of Python's standard library.
 const PYTHON: [&str; 44] = [
     "__future__",
     "abc",
@@ -56,7 +56,7 @@ const PYTHON: [&str; 44] = [
     "unittest",
 ];
 
-/// A form that the imports of a file may have, and whether they have it.
+/// A form that a file's imports may have, and whether they have it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ImportForm {
     /// The subject of the form, such as `rs order`. Only forms with the same subject are compared.
@@ -155,7 +155,7 @@ fn imports<'t>(
     found
 }
 
-/// Returns a line without the number that an agent's tool shows before it.
+/// Returns a line without the number that an agent's tool puts in front of it.
 fn without_number(line: &str) -> &str {
     let rest = line.trim_start().trim_start_matches(|c: char| c.is_ascii_digit());
     match rest.strip_prefix('→').or_else(|| rest.strip_prefix('\t')) {
@@ -213,7 +213,7 @@ fn script(line: &str) -> Option<(&str, Origin)> {
 mod tests {
     use super::*;
 
-    /// Returns the pattern of each form, with `not: ` before those that do not hold.
+    /// Returns the pattern of each form, prefixed with `not: ` if it does not hold.
     fn held(path: &str, text: &str) -> Vec<String> {
         let all = forms(path, text).into_iter();
         all.map(|form| if form.holds { form.pattern } else { format!("not: {}", form.pattern) })

@@ -4,7 +4,7 @@
 //! and if at least three quarters of their combined steps occur in both. A compiler code identifies
 //! an error exactly, so errors with different codes are never merged. Each part is kept unchanged,
 //! so a merge can be undone. Each run derives the merges again. This module must never merge
-//! artifacts that a person split.
+//! artifacts split by the user.
 
 use std::collections::BTreeSet;
 
@@ -13,7 +13,7 @@ use jiff::Timestamp;
 use super::artifact::{Artifact, Content, Counts};
 use super::record::compact;
 
-/// Minimum share of the combined steps of two playbooks that occur in both.
+/// Minimum share of two playbooks' combined steps that must occur in both.
 const SAME: f64 = 0.75;
 
 /// An artifact while it is being derived.

@@ -55,9 +55,9 @@ pub use spec::SessionsSpec;
 use tasks::Task;
 use transcript::{LineGap, SessionEvent, Transcript};
 
-/// The name of this kind of job.
+/// The name of this job kind.
 pub const KIND: &str = "sessions";
-/// The age at which the findings of a session are removed.
+/// The age at which a session's findings are removed.
 const KEPT: SignedDuration = SignedDuration::from_hours(24 * 90);
 /// The process priority of a run.
 const NICENESS: i32 = 10;
@@ -66,7 +66,7 @@ const NICENESS: i32 = 10;
 /// its sub-agents.
 ///
 /// # Errors
-/// Returns an error if a file cannot be read, or an error of the kind `Interrupted` if `cancelled`
+/// Returns an error if a file cannot be read, or an error of kind `Interrupted` if `cancelled`
 /// returns true.
 pub fn analyze(
     source: &Source,
@@ -137,7 +137,7 @@ fn places<'a>(ctx: &'a Context<'_>, spec: &'a SessionsSpec) -> SourcePlaces<'a> 
 /// Returns an error if there is nothing to do, or a file cannot be written. A transcript that
 /// cannot be read does not fail the run.
 pub fn run(ctx: &mut Context<'_>, spec: &SessionsSpec) -> Result<Finished, JobError> {
-    // The work may wait, so it gives way to everything else on the host.
+    // The work can wait, so it yields to everything else on the host.
     if let Err(error) = rustix::process::nice(NICENESS) {
         tracing::debug!(%error, "the run keeps its priority");
     }
@@ -270,7 +270,7 @@ fn line(record: &SessionRecord) -> String {
     text
 }
 
-/// Removes findings that are too old. The artifacts keep the counts of these findings.
+/// Removes findings that are too old. Their counts are kept in the artifacts.
 fn remove_old(folder: &mut SessionFolder, now: Timestamp) {
     let oldest = now.saturating_sub(KEPT).unwrap_or(Timestamp::UNIX_EPOCH);
     // The counts belong to the individual artifacts, so merges are undone first. The derivation
@@ -283,7 +283,7 @@ fn remove_old(folder: &mut SessionFolder, now: Timestamp) {
     folder.records.retain(|_, record| !is_old(record));
 }
 
-/// A file of the analysis: its path below the project, its content and its modification time.
+/// An analysis file: its path relative to the project, its content and its modification time.
 struct NewFile {
     path: String,
     bytes: Vec<u8>,

@@ -6,9 +6,9 @@
 //! agent-*.jsonl of the session ─┘
 //! ```
 //!
-//! A sub-agent's event is inserted before the first later event of the session. It gets the line of
-//! the session's event before it: the call that started the sub-agent, or a later event. This
-//! module must never keep more than one event of each file.
+//! A sub-agent's event is inserted before the first later event of the session. It takes the line
+//! of the preceding session event: the call that started the sub-agent, or a later event. This
+//! module must never keep more than one event from each file.
 
 use std::fs::File;
 use std::io::{self, BufReader, Read as _, Take};

@@ -17,7 +17,7 @@ pub const LARGEST: usize = 16 * 1024;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Ending {
-    /// The end was reported, or the model wrote the last text and no call waited for its outcome.
+    /// The end was reported, or the model wrote the last text and no call was awaiting its outcome.
     Clean,
     #[default]
     Interrupted,
@@ -43,14 +43,14 @@ pub struct SessionRecord {
     pub started_at: Option<Timestamp>,
     pub ended_at: Option<Timestamp>,
     pub ending: Ending,
-    /// Whether the agent's program or a person reported the end.
+    /// Whether the agent's program or the user reported the end.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub ended: bool,
     pub turns: u32,
     pub calls: u32,
     pub failed: u32,
     pub denied: u32,
-    /// The number of events that were not analyzed. These are the oldest ones.
+    /// The number of events, starting with the oldest, that were not analyzed.
     pub left_out: u64,
     pub active_files: Vec<String>,
     pub unresolved: Vec<Unresolved>,
@@ -66,7 +66,7 @@ impl SessionRecord {
             let found = events.iter().filter(|event| event.is_call() && is(&event.outcome)).count();
             u32::try_from(found).unwrap_or(u32::MAX)
         };
-        // Context that a hook adds at the end is not part of the work.
+        // Context added by a hook at the end is not part of the work.
         let last = events.iter().rev().find(|event| event.action != Action::Injection);
         let clean = last.is_some_and(|last| last.action == Action::Answer);
         let unresolved = unresolved(&findings);
@@ -159,7 +159,7 @@ impl SessionRecord {
     }
 }
 
-/// Returns a value as compact JSON without secrets, with a line feed at the end.
+/// Returns a value as compact JSON with secrets removed and a trailing line feed.
 pub(super) fn compact(value: &impl Serialize) -> Vec<u8> {
     let text = Redacted::json(value).map(Redacted::into_string).unwrap_or_default();
     (text + "\n").into_bytes()

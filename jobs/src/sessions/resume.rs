@@ -1,6 +1,6 @@
 //! Task 10, the resume packet: a short summary of the last session for the next one.
 //!
-//! The packet is derived from the newest session that did something and from the artifacts. It is
+//! The packet is derived from the artifacts and from the newest session that made a call. It is
 //! deterministic and has at most 500 tokens. It is only background, so it must never ask for
 //! anything.
 
@@ -13,13 +13,12 @@ use super::record::{Ending, SessionRecord};
 use super::tasks::injection::{ARTIFACT_MARK, PACKET_MARK};
 use super::tasks::phases::Phase;
 
-/// Maximum length of a rendered packet in bytes: 500 tokens of four bytes.
+/// Maximum length of a rendered packet in bytes: 500 tokens at four bytes each.
 pub const LONGEST: usize = 2_000;
 /// Maximum number of earlier sessions whose files are added to the list.
 const EARLIER: usize = 4;
 
-/// One phase in the phase arc of a packet. The arc has one entry for each phase, in the order of
-/// their first calls.
+/// One phase in a packet's phase arc. The arc has one entry per phase, ordered by first call.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PacketPhase {
     pub phase: Phase,
@@ -86,8 +85,8 @@ pub fn packet(records: &[&SessionRecord], artifacts: &[Artifact], project: &str)
             Content::ProjectConvention { domain, pattern, .. } => {
                 let about =
                     domain == "commits" || kinds.iter().any(|kind| pattern.starts_with(kind));
-                // A person must decide between conventions that contradict each other, so they are
-                // left out.
+                // Conventions that contradict each other are left out, because the user must decide
+                // between them.
                 (about && artifact.conflicts.is_empty()).then(|| entry(artifact, pattern.clone()))
             }
             _ => None,
@@ -121,8 +120,8 @@ pub fn packet(records: &[&SessionRecord], artifacts: &[Artifact], project: &str)
     Some(packet)
 }
 
-/// Returns the active files of the newest session, followed by those of the sessions before it on
-/// the same branch: short sessions often continue the work of an earlier one.
+/// Returns the active files of the newest session, followed by those of earlier sessions on the
+/// same branch, because short sessions often continue the work of an earlier one.
 fn files_on_branch(records: &[&SessionRecord], newest: &SessionRecord) -> Vec<String> {
     let mut earlier: Vec<&&SessionRecord> = records
         .iter()
@@ -161,7 +160,7 @@ impl Packet {
         }
     }
 
-    /// Formats the packet as it is added to a session, in at most 2,000 bytes.
+    /// Formats the packet for insertion into a session, in at most 2,000 bytes.
     pub fn render(&self) -> String {
         let Self { summary, .. } = self;
         let mut text =

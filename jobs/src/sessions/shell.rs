@@ -6,9 +6,9 @@
 /// The kind of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Action {
-    /// A person asked for something.
+    /// The user asked for something.
     Prompt,
-    /// The model said something.
+    /// The model replied.
     Answer,
     /// A hook added context.
     Injection,
@@ -95,7 +95,7 @@ pub fn commands(line: &str) -> Vec<Vec<&str>> {
     found
 }
 
-/// Splits a line at `&&`, `||`, `;`, `|` and line feeds outside of quotes.
+/// Splits a line at `&&`, `||`, `;`, `|` and line feeds outside quotes.
 fn split(line: &str) -> Vec<&str> {
     let (mut parts, mut from, mut quote) = (Vec::new(), 0, None);
     for (at, byte) in line.bytes().enumerate() {
@@ -181,7 +181,7 @@ pub fn program(line: &str) -> String {
     found.filter(plain).unwrap_or_else(|| "shell".to_owned())
 }
 
-/// Returns the program and its first arguments, which calls with the same intent share.
+/// Returns the program and its first arguments, as shared by calls with the same intent.
 pub fn subject(line: &str) -> String {
     let Some(words) = main(line) else { return String::new() };
     let name = name(&words);

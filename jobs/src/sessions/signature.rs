@@ -6,9 +6,9 @@
 //!        └ the first telling line, masked ─> error:<program>:<16 hex of the masked line>
 //! ```
 //!
-//! A telling line states a failure; wrapper lines such as "Exit code 1" and stack headers do not.
-//! This module must never group two errors whose masked lines differ, unless both have the same
-//! compiler code.
+//! A telling line describes a failure; wrapper lines such as "Exit code 1" and stack headers do
+//! not. This module must never group two errors whose masked lines differ, unless both have the
+//! same compiler code.
 
 use runner_engine::digest::Digest;
 use runner_text::redact::Redacted;
@@ -17,7 +17,7 @@ use super::shell;
 
 /// Maximum length of a masked line in bytes.
 const LONGEST: usize = 160;
-/// Maximum number of lines to inspect at the start of an output, and at its end.
+/// Maximum number of lines to inspect at each end of an output.
 const LINES: usize = 400;
 
 /// The identity of an error.
@@ -27,11 +27,11 @@ pub struct Signature {
     pub trigger: String,
     /// The masked line, of at most 160 bytes.
     pub line: String,
-    /// Whether the line states what failed. An exit code alone does not.
+    /// Whether the line describes what failed. An exit code alone does not.
     pub telling: bool,
 }
 
-/// Returns whether a failed call was refused by a person or by a rule, which is not an error.
+/// Returns whether a failed call was refused by the user or by a rule, which is not an error.
 pub fn refusal(text: &str) -> bool {
     let head = &text[..text.floor_char_boundary(400)];
     [
@@ -48,7 +48,7 @@ pub fn refusal(text: &str) -> bool {
     .any(|refused| head.contains(refused))
 }
 
-/// Returns whether the output of a check states a failure even though its exit code does not.
+/// Returns whether a check's output reports a failure even though its exit code does not.
 pub fn check_failed(text: &str) -> bool {
     let fails = |line: &str| {
         let line = line.trim();
@@ -110,8 +110,8 @@ fn exit_code(text: &str) -> String {
     code.map_or_else(|| "no output".to_owned(), |code| code.trim().to_owned())
 }
 
-/// Removes terminal colours, the tags of the agent's program, a task runner's labels, and
-/// surrounding white space.
+/// Removes terminal colours, the agent program's tags, task runner labels, and surrounding white
+/// space.
 fn plain(line: &str) -> String {
     let mut text = String::with_capacity(line.len());
     let mut rest = line;
@@ -179,8 +179,8 @@ fn is_wrapper(line: &str) -> bool {
         || heads.iter().any(|head| line.starts_with(head))
 }
 
-/// Returns how clearly a line states a failure: 3 if it names a failed test, 2 if it has the form
-/// of an error message or of a finding, 1 if it only contains a word for failure, and 0 otherwise.
+/// Returns how clearly a line describes a failure: 3 if it names a failed test, 2 if it looks like
+/// an error message or a finding, 1 if it only contains a word for failure, and 0 otherwise.
 fn strength(line: &str) -> u8 {
     let lower = line.to_lowercase();
     // A log record may mention an error without being one.
@@ -249,7 +249,7 @@ fn strength(line: &str) -> u8 {
     u8::from(words.iter().any(|word| lower.contains(word)))
 }
 
-/// Returns whether a line is the finding of a compiler or a linter: `file.ext:1:2: text`.
+/// Returns whether a line is a compiler or linter finding: `file.ext:1:2: text`.
 fn is_finding(line: &str) -> bool {
     let mut parts = line.splitn(4, ':');
     let file = parts.next().unwrap_or_default();
@@ -312,7 +312,7 @@ fn code(line: &str) -> Option<String> {
 }
 
 /// Masks the volatile parts of a line: numbers, hexadecimal words, paths, quoted texts and
-/// durations. The result contains no secrets and has at most 160 bytes.
+/// durations. The result contains no secrets and is at most 160 bytes long.
 pub fn mask(line: &str) -> String {
     let line = Redacted::of(line);
     let mut masked = String::with_capacity(line.len());
@@ -358,7 +358,7 @@ fn unquoted(line: &str) -> String {
 
 fn mask_word(word: &str) -> String {
     let core = word.trim_matches(|c: char| !c.is_alphanumeric() && !"/~_-.".contains(c));
-    // The name of a test or of a function identifies the error.
+    // A test or function name identifies the error.
     let is_name = core.starts_with("Test")
         || core.contains("::")
         || (core.contains('_') && !core.contains('/'));

@@ -19,7 +19,7 @@ const FIRST_LINE: u64 = 64 * 1024;
 const AGENT_LINE: u64 = 256 * 1024;
 /// The age at which Codex rollouts are no longer inspected.
 const ROLLOUTS: SignedDuration = SignedDuration::from_hours(24 * 90);
-/// Maximum number of transcripts of a project.
+/// Maximum number of transcripts per project.
 const MOST: usize = 5_000;
 
 /// A transcript.
@@ -30,13 +30,13 @@ pub struct Source {
     pub path: PathBuf,
     /// The size in bytes.
     pub size: u64,
-    /// The time of the last change to the transcript or to its sub-agents' transcripts.
+    /// When the transcript or one of its sub-agents' transcripts last changed.
     pub modified: Timestamp,
     /// The known transcripts of its sub-agents. [`find_agents`] adds those beside the transcript.
     pub agents: Vec<PathBuf>,
 }
 
-/// The folders in which to look for transcripts.
+/// The folders to search for transcripts.
 #[derive(Clone, Copy, Debug)]
 pub struct SourcePlaces<'a> {
     /// The project's root.
@@ -49,7 +49,7 @@ pub struct SourcePlaces<'a> {
     pub steps: &'a str,
 }
 
-/// Returns the folder in which Claude Code keeps the transcripts of a project.
+/// Returns the folder where Claude Code keeps a project's transcripts.
 pub fn claude_folder(root: &Path, home: &Path) -> PathBuf {
     let slug = |c: char| if c.is_ascii_alphanumeric() { c } else { '-' };
     let slug: String = root.display().to_string().chars().map(slug).collect();
@@ -99,8 +99,8 @@ pub fn source(path: PathBuf) -> Option<Source> {
     Some(Source { id, path, size: data.len(), modified, agents })
 }
 
-/// Adds the transcripts of sub-agents that are beside the transcript of their session. The first
-/// row of such a transcript names the session.
+/// Adds sub-agent transcripts stored next to their session's transcript. The first row of such a
+/// transcript names the session.
 pub fn find_agents(sources: &mut [Source]) {
     let mut folders: BTreeMap<PathBuf, BTreeMap<String, Vec<PathBuf>>> = BTreeMap::new();
     for source in sources {
@@ -120,7 +120,7 @@ pub fn find_agents(sources: &mut [Source]) {
     }
 }
 
-/// Returns the session that the first row of a sub-agent's file names.
+/// Returns the session named in the first row of a sub-agent's file.
 fn session_of(path: &Path) -> Option<String> {
     let mut line = Vec::new();
     BufReader::new(open_host(path).ok()?.take(AGENT_LINE)).read_until(b'\n', &mut line).ok()?;
@@ -128,7 +128,8 @@ fn session_of(path: &Path) -> Option<String> {
     first["sessionId"].as_str().map(str::to_owned)
 }
 
-/// Returns the regular files in a folder that are named like sub-agents' transcripts, in order.
+/// Returns the sorted paths of the regular files in a folder that are named like sub-agents'
+/// transcripts.
 fn agents(folder: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     let is_agent = |entry: &fs::DirEntry| {

@@ -14,27 +14,27 @@ pub struct SessionsSpec {
     /// The folder in the project for artifacts and findings.
     #[serde(deserialize_with = "read_folder")]
     pub folder: String,
-    /// Additional folders with transcripts (*.jsonl), absolute or relative to the project. Those of
-    /// Claude Code and Codex are always found.
+    /// Additional folders with transcripts (*.jsonl), absolute or relative to the project. Claude
+    /// Code and Codex transcripts are always found.
     pub transcripts: Vec<String>,
     /// The tasks to skip.
     pub skip: Vec<Task>,
-    /// The number of seconds without an event after which a session is idle and is analyzed.
+    /// The number of seconds without an event before a session counts as idle and is analyzed.
     #[schemars(range(min = 1))]
     pub idle: u32,
     /// The maximum number of sessions in one run.
     #[schemars(range(min = 1))]
     pub batch: u32,
-    /// Analyze this session even if it is not idle: its id, or the path of its transcript.
-    /// `runner sessions analyze` and `end` set it.
+    /// The id or transcript path of a session to analyze even if it is not idle. Set by `runner
+    /// sessions analyze` and `end`.
     pub session: Option<String>,
-    /// The session in `session` has ended. `runner sessions end` sets it.
+    /// Whether the session in `session` has ended. Set by `runner sessions end`.
     pub ended: bool,
-    /// Analyze all sessions anew. `runner sessions analyze --all` sets it.
+    /// Whether to reanalyze all sessions. Set by `runner sessions analyze --all`.
     pub all: bool,
-    /// A decision about an artifact. `runner sessions artifacts` sets it.
+    /// A decision about an artifact. Set by `runner sessions artifacts`.
     pub change: Option<String>,
-    /// The file with the tool uses that runner recorded.
+    /// The file of tool uses recorded by runner.
     #[serde(skip)]
     pub steps: String,
 }

@@ -97,7 +97,7 @@ fn sub_agent_files_are_part_of_the_session() {
         (found.findings.commands.len(), found.calls),
         (mixed.findings.commands.len(), mixed.calls)
     );
-    // In the first versions, a sub-agent's file is beside the transcript and names its session.
+    // In early versions, a sub-agent's file is next to the transcript and names its session.
     let named = |session: &str| {
         let row = json!({ "type": "user", "sessionId": session, "isSidechain": true, "timestamp": "2026-01-02T03:00:00Z" });
         format!("{row}\n{agent}")
@@ -114,7 +114,7 @@ fn mix(a: &str, b: &str) -> String {
         let row: serde_json::Value = serde_json::from_str(row).unwrap();
         row["timestamp"].as_str().unwrap().to_owned()
     };
-    // The fixture's last answer has the time at which the fixture begins.
+    // The timestamp of the fixture's last answer is the fixture's start time.
     let last = rows.pop().unwrap();
     rows.sort_by_key(time);
     rows.push(last);
@@ -409,7 +409,7 @@ fn files_of_other_programs_are_never_used() {
     digests.note(&path, &bytes, None);
     digests.save(state.path()).unwrap();
     assert_eq!(resume_packet(root, state.path()), Some(packet.render()));
-    // If a publication does not happen, the current file is still known.
+    // If a file is not published, the current one is still known.
     digests.note(&path, b"next", Some(Digest::of(&bytes)));
     digests.save(state.path()).unwrap();
     assert!(resume_packet(root, state.path()).is_some());

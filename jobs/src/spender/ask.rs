@@ -17,13 +17,12 @@ use crate::steps::Recorder;
 use crate::telemetry::Telemetry;
 use crate::usage_meter::{LimitExceeded, ObservedUsage, UsageMeter};
 
-/// Maximum number of short retries of a request that the backend refused without charge.
+/// Maximum number of short retries for a request that the backend refused without charge.
 const SHORT_RETRIES: usize = 2;
-/// The wait before the first retry. Each subsequent wait is about four times as long as the one
-/// before.
+/// The wait before the first retry. Each subsequent wait is about four times as long.
 const FIRST_WAIT: Duration = Duration::from_millis(500);
 
-/// The longest rate limit for which a run waits without being deferred.
+/// The longest rate limit that a run waits out instead of being deferred.
 const SHORT_LIMIT: Duration = Duration::from_secs(10);
 
 /// A request that is reserved but not settled.
@@ -76,9 +75,8 @@ impl Spender<'_> {
 
     /// Asks the backend, and retries after a short wait if the backend refused without charge.
     ///
-    /// A retry helps if an API is overloaded or unavailable for a short time, or if a limit ends
-    /// soon. Each attempt is a separate request that is reserved and settled. Longer waits defer
-    /// the run.
+    /// A retry helps if an API is briefly overloaded or unavailable, or if a limit ends soon. Each
+    /// attempt is a separate request that is reserved and settled. Longer waits defer the run.
     fn ask_patiently(&mut self, request: &Request, ideas: u64) -> Result<Reply, AskError> {
         // The jitter is seeded, so that a run is reproducible.
         let mut waits = ExponentialBuilder::default()
@@ -209,7 +207,7 @@ impl Spender<'_> {
     }
 
     /// Asks the backend under a meter. If the run's budget limits its time, the request is
-    /// cancelled when that time is over.
+    /// cancelled when that time runs out.
     pub(super) async fn metered(
         &self,
         asked: &PaidBackend,
@@ -337,7 +335,7 @@ impl Spender<'_> {
             let why = format!("refused {streak} times in a row, each after its wait: {why}");
             return Ok(AskError::Backend(BackendError::RateLimited { until: None, why }));
         }
-        // The run itself waits for a limit that ends soon, so this end time gets no jitter.
+        // The run itself waits out a limit that ends soon, so no jitter is added to this end time.
         let until = match Duration::try_from(until.duration_since(now)) {
             Ok(left) if left <= SHORT_LIMIT => until,
             _ => quota::spread(until, self.admitted.run().as_str()),

@@ -46,14 +46,15 @@ pub struct Spending {
     pub pool: String,
     /// Whether requests may be billed beyond a subscription.
     pub overage: bool,
-    /// The part of the subscription's window that is left for other uses, in thousandths.
+    /// The share of the subscription's window left for other uses, in thousandths.
     pub leave: u16,
-    /// Prices of tokens, for backends that do not state a cost.
+    /// Token prices, for backends that do not report a cost.
     pub prices: Prices,
 }
 
 impl Spending {
-    /// Returns the end of a subscription's window if runs may not use more of it, with the reason.
+    /// Returns the end of a subscription's window and the reason, if runs may not use more of the
+    /// window.
     fn left(&self, fullest: Option<Limit>) -> Option<(Option<Timestamp>, String)> {
         let limit = fullest?;
         let used = limit.used.filter(|used| *used >= 1000_u16.saturating_sub(self.leave))?;
@@ -120,7 +121,7 @@ pub struct Spender<'a> {
 pub(crate) struct SpenderTools<'a> {
     pub(crate) clock: RunClock<'a>,
     pub(crate) cancel: Cancel,
-    /// The folder of the telemetry.
+    /// The telemetry folder.
     pub(crate) run_dir: &'a Path,
     pub(crate) redactor: Redactor,
     pub(crate) recording: InputRecording,
@@ -195,7 +196,7 @@ impl<'a> Spender<'a> {
         self.store
     }
 
-    /// Returns the database to settle the run.
+    /// Returns the database for settling the run.
     pub(crate) fn into_store(self) -> &'a mut Store {
         self.store
     }
@@ -208,8 +209,8 @@ impl<'a> Spender<'a> {
         self.backends.first.backend.name()
     }
 
-    /// Returns the number of tokens that a request and its answer may have together; `None` without
-    /// a limit.
+    /// Returns the maximum combined number of tokens of a request and its answer, or `None` if
+    /// there is no limit.
     pub fn window(&self) -> Option<u64> {
         self.backends.first.backend.window()
     }
@@ -234,7 +235,7 @@ impl<'a> Spender<'a> {
         self.failed_tools
     }
 
-    /// Returns the first path that a failed tool of an agent was denied.
+    /// Returns the first path to which a failed agent tool was denied access.
     pub(crate) fn denied(&self) -> Option<&DeniedAccess> {
         self.denied.as_ref()
     }
@@ -260,7 +261,7 @@ impl<'a> Spender<'a> {
         passed.chain(fell).chain(failed).collect()
     }
 
-    /// Starts to record each tool use of the backend's agent as a row of this file.
+    /// Starts recording each tool use by the backend's agent as a row in this file.
     pub fn record_steps(&mut self, file: StepsFile) {
         let held = self.tools.recording.through(HOLD, &file.path, || {
             let held = file.hold_lock().map_err(|error| error.to_string());
@@ -277,7 +278,7 @@ impl<'a> Spender<'a> {
         }
     }
 
-    /// Takes the reason why the agent's actions are not recorded, if there is one.
+    /// Takes the reason why the agent's actions are not recorded, if any.
     pub(crate) fn unrecorded(&mut self) -> Option<String> {
         self.unrecorded.take()
     }

@@ -3,7 +3,7 @@
 use super::{StepsFile, ToolStep};
 use crate::{Context, JobError};
 
-/// The recording key of the last rows.
+/// The recording key for the last rows.
 const LAST: &str = "steps";
 
 impl Context<'_> {

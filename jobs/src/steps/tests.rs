@@ -111,8 +111,8 @@ fn concurrent_writers_lose_and_tear_no_rows() {
     });
     let both = [folder.path().join(OLDER), folder.path().join(FILE)];
     let text: String = both.iter().filter_map(|path| fs::read_to_string(path).ok()).collect();
-    // A writer that reads while another one writes may take the last row for an incomplete one. It
-    // then writes an empty line, and no row is lost.
+    // A writer that reads while another one writes may mistake the last row for an incomplete one.
+    // It then writes an empty line, and no row is lost.
     let rows: Vec<&str> = text.lines().filter(|line| !line.is_empty()).collect();
     assert!(rows.iter().all(|row| serde_json::from_str::<ToolStep>(row).is_ok()));
     assert_eq!(rows.len(), 200);

@@ -123,7 +123,7 @@ impl Fixture {
         String::from_utf8(out.stdout).unwrap()
     }
 
-    /// Writes a file of the project.
+    /// Writes a project file.
     pub fn write(&self, path: &str, content: impl AsRef<[u8]>) {
         let path = self.root.join(path);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -224,7 +224,7 @@ impl Fixture {
         execute(ctx, &spec).unwrap()
     }
 
-    /// Lets a person make a decision, one second after the previous one.
+    /// Makes a decision as the user, one second after the previous one.
     pub fn with_decider<T>(&mut self, act: impl FnOnce(&mut Decider<'_>) -> T) -> T {
         self.acts += 1;
         let now = start()
@@ -283,7 +283,7 @@ impl Fixture {
         Proposals::read(&self.root, &self.spec).unwrap()
     }
 
-    /// Returns a second handle on the fixture, for a person who acts while a pass runs.
+    /// Returns a second handle to the fixture, for a user who acts while a pass is running.
     pub fn other(&self) -> OtherPerson {
         OtherPerson {
             folder: self.folder.path().to_owned(),
@@ -343,7 +343,7 @@ impl Fixture {
         fs::read(self.root.join(path)).unwrap()
     }
 
-    /// Returns every file of the project except git's own, with its content, to check that nothing
+    /// Returns every file in the project except git's own, with its content, to check that nothing
     /// changed.
     pub fn everything(&self) -> BTreeMap<PathBuf, Vec<u8>> {
         fn below(folder: &Path, all: &mut BTreeMap<PathBuf, Vec<u8>>) {
@@ -365,7 +365,7 @@ impl Fixture {
     }
 }
 
-/// Another person who works on the same project.
+/// Another person working on the same project.
 pub struct OtherPerson {
     folder: PathBuf,
     root: PathBuf,
@@ -375,7 +375,7 @@ pub struct OtherPerson {
 }
 
 impl OtherPerson {
-    /// Lets the person make a decision, at the time at which the pass began.
+    /// Makes a decision as this person, at the start time of the pass.
     pub fn with_decider<T>(&self, act: impl FnOnce(&mut Decider<'_>) -> T) -> T {
         let mut store = Store::open(&self.folder.join("store.db")).unwrap();
         act(&mut Decider {
@@ -394,7 +394,7 @@ impl OtherPerson {
     }
 }
 
-/// Returns the time at which every test begins.
+/// Returns the start time of every test.
 pub fn start() -> Timestamp {
     "2026-11-21T22:00:00Z".parse().unwrap()
 }

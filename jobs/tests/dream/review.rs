@@ -227,7 +227,7 @@ fn decision_requires_the_inspected_content() {
     };
     force(&mut place, IfChanged::Proceed).unwrap();
     assert_eq!(place.read("ideas/done/retry-policy.md"), b"something else now\n");
-    // Later changes block an undo unless the person forces it, and are kept even then.
+    // Later changes block an undo unless the user forces it, and are kept even then.
     place.write("ideas/done/retry-policy.md", "and later\n");
     assert!(matches!(place.undo("ideas/retry-policy.md"), Err(ReviewError::Changed(_))));
     place.with_decider(|desk| desk.undo(&id, IfChanged::Proceed)).unwrap();
@@ -349,13 +349,13 @@ fn ignored_ideas_move_only_to_ignored_folders() {
     assert!(exposed.to_string().contains("specs/offline-maps.md"), "{exposed}");
     fs::write(&exclude, "/ideas/\n").unwrap();
     refused(&mut place, "ideas/coffee.md", "not ignored");
-    // A person whose ideas are not ignored may have specs that are not ignored.
+    // If the ideas are not ignored, the specs need not be ignored either.
     fs::write(&exclude, "/dreams/\n").unwrap();
     place.decide("ideas/offline-maps.md", DecisionInput::Accept).unwrap();
     assert!(place.root.join("specs/offline-maps.md").exists());
 }
 
-/// A person who decides during a pass, after the pass has read its state.
+/// A user who decides during a pass, after the pass has read its state.
 struct Meanwhile<F>(OtherPerson, Option<F>);
 
 impl<F: FnOnce(&OtherPerson)> Progress for Meanwhile<F> {

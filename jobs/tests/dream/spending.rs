@@ -1,5 +1,5 @@
-//! Tests the spending of a pass: answers that cost too much, answers without a price, and providers
-//! that refuse.
+//! Tests a pass's spending: answers that cost too much, answers without a price, and providers that
+//! refuse requests.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -140,7 +140,7 @@ fn at(n: i64) -> Timestamp {
 
 #[test]
 fn an_expensive_answer_is_stopped_and_charged() {
-    // The share of one of three calls is a third of a million tokens.
+    // Each of the three calls gets a third of a million tokens.
     for (reported, unit) in [(usage(400_000, None), "tokens"), (usage(10, Some(400_000)), "micros")]
     {
         for end in [End::Waits, End::Stubborn] {
@@ -235,13 +235,13 @@ fn only_a_reported_total_replaces_reservations() {
     let stopped = End::Fails(BackendError::Cancelled { why: "stopped".to_owned() });
     let total = |tokens, micros| Event::Total(usage(tokens, micros));
     let partly = Event::Usage(usage(7, Some(9)));
-    // The share of one of three calls is a third of a million of each unit.
+    // Each of the three calls gets a third of a million of each unit.
     const RESERVED: u64 = 333_333;
     let cases: [(&[Event<'static>], &End, (u64, u64)); 7] = [
         (&[Event::Text("half"), total(50, Some(40))], &cut, (50, 40)),
         (&[partly, total(50, Some(40))], &stopped, (50, 40)),
-        // The tokens were reported. Money without a report and without a price is charged as
-        // reserved.
+        // The tokens were reported. A cost that is neither reported nor derivable from a price is
+        // charged as reserved.
         (&[total(50, None)], &cut, (50, RESERVED)),
         // A child that lowers its figures is not trusted.
         (&[Event::Usage(usage(90, Some(95))), total(50, Some(40))], &cut, (90, 95)),
@@ -326,7 +326,7 @@ fn pool_leaves_a_part_of_the_window() {
     {
         let mut place = place();
         place.spending.leave = leave;
-        // The window that is used less does not replace the fuller one.
+        // The less used window does not replace the fuller one.
         let (settled, _) = pass(&mut place, &[window(used), window(10)], answer());
         assert!(settled.outcome.published(), "a paid answer is kept: {settled:?}");
         let limit = place.store.limit("max", at(2)).unwrap();

@@ -48,7 +48,8 @@ impl Memory {
     /// instead of the transcript, as a separate turn.
     ///
     /// # Errors
-    /// Returns an error if the store cannot be used. A transcript that cannot be read is a warning.
+    /// Returns an error if the store cannot be used. An unreadable transcript only causes a
+    /// warning.
     pub fn take_answers(
         &mut self,
         event: HookEvent,

@@ -1,7 +1,7 @@
 //! Renders the text that hooks inject as one block of quoted data between two sentinels.
 //!
 //! The same store always yields the same bytes. A block must never exceed its limit, and must never
-//! contain anything that a later hook could take for a command.
+//! contain anything that a later hook could mistake for a command.
 
 use std::fmt::Write as _;
 
@@ -14,13 +14,12 @@ use crate::error::Result;
 use crate::node::{Node, Scope, Tier, preview, token_estimate};
 use crate::store::{Reader, select_nodes};
 
-/// Maximum length of a block in bytes. Claude Code replaces text of more than 10,000 characters
-/// with a preview, and Codex removes the middle of text of more than about 2,500 tokens (of 4
-/// bytes).
+/// Maximum length of a block in bytes. Claude Code replaces text longer than 10,000 characters with
+/// a preview, and Codex removes the middle of text longer than about 2,500 tokens (of 4 bytes).
 pub const LONGEST: usize = 9_500;
 /// Number of bytes to reserve for the frame of a block.
 const FRAME: usize = 420;
-/// Maximum length in bytes of node content to show completely.
+/// Maximum length in bytes of node content that is shown in full.
 const WHOLE: usize = 3_000;
 /// Number of nodes to read at once.
 const BATCH: i64 = 24;
@@ -40,7 +39,7 @@ pub struct Block {
     pub whole: Vec<String>,
 }
 
-/// A part of a block, which is built line by line within a limit.
+/// A part of a block, built line by line within a limit.
 #[derive(Debug)]
 pub(crate) struct Body {
     text: String,
@@ -81,7 +80,7 @@ impl Body {
         }
     }
 
-    /// Adds a node's complete content if it fits, or else its preview. Returns whether one of them
+    /// Adds a node's complete content if it fits, or its preview otherwise. Returns whether either
     /// fits.
     pub(crate) fn add_node(&mut self, node: &Node, short: &str, heading: &str) -> bool {
         let whole = heading.to_owned() + &whole_node(node, short);
@@ -97,7 +96,7 @@ impl Body {
         added
     }
 
-    /// Closes the block. The last line states how many nodes are omitted.
+    /// Closes the block. The last line gives the number of omitted nodes.
     pub(crate) fn close(self, more: i64) -> Block {
         let fence = Fence::around(0, &[&self.text]);
         let quoted = fence.wrap("runner memory", self.text.trim_end());
@@ -119,7 +118,7 @@ impl Body {
     }
 }
 
-/// Returns whether a text that a host stored is a complete block. Hosts add a remark before a block
+/// Returns whether a text stored by a host is a complete block. Hosts add a remark before a block
 /// that they truncate.
 pub fn is_whole_block(text: &str) -> bool {
     text.starts_with(BEGIN) && text.ends_with(END)
@@ -188,8 +187,8 @@ impl Reader<'_> {
         Ok(body.close(0))
     }
 
-    /// Skips the first `from` nodes of a tier, in the order of type and id, and returns up to
-    /// [`BATCH`] of the next ones.
+    /// Returns up to [`BATCH`] nodes of a tier, ordered by type and id, after skipping the first
+    /// `from`.
     fn tier(self, tier: i64, project: Option<&str>, from: i64) -> Result<Vec<Node>> {
         let ids = "SELECT node_id, type FROM node_index WHERE tier = ?1 AND project IS";
         let rest = format!(

@@ -1,6 +1,6 @@
 //! The hooks of a coding session, which inject text and execute the commands in answers.
 //!
-//! A hook opens the store, works in one transaction and ends. It must never start a process, ask a
+//! A hook opens the store, works in one transaction and exits. It must never start a process, ask a
 //! model or wait for anything but the store's lock, and must never use `additionalContext` when an
 //! answer ends, because that continues the conversation.
 
@@ -26,7 +26,7 @@ pub use transcript::{Read, Turn, read};
 
 use block::Body;
 
-/// Maximum total length in bytes of the nodes that are injected unasked into a prompt.
+/// Maximum total length in bytes of the nodes injected into a prompt unasked.
 const RECALLED_BYTES: usize = 2_000;
 
 /// An event for which the host calls a hook.
@@ -60,7 +60,7 @@ pub struct Payload {
 pub struct HookContext {
     pub now: Timestamp,
     pub scope: Scope,
-    /// The folder of the session, which related sessions share.
+    /// The session's folder, shared by related sessions.
     pub folder: String,
     pub auto_recall: AutoRecall,
     /// The text about the last session that a new session receives before its notes, if any.
@@ -115,7 +115,7 @@ impl Memory {
     /// repeated instead of lost.
     ///
     /// # Errors
-    /// Returns an error if the store cannot be used, or the error of `show`.
+    /// Returns an error if the store cannot be used, or the error from `show`.
     pub fn session_start(
         &mut self,
         payload: &Payload,
@@ -182,7 +182,7 @@ impl Memory {
     /// changed.
     ///
     /// # Errors
-    /// Returns an error if the store cannot be used, or the error of `show`.
+    /// Returns an error if the store cannot be used, or the error from `show`.
     pub fn prompt_submit(
         &mut self,
         payload: &Payload,

@@ -28,15 +28,14 @@ const LONGEST_LINE: usize = 8 << 20;
 pub struct Turn {
     /// The id of the row that began the turn, or its offset if it has no id.
     pub id: Option<String>,
-    /// The id that the host gave the prompt.
+    /// The id that the host assigned to the prompt.
     pub prompt: Option<String>,
     pub at: Option<Timestamp>,
     /// The byte offset of the row that began the turn.
     pub offset: u64,
-    /// Whether a row of a person began the turn. Otherwise, the turn began before the first line
-    /// that was read.
+    /// Whether the turn began with a user's row. Otherwise, it began before the first line read.
     pub begun: bool,
-    /// The texts that are followed by a tool or another row.
+    /// The texts followed by a tool or another row.
     pub segments: Vec<String>,
     /// The text after the last tool, which may still grow.
     pub open: String,
@@ -76,7 +75,7 @@ struct Row<'r> {
     payload: Option<&'r RawValue>,
 }
 
-/// A message of Claude Code, or an item of Codex.
+/// A Claude Code message or a Codex item.
 #[derive(Default, Deserialize)]
 struct Message {
     #[serde(default, rename = "type")]
@@ -89,7 +88,7 @@ struct Message {
     content: serde_json::Value,
 }
 
-/// The meaning of a row for the turns.
+/// The effect of a row on the turns.
 enum Step {
     /// A person's prompt.
     Begin {
@@ -106,8 +105,8 @@ enum Step {
 enum Part {
     Text(String),
     Tool,
-    /// A row that the host wrote, such as a compaction summary. The text before it is still the
-    /// last message, until another text follows.
+    /// A row written by the host, such as a compaction summary. The text before it remains the last
+    /// message until another text follows.
     Host,
 }
 
@@ -132,7 +131,7 @@ fn end(path: &Path) -> io::Result<u64> {
     Ok(0)
 }
 
-/// Reads the turns after an offset, for at most `limit`. A file that is shorter than the offset was
+/// Reads the turns after an offset, for at most `limit`. A file shorter than the offset has been
 /// replaced, and is read from its start.
 ///
 /// # Errors

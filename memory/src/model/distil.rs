@@ -1,8 +1,8 @@
 //! Makes a static model from a sentence model: encodes each piece of its vocabulary separately, and
 //! reduces the vectors to the directions in which they differ most.
 //!
-//! Frequent pieces weigh less (smooth inverse frequency). The frequency is estimated from the
-//! position in the vocabulary, which is sorted by frequency.
+//! Frequent pieces are given less weight (smooth inverse frequency). The frequency is estimated
+//! from the position in the vocabulary, which is sorted by frequency.
 
 use std::path::Path;
 

@@ -162,8 +162,8 @@ impl Norm {
     }
 }
 
-/// Computes the activation of the wide layers, with the error function of Abramowitz and Stegun
-/// (7.1.26).
+/// Computes the activation of the wide layers, using the error function approximation of Abramowitz
+/// and Stegun (7.1.26).
 fn gelu(x: f32) -> f32 {
     let z = x.abs() * std::f32::consts::FRAC_1_SQRT_2;
     let t = 1.0 / 0.327_591_1_f32.mul_add(z, 1.0);

@@ -29,7 +29,7 @@ use std::path::PathBuf;
 /// The number of dimensions of a vector.
 pub const DIMENSIONS: usize = 256;
 
-/// The error of a model.
+/// A model error.
 #[derive(Debug, thiserror::Error)]
 pub enum ModelError {
     /// A file of the model cannot be read or written.

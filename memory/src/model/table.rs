@@ -26,7 +26,7 @@ const ROW: usize = 4 + DIMENSIONS;
 /// Maximum number of pieces, and maximum size of the vocabulary in bytes.
 const MOST: usize = 250_000;
 const VOCABULARY: usize = 4 << 20;
-/// Maximum number of pieces of a text to use.
+/// Maximum number of pieces used from a text.
 const PIECES: usize = 512;
 
 /// A static model.
@@ -209,7 +209,7 @@ mod tests {
 
     use super::*;
 
-    /// Writes a table whose pieces have the direction of their number.
+    /// Writes a table in which the nth piece points along the nth dimension.
     fn table(pieces: &[&str]) -> (tempfile::TempDir, PathBuf) {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("model");

@@ -36,7 +36,7 @@ pub enum Term {
     Text(String),
     /// A prefix of the id.
     Id(String),
-    /// The time of creation or of the last change, compared with another time.
+    /// The creation or modification time, compared with another time.
     Time(TimeField, Compare, TimeValue),
     /// The token estimate.
     Tokens(Compare, i64),

@@ -21,7 +21,7 @@ pub struct Selection<'q> {
     pub now: Timestamp,
 }
 
-/// The treatment of replaced nodes.
+/// How to treat replaced nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Superseded {
     Omit,
@@ -36,8 +36,8 @@ struct Condition {
 }
 
 impl Selection<'_> {
-    /// Returns the selected nodes in the order of tier, type and id, and the total number of
-    /// matching nodes.
+    /// Returns the selected nodes, ordered by tier, type and id, and the total number of matching
+    /// nodes.
     ///
     /// # Errors
     /// Returns an error if the store cannot be read.

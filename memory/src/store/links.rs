@@ -117,7 +117,8 @@ impl Change<'_> {
         Ok(added > 0)
     }
 
-    /// Removes edges between two nodes, of one type or of all types. Returns their number.
+    /// Removes edges between two nodes, of one type or of all types. Returns the number of removed
+    /// edges.
     ///
     /// # Errors
     /// Returns an error if a prefix matches no node or several nodes.
@@ -129,7 +130,7 @@ impl Change<'_> {
         self.sql(|tx| tx.execute(sql, params![from, to, kind.map(EdgeType::as_str)]))
     }
 
-    /// Records that one node replaces another, and adds an edge for this. Queries and hooks no
+    /// Records that one node replaces another, and adds a corresponding edge. Queries and hooks no
     /// longer return the old node.
     ///
     /// # Errors

@@ -1,7 +1,7 @@
 //! Opens and migrates the store, and groups writes into changes that can be undone.
 //!
-//! Every write is one transaction. No transaction may stay open during input or output of other
-//! files. Another program's file must never be changed.
+//! Every write is one transaction. No transaction may stay open while other files are read or
+//! written. Another program's file must never be changed.
 
 mod links;
 mod nodes;
@@ -35,14 +35,13 @@ pub const OWN_STORE: &str = "runner.db";
 /// How durable the writes of a connection are, and how long it waits for other writers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
-    /// For commands: each commit is on the disk when it returns, and waiting for a lock takes up to
-    /// 5 s.
+    /// For commands: each commit is on disk when it returns, and a lock is awaited for up to 5 s.
     Command,
-    /// For hooks that execute the commands of an answer: like `Command`, but the log file is kept,
+    /// For hooks that execute the commands in an answer: like `Command`, but the log file is kept,
     /// which avoids most waits for the disk.
     Answer,
-    /// For hooks that the host waits for: a power failure may lose the last commits, which the
-    /// transcript then restores, and waiting for a lock takes up to 1 s.
+    /// For hooks that the host waits for: a power failure may lose the last commits, which are then
+    /// restored from the transcript, and a lock is awaited for up to 1 s.
     Prompt,
 }
 
@@ -87,8 +86,8 @@ impl Memory {
     /// Opens a store. Creates or migrates it if necessary.
     ///
     /// # Errors
-    /// Returns an error if the file is damaged, in use, newer than this program, another program's,
-    /// or cannot be opened.
+    /// Returns an error if the file is damaged, in use, newer than this program or owned by another
+    /// program, or if it cannot be opened.
     pub fn open(path: &Path, access: Access, now: Timestamp) -> Result<Self> {
         if is_foreign(path) {
             return Err(MemoryError::Foreign { path: path.to_owned() });
@@ -250,7 +249,7 @@ impl Memory {
     /// Runs `work` as one change. If `work` fails, nothing is written.
     ///
     /// # Errors
-    /// Returns the error of `work`, or an error of the store.
+    /// Returns the error from `work`, or a store error.
     pub fn change<T>(
         &mut self,
         what: &str,
@@ -308,8 +307,8 @@ pub struct Change<'m> {
 }
 
 impl Change<'_> {
-    /// Gives the change its number and generation, before its first write to nodes, tags, edges or
-    /// views.
+    /// Assigns the change its number and generation, before its first write to nodes, tags, edges
+    /// or views.
     pub(crate) fn begin(&mut self) -> Result<()> {
         if self.begun {
             return Ok(());
@@ -328,8 +327,8 @@ impl Change<'_> {
         Reader { db: &self.tx, path: self.path }
     }
 
-    /// Runs `work`. If `work` refuses its input, its writes are reversed. Any other error is an
-    /// error of the store and fails the whole change.
+    /// Runs `work`. If `work` refuses its input, its writes are reversed. Any other error is a
+    /// store error and fails the whole change.
     pub(crate) fn attempt<T>(
         &mut self,
         work: impl FnOnce(&mut Self) -> Result<T>,

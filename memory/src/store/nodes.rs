@@ -94,7 +94,7 @@ pub(crate) fn resolve(db: &Connection, prefix: &str) -> Result<Resolved> {
     }
 }
 
-/// Returns the first 8 characters of an id, or more until they are unique in the store.
+/// Returns the first 8 characters of an id, or as many more as make it unique in the store.
 pub(crate) fn short(db: &Connection, id: &str) -> rusqlite::Result<String> {
     let near = |sql: &str| -> rusqlite::Result<Option<String>> {
         db.prepare_cached(sql)?.query_row([id], |row| row.get(0)).optional()
@@ -149,7 +149,7 @@ impl Reader<'_> {
         self.read(|db| ids.map(|id| Ok((id.clone(), short(db, id)?))).collect())
     }
 
-    /// Counts the nodes in a scope that no other node replaces.
+    /// Counts the nodes in a scope that have not been replaced by another node.
     ///
     /// # Errors
     /// Returns an error if the store cannot be read.

@@ -1,4 +1,4 @@
-//! Reverses changes. The triggers of the schema write the statements that reverse each change.
+//! Reverses changes. The schema's triggers write the statements that reverse each change.
 
 use rusqlite::Transaction;
 use serde::Serialize;

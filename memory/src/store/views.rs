@@ -8,7 +8,7 @@ use crate::error::{MemoryError, Result};
 
 /// The query of the default view.
 pub const DEFAULT_VIEW: &str = "tag:tier:pinned OR tag:tier:reference OR tag:tier:working";
-/// The default budget of a composition in tokens.
+/// The default token budget of a composition.
 pub const DEFAULT_BUDGET: i64 = 50_000;
 
 /// A named query with a budget.

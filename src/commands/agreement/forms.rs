@@ -147,7 +147,7 @@ impl Shown {
         (0..height).map(|row| self.part(row, 0..width).trim_end().to_owned()).collect()
     }
 
-    /// Returns the values of a table of names and values. A row without a name continues the previous one.
+    /// Returns the values of a table of name-value pairs. A row without a name continues the previous one.
     pub fn values(&self) -> BTreeMap<String, String> {
         let mut all: BTreeMap<String, String> = BTreeMap::new();
         let mut name = String::new();
@@ -171,7 +171,7 @@ impl Shown {
     }
 }
 
-/// Reads the list of runs of the terminal.
+/// Reads the terminal's list of runs.
 pub fn runs_of_screen(screen: &Shown) -> Facts {
     const NAMES: [&str; 5] = ["RUN", "JOB", "STATE", "REQUESTED", "RESULT"];
     let rows = screen.rows();
@@ -199,7 +199,7 @@ pub fn runs_of_screen(screen: &Shown) -> Facts {
     facts
 }
 
-/// Converts a time from the system's zone to UTC.
+/// Converts a time from the system's time zone to UTC.
 fn utc(time: &str) -> String {
     let local: DateTime = format!("{}:00", time.replace(' ', "T")).parse().unwrap();
     let at = local.to_zoned(TimeZone::system()).unwrap().timestamp();

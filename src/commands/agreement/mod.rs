@@ -1,5 +1,5 @@
 //! Checks on random databases that all forms agree: `--json`, the report, the pages, the API and the
-//! terminal show the same values of the same run, night, alert and budget. Set `RUNNER_TEST_SEED`
+//! terminal show the same values for the same run, night, alert and budget. Set `RUNNER_TEST_SEED`
 //! to repeat a database.
 
 mod forms;
@@ -109,7 +109,7 @@ impl Sample {
         serde_json::from_str(&self.print(&words)).unwrap()
     }
 
-    /// Returns the answer of the API. `path` begins with a slash; `~` stands for the path of the project.
+    /// Returns the API's answer. `path` begins with a slash; `~` stands for the project's path.
     fn api(&self, path: &str) -> Value {
         let body = self.get(&format!("/api/v1{path}"));
         serde_json::from_str(&body).unwrap()
@@ -144,9 +144,8 @@ impl Sample {
     }
 }
 
-/// Returns each value of a form that differs from the JSON. A form may leave values out, and the JSON
-/// of a list may have rows that the form leaves out, but every value that the form shows must be in
-/// the JSON.
+/// Returns each value of a form that differs from the JSON. A form may omit values, and may omit rows
+/// that are in the JSON of a list, but every value that it shows must be in the JSON.
 fn differences(form: &str, shown: &Facts, json: &Facts) -> Vec<String> {
     let differs = |(name, value): (&String, &String)| match json.get(name) {
         Some(known) if known == value => None,

@@ -112,7 +112,7 @@ pub fn report_of_file(page: &Page) -> Facts {
     facts
 }
 
-/// Reads the table of runs of the report as markdown. Its rows have the order of the runs.
+/// Reads the run table of the Markdown report. Its rows are in the order of the runs.
 pub fn report_of_markdown(text: &str, ids: &[String]) -> Facts {
     let mut facts = Facts::new();
     let table = text.lines().skip_while(|line| !line.starts_with("| job | outcome |")).skip(2);
@@ -220,8 +220,8 @@ pub fn budgets_of_page(page: &Page) -> Facts {
     facts
 }
 
-/// Reads the first view of the terminal for a project: its last night, its open alerts and the calls
-/// that are left.
+/// Reads the terminal's first view of a project: its last night, its open alerts and its remaining
+/// calls.
 pub fn overview_of_screen(screen: &Shown) -> Facts {
     let values = screen.values();
     let value = |name: &str| values.get(name).cloned().unwrap_or_default();

@@ -56,10 +56,10 @@ struct AlertMessage {
     made: Timestamp,
     state: MessageState,
     tries: u32,
-    /// The time of the next attempt, while the message waits.
+    /// The time of the next attempt, while the message is waiting.
     next: Option<Timestamp>,
     over: Option<Timestamp>,
-    /// The error of the last attempt.
+    /// The error from the last attempt.
     said: String,
 }
 

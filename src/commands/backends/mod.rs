@@ -43,9 +43,9 @@ enum BackendsCommand {
     },
     /// Ask a backend one small question; show the request, the reply, the usage and the time
     ///
-    /// The call is real and may cost money: at most 1000 tokens of answer within two minutes. It is
-    /// made in the sandbox of a job that only asks. It reserves 100000 tokens and $0.50, and the
-    /// reported usage counts in the budgets of the project's day and of the backend's pool.
+    /// The call is real and may cost money: an answer of at most 1000 tokens within two minutes. It
+    /// is made in the sandbox of a job that only asks. It reserves 100000 tokens and $0.50, and the
+    /// reported usage counts toward the budgets of the project's day and of the backend's pool.
     #[command(after_help = "Example: runner backends test claude-haiku")]
     Test {
         /// The backend's name in runner.toml
@@ -91,7 +91,7 @@ struct Backend<'a> {
     program: Option<String>,
     containment: Option<String>,
     fallback: &'a [String],
-    /// The error of the preflight check; `None` if the check succeeded.
+    /// The preflight check's error; `None` if the check succeeded.
     problem: Option<String>,
 }
 

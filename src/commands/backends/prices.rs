@@ -1,5 +1,5 @@
-//! `runner backends prices`: shows the prices of tokens and their sources. The command must never
-//! contact a server.
+//! `runner backends prices`: shows token prices and their sources. The command must never contact a
+//! server.
 
 use runner_engine::outcome::Exit;
 use runner_jobs::prices::Price;
@@ -45,7 +45,7 @@ struct Prices<'a> {
     as_of: String,
     /// The user's price file, if there is one.
     file: Option<String>,
-    /// The number of the file's entries that have no token price.
+    /// The number of entries in the file without a token price.
     passed_over: usize,
     backends: Vec<Paid<'a>>,
     models: Vec<Priced<'a>>,

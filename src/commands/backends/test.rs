@@ -1,5 +1,6 @@
 //! `runner backends test NAME`: asks a backend one small question, and shows the request, the reply,
-//! the usage and the time. The question is a separate run, which counts in the project's budgets.
+//! the usage and the time. The question is a separate run, which counts toward the project's
+//! budgets.
 
 use std::fs;
 use std::path::Path;
@@ -55,9 +56,9 @@ struct BackendTest<'a> {
     seconds: f64,
     /// The test's run.
     run: String,
-    /// The names of the budgets in which the test counts.
+    /// The names of the budgets that the test counts toward.
     budgets: Vec<String>,
-    /// The amounts that were charged to each budget, besides the time.
+    /// The amounts charged to each budget, excluding time.
     charged: Amounts,
     /// Whether the backend did not report its usage, so that the reserved amounts were charged.
     charged_as_reserved: bool,
@@ -111,8 +112,8 @@ impl BackendTest<'_> {
     }
 }
 
-/// Asks the backend `name`. The call is real and counts in the budgets of the project and of the
-/// backend's pool.
+/// Asks the backend `name`. The call is real and counts toward the budgets of the project and of
+/// the backend's pool.
 pub(super) fn run(cli: &Cli<'_>, here: &LoadedProject, name: &str) -> Result<Exit, Failure> {
     let spec = super::configured(here, name)?;
     let home = cli.env;
@@ -232,7 +233,8 @@ fn request(child: &Path) -> Request {
     }
 }
 
-/// Returns the sandbox of a job that only asks: it may write its own folder, and use the network.
+/// Returns the sandbox of a job that only asks: it may write to its own folder, and use the
+/// network.
 fn sandbox(home: &Env, child: &Path, temp: &Path) -> Result<SandboxedStart, Failure> {
     let real = |path: &Path| fs::canonicalize(path).map_err(|error| Failure::not_made(path, error));
     let state = real(&home.state)?;

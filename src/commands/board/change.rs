@@ -12,7 +12,7 @@ use crate::commands::Cli;
 use crate::project::LoadedProject;
 use crate::ui::{Failure, Ui, View, safe, show};
 
-/// A completed change of a board.
+/// A completed change to a board.
 #[derive(Serialize)]
 struct BoardEdit {
     records: Vec<HistoryRecord>,

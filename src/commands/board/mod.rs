@@ -87,7 +87,7 @@ enum BoardCommand {
 /// Selects a board and its agent.
 #[derive(Debug, clap::Args)]
 pub struct BoardArg {
-    /// The path of the board below the project [default: that of the agent's jobs, else plan.org]
+    /// The path of the board inside the project [default: that of the agent's jobs, else plan.org]
     #[arg(long, value_name = "FILE")]
     pub board: Option<String>,
     /// The agent [default: the one without a name]

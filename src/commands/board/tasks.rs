@@ -21,7 +21,7 @@ pub(in crate::commands) struct BoardTasks<'a> {
 struct BoardTask<'a> {
     heading: &'a str,
     keyword: &'static str,
-    /// The agent that holds the task, or `null` if the task names none.
+    /// The agent that holds the task, or `null` if no agent is named.
     agent: Option<&'a str>,
     level: usize,
     line: usize,

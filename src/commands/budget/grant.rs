@@ -27,7 +27,7 @@ pub struct GrantArgs {
     /// The amounts to add: calls=N, tokens=N, money=DOLLARS, time=DURATION, ideas=N
     #[arg(required = true, value_name = "UNIT=AMOUNT")]
     amounts: Vec<String>,
-    /// Only until this time, written as for `enqueue --at` [default: as long as the budget]
+    /// Only until this time, in the format of `enqueue --at` [default: as long as the budget]
     #[arg(long, value_name = "WHEN")]
     until: Option<String>,
     /// The reason for the grant

@@ -1,4 +1,4 @@
-//! `runner config set`, `unset` and `edit`: change a file of settings.
+//! `runner config set`, `unset` and `edit`: change a settings file.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -101,7 +101,7 @@ pub(in crate::commands) fn change(
     Ok(Exit::Done)
 }
 
-/// Opens a file of settings in the user's editor. Afterwards prints the mistakes, if there are any.
+/// Opens a settings file in the user's editor, then prints the mistakes, if there are any.
 pub(super) fn edit(cli: &Cli<'_>, file: ConfigFile) -> Result<Exit, Failure> {
     let path = file.path(cli)?;
     if let Some(folder) = path.parent() {

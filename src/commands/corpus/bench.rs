@@ -19,7 +19,7 @@ pub struct BenchArgs {
     /// Use the learnings of this project (the default)
     #[arg(long, conflicts_with_all = ["corpus", "global"])]
     live: bool,
-    /// Use another corpus: a folder with `learnings/`, and perhaps a `bench.json` of questions
+    /// Use another corpus: a folder with `learnings/`, and optionally a `bench.json` of questions
     /// with the ids that answer them
     #[arg(long, value_name = "DIR")]
     corpus: Option<PathBuf>,

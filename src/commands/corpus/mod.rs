@@ -31,8 +31,8 @@ use super::Cli;
 use crate::env;
 use crate::ui::Failure;
 
-/// Work on the corpus below .agents step by step: health, bench, promotion, tidying, brief,
-/// harvest, proposals
+/// Work on the corpus in .agents step by step: health, bench, promotion, tidying, brief, harvest,
+/// proposals
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example: runner corpus health")]
 pub struct CorpusArgs {

@@ -1,4 +1,4 @@
-//! `runner curator diagnose`: finds problems of the curator, each with the command that fixes it.
+//! `runner curator diagnose`: finds problems with the curator, each with the command that fixes it.
 
 use runner_backends::{OllamaHealth, ollama_health};
 use runner_engine::outcome::Exit;

@@ -20,10 +20,10 @@ use crate::ui::{Failure, Ui, View, show};
     after_help = "Example: runner curator enqueue --kind ingest-claude-session --source ~/.claude/projects/-p/s.jsonl"
 )]
 pub struct EnqueueArgs {
-    /// The kind of the job: lint-wiki, dream-seed or ingest-claude-session
+    /// The job kind: lint-wiki, dream-seed or ingest-claude-session
     #[arg(long)]
     kind: String,
-    /// The file that the job is about: a note, a transcript
+    /// The file that the job is about, such as a note or a transcript
     #[arg(long, value_name = "PATH")]
     source: Option<PathBuf>,
     /// The first line of the source, from 1

@@ -24,7 +24,7 @@ pub struct EventArgs {
     /// The action that should be taken
     #[arg(long, value_name = "WORDS")]
     desired_action: String,
-    /// The name of the backend, or the person, that should take the action
+    /// The name of the backend or person that should take the action
     #[arg(long, value_name = "WHO")]
     escalation_target: String,
     /// Maximum number of model calls that the event may ever cause

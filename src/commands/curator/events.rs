@@ -29,13 +29,13 @@ pub struct EventsArgs {
 
 #[derive(Debug, clap::Subcommand)]
 enum EventsCommand {
-    /// Show one event and the rest of its budget
+    /// Show one event and its remaining budget
     #[command(after_help = "Example: runner curator events show 0123abcd")]
     Show {
         /// The event's id, or an unambiguous beginning or end of it
         event: String,
     },
-    /// Mark an event as over; nothing more of its budget is spent
+    /// Mark an event as over; none of its remaining budget is spent
     #[command(after_help = "Example: runner curator events ack 0123abcd --note 'fixed'")]
     Ack {
         /// The event's id, or an unambiguous beginning or end of it

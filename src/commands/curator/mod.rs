@@ -42,7 +42,7 @@ enum CuratorCommand {
         #[arg(long, conflicts_with = "json")]
         schema: bool,
     },
-    /// Find problems of the curator; each comes with the command that fixes it
+    /// Find problems with the curator; each comes with the command that fixes it
     ///
     /// Exit code 1 when something is wrong.
     #[command(after_help = "Example: runner curator diagnose --json | jq -r '.[].hint'")]

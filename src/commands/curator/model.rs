@@ -18,7 +18,7 @@ use serde_json::Value;
 use crate::env;
 use crate::project::LoadedProject;
 
-/// Time limit for a check of the engine.
+/// Time limit for an engine check.
 pub const DEADLINE: Duration = Duration::from_millis(1_500);
 /// The agent programs that can work on an event.
 const RUNNERS: [&str; 2] = ["claude", "codex"];
@@ -33,7 +33,7 @@ pub struct CuratorStanding {
     pub configured: Configured,
     pub health: OllamaHealth,
     pub worker: Folder,
-    /// The folder of the notes.
+    /// The notes folder.
     pub vault: Folder,
     /// The number of files in each folder of the queue.
     pub queue: Depths,
@@ -59,7 +59,7 @@ pub struct Configured {
     pub job: Option<String>,
     /// Whether the job is enabled.
     pub enabled: bool,
-    /// The backend of the job.
+    /// The job's backend.
     pub backend: Option<String>,
     /// Maximum number of jobs that may start within 60 minutes.
     pub hourly_cap: u32,

@@ -40,8 +40,7 @@ fn chosen<'a>(project: &'a LoadedProject, name: Option<&'a str>) -> Result<&'a s
         .hint("runner curator status"))
 }
 
-/// Process the queue with runs of the job of kind curator, until it is empty or the hourly cap
-/// is reached
+/// Process the queue with runs of the curator job, until it is empty or the hourly cap is reached
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example: runner curator work --once")]
 pub struct WorkArgs {
@@ -51,7 +50,7 @@ pub struct WorkArgs {
     /// Keep working: check the queue when a file arrives, and every half minute
     #[arg(long)]
     watch: bool,
-    /// The job of kind curator to run, if there are several [default: curator, or the first]
+    /// The curator job to run, if there are several [default: curator, or the first]
     #[arg(long, value_name = "JOB")]
     job: Option<String>,
 }

@@ -13,7 +13,7 @@ use crate::ui::{Failure, Ui, View, show};
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example: runner db backup /mnt/disk/database.sqlite")]
 pub struct BackupArgs {
-    /// The copy, which must not exist [default: a dated file in the state folder's backups/]
+    /// The copy, which must not exist yet [default: a dated file in the state folder's backups/]
     file: Option<PathBuf>,
 }
 

@@ -29,7 +29,7 @@ enum DbCommand {
     Check,
     Backup(backup::BackupArgs),
     Restore(restore::RestoreArgs),
-    /// Return the space of deleted rows to the disk
+    /// Reclaim the disk space of deleted rows
     #[command(after_help = "Example: runner db vacuum")]
     Vacuum,
     Prune(prune::PruneArgs),

@@ -10,7 +10,7 @@ use crate::commands::Cli;
 use crate::maintenance;
 use crate::ui::{Failure, Ui, View, show};
 
-/// Remove data that is older than `[retention]` keeps; a tick does so once a day
+/// Remove data older than `[retention]` allows; a tick does so once a day
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example: runner db prune --dry-run")]
 pub struct PruneArgs {

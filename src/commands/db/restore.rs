@@ -50,7 +50,7 @@ struct Restore {
     /// Whether an interrupted restore is finished first.
     #[serde(skip)]
     unfinished: bool,
-    /// Whether the current database was moved to another path than planned.
+    /// Whether the current database was moved to a path other than the planned one.
     #[serde(skip)]
     moved_elsewhere: bool,
 }

@@ -20,7 +20,7 @@ impl View for Compacted {
     }
 }
 
-/// Returns the space of deleted rows to the disk.
+/// Reclaims the disk space of deleted rows.
 pub fn vacuum(cli: &Cli<'_>) -> Result<Exit, Failure> {
     let mut store = cli.env.store()?;
     let path = cli.env.store_path();

@@ -29,7 +29,7 @@ use crate::ui::{Failure, Ui, View, show};
 /// Maximum size of the label file, in bytes.
 const LONGEST: u64 = 64 * 1024 * 1024;
 
-/// Measure the answer by rule on ideas with a known answer; proposes nothing
+/// Measure the rule-based answer on ideas with a known answer; proposes nothing
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "FILE is a JSON array. Each element has `idea`, a path, and what is known about it: \
@@ -37,10 +37,10 @@ const LONGEST: u64 = 64 * 1024 * 1024;
                         five; or `open`, true if the idea is still open; or `duplicates`, the ideas with the same content.\n\nExample: runner dream bench --truth labels.json --past"
 )]
 pub(super) struct BenchArgs {
-    /// The file of labels
+    /// The label file
     #[arg(long, value_name = "FILE")]
     truth: PathBuf,
-    /// Also judge each finished idea on the history before it was finished, as an open idea
+    /// Also judge each finished idea as an open one, on the history from before it was finished
     #[arg(long)]
     past: bool,
 }

@@ -49,7 +49,7 @@ impl<'h> ReviewContext<'h> {
         Ok(proposals)
     }
 
-    /// Returns the person's recent decisions.
+    /// Returns the user's recent decisions.
     pub(in crate::commands) fn past(
         &self,
         proposals: &Proposals,

@@ -83,7 +83,7 @@ struct DecisionNote {
 /// The flag that overrides the refusal for a changed file.
 #[derive(Clone, Copy, Debug, clap::Args)]
 struct Force {
-    /// Proceed even if a file was changed since; the backup keeps its changed content
+    /// Proceed even if a file has changed since; the backup keeps its changed content
     #[arg(long)]
     force: bool,
 }
@@ -99,7 +99,7 @@ impl From<&Force> for IfChanged {
 struct Overrule {
     #[command(flatten)]
     force: Force,
-    /// Proceed even if git does not ignore a path that gets text of a private idea
+    /// Proceed even if git does not ignore a path that receives text from a private idea
     #[arg(long)]
     publish: bool,
 }

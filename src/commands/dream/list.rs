@@ -31,7 +31,7 @@ pub(super) struct ListArgs {
 #[serde(transparent)]
 pub(in crate::commands) struct ProposalList<'i> {
     proposals: Vec<ProposalView<'i>>,
-    /// The number of undecided proposals without the filter.
+    /// The number of undecided proposals, regardless of the filter.
     #[serde(skip)]
     undecided: usize,
 }
@@ -45,7 +45,7 @@ pub(super) struct ProposalView<'i> {
     stale: Option<Stale>,
     superseded: bool,
     decision: Option<&'i Decision>,
-    /// The person's recent decisions on proposals like this one.
+    /// The user's recent decisions on proposals like this one.
     like: Option<String>,
     #[serde(skip)]
     pub(super) item: &'i ProposalItem,
@@ -64,7 +64,7 @@ impl<'i> ProposalView<'i> {
         }
     }
 
-    /// Describes the person's recent decisions on proposals like this one.
+    /// Describes the user's recent decisions on proposals like this one.
     pub(super) fn like(&self) -> Option<&str> {
         self.like.as_deref()
     }

@@ -66,7 +66,7 @@ pub(super) struct DreamJobArg {
     job: Option<String>,
 }
 
-/// Returns the dream job that the arguments name.
+/// Returns the dream job named by the arguments.
 fn dream_job<'h>(
     here: &'h LoadedProject,
     which: &DreamJobArg,

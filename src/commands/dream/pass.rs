@@ -27,7 +27,7 @@ pub(super) struct PassArgs {
     /// Examine this idea, even if it did not change or was set aside
     #[arg(long, value_name = "PATH", conflicts_with = "all")]
     idea: Option<String>,
-    /// Show ideas again that were set aside after three invalid answers
+    /// Show again the ideas that were set aside after three invalid answers
     #[arg(long)]
     retry_parked: bool,
     /// Show the requests, their backends and maximum cost, and whether the job would start now;

@@ -1,4 +1,4 @@
-//! `runner dream review`: opens the application of `runner top` at the proposals.
+//! `runner dream review`: opens the `runner top` application at the proposals.
 
 use runner_engine::outcome::Exit;
 
@@ -22,7 +22,7 @@ pub(super) struct ReviewArgs {
 }
 
 impl ReviewArgs {
-    /// Runs the review until the person leaves.
+    /// Runs the review until the user quits.
     pub(super) fn run(&self, cli: &Cli<'_>) -> Result<Exit, Failure> {
         let instead = "runner dream list --json, then runner dream accept|reject|amend|skip ID";
         top::require_terminal("a review", instead)?;

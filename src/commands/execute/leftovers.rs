@@ -1,8 +1,8 @@
 //! Removes what the children of a settled run left in the run's folder.
 //!
 //! The folder is kept for months with the log. The children's small files stay in it, because they
-//! may explain a failure. This module must never remove one of runner's files, or anything of a run
-//! that is not settled.
+//! may explain a failure. This module must never remove any of runner's files, or anything that
+//! belongs to an unsettled run.
 
 use std::ffi::OsStr;
 use std::io;

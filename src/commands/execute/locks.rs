@@ -13,7 +13,7 @@ use super::{NotAdmitted, ResolvedRun, refuse};
 use crate::env::Env;
 use crate::ui::Failure;
 
-/// The delay before a run that waits for another run of its job is tried again.
+/// The delay before retrying a run that is waiting for another run of its job.
 const TURN_WAIT: SignedDuration = SignedDuration::from_secs(60);
 
 pub(super) fn take_locks(

@@ -54,7 +54,7 @@ fn refuse(class: Class, why: impl Into<String>) -> NotAdmitted {
     NotAdmitted::Before(Outcome::Failed { class, why: why.into() })
 }
 
-/// The delay before a run whose configuration cannot be read is tried again.
+/// The delay before retrying a run whose configuration cannot be read.
 const UNREADABLE_WAIT: SignedDuration = SignedDuration::from_mins(5);
 
 /// Execute one run; the other commands start this process
@@ -102,7 +102,7 @@ impl ExecuteArgs {
 }
 
 /// Records the outcome of a run whose settings cannot be used. After several deferrals for the same
-/// reason, people are notified, unless a person started the run and sees the reason.
+/// reason, the user is notified, except for a manual run, where the reason is already visible.
 fn put_off(
     store: &mut Store,
     row: &RunRow,

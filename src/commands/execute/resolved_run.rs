@@ -57,7 +57,7 @@ pub(super) struct ResolvedRun<'a> {
     pub row: &'a RunRow,
     pub here: LoadedProject,
     pub spec: JobSpec,
-    /// The private folder of the run.
+    /// The run's private folder.
     pub run_dir: PathBuf,
     /// The environment of the run's children.
     pub environment: BTreeMap<String, String>,
@@ -69,15 +69,15 @@ pub(super) struct ResolvedRun<'a> {
     pub home: &'a Env,
     /// The folder for the project's caches.
     pub cache: PathBuf,
-    /// The paths below the project that the run may write.
+    /// The paths inside the project that the run may write to.
     writes: Vec<String>,
-    /// The staging folder, below the project so that renames stay on one file system.
+    /// The staging folder, inside the project so that renames stay on one file system.
     pub staging: String,
     /// The time at which the configuration was read.
     pub looked: Timestamp,
 }
 
-/// The delay before a run of a job with unaccepted settings is tried again.
+/// The delay before retrying a run of a job with unaccepted settings.
 const UNTRUSTED_WAIT: SignedDuration = SignedDuration::from_mins(15);
 
 /// Returns the folder for counting the concurrent requests of each login.
@@ -89,8 +89,8 @@ impl<'a> ResolvedRun<'a> {
     /// Reads the project's current configuration and resolves the run.
     ///
     /// # Errors
-    /// Returns a deferral if a person has not accepted the job's settings. Nothing that the
-    /// settings name is read or started before this check.
+    /// Returns a deferral if the user has not accepted the job's settings. Nothing named in the
+    /// settings is read or started before this check.
     pub fn of(home: &'a Env, store: &Store, row: &'a RunRow) -> Result<Self, NotAdmitted> {
         let project = store.project(&row.project)?.ok_or_else(|| -> Failure {
             Failure::internal(format!("the database has no project {}", row.project))
@@ -185,8 +185,8 @@ impl<'a> ResolvedRun<'a> {
         let here = &self.here;
         let budgets = budget::of_run(here, &self.row.job_name, backend, night.as_ref(), now);
         let levels = budgets.into_iter().map(|account| account.level);
-        // A claim is limited by the budget of the fleet and by the pools of this host. The budgets of the project apply
-        // on its home host only.
+        // A claim is limited by the fleet's budget and by this host's pools. The project's budgets apply on its home
+        // host only.
         let of_host = [POOL_DAY, POOL_WEEK, WINDOW];
         Ok(levels.filter(|level| !here.copy || of_host.contains(&level.level)).collect())
     }
@@ -246,7 +246,7 @@ impl<'a> ResolvedRun<'a> {
         }
     }
 
-    /// Returns the parts of a context for a dry run. A real run adds the sandbox, the sleep
+    /// Returns the context parts that a dry run needs. A real run adds the sandbox, the sleep
     /// inhibition and the mode.
     pub fn parts<'c>(
         &'c self,

@@ -1,4 +1,4 @@
-//! Asks a person for the most important settings of a new project, and applies the answers.
+//! Asks the user for the most important settings of a new project, and applies the answers.
 
 use std::fs;
 
@@ -72,7 +72,8 @@ pub(super) fn ask(
     Ok(())
 }
 
-/// Asks which backend answers. Returns `None` for the built-in one, and the model if one is needed.
+/// Asks which backend to use. Returns `None` for the built-in one, and otherwise the backend with
+/// its model, if it needs one.
 fn backend(ui: Ui, found: &[DetectedBackend]) -> Option<(&DetectedBackend, Option<String>)> {
     if found.is_empty() {
         return None;
@@ -128,7 +129,7 @@ fn says_yes(ui: Ui, question: &str, default: &str) -> bool {
     matches!(answer.as_str(), "y" | "Y" | "yes")
 }
 
-/// Asks until the answer is valid. The end of the input takes the default.
+/// Asks until the answer is valid. Uses the default at the end of the input.
 fn ask_until(ui: Ui, question: &str, default: &str, valid: impl Fn(&str) -> bool) -> String {
     loop {
         let Some(answer) = ui.ask(question, default) else { return default.to_owned() };

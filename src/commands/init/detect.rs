@@ -17,8 +17,7 @@ struct Candidate {
     base_url: Option<&'static str>,
 }
 
-/// The candidates. The last ones are the servers of LM Studio, llama.cpp and vLLM at their usual
-/// ports.
+/// The candidates. The last ones are LM Studio, llama.cpp and vLLM servers on their usual ports.
 const CANDIDATES: [Candidate; 8] = [
     Candidate { name: "claude", kind: "claude", key: None, base_url: None },
     Candidate { name: "codex", kind: "codex", key: None, base_url: None },
@@ -46,7 +45,7 @@ pub(super) struct DetectedBackend {
     pub(super) name: &'static str,
     #[serde(rename = "type")]
     pub(super) kind: &'static str,
-    /// The address of a server that is not at the usual address of its kind.
+    /// The address of a server, if it differs from the usual address for its kind.
     pub(super) base_url: Option<&'static str>,
     /// The result of the check.
     pub(super) about: String,

@@ -25,7 +25,7 @@ const FOLDERS: &[(&str, bool)] =
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IdChoice {
-    /// The id in the project's files or in the database, or else a new id.
+    /// The id in the project's files or in the database, or a new id if there is none.
     Known,
     /// Always a new id.
     New,
@@ -137,7 +137,7 @@ pub fn make(
         written.push(step.line);
     }
     let here = LoadedProject::at(home, Some(&store), &root)?;
-    // The new id replaces the id that the database has for this folder.
+    // The new id replaces the one recorded for this folder in the database.
     let mut here = LoadedProject { id, own: true, ..here };
     here.register(&mut store, home.wall()?)?;
     if own_settings {
@@ -256,7 +256,7 @@ fn exclude(git: &Git, lines: &[String]) -> Result<Option<InitStep>, Failure> {
     Ok(Some(InitStep { line, what: InitAction::File(path, text) }))
 }
 
-/// Checks whether a step can be carried out, as far as this can be known in advance.
+/// Checks, as far as possible in advance, whether a step can be carried out.
 fn writable(root: &Path, what: &InitAction) -> Result<(), Failure> {
     let folder = match what {
         InitAction::File(path, _) | InitAction::Folder(path) => path.parent().map(Path::to_owned),

@@ -1,4 +1,4 @@
-//! `runner init`: makes a repository a project, lets a person choose its most important settings, and
+//! `runner init`: makes a repository a project, lets the user choose its most important settings, and
 //! prints a summary with the next commands.
 
 mod choices;
@@ -26,17 +26,17 @@ use crate::ui::{Failure, show};
 /// Make the folder a project: detect models, choose settings, create runner.toml and the folders
 ///
 /// On a terminal, the command asks for the backend, the time, the budget, the timer and a sample
-/// note. Elsewhere, and with --yes, it takes the defaults, which use no model and cost nothing. It
-/// asks no model, and adds the folders that git must ignore to .git/info/exclude.
+/// note. Otherwise, or with --yes, it uses the defaults, which use no model and cost nothing. It
+/// never calls a model, and adds the folders that git must ignore to .git/info/exclude.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example: cd my-repository && runner init")]
 pub struct InitArgs {
     /// The folder, inside a git repository [default: the current folder]
     dir: Option<PathBuf>,
-    /// Give the project a new id, for a copy that has the id of another project
+    /// Give the project a new id, for a copy that has another project's id
     #[arg(long)]
     new_id: bool,
-    /// Ask nothing: take the defaults, and accept the settings that the repository already has
+    /// Do not ask: use the defaults, and accept the settings already in the repository
     #[arg(long)]
     yes: bool,
     /// Keep the notes private: make git ignore ideas/, through .git/info/exclude
@@ -78,7 +78,7 @@ impl InitArgs {
     }
 }
 
-/// Finds out who can see the notes of each dream job.
+/// Determines who can see each dream job's notes.
 fn privacy(project: &LoadedProject) -> Result<Vec<Privacy>, Failure> {
     let git = Git::new(&project.root, &env::child_environment(), &env::marker()?);
     let specs = project.config.jobs.values().filter_map(|job| job.spec.kind.of::<DreamSpec>());

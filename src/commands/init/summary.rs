@@ -19,15 +19,15 @@ pub(super) struct InitSummary {
     project: String,
     /// The lines that report what was written.
     written: Vec<String>,
-    /// The backend of the dream job, or of the first job that asks a model.
+    /// The backend of the dream job, or of the first job that uses a model.
     backend: String,
     found: Vec<DetectedBackend>,
     night: String,
     timer: Option<&'static str>,
     notes: usize,
-    /// Whether the notes of each dream job are private, and how to make them private.
+    /// Whether each dream job's notes are private, and how to make them private.
     privacy: Vec<String>,
-    /// Whether a person has accepted the settings, without which no job runs.
+    /// Whether the user has accepted the settings. No job runs until then.
     accepted: bool,
     next: Vec<NextCommand>,
 }

@@ -24,7 +24,7 @@ pub(super) struct JobView {
     /// The description of the schedule.
     schedule: String,
     next_due: Option<Timestamp>,
-    /// The last run that is over.
+    /// The last finished run.
     last: Option<LastRun>,
     paused_until: Option<Timestamp>,
     /// The number of consecutive failures since the last success or reset.
@@ -66,7 +66,8 @@ pub(super) fn jobs(home: &Env, project: &LoadedProject) -> Result<Vec<JobView>, 
             schedule: row.schedule.describe(),
             next_due,
             last,
-            // The database keeps the end of a pause until its scheduled times are recorded.
+            // The database keeps the end time of a pause until the scheduled times within it are
+            // recorded.
             paused_until: known.and_then(|known| known.paused_until).filter(|end| *end > now),
             failures: streak.failures,
             stopped: stopped(streak),
@@ -89,7 +90,7 @@ struct LastRun {
 }
 
 impl LastRun {
-    /// Returns the last finished run of a job, which may have later runs that wait or run.
+    /// Returns a job's last finished run. Later runs may be waiting or running.
     fn of(store: &Store, job: JobId) -> Result<Option<Self>, Failure> {
         let filter = RunFilter { job: Some(job), limit: 20, ..RunFilter::default() };
         let over = store.runs(&filter)?.into_iter().find_map(|row| {

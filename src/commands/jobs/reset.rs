@@ -52,8 +52,8 @@ impl View for Resets {
 /// of the project.
 ///
 /// # Errors
-/// Returns an error and changes nothing if a person has not accepted the settings of one of the
-/// jobs, because these name the file of the failure marker.
+/// Returns an error and changes nothing if the user has not accepted the settings of one of the
+/// jobs, because those settings name the failure marker's file.
 pub(super) fn reset(
     home: &Env,
     here: &LoadedProject,

@@ -15,7 +15,7 @@ const COMMITS: &str = "--max-count=400";
 /// Maximum number of versions of a board to read.
 const VERSIONS: usize = 200;
 
-/// The tags with which the subjects of an agent's commits begin.
+/// The tags at the beginning of an agent's commit subjects.
 const TAGS: [&str; 4] = ["add", "blog", "audit", "rem"];
 
 /// The git format of a commit, with fields separated by NUL.
@@ -97,8 +97,8 @@ impl Boards {
             VerdictMove::KeepCourse => false,
         };
         for commit in self.versions.clone() {
-            // A commit's time has a resolution of one second. A commit of the same second may be
-            // older than the entry.
+            // Commit times have a resolution of one second, so a commit from the same second may
+            // predate the entry.
             if verdict.act == VerdictMove::KeepCourse || commit.at.as_second() <= since.as_second()
             {
                 continue;
@@ -144,7 +144,7 @@ fn page_of(url: &str) -> Option<String> {
         Some(rest) => rest.split_once('/')?,
         None => url.strip_prefix("git@")?.split_once(':')?,
     };
-    // The host may follow a user name and a password.
+    // A user name and password may precede the host.
     let host = host.rsplit('@').next()?;
     let path = path.strip_suffix(".git").unwrap_or(path);
     let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_' | '/');

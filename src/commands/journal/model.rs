@@ -61,7 +61,7 @@ pub struct ShownEntry {
     pub failed_claims: Vec<String>,
     /// The number of claims that an audit checked; `None` without an audit.
     pub audited: Option<usize>,
-    /// Whether runner published the entry in its current form, or a person adopted it.
+    /// Whether runner published the entry in its current form, or the user adopted it.
     pub published: bool,
     /// The commit that added the entry.
     pub commit: Option<Commit>,
@@ -85,7 +85,7 @@ pub struct Commit {
     pub at: Timestamp,
     /// The first line of the commit message.
     pub subject: String,
-    /// The tag with which the subject begins, if any: `add`, `blog`, `audit` or `rem`.
+    /// The tag at the beginning of the subject, if any: `add`, `blog`, `audit` or `rem`.
     pub tag: Option<&'static str>,
 }
 

@@ -1,5 +1,5 @@
-//! `runner lifecycle adopt`: records that a person accepts an agent's entries as if runner had
-//! published them here. It must never adopt an entry without a person's consent.
+//! `runner lifecycle adopt`: records that the user accepts an agent's entries as if runner had
+//! published them here. It must never adopt an entry without the user's consent.
 
 use std::collections::BTreeMap;
 
@@ -16,33 +16,33 @@ use crate::commands::{Cli, trust};
 use crate::project::LoadedProject;
 use crate::ui::{Failure, Ui, View, safe, show};
 
-/// Show the dreams' entries that the database does not know, and accept them
+/// Show the dream entries that are not recorded in the database, and accept them
 ///
 /// Runner acts only on entries that it published itself: a forged entry could move tasks and mislead
-/// the next run. In another clone, or after the loss of the database, runner knows none of them.
+/// the next run. In another clone, or after the database is lost, none of the entries are recorded.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example: runner lifecycle adopt")]
 pub(super) struct AdoptArgs {
     #[command(flatten)]
     agent: AgentArg,
-    /// Accept the entries without a question
+    /// Accept the entries without asking
     #[arg(long)]
     yes: bool,
 }
 
-/// The entries that the database does not know.
+/// The entries that are not recorded in the database.
 #[derive(Debug, Serialize)]
 struct AdoptView {
     /// The path of the list of entries, relative to the project.
     list: String,
-    /// The number of entries that the list names.
+    /// The number of entries in the list.
     listed: usize,
-    /// Whether the database knows all listed entries now.
+    /// Whether all listed entries are now recorded in the database.
     adopted: bool,
     entries: Vec<StrangeEntry>,
 }
 
-/// An entry that the database does not know.
+/// An entry that is not recorded in the database.
 #[derive(Debug, Serialize)]
 struct StrangeEntry {
     path: String,

@@ -1,4 +1,4 @@
-//! `runner lifecycle goto`: sets an agent to the beginning of a state.
+//! `runner lifecycle goto`: moves an agent to the beginning of a state.
 
 use runner_engine::digest::Digest;
 use runner_engine::ids::RunId;
@@ -19,7 +19,7 @@ use crate::ui::{Failure, Ui, View};
 /// The job name of a run that sets a position manually. No configured job can have this name.
 pub const GOTO: &str = "lifecycle:goto";
 
-/// Set the agent to the beginning of a state
+/// Move the agent to the beginning of a state
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example: runner lifecycle goto rem")]
 pub(super) struct GotoArgs {

@@ -11,7 +11,7 @@ use crate::commands::Cli;
 use crate::project::LoadedProject;
 use crate::ui::{Failure, Ui, View, safe, show};
 
-/// List the steps, including skipped ones with the reason, the newest first
+/// List the steps, newest first, including skipped ones with the reason
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example: runner lifecycle history --limit 10")]
 pub(super) struct HistoryArgs {

@@ -1,4 +1,4 @@
-//! `runner lifecycle`: shows an agent's cycle and position, and makes one step manually.
+//! `runner lifecycle`: shows an agent's cycle and position, and runs one step manually.
 
 mod adopt;
 mod check;
@@ -21,7 +21,7 @@ use crate::ui::{Failure, safe};
 pub use check::of_jobs as cycle_mistakes;
 pub use goto::GOTO;
 
-/// Show the cycle of an agent, with its states and its position, or run one step manually
+/// Show an agent's cycle, with its states and the agent's position, or run one step manually
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example: runner lifecycle show")]
 pub struct LifecycleArgs {
@@ -40,7 +40,7 @@ enum LifecycleCommand {
     Adopt(adopt::AdoptArgs),
 }
 
-/// Run one step now; while a gate is closed, the step is skipped, as on the schedule
+/// Run one step now; while a gate is closed, the step is skipped, as it is on schedule
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example: runner lifecycle tick && runner lifecycle show")]
 struct TickArgs {

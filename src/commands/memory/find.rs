@@ -25,7 +25,7 @@ pub struct ListArgs {
     /// Only nodes with this tag
     #[arg(long, value_name = "TAG")]
     tag: Option<String>,
-    /// Include nodes that others replace
+    /// Include nodes that have been superseded
     #[arg(long)]
     include_superseded: bool,
     /// Maximum number of nodes
@@ -73,7 +73,7 @@ fn select(
 pub struct QueryArgs {
     /// The query
     query: String,
-    /// Include nodes that others replace
+    /// Include nodes that have been superseded
     #[arg(long)]
     include_superseded: bool,
     /// Maximum number of nodes
@@ -87,7 +87,7 @@ impl QueryArgs {
     }
 }
 
-/// Find nodes for a text, the most relevant first
+/// Find nodes relevant to a text, most relevant first
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example: runner memory search how do we refresh tokens")]
 pub struct SearchArgs {
@@ -107,7 +107,7 @@ struct HitsView {
 #[derive(Debug, Serialize)]
 struct HitView {
     score: f64,
-    /// The share of the text's information that the node contains, from 0 to 1.
+    /// The fraction of the text's information contained in the node, from 0 to 1.
     share: f64,
     /// Whether a prompt with this text automatically gets the node.
     relevant: bool,
@@ -148,7 +148,7 @@ impl SearchArgs {
     }
 }
 
-/// Show what a session gets when it recalls this
+/// Show what a session gets when it recalls this query
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example: runner memory recall 'type:fact AND tag:auth'")]
 pub struct RecallArgs {
@@ -195,7 +195,7 @@ pub struct ComposeArgs {
     query: Option<String>,
     #[command(flatten)]
     budget: BudgetArgs,
-    /// Include nodes that others replace
+    /// Include nodes that have been superseded
     #[arg(long)]
     include_superseded: bool,
 }

@@ -12,10 +12,11 @@ pub type HookEntries = Vec<(&'static str, Value)>;
 
 type Fields<'t> = BTreeMap<String, &'t RawValue>;
 
-/// Returns the text with the entries inserted, and what was inserted. A missing file is an empty text.
+/// Returns the text with the entries inserted, and what was inserted. A missing file counts as an
+/// empty text.
 ///
 /// # Errors
-/// Returns an error if the text is not a JSON object, or has another form below `hooks`.
+/// Returns an error if the text is not a JSON object, or if `hooks` has an unexpected structure.
 pub fn insert(text: &str, entries: &HookEntries) -> Result<(String, Vec<String>), String> {
     if text.trim().is_empty() {
         let hooks: serde_json::Map<String, Value> =
@@ -33,7 +34,8 @@ pub fn insert(text: &str, entries: &HookEntries) -> Result<(String, Vec<String>)
     Ok((text, inserted))
 }
 
-/// Returns the text without what [`insert`] inserted, or `None` if it was changed since.
+/// Returns the text without what [`insert`] inserted, or `None` if the inserted text has since been
+/// changed.
 pub fn remove(text: &str, inserted: &[String]) -> Option<String> {
     let mut text = text.to_owned();
     for snippet in inserted.iter().rev() {

@@ -19,7 +19,7 @@ use crate::ui::{Failure, Ui, View, show};
 
 /// The text of the skill. `NAME` stands for its name.
 const SKILL: &str = include_str!("skill.md");
-/// The name of the file beside the store that records what was inserted.
+/// The name of the file, kept beside the store, that records what was inserted.
 const RECORD: &str = "install.json";
 /// The hooks: the host's event, the name of runner's hook, and the host's time limit in seconds.
 const HOOKS: [(&str, &str, u32); 5] = [
@@ -39,7 +39,7 @@ pub struct InstallArgs {
     /// Add the hooks to the settings
     #[arg(long, conflicts_with = "remove")]
     apply: bool,
-    /// Remove the hooks and the skill; the store stays
+    /// Remove the hooks and the skill, but keep the store
     #[arg(long)]
     remove: bool,
     /// Only this program (may be repeated) [default: claude, and codex if ~/.codex exists]
@@ -296,7 +296,7 @@ fn remove_skill(path: &Path) -> Result<(), Failure> {
         return Ok(());
     }
     fs::remove_file(path).map_err(|error| Failure::not_written(path, error))?;
-    // The folder may hold other files.
+    // The folder may contain other files.
     let _kept = path.parent().map(fs::remove_dir);
     Ok(())
 }

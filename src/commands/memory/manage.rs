@@ -41,7 +41,7 @@ pub struct SummarizeArgs {
     /// A tag of the summary (may be repeated)
     #[arg(long = "tag", value_name = "TAG")]
     tags: Vec<String>,
-    /// Take the nodes out of the context of sessions
+    /// Exclude the nodes from session contexts
     #[arg(long)]
     archive: bool,
 }
@@ -60,7 +60,7 @@ impl SummarizeArgs {
     }
 }
 
-/// Start, end or show the task of a session
+/// Start, end or show a session's task
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example: runner memory task start login && runner memory task end login")]
 pub struct TaskArgs {
@@ -123,7 +123,7 @@ impl TaskArgs {
     }
 }
 
-/// Undo the last change to the store, even if a session made it
+/// Undo the last change to the store, even one made by a session
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example: runner memory undo")]
 pub struct UndoArgs {}
@@ -182,7 +182,7 @@ impl ExportArgs {
 
 /// Import an export, another program's store, a Markdown file such as CLAUDE.md, or a folder of notes
 ///
-/// The format follows from the file: JSON, an SQLite database with tables nodes, edges and tags, or
+/// The format is detected from the file: JSON, an SQLite database with tables nodes, edges and tags, or
 /// Markdown. Markdown is split at its headings, and nodes that the store already contains are not added again.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example: runner memory import CLAUDE.md --tier reference")]
@@ -192,7 +192,7 @@ pub struct ImportArgs {
     /// The tier of nodes from Markdown: pinned, reference, working or off-context
     #[arg(long, value_name = "TIER")]
     tier: Option<Tier>,
-    /// Make the nodes from Markdown nodes of all projects
+    /// Make the nodes from Markdown available to all projects
     #[arg(long)]
     global: bool,
 }
@@ -255,7 +255,7 @@ fn cannot_read(path: &Path, error: &io::Error) -> Failure {
     }
 }
 
-/// Returns the Markdown files in a folder and the folders below it, sorted. Links are not followed.
+/// Returns the Markdown files in a folder and its subfolders, sorted. Links are not followed.
 fn markdown_files(folder: &Path) -> Vec<PathBuf> {
     let mut out = Vec::new();
     let mut open = vec![folder.to_owned()];
@@ -276,7 +276,7 @@ fn markdown_files(folder: &Path) -> Vec<PathBuf> {
     out
 }
 
-/// Show what the store contains, the current task, and nodes that are nearly the same
+/// Show what the store contains, the current task, and near-duplicate nodes
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example: runner memory status")]
 pub struct StatusArgs {
@@ -300,7 +300,7 @@ struct StatusView {
     text: String,
 }
 
-/// Two nodes that are nearly the same.
+/// Two near-duplicate nodes.
 #[derive(Debug, Serialize)]
 struct SimilarPair {
     old: String,
@@ -351,7 +351,7 @@ impl StatusArgs {
     }
 }
 
-/// Returns the pairs of nodes of one type that are nearly the same.
+/// Returns the pairs of near-duplicate nodes of the same type.
 fn similar(on: &MemoryCli) -> Result<Vec<SimilarPair>, Failure> {
     let query = parse("")?;
     let selection = Selection {

@@ -1,13 +1,13 @@
 //! `runner memory mcp`: serves recall, show and remember to agents, over standard input and output.
 //!
-//! The tools see what the hooks of the same folder see, and return quoted data between the same sentinels.
-//! In a run that runner started, nothing is remembered, so that runner's own output does not enter
-//! the memory.
+//! The tools see what the hooks in the same folder see, and return quoted data between the same sentinels.
+//! Nothing is remembered in a run that runner started, so that runner's own output does not enter the
+//! memory.
 
 use super::MemoryCli;
 use crate::ui::Failure;
 
-/// Serve recall, show and remember to an agent, as a server of the Model Context Protocol
+/// Serve recall, show and remember to an agent, as a Model Context Protocol server
 ///
 /// An agent starts this command and talks to it over standard input and output. The server needs a runner
 /// that was built with the feature mcp: cargo install --path . --locked --features mcp
@@ -63,14 +63,14 @@ mod server {
     struct RecallRequest {
         /// Words, or a query such as `type:decision AND tag:auth`.
         query: String,
-        /// The most nodes to return: 1 to 20.
+        /// The maximum number of nodes to return: 1 to 20.
         limit: Option<usize>,
     }
 
     /// A node to read.
     #[derive(Debug, Deserialize, JsonSchema)]
     struct ShowRequest {
-        /// The id of the node, or a unique beginning of it.
+        /// The node's id, or an unambiguous prefix of it.
         id: String,
     }
 
@@ -80,12 +80,12 @@ mod server {
         /// fact, decision, pattern, observation, hypothesis, task, summary, source or open-question.
         #[serde(rename = "type")]
         kind: String,
-        /// The text. One node holds one thing. Never a secret.
+        /// The text. Store one thing per node, and never a secret.
         content: String,
         /// Tags, with one tier: tier:pinned, tier:reference or tier:working.
         #[serde(default)]
         tags: Vec<String>,
-        /// `tool` or `web` if the content comes from the output of a tool or from the web.
+        /// `tool` or `web` if the content comes from a tool's output or from the web.
         origin: Option<String>,
     }
 
@@ -144,7 +144,8 @@ mod server {
 
     #[tool_router]
     impl MemoryServer {
-        /// Find notes of earlier sessions: previews of at most 20 nodes, by relevance or by a query
+        /// Find notes from earlier sessions: previews of at most 20 nodes, by relevance or by a
+        /// query
         #[tool(annotations(read_only_hint = true))]
         fn recall(&self, Parameters(asked): Parameters<RecallRequest>) -> Answer {
             let now = self.now()?;
@@ -157,7 +158,7 @@ mod server {
             Ok(Redacted::of(&block.text).into_string())
         }
 
-        /// Read a note of an earlier session as a whole, with its provenance and its edges
+        /// Read a whole note from an earlier session, with its provenance and its edges
         #[tool(annotations(read_only_hint = true))]
         fn show(&self, Parameters(asked): Parameters<ShowRequest>) -> Answer {
             let memory = self.memory();

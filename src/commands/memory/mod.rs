@@ -26,10 +26,11 @@ use super::Cli;
 use crate::hooks::scope::{self, FolderMemory};
 use crate::ui::{Failure, Ui, View, show};
 
-/// Keep notes of coding sessions for later sessions: install the hooks, find, add and change notes
+/// Keep notes from coding sessions for later sessions: install the hooks, find, add and change
+/// notes
 ///
-/// A note is a node: a text with a type, tags and edges to other nodes. Hooks give a session the nodes
-/// of its project and take new ones from its answers. The store is ~/.ctx/store.db.
+/// A note is a node: a text with a type, tags and edges to other nodes. Hooks give a session its
+/// project's nodes and extract new ones from its answers. The store is ~/.ctx/store.db.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example: runner memory install")]
 pub struct MemoryArgs {
@@ -106,7 +107,7 @@ impl MemoryArgs {
 }
 
 impl MemoryCli {
-    /// Returns the project of new nodes, unless they are for all projects.
+    /// Returns the project for new nodes, or `None` if they are for all projects.
     fn project(&self, global: bool) -> Option<String> {
         self.found.scope.project().filter(|_| !global).map(str::to_owned)
     }
@@ -131,7 +132,7 @@ impl MemoryCli {
         Ok(())
     }
 
-    /// Prints that a node was changed.
+    /// Reports that a node was changed.
     fn done(&self, what: &'static str, id: String) -> Result<(), Failure> {
         let short = self.memory.reader().short_ids([&id])?;
         self.ui.show(&DoneView { what, short: short[&id].clone(), id });

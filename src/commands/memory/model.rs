@@ -1,6 +1,6 @@
 //! `runner memory model`: builds a static embedding model from a sentence model, and shows it.
 //!
-//! The commands must never open the memory store: nothing that is stored depends on the model.
+//! The commands must never open the memory store: no stored data depends on the model.
 
 use std::path::PathBuf;
 
@@ -12,8 +12,8 @@ use crate::ui::{Failure, Ui, View, show};
 
 /// Build a static embedding model from a sentence model, or show it
 ///
-/// The model has one vector for each piece of a word. No other command uses it: where it was measured, it
-/// did not help. The guide to memory has the figures.
+/// The model has one vector for each piece of a word. No other command uses it: it did not help in the
+/// cases measured. The guide to memory has the figures.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example: runner memory model show")]
 pub struct ModelArgs {
@@ -25,8 +25,8 @@ pub struct ModelArgs {
 enum ModelCommand {
     /// Make the model from a folder with model.safetensors, config.json and vocab.txt
     ///
-    /// The sentence model must have the architecture of BERT, such as all-MiniLM-L6-v2. The command needs a runner that
-    /// was built with the feature `minilm`, and takes a minute or two.
+    /// The sentence model must have the BERT architecture, like all-MiniLM-L6-v2. The command requires a runner built
+    /// with the feature `minilm`, and takes a minute or two.
     #[command(after_help = "Example: runner memory model build ~/models/all-MiniLM-L6-v2")]
     Build {
         /// The folder of the sentence model

@@ -47,10 +47,10 @@ pub struct AddArgs {
     /// A tag (may be repeated); a tier is one of tier:pinned, tier:reference and tier:working
     #[arg(long = "tag", value_name = "TAG")]
     tags: Vec<String>,
-    /// Make it a node of all projects
+    /// Make the node available to all projects
     #[arg(long)]
     global: bool,
-    /// The origin of the text; tool and web mark text that others wrote
+    /// The origin of the text; tool and web mark text written by others
     #[arg(long, value_name = "TEXT")]
     origin: Option<String>,
 }
@@ -78,7 +78,7 @@ impl AddArgs {
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example: runner memory update 01HQ1A2B --content \"We use SQLite 3.51\"")]
 pub struct UpdateArgs {
-    /// The id, or a unique beginning of it
+    /// The id, or an unambiguous prefix of it
     id: String,
     /// The new text, or - for standard input
     #[arg(long, value_name = "TEXT")]
@@ -111,7 +111,7 @@ impl UpdateArgs {
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example: runner memory delete 01HQ1A2B")]
 pub struct DeleteArgs {
-    /// The id, or a unique beginning of it
+    /// The id, or an unambiguous prefix of it
     id: String,
 }
 
@@ -126,7 +126,7 @@ impl DeleteArgs {
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example: runner memory show 01HQ1A2B")]
 pub struct ShowArgs {
-    /// The id, or a unique beginning of it
+    /// The id, or an unambiguous prefix of it
     id: String,
 }
 
@@ -184,7 +184,7 @@ impl ShowArgs {
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example: runner memory expand 01HQ1A2B")]
 pub struct ExpandArgs {
-    /// The id of the summary, or a unique beginning of it
+    /// The id of the summary, or an unambiguous prefix of it
     id: String,
 }
 
@@ -218,11 +218,11 @@ impl ExpandArgs {
     }
 }
 
-/// Show where a node comes from: what it was derived from, replaces and depends on
+/// Show a node's origins: what it was derived from, replaces and depends on
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example: runner memory trace 01HQ1A2B")]
 pub struct TraceArgs {
-    /// The id, or a unique beginning of it
+    /// The id, or an unambiguous prefix of it
     id: String,
 }
 
@@ -287,9 +287,9 @@ impl TraceArgs {
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example: runner memory link 01HQ1A2B 01HQ5678 --type DEPENDS_ON")]
 pub struct LinkArgs {
-    /// The node at which the edge begins
+    /// The node where the edge begins
     from: String,
-    /// The node at which it ends
+    /// The node where it ends
     to: String,
     /// DERIVED_FROM, DEPENDS_ON, SUPERSEDES, RELATES_TO or CHILD_OF
     #[arg(long = "type", value_name = "TYPE", default_value = "RELATES_TO", value_parser = edge_type)]
@@ -308,9 +308,9 @@ impl LinkArgs {
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example: runner memory unlink 01HQ1A2B 01HQ5678")]
 pub struct UnlinkArgs {
-    /// The node at which the edge begins
+    /// The node where the edge begins
     from: String,
-    /// The node at which it ends
+    /// The node where it ends
     to: String,
     /// Only the edge of this type
     #[arg(long = "type", value_name = "TYPE", value_parser = edge_type)]
@@ -334,7 +334,7 @@ impl UnlinkArgs {
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example: runner memory tag 01HQ1A2B tier:pinned")]
 pub struct TagArgs {
-    /// The id, or a unique beginning of it
+    /// The id, or an unambiguous prefix of it
     id: String,
     /// The tags
     #[arg(required = true)]
@@ -355,7 +355,7 @@ impl TagArgs {
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example: runner memory untag 01HQ1A2B tier:pinned")]
 pub struct UntagArgs {
-    /// The id, or a unique beginning of it
+    /// The id, or an unambiguous prefix of it
     id: String,
     /// The tags
     #[arg(required = true)]

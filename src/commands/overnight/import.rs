@@ -1,4 +1,4 @@
-//! `runner overnight import`: takes over what another program left below `.agents`: unfinished
+//! `runner overnight import`: imports what another program left inside `.agents`: unfinished
 //! commits, a linked folder, the registry of findings, and settings.
 //!
 //! The command changes the corpus only under the night's lock, keeps copies of removed files, and
@@ -23,9 +23,9 @@ use crate::config::{self, Edit, SettingChange};
 use crate::project::FILE;
 use crate::ui::{Failure, Ui, View, safe, show};
 
-/// The files with another program's settings, below the project.
+/// The files with another program's settings, relative to the project.
 const SETTINGS: [&str; 2] = [".agents/ao/config.yaml", ".agentops/config.yaml"];
-/// The settings with another name: the other program's name, then runner's name.
+/// The settings whose names differ: the other program's name, then runner's name.
 const NAMES: [(&str, &str); 4] = [
     ("report_dir", "output_dir"),
     ("run_timeout", "timeout"),
@@ -47,7 +47,7 @@ const SAME: [&str; 11] = [
     "checkpoint_max_mb",
 ];
 
-/// Take over what another program left below .agents: unfinished commits, the registry of findings,
+/// Import what another program left inside .agents: unfinished commits, the registry of findings,
 /// settings and a linked folder; without --apply, show it
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example: runner overnight import --apply")]
@@ -65,7 +65,7 @@ struct Imported {
     link: Option<PathBuf>,
     commits: Vec<ForeignCommit>,
     findings: ImportedFindings,
-    /// The settings under runner's names, each with its value.
+    /// The settings under their runner names, each with its value.
     settings: Vec<(String, String)>,
     /// The settings that runner does not have.
     unknown_settings: Vec<String>,

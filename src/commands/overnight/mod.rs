@@ -17,7 +17,7 @@ use crate::config::{Config, did_you_mean};
 use crate::project::LoadedProject;
 use crate::ui::{Failure, Ui, View, safe, show};
 
-/// Run a night over the corpus below .agents: collect learnings, tidy, measure, and propose what to begin with
+/// Run a night over the corpus inside .agents: collect learnings, tidy, measure, and propose where to start
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example: runner overnight start --goal 'fewer flaky tests'")]
 pub struct OvernightArgs {

@@ -126,8 +126,8 @@ fn last(cli: &Cli<'_>) -> Result<PathBuf, Failure> {
     Ok(project.root.join(output).join(SUMMARY[0]))
 }
 
-/// Returns the output folder of the job's last run that started, with the settings of that run. A
-/// failed run leaves its summary there too.
+/// Returns the output folder of the last started run of the job, according to that run's settings.
+/// A failed run leaves its summary there too.
 fn used(cli: &Cli<'_>, project: &LoadedProject, job: &str) -> Result<Option<String>, Failure> {
     let Some(store) = cli.env.store_to_read()? else { return Ok(None) };
     let Ok(row) = store.job(&project.id, job) else { return Ok(None) };

@@ -13,7 +13,7 @@ use crate::config::{self, Edit, SettingChange};
 use crate::project::{FILE, LoadedProject, trust};
 use crate::ui::Failure;
 
-/// The folder of the instructions and files for people, below the project.
+/// The folder for the instructions and reference copies, inside the project.
 const FOLDER: &str = ".agentops/generated/dream";
 
 /// Write an overnight job into runner.toml and set up the host's scheduler to tick; without
@@ -30,7 +30,7 @@ pub(super) struct OvernightSetupArgs {
     /// The time of day at which the job is due [default: with the project's night]
     #[arg(long, value_name = "HH:MM")]
     at: Option<String>,
-    /// A backend that is asked for a bounded report (may be repeated)
+    /// A backend to ask for a bounded report (may be repeated)
     #[arg(long, value_name = "NAME")]
     runner: Vec<String>,
 }
@@ -115,7 +115,7 @@ fn name_of(file: &SetupFile) -> &str {
     file.path.rsplit(['/', '\\']).next().unwrap_or(&file.path)
 }
 
-/// Writes the instructions for people, and copies of the host scheduler's files for people to read.
+/// Writes instructions for the user, and copies of the host scheduler's files for reference.
 /// Nothing runs these copies.
 fn assist(root: &Path, files: &[SetupFile]) -> Result<(), Failure> {
     let guide = "# The night over the corpus\n\nSet up by `runner overnight setup --apply`. The files in this folder are copies \

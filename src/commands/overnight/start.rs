@@ -19,7 +19,7 @@ use crate::ui::{Failure, Ui, View, show};
 
 /// Run a night now
 ///
-/// Exit code 75 while another night, or a manual change of the corpus, holds the lock.
+/// Exit code 75 if another night, or a manual change to the corpus, holds the lock.
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "Example: runner overnight start --goal 'fewer flaky tests' --max-iterations 5"
@@ -28,7 +28,7 @@ pub(super) struct StartArgs {
     /// Goal of the night
     #[arg(long, value_name = "TEXT")]
     goal: Option<String>,
-    /// The folder for the night's artifacts, below the project
+    /// The folder for the night's artifacts, inside the project
     #[arg(long, value_name = "P")]
     output_dir: Option<String>,
     /// Total time limit of the night
@@ -40,22 +40,22 @@ pub(super) struct StartArgs {
     /// Do not keep the host awake
     #[arg(long)]
     no_keep_awake: bool,
-    /// A backend that is asked for a bounded report (may be repeated)
+    /// A backend to ask for a bounded report (may be repeated)
     #[arg(long, value_name = "NAME")]
     runner: Vec<String>,
     /// Allow those backends to propose unrequested ideas
     #[arg(long)]
     creative_lane: bool,
-    /// A markdown list of the work that comes first in the morning
+    /// A Markdown list of the work to do first in the morning
     #[arg(long, value_name = "FILE")]
     queue: Option<String>,
     /// Maximum number of iterations; 0: as many as the time allows
     #[arg(long, value_name = "N")]
     max_iterations: Option<u64>,
-    /// A smaller change of fitness counts as no change
+    /// A fitness change smaller than this counts as no change
     #[arg(long, value_name = "F")]
     plateau_epsilon: Option<f64>,
-    /// The number of such changes in a row that make a plateau; at least 2
+    /// The number of consecutive such changes that make a plateau; at least 2
     #[arg(long, value_name = "K")]
     plateau_window: Option<u64>,
     /// Spend a rescue where a strict night would halt [default: the job's setting]

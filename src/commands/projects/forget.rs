@@ -1,4 +1,4 @@
-//! `runner projects forget`: shows the records of a project that would be removed, or removes them.
+//! `runner projects forget`: shows which records of a project would be removed, or removes them.
 
 use std::path::PathBuf;
 
@@ -12,8 +12,8 @@ use crate::commands::Cli;
 use crate::daemon::client;
 use crate::ui::{Failure, Ui, View, show};
 
-/// Remove a project and its history from the database; show what is removed, and remove it with
-/// --yes
+/// Remove a project and its history from the database; without --yes, only show what would be
+/// removed
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example: runner projects forget /home/me/finished --yes")]
 pub(super) struct ForgetArgs {
@@ -35,7 +35,7 @@ struct ForgottenProject {
     /// The folders of the project's runs.
     remove: Vec<String>,
     done: bool,
-    /// The state folder, which contains the folders of runs.
+    /// The state folder, which contains the run folders.
     #[serde(skip)]
     state: String,
 }

@@ -1,5 +1,4 @@
-//! `runner report` outside a project: the last night of every project of this host, and the usage of
-//! fleets.
+//! `runner report` outside a project: the last night of every project on this host, and fleet usage.
 
 use std::path::PathBuf;
 
@@ -14,12 +13,12 @@ use crate::commands::Cli;
 use crate::ui::show::List;
 use crate::ui::{Failure, Ui, View, show};
 
-/// The last nights of all projects of this host.
+/// The last night of every project on this host.
 #[derive(Debug, JsonSchema, Serialize)]
 pub(in crate::commands) struct LastNights {
     /// The projects that had a night, by path.
     projects: Vec<ProjectNight>,
-    /// The usage of each fleet by the runs of these nights, on all of its hosts.
+    /// Each fleet's usage for the runs of these nights, across all of its hosts.
     fleets: Vec<FleetUsage>,
 }
 

@@ -144,15 +144,15 @@ fn write_pages(draft: &Path, project: &LoadedProject, pages: &[ExportedPage]) ->
     write(MARK, "Written by runner report --export; the next export replaces this folder.\n")
 }
 
-/// Moves the draft to its place in one step, and removes the earlier export.
+/// Moves the draft into place in one step, and removes the earlier export.
 fn publish(draft: &Path, into: &Path) -> io::Result<()> {
     if into.symlink_metadata().is_err() {
         return Ok(renameat_with(CWD, draft, CWD, into, RenameFlags::NOREPLACE)?);
     }
     let exchange = || renameat_with(CWD, draft, CWD, into, RenameFlags::EXCHANGE);
     exchange()?;
-    // The draft's path now holds the earlier folder, which may have changed since it was examined.
-    // Only an export or an empty folder is removed.
+    // The draft's path now refers to the earlier folder, which may have changed since it was
+    // examined. Only an export or an empty folder is removed.
     if draft.join(MARK).is_file() {
         return fs::remove_dir_all(draft);
     }

@@ -1,4 +1,4 @@
-//! The `runner report` command: builds a night's report again from the database and the night's
+//! The `runner report` command: rebuilds a night's report from the database and the night's
 //! artifacts.
 //!
 //! ```text
@@ -30,8 +30,8 @@ const OPENER: &str = if cfg!(target_os = "macos") { "open" } else { "xdg-open" }
 
 /// Print the report of a night, or open its page
 ///
-/// The command builds the report again, in any format, from the database and the night's artifacts. Outside a project,
-/// it lists the last nights of all projects.
+/// The command rebuilds the report, in any format, from the database and the night's artifacts. Outside a project, it
+/// lists the last night of every project.
 #[derive(Debug, clap::Args)]
 #[command(
     args_conflicts_with_subcommands = true,
@@ -63,7 +63,7 @@ enum ReportCommand {
 #[derive(Clone, Copy, Debug, clap::Args)]
 #[group(multiple = false)]
 struct ReportFormat {
-    /// Open the page with the host's default program for pages
+    /// Open the page with the host's default program
     #[arg(long)]
     open: bool,
     /// Print the page as one self-contained file
@@ -77,7 +77,7 @@ struct ReportFormat {
     json: bool,
 }
 
-/// The report of a night, as a page or as markdown for people.
+/// A night's report, as a page or as Markdown.
 #[derive(Debug, JsonSchema, Serialize)]
 #[serde(transparent)]
 pub(in crate::commands) struct ReportView {
@@ -148,7 +148,7 @@ impl ReportArgs {
     }
 }
 
-/// Opens a page with the host's program for web pages.
+/// Opens a page with the host's default program.
 pub(super) fn open(path: &Path, ui: Ui) -> Result<Exit, Failure> {
     let by_hand = format!("open it manually: {}", path.display());
     show::out(&format!("{}\n", path.display()));

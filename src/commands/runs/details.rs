@@ -20,7 +20,7 @@ use crate::ui::{Failure, Ui, View, show};
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example: runner runs show 01KA5V7Q4B")]
 pub(super) struct ShowArgs {
-    /// The run's id, or an unambiguous beginning of it
+    /// The run's id, or an unambiguous prefix of it
     run: String,
 }
 

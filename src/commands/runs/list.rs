@@ -58,7 +58,7 @@ pub(super) struct ListArgs {
     /// List only the ended runs whose job, headline or reason contains this text of at least 3 characters
     #[arg(long, value_name = "TEXT", value_parser = searched_text)]
     search: Option<String>,
-    /// List only the runs that were recorded before this run, for the next part of a long list
+    /// List only the runs recorded before this run, to continue a long list
     #[arg(long, value_name = "RUN")]
     before: Option<RunId>,
     /// List only the runs since this time: 7d, 12h, 2026-11-22 or "2026-11-22 02:30"
@@ -76,7 +76,7 @@ pub(super) struct ListArgs {
 #[serde(transparent)]
 pub(in crate::commands) struct RunList {
     runs: Vec<ListedRun>,
-    /// The text to print if there is no run.
+    /// The text to print if there are no runs.
     #[serde(skip)]
     pub(super) nothing: &'static str,
     /// The problem with the project's files, if there is one.
@@ -145,7 +145,7 @@ impl ListArgs {
             list.nothing = "no such runs\n";
         }
         if let Some(store) = store {
-            // The project's files may be invalid, because the runs are in the database.
+            // Invalid project files are allowed here, because the runs are in the database.
             let kept = match self.all {
                 true => None,
                 false => Some(project::kept(cli.env, &store, cli.here)?),
@@ -178,7 +178,7 @@ impl ListArgs {
         Ok(list)
     }
 
-    /// Returns the time since which runs are listed.
+    /// Returns the start of the period for which runs are listed.
     fn since(&self, now: Timestamp) -> Result<Option<Timestamp>, Failure> {
         let zone = zones::system();
         let parse = |text: &String| {

@@ -25,10 +25,10 @@ use crate::wait;
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example: runner logs dream --follow")]
 pub struct LogsArgs {
-    /// A job, for its last run that has started; or a run's id, or an unambiguous beginning of it
+    /// A job, for its last started run; or a run's id, or an unambiguous prefix of it
     #[arg(value_name = "RUN|JOB")]
     run: String,
-    /// Print new lines of the log and the program's output until the run is over
+    /// Print new lines of the log and of the program's output until the run finishes
     #[arg(short, long, conflicts_with = "json")]
     follow: bool,
 }
@@ -81,7 +81,8 @@ impl LogsArgs {
         Ok(Exit::Done)
     }
 
-    /// Returns the last run of the job of this name, or else the run whose id begins with the name.
+    /// Returns the last run of the job with this name, or otherwise the run whose id begins with
+    /// the name.
     fn find(&self, cli: &Cli<'_>) -> Result<RunRow, Failure> {
         let by_id = open(cli.env, &self.run).map(|(_, row)| row);
         let (Err(unknown), Ok(project), Some(store)) = (

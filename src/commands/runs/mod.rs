@@ -84,7 +84,7 @@ pub struct RunRecord {
     artifacts: Vec<String>,
     backend: String,
     containment: String,
-    /// The result of the request to keep the machine awake; null if there was none.
+    /// The result of the request to keep the machine awake; null if no request was made.
     awake: Option<SleepInhibition>,
 }
 
@@ -132,7 +132,7 @@ pub fn state_name(row: &RunRow) -> &'static str {
     }
 }
 
-/// Describes why a queued run waits.
+/// Describes why a queued run is waiting.
 pub fn waits(row: &RunRow, now: Timestamp) -> String {
     let mut text = match (row.waits_for(), row.ready_at()) {
         (Some((run, job)), at) => {

@@ -16,10 +16,10 @@ pub(super) struct RunSpending {
     /// The number of calls that reported tokens without a known price, and are charged the reserved
     /// cost.
     unpriced_calls: u64,
-    /// The number of calls that stated a higher cost than the run had left. Each is charged the
-    /// amount that was left.
+    /// The number of calls that reported a cost higher than the run's remaining budget. Each is
+    /// charged only the remaining amount.
     limited_calls: u64,
-    /// The run whose reservation includes the reservation of this run.
+    /// The run whose reservation includes this run's reservation.
     parent: Option<String>,
     usage: Vec<BudgetUse>,
 }

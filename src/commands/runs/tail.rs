@@ -1,4 +1,4 @@
-//! The text of the end of a run's log and output, and of the replies of its models.
+//! The tail of a run's log and output, and its models' replies, as text.
 
 use runner_engine::ids::RunId;
 use runner_jobs::log_tail::LogTail;

@@ -1,5 +1,5 @@
-//! `runner schedule`: shows when jobs are due, and simulates a period. These commands start and
-//! write nothing.
+//! `runner schedule`: shows when jobs are due, and simulates a period. These commands neither start
+//! nor write anything.
 
 mod simulate;
 
@@ -75,10 +75,11 @@ struct ScheduleTarget {
     /// An interval, like 15m
     #[arg(long, value_name = "D")]
     every: Option<String>,
-    /// A time of each day, like 02:30
+    /// A daily time, like 02:30
     #[arg(long, value_name = "T")]
     daily: Option<String>,
-    /// The IANA zone [default: the job's, else that of the project's night, else this machine's]
+    /// The IANA time zone [default: that of the job, the project's night or this machine, in that
+    /// order]
     #[arg(long)]
     zone: Option<String>,
 }

@@ -26,7 +26,7 @@ pub(super) struct SimulateArgs {
     /// The end of the period
     #[arg(long, value_name = "T")]
     to: String,
-    /// A time without ticks, which ends with a tick (may be repeated)
+    /// A period without ticks, followed by a tick (may be repeated)
     #[arg(long, value_name = "FROM..TO")]
     asleep: Vec<String>,
     /// The interval of the host timer's ticks

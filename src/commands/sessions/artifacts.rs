@@ -1,4 +1,4 @@
-//! `runner sessions artifacts`: lists artifacts, and records what a person decides about them.
+//! `runner sessions artifacts`: lists artifacts, and records the user's decisions about them.
 
 use runner_engine::files::{DOCUMENT, read_text_host};
 use runner_engine::outcome::Exit;
@@ -26,12 +26,12 @@ enum ArtifactsCommand {
     /// Show one artifact with its evidence
     #[command(after_help = "Example: runner sessions artifacts show 0123abcd")]
     Show(Wanted),
-    /// Replace the text of an artifact with that of a file; its counts stay
+    /// Replace the text of an artifact with the contents of a file; its counts stay
     #[command(after_help = "Example: runner sessions artifacts edit 0123abcd new.json")]
     Edit {
         #[command(flatten)]
         wanted: Wanted,
-        /// A JSON file with the same type and trigger, as `show --json` prints it
+        /// A JSON file with the same type and trigger, in the format printed by `show --json`
         file: std::path::PathBuf,
     },
     /// Keep an artifact regardless of the limits
@@ -53,7 +53,7 @@ enum ArtifactsCommand {
 
 #[derive(Debug, clap::Args)]
 struct Wanted {
-    /// The artifact's id, or an unambiguous beginning of it
+    /// The artifact's id, or an unambiguous prefix of it
     id: String,
 }
 

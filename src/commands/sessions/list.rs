@@ -18,7 +18,7 @@ struct ListedSession {
     path: String,
     /// The size of the transcript in bytes.
     bytes: u64,
-    /// The time of the last change of the transcript.
+    /// The time of the last change to the transcript.
     modified: Timestamp,
     /// `analyzed`, `new`, or `changed` since it was analyzed.
     state: &'static str,

@@ -1,4 +1,4 @@
-//! `runner sessions`: what the sessions of coding agents left behind in a project.
+//! `runner sessions`: what coding agents' sessions left behind in a project.
 //!
 //! Only a run of a job of kind `sessions` may change the findings and the artifacts. All other
 //! commands only read them.
@@ -30,13 +30,13 @@ pub struct SessionsArgs {
 
 #[derive(Debug, clap::Subcommand)]
 enum SessionsCommand {
-    /// List the sessions of this project, the newest first
+    /// List the sessions of this project, newest first
     #[command(after_help = "Example: runner sessions list --json | jq -r '.[].session'")]
     List,
     /// Show the findings about a session: phases, errors, repairs, loops, trust, commands
     #[command(after_help = "Example: runner sessions show")]
     Show {
-        /// The session's id, or an unambiguous beginning of it [default: the newest one]
+        /// The session's id, or an unambiguous prefix of it [default: the newest one]
         session: Option<String>,
     },
     /// Analyze the idle sessions with new events, or one session now
@@ -52,7 +52,7 @@ enum SessionsCommand {
     /// Print the resume packet that the next session gets
     #[command(after_help = "Example: runner sessions resume --json | jq .active_files")]
     Resume,
-    /// Analyze a session that has ended, without waiting until it is idle
+    /// Analyze a session that has ended, without waiting for it to become idle
     #[command(after_help = "Example: runner sessions end 01234567-89ab-cdef-0123-456789abcdef")]
     End {
         /// The session's id, or the path of its transcript
@@ -86,7 +86,7 @@ impl SessionsArgs {
     }
 }
 
-/// Returns the absolute path if `session` is one, and otherwise the id as it is.
+/// Returns the absolute path if `session` is the path of a file, and otherwise `session` unchanged.
 fn whole(cli: &Cli<'_>, session: &str) -> String {
     let path = cli.env.here.join(session);
     let path = path.is_file().then(|| std::fs::canonicalize(&path).ok()).flatten();
@@ -119,8 +119,8 @@ fn load(cli: &Cli<'_>, project: &LoadedProject, spec: &SessionsSpec) -> SessionF
     SessionFolder::load(&project.root, &spec.folder, &digests)
 }
 
-/// Makes one run of the project's job of this kind. A project without such a job gets one that runs
-/// only manually. The exit code of a deferred run is not 0, because nothing was analyzed.
+/// Runs the project's job of this kind once. A project without such a job gets one that runs only
+/// manually. The exit code of a deferred run is not 0, because nothing was analyzed.
 fn work(
     cli: &Cli<'_>,
     project: LoadedProject,

@@ -1,4 +1,4 @@
-//! Advice for a person before a host scheduler is set up, for each kind of scheduler and each
+//! Advice for the user before a host scheduler is set up, for each kind of scheduler and each
 //! backend.
 
 use std::collections::BTreeMap;

@@ -1,5 +1,5 @@
-//! `runner setup` and `runner setup --apply`: plans the files of the host scheduler and the changes
-//! of the project's settings.
+//! `runner setup` and `runner setup --apply`: plans the host scheduler's files and the changes to
+//! the project's settings.
 
 use jiff::civil::Time;
 

@@ -28,22 +28,22 @@ pub use view::SetupFile;
 #[derive(Debug, Default, clap::Args)]
 #[command(after_help = "Example: runner setup --at 02:30 --apply && runner doctor --as-scheduler")]
 pub struct SetupArgs {
-    /// The host scheduler; auto: the one that is set up, or else the one that fits this machine.
-    /// The files of any scheduler can be shown on any machine
+    /// The host scheduler; auto: the one already set up, or otherwise the one that suits this
+    /// machine. The files for any scheduler can be shown on any machine
     #[arg(long, value_name = "KIND", default_value = "auto", value_parser = ["auto", "launchd", "cron", "systemd", "task-scheduler", "manual"])]
     scheduler: String,
-    /// Keep the daemon running as a service of the host instead of a timer, for jobs that are due
+    /// Keep the daemon running as a host service instead of using a timer, for jobs that are due
     /// more often than every 5 minutes (systemd and launchd)
     #[arg(long, conflicts_with_all = ["remove", "status", "verify"])]
     service: bool,
-    /// Return from the service to a timer
+    /// Switch back from the service to a timer
     #[arg(long, conflicts_with_all = ["service", "remove", "status", "verify"])]
     timer: bool,
     /// The time at which the project's night opens, night.at in its runner.toml [default:
-    /// unchanged; 02:30 at first]
+    /// unchanged; initially 02:30]
     #[arg(long, value_name = "HH:MM")]
     at: Option<String>,
-    /// The backend that answers the project's jobs (with --job: only that job's)
+    /// The backend that the project's jobs use (with --job: only that job's)
     #[arg(long, value_name = "NAME")]
     runner: Vec<String>,
     /// The job whose backend --runner sets (may be repeated)
@@ -76,8 +76,8 @@ impl SetupArgs {
         Self { scheduler, ..Self::default() }
     }
 
-    /// Returns the files that the setup of the host scheduler needs, and whether this system has
-    /// that scheduler.
+    /// Returns the files that the host scheduler's setup needs, and whether this system has that
+    /// scheduler.
     pub fn files(&self, cli: &Cli<'_>) -> Result<(Vec<SetupFile>, bool), Failure> {
         let record = SetupRecord::read(&cli.env.setup_note())?;
         let view = install::plan(cli, self, &record)?;

@@ -1,4 +1,4 @@
-//! The plan of a setup, for people and scripts.
+//! The plan of a setup, for users and scripts.
 
 use serde::Serialize;
 
@@ -66,7 +66,7 @@ impl SetupView {
         }
     }
 
-    /// Formats the plan for people.
+    /// Formats the plan for users.
     pub(super) fn text(&self) -> String {
         let mut text = format!("{}: {}\n", self.scheduler.as_str(), self.why);
         if !self.of_this_system {

@@ -26,14 +26,15 @@ use crate::ui::{Failure, show};
 
 const SCHEMA: &str = include_str!("../../../config/schemas/status.schema.json");
 
-/// Show the current state: last night, next due, failures, and what runs, waits and is paused
+/// Show the current state: the last night, the next due run, failures, and which jobs are running,
+/// waiting or paused
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example: runner status --watch")]
 pub struct StatusArgs {
-    /// Keep watching: redraw on a terminal; elsewhere, print again after a change
+    /// Keep watching: redraw on a terminal; otherwise, print again after a change
     #[arg(long)]
     watch: bool,
-    /// Print the JSON schema of what --json prints
+    /// Print the JSON schema of the --json output
     #[arg(long, conflicts_with_all = ["watch", "json"])]
     schema: bool,
 }

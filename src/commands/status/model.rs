@@ -1,5 +1,5 @@
-//! The status for scripts, as `config/schemas/status.schema.json` describes it. Fields may be
-//! added; none is renamed or removed within a schema version. Times are UTC.
+//! The status for scripts, as described by `config/schemas/status.schema.json`. Fields may be
+//! added; none are renamed or removed within a schema version. Times are UTC.
 
 use jiff::Timestamp;
 use runner_engine::store::{Amounts, Budget};
@@ -25,7 +25,7 @@ pub(in crate::commands) struct Status {
     pub(super) ticks: TickState,
     /// The sandbox that a run would get on this host; absent if none is available.
     pub(super) sandbox: Option<String>,
-    /// Number of requested and running runs of all projects, including manual runs.
+    /// Number of requested and running runs across all projects, including manual runs.
     pub(super) live_runs: usize,
     /// The fleets that this host has joined, as a tick last read them.
     pub(super) fleets: Vec<FleetFigures>,
@@ -70,7 +70,7 @@ pub(super) struct ProjectStatus {
     pub(super) stopped: Vec<StoppedJob>,
     pub(super) starved: Vec<StarvedJob>,
     pub(super) alerts: Vec<OpenAlert>,
-    /// The proposals of all nights that wait for a decision.
+    /// The proposals from all nights that are awaiting a decision.
     pub(super) proposals: WaitingProposals,
     pub(super) budget: ProjectBudgets,
 }
@@ -97,7 +97,7 @@ pub(super) struct Pause {
     pub(super) zone: Option<String>,
 }
 
-/// A job that its schedule no longer starts.
+/// A job no longer started by its schedule.
 #[derive(Debug, JsonSchema, Serialize)]
 pub(super) struct StoppedJob {
     pub(super) job: String,
@@ -156,7 +156,7 @@ pub(super) struct LiveRun {
     pub(super) since: Timestamp,
 }
 
-/// A deciding lock whose owner is a live process.
+/// A deciding lock held by a live process.
 #[derive(Debug, JsonSchema, Serialize)]
 pub(super) struct HeldLock {
     pub(super) job: String,
@@ -172,8 +172,8 @@ pub(super) struct ProjectBudgets {
     pub(super) night: Option<BudgetStatus>,
 }
 
-/// A budget: its cap, the amounts granted in addition, its spent and reserved amounts, and the rest.
-/// A unit without a cap has no limit, so nothing is given as the rest.
+/// A budget: its cap, any additional amounts granted, its spent and reserved amounts, and the
+/// remainder. A unit without a cap has no limit, so it has no remainder.
 #[derive(Debug, Default, JsonSchema, Serialize)]
 pub(super) struct BudgetStatus {
     pub(super) name: String,

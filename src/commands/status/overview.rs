@@ -52,7 +52,7 @@ impl StoreOverview {
                 continue;
             }
             let job = store.job_by_id(job)?;
-            // Jobs that no file contains any more, and jobs of manual commands, are excluded.
+            // Jobs that no longer appear in any file, and jobs of manual commands, are excluded.
             if job.enabled && !job.name.contains(':') {
                 let known = failing.entry(job.project.clone()).or_default();
                 known.push(job.clone());

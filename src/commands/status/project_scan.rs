@@ -19,7 +19,7 @@ use runner_jobs::report::proposals::{WaitingProposals, waiting};
 use crate::project::projection::Projection;
 use crate::project::{self, StampBase};
 
-/// Minimum number of projects for which a second thread is worth its cost.
+/// Minimum number of projects for which starting a second thread pays off.
 const MANY: usize = 64;
 /// Number of projects that a thread takes at once.
 const SOME: usize = 16;
@@ -35,7 +35,7 @@ pub(super) struct ProjectScan {
     pub marks: Vec<Failmark>,
     /// The path of the last night's report, and whether the file exists.
     pub report: Option<(PathBuf, bool)>,
-    /// The waiting proposals; none for a project whose files have changed.
+    /// The proposals awaiting a decision; none for a project whose files have changed.
     pub proposals: WaitingProposals,
 }
 

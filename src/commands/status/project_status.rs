@@ -71,7 +71,7 @@ impl GatheredStatus<'_> {
         })
     }
 
-    /// Describes the project's alerts that did not arrive.
+    /// Describes the project's alerts that were not delivered.
     fn undelivered(&self, project: &ProjectId) -> impl Iterator<Item = String> {
         let own = self.asked.undelivered.iter().filter(move |one| one.0 == *project);
         own.map(|(_, channel, count, said)| {
@@ -105,8 +105,8 @@ impl GatheredStatus<'_> {
         Ok(starved)
     }
 
-    /// Returns the pauses of single jobs. A pause that lasts longer than the pause of all jobs is
-    /// the job's own.
+    /// Returns the pauses of individual jobs. A pause that lasts longer than the pause for all jobs
+    /// is the job's own.
     fn pauses(&self, project: &ProjectId) -> Vec<Pause> {
         let pauses = self.asked.pauses.get(project).map_or(&[][..], Vec::as_slice).iter();
         let own = pauses.filter(|pause| self.held.is_none_or(|all| pause.until > all));
@@ -252,7 +252,7 @@ fn live_run(row: &RunRow) -> LiveRun {
     }
 }
 
-/// Lists the deciding locks of a project that a live process holds, by job.
+/// Lists a project's deciding locks held by live processes, by job.
 fn locks(state: &Path, project: &ProjectId) -> Vec<HeldLock> {
     let folder = job_lock_path(state, project, "any");
     let folder = folder.parent().unwrap_or(state);

@@ -1,4 +1,4 @@
-//! The queued runs of a project, and the reason why each waits.
+//! The queued runs of a project, and why each is waiting.
 
 use jiff::Timestamp;
 use runner_engine::store::{JobRow, Project, RunRow, Store};

@@ -1,4 +1,4 @@
-//! The status for people. Problems come first and in capitals.
+//! The status for users. Problems come first, in capitals.
 
 use super::model::{BudgetStatus, DaemonState, MissedTimes, Pause, ProjectStatus, Status};
 use crate::commands::pause::until_words;
@@ -14,7 +14,7 @@ impl View for Status {
     }
 }
 
-/// Formats the status for people.
+/// Formats the status for users.
 pub(super) fn text(status: &Status) -> String {
     parts(status, show::table).into_iter().map(|(_, text)| text).collect()
 }
@@ -30,7 +30,7 @@ pub(super) fn lines(status: &Status) -> Vec<(Tone, String)> {
     lines.collect()
 }
 
-/// Formats the parts of the status, each with the number of problem lines with which it begins.
+/// Formats the parts of the status, each with the number of problem lines at its beginning.
 fn parts(status: &Status, table: fn(&[Vec<String>]) -> String) -> Vec<(usize, String)> {
     let mut out = Vec::new();
     if status.projects.is_empty() {
@@ -272,7 +272,7 @@ fn daemon(status: &Status) -> String {
         }
         Some(DaemonState::Silent { trouble }) => format!("daemon: {trouble}\n"),
         Some(DaemonState::Answers(daemon)) => {
-            // The total also counts runs that an earlier daemon, a host timer or a person started.
+            // The total also counts runs started by an earlier daemon, a host timer or a user.
             let others = status.live_runs.saturating_sub(daemon.live.len());
             let others = match others {
                 0 => String::new(),

@@ -1,4 +1,4 @@
-//! Repeats the status: redraws it on a terminal, and elsewhere prints it when it has changed.
+//! Repeats the status: redraws it on a terminal, and otherwise prints it when it has changed.
 //!
 //! ```text
 //! read ──> draw ──> wait: 2 s, or a change of the database ──> read …
@@ -27,7 +27,7 @@ use crate::wait::{Waiter, WakeReason};
 
 /// Maximum time between two updates.
 const PACE: Duration = Duration::from_secs(2);
-/// Time to wait after a change of the database, because several changes usually follow each other.
+/// Time to wait after a change to the database, because changes usually come in bursts.
 const SETTLE: Duration = Duration::from_millis(100);
 
 /// Repeats the status until the command is interrupted or its output is closed.

@@ -1,4 +1,4 @@
-//! Actions of the application on runs and jobs. Each is a command: it has the same effect and is
+//! Actions on runs and jobs in the application. Each is a command: it has the same effect and is
 //! refused in the same cases as on the command line. The audit trail records who requested it.
 
 use std::path::PathBuf;

@@ -1,4 +1,5 @@
-//! Decisions of the application, by the same code as `runner dream accept` and its companions.
+//! Decisions made in the application, using the same code as `runner dream accept` and related
+//! commands.
 
 use runner_jobs::dream::review::{
     Consent, Decider, DecisionInput, DecisionRequest, IfChanged, IfExposed, PastDecisions,

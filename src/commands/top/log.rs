@@ -1,4 +1,4 @@
-//! The end of a run's log and of its program's output, which grow while the run works.
+//! The tail of a run's log and of its program's output, which grow as the run proceeds.
 
 use std::path::Path;
 
@@ -15,8 +15,8 @@ pub(super) struct LogReader {
 
 struct Tail {
     file: FileTail,
-    /// Whether the next data begins within a line. That line is dropped, because part of a secret
-    /// would not be recognised.
+    /// Whether the next data begins in the middle of a line. The remainder of that line is dropped,
+    /// because part of a secret would not be recognised.
     is_cut: bool,
 }
 

@@ -1,5 +1,5 @@
-//! `runner top`: the loop around the application. It reads the data of the commands, passes keys in
-//! and carries out the requests.
+//! `runner top`: the loop around the application. It reads the commands' data, forwards key presses
+//! and carries out requests.
 //!
 //! ```text
 //! read ──> draw ──> wait: a key, or 200 ms ──> update ──> request ──┐
@@ -42,7 +42,7 @@ const PACE: Duration = Duration::from_secs(2);
 pub struct TopArgs {}
 
 impl TopArgs {
-    /// Runs the application until the person leaves.
+    /// Runs the application until the user quits.
     pub fn run(&self, cli: &Cli<'_>) -> Result<Exit, Failure> {
         require_terminal("runner top", "runner status --watch, or runner status --json")?;
         open(&mut Source::new(*cli), App::new(Tab::Overview)).map(|(_, exit)| exit)
@@ -77,7 +77,7 @@ pub(super) fn open(source: &mut Source<'_>, mut app: App) -> Result<(App, Exit),
             true => screen.draw(|frame| paint::draw(frame, &mut app, palette)),
             false => Ok(()),
         };
-        // If drawing fails, the terminal is gone, so the application ends.
+        // If drawing fails, the terminal is gone, so the application exits.
         let input = match drawn {
             Ok(()) => screen.next(),
             Err(_gone) => Some(Input::Stop),

@@ -50,7 +50,7 @@ impl<'h> Source<'h> {
         Self { cli, filter, job, review: None, log: None }
     }
 
-    /// Returns the folder whose changes may change the data.
+    /// Returns the folder to watch, because a change in it may change the data.
     pub(super) fn state(&self) -> &Path {
         &self.cli.env.state
     }
@@ -77,7 +77,7 @@ impl<'h> Source<'h> {
         Ok(())
     }
 
-    /// Reads the data of the current tab again, unless a person is deciding on a proposal.
+    /// Reads the data of the current tab again, unless the user is deciding on a proposal.
     pub(super) fn refresh(&mut self, app: &mut App) -> Result<(), Failure> {
         match (app.tab, &app.proposals) {
             (Tab::Proposals, Ok(review)) if !review.is_listing() => Ok(()),

@@ -1,11 +1,11 @@
-//! Lists in one table which arguments of the common programs are written. The table covers the
-//! everyday forms only, because the sandbox is the enforcement. This module must never claim that
-//! an unknown program writes nothing: it skips such a program.
+//! A table of which arguments of common programs are written. It covers only everyday forms,
+//! because the sandbox does the enforcing. This module must never claim that an unknown program
+//! writes nothing: it skips such a program.
 
 use super::tokens::ShellWord;
 use super::{Input, ShellAction, ShellPlace, ShellScan};
 
-/// The way in which a program names the paths that it writes.
+/// How a program names the paths that it writes.
 ///
 /// Options are written as in the command. `-*x` is `x` in any group of short options.
 #[derive(Clone, Copy)]
@@ -22,9 +22,9 @@ enum Rule {
     Wrapper,
     /// Runs the rest of its line with additional arguments from its input.
     Feeder,
-    /// Runs lines that it receives as arguments or as its input.
+    /// Runs lines received as arguments or on standard input.
     Shell,
-    /// Runs code that follows these options or that is its input.
+    /// Runs code that follows these options or comes from standard input.
     Code(&'static str),
     /// Has its own function.
     Own(fn(&mut ShellScan, &ShellCall<'_>) -> Result<(), String>),
@@ -59,7 +59,7 @@ const RULES: [(&str, Rule); 19] = [
     ("find", Rule::Own(ShellScan::find)),
     ("git", Rule::Own(ShellScan::git)),
 ];
-/// Reserved words of the shell that precede a command.
+/// Shell reserved words that precede a command.
 const RESERVED: [&str; 9] = ["!", "{", "if", "then", "else", "elif", "do", "while", "until"];
 
 /// A command without its wrappers.
@@ -245,7 +245,7 @@ impl ShellScan {
     }
 }
 
-/// Returns the rule of a program. A version at the end of its name (`python3.12`) does not matter.
+/// Returns the rule for a program. A version suffix in its name (`python3.12`) is ignored.
 fn rule(name: &str) -> Option<Rule> {
     let bare = name.trim_end_matches(|c: char| c.is_ascii_digit() || c == '.');
     let listed = |names: &str| names.split(' ').any(|it| it == name || it == bare);

@@ -10,7 +10,7 @@ pub enum Effect {
         id: String,
         verdict: DecisionInput,
         note: Option<String>,
-        /// The objections that the person has overruled.
+        /// The objections that the user has overruled.
         consent: Consent,
     },
     /// Undo the decision on this proposal.

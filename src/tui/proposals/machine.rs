@@ -1,5 +1,4 @@
-//! The review as a state machine: it handles keys, returns effects, and handles the results of
-//! these effects.
+//! The review as a state machine: it handles keys, returns effects, and handles their results.
 //!
 //! ```text
 //!            enter, n, p            m                      2 (merge)
@@ -11,7 +10,7 @@
 //! ```
 //!
 //! The module is pure: it uses no terminal, no disk and no clock. A decision takes effect when its
-//! effect is carried out, so a person can leave the review at any time without losing anything.
+//! effect is carried out, so the user can leave the review at any time without losing anything.
 
 use runner_jobs::dream::proposal::{Action, Confidence, IdeaStatus};
 use runner_jobs::dream::review::{Consent, DecisionInput, PreviewLine, ProposalItem};
@@ -20,24 +19,24 @@ use super::effect::{Effect, News};
 use super::filter::ProposalFilter;
 use crate::ui::keys::Input;
 
-/// The part of the review that the person sees.
+/// The part of the review that is on screen.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Mode {
     /// The list of proposals.
     List,
     /// One proposal.
     Card,
-    /// The choice of another action.
+    /// Choosing another action.
     Amend,
-    /// The input of a merge destination.
+    /// Entering a merge destination.
     Into(String),
-    /// The choice of a filter.
+    /// Choosing a filter.
     Filter,
-    /// The input of a search text.
+    /// Entering a search text.
     Text(String),
-    /// The input of a note for the next decision.
+    /// Entering a note for the next decision.
     Note(String),
-    /// The question whether to overrule the objections to a decision.
+    /// Asking whether to overrule the objections to a decision.
     Confirm(DecisionInput, Consent),
     /// The help for the keys.
     Help,
@@ -49,9 +48,9 @@ pub struct Detail {
     pub id: String,
     /// The lines of the idea's text, which are safe to print.
     pub text: Vec<String>,
-    /// The person's recent decisions on proposals like this one.
+    /// The user's recent decisions on similar proposals.
     pub like: Option<String>,
-    /// The effect of accepting the proposal with its preview, or the reason for a refusal.
+    /// The effect of accepting the proposal, with a preview, or the reason it would be refused.
     pub plan: Result<(String, Vec<PreviewLine>), String>,
 }
 
@@ -121,7 +120,7 @@ impl Review {
         known.is_none_or(|detail| detail.id != current.proposal.id).then_some(current)
     }
 
-    /// Replaces the proposals with newly read proposals and keeps the person's position.
+    /// Replaces the proposals with newly read ones and keeps the user's position.
     pub fn reload(&mut self, items: Vec<ProposalItem>) {
         let current = self.current().map(|item| item.proposal.id.clone());
         self.items = items;
@@ -135,7 +134,7 @@ impl Review {
         self.at = place.unwrap_or(self.at.min(last));
     }
 
-    /// Returns whether keys choose among the proposals, and do not answer a question.
+    /// Returns whether keys select proposals instead of answering a question.
     pub fn is_idle(&self) -> bool {
         matches!(self.mode, Mode::List | Mode::Card)
     }

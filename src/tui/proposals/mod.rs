@@ -1,5 +1,5 @@
-//! The review of proposals: its state machine, its rendering, and the texts that it shares with
-//! `runner dream list`. This module must never read or change an idea.
+//! The review of proposals: its state machine, its rendering, and the texts shared with `runner
+//! dream list`. This module must never read or change an idea.
 
 mod effect;
 mod filter;

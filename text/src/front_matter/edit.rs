@@ -40,8 +40,8 @@ pub fn list(doc: &Document<'_>, key: &str) -> Vec<String> {
 }
 
 /// Returns the text with `key` set to the scalar `value`. A missing key is added at the end of the
-/// front matter, which is created if necessary. Returns `None` if the key has a list, a map or a
-/// block, or if the front matter is not terminated.
+/// front matter, which is created if necessary. Returns `None` if the key's value is a list, a map
+/// or a block, or if the front matter is not terminated.
 pub fn set(text: &str, key: &str, value: &str) -> Option<String> {
     let doc = split(text);
     let written = quote(value);

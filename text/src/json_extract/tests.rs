@@ -1,4 +1,4 @@
-//! Extracts arrays from intact and damaged replies of programs and models.
+//! Extracts arrays from intact and damaged replies from programs and models.
 
 use super::*;
 use proptest::prelude::*;

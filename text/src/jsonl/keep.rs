@@ -135,7 +135,7 @@ struct Line {
     row: Result<Object, String>,
 }
 
-/// A file of JSON lines, kept completely in memory.
+/// A JSON lines file, held entirely in memory.
 #[derive(Clone, Debug, Default)]
 pub struct KeptLines {
     lines: Vec<Line>,

@@ -14,7 +14,7 @@ pub use super::task::{BoardForm, Keyword, Odd, Task};
 #[derive(Clone, Debug)]
 pub struct Board {
     form: BoardForm,
-    /// The tasks in the order of the text.
+    /// The tasks, in text order.
     pub tasks: Vec<Task>,
     /// Lines that look like tasks but cannot be moved.
     pub odd: Vec<Odd>,
@@ -62,7 +62,7 @@ impl Board {
         self.tasks.iter().find(|task| task.keyword == keyword)
     }
 
-    /// Returns the headings that several tasks share, each with the tasks' line numbers.
+    /// Returns the headings shared by several tasks, each with the tasks' line numbers.
     pub fn doubles(&self) -> Vec<(&str, Vec<usize>)> {
         let several = self.folded().values().filter(|places| places.len() > 1);
         let mut out: Vec<_> = several
@@ -96,7 +96,7 @@ impl Board {
         edits
     }
 
-    /// Returns the edits that give a task to an agent, or to none if `agent` is empty. `text` is
+    /// Returns the edits that assign a task to an agent, or to none if `agent` is empty. `text` is
     /// the text of the board.
     pub fn given(&self, text: &str, task: &Task, agent: &str) -> Vec<Edit> {
         owner::given(self.form(), text, task, agent)

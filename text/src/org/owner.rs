@@ -1,4 +1,4 @@
-//! Reads and edits the agent that holds a task: the task's `AGENT` property.
+//! Reads and edits the agent to which a task is assigned: the task's `AGENT` property.
 //!
 //! | | org | markdown |
 //! | --- | --- | --- |
@@ -19,8 +19,8 @@ const KEY: &str = "AGENT";
 #[derive(Debug, Default)]
 struct Place {
     agent: Option<String>,
-    /// The lines to remove with the agent: its line, or the whole drawer if the drawer holds
-    /// nothing else.
+    /// The lines to remove along with the agent: its line, or the whole drawer if there is nothing
+    /// else in it.
     own: Range<usize>,
     /// Whether `own` is the whole drawer.
     is_whole: bool,
@@ -32,7 +32,7 @@ struct Place {
     needs_drawer: bool,
 }
 
-/// Returns the agent that holds the task whose line ends at `end`.
+/// Returns the agent assigned to the task whose line ends at `end`.
 pub(super) fn agent_below(text: &str, end: usize, form: BoardForm) -> Option<String> {
     place(text, end, form).agent
 }
@@ -111,7 +111,7 @@ fn blanks(line: &str) -> String {
     line[..line.len() - line.trim_start().len()].to_owned()
 }
 
-/// Returns the edits that give a task to an agent, or to none if `agent` is empty. `text` is the
+/// Returns the edits that assign a task to an agent, or to none if `agent` is empty. `text` is the
 /// text of the board.
 pub(super) fn given(form: BoardForm, text: &str, task: &Task, agent: &str) -> Vec<Edit> {
     let place = place(text, task.range.end, form);

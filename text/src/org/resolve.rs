@@ -1,4 +1,4 @@
-//! Finds the task that a text names.
+//! Finds the task named by a text.
 //!
 //! Each search runs only if the previous one found nothing:
 //!

@@ -62,7 +62,7 @@ pub(super) enum ScannedLine {
 pub(super) struct Scanner {
     form: BoardForm,
     hidden: Hidden,
-    /// Keywords that the file declares but runner does not support.
+    /// Keywords declared in the file but not supported by runner.
     declared: Vec<String>,
 }
 
@@ -197,7 +197,7 @@ fn markdown(line: &Line<'_>) -> Option<ScannedLine> {
     Some(ScannedLine::Task(task))
 }
 
-/// Tracks the lines that a code fence or a Markdown comment hides.
+/// Tracks the lines hidden by a code fence or a Markdown comment.
 #[derive(Default)]
 struct Hidden {
     fence: Option<(char, usize)>,
@@ -231,7 +231,7 @@ impl Hidden {
     }
 }
 
-/// Returns the keywords that an org file declares on this line.
+/// Returns the keywords declared on this line of an org file.
 fn declaration(text: &str) -> Option<&str> {
     let (key, rest) = text.strip_prefix("#+")?.split_once(':')?;
     let known = ["todo", "seq_todo", "typ_todo"];

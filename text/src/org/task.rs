@@ -69,7 +69,7 @@ pub struct Task {
     /// The heading's text without keyword, priority and tags. A verdict names a task by this text.
     pub heading: String,
     pub keyword: Keyword,
-    /// The agent that holds the task, or `None` if the task names no agent.
+    /// The agent to which the task is assigned, or `None` if the task names no agent.
     pub agent: Option<String>,
     /// The level in the outline, from 1.
     pub level: usize,

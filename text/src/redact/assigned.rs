@@ -22,7 +22,7 @@ const NAMES: &[&str] = &[
     "credentials",
 ];
 
-/// Maximum number of bytes of a name to examine.
+/// Maximum number of bytes to examine in a name.
 const LONGEST_NAME: usize = 64;
 
 /// Minimum length in bytes of a value that is checked only once, and not again for each name inside
@@ -209,7 +209,7 @@ impl Values<'_, '_> {
 enum SecretForm {
     /// A key or token, which looks random.
     Random,
-    /// A password, which seldom looks random.
+    /// A password, which rarely looks random.
     Password,
 }
 

@@ -42,7 +42,7 @@ pub(super) struct PercentDecoded {
 }
 
 impl PercentDecoded {
-    /// Decodes a line. Returns `None` if nothing in it is encoded.
+    /// Decodes a line. Returns `None` if it contains nothing encoded.
     pub fn of(line: &str) -> Option<Self> {
         let bytes = line.as_bytes();
         let code = |at: usize| {

@@ -4,7 +4,7 @@
 //! outside ──BEGIN … PRIVATE KEY──> inside ──END … or a line that is not part of a key──> outside
 //! ```
 //!
-//! A truncated key is redacted as far as it looks like a key.
+//! In a truncated key, everything that still looks like part of a key is redacted.
 
 use super::{LONGEST, Span, floor};
 

@@ -21,7 +21,7 @@ pub struct Sample {
 }
 
 impl Sample {
-    /// Returns the secret in the text that surrounds it.
+    /// Returns the secret within its surrounding text.
     pub fn text(&self) -> String {
         format!("{}{}{}", self.before, self.secret, self.after)
     }

@@ -27,8 +27,8 @@ pub(super) fn scan(text: &str, from: usize, to: usize, spans: &mut Vec<Span>) {
     }
 }
 
-/// The shapes by their first byte, and the pairs of bytes with which any shape begins. The pairs
-/// quickly rule out most positions.
+/// The shapes by their first byte, and the byte pairs that can begin a shape. The pairs quickly
+/// rule out most positions.
 struct Index {
     by_first: [Vec<usize>; 128],
     pairs: Box<[[bool; 128]; 128]>,

@@ -23,7 +23,7 @@ static KNOWN: LazyLock<RwLock<(Vec<String>, Redactor)>> =
 #[serde(transparent)]
 pub struct Redacted(String);
 
-/// Adds secrets that every later [`Redacted`] in this process replaces.
+/// Adds secrets to be replaced in every later [`Redacted`] in this process.
 pub fn learn(secrets: impl IntoIterator<Item = String>) {
     let mut known = KNOWN.write().unwrap_or_else(PoisonError::into_inner);
     let (all, redactor) = &mut *known;
@@ -124,7 +124,7 @@ fn is_plain(c: &char) -> bool {
     matches!(c, '\n' | '\t') || !(c.is_control() || steers(*c))
 }
 
-/// Escapes the characters of a JSON text that a terminal would interpret. They occur only inside
+/// Escapes the characters in JSON text that a terminal would interpret. They occur only inside
 /// strings.
 fn escaped(text: String) -> String {
     if text.chars().all(|c| is_plain(&c)) {
@@ -208,7 +208,7 @@ mod tests {
         let forms = process_redactor().secrets;
         learn(["a word that is learned once".to_owned()]);
         let _shown = Redacted::of("a text");
-        // Another test of this process may learn a word in between.
+        // Another test in this process may learn a word in the meantime.
         let same = (0..100).any(|_| {
             std::sync::Arc::ptr_eq(&process_redactor().secrets, &process_redactor().secrets)
         });

@@ -1,5 +1,5 @@
-//! Tests that secrets are redacted wherever they occur in logs, and that text is kept if it only
-//! looks like a secret. The samples are assembled from parts so that secret scanners do not report
+//! Tests that secrets are redacted wherever they occur in logs, and that text which only looks like
+//! a secret is kept. The samples are assembled from parts so that secret scanners do not report
 //! this file.
 
 use super::*;
@@ -266,7 +266,7 @@ fn key_in_endless_line_is_found_near_its_marker() {
     // A marker that is only mentioned, and a hash far after it in the same part of the line.
     let text = format!("{begin} is a marker {}{}", "x ".repeat(30_000), "0123456789".repeat(4));
     assert_eq!(redact(&text), text);
-    // The marker of a key without an end, after many others that are only mentioned.
+    // The marker of an unterminated key, after many others that are only mentioned.
     let mentions = format!("{begin} is a marker {}", "x ".repeat(700)).repeat(70);
     assert!(mentions.len() < WINDOW && mentions.len() > 2 * 6 * LONGEST);
     let shown = redact(&format!("{mentions}{begin}{WORD}{WORD}"));

@@ -1,14 +1,14 @@
-//! Advances a branch of the project and updates the person's index accordingly.
+//! Advances a branch of the project and updates the user's index accordingly.
 //!
 //! ```text
 //! index.lock taken ──> new index written into it ──> branch moved, only from the expected value
 //!       ──> index.lock becomes the index
 //! ```
 //!
-//! Git's own lock on the index is held in between, so that a person's commit cannot combine the new
-//! branch with the old index and thereby revert the new commits. The lock file is a hard link to a
-//! file of the run, so that a repeated import recognises a lock that an interrupted import left
-//! behind.
+//! Git's own lock on the index is held in between, so that a user's commit cannot combine the new
+//! branch with the old index and thereby revert the new commits. The lock file is a hard link to
+//! one of the run's files, so that a repeated import recognises a lock left behind by an
+//! interrupted import.
 
 use std::fs::{self, File};
 use std::io::{self, Write as _};
@@ -29,7 +29,7 @@ use crate::process::wait::poll_within;
 use crate::sandbox::inert::Inert;
 use crate::sandbox::private_git::Repository;
 
-/// Maximum number of attempts to take git's locks, and the time between them. A git command holds
+/// Maximum number of attempts to take git's locks, and the delay between them. A git command holds
 /// its locks only briefly.
 const TRIES: usize = 100;
 const PAUSE: Duration = Duration::from_millis(50);
@@ -125,14 +125,14 @@ impl Git {
         let update = ["update-ref", "--no-deref", "-m", "commit: runner", name, new, old];
         match self.change(Writes::Everything, &update, Vec::new()) {
             Ok(_) => Ok(true),
-            // Another program holds the lock of the reference or has moved it.
+            // Another program holds the lock on the reference or has moved it.
             Err(GitError::Failed { .. }) => Ok(false),
             Err(error) => Err(error),
         }
     }
 
     /// Writes the index with the changed paths into the lock. A path whose entry differs from the
-    /// old commit was staged by a person and is not changed.
+    /// old commit was staged by the user and is not changed.
     fn align(&self, lock: &IndexLock, changes: &[PathChange]) -> Result<Vec<String>, GitError> {
         let failed = |source| GitError::Folder { path: lock.copy.clone(), source };
         let mut own = self.clone();
@@ -186,7 +186,7 @@ impl Git {
 
 /// Git's lock on an index.
 struct IndexLock {
-    /// A folder of the run in git's folder, which contains a copy of the index.
+    /// The run's folder inside git's folder, which contains a copy of the index.
     folder: PathBuf,
     copy: PathBuf,
     /// The lock file's first name. Its second name is `lock`.
@@ -207,7 +207,7 @@ impl IndexLock {
         }
     }
 
-    /// Removes the lock that an interrupted import of the run left.
+    /// Removes the lock left by an interrupted import of the run.
     fn clear(git_dir: &Path, run: &str) {
         drop(Self::of(git_dir, run));
     }
@@ -223,7 +223,7 @@ impl IndexLock {
             linked => linked?,
         }
         match copy_host(&taken.index, &taken.copy) {
-            // A repository without an index has no entry.
+            // A repository without an index has no entries.
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Some(taken)),
             copied => copied.map(|()| Some(taken)),
         }
@@ -240,7 +240,7 @@ impl IndexLock {
         file.sync_all()
     }
 
-    /// Makes the content of the lock file the index, and releases the lock.
+    /// Replaces the index with the lock file, and releases the lock.
     fn commit(self) -> io::Result<()> {
         fs::rename(&self.own, &self.index)?;
         failpoint::reach();
@@ -261,7 +261,7 @@ impl Drop for IndexLock {
     }
 }
 
-/// Returns whether two names belong to one file.
+/// Returns whether two names refer to the same file.
 fn same(one: &Path, other: &Path) -> bool {
     match (fs::symlink_metadata(one), fs::symlink_metadata(other)) {
         (Ok(one), Ok(other)) => (one.dev(), one.ino()) == (other.dev(), other.ino()),

@@ -6,7 +6,7 @@
 //!        └ all others, and a branch that cannot be advanced ──> refs/runner/RUN/…
 //! ```
 //!
-//! Every step can be repeated, so an import that was interrupted is completed by calling it again.
+//! Every step can be repeated, so an interrupted import is completed by calling it again.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
@@ -30,18 +30,18 @@ use crate::git::{Git, GitError, Read};
 use crate::process::Stdin;
 use crate::sandbox::private_git::{PrivateGit, Repository};
 
-/// Maximum number of commits that a report lists.
+/// Maximum number of commits listed in a report.
 const LISTED: usize = 200;
-/// The position of the number of objects in a pack.
+/// The position of the object count in a pack.
 const COUNT: std::ops::Range<usize> = 8..12;
 
 /// The result of an import.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Imported {
-    /// New commits of the branches that were advanced, newest first, each as a short hash and a
+    /// New commits on the branches that were advanced, newest first, each as a short hash and a
     /// subject.
     pub commits: Vec<String>,
-    /// Notes for the person about other results.
+    /// Notes for the user about other results.
     pub notes: Vec<String>,
     /// Commits that could not be added to their branch, and index paths that were not changed.
     pub held: Vec<String>,
@@ -55,9 +55,9 @@ pub struct ImportRules<'a> {
     pub run: &'a str,
     /// A folder in which runner creates a repository for reading.
     pub scratch: &'a Path,
-    /// Whether branches may be advanced. Otherwise everything is kept below `refs/runner/`.
+    /// Whether branches may be advanced. Otherwise everything is kept under `refs/runner/`.
     pub advance: bool,
-    /// The absolute paths that no commit, index or reference of the run may change.
+    /// The absolute paths that none of the run's commits, indexes or references may change.
     pub keep: &'a [PathBuf],
     /// Returns the reason why a commit on the branch that was checked out at the start must not
     /// change this path.
@@ -67,8 +67,8 @@ pub struct ImportRules<'a> {
 /// Imports from the repository and all its submodules, innermost first.
 ///
 /// # Errors
-/// Returns a [`GitError`] if the objects of a repository are damaged or cannot be stored. Nothing
-/// is lost: the private directory stays.
+/// Returns a [`GitError`] if a repository's objects are damaged or cannot be stored. Nothing is
+/// lost: the private directory stays.
 pub fn import(
     git: &Git,
     private: &PrivateGit,
@@ -95,7 +95,7 @@ struct Source<'a> {
 /// A reference that the child changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Changed {
-    /// The name under which the value is kept below `refs/runner/RUN/`.
+    /// The name under which the value is kept in `refs/runner/RUN/`.
     name: String,
     object: String,
 }
@@ -117,7 +117,7 @@ impl Source<'_> {
         done: &mut Imported,
     ) -> Result<(), GitError> {
         let failed = |source| GitError::Folder { path: self.folder.to_owned(), source };
-        // This file leads git to other object folders.
+        // This file points git to other object folders.
         let info = self.folder.join("objects/info");
         fs::remove_dir_all(&info).or_else(absent).map_err(failed)?;
         refs::remove_links(self.folder).map_err(failed)?;
@@ -201,7 +201,7 @@ impl Source<'_> {
     /// project, but none of their settings.
     fn reader(&self, git: &Git, scratch: &Path, length: usize) -> io::Result<Git> {
         empty_repository(scratch, length, &[&self.folder.join("objects"), &self.one.objects])?;
-        // A split index refers to a second file beside it.
+        // A split index refers to a second file next to it.
         for entry in fs::read_dir(self.folder)?.flatten() {
             if entry.file_name().to_string_lossy().starts_with("sharedindex.") {
                 copy_host(&entry.path(), &scratch.join(entry.file_name()))?;
@@ -275,7 +275,7 @@ impl Source<'_> {
         Ok(())
     }
 
-    /// Keeps a value below `refs/runner/`.
+    /// Keeps a value under `refs/runner/`.
     fn keep(
         &self,
         git: &Git,
@@ -291,7 +291,7 @@ impl Source<'_> {
         Ok(())
     }
 
-    /// Advances the branch that was checked out at the start, or keeps its new value below
+    /// Advances the branch that was checked out at the start, or keeps its new value under
     /// `refs/runner/`.
     fn advance(
         &self,
@@ -397,7 +397,7 @@ impl Source<'_> {
     }
 
     /// Returns whether a change only records a file as it is in the work tree. The child cannot
-    /// write kept files, so such a change is not the child's.
+    /// write to kept files, so such a change was not made by the child.
     fn is_current(&self, git: &Git, change: &PathChange) -> bool {
         change.new.as_ref().is_some_and(|(mode, object)| {
             matches!(mode, 0o100_644 | 0o100_755)
@@ -405,15 +405,16 @@ impl Source<'_> {
         })
     }
 
-    /// Returns the commits that no reference of the project reached at the start, newest first.
+    /// Returns the commits that were not reachable from any reference of the project at the start,
+    /// newest first.
     fn new_commits(&self, git: &Git, new: &str, old: Option<&str>) -> Result<Vec<u8>, GitError> {
-        // The current references are not used, because an interrupted import or a person may have
+        // The current references are not used, because an interrupted import or the user may have
         // moved them.
         let mut known: BTreeSet<&str> = self.start.refs.values().map(String::as_str).collect();
         known.extend(old);
         let mut input = format!("{new}\n");
         input.extend(known.into_iter().map(|object| format!("^{object}\n")));
-        // Missing objects are ignored, because a person may have removed a branch with its objects.
+        // Missing objects are ignored, because the user may have removed a branch with its objects.
         // Git has already checked `new`.
         let args = ["--ignore-missing", "--stdin"];
         git.ask_with(Read::RevList, &args, Stdin::Bytes(input.into_bytes()))
@@ -455,7 +456,7 @@ impl Source<'_> {
 }
 
 impl Git {
-    /// Keeps an object below `refs/runner/RUN/` and returns the name of its reference.
+    /// Keeps an object under `refs/runner/RUN/` and returns the name of its reference.
     fn keep(&self, run: &str, name: &str, object: &str) -> Result<String, GitError> {
         let name = format!("refs/runner/{run}/{name}");
         if self.value(&name)?.as_deref() != Some(object) {
@@ -467,7 +468,7 @@ impl Git {
         Ok(name)
     }
 
-    /// Returns the object that a reference names.
+    /// Returns the object that a reference points to.
     pub(super) fn value(&self, name: &str) -> Result<Option<String>, GitError> {
         let args = ["--verify", "--quiet", name];
         let out = self.ask_if_any(Read::RevParse, &args, Stdin::Null)?;
@@ -488,7 +489,7 @@ impl Git {
 }
 
 /// Parses `diff-tree --raw -z`: a commit, then for each path `:MODE MODE OBJECT OBJECT STATUS` and
-/// the path; for a merge, one colon, mode and object more for each further parent.
+/// the path. A merge has an additional colon, mode and object for each further parent.
 fn changes(out: &[u8]) -> Vec<(String, PathChange)> {
     let mut fields = out.split(|byte| *byte == 0);
     let mut commit = String::new();
@@ -506,7 +507,7 @@ fn changes(out: &[u8]) -> Vec<(String, PathChange)> {
             let mode = u32::from_str_radix(facts.get(at)?, 8).ok().filter(|mode| *mode != 0)?;
             Some((mode, (*facts.get(at + colons + 1)?).to_owned()))
         };
-        // A name need not be UTF-8.
+        // A name may not be valid UTF-8.
         let path = PathBuf::from(OsStr::from_bytes(path));
         all.push((commit.clone(), PathChange { path, old: side(0), new: side(colons) }));
     }

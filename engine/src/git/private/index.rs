@@ -17,12 +17,12 @@ use crate::digest::Digest;
 use crate::files::open_no_link;
 use crate::git::{Git, GitError, Read};
 
-/// The entries of an index at or below kept paths, by path: mode and object.
+/// The entries of an index at or beneath kept paths, by path: mode and object.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KeptEntries(BTreeMap<String, (u32, String)>);
 
 impl KeptEntries {
-    /// Reads the entries below `keep` from the output of `ls-files --stage -z` in the work tree
+    /// Reads the entries beneath `keep` from the output of `ls-files --stage -z` in the work tree
     /// `top`.
     pub(super) fn of(listing: &[u8], top: &Path, keep: &[PathBuf]) -> Self {
         let kept = |path: &Path| kept_above(keep, &top.join(path)).is_some();
@@ -38,8 +38,8 @@ pub(super) struct ChildIndex<'a> {
 }
 
 impl ChildIndex<'_> {
-    /// Describes the first entry of a kept path that the child changed. An entry is not a change if
-    /// the index at the start or the checked-out commit has the same entry, or if it records the
+    /// Describes the first entry for a kept path that the child changed. An entry is not a change
+    /// if the index at the start or the checked-out commit has the same entry, or if it records the
     /// file in the work tree. Changes in commits are checked separately.
     ///
     /// `reader` reads the child's objects, and `project` is the project's work tree.

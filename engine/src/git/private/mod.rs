@@ -8,16 +8,16 @@
 //!                 refs/runner/RUN/… <── all other changed references
 //! ```
 //!
-//! The child never writes the project's own git folder. A list of protected names in it could never
-//! be complete: neither a mount nor Landlock can refuse a name that does not exist yet in a folder
-//! where git must create files. With a mount view, the private directory covers the project's
-//! `.git`, and the project's objects are mounted read-only inside it. Where no mount can be made,
-//! `.git` is not writable, and the child cannot commit.
+//! The child never writes to the project's own git folder. A list of protected names in it could
+//! never be complete: neither a mount nor Landlock can refuse a name that does not exist yet in a
+//! folder where git must create files. With a mount view, the private directory covers the
+//! project's `.git`, and the project's objects are mounted read-only inside it. Where no mount can
+//! be made, `.git` is not writable, and the child cannot commit.
 //!
-//! After the child has ended, runner reads the private references itself, lets git pack the new
+//! After the child has exited, runner reads the private references itself, lets git pack the new
 //! objects in a repository without the child's configuration, and lets git check every object while
 //! it stores the pack. This module must never run git with a configuration that a child wrote, and
-//! never move a reference that somebody else has moved in the meantime.
+//! never move a reference that someone else has moved in the meantime.
 
 mod advance;
 mod import;

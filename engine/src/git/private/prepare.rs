@@ -1,4 +1,4 @@
-//! Creates the private git directory of a child.
+//! Creates a child's private git directory.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -25,7 +25,7 @@ const OMITTED: &str = "core.repositoryformatversion core.bare core.fsmonitor cor
                        core.splitindex commit.gpgsign tag.gpgsign user.signingkey";
 /// The keys of a remote that a child gets.
 const REMOTE: &str = "url pushurl fetch tagopt promisor partialclonefilter";
-/// References that belong to the person's current work in this work tree.
+/// References that belong to the user's current work in this work tree.
 const OWN_REFS: [&str; 5] =
     ["refs/stash", "refs/runner/", "refs/bisect/", "refs/worktree/", "refs/rewritten/"];
 /// Settings that every private directory gets. Nobody can enter a passphrase inside a sandbox, and
@@ -33,13 +33,13 @@ const OWN_REFS: [&str; 5] =
 const SETTINGS: &str = "[core]\n\tbare = false\n[commit]\n\tgpgsign = false\n[tag]\n\tgpgsign = \
                         false\n[gc]\n\tauto = 0\n[maintenance]\n\tauto = false\n";
 
-/// The references of a repository when the child started.
+/// A repository's references at the time the child started.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RepositoryStart {
     pub head: Head,
-    /// Object names by full reference name, without the person's stash.
+    /// Object names by full reference name, without the user's stash.
     pub refs: BTreeMap<String, String>,
-    /// The entries of the index at or below the paths that the child must not change.
+    /// The index entries at or beneath the paths that the child must not change.
     #[serde(default)]
     pub index: KeptEntries,
     /// The digest of the index that the child got, in hexadecimal digits. `None` if there is none, or
@@ -59,8 +59,8 @@ impl RepositoryStart {
 }
 
 /// Creates the private directory and returns the references of each repository. `hidden` lists
-/// names below the top folder. `git add` leaves them out while they are untracked, and the child
-/// must not change their index entries.
+/// names beneath the top folder. `git add` omits them while they are untracked, and the child must
+/// not change their index entries.
 ///
 /// # Errors
 /// Returns a [`GitError`] if the project's repository cannot be read or a file cannot be written.

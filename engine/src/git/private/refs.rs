@@ -15,7 +15,7 @@ const MOST: usize = 100_000;
 /// Maximum nesting depth of reference folders.
 const DEEPEST: usize = 32;
 
-/// The folder of the linked work trees in a git directory.
+/// The folder for linked work trees in a git directory.
 pub const WORKTREES: &str = "worktrees";
 
 /// The commit or branch that is checked out.
@@ -35,7 +35,7 @@ pub struct PrivateRefs {
     pub head: Option<Head>,
     /// Object names by full reference name.
     pub refs: BTreeMap<String, String>,
-    /// The commits of all stash entries, the oldest first.
+    /// The commits of all stash entries, oldest first.
     pub stashes: Vec<String>,
     /// The commit or branch of each linked work tree, by the work tree's name.
     pub worktrees: BTreeMap<String, Head>,
@@ -84,7 +84,7 @@ pub fn read(folder: &Path) -> io::Result<PrivateRefs> {
     Ok(found)
 }
 
-/// Parses the content of `HEAD`.
+/// Parses the contents of `HEAD`.
 pub fn head(text: &str) -> Option<Head> {
     let text = text.trim_end();
     match text.strip_prefix("ref: ") {
@@ -132,8 +132,9 @@ fn is_name(name: &str) -> bool {
         && !name.contains(|c: char| c.is_control() || " ~^:?*[\\".contains(c))
 }
 
-/// Removes everything in a private directory that git would not have written and that would lead
-/// git elsewhere: links, devices, files with a second name, and the paths of other object folders.
+/// Removes everything in a private directory that git would not have written and that would
+/// redirect git elsewhere: links, devices, files with a second name, and the paths of other object
+/// folders.
 ///
 /// # Errors
 /// Returns an error if an entry cannot be removed.

@@ -169,7 +169,7 @@ impl Fixture {
                 self.start(at).remove(0)
             }
         };
-        // Failures before a start would not open the breaker.
+        // Pre-start failures would not open the breaker.
         let sql = "UPDATE runs SET started = ?2 WHERE id = ?1";
         self.store.db.execute(sql, rusqlite::params![run, millis(at)]).unwrap();
         self.end(&run, outcome, at);
@@ -466,7 +466,8 @@ fn messages_of_a_window_are_sent_together() {
     };
     fixture.ends(false, &failed(Class::Guard), later(0));
     assert_eq!(next(&mut fixture, 0).unwrap(), ["dream raised"]);
-    // Everything else within the window waits, and a problem that is over is not sent at all.
+    // Everything else within the window waits, and a problem that is already over is not reported
+    // at all.
     let run = fixture.enqueue("tidy");
     fixture.start(later(2));
     fixture.end(&run, &failed(Class::Guard), later(2));
@@ -474,7 +475,7 @@ fn messages_of_a_window_are_sent_together() {
     assert_eq!(next(&mut fixture, 3), None);
     assert_eq!(next(&mut fixture, 14), None);
     assert_eq!(next(&mut fixture, 15).unwrap(), ["tidy raised", "dream recovered"]);
-    // While a run of the job is in progress, its news waits for the end of the run.
+    // While a run of the job is in progress, its alerts are held back until the run ends.
     fixture.ends(false, &failed(Class::Guard), later(60));
     fixture.enqueue("dream");
     let live = fixture.start(later(60)).remove(0);

@@ -1,4 +1,4 @@
-//! Tests of the cancellation of runs in each state.
+//! Tests for cancelling runs in each state.
 
 use super::*;
 

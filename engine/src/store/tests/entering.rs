@@ -187,7 +187,7 @@ fn clock_night_waits_for_jobs_due_later_in_it() {
     fixture.store.pause(tidy, later(600)).unwrap();
     assert_eq!(closing(&fixture), 1, "a paused job does not run in it");
     fixture.store.resume(tidy, later(32)).unwrap();
-    // Work that a person starts in the meantime belongs to it.
+    // Work that the user starts in the meantime belongs to the same night.
     let joined = fixture.store.open_or_join_night(&fixture.project, "x", later(40), later(520));
     assert_eq!(joined.unwrap().id, night.id);
     assert_eq!(record(&mut fixture, 91, &mut troubles), 1);

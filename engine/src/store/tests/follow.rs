@@ -49,7 +49,7 @@ fn each_outcome_starts_its_followers() {
     let idle = Outcome::skipped(SkipReason::Idle, "idle");
     let found = ended(&mut fixture, &idle);
     assert_eq!(found[1], skip("fetch", "skipped: idle"), "a skipped run starts no follower");
-    // A person must retry a deferred manual run.
+    // A deferred manual run must be retried by the user.
     let mut fixture = chained();
     let put_off = Outcome::Deferred { until: later(15), why: "dirty".to_owned() };
     let found = ended(&mut fixture, &put_off);

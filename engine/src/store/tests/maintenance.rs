@@ -1,4 +1,4 @@
-//! Tests of the log's truncation and of the daily maintenance.
+//! Tests for log truncation and daily maintenance.
 
 use super::*;
 use crate::store::maintenance::LOG_CEILING;

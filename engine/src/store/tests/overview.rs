@@ -181,7 +181,7 @@ fn a_project_moves_only_to_free_paths() {
     let row = fixture.store.project_at(Path::new("/r")).unwrap().unwrap();
     assert_eq!((row.id, row.node), (project.clone(), Node::new(3, 4)));
     assert_eq!(fixture.store.project_at(Path::new("/p")).unwrap(), None);
-    // A project that is registered at another project's path displaces it.
+    // A project that is registered at another project's path displaces that project.
     let third = Project { id: ProjectId::new(later(2)), path: "/r".into(), ..other };
     fixture.store.register(&third, now()).unwrap();
     let displaced = fixture.store.project(&project).unwrap().unwrap();

@@ -1,4 +1,4 @@
-//! Tests of pauses of one job and of all jobs.
+//! Tests for pausing one job and all jobs.
 
 use super::*;
 use crate::recover::{Driver, Host};
@@ -27,7 +27,7 @@ fn missed(fixture: &Fixture) -> Vec<(Timestamp, Timestamp, u64, String)> {
         .collect()
 }
 
-/// Runs `test` with a pause of all jobs and with a pause of one job.
+/// Runs `test` with all jobs paused and with one job paused.
 fn both(test: impl Fn(Fixture, Option<JobId>)) {
     test(in_memory_fixture(), None);
     let of_one = in_memory_fixture();

@@ -1,4 +1,4 @@
-//! Tests of the order and the start times of waiting runs.
+//! Tests for the order and start times of waiting runs.
 
 use super::*;
 use crate::policy::ConcurrencyGroup;

@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// Fails each attempt until none is left, and returns the waits between the attempts.
+/// Fails every attempt until none are left, and returns the delays between the attempts.
 fn attempts(fixture: &mut Fixture, first: RunId, outcome: &Outcome) -> Vec<SignedDuration> {
     let mut waits = Vec::new();
     let (mut run, mut at) = (first, now());
@@ -89,7 +89,7 @@ fn deferred_run_returns_once_at_its_time() {
     assert_eq!(again.len(), 1);
     assert_eq!(fixture.row(&again[0]).attempt, 2);
     assert!(fixture.start(later(500)).is_empty());
-    // A deferral is not a failure, so all attempts are left.
+    // A deferral is not a failure, so all attempts remain.
     assert_eq!(attempts(&mut fixture, again[0].clone(), &failed(Class::Crash)).len(), 2);
 }
 
@@ -107,8 +107,8 @@ fn requested_retry_reopens_occurrence_once() {
     let row = fixture.row(&again);
     assert_eq!((row.attempt, row.state.name()), (2, "queued"));
     assert_eq!(fixture.stands(&run), None);
-    // No person waits for the attempt, so it belongs to the queue. It is queued again after a
-    // deferral, and its starter may end.
+    // No user is waiting for the attempt, so it belongs to the queue. It is queued again after a
+    // deferral, and its starter may exit.
     assert_eq!((row.origin, row.manual()), (Origin::Queue, false));
     assert_eq!(fixture.start(later(1)), std::slice::from_ref(&again));
     let put_off = Outcome::Deferred { until: later(9), why: "dirty".to_owned() };

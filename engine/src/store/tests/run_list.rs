@@ -7,7 +7,7 @@ use crate::store::columns::to_json;
 
 const WORDS: [&str; 8] = ["Sandbox", "budget", "n\"ight", "ab", "time out", "Ä", "%_", "abc"];
 
-/// A generator of pseudorandom numbers, which are the same in every test.
+/// A pseudorandom number generator that produces the same numbers in every test.
 struct Numbers(u64);
 
 impl Numbers {
@@ -32,7 +32,7 @@ impl Numbers {
     }
 }
 
-/// Records settled and queued runs in four projects, one of which has most of them.
+/// Records settled and queued runs in four projects, with most of them in a single project.
 fn many_runs(store: &mut Store, numbers: &mut Numbers) {
     let db = &store.db;
     for project in 0..4_u32 {

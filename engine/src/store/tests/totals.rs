@@ -4,7 +4,7 @@ use rusqlite::Connection;
 
 use super::*;
 
-/// Counts the rows of the runs.
+/// Counts the run rows.
 fn counted(db: &Connection) -> Vec<(i64, String, String, i64)> {
     rows(
         db,
@@ -60,7 +60,7 @@ fn counts_equal_the_rows_of_runs() {
         assert_eq!(maintained(&fixture.store.db), counted(&fixture.store.db), "{outcome}");
     }
     let durations = fixture.store.run_durations().unwrap();
-    // Admitted at minute 0 and settled in minutes 0 to 8, without the skipped one in minute 5.
+    // Runs admitted at minute 0 and settled in minutes 0 to 8, except the skipped one in minute 5.
     assert_eq!(durations[0].groups, [1, 0, 0, 1, 3, 3, 0, 0, 0]);
     assert_eq!(durations[0].millis, (1 + 2 + 3 + 4 + 6 + 7 + 8) * 60_000);
     let totals = fixture.store.run_totals().unwrap();

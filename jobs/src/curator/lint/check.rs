@@ -30,7 +30,7 @@ const ASKED: usize = 200;
 const NAMED: usize = 3;
 /// Names of notes that need no incoming links.
 const ROOTS: [&str; 5] = ["readme", "index", "home", "changelog", "contributing"];
-/// File extensions by which a path in code is recognized.
+/// File extensions that identify a path in code.
 const ENDINGS: [&str; 14] =
     ["rs", "toml", "md", "json", "py", "ts", "js", "go", "sh", "sql", "yml", "yaml", "c", "org"];
 
@@ -115,7 +115,7 @@ struct LintContext<'a> {
 type Broken = (&'static str, String);
 
 impl LintContext<'_> {
-    /// Returns the note to which a link leads, or `None` if the link does not lead to a note.
+    /// Returns the note that a link leads to, or `None` if the link does not lead to a note.
     fn follow(&self, from: usize, link: &Link) -> Result<Option<usize>, Broken> {
         let (target, anchor, to) = match link {
             Link::Plain(to) => {

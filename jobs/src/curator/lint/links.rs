@@ -91,7 +91,7 @@ pub(super) fn parts(text: &str) -> Parts {
     parts
 }
 
-/// Returns the anchors that `id="…"` and `name="…"` define.
+/// Returns the anchors defined by `id="…"` and `name="…"`.
 fn named(html: &str) -> Vec<String> {
     let mut found = Vec::new();
     for key in ["id=\"", "name=\"", "id='", "name='"] {

@@ -45,7 +45,7 @@ pub struct LintFinding {
     pub suggestion: Option<String>,
 }
 
-/// Returns the folder of the notes.
+/// Returns the notes folder.
 ///
 /// # Errors
 /// Returns a message if there is no such folder.
@@ -63,9 +63,9 @@ pub fn vault(root: &Path, dir: &str) -> Result<PathBuf, String> {
     if path.is_dir() { Ok(path) } else { Err(format!("{} is not a folder", path.display())) }
 }
 
-/// Returns the notes below `one`, or below `folder` if `one` is `None`, sorted by path and without
-/// the notes in the folders that `leave` lists. Also returns the problems with files that could not
-/// be read.
+/// Returns the notes inside `one`, or inside `folder` if `one` is `None`, sorted by path and
+/// excluding the folders listed in `leave`. Also returns the problems with files that could not be
+/// read.
 pub(super) fn notes(
     folder: &Path,
     root: &Path,
@@ -119,8 +119,8 @@ pub(super) fn notes(
     (notes, left)
 }
 
-/// Returns the reason why a folder is not searched, or `None` if the folder is searched. Without
-/// this check, the walker would open an ignore file that is a FIFO and block.
+/// Returns the reason a folder is not searched, or `None` if the folder is searched. Without this
+/// check, the walker would open an ignore file that is a FIFO and block.
 fn unusable(folder: &Path) -> Option<String> {
     let mut named = [".ignore", ".gitignore", ".git/info/exclude"].into_iter();
     let odd = named.find(|name| {
@@ -133,7 +133,7 @@ fn unusable(folder: &Path) -> Option<String> {
     ))
 }
 
-/// Checks the notes of the vault.
+/// Checks the notes in the vault.
 ///
 /// # Errors
 /// Returns an error if there is no vault or the run was cancelled.

@@ -26,7 +26,7 @@ const LIST: usize = 64;
 /// The result of a search for work.
 #[derive(Debug)]
 pub struct Claim {
-    /// The files that the search moved.
+    /// The files moved by the search.
     pub moved: Vec<MovedFile>,
     /// The next file to work on, if any.
     pub found: NextFile,
@@ -41,7 +41,7 @@ pub enum NextFile {
     Empty,
     /// Jobs are waiting, but the hourly cap allows none before `until`.
     Capped {
-        /// The earliest time of the next start.
+        /// The earliest possible time of the next start.
         until: Timestamp,
     },
 }
@@ -105,9 +105,9 @@ impl<'a> Consumer<'a> {
 
     /// Claims the next job, by priority and then age.
     ///
-    /// The first claim of a run, with `first` set, also recovers the files that dead consumers
-    /// left. Only a first claim takes a job that was returned from a dead consumer. If such a job
-    /// kills the process again, no other job is lost.
+    /// The first claim of a run, with `first` set, also recovers the files left by dead consumers.
+    /// Only a first claim takes a job that was returned from a dead consumer. If such a job kills
+    /// the process again, no other job is lost.
     ///
     /// # Errors
     /// Returns an error if a file operation fails.

@@ -126,7 +126,7 @@ impl Worker {
         FileLock::wait(FileLock::open_no_link(&self.path(".lock"))?)
     }
 
-    /// Returns whether a consumer has work: a waiting file, or a file that a dead owner left.
+    /// Returns whether a consumer has work: a waiting file, or a file left by a dead owner.
     pub fn waits(&self, now: Timestamp) -> bool {
         let any = |part: &str, is: &dyn Fn(&OsStr) -> bool| {
             let entries = fs::read_dir(self.path(part));
@@ -242,7 +242,7 @@ pub fn host() -> String {
 }
 
 /// Paths that are reserved for other parts of runner, for git and for agents. The worker's folder
-/// may be below the first one.
+/// may be inside the first one.
 const RESERVED: [&str; 14] = [
     ".runner",
     ".runner/staging",
@@ -273,8 +273,8 @@ fn reserved(path: &RelPath) -> Option<&'static str> {
     found.or_else(|| lower.split('/').any(|part| part == ".git").then_some(".git"))
 }
 
-/// Returns the reason why an existing folder cannot be a worker's folder. Files are moved and
-/// removed in its subfolders, so a folder with entries must have the subfolders of a queue.
+/// Returns the reason an existing folder cannot be a worker's folder. Files are moved and removed
+/// in its subfolders, so a non-empty folder must have the subfolders of a queue.
 fn foreign(folder: &Path) -> Option<String> {
     let entries = match fs::read_dir(folder) {
         Ok(entries) => entries,

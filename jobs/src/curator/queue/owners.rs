@@ -12,7 +12,7 @@ use super::files::{names, read, remove};
 use super::{MovedFile, Worker, host};
 use crate::curator::job::{CuratorJobKind, JobFile};
 
-/// Time for which an owner on another host is assumed to be alive.
+/// How long an owner on another host is assumed to be alive.
 const ELSEWHERE: SignedDuration = SignedDuration::from_hours(1);
 
 /// The process that has claimed a file.
@@ -22,7 +22,7 @@ pub(super) struct ClaimHolder {
     pub(super) owner: ProcessIdentity,
     pub(super) host: String,
     pub(super) since: Timestamp,
-    /// The run for which the file is claimed.
+    /// The run that the file is claimed for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) run: Option<String>,
 }
@@ -32,8 +32,8 @@ pub(super) struct ClaimHolder {
 pub type IsOver<'a> = &'a dyn Fn(&str) -> bool;
 
 impl Worker {
-    /// Recovers the files that dead consumers left, if their runs are over. The caller must hold
-    /// the lock.
+    /// Recovers the files left by dead consumers whose runs are over. The caller must hold the
+    /// lock.
     pub(super) fn recover(
         &self,
         now: Timestamp,

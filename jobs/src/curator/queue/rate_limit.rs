@@ -1,4 +1,4 @@
-//! Records the starts of the last hour in `logs/hour.jsonl`, one line for each start.
+//! Records the job starts of the last hour in `logs/hour.jsonl`, one line per start.
 //!
 //! The line is written before a file is claimed, so the cap applies across restarts and consumers.
 //! A start that is recorded but not used still counts, so the cap is never exceeded.
@@ -26,7 +26,7 @@ pub(super) struct StartWindow {
     pub(super) list: Vec<StartRecord>,
     /// The number of lines that are older than an hour.
     over: usize,
-    /// Whether the current time replaced the time of a start. The list must then be rewritten,
+    /// Whether a start's time was replaced with the current time. The list must then be rewritten,
     /// because otherwise that start would never expire.
     pub(super) odd: bool,
 }

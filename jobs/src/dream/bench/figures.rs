@@ -1,4 +1,4 @@
-//! The figures of a measurement: the confusion matrix, the F1 scores, and the figures on the
+//! The figures from a measurement: the confusion matrix, the F1 scores, and the figures for the
 //! history before each idea was done.
 //!
 //! This module contains only arithmetic.
@@ -27,8 +27,8 @@ pub struct Classes {
 }
 
 impl Classes {
-    /// Counts one verdict. An idea that is kept although it is perhaps done or a duplicate counts
-    /// as neither.
+    /// Counts one verdict. An idea that is kept even though it may be done or a duplicate counts as
+    /// neither.
     pub(super) fn note(&mut self, label: &Label, verdict: &RuleVerdict) {
         let truth = match label.class() {
             Some(class) => class.as_str(),

@@ -7,8 +7,8 @@
 //! ```
 //!
 //! The second measurement treats every implemented idea as an open idea. It is needed because an
-//! honest count of false archives requires more live ideas than people label. This module must
-//! never pass a label to the rule.
+//! honest count of false archives requires more live ideas than users label. This module must never
+//! pass a label to the rule.
 
 mod figures;
 pub mod truth;
@@ -45,16 +45,16 @@ pub struct Figures {
     pub false_archives: Vec<String>,
     /// The share of false archives among the live ideas; `None` without live ideas.
     pub false_archive_rate: Option<f64>,
-    /// The figures about the implemented ideas.
+    /// The figures for the implemented ideas.
     pub done: Done,
-    /// The figures about the ideas whose commits are known.
+    /// The figures for the ideas whose commits are known.
     pub hits: Hits,
-    /// The figures about ideas with known duplicates.
+    /// The figures for ideas with known duplicates.
     pub duplicates: Duplicates,
-    /// Ideas that were proposed for archiving although no label states their class or that they are
-    /// open. A person has to read them.
+    /// Ideas that were proposed for archiving even though no label gives their class or marks them
+    /// as open. The user has to read them.
     pub unlabelled_archived: Vec<String>,
-    /// The figures on the history before the first known commit of each idea.
+    /// The figures for the history before the first known commit of each idea.
     pub past: Option<Past>,
 }
 
@@ -79,13 +79,13 @@ pub struct Done {
 pub struct Hits {
     /// Number of ideas whose commits are known.
     pub known: usize,
-    /// Number of them with a true commit as the best candidate.
+    /// Number of these ideas whose best candidate is a true commit.
     pub at_1: usize,
-    /// Number of them with a true commit among the three best candidates.
+    /// Number of these ideas with a true commit among the three best candidates.
     pub at_3: usize,
-    /// Number of them that were proposed for archiving.
+    /// Number of these ideas that were proposed for archiving.
     pub archived: usize,
-    /// Number of archived ones whose first cited commit is true.
+    /// Number of archived ideas whose first cited commit is true.
     pub right: usize,
     /// `right` as a share of `archived`.
     pub precision: Option<f64>,
@@ -98,7 +98,7 @@ pub struct Hits {
 pub struct Duplicates {
     /// Number of ideas with a known duplicate.
     pub known: usize,
-    /// Number of them with a duplicate among the ten nearest neighbours.
+    /// Number of these ideas with a duplicate among the ten nearest neighbours.
     pub at_10: usize,
     /// `at_10` as a share of `known`.
     pub recall: Option<f64>,

@@ -58,7 +58,7 @@ pub(super) struct IdeaState {
 /// The content of `act.json`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct DecisionRecord {
-    /// The decision as it is written in the decisions file.
+    /// The decision as written in the decisions file.
     pub decision: Decision,
     /// All changed files except the decisions and the state.
     pub changes: Vec<ChangedFile>,
@@ -66,11 +66,11 @@ pub(super) struct DecisionRecord {
     pub state: Vec<IdeaState>,
 }
 
-/// The folder with the backups of all acts, below the dreams folder. It has a subfolder for each
-/// proposal and, below that, for each run.
+/// The folder inside the dreams folder that contains the backups of all acts. It has a subfolder
+/// for each proposal, which in turn has one for each run.
 pub const BACKUPS: &str = ".undo";
 
-/// Returns the folder with the backups of all acts on a proposal.
+/// Returns the folder containing the backups of all acts on a proposal.
 pub(super) fn folder(spec: &DreamSpec, id: &str) -> String {
     format!("{}/{BACKUPS}/{id}", spec.dreams)
 }
@@ -107,7 +107,7 @@ pub(super) fn of<'p>(
 
 /// Returns each path that a decision changed, with the digest of the file after the latest such
 /// change, or `None` if that change removed the file. Backups that cannot be read are skipped:
-/// changes that are recorded only there are treated as somebody else's.
+/// changes recorded only there are treated as someone else's.
 pub fn own_edits(root: &Path, spec: &DreamSpec) -> BTreeMap<String, Option<Digest>> {
     let mut acts: Vec<(String, DecisionRecord)> = Vec::new();
     let (Ok(fs), Ok(reader)) = (RealFs::open(root), Reader::open(root, LONGEST)) else {

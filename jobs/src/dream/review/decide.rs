@@ -1,4 +1,4 @@
-//! Turns a person's verdict into an act.
+//! Turns a user's verdict into an act.
 //!
 //! ```text
 //! undecided ──accept, amend──> the action is carried out ─┐
@@ -7,8 +7,8 @@
 //!     └── its ideas changed: refused unless forced
 //! ```
 //!
-//! `skipped` is the only decision that another decision may follow without an undo, because a
-//! person who skipped a proposal may change their mind.
+//! `skipped` is the only decision that another decision may follow without an undo, because a user
+//! who skipped a proposal may reconsider it later.
 
 use std::path::Path;
 
@@ -39,7 +39,7 @@ pub struct Decider<'a> {
     /// The settings of the project's dream.
     pub spec: &'a DreamSpec,
     pub project: &'a ProjectId,
-    /// Runner's state folder, which contains the locks of the decisions.
+    /// Runner's state folder, which contains the decision locks.
     pub state: &'a Path,
     /// The project's cache folder, which must exist.
     pub cache: &'a Path,
@@ -50,11 +50,11 @@ pub struct Decider<'a> {
     pub store: &'a mut Store,
     /// Removes secrets from notes.
     pub redactor: &'a Redactor,
-    /// Free space, in bytes, on the file system to which the decision is written.
+    /// Free space, in bytes, on the file system where the decision is written.
     pub free_bytes: u64,
 }
 
-/// A person's verdict on a proposal.
+/// The user's verdict on a proposal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DecisionInput {
     /// Carry out the proposal.
@@ -68,7 +68,7 @@ pub enum DecisionInput {
         /// The destination of a merge, if it differs from the proposed one or none was proposed.
         into: Option<String>,
     },
-    /// Leave the idea, and do not ask again until it changes.
+    /// Leave the idea as it is, and do not ask again until it changes.
     Skip,
 }
 
@@ -103,7 +103,7 @@ pub enum IfExposed {
     Publish,
 }
 
-/// The objections that a person has overruled.
+/// The objections that the user has overruled.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Consent {
     pub if_changed: IfChanged,
@@ -116,9 +116,9 @@ pub struct DecisionRequest<'a> {
     /// The proposal's id, or an unambiguous prefix of it.
     pub id: &'a str,
     pub verdict: DecisionInput,
-    /// The person's note on the decision.
+    /// The user's note on the decision.
     pub note: Option<&'a str>,
-    /// The objections that the person has overruled.
+    /// The objections that the user has overruled.
     pub consent: Consent,
 }
 
@@ -138,7 +138,7 @@ pub struct AppliedDecision {
     pub run: Option<RunId>,
 }
 
-/// The reason why a decision was not made or not carried out.
+/// Why a decision was not made or not carried out.
 #[derive(Debug, thiserror::Error)]
 pub enum ReviewError {
     #[error("there is no proposal {0}")]
@@ -158,7 +158,7 @@ pub enum ReviewError {
     #[error("{path}: {}", .stale.describe())]
     Stale {
         path: String,
-        /// The reason why the proposal does not apply.
+        /// Why the proposal does not apply.
         stale: Stale,
     },
     /// The action cannot be carried out on this idea.
@@ -190,7 +190,7 @@ pub enum ReviewError {
     /// The state file is invalid.
     #[error("{path} is not a dream state: {why}")]
     State { path: String, why: String },
-    /// The disk or the environment caused an error.
+    /// A disk or environment error.
     #[error("{0}")]
     Disk(String),
     /// A bug in runner.
@@ -284,7 +284,7 @@ impl Decider<'_> {
         }
     }
 
-    /// Returns the action of a verdict, and the plan that carries it out.
+    /// Returns a verdict's action, and the plan that carries it out.
     fn planned(
         &self,
         item: &ProposalItem,
@@ -333,7 +333,7 @@ impl Decider<'_> {
         Ok((action, plan.map_err(ReviewError::Cannot)?))
     }
 
-    /// Applies the rules for the paths of an act to every path that a plan writes.
+    /// Applies the path rules for acts to every path that a plan writes.
     pub(super) fn guard(
         &self,
         plan: &ActionPlan,

@@ -1,9 +1,9 @@
 //! The rules for the paths that an act may write, applied to a whole plan with two git queries.
 //!
 //! Canonical files are never written, and runner's own files must be ignored by git. An idea may be
-//! tracked by git or not, as the person chose: an act edits the work tree as the person would, and
-//! stages and commits nothing. If the ideas are private, their text reaches a path that git does
-//! not ignore only with the person's consent.
+//! tracked by git or not, as the user chooses: an act edits the work tree as the user would,
+//! without staging or committing anything. If the ideas are private, their text reaches a path that
+//! git does not ignore only with the user's consent.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -16,7 +16,7 @@ use runner_engine::publish::{RealFs, RelPath};
 use super::super::spec::DreamSpec;
 use super::plan::{ActionPlan, FileChange};
 
-/// The reason why a plan is refused.
+/// Why a plan is refused.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Refused {
     #[error("{0}")]
@@ -33,7 +33,7 @@ pub(super) enum Refused {
 ///
 /// # Errors
 /// Returns [`Refused`] with the first path that may not be written, the reason and the fix. The
-/// last check is the one for private ideas.
+/// check for private ideas comes last.
 pub(super) fn check(
     git: &Git,
     spec: &DreamSpec,
@@ -50,7 +50,7 @@ pub(super) fn check(
             ));
         }
     }
-    // This check comes before git is asked, because git follows links or fails on them.
+    // This check precedes the git queries, because git follows links or fails on them.
     let disk = RealFs::open(git.root()).map_err(|error| Refused::Guard(error.to_string()))?;
     for path in &paths {
         let rel = RelPath::new(path).map_err(|bad| Refused::Guard(bad.to_string()))?;
@@ -84,7 +84,7 @@ pub(super) fn check(
     exposed(spec, plan, |path| ignored.contains(path))
 }
 
-/// Checks that no text of a private idea reaches a path that git does not ignore.
+/// Checks that no text from a private idea reaches a path that git does not ignore.
 fn exposed(
     spec: &DreamSpec,
     plan: &ActionPlan,
@@ -121,11 +121,11 @@ fn names(answer: &[u8]) -> Vec<String> {
         .collect()
 }
 
-/// Whether the ideas of a dream job are private. `Display` also describes what that means for
-/// accepting a proposal.
+/// Whether a dream job's ideas are private. `Display` also describes what that means for accepting
+/// a proposal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Privacy {
-    /// The folder of the ideas, with a slash at the end.
+    /// The ideas folder, with a trailing slash.
     folder: String,
     private: bool,
     reason: PrivacyReason,

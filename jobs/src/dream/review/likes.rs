@@ -1,6 +1,6 @@
-//! A person's recent decisions on proposals like a given one. A new proposal is shown together with
-//! them. The decisions only change the order of proposals; they never cause a proposal to be left
-//! out.
+//! The user's recent decisions on proposals similar to a given one, shown together with a new
+//! proposal. The decisions only change the order of proposals; they never cause a proposal to be
+//! left out.
 
 use jiff::{SignedDuration, Timestamp};
 use runner_text::counted;
@@ -17,12 +17,12 @@ const COUNTED: SignedDuration = SignedDuration::from_hours(90 * 24);
 pub struct LikeDecisions {
     pub accepted: usize,
     pub rejected: usize,
-    /// Decisions that the person took back.
+    /// Decisions that the user took back.
     pub undone: usize,
 }
 
 impl LikeDecisions {
-    /// Returns whether the person decided against at least half of these proposals.
+    /// Returns whether the user decided against at least half of these proposals.
     pub fn is_disfavoured(self) -> bool {
         let against = self.rejected + self.undone;
         against > 0 && against >= self.accepted
@@ -95,7 +95,7 @@ impl PastDecisions {
 }
 
 impl Proposals {
-    /// Moves proposals of a kind that the person decided against to the end of their pass.
+    /// Moves proposals of a kind that the user has decided against to the end of their pass.
     pub fn rank(&mut self, past: &PastDecisions) {
         let mut start = 0;
         while start < self.items.len() {

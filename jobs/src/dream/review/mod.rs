@@ -1,4 +1,4 @@
-//! The human side of the dream: the proposals, a person's decisions on them, and the resulting
+//! The human side of the dream: the proposals, the user's decisions on them, and the resulting
 //! changes to ideas.
 //!
 //! ```text
@@ -10,16 +10,16 @@
 //!   one publication: backup, new files, removals, state.json, the decision's line at the very end
 //! ```
 //!
-//! **An act is a run.** A person starts an act, and it takes milliseconds, so a separate
-//! publication log was considered: a file of manifests in the state folder, which some command
-//! would recover. That log would be a second journal, with separate rules for the leftovers of dead
+//! **An act is a run.** The user starts an act, and it takes milliseconds, so a separate
+//! publication log was considered: a file of manifests in the state folder, to be recovered by some
+//! command. That log would be a second journal, with its own rules for the leftovers of dead
 //! processes. Instead, each act enters a manual occurrence of the project's job [`JOB`], is
 //! admitted with an empty budget, publishes and is settled. All of this happens in the process that
-//! the person started, under that job's lock for decisions. The database therefore contains the
+//! the user started, under that job's lock for decisions. The database therefore contains the
 //! manifest, every tick rolls a partly published act forward with the same code as any other run,
 //! and `runner runs show` reports the effects of a decision. No file declares the job, so no
-//! schedule, queue or retry starts it, and lists of runs omit it unless they are asked to include
-//! it. No other process may perform an act, because the person who decides is using this one.
+//! schedule, queue or retry starts it, and run lists omit it unless asked to include it. No other
+//! process may perform an act, because the deciding user is working in this one.
 //!
 //! **An act takes no pass lock**. A pass and an act share two kinds of files: `state.json`, which
 //! both write, and the ideas. An act holds the lock at [`files_lock`] from its start to its end; a
@@ -28,13 +28,13 @@
 //! that is replaced or removed must still have the content that was read (`Expect::Digest`), or
 //! nothing is published.
 //!
-//! An act edits the work tree as a person would: it stages and commits nothing, even if git tracks
+//! An act edits the work tree as the user would: it stages and commits nothing, even if git tracks
 //! the idea. A later pass recognises these edits by the digests in the backups ([`own_edits`]), so
-//! that they do not defer it.
+//! they do not defer the pass.
 //!
-//! This module must never make a decision, and never touch a file that is canonical or that is
-//! reached through a link. It must never put text of a private idea into a path that git does not
-//! ignore without the person's consent, and never remove content of an idea that is not in a
+//! This module must never make a decision, and never touch a file that is canonical or reached
+//! through a link. It must never put text from a private idea into a path that git does not ignore
+//! without the user's consent, and never remove content from an idea unless that content is in a
 //! backup, in the archive, in a spec or in another idea.
 
 mod backup;

@@ -62,7 +62,7 @@ impl FileChange {
     }
 }
 
-/// The kind of a line in a preview.
+/// The kind of a preview line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, JsonSchema, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum LineKind {
@@ -74,7 +74,7 @@ pub enum LineKind {
     Kept,
 }
 
-/// A line of a preview.
+/// A preview line.
 #[derive(Clone, Debug, PartialEq, Eq, JsonSchema, Serialize)]
 pub struct PreviewLine {
     /// The kind of the line.
@@ -92,16 +92,16 @@ pub struct ActionPlan {
     pub marks: Vec<(String, Mark)>,
     /// A short description of the action.
     pub says: String,
-    /// A preview of the changes for a person.
+    /// A preview of the changes for the user.
     pub preview: Vec<PreviewLine>,
 }
 
-/// The origin of an act, which is recorded in the text that the act writes.
+/// The origin of an act, recorded in the text that the act writes.
 #[derive(Clone, Copy, Debug)]
 pub struct Stamp<'a> {
     /// The id of the proposal.
     pub id: &'a str,
-    /// The decision, as it is written in the decisions file.
+    /// The decision, as written in the decisions file.
     pub decision: &'a str,
     pub at: Timestamp,
 }
@@ -110,7 +110,7 @@ pub struct Stamp<'a> {
 /// is in use.
 ///
 /// # Errors
-/// Returns a message for a person if the action cannot be carried out.
+/// Returns a user-facing message if the action cannot be carried out.
 pub fn plan(
     action: Action,
     source: &Source,
@@ -171,7 +171,7 @@ enum Marked<'a> {
 }
 
 impl ActionPlan {
-    /// Plans the move of a file to `to` with the content `bytes`, which may have added lines at its
+    /// Plans moving a file to `to` with the content `bytes`, which may have lines added at the
     /// start.
     fn moves(&mut self, source: &Source, to: String, bytes: Vec<u8>) {
         self.preview
@@ -188,7 +188,7 @@ impl ActionPlan {
         self.changes.push(FileChange::Remove(source.clone()));
     }
 
-    /// Plans the replacement of a file with a longer version of itself.
+    /// Plans replacing a file with a longer version of itself.
     fn grows(&mut self, source: &Source, bytes: Vec<u8>) {
         self.preview.push(PreviewLine { kind: LineKind::File, text: source.path.clone() });
         self.compare(&source.bytes, &bytes);

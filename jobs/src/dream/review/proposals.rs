@@ -24,7 +24,7 @@ use super::super::proposal::{self, Action, Proposal, clean};
 use super::super::spec::DreamSpec;
 use super::super::walk::WalkProblem;
 
-/// The reason why a proposal does not apply to the current content.
+/// Why a proposal does not apply to the current content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, JsonSchema, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Stale {
@@ -54,16 +54,16 @@ pub struct ProposalItem {
     pub pass: String,
     /// The proposal; its `targets_hash` is empty if the file has none.
     pub proposal: Proposal,
-    /// The reason why the proposal does not apply to the current content, if it does not.
+    /// Why the proposal does not apply to the current content, if it does not.
     pub stale: Option<Stale>,
     /// Whether a newer pass has another proposal about the same idea.
     pub superseded: bool,
-    /// The decision that is in effect.
+    /// The decision in effect.
     pub decision: Option<Decision>,
 }
 
 impl ProposalItem {
-    /// Returns whether a person must decide. A proposal to keep an idea as it is needs no decision,
+    /// Returns whether the user must decide. A proposal to keep an idea as it is needs no decision,
     /// and neither does one that a newer pass replaced or whose idea no longer exists.
     pub fn waits(&self) -> bool {
         self.decision.is_none()
@@ -86,11 +86,10 @@ impl ProposalItem {
     }
 }
 
-/// The proposals of all passes, and the problems with reading them.
+/// The proposals of all passes, and the problems encountered while reading them.
 #[derive(Clone, Debug, Default)]
 pub struct Proposals {
-    /// The proposals, newest pass first and in the order of the file within a pass. No id occurs
-    /// twice.
+    /// The proposals, newest pass first and in file order within a pass. No id occurs twice.
     pub items: Vec<ProposalItem>,
     /// All decisions, oldest first.
     pub history: Vec<Decision>,
@@ -98,7 +97,7 @@ pub struct Proposals {
     pub troubles: Vec<WalkProblem>,
 }
 
-/// The reason why the proposals could not be read.
+/// Why the proposals could not be read.
 #[derive(Debug, thiserror::Error)]
 pub enum ProposalsError {
     #[error(transparent)]
@@ -278,7 +277,7 @@ fn pass(name: &str) -> Option<(u64, u32, String)> {
     Some((format!("{day}{time}").parse().ok()?, number, name.to_owned()))
 }
 
-/// Returns whether a text is a valid id. An id is used as the name of a folder.
+/// Returns whether a text is a valid id. An id is used as a folder name.
 pub(super) fn good_id(id: &str) -> bool {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
     (1..=64).contains(&id.len()) && id.bytes().all(plain)
@@ -329,7 +328,7 @@ fn checked(value: Value, spec: &DreamSpec) -> Result<Proposal, String> {
 /// Checks that a path is below the ideas folder.
 ///
 /// # Errors
-/// Returns the reason why it is not.
+/// Returns the reason if it is not.
 pub(super) fn idea(path: &str, spec: &DreamSpec) -> Result<(), String> {
     let rel = RelPath::new(path).map_err(|bad| bad.to_string())?;
     let within = |folder: &str| RelPath::new(folder).is_ok_and(|folder| rel.is_within(&folder));

@@ -1,6 +1,6 @@
 //! Publishes one plan as an act of [`crate::manual_edit`]. The act consists of the backup, the
-//! files, the state and the decision's line. It runs under the lock that also protects the files of
-//! a pass.
+//! files, the state and the decision's line. It runs under the lock that also protects a pass's
+//! files.
 //!
 //! ```text
 //! locks ──> recover stale runs ──> read, plan (decide, undo) ──> act: stage ──> publish ──> settled
@@ -81,7 +81,7 @@ impl Decider<'_> {
         Ok(())
     }
 
-    /// Opens a scope that only reads.
+    /// Opens a read-only scope.
     pub(super) fn read_scope(&self) -> Result<Scope, ReviewError> {
         Ok(Scope::open(self.root, &[], &format!("{}/look", self.staging()))?)
     }
@@ -124,7 +124,7 @@ impl Decider<'_> {
     }
 }
 
-/// The reason why a plan could not be staged.
+/// Why a plan could not be staged.
 enum Unstaged {
     Scope(ScopeError),
     /// The content of the state file is not a valid state.

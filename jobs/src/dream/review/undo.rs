@@ -25,7 +25,7 @@ use super::plan::{ActionPlan, FileChange, LineKind, PreviewLine, Source};
 use super::proposals;
 
 impl Decider<'_> {
-    /// Undoes the decision that is in effect for a proposal.
+    /// Undoes the decision in effect for a proposal.
     ///
     /// # Errors
     /// Returns a [`ReviewError`]; the error is `Stale` if a file has changed since the decision,
@@ -216,7 +216,7 @@ impl Decider<'_> {
             return Err(ReviewError::Changed(why));
         }
         let Some(held) = &touched.before else {
-            // A file that an act created and a person has changed since is not removed.
+            // A file that an act created and the user has changed since is not removed.
             let ours = holds == touched.after;
             return Ok(now.filter(|_| ours).map(FileChange::Remove));
         };

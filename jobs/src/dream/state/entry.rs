@@ -12,7 +12,7 @@ use serde_json::{Value, to_string};
 
 use super::{IdeaUpdate, Mark};
 
-/// The keys of an entry and their values, as they are written.
+/// The keys of an entry and their values, as written.
 #[derive(Default)]
 pub(super) struct Keys<'a>(Vec<(Cow<'a, str>, Cow<'a, str>)>);
 
@@ -24,7 +24,7 @@ impl<'a> Keys<'a> {
         serde_json::from_str(entry).expect("the entry was read as an object before")
     }
 
-    /// Returns the value of a key, as it is written.
+    /// Returns the value of a key, as written.
     pub(super) fn get(&self, key: &str) -> Option<&str> {
         let found = self.0.iter().find(|(name, _)| is_key(name, key));
         found.map(|(_, value)| value.as_ref())
@@ -62,7 +62,7 @@ impl<'a> Keys<'a> {
         }
     }
 
-    /// Sets a key to this value unless the entry has the key.
+    /// Sets a key to this value unless the entry already has the key.
     fn set_default(&mut self, key: &str, value: impl Into<Value>) {
         if self.get(key).is_none() {
             self.set(key, value);

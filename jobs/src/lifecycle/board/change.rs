@@ -18,10 +18,10 @@ use crate::manual_edit::{self, EditActor, HeldJobLock, ManualEdit, ManualEditErr
 
 /// The job name of all changes to a project's board. No configured job can have this name.
 pub const JOB: &str = "board:apply";
-/// Maximum number of attempts to change a board that another process changes at the same time.
+/// Maximum number of attempts to change a board that another process is changing at the same time.
 const LOOKS: u32 = 5;
 
-/// The reason why a board was not changed.
+/// Why a board was not changed.
 #[derive(Debug, thiserror::Error)]
 pub enum BoardError {
     /// The board's file does not exist.

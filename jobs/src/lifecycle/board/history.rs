@@ -117,7 +117,7 @@ impl BoardHistory {
         self.records.iter().rev().find(|record| record.moves.iter().any(begun)).map(|it| it.ts)
     }
 
-    /// Returns the history's text with `more` appended, without the oldest lines beyond the limit.
+    /// Returns the history's text with `more` appended, dropping the oldest lines beyond the limit.
     pub fn with(&self, more: &[HistoryRecord]) -> String {
         let more = more
             .iter()

@@ -150,9 +150,9 @@ pub fn current<'b>(board: &'b Board, history: &BoardHistory, agent: &str) -> Opt
     picked.find_map(|it| own().find(|task| task.heading == it.task)).or_else(|| own().next())
 }
 
-/// Begins the next task for an agent: the first task with NEXT, otherwise the agent's [`current`]
-/// task, otherwise the first task with TODO. Tasks that name another agent are skipped. Returns
-/// `None` if no task remains. `text` is the board's text.
+/// Begins the next task for an agent: the first NEXT task, otherwise the agent's [`current`] task,
+/// otherwise the first TODO task. Tasks that name another agent are skipped. Returns `None` if no
+/// task remains. `text` is the board's text.
 pub fn pick<'b>(
     board: &'b Board,
     text: &str,

@@ -21,7 +21,7 @@ use serde::{Deserialize, Serialize};
 pub use parse::{LARGEST, Malformed, parse, parse_sections};
 pub use render::render;
 
-/// The six headings, in their order.
+/// The six headings, in order.
 pub const HEADINGS: [&str; 6] = ["tale", "goals", "blue sky", "fears", "verdicts", "carry"];
 
 /// Maximum number of words in a tale.
@@ -35,17 +35,18 @@ pub struct Entry {
     pub title: String,
     /// The model that wrote the entry, or [`BY_RULE`].
     pub model: String,
-    /// Paths, exit codes and tasks in the tale that no source showed, and commits that are not new.
+    /// Paths, exit codes and tasks in the tale that appear in no source, and commits that are not
+    /// new.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unseen: Vec<String>,
-    /// The facts that runner read from the sources, one per item. Empty in an entry by rule,
-    /// because its tale states them.
+    /// The facts that runner read from the sources, one per item. Empty in a rule-based entry,
+    /// because its tale contains them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub facts: Vec<String>,
     pub sections: Sections,
 }
 
-/// The model of an entry that the rules wrote.
+/// The model name recorded for an entry written by the rules.
 pub const BY_RULE: &str = "by rule";
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -76,7 +77,7 @@ pub struct Verdict {
     /// The reason: the text after the first dash, or empty if there is no dash.
     pub why: String,
     /// All text after the move: the task's heading, then the reason. The board is searched for a
-    /// heading that equals this text, then for the longest heading with which this text begins.
+    /// heading that equals this text, then for the longest heading that this text begins with.
     pub said: String,
 }
 

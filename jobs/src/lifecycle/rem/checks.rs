@@ -2,7 +2,7 @@
 //!
 //! Every commit hash in the entry must occur in the sources that were shown. Every verdict that
 //! names a task must resolve to exactly one task. The tale must not repeat the previous tale. The
-//! entry must state something (see `substance`). This module must never fix an entry.
+//! entry must have substance (see `substance`). This module must never fix an entry.
 
 use runner_text::org::{self, Board, Resolved};
 
@@ -24,7 +24,7 @@ pub enum Refusal {
     /// The entry names something that does not exist.
     #[error("{0}")]
     Untrue(String),
-    /// The entry states nothing.
+    /// The entry has no substance.
     #[error("{0}")]
     Empty(String),
     /// The tale repeats that of the previous entry.

@@ -33,11 +33,11 @@ const COMMITS: usize = 12;
 const ABOUT: usize = 600;
 /// Maximum size of a README, in bytes.
 const LARGEST_README: u64 = 1024 * 1024;
-/// Maximum number of characters of the board to show.
+/// Maximum number of characters to show from the board.
 const BOARD: usize = 4_000;
 /// Maximum number of tool steps to show.
 pub(super) const STEPS: usize = 25;
-/// Maximum number of characters of the newest entry to show.
+/// Maximum number of characters to show from the newest entry.
 const ENTRY: usize = 2_500;
 /// Maximum size of the board's file, in bytes.
 const LARGEST_BOARD: u64 = 8 * 1024 * 1024;
@@ -211,7 +211,7 @@ pub enum PreviousEntry {
 }
 
 impl Slice {
-    /// Returns the time at which the newest entry was written.
+    /// Returns the time when the newest entry was written.
     pub fn since(&self) -> Option<Timestamp> {
         self.listed.manifest.entries.first()?.ts
     }
@@ -237,7 +237,7 @@ impl Slice {
         })
     }
 
-    /// Returns whether nothing happened since the newest entry: no commit, no tool use and no
+    /// Returns whether nothing has happened since the newest entry: no commit, no tool use and no
     /// change to the board. A row that records an agent's whole run is not evidence of work.
     pub fn is_idle(&self) -> bool {
         let worked = |step: &ToolStep| step.tool != steps::RUN;

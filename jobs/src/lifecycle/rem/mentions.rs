@@ -8,7 +8,7 @@ use runner_text::org::{Resolved, fold};
 
 use super::gather::{PreviousEntry, Slice};
 
-/// Shortest abbreviation of a commit's hash that git accepts, in digits.
+/// Length of the shortest abbreviated commit hash that git accepts, in digits.
 const SHORTEST: usize = 4;
 /// Length of the longest commit hash, in digits.
 const LONGEST: usize = 64;
@@ -92,8 +92,8 @@ fn is_hyphen(c: char) -> bool {
     matches!(c, '-' | '\u{2010}'..='\u{2015}' | '\u{2212}')
 }
 
-/// Returns the commits that a tale names although they are older than the previous entry. A tale is
-/// about what is new.
+/// Returns the commits that a tale names even though they are older than the previous entry. A tale
+/// is about what is new.
 fn older_commits(tale: &str, slice: &Slice) -> Vec<String> {
     if slice.listed.manifest.entries.is_empty() {
         return Vec::new();
@@ -132,7 +132,7 @@ pub fn unseen(tale: &str, slice: &Slice) -> Vec<String> {
     out
 }
 
-/// Returns a text with plain hyphens and quotes, because models write other kinds within paths.
+/// Returns a text with plain hyphens and quotes, because models use other kinds within paths.
 fn plain(text: &str) -> String {
     let plain = |c: char| match c {
         c if is_hyphen(c) => '-',
@@ -142,7 +142,7 @@ fn plain(text: &str) -> String {
     text.chars().map(plain).collect()
 }
 
-/// Returns the words that are paths: those with a file extension, a final slash or two slashes.
+/// Returns the words that are paths: those with a file extension, a trailing slash or two slashes.
 fn paths(text: &str) -> Vec<String> {
     let punctuation = |c: char| !c.is_alphanumeric() && !"._/-~".contains(c);
     let words = text.split(|c: char| c.is_whitespace() || ",;()[]".contains(c));

@@ -37,7 +37,7 @@ use checks::Refusal;
 use gather::Slice;
 use stage::publish_entry;
 
-/// The form in which a model gives its answer.
+/// The format in which a model answers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum AnswerForm {
@@ -52,7 +52,7 @@ pub enum AnswerForm {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct RemSpec {
-    /// The agent in whose journal the dream is written: rem/AGENT/. Default: the agent without a
+    /// The agent whose journal the dream is written to: rem/AGENT/. Default: the agent without a
     /// name, in rem/.
     pub agent: Option<String>,
     /// The board whose tasks the verdicts move, in org or Markdown.
@@ -61,10 +61,10 @@ pub struct RemSpec {
     pub after_audit: bool,
     /// The minimum number of minutes between a successful dream and the next one.
     pub interval_minutes: u32,
-    /// The agent's instructions: a file of the project, or the text itself. Default: the built-in
+    /// The agent's instructions: a project file, or the text itself. Default: the built-in
     /// instructions.
     pub prompt: Option<String>,
-    /// The form of the answer: JSON with a schema that lists the board's headings, or org text.
+    /// The answer format: JSON with a schema that lists the board's headings, or org text.
     pub answer: AnswerForm,
     /// The project's settings for files and commits.
     #[serde(skip)]
@@ -85,7 +85,7 @@ impl Default for RemSpec {
     }
 }
 
-/// The reason why no entry is written about an idle period.
+/// The reason for writing no entry about an idle period.
 const IDLE: &str = "nothing happened: no commit, no tool use and no change of the board";
 
 /// Writes a journal entry if a dream is due.
@@ -104,8 +104,8 @@ pub fn run(ctx: &mut Context<'_>, spec: &RemSpec) -> Result<Finished, JobError> 
     dream(ctx, spec, &slice)
 }
 
-/// Writes a journal entry as part of a cycle, which has its own gates. If nothing happened since
-/// the newest entry, no entry is written, and the result is idle.
+/// Writes a journal entry as part of a cycle, which has its own gates. If nothing has happened
+/// since the newest entry, no entry is written, and the result is idle.
 ///
 /// # Errors
 /// Returns the same errors as [`run`], except for a closed gate.
@@ -174,8 +174,8 @@ enum Author {
 /// Asks for a dream, checks the answer and stages the entry.
 ///
 /// If the answer is refused, asks once more and gives the reason. If the second answer is refused
-/// too, the entry by rule is published and the run is degraded. If neither answer is an entry, the
-/// run fails.
+/// too, the rule-based entry is published and the run is degraded. If neither answer is an entry,
+/// the run fails.
 fn dream(ctx: &mut Context<'_>, spec: &RemSpec, slice: &Slice) -> Result<Finished, JobError> {
     let mut reported = slice.reported.clone();
     let (answer, degraded) = match ask(ctx, spec, slice, None)? {
@@ -250,7 +250,7 @@ fn ask(
     }))
 }
 
-/// Asks the question again, with the reason why the first answer was refused.
+/// Asks the question again, explaining why the first answer was refused.
 ///
 /// # Errors
 /// Returns an error if neither answer is an entry, or if the run must end.

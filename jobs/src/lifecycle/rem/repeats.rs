@@ -101,8 +101,7 @@ mod tests {
 
     use super::*;
 
-    /// The forms of a tale's sentences. `{f}` is a file, `{t}` a topic, `{h}` a hash, `{n}` a
-    /// number.
+    /// Sentence templates for a tale. `{f}` is a file, `{t}` a topic, `{h}` a hash, `{n}` a number.
     const FORMS: [&str; 18] = [
         "On 2026-06-{n} the audit in {h} found the claim about {t} unverified and cut it.",
         "Commit {h} added {t} to {f}.",

@@ -26,8 +26,8 @@ const ENUM: usize = 250;
 /// sources. The placeholder is not shown to a model and does not fit the schema.
 const BY_RULE: Value = Value::Null;
 
-/// The limits of an answer in the schema, in characters and in items. They exceed what the prompt asks
-/// for. Without them, a small model that is held to the schema may never end its answer.
+/// The schema's limits on an answer, in characters and in items. They exceed what the prompt asks for.
+/// Without them, a small model that is constrained to the schema may never finish its answer.
 const TALE: usize = 2000;
 const LINE: usize = 400;
 const VERDICTS: usize = 8;
@@ -37,7 +37,7 @@ const CLAIMS: usize = 12;
 const AGAIN: &str = "\n\nYour first answer was refused. The source `why the first answer was refused` names \
 the mistake. Write the whole entry again without it: if a name or a hash is not in the sources, leave it out.";
 
-/// The instruction for the second answer, after one that did not end.
+/// The instruction for the second answer, after one that did not finish.
 const SHORTER: &str = "\n\nYour first answer was too long and was not read. Write a short entry: a tale of two \
 sentences, lists of three lines or fewer, and one line for each of the rest. Then stop.";
 
@@ -180,7 +180,7 @@ fn schema(headings: &BTreeSet<String>) -> Value {
     })
 }
 
-/// An answer in the schema's form. Unknown or missing fields are errors.
+/// An answer in the form required by the schema. Unknown or missing fields are errors.
 #[derive(serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Data {
@@ -209,7 +209,7 @@ struct Carry {
     verified: Vec<String>,
 }
 
-/// Returns the sections of an answer in data form.
+/// Returns the sections of a structured answer.
 ///
 /// # Errors
 /// Returns an error if the answer does not match the schema.

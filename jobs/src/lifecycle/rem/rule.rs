@@ -1,7 +1,7 @@
 //! Builds the rule-based entry from facts, so that a dream without a model still has a carry.
 //!
-//! The facts are the commits, the failures and the next task. The entry contains no ideas and
-//! states so. This module must never claim work that no source shows.
+//! The facts are the commits, the failures and the next task. The entry contains no ideas and notes
+//! their absence. This module must never claim work that no source shows.
 
 use std::collections::BTreeMap;
 
@@ -13,14 +13,14 @@ use crate::steps::{self, ToolStep};
 
 /// Words that identify a command as a check.
 const LOOKS: [&str; 6] = ["test", "check", "lint", "build", "verify", "clippy"];
-/// Characters of a command that does more than run one check, or that is hard to read.
+/// Characters that indicate a command that does more than run one check, or that is hard to read.
 const COMPLEX: [char; 8] = ['\'', '"', '>', '<', '|', ';', '&', '\n'];
 /// Maximum number of commits, and of different failures, that a tale lists.
 const LISTED: usize = 4;
-/// Minimum number of tool uses at which a file counts as used repeatedly.
+/// Minimum number of tool uses for a file to count as used repeatedly.
 const OFTEN: usize = 4;
 
-/// Minimum number of entries since a task was begun at which the task counts as stuck.
+/// Minimum number of entries since a task was begun for the task to count as stuck.
 const STUCK: usize = 2;
 
 /// Builds the sections of the entry.
@@ -43,7 +43,7 @@ pub fn sections(slice: &Slice) -> Sections {
     }
 }
 
-/// Returns what happened since the newest entry, and what may need a person's attention: one
+/// Returns what happened since the newest entry, and what may need the user's attention: one
 /// statement per line.
 pub fn facts(slice: &Slice) -> Vec<String> {
     let failed = failures(slice);
@@ -162,7 +162,7 @@ fn tale(slice: &Slice, failed: &[Failure<'_>]) -> String {
     lines.join("\n")
 }
 
-/// Counts the runs of agents that record only one row for each run, by the work that was done.
+/// Counts the runs of agents that record only one row per run, grouped by the work that was done.
 fn runs(slice: &Slice) -> Option<String> {
     let mut counts: Vec<(&str, usize)> = Vec::new();
     for step in slice.new_steps().filter(|it| it.tool == steps::RUN) {
@@ -221,8 +221,8 @@ fn fears(slice: &Slice, failed: &[Failure<'_>]) -> Vec<String> {
     fears
 }
 
-/// States that the task in progress was begun several entries ago, so that a person may have to
-/// decide about it.
+/// Reports that the task in progress was begun several entries ago, so the user may have to decide
+/// about it.
 fn stuck(slice: &Slice) -> Option<String> {
     let (task, since) = (slice.doing.as_deref()?, slice.doing_since?);
     let entries = slice.entries_since_begun();

@@ -23,7 +23,8 @@ pub fn publish_entry(
     let file = |id: &str| format!("{folder}/{id}.org");
     let (now, known) = (ctx.clock.now(), &slice.listed.manifest);
     let id = manifest::new_id(now, |id| {
-        // Two dreams may happen in one minute, and a file may exist that no manifest lists.
+        // Two dreams may happen in one minute, and there may be a file that is not listed in any
+        // manifest.
         let listed = known.entries.iter().any(|it| manifest::id_of(&it.file) == Some(id));
         listed || ctx.files.is_there(&file(id))
     });

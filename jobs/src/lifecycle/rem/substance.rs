@@ -1,4 +1,4 @@
-//! Decides whether an entry states anything about what happened.
+//! Decides whether an entry conveys anything about what happened.
 //!
 //! A small model often fills the form with one phrase, with dates, or with the names of the form's
 //! own fields. Such an entry would move tasks and read as a successful night. This module must
@@ -16,8 +16,8 @@ use super::gather::Slice;
 const LETTERS: usize = 12;
 
 /// Checks that the tale has words, that no line of a list is repeated, and that no task gets two
-/// verdicts. The carry is not checked, because it may state in any form that nothing is in flight,
-/// and a waking run gets the task from the board.
+/// verdicts. The carry is not checked, because it may express in any form that nothing is in
+/// flight, and a waking run gets the task from the board.
 ///
 /// # Errors
 /// Returns the first problem, as a sentence for the model.

@@ -31,7 +31,7 @@ pub use parse::{LARGEST, parse};
 /// The built-in cycle, for projects that declare none.
 pub const DEFAULT: &str = include_str!("../../../../config/lifecycle.org");
 
-/// The work that is done in a state.
+/// The work done in a state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum StateKind {
@@ -80,7 +80,7 @@ impl fmt::Display for StateKind {
 pub struct CycleState {
     /// The heading of the state.
     pub name: String,
-    /// The work that is done in the state.
+    /// The work done in the state.
     pub kind: StateKind,
     /// The name of the next state.
     pub next: String,
@@ -114,7 +114,7 @@ impl Spec {
         self.states.iter().find(|state| state.name == name)
     }
 
-    /// Returns the state in which the cycle begins.
+    /// Returns the state where the cycle begins.
     pub fn first(&self) -> &CycleState {
         &self.states[0]
     }

@@ -97,7 +97,7 @@ pub struct Bench {
     pub precision_at_3: Option<f64>,
     /// The mean reciprocal rank, or `None` if no question has an answer.
     pub mrr: Option<f64>,
-    /// The results of the questions that have an answer in the corpus.
+    /// The results for the questions that have an answer in the corpus.
     pub results: Vec<Answered>,
 }
 

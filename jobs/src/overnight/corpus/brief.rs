@@ -1,4 +1,4 @@
-//! Builds a brief: the corpus's knowledge about a goal, with a citation on each line.
+//! Builds a brief: what the corpus knows about a goal, with a citation on each line.
 
 use jiff::civil::Date;
 use runner_text::markdown;

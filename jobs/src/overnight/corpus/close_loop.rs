@@ -19,7 +19,7 @@ use super::teaches::teaches;
 use super::uses::{UseRecord, UsedNode, Uses};
 use super::{Changes, Corpus, Maturity, Node, NodeKind};
 
-/// Minimum number of days for which a node stays a candidate before it can be established.
+/// Minimum number of days a node remains a candidate before it can be established.
 const TRIAL_DAYS: i32 = 7;
 /// Number of later uses that establish a candidate.
 const ESTABLISHED: usize = 2;
@@ -31,7 +31,7 @@ pub struct Promotion {
     pub path: String,
     pub from: Maturity,
     pub to: Maturity,
-    /// The proof on which the promotion is based.
+    /// The proof that justified the promotion.
     pub proof: String,
 }
 
@@ -40,7 +40,7 @@ pub struct Promotion {
 pub struct HeldBack {
     /// The path of the node's file.
     pub path: String,
-    /// The requirement that the node does not meet yet.
+    /// The requirement that the node does not yet meet.
     pub why: String,
 }
 
@@ -48,7 +48,7 @@ pub struct HeldBack {
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct CloseLoop {
     pub schema_version: u32,
-    /// Minimum age of a node for its promotion to candidate, in hours.
+    /// Minimum age, in hours, at which a node can be promoted to candidate.
     pub threshold_hours: u64,
     /// Number of nodes that were considered.
     pub considered: usize,
@@ -108,7 +108,7 @@ pub fn close_loop(
     (report, changes)
 }
 
-/// Returns whether the node is provisional, or its front matter states `unclassified`.
+/// Returns whether the node is provisional or is marked `unclassified` in its front matter.
 fn is_new(node: &Node) -> bool {
     node.maturity == Maturity::Provisional || node.value("maturity") == Some("unclassified")
 }

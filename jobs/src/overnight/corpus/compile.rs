@@ -2,7 +2,7 @@
 //!
 //! A pattern lists its sources, each with its first words, and adds no statements of its own. A
 //! node that runner wrote is never a source. A pattern is rewritten only when its sources change. A
-//! pattern without `generated_by: runner` belongs to a person and is never changed.
+//! pattern without `generated_by: runner` belongs to the user and is never changed.
 
 use std::collections::BTreeMap;
 
@@ -14,11 +14,11 @@ use serde::Serialize;
 use super::node::GENERATOR;
 use super::{Changes, Corpus, Maturity, Node, NodeKind};
 
-/// Minimum number of sources of a pattern.
+/// Minimum number of sources per pattern.
 pub const FEWEST: usize = 3;
-/// Maximum number of sources of a pattern.
+/// Maximum number of sources per pattern.
 const MOST: usize = 24;
-/// Maximum number of patterns that one compilation writes.
+/// Maximum number of patterns written by one compilation.
 const AT_ONCE: usize = 8;
 
 #[derive(Clone, Debug, PartialEq, Serialize)]

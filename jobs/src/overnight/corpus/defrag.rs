@@ -1,9 +1,9 @@
-//! Defragments a corpus: removes byte-identical copies, and finds the nodes that a person may want
+//! Defragments a corpus: removes byte-identical copies, and finds the nodes that the user may want
 //! to retire.
 //!
 //! Only a node whose bytes exist under another name is removed without asking. Nodes with nearly
 //! the same text, nodes past their time to live, nodes that misled their users and oscillating
-//! files become suggestions ([`Suggestion`]) for a person to decide on.
+//! files become suggestions ([`Suggestion`]) for the user to decide on.
 
 use std::collections::BTreeMap;
 
@@ -44,7 +44,7 @@ pub struct Repeat {
     pub of: String,
 }
 
-/// The reason why a node may be retired.
+/// Why a node may be retired.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum RetireReason {
@@ -58,7 +58,7 @@ pub enum RetireReason {
     Oscillating,
 }
 
-/// A node that a person may want to retire.
+/// A node that the user may want to retire.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Suggestion {
     pub path: String,
@@ -77,7 +77,7 @@ pub struct Defrag {
     pub applied: bool,
     /// Nodes that are removed because the same bytes exist under another name.
     pub removed: Vec<Repeat>,
-    /// Nodes that a person may want to retire.
+    /// Nodes that the user may want to retire.
     pub suggested: Vec<Suggestion>,
     /// Number of removals beyond the limit of one step.
     pub left_over: usize,
@@ -104,7 +104,7 @@ pub fn defrag(corpus: &Corpus, history: &FileHistory, options: Options) -> (Defr
     (report, changes)
 }
 
-/// Finds the nodes that a person may want to retire, ordered by path.
+/// Finds the nodes that the user may want to retire, ordered by path.
 pub fn suggestions(
     corpus: &Corpus,
     uses: &Uses,

@@ -47,7 +47,7 @@ pub const MEASURES: [(&str, f64, &str); 5] = [
     ),
 ];
 
-/// The values that are checked for a regression even if no use is known.
+/// The values that are checked for a regression even if no uses are known.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Floors {
     /// Number of active nodes with different texts.
@@ -59,9 +59,9 @@ pub struct Floors {
 /// The fitness of a corpus.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Fitness {
-    /// The weighted mean of the measures, or `None` if no use is known.
+    /// The weighted mean of the measures, or `None` if no uses are known.
     pub composite: Option<f64>,
-    /// The measured values, keyed by measure name. Empty if no use is known.
+    /// The measured values, keyed by measure name. Empty if no uses are known.
     pub metrics: BTreeMap<String, f64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub floors: Option<Floors>,

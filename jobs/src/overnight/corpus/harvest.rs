@@ -41,10 +41,10 @@ pub struct CommitSource {
     pub paths: Vec<String>,
 }
 
-/// The notes of a session, in a markdown file.
+/// The notes from a session, in a markdown file.
 #[derive(Clone, Debug)]
 pub struct NoteSource {
-    /// The path of the file below the project.
+    /// The file's path, relative to the project.
     pub path: String,
     pub text: String,
 }
@@ -80,7 +80,7 @@ pub struct Harvest {
     pub added: Vec<Harvested>,
     /// Number of learnings that were already known.
     pub known: usize,
-    /// Number of texts that are not learnings, because they name no cause or no action.
+    /// Number of texts that are not learnings, because they lack a cause or an action.
     pub junk: usize,
     /// Number of new learnings beyond the limit of one harvest.
     pub left_over: usize,
@@ -207,7 +207,7 @@ const MARKS: [&str; 6] =
     ["learned:", "lesson:", "lessons:", "learning:", "root cause:", "takeaway:"];
 
 fn of_commit(commit: &CommitSource) -> Option<HarvestItem> {
-    // A tool that commits for runner leaves this mark. Runner itself makes no commits here.
+    // Tools that commit on behalf of runner leave this mark. Runner itself makes no commits here.
     if commit.body.to_lowercase().contains("generated-by: runner") {
         return None;
     }

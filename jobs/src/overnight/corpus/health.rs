@@ -73,7 +73,7 @@ pub const METRICS: [(&str, f64, f64, &str); 9] = [
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Measure {
     pub name: &'static str,
-    /// The value, or `None` if no use is known.
+    /// The value, or `None` if no uses are known.
     pub value: Option<f64>,
     /// The weight of the measure in the composite.
     pub weight: f64,
@@ -104,11 +104,11 @@ pub struct Health {
     pub inactive: usize,
     /// Number of work items that nobody has claimed.
     pub open_items: usize,
-    /// The fitness, or `None` if no use of a node is known.
+    /// The fitness, or `None` if no uses of any node are known.
     pub composite: Option<f64>,
-    /// The measures of the fitness.
+    /// The fitness measures.
     pub fitness: Vec<Measure>,
-    /// Number of known uses of nodes.
+    /// Number of known node uses.
     pub uses: usize,
     /// The weighted mean of the metrics, or 0 for an empty corpus.
     pub hygiene: f64,

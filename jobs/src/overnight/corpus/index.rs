@@ -24,7 +24,7 @@ const BM25: (f64, f64) = (1.2, 0.75);
 const COMMON: f64 = 1e-6;
 /// Maximum number of terms in a question.
 const QUERY: usize = 48;
-/// Number of most relevant nodes to rank by the composite score.
+/// Number of the most relevant nodes to re-rank by composite score.
 const POOL: usize = 64;
 /// The shares of relevance, freshness and utility in the composite score.
 pub const SHARES: (f64, f64, f64) = (0.6, 0.2, 0.2);
@@ -137,7 +137,7 @@ impl Index {
         index
     }
 
-    /// Adds a part of a node, and returns its number of terms.
+    /// Adds part of a node, and returns the number of terms in that part.
     fn add(&mut self, node: u32, part: usize, text: &str) -> u32 {
         let mut count = 0;
         each_term(text, |term| {
@@ -231,7 +231,7 @@ pub struct Hit<'a> {
     pub node: &'a Node,
     /// The composite score, from 0 to 1.
     pub score: f64,
-    /// The relevance by the terms alone, from 0 to 1.
+    /// The relevance based on the terms alone, from 0 to 1.
     pub relevance: f64,
     /// Share of the question's terms that the node contains.
     pub covered: f64,
@@ -344,7 +344,7 @@ mod tests {
             let found = corpus.index().ranked(&asked_terms(question), WEIGHTS, Scope::Active, 9);
             found.iter().map(|(at, score)| format!("{at} {score:.9}")).collect::<Vec<_>>()
         };
-        // Recorded from bm25(notes, 4.0, 1.0, 2.0) of SQLite.
+        // Recorded from SQLite's bm25(notes, 4.0, 1.0, 2.0).
         assert_eq!(ranked("retry with jitter"), ["0 1.164050134", "2 0.855448520"]);
     }
 

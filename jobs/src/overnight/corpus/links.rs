@@ -71,7 +71,7 @@ fn strip_marks(text: &str) -> impl Iterator<Item = &str> {
         .filter(|word| !word.is_empty())
 }
 
-/// Returns the paths that a text names: words with a folder and a file extension.
+/// Returns the paths mentioned in a text: words with a folder and a file extension.
 pub fn paths(text: &str) -> impl Iterator<Item = &str> {
     strip_marks(text)
         .filter(|word| {
@@ -88,7 +88,7 @@ pub fn paths(text: &str) -> impl Iterator<Item = &str> {
         .map(|word| word.trim_start_matches("./"))
 }
 
-/// Returns the commits that a text names: words of 7 to 40 lower-case hexadecimal digits, with at
+/// Returns the commits mentioned in a text: words of 7 to 40 lower-case hexadecimal digits, with at
 /// least one digit and one letter.
 pub fn commits(text: &str) -> impl Iterator<Item = &str> {
     strip_marks(text).filter(|word| {
@@ -99,7 +99,7 @@ pub fn commits(text: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// Returns whether a node names its evidence: in its front matter, by a path or by a commit.
+/// Returns whether a node cites its evidence in its front matter, by a path or by a commit.
 pub fn has_evidence(node: &Node) -> bool {
     node.sourced || paths(node.body()).next().is_some() || commits(node.body()).next().is_some()
 }

@@ -1,4 +1,4 @@
-//! The corpus: the learnings of a project's agents, as files below `.agents/`.
+//! The corpus: the learnings of a project's agents, stored as files in `.agents/`.
 //!
 //! ```text
 //! read ──> Corpus ──> close_loop | defrag | compile | harvest ──> Changes ──> staging, or a publication
@@ -36,26 +36,26 @@ use serde::Serialize;
 pub use node::{Maturity, Node, NodeKind};
 pub use read::read;
 
-/// The folder of a corpus in its project.
+/// The folder in a project that contains its corpus.
 pub const FOLDER: &str = ".agents";
 
-/// The only paths below [`FOLDER`] that a step may change.
+/// The only paths inside [`FOLDER`] that a step may change.
 pub const SUBPATHS: [&str; 5] =
     ["learnings", "findings", "patterns", "knowledge", "rpi/next-work.jsonl"];
 
-/// The file of work items, below [`FOLDER`].
+/// The work items file, relative to [`FOLDER`].
 pub const NEXT_WORK: &str = "rpi/next-work.jsonl";
 
 /// Maximum number of files that one step changes, because a commit moves them one by one.
 pub const MOST: usize = 2_000;
 
-/// Changes to files below [`FOLDER`]: a file's new content, or `None` to remove it.
+/// Changes to files inside [`FOLDER`]: a file's new content, or `None` to remove it.
 pub type Changes = BTreeMap<String, Option<Vec<u8>>>;
 
 /// A file or entry that could not be read or understood, and stays unchanged.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct CorpusProblem {
-    /// The path of the file, below [`FOLDER`].
+    /// The file's path, relative to [`FOLDER`].
     pub path: String,
     pub what: String,
 }
@@ -67,9 +67,9 @@ pub struct Corpus {
     pub work: work::WorkFile,
     /// The files that were left out, by path.
     pub troubles: Vec<CorpusProblem>,
-    /// Number of files below the five paths that are not nodes. They are kept unchanged.
+    /// Number of files within the five paths that are not nodes. They are kept unchanged.
     pub others: usize,
-    /// Total size in bytes of all files below the five paths.
+    /// Combined size in bytes of all files within the five paths.
     pub bytes: u64,
     index: OnceLock<Index>,
     repeats: OnceLock<BTreeMap<String, String>>,

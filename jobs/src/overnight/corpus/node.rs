@@ -64,7 +64,7 @@ impl Maturity {
         }
     }
 
-    /// Returns the name that front matter uses.
+    /// Returns the name used in front matter.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Unknown => "unknown",
@@ -100,7 +100,7 @@ pub fn is_own(generated_by: &str) -> bool {
 /// One file of the corpus, with its parsed front matter.
 #[derive(Clone, Debug)]
 pub struct Node {
-    /// The path of the file below `.agents`.
+    /// The file's path, relative to `.agents`.
     pub path: String,
     pub kind: NodeKind,
     /// The id in the node's front matter, or the stem of its file name.
@@ -117,13 +117,13 @@ pub struct Node {
     pub utility: Option<f64>,
     pub date: Option<Date>,
     pub last_cited: Option<Date>,
-    /// Number of days after which the node is stale, if its front matter states one.
+    /// Number of days after which the node is stale, if its front matter specifies one.
     pub ttl_days: Option<i64>,
     /// The subjects in lower case: tags, scope tags and category.
     pub subjects: BTreeSet<String>,
     /// Number of times that the node helped.
     pub helpful: u64,
-    /// Number of times that the node misled.
+    /// Number of times the node misled its users.
     pub harmful: u64,
     /// The better node that replaces this one.
     pub superseded_by: Option<String>,
@@ -198,7 +198,7 @@ impl Node {
         front_matter::split(&self.text).get(key)
     }
 
-    /// Returns the last day before the node becomes stale, or `None` if it never does, like an
+    /// Returns the last day before the node becomes stale, or `None` if it never does, as with an
     /// unclassified node. A citation or a use on the day `used` postpones that day.
     pub fn stale_after(&self, used: Option<Date>) -> Option<Date> {
         let days = match (self.maturity, self.ttl_days) {
@@ -225,8 +225,8 @@ impl Node {
         has.iter().filter(|it| **it).count() as f64 / has.len() as f64
     }
 
-    /// Returns the key by which equivalent nodes are sorted. The first node is kept. The order is
-    /// by maturity, utility, whether runner wrote the node, age and path.
+    /// Returns the key used to sort equivalent nodes, the first of which is kept. The order is by
+    /// maturity, utility, whether runner wrote the node, age and path.
     pub fn standing(&self) -> impl Ord + use<> {
         let useful = (self.utility.unwrap_or(0.0).clamp(0.0, 1.0) * 1000.0) as i64;
         (

@@ -1,4 +1,4 @@
-//! Records the files that nights add and remove, to detect files that oscillate.
+//! Records the files added and removed by nights, to detect files that oscillate.
 //!
 //! The history is stored next to the corpus, in `.agents/overnight/oscillation.json`. A damaged
 //! history counts as empty, because it is used only to hold changes back.
@@ -29,7 +29,7 @@ pub struct FileHistory {
     #[serde(default)]
     pub acts: BTreeMap<String, Vec<FileEvent>>,
     /// The names of removed nodes, each with the name of the node that had the same bytes. Uses of
-    /// a removed node count for the node that replaced it.
+    /// a removed node count towards the node that replaced it.
     #[serde(default)]
     pub merged: BTreeMap<String, String>,
 }

@@ -13,10 +13,10 @@ use runner_engine::files::read_in;
 pub const LONGEST: u64 = 1024 * 1024;
 /// Maximum size of the work file in bytes.
 const LONGEST_WORK: u64 = 64 * 1024 * 1024;
-/// Maximum depth of folders below a subpath.
+/// Maximum depth of folders within a subpath.
 const DEEPEST: usize = 8;
 
-/// The reason why a folder could not be read.
+/// Why a folder could not be read.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot read {path}")]
 pub struct ReadError {
@@ -24,7 +24,7 @@ pub struct ReadError {
     pub source: io::Error,
 }
 
-/// Reads the five paths below `folder`, which is `.agents` or a staged copy of it. A missing path
+/// Reads the five paths in `folder`, which is `.agents` or a staged copy of it. A missing path
 /// counts as empty.
 ///
 /// # Errors
@@ -105,16 +105,16 @@ impl Corpus {
     }
 }
 
-/// A plain file below the five paths.
+/// A plain file within the five paths.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Plain {
-    /// The path of the file below the corpus's folder.
+    /// The file's path, relative to the corpus folder.
     pub path: String,
     /// The size in bytes.
     pub length: u64,
 }
 
-/// Lists every plain file below the five paths, ordered by path. Links and other entries that are
+/// Lists every plain file within the five paths, ordered by path. Links and other entries that are
 /// not plain files are reported in `troubles`.
 ///
 /// # Errors
@@ -174,7 +174,7 @@ fn walk(
         for entry in fs::read_dir(&full).map_err(fail(&full))? {
             let entry = entry.map_err(fail(&full))?;
             match entry.file_name().to_str() {
-                // Editors and interrupted copies leave hidden files.
+                // Editors and interrupted copies leave hidden files behind.
                 Some(name) if name.starts_with('.') => {}
                 Some(name) if !name.chars().any(char::is_control) => {
                     walk(folder, &format!("{path}/{name}"), depth + 1, found, troubles)?;

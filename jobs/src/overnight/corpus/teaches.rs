@@ -1,17 +1,17 @@
-//! Decides whether a text teaches something: it describes a situation, names a cause, and states
-//! what to do.
+//! Decides whether a text teaches something: it must describe a situation, name a cause, and
+//! recommend an action.
 //!
 //! The decision relies on English connectives and modal verbs, and not on the subject. A text that
 //! only reports an event is not a learning.
 
-/// The reason why a text is not a learning.
+/// Why a text is not a learning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Missing {
     /// The text is too short to describe a situation.
     Situation,
-    /// The text does not say why.
+    /// The text gives no cause.
     Cause,
-    /// The text does not say what to do.
+    /// The text recommends no action.
     Act,
 }
 
@@ -25,7 +25,7 @@ impl Missing {
     }
 }
 
-/// Minimum number of words that describe a situation, a cause and an action.
+/// Minimum number of words needed to describe a situation, a cause and an action.
 const WORDS: usize = 10;
 
 /// Words and phrases that introduce a cause or a consequence.
@@ -66,7 +66,7 @@ const CAUSES: [&str; 34] = [
     "therefore",
 ];
 
-/// Words that state an obligation or a recommendation anywhere in a sentence.
+/// Words that express an obligation or a recommendation anywhere in a sentence.
 const DUTIES: [&str; 17] = [
     "must",
     "should",
@@ -87,7 +87,7 @@ const DUTIES: [&str; 17] = [
     "fixed by",
 ];
 
-/// Verbs that state an action at the beginning of a sentence or after a comma.
+/// Verbs that express an action at the beginning of a sentence or after a comma.
 const ACTS: [&str; 43] = [
     "add", "ask", "build", "call", "check", "clear", "commit", "compare", "copy", "create",
     "declare", "define", "delete", "disable", "document", "enable", "export", "extract", "fix",
@@ -99,7 +99,7 @@ const ACTS: [&str; 43] = [
 /// Words that may precede an action.
 const FILLERS: [&str; 7] = ["so", "then", "and", "please", "just", "now", "first"];
 
-/// Checks whether a text describes a situation, names a cause and states an action.
+/// Checks whether a text describes a situation, names a cause and recommends an action.
 ///
 /// # Errors
 /// Returns the first part that is missing.
@@ -117,7 +117,7 @@ pub fn teaches(text: &str) -> Result<(), Missing> {
     }
 }
 
-/// Returns whether a text states an action or an obligation.
+/// Returns whether a text expresses an action or an obligation.
 pub fn states_act(text: &str) -> bool {
     let text = text.to_lowercase();
     let begins = |part: &str| {

@@ -24,7 +24,7 @@ use crate::sessions::transcript::{LineGap, SessionEvent, SessionEventKind, Trans
 
 /// Maximum length of a question in characters.
 const QUESTION: usize = 400;
-/// Maximum length of a chain of nodes in which each replaces the previous one.
+/// Maximum length of a chain of nodes, each replacing the previous one.
 const SUCCESSORS: usize = 16;
 /// Minimum reward at which the feedback on a citation counts as a success.
 const REWARDED: f64 = 0.5;
@@ -51,13 +51,13 @@ pub struct Uses {
     pub consumed: usize,
     /// Number of open work items that failed.
     pub failed: usize,
-    /// The paths that each commit changed, by the first seven digits of its hash.
+    /// The paths changed by each commit, keyed by the first seven digits of its hash.
     pub commits: BTreeMap<String, Vec<String>>,
     /// The names of removed nodes, each with the name of the node that had the same bytes.
     pub merged: BTreeMap<String, String>,
 }
 
-/// The node to which uses belong: a node of the corpus, or the name of a missing node.
+/// The node that uses belong to: a node in the corpus, or the name of a missing node.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum UsedNode {
     /// The index of the node in [`Corpus::nodes`].
@@ -92,12 +92,12 @@ impl UseRecord {
 }
 
 impl Uses {
-    /// Returns whether no use of a node is known. The fitness of the corpus is then unknown.
+    /// Returns whether no uses of any node are known. The fitness of the corpus is then unknown.
     pub fn is_empty(&self) -> bool {
         self.events.is_empty()
     }
 
-    /// Adds the nodes that finished or failed work items cite. An item that runner wrote is not a
+    /// Adds the nodes cited by finished or failed work items. An item that runner wrote is not a
     /// use.
     pub fn add_work(&mut self, corpus: &Corpus) {
         let known = known(corpus);
@@ -129,8 +129,7 @@ impl Uses {
         }
     }
 
-    /// Adds the nodes that commit messages cite. A commit that changes only the corpus is not a
-    /// use.
+    /// Adds the nodes cited in commit messages. A commit that changes only the corpus is not a use.
     pub fn add_commits(&mut self, commits: &[CommitSource], corpus: &Corpus) {
         let known = known(corpus);
         for commit in commits {
@@ -153,7 +152,7 @@ impl Uses {
     }
 
     /// Adds the rows of a citations file. A row that only records that a node was offered is not a
-    /// use, unless it contains feedback. Returns the number of rows that were not understood.
+    /// use, unless it contains feedback. Returns the number of rows that could not be parsed.
     pub fn add_citations(&mut self, text: &str) -> usize {
         let mut odd = 0;
         for line in text.lines().filter(|line| !line.trim().is_empty()) {
@@ -238,7 +237,7 @@ impl Uses {
     }
 }
 
-/// Finds the node that a name now refers to.
+/// Finds the node that a name currently refers to.
 pub struct Resolver<'a> {
     uses: &'a Uses,
     corpus: &'a Corpus,
@@ -278,7 +277,7 @@ impl<'a> Resolver<'a> {
     }
 }
 
-/// Returns the names of a corpus that are distinctive enough to count as a citation in prose.
+/// Returns the node names in a corpus that are distinctive enough to count as a citation in prose.
 fn known(corpus: &Corpus) -> BTreeSet<&str> {
     let all = corpus.nodes.iter().flat_map(|node| [stem_of(&node.path), node.id.as_str()]);
     all.filter(|name| name.len() >= 6 && name.contains(['-', '_', '.'])).collect()
@@ -309,8 +308,8 @@ fn node_name(path: &str) -> Option<String> {
     NodeKind::of(below).map(|_| stem_of(below).to_owned())
 }
 
-/// Returns the beginning of a text as a question, or an empty string if the text names the node
-/// itself.
+/// Returns the beginning of a text as a question, or an empty string if the text contains the
+/// node's name.
 fn question(text: &str, name: &str) -> String {
     match text.contains(name) {
         true => String::new(),

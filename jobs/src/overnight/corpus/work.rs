@@ -25,18 +25,18 @@ pub enum Claim {
 /// One work item, with its position in the work file.
 #[derive(Clone, Debug)]
 pub struct WorkItem {
-    /// The line number of the row, from 1.
+    /// The line number of the row, starting at 1.
     pub line: usize,
     /// The index of the item in its row, or `None` if the row itself is the item.
     pub at: Option<usize>,
     pub title: String,
     pub kind: String,
     pub severity: String,
-    /// The place or step in which the item was found.
+    /// The place or step that the item came from.
     pub source: String,
     pub description: String,
     pub evidence: String,
-    /// The repository to which the item belongs.
+    /// The repository that the item belongs to.
     pub target_repo: Option<String>,
     /// The confidence of the item's author.
     pub confidence: Option<String>,
@@ -58,7 +58,7 @@ pub struct WorkItem {
     pub note: Option<String>,
     pub id: Option<String>,
     pub bead_id: Option<String>,
-    /// The key that equal items share.
+    /// The key shared by equal items.
     pub dedup_key: String,
 }
 
@@ -197,7 +197,7 @@ fn item(line: usize, at: Option<usize>, own: &Object, row: &Object) -> Option<Wo
     })
 }
 
-/// Returns the key that equal items share: their kind and the words of their titles.
+/// Returns the key shared by equal items: their kind and the words in their titles.
 pub fn dedup_key(kind: &str, title: &str) -> String {
     let words: Vec<String> = title
         .split(|c: char| !c.is_alphanumeric())

@@ -1,5 +1,4 @@
-//! Runs the council in three steps: its packet, one limited pass of each councillor, and the
-//! synthesis.
+//! Runs the council in three steps: its packet, one limited pass per councillor, and the synthesis.
 //!
 //! ```text
 //! packet.json ──shown to each──> ask_each ──checked──> <runner>.json ──┬──> synthesis.json ──> packets
@@ -49,7 +48,7 @@ pub const SOURCE: &str = "council";
 /// The source of a packet that the creative lane proposed.
 pub const WILDCARD_SOURCE: &str = "council-wildcard";
 const STEPS: [&str; 3] = ["council-packet", "runner-passes", "council-synthesis"];
-/// Reserved names, which no councillor's file may have.
+/// Reserved names, which no councillor's file may use.
 const TAKEN: [&str; 4] = ["packet", "synthesis", "ledger", "wildcard"];
 /// Maximum length of an answer in tokens. Some backends also count reasoning tokens.
 const ANSWER: u64 = 4_096;
@@ -74,7 +73,7 @@ pub struct CouncilResult {
     pub record: Option<CouncilRecord>,
 }
 
-/// Returns the path of a councillor's answer, below the output folder.
+/// Returns the path of a councillor's answer, relative to the output folder.
 pub fn file_of(runner: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
     let name: String = runner.chars().map(|c| if plain(c) { c } else { '_' }).collect();
@@ -183,12 +182,12 @@ impl Night<'_, '_> {
         Ok(CouncilResult { synthesis, wildcard, record: Some(record) })
     }
 
-    /// Reports that the creative lane was requested although no councillor has a model.
+    /// Reports that the creative lane was requested even though no councillor has a model.
     fn lane_does_nothing(&mut self) {
         self.degrade("the creative lane did nothing: no councillor with a model could be asked");
     }
 
-    /// Runs one pass of each councillor that can be asked. A pass that an earlier attempt of this
+    /// Runs one pass for each councillor that can be asked. A pass that an earlier attempt of this
     /// run paid for is not repeated.
     fn passes(
         &mut self,
@@ -286,7 +285,7 @@ impl Night<'_, '_> {
         Ok((reports, wildcard))
     }
 
-    /// Plans the request of each councillor.
+    /// Plans the request for each councillor.
     fn plan(&self, packet: &CouncilPacket, bytes: &str) -> Result<Vec<PlannedPass>, JobError> {
         let (_, sources) = self.ctx.frame(COUNCIL).fenced(&[("the night, as packet.json", bytes)]);
         let by_rule = packet.by_rule();

@@ -34,19 +34,19 @@ pub struct CouncilPacket {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub goal: Option<String>,
     pub date: String,
-    /// The current fitness of the corpus, or `None` if no use of it is known.
+    /// The current fitness of the corpus, or `None` if no uses of it are known.
     pub fitness: Option<f64>,
     /// The change in the fitness during the night.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fitness_delta: Option<f64>,
     pub below_floor: Vec<String>,
     pub iterations: Iterations,
-    /// The reason why the loop ended, if the loop states one.
+    /// Why the loop ended, if a reason was given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ended: Option<String>,
     /// Soft failures of the night.
     pub degraded: Vec<String>,
-    /// Lines of the brief on the goal.
+    /// Lines from the brief on the goal.
     pub brief: Vec<String>,
     /// Candidates to begin with, best first according to the rules.
     pub candidates: Vec<Candidate>,
@@ -62,7 +62,7 @@ pub struct Iterations {
     pub not_kept: u64,
 }
 
-/// A piece of work with which a person could begin.
+/// A piece of work that the user could begin with.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Candidate {
     /// The id of the candidate, which the morning packets also use.
@@ -73,7 +73,7 @@ pub struct Candidate {
     pub severity: String,
     /// The night's confidence in the candidate.
     pub confidence: String,
-    /// The reason why the candidate is listed.
+    /// Why the candidate is listed.
     pub why_now: String,
     /// A longer description of the work.
     pub description: String,
@@ -146,7 +146,7 @@ impl CouncilPacket {
     }
 
     /// Drops evidence and then descriptions, from the last candidate to the first, until the packet
-    /// has at most `most` bytes.
+    /// is at most `most` bytes long.
     fn shrink(&mut self, most: usize) {
         for drops_text in [false, true] {
             for at in (0..self.candidates.len()).rev() {
@@ -164,7 +164,7 @@ impl CouncilPacket {
         }
     }
 
-    /// Returns the digest of the question. The digest excludes the course of the night, because a
+    /// Returns the digest of the question. The digest excludes the night's progress, because a
     /// resumed night has more to report but the same candidates.
     pub fn question(&self) -> String {
         let about =

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use super::synthesis::Synthesis;
 use crate::overnight::packet::Packet;
 
-/// The path of the record below the output folder.
+/// The path of the record, relative to the output folder.
 pub const LEDGER: &str = "council/ledger.json";
 
 /// The record of the councillors' passes and of the packets' sources.
@@ -23,8 +23,7 @@ pub struct CouncilRecord {
     pub run_id: String,
     /// The packet that all councillors were shown.
     pub packet: ShownArtifact,
-    /// The digest of the question that the councillors were asked, without the course of the night
-    /// so far.
+    /// The digest of the question put to the councillors, excluding the night's progress so far.
     pub question: String,
     /// The passes, in the order of the configuration.
     pub passes: Vec<Pass>,
@@ -34,7 +33,7 @@ pub struct CouncilRecord {
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ShownArtifact {
-    /// The path of the artifact below the output folder.
+    /// The path of the artifact, relative to the output folder.
     pub artifact: String,
     /// Digest of the artifact's bytes.
     pub sha256: String,
@@ -50,16 +49,16 @@ pub struct Pass {
     /// The class of the failure, or of the reason why the councillor was not asked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub class: Option<Class>,
-    /// The reason why there is no answer.
+    /// Why there is no answer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub why: Option<String>,
-    /// The kind of the backend.
+    /// The backend kind.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kind: Option<String>,
     /// The model, if the backend names one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
-    /// The id of the request, as in the run's events.
+    /// The request id, as in the run's events.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub request: Option<String>,
     /// The number of tokens that the backend reported.
@@ -76,7 +75,7 @@ pub struct TracedPacket {
     pub id: String,
     pub rank: u64,
     pub title: String,
-    /// The source in which the packet's work was found.
+    /// The source of the packet's work.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source: Option<String>,
     pub evidence: Vec<String>,
@@ -88,7 +87,7 @@ pub struct TracedPacket {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CouncillorText {
     pub runner: String,
-    /// The path of the artifact below the output folder.
+    /// The path of the artifact, relative to the output folder.
     pub artifact: String,
 }
 

@@ -1,4 +1,4 @@
-//! Checks the answer of one councillor and converts it to a report.
+//! Checks one councillor's answer and converts it to a report.
 //!
 //! ```text
 //! answer ──schema──> only offered choices? ──> truncated, cleaned, redacted ──> Report
@@ -49,15 +49,15 @@ pub struct Wildcard {
     /// Always `wildcard`.
     pub lane: String,
     pub wildcard_idea: String,
-    /// The reason why the idea might be worthwhile.
+    /// Why the idea might be worthwhile.
     pub why: String,
     /// The smallest step that would show whether the idea is worthwhile.
     pub first_step: String,
     pub risks: Vec<String>,
 }
 
-/// Returns the JSON schema of a report on one packet. The schema is strict, because some models
-/// refuse other schemas.
+/// Returns the JSON schema for a report on one packet. The schema is strict, because some models
+/// reject other schemas.
 pub fn schema(packet: &CouncilPacket) -> Value {
     let text = json!({"type": "string"});
     let ids = &packet.offer.backs;
@@ -78,7 +78,7 @@ pub fn schema(packet: &CouncilPacket) -> Value {
     strict(properties)
 }
 
-/// Returns the JSON schema of the creative lane's answer.
+/// Returns the JSON schema for the creative lane's answer.
 pub fn wildcard_schema() -> Value {
     let text = json!({"type": "string"});
     strict(json!({
@@ -131,7 +131,7 @@ pub fn read(
     })
 }
 
-/// Checks the answer of the creative lane.
+/// Checks the creative lane's answer.
 ///
 /// # Errors
 /// Returns the reason why the answer cannot be used.

@@ -60,7 +60,7 @@ pub struct Synthesis {
 /// A councillor who did not answer.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NoReply {
-    /// The name to show, which mentions the creative lane if the councillor was asked in it.
+    /// The name to display, which mentions the creative lane if the councillor was asked there.
     pub runner: String,
     pub why: String,
     /// The name of the councillor's backend.
@@ -77,7 +77,7 @@ pub struct NoReply {
 pub struct Agreement {
     /// Number of councillors who take the leading position.
     pub voices: u64,
-    /// Number of all councillors who answered.
+    /// Total number of councillors who answered.
     pub of: u64,
 }
 

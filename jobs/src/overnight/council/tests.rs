@@ -1,4 +1,4 @@
-//! Tests the checks of answers and the synthesis of reports.
+//! Tests answer validation and the synthesis of reports.
 
 use proptest::prelude::*;
 use serde_json::{Value, json};

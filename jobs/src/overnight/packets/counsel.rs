@@ -56,7 +56,7 @@ impl PacketSources<'_> {
         let score = self.ground(&mut packet, action, said.collect());
         Some(Candidate {
             packet,
-            // The recommendation of one councillor is only a proposal and ranks lower. Each
+            // A single councillor's recommendation is only a proposal and ranks lower. Each
             // additional councillor raises the score.
             score: score - 3.0 + VOICE * (synthesis.agreement.voices as f64 - 1.0),
             timestamp: String::new(),

@@ -1,4 +1,5 @@
-//! Builds the morning packets: ranked work to begin with, each packet with evidence that exists.
+//! Builds the morning packets: ranked pieces of work to begin with, each backed by evidence that
+//! exists.
 //!
 //! ```text
 //! pinned queue > unclaimed work > open findings > metrics below their floor
@@ -76,11 +77,11 @@ pub struct PacketSources<'a> {
     pub pinned: &'a [Pinned],
     pub goal: &'a str,
     pub date: Date,
-    /// The output folder, below the project.
+    /// The output folder, relative to the project.
     pub output: &'a str,
-    /// The run's folder below the project, in which its artifacts stay.
+    /// The folder that keeps the run's artifacts, relative to the project.
     pub kept: &'a str,
-    /// The command with which a person begins. `{prompt}`, `{title}`, `{packet}` and `{id}` are
+    /// The command for starting work on a packet. `{prompt}`, `{title}`, `{packet}` and `{id}` are
     /// each replaced by one shell word.
     pub command: &'a str,
     pub counsel: &'a CouncilResult,
@@ -229,7 +230,7 @@ impl PacketSources<'_> {
         };
         let words = format!("{}\n{}\n{}", pinned.title, pinned.description, pinned.files.join(" "));
         self.ground(&mut packet, &words, vec![format!("{}:{}", pinned.path, pinned.line)]);
-        // A file in a pinned item's marker is a target, even if its name contains no folder.
+        // A file named in a pinned item's marker is a target, even if its path contains no folder.
         for file in pinned.files.iter().rev() {
             if let Some(file) = self.facts.file(self.root, file)
                 && !packet.target_files.contains(&file)
@@ -280,8 +281,8 @@ impl PacketSources<'_> {
         })
     }
 
-    /// Returns whether a work item covers a finding: it names the finding, or contains most words
-    /// of its title.
+    /// Returns whether a work item covers a finding: it contains the finding's id, or most of the
+    /// words in its title.
     fn is_covered(&self, node: &Node) -> bool {
         let title = terms(&node.title);
         self.corpus.work.items.iter().any(|item| {
@@ -377,8 +378,8 @@ impl PacketSources<'_> {
     }
 }
 
-/// Describes why a packet is listed: its severity and origin, and what lowers its rank. `other` is
-/// the other repository to which the packet belongs, if any.
+/// Describes why a packet is listed: its severity and origin, and anything that lowers its rank.
+/// `other` is the other repository that the packet belongs to, if any.
 fn why_now(packet: &Packet, epic: Option<&str>, other: Option<&str>) -> String {
     let from = epic.unwrap_or("the work file");
     let mut why = format!("{} {} from {from}, not claimed yet", packet.severity, packet.kind);

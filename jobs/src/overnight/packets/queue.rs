@@ -8,13 +8,13 @@
 pub struct Pinned {
     /// The path of the queue's file, relative to the project.
     pub path: String,
-    /// The line number of the item in the file, from 1.
+    /// The line number of the item in the file, starting at 1.
     pub line: usize,
     /// The text of the bullet without the known markers.
     pub title: String,
     /// The lines of the description, without the known markers.
     pub description: String,
-    /// The files that the item's markers name.
+    /// The files named in the item's markers.
     pub files: Vec<String>,
     pub severity: Option<String>,
 }
@@ -58,7 +58,7 @@ pub fn parse(path: &str, text: &str) -> Vec<Pinned> {
     items
 }
 
-/// Moves the known markers of a line into `item`, and returns the line without them.
+/// Moves the known markers in a line to `item`, and returns the line without them.
 fn take_markers(text: &str, item: &mut Pinned) -> String {
     let mut out = String::new();
     let mut rest = text;

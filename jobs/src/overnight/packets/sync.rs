@@ -1,8 +1,8 @@
 //! Writes the packets to the work file: existing items are amended, and missing items are added
 //! once.
 //!
-//! An item that is claimed or done is never changed, not even by an added field. Items are
-//! recognised by their dedup keys. Unknown keys and invalid lines are kept unchanged.
+//! An item that is claimed or done is never changed, not even to add a field. Items are recognised
+//! by their dedup keys. Unknown keys and invalid lines are kept unchanged.
 
 use runner_text::jsonl::keep::Object;
 use serde_json::{Value, json};
@@ -18,11 +18,11 @@ pub struct SyncResult {
     pub added: usize,
 }
 
-/// Updates the work file from the packets. `at` is the time that a new row records.
+/// Updates the work file from the packets. `at` is the time recorded in a new row.
 pub fn sync(work: &mut WorkFile, packets: &[Packet], at: &str) -> SyncResult {
     let mut synced = SyncResult::default();
     let mut fresh: Vec<Object> = Vec::new();
-    // An unsolicited packet becomes work only if a person adopts it.
+    // An unsolicited packet becomes work only if the user adopts it.
     for packet in packets.iter().filter(|it| it.queue_backed != Some(false)) {
         let mut fields: Vec<(&str, Value)> = vec![
             ("id", json!(packet.id)),

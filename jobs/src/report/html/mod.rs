@@ -6,9 +6,9 @@
 //!
 //! The page contains no script, no external image or font, and no external link: its own content
 //! security policy forbids everything except the one style sheet, which the policy identifies by
-//! digest. Text that came from a model, a repository or a person reaches the page only as a value,
-//! and [`write_escaped`] escapes every value. The page must use nothing but the report, and never
-//! state anything that the report does not state.
+//! digest. Text from a model, a repository or a user reaches the page only as a value, and
+//! [`write_escaped`] escapes every value. The page must use nothing but the report, and never make
+//! a claim that is not in the report.
 
 mod details;
 mod overview;
@@ -61,7 +61,7 @@ const TEMPLATES: [(&str, &str); 8] = templates![
 
 static ENVIRONMENT: LazyLock<Environment<'static>> = LazyLock::new(environment);
 
-/// The data of the page besides the report itself.
+/// The page data apart from the report itself.
 #[derive(Serialize)]
 struct PageView<'a> {
     report: &'a NightReport,
@@ -114,7 +114,7 @@ fn page(report: &NightReport, links: Option<&NavLinks>) -> String {
     template.render(Value::from(Serde(view))).expect("the templates fit their views")
 }
 
-/// Renders the index of an export: one row with a link for each night.
+/// Renders the index of an export, with one linked row per night.
 ///
 /// # Panics
 /// Panics like [`render`].
@@ -151,7 +151,7 @@ pub struct ArchiveEntry {
     pub headline: String,
 }
 
-/// The file names of the pages beside a page of an export.
+/// The file names of the pages linked from a page of an export.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct NavLinks {
     /// The index of all nights.
@@ -162,8 +162,8 @@ pub struct NavLinks {
     pub after: Option<String>,
 }
 
-/// Creates the environment of the templates: every value is escaped, and a name that does not exist
-/// in the view is an error.
+/// Creates the template environment: every value is escaped, and a name that does not exist in the
+/// view is an error.
 fn environment() -> Environment<'static> {
     let mut environment = Environment::new();
     environment.set_auto_escape_callback(|_| AutoEscape::Html);

@@ -1,4 +1,4 @@
-//! The first screen: the result, the cost, the refusals and the waiting items.
+//! The first screen: the result, the cost, the refusals and the items awaiting attention.
 
 use jiff::Timestamp;
 use runner_engine::outcome::Outcome;
@@ -14,7 +14,7 @@ use crate::report::run_line::RunLine;
 /// Maximum length of a reason on the first screen, in characters.
 const REASON: usize = 140;
 
-/// The data of the first screen.
+/// The data for the first screen.
 #[derive(Serialize)]
 pub(super) struct Overview<'a> {
     verdict: Verdict,
@@ -27,7 +27,7 @@ pub(super) struct Overview<'a> {
     worst: Option<Worst<'a>>,
     /// Number of calls that did not report their usage.
     unstated_calls: u64,
-    /// The remaining amounts of the units that the night limits, money first.
+    /// The remaining amounts in the units limited by the night, money first.
     left: Option<String>,
     /// The refusals by source.
     refused: Vec<Tally<'a>>,
@@ -36,7 +36,7 @@ pub(super) struct Overview<'a> {
     not_kept_awake: usize,
     /// Number of morning packets.
     packets: usize,
-    /// The age of the oldest proposal that waits, if it is from an earlier night.
+    /// The age of the oldest proposal awaiting a decision, if it is from an earlier night.
     oldest: Option<String>,
 }
 
@@ -134,7 +134,7 @@ fn lowercase_first(text: &str) -> String {
     letters.next().map_or_else(String::new, |first| first.to_lowercase().chain(letters).collect())
 }
 
-/// Judges the runs with these tones.
+/// Judges the runs by their tones.
 fn verdict_on(report: &NightReport, tones: &[Tone]) -> Verdict {
     let count = |tone| tones.iter().filter(|it| **it == tone).count();
     let (bad, all, open) = (count(Tone::Bad), tones.len(), report.open.len());

@@ -1,4 +1,4 @@
-//! The rows of the page that a person can unfold: the runs, worst first, and the proposals.
+//! The expandable rows of the page: the runs, worst first, and the proposals.
 
 use runner_engine::outcome::{Class, Outcome};
 use serde::Serialize;
@@ -11,7 +11,7 @@ use crate::report::model::NightReport;
 use crate::report::proposals::ReportedProposal;
 use crate::report::run_line::RunLine;
 
-/// Maximum number of replies of a run on the page.
+/// Maximum number of replies per run on the page.
 const REPLIES: usize = 3;
 
 /// The runs of one colour.
@@ -33,7 +33,7 @@ struct RunView<'a> {
     class: Option<&'static str>,
     hint: Option<&'static str>,
     awake: Option<String>,
-    /// The ends of the run's files and the replies of its models, each with its title.
+    /// The last lines of the run's files and the replies from its models, each with its title.
     tails: Vec<(String, Vec<&'a str>)>,
 }
 
@@ -84,11 +84,11 @@ fn tails(files: &LogTail) -> Vec<(String, Vec<&str>)> {
     ends.chain(replies.take(REPLIES)).collect()
 }
 
-/// The proposals of the report, by whether they need a decision.
+/// The report's proposals, grouped by whether they need a decision.
 #[derive(Serialize)]
 pub(super) struct Proposals<'a> {
     waiting: Vec<ProposalView<'a>>,
-    /// Ideas that are kept although they are perhaps done or duplicates.
+    /// Ideas that are kept even though they may be done or duplicates.
     perhaps: Vec<ProposalView<'a>>,
     kept: Vec<ProposalView<'a>>,
     decided: Vec<ProposalView<'a>>,

@@ -1,4 +1,4 @@
-//! An overnight run as a landscape that is drawn from its figures alone.
+//! An overnight run as a landscape drawn entirely from its figures.
 //!
 //! ```text
 //! fitness of kept iterations ────────────────> the land; other iterations: hollow points beside it
@@ -7,7 +7,7 @@
 //! tension of the councillors ─────────────────> a fault through the land before them
 //! ```
 //!
-//! The geometry is pure and in `ground`; the template draws it. Everything in the picture is also stated
+//! The geometry is pure and in `ground`; the template draws it. Everything in the picture also appears
 //! in the text beside it. The picture must never show a figure that does not exist: without an iteration
 //! there is no land.
 

@@ -33,7 +33,7 @@ fn page(mut report: NightReport) -> String {
     render(&report)
 }
 
-/// Returns the verdict, the texts of the cards, and the next steps in their order.
+/// Returns the verdict, the card texts, and the next steps in order.
 fn reported(page: &str) -> (String, Vec<String>, Vec<String>) {
     let verdict = texts(page, ".verdict").remove(0);
     (verdict, texts(page, ".card .big"), texts(page, ".moves .what"))
@@ -178,8 +178,8 @@ fn page_of_five_hundred_runs_is_small_and_folded() {
     ));
     assert!(page.len() < 900_000, "{} bytes", page.len());
     assert_eq!(texts(&page, ".row").len(), 700, "none is left out");
-    // Rows that are visible without a click: those outside of folded lists, and at most three
-    // opened ones.
+    // Rows that are visible without a click: those outside folded lists, and at most three opened
+    // ones.
     let html = Html::parse_document(&page);
     let all = html.select(&Selector::parse(".row").unwrap()).count();
     let folded = html.select(&Selector::parse(".more .row").unwrap()).count();
@@ -274,7 +274,7 @@ fn a_failed_run_shows_its_files_and_replies() {
     let html = Html::parse_document(&page);
     let open = Selector::parse("details[open] pre").unwrap();
     let tails: Vec<String> = html.select(&open).map(|it| it.text().collect()).collect();
-    // A browser ignores the line break after <pre>, and shows every other one.
+    // A browser ignores the line break after <pre>, and shows all others.
     assert_eq!(
         tails,
         [

@@ -1,6 +1,6 @@
 //! Task 8, command frequency: the most frequent calls, and those that were always denied.
 //!
-//! The finding names the permission rule that a person may want to add. Runner never adds it.
+//! The finding names a permission rule that the user may want to add. Runner never adds it.
 
 use std::collections::BTreeMap;
 

@@ -1,8 +1,8 @@
 //! Task 4, conventions: the forms that a session followed for file names, test locations, import
 //! order and commit messages.
 //!
-//! A session records how often it followed a form and how often it did not. Only the sum over all
-//! sessions decides whether a convention holds.
+//! A session records how often it followed a form and how often it did not. Only the total across
+//! all sessions decides whether a convention holds.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,5 +1,5 @@
-//! The commands of a session that failed, and those that passed: the guard hook's hints are based
-//! on both.
+//! The commands that failed in a session and those that passed. The guard hook's hints are based on
+//! both.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,7 +10,7 @@ use crate::sessions::event::{Event, Outcome};
 
 /// Maximum length of a command in bytes. A longer one is rarely repeated exactly.
 pub const LONGEST: usize = 160;
-/// Maximum number of failed commands to keep, and of passed commands.
+/// Maximum numbers of failed and passed commands to keep.
 const MOST: usize = 10;
 const PASSED: usize = 150;
 
@@ -21,7 +21,7 @@ pub struct FailedCall {
     /// The trigger of its last error.
     pub trigger: String,
     pub signature: String,
-    /// The number of its failures in the session.
+    /// The number of times it failed in the session.
     pub count: u32,
 }
 
@@ -64,7 +64,7 @@ pub fn passed_calls(events: &[Event]) -> BTreeSet<u32> {
     passed
 }
 
-/// Returns a command in the form that is compared, or `None` if the tool runs no command or the
+/// Returns a command in the form used for comparison, or `None` if the tool runs no command or the
 /// command is too long.
 pub fn command(tool: &str, target: &str) -> Option<String> {
     let target = target.trim();

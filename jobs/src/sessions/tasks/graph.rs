@@ -9,8 +9,8 @@ use crate::sessions::event::{Action, Event};
 
 /// Maximum number of pairs.
 const MOST: usize = 20;
-/// Maximum number of changed files in a turn. If a turn changes more, two of them are hardly ever
-/// related, so the turn is ignored.
+/// Maximum number of changed files in a turn. A turn that changes more is ignored, because any two
+/// of its files are rarely related.
 const FILES: usize = 20;
 /// Minimum number of turns in which both files were changed.
 const LEAST: u32 = 2;

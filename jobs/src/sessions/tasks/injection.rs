@@ -1,7 +1,8 @@
 //! Task 9, injection effectiveness: what happened after a hook added context.
 //!
-//! Two effects are measured: how trust, focus and debt changed over the next calls, and how many of
-//! the files named in the text the session then touched. A correlation does not prove an effect.
+//! Two effects are measured: the change in trust, focus and debt over the next calls, and the
+//! number of files named in the text that the session then touched. A correlation does not prove an
+//! effect.
 
 use std::collections::BTreeSet;
 
@@ -22,9 +23,9 @@ pub struct InjectionEffect {
     /// The session of the resume packet, if the text contains one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub packet: Option<String>,
-    /// The artifacts that the text names.
+    /// The artifacts named in the text.
     pub artifacts: Vec<String>,
-    /// The number of files that the text names.
+    /// The number of files named in the text.
     pub files_named: u32,
     /// The number of these files that the session read or changed afterwards.
     pub files_touched: u32,

@@ -1,15 +1,15 @@
-//! Sessions that were written and labelled for these tests: the phase, the trust and the loops that
-//! a person would name.
+//! Sessions written for these tests and labelled with the phase, trust and loops that a human
+//! reader would identify.
 
 use super::phases::Phase::{self, Building, Exploring, Orientation, Verifying, Wrapping};
 use super::*;
 use crate::sessions::event::Collector;
 use crate::sessions::transcript::{SessionEvent, SessionEventKind};
 
-/// Creates a session from one word for each call: `r` reads, `e` edits, `t` tests, `T` a test that
-/// fails, `x` a command that fails, `l` lists a folder, `L` one that is missing, `h` a test that
-/// hides its errors, `w` writes the model's list, `d` a call that a person refuses, `c` commits,
-/// `p` prompts, `a` answers. A digit after a word selects the file or the command.
+/// Creates a session from one word per call: `r` reads, `e` edits, `t` tests, `T` runs a failing
+/// test, `x` runs a failing command, `l` lists a folder, `L` lists a missing folder, `h` runs a
+/// test that hides its errors, `w` writes the model's list, `d` makes a call that the user refuses,
+/// `c` commits, `p` prompts, `a` answers. A digit after a word selects the file or command.
 fn session(script: &str) -> crate::sessions::event::Session {
     let mut collector = Collector::default();
     let mut line = 0;
@@ -105,7 +105,7 @@ fn trust_and_debt_match_their_labels() {
         // Repeating an error costs 10, and a passing check gives 5 back.
         ("p e1 T1 e1 T1 e1 t", 90, 0),
         ("p d1 d2", 80, 0),
-        // The third refusal of one command is a loop.
+        // The third refusal of the same command is a loop.
         ("p d1 d1 d1", 55, 0),
         ("p x1 x2 x3 r1", 85, 0),
         ("p x1 x1 x1 x1 x1 x1 x1 x1 x1 x1", 0, 0),

@@ -1,7 +1,7 @@
 //! Task 5, loops: calls that were repeated without progress.
 //!
-//! A loop is three similar calls among five calls in a row, or five reads of the same target
-//! without an action between them. It is resolved when a different call follows and succeeds.
+//! A loop is three similar calls among five consecutive calls, or five reads of the same target
+//! with no action in between. It is resolved when a different call follows and succeeds.
 
 use std::collections::VecDeque;
 
@@ -10,13 +10,13 @@ use serde::{Deserialize, Serialize};
 use super::{cite, errors::brief};
 use crate::sessions::event::{Action, Event, Outcome};
 
-/// The number of calls among which similar calls make a loop.
+/// The number of consecutive calls searched for similar ones.
 const WINDOW: usize = 5;
-/// The number of similar calls.
+/// The number of similar calls that make a loop.
 const SIMILAR: usize = 3;
-/// The number of reads of the same target.
+/// The number of reads of the same target that make a loop.
 const READS: usize = 5;
-/// The number of calls after a loop within which a different one must succeed.
+/// The number of calls after a loop in which a different call must succeed to resolve it.
 const ESCAPE: usize = 20;
 
 /// A loop, and how it ended.
@@ -38,7 +38,7 @@ pub(super) struct LoopDetector<'e> {
     recent: VecDeque<&'e Event>,
     /// The reads of the same target since the last action.
     reads: Vec<&'e Event>,
-    /// The loop that has begun and has not ended.
+    /// The key of the current loop, if any.
     inside: Option<String>,
 }
 
@@ -48,7 +48,7 @@ impl<'e> LoopDetector<'e> {
         let was = self.inside.take();
         let found = self.detect(event).map(|(_, calls)| key(calls[0]));
         let begins = found.is_some() && found != was;
-        // A call that belongs to no loop ends the loop only if it succeeded.
+        // A call outside any loop ends the current loop only if it succeeded.
         self.inside = found.or(was.filter(|was| *was == key(event) || !escapes(event)));
         begins
     }
@@ -76,7 +76,7 @@ impl<'e> LoopDetector<'e> {
     }
 }
 
-/// Returns the part of a call that is compared: the tool and the whole target.
+/// Returns the part of a call used for comparison: the tool and the whole target.
 fn key(event: &Event) -> String {
     format!("{} {}", event.tool, event.target)
 }

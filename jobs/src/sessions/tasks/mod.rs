@@ -57,11 +57,11 @@ pub enum Task {
     ErrorClusters,
     /// Steps that resolved an error.
     RepairSequences,
-    /// Names of files, places of tests, and forms of commit messages.
+    /// File names, test locations and commit message forms.
     Conventions,
     /// Repeated calls, and whether the session escaped them.
     Loops,
-    /// The trust at each change of phase.
+    /// The trust at each phase change.
     TrustTrajectory,
     /// Files that are changed together.
     CoChangeGraph,

@@ -15,7 +15,7 @@ const WINDOW: usize = 10;
 /// The number of consecutive evaluations that must agree before a phase begins.
 const AGREE: u32 = 3;
 
-/// The kind of work that prevails in a session at a given time.
+/// The predominant kind of work in a session at a given time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Phase {
@@ -51,7 +51,7 @@ pub struct PhaseSpan {
     pub phase: Phase,
     /// The number of calls.
     pub calls: u32,
-    /// The number of prompts during which the phase lasted, at least 1.
+    /// The number of prompts over which the phase lasted, at least 1.
     pub turns: u32,
     /// The line of the first event.
     pub line: u64,
@@ -85,8 +85,8 @@ impl PhaseDetector {
         self.phase
     }
 
-    /// Returns the phase of the calls in the window. The most recent calls weigh more, so that a
-    /// change is noticed while older calls of another phase are still in the window.
+    /// Returns the phase of the calls in the window. More recent calls carry more weight, so that a
+    /// change is noticed while older calls from another phase are still in the window.
     fn evaluate(&self) -> Phase {
         if self.window.len() < 4 {
             return Phase::Orientation;
@@ -108,7 +108,7 @@ impl PhaseDetector {
     }
 }
 
-/// Returns the phases of a session in order. `phases` has the phase after each event.
+/// Returns the phases of a session in order. `phases` contains the phase after each event.
 pub fn arc(events: &[Event], phases: impl Iterator<Item = Phase>) -> Vec<PhaseSpan> {
     let mut spans: Vec<PhaseSpan> = Vec::new();
     let mut turn = 0;

@@ -1,5 +1,5 @@
-//! Task 3, repair sequences: the steps between an error and the success of the same intent, if the
-//! error did not return within the session.
+//! Task 3, repair sequences: the steps between an error and a successful call with the same intent,
+//! if the error did not recur within the session.
 
 use std::collections::HashMap;
 
@@ -100,7 +100,7 @@ fn keeps_books(event: &Event) -> bool {
     )
 }
 
-/// Returns whether a command may pass, and show no error, even if something in it fails.
+/// Returns whether a command may pass without showing an error even if part of it fails.
 fn hides_errors(event: &Event) -> bool {
     let line = event.target.as_str();
     let silent = line.contains("2>/dev/null") || line.contains("2> /dev/null");

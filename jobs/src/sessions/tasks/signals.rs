@@ -83,7 +83,7 @@ pub fn trajectory(events: &[Event], signals: &[Signal]) -> Vec<TrustPoint> {
     points
 }
 
-/// The files of the last calls.
+/// The files used by the most recent calls.
 #[derive(Default)]
 struct Focus<'e> {
     recent: VecDeque<Option<&'e str>>,

@@ -1,12 +1,12 @@
-//! Workflows without an open error, for the artifact SuccessfulSequence: the steps of a turn in
-//! which files were changed, a check passed at the end, and trust did not fall.
+//! Workflows without an open error, for the SuccessfulSequence artifact: the steps of a turn that
+//! changed files, in which a check passed at the end and trust did not fall.
 
 use serde::{Deserialize, Serialize};
 
 use super::signals::Signal;
 use crate::sessions::event::{Action, Event, Outcome};
 
-/// Minimum number of steps of a workflow.
+/// Minimum number of steps in a workflow.
 const LEAST: usize = 4;
 /// Maximum number of steps.
 const MOST: usize = 10;
@@ -17,11 +17,11 @@ pub struct Workflow {
     pub label: String,
     pub steps: Vec<String>,
     pub trust_delta: i32,
-    /// The first and the last line.
+    /// The first and last lines.
     pub evidence: Vec<u64>,
 }
 
-/// Returns the workflows of a session, keeping only the first of those with the same steps.
+/// Returns the workflows of a session, keeping only the first of any with the same steps.
 pub fn workflows(events: &[Event], signals: &[Signal]) -> Vec<Workflow> {
     let mut found: Vec<Workflow> = Vec::new();
     let mut from = 0;
@@ -62,7 +62,7 @@ fn workflow(events: &[Event], trust_delta: i32) -> Option<Workflow> {
             (Action::Commit, _) => "commit".to_owned(),
             _ => continue,
         };
-        // Repeated steps are left out, so that the same way of working is recognized.
+        // Repeated steps are omitted, so that equivalent workflows are recognized as the same.
         if !steps.contains(&step) {
             steps.push(step);
         }

@@ -106,8 +106,8 @@ pub(super) fn any_form<'de, D: Deserializer<'de>, T: Form<'de>>(from: D) -> Resu
     from.deserialize_any(AnyForm(PhantomData))
 }
 
-/// Reads an object from text that is known to be JSON. Text that serde refuses is read once more:
-/// with unpaired surrogates replaced, and with the last of several fields of the same name.
+/// Reads an object from text that is known to be JSON. Text that serde rejects is read once more,
+/// with unpaired surrogates replaced and only the last of any duplicate fields kept.
 pub(super) fn object<T: DeserializeOwned>(json: &str) -> Option<T> {
     serde_json::from_str(json).ok().or_else(|| {
         let value: serde_json::Value = serde_json::from_str(&without_half_pairs(json)).ok()?;
@@ -115,8 +115,8 @@ pub(super) fn object<T: DeserializeOwned>(json: &str) -> Option<T> {
     })
 }
 
-/// Replaces the escapes of unpaired surrogates, which programs write when they truncate a text
-/// within a character.
+/// Replaces the escapes of unpaired surrogates, which programs write when they truncate text in the
+/// middle of a character.
 fn without_half_pairs(json: &str) -> String {
     let unit = |text: &str| {
         let digits = text.strip_prefix("\\u")?.get(..4)?;
@@ -134,7 +134,7 @@ fn without_half_pairs(json: &str) -> String {
             },
             Some(0xdc00..=0xdfff) => (false, 6),
             Some(_) => (true, 6),
-            // An escape of one character, such as `\\`.
+            // A single-character escape, such as `\\`.
             None => (true, 1 + rest[1..].chars().next().map_or(0, char::len_utf8)),
         };
         out.push_str(if whole { &rest[..length] } else { "\\ufffd" });

@@ -28,7 +28,7 @@ pub struct SessionEvent {
     /// The 1-based line number of the event in the file. For an object that spans several lines,
     /// this is the first line.
     pub line: u64,
-    /// The time of the event, if the row states one.
+    /// The time of the event, if the row contains one.
     pub at: Option<Timestamp>,
     /// The working directory of the session.
     pub cwd: Option<String>,
@@ -41,13 +41,13 @@ pub struct SessionEvent {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SessionEventKind {
-    /// Text from a person.
+    /// Text from the user.
     Prompt(String),
     /// Text from the model.
     Answer(String),
-    /// The use of a tool by the model.
+    /// A tool use by the model.
     Call {
-        /// The id of the call. The outcome of the call has the same id.
+        /// The id of the call, which its outcome shares.
         id: String,
         /// The name of the tool, such as `Bash` or `Edit`.
         tool: String,
@@ -67,7 +67,7 @@ pub enum SessionEventKind {
     Injected(String),
     /// The program's own summary of a session.
     Summary(String),
-    /// Any other row of the program. The value is the type of the row.
+    /// Any other row written by the program. The value is the row's type.
     Other(String),
 }
 
@@ -84,7 +84,7 @@ impl<R: BufRead> Transcript<R> {
         Self::with_cap(reader, from, MAX_LINE)
     }
 
-    /// Creates a transcript with another maximum line length, in bytes.
+    /// Creates a transcript with a custom maximum line length, in bytes.
     pub fn with_cap(reader: R, from: LineGap, cap: usize) -> Self {
         Self { records: Records::new(reader, from, cap), ready: Vec::new().into_iter() }
     }
@@ -109,8 +109,8 @@ impl<R: BufRead> Transcript<R> {
         self.records.tally()
     }
 
-    /// Returns the position at which a later reader may continue: after everything that was
-    /// counted, and before an unfinished end.
+    /// Returns the position from which a later reader may continue: after everything counted so
+    /// far, and before any unfinished end of the file.
     pub fn place(&self) -> LineGap {
         self.records.place()
     }

@@ -23,7 +23,7 @@ pub(super) fn events(line: u64, json: &str) -> Option<Vec<SessionEvent>> {
         return Some(codex(base, row["type"].as_str()?, &row["payload"]));
     }
     match row["type"].as_str() {
-        // The first versions of Codex wrote the items without an envelope.
+        // Early versions of Codex wrote the items without an envelope.
         Some(kind @ ("message" | "function_call" | "function_call_output" | "reasoning"))
             if row["ts"].is_null() =>
         {

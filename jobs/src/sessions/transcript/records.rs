@@ -1,4 +1,4 @@
-//! Reads JSON objects from a file of lines, which crashes or concurrent writers may have damaged.
+//! Reads JSON objects from a line-based file that crashes or concurrent writers may have damaged.
 //!
 //! ```text
 //!            whole object(s)                      ┌─ a line that is an object by itself: resync
@@ -20,7 +20,7 @@ use super::row::Row;
 /// Maximum length of a line, in bytes, and of an object that spans several lines. Longer lines and
 /// objects are skipped without being parsed.
 pub const MAX_LINE: usize = 8 << 20;
-/// Maximum number of long lines whose positions to keep.
+/// Maximum number of long lines whose positions are kept.
 const PLACES: usize = 100;
 /// Maximum number of attempts to find an object in one line that contains invalid text.
 const TRIES: usize = 8;
@@ -60,12 +60,12 @@ pub struct Tally {
     /// The number of NUL bytes, which file systems leave where a write was lost. NUL bytes are
     /// parts of lines and not a category of lines.
     pub nuls: u64,
-    /// The offsets of the first lines that are too long, in bytes.
+    /// The byte offsets of the first lines that are too long.
     pub long_at: Vec<u64>,
 }
 
 impl Tally {
-    /// Adds the counts of another file. The offsets of its long lines are left out.
+    /// Adds the counts from another file, without the offsets of its long lines.
     pub fn add(&mut self, other: &Self) {
         for (count, more) in [
             (&mut self.lines, other.lines),
@@ -94,8 +94,8 @@ pub(super) struct Record {
     /// The number of the line in which the value begins.
     pub(super) line: u64,
     pub(super) content: RecordContent,
-    /// The number of lines that are counted as read for this record. Lines that an earlier record
-    /// counts are not included.
+    /// The number of lines counted as read for this record, excluding those already counted for an
+    /// earlier record.
     counts: u64,
 }
 
@@ -111,7 +111,7 @@ pub(super) enum RecordContent {
 #[derive(Debug)]
 struct MultilineRecord {
     begins: LineGap,
-    /// The number of the object's lines that are not counted yet.
+    /// The number of the object's lines not yet counted.
     lines: u64,
     bytes: Vec<u8>,
     scan: Scan,
@@ -154,9 +154,9 @@ pub(super) struct Records<R> {
     block: Option<MultilineRecord>,
     ready: VecDeque<Record>,
     tally: Tally,
-    /// The number of lines that are counted for the last returned record.
+    /// The number of lines counted for the last record returned.
     given: u64,
-    /// The position at which an unfinished end of the file begins.
+    /// The position at which the unfinished end of the file begins, if there is one.
     torn: Option<LineGap>,
     ended: bool,
 }
@@ -211,7 +211,7 @@ impl<R: BufRead> Records<R> {
         &self.tally
     }
 
-    /// Returns the position at which a later reader may continue.
+    /// Returns the position from which a later reader may continue.
     pub(super) fn place(&self) -> LineGap {
         self.torn.or(self.block.as_ref().map(|block| block.begins)).unwrap_or(self.at)
     }
@@ -380,9 +380,9 @@ impl<R: BufRead> Records<R> {
 
 struct JsonParts {
     values: Vec<String>,
-    /// The offset of an object that does not end.
+    /// The offset of an unterminated object.
     open: Option<usize>,
-    /// The offset at which the text is no longer JSON.
+    /// The offset at which the text stops being JSON.
     bad: Option<usize>,
 }
 

@@ -1,7 +1,7 @@
 //! Converts one row of a transcript into events.
 //!
-//! Only the needed fields of a row are parsed. The content may be text or a list of blocks,
-//! depending on the version. The number of events of a row is limited.
+//! Only the fields that are needed are parsed. The content is either text or a list of blocks,
+//! depending on the version. The number of events per row is limited.
 
 use jiff::Timestamp;
 use serde::Deserialize;
@@ -12,7 +12,7 @@ use super::{SessionEvent, SessionEventKind};
 
 /// Maximum number of blocks to read per message.
 const BLOCKS: usize = 1000;
-/// Maximum length of the text of an event, in bytes. Longer texts are truncated.
+/// Maximum length of an event's text, in bytes. Longer texts are truncated.
 const TEXT: usize = 64 * 1024;
 /// Maximum length of the start of a text, in bytes.
 const HEAD: usize = 8 * 1024;

@@ -54,7 +54,7 @@ fn unexpected_fields_do_not_affect_the_rest_of_a_row() {
         // Half of a character, in a field that is read and in one that is not.
         USER.replace("mend", r"\ud83d mend"),
         USER.replace("\"cwd\"", r#""toolUseResult":"cut \udc00","cwd""#),
-        // Fields that appear twice, or have another form.
+        // Duplicate fields, and fields of an unexpected form.
         USER.replace("\"cwd\"", "\"cwd\":\"/q\",\"cwd\""),
         USER.replace(
             "\"cwd\"",

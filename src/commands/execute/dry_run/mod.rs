@@ -6,8 +6,8 @@
 //!                                                         └───> Kind::dry_run <────┘ as if admitted
 //! ```
 //!
-//! The same code as for a real run makes the decisions, on a copy of the database in memory. This
-//! module must never write a file, take a lock, ask a backend or start a job's program.
+//! Decisions are made by the same code as for a real run, on an in-memory copy of the database.
+//! This module must never write a file, take a lock, ask a backend or start a job's program.
 
 mod result;
 
@@ -38,7 +38,7 @@ use crate::project::LoadedProject;
 use crate::ui::Failure;
 pub use result::{DryRun, DryRunOutcome, RemainingBudget, WriteScope};
 
-/// A copy of the database in memory, in which runs are simulated.
+/// An in-memory copy of the database, in which runs are simulated.
 pub struct DryRunStore<'h> {
     pub store: Store,
     /// The wall-clock time of all simulated steps.
@@ -198,8 +198,8 @@ impl<'h> DryRunStore<'h> {
         Ok(())
     }
 
-    /// Plans a run that is not admitted as if it were. Uses another copy of the database, and
-    /// ignores the budget levels and the other conditions for admission.
+    /// Plans a run that was not admitted as if it had been. Uses another copy of the database, and
+    /// ignores the budget levels and the other admission conditions.
     fn as_if(
         &self,
         setting: &ResolvedRun<'_>,

@@ -21,9 +21,10 @@ pub struct DryRun {
     pub want: Budget,
     /// The budgets that limit the run, in their state before the run.
     pub levels: Vec<RemainingBudget>,
-    /// The paths below the project that the run may write. Folders end with a slash.
+    /// The paths inside the project that the run may write to. Folders end with a slash.
     pub writes: Vec<String>,
-    /// The paths that the run's program may write itself, or `None` if the run starts no program.
+    /// The paths that the run's program may write to directly, or `None` if the run starts no
+    /// program.
     pub program: Option<WriteScope>,
     /// The planned actions, or the outcome if the run would end before its first request. `None` if
     /// unknown.
@@ -52,15 +53,15 @@ impl DryRun {
     }
 }
 
-/// The parts of the project that a program may write itself.
+/// The parts of the project that a program may write to directly.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct WriteScope {
     /// Whether the program runs without a sandbox (`sandbox = "off"`).
     pub anything: bool,
-    /// Files and folders below the project that the program may write. Folders end with a slash,
-    /// and "./" is the whole project.
+    /// Files and folders inside the project that the program may write to. Folders end with a
+    /// slash, and "./" is the whole project.
     pub writes: Vec<String>,
-    /// The paths within `writes` that the program may not write.
+    /// The paths within `writes` that the program may not write to.
     pub never: Vec<String>,
 }
 
@@ -100,6 +101,6 @@ pub enum DryRunOutcome {
 pub struct RemainingBudget {
     pub label: String,
     pub cap: Budget,
-    /// The amounts that are spent or reserved.
+    /// The amounts spent or reserved.
     pub used: Amounts,
 }

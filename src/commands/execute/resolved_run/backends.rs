@@ -50,13 +50,13 @@ impl ResolvedRun<'_> {
             let built = build(spec, &around);
             let ready = built.as_ref().map_err(Clone::clone);
             let ready = ready.and_then(|backend| backend.preflight());
-            // A rate limit of the last backend is left to the admission, which defers the run.
+            // A rate limit on the last backend is left to admission, which defers the run.
             let ready = match (ready, left.is_empty() || spec.kind == "builtin") {
                 (Ok(()), false) => self.room(store, &spec.name)?,
                 (ready, _) => ready,
             };
             match (built, ready) {
-                // The admission reports a preflight error of the last backend.
+                // Admission reports a preflight error of the last backend.
                 (Ok(first), Err(error)) if left.is_empty() || !moves_on(&error) => {
                     return Ok(Backends::only(first, passed));
                 }

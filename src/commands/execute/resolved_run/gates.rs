@@ -80,7 +80,7 @@ impl ResolvedRun<'_> {
             (kind.uncommitted(git)).map_err(|error| refuse(Class::Environment, error.whole()))?;
         let free_bytes = filesystem::free_bytes(root)
             .map_err(|failure| refuse(Class::Environment, failure.to_string()))?;
-        // The circuit breaker does not apply to a queued run, because a person requested it.
+        // The circuit breaker does not apply to a queued run, because the user requested it.
         let streak = match kind.opens_breaker() && self.row.origin != Origin::Queue {
             true => store.streak(self.row.job)?,
             false => Streak::default(),
@@ -93,7 +93,7 @@ impl ResolvedRun<'_> {
             }
             false => None,
         };
-        // Spread the start times of runs that wait for the same reset.
+        // Spread the start times of runs waiting for the same reset.
         let limited = limited.map(|limit| {
             let until = quota::spread(limit.until, self.row.id.as_str());
             let why = format!("rate-limited until {}: {}", limit.until, limit.why);

@@ -1,10 +1,10 @@
 //! Builds the sandbox of a run from its job's kind and settings.
 //!
-//! Children of a *proposing* kind (dream, prompt, overnight) may write their part of the run's
-//! folder and a temporary folder. In the project, they may write only the kind's shared folders. A
-//! backend may add paths for the state of its program. Children of a *working* kind (command, wake,
-//! audit, plan) may also write the paths in `writes`. They may never write runner's files, git's
-//! configuration or an agent's settings.
+//! Children of a *proposing* kind (dream, prompt, overnight) may write to their part of the run's
+//! folder and to a temporary folder. In the project, they may write only to the kind's shared
+//! folders. A backend may add paths for its program's state. Children of a *working* kind (command,
+//! wake, audit, plan) may also write to the paths in `writes`. They may never write to runner's
+//! files, git's configuration or an agent's settings.
 //!
 //! The network is open to backends, which need it for their requests. It is closed to commands
 //! unless the job opens it, because a command could send everything that it can read.
@@ -37,7 +37,7 @@ const GIT_FOLDER: &str = "git";
 
 impl ResolvedRun<'_> {
     /// Returns the sandbox of this run's children. For a real run, this also creates the folders
-    /// that they may write.
+    /// that they may write to.
     pub fn sandbox_start(&self, purpose: Purpose) -> Result<SandboxedStart, Failure> {
         let sandbox = match self.here.config.jobs.get(&self.row.job_name) {
             Some(job) => job.sandbox.clone(),
@@ -128,7 +128,7 @@ impl ResolvedRun<'_> {
         Err(Failure::configuration(what).hint(hint))
     }
 
-    /// Finds the git directory of which the children get a private copy.
+    /// Finds the git directory that the children get a private copy of.
     fn private_git(&self, folder: &Path) -> Result<Option<PrivateGit>, Failure> {
         let git = Git::new(&self.here.root, &self.environment, self.row.id.as_str());
         git.private(folder).map_err(|error| {

@@ -10,7 +10,7 @@ use crate::report::dreamscape::{Dreamscape, Packet};
 /// The size of the picture in its own units.
 const WIDTH: f64 = 720.0;
 const HEIGHT: f64 = 300.0;
-/// The x coordinates between which the land may lie.
+/// The x coordinates of the left and right limits of the land.
 const LEFT: f64 = 48.0;
 const RIGHT: f64 = 700.0;
 /// The x coordinate at which the iterations end if flags follow them.
@@ -42,7 +42,7 @@ pub(super) struct Ground {
 }
 
 impl Ground {
-    /// Creates the ground from the figures, or returns `None` if there is no figure.
+    /// Creates the ground from the figures, or returns `None` if there are none.
     pub(super) fn of(scape: &Dreamscape) -> Option<Self> {
         let measured: Vec<f64> = scape
             .before
@@ -100,7 +100,7 @@ pub(super) struct Cloud<'a> {
     x: f64,
     y: f64,
     scale: f64,
-    /// Number of drops of rain.
+    /// Number of raindrops.
     drops: usize,
     title: &'a str,
 }
