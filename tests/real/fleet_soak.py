@@ -21,8 +21,11 @@ import threading
 import time
 from pathlib import Path
 
-import fleet
-from fleet import IDEAS, ROOT, Host, Server, check_budgets, dreams, kill_executes, outcome, run, say, skip
+import fleet_hosts
+from fleet_hosts import IDEAS, ROOT, Host, Server, check_budgets, dreams, kill_executes, outcome, run, say
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+from skips import skip  # noqa: E402
 
 WORKER = Path(sys.argv[2]).resolve()
 SCALE = float(os.environ.get("RUNNER_TEST_SCALE") or 1)
@@ -367,8 +370,8 @@ def main():
             shutil.rmtree(ROOT, ignore_errors=True)
     took = time.monotonic() - began
     say(took < 900 * max(1, SCALE), f"{CASES} cases in {took:.0f} s")
-    print(f"{len(fleet.failures)} failures")
-    sys.exit(1 if fleet.failures else 0)
+    print(f"{len(fleet_hosts.failures)} failures")
+    sys.exit(1 if fleet_hosts.failures else 0)
 
 
 main()
