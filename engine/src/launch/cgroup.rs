@@ -88,7 +88,8 @@ impl ControlGroup {
     /// Returns an error if the group cannot contain processes or the program cannot be executed.
     pub fn start(&self, command: &mut Command) -> Result<u32, StartError> {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let folder = openat(CWD, &self.own, flags, Mode::empty()).map_err(|_| StartError::Group)?;
+        let folder = openat(CWD, &self.own, flags, Mode::empty())
+            .map_err(|error| StartError::Program(error.into()))?;
         match clone_into::start(command, folder.as_fd()) {
             Ok(pid) => Ok(pid.as_raw_nonzero().get().unsigned_abs()),
             Err(CloneError::Program(error)) => Err(StartError::Program(error)),

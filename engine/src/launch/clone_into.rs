@@ -14,6 +14,7 @@ use std::fs;
 use std::io::{self, Read as _, Write as _};
 use std::os::fd::{AsRawFd as _, BorrowedFd};
 use std::os::unix::process::CommandExt as _;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::Command;
 
 use rustix::process::{Pid, WaitOptions, waitpid};
@@ -21,10 +22,10 @@ use rustix::process::{Pid, WaitOptions, waitpid};
 /// Why a program was not started in a group.
 #[derive(Debug)]
 pub(super) enum CloneError {
-    /// No process was created: this process has several threads, or the kernel, a system call filter
-    /// or the group does not permit it.
+    /// This process has several threads, or the kernel, a system call filter or the group does not
+    /// permit the call. No process was created.
     NotPermitted,
-    /// The process was created, but it could not execute the program.
+    /// No process can be created now, or the program cannot be executed.
     Program(io::Error),
 }
 
@@ -32,16 +33,19 @@ pub(super) enum CloneError {
 /// id. The caller must wait for the process.
 ///
 /// # Errors
-/// Returns an error if the program was not started. In that case, no process remains.
+/// Returns an error if no process was created or the program could not be executed. In that case, no
+/// process remains.
 pub(super) fn start(command: &mut Command, group: BorrowedFd<'_>) -> Result<Pid, CloneError> {
     if !is_single_threaded() {
         return Err(CloneError::NotPermitted);
     }
-    let (mut reader, mut writer) = io::pipe().map_err(|_| CloneError::NotPermitted)?;
+    let (mut reader, mut writer) = io::pipe().map_err(CloneError::Program)?;
     // SAFETY: no other thread exists, so the copy is consistent.
     let Some(child) = unsafe { copy_process(group) }? else {
-        // The pipe is closed when the program is executed; this call returns only if it is not.
-        let error = command.exec().raw_os_error().unwrap_or(libc::EINVAL);
+        // The pipe is closed when the program is executed; this call returns only if it is not. A
+        // panic must not unwind into the copies of the callers.
+        let error = catch_unwind(AssertUnwindSafe(|| command.exec()));
+        let error = error.ok().and_then(|error| error.raw_os_error()).unwrap_or(libc::EINVAL);
         let _ = writer.write_all(&error.to_ne_bytes());
         // SAFETY: ends the copy without the clean-up that belongs to the original.
         unsafe { libc::_exit(127) }
@@ -49,7 +53,7 @@ pub(super) fn start(command: &mut Command, group: BorrowedFd<'_>) -> Result<Pid,
     drop(writer);
     let mut error = [0; 4];
     match reader.read_exact(&mut error) {
-        // The end of the pipe.
+        // The pipe was closed, because the program was executed or the copy was killed.
         Err(_) => Ok(child),
         Ok(()) => {
             let _ = waitpid(Some(child), WaitOptions::empty());
@@ -96,16 +100,28 @@ unsafe fn copy_process(group: BorrowedFd<'_>) -> Result<Option<Pid>, CloneError>
     // SAFETY: the kernel only reads the arguments, which have the layout and the size that it
     // expects. Without `CLONE_VM`, the copy has its own memory, and continues on its own stack.
     let pid = unsafe { libc::syscall(libc::SYS_clone3, &raw const args, size_of::<CloneArgs>()) };
+    let error = io::Error::last_os_error();
     match i32::try_from(pid) {
         Ok(0) => Ok(None),
-        Ok(pid) => Pid::from_raw(pid).map(Some).ok_or(CloneError::NotPermitted),
-        Err(_) => Err(CloneError::NotPermitted),
+        Ok(pid @ 1..) => Ok(Pid::from_raw(pid)),
+        _ if [Some(libc::EAGAIN), Some(libc::ENOMEM)].contains(&error.raw_os_error()) => {
+            Err(CloneError::Program(error))
+        }
+        _ => Err(CloneError::NotPermitted),
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn folder_that_is_no_group_is_refused() {
+        let folder = fs::File::open("/").unwrap();
+        // SAFETY: the kernel refuses the folder before it creates a process.
+        let copied = unsafe { copy_process(std::os::fd::AsFd::as_fd(&folder)) };
+        assert!(matches!(copied, Err(CloneError::NotPermitted)), "{copied:?}");
+    }
 
     #[test]
     fn process_with_several_threads_is_not_copied() {
