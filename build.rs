@@ -4,7 +4,7 @@
 //! position-independent executable spends about half of its cold start on load-time relocations.
 //! Linking without PIE resolves them when the program is built. `-C relocation-model=static` in a
 //! cargo configuration would do the same, but it also affects procedural macros, which then fail to
-//! link unless every build names its target.
+//! link unless every build specifies its target.
 //!
 //! Without PIE, the executable's own image is not randomised in memory, but its libraries, stack
 //! and heap are. This is acceptable because the program is safe Rust and treats untrusted text as

@@ -1,4 +1,4 @@
-//! Determines the budgets that apply to a run, and when each of them renews.
+//! Determines which budgets apply to a run, and when each of them renews.
 //!
 //! This module must never read the database, which records the usage; the caller passes the night.
 

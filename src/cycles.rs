@@ -41,11 +41,11 @@ pub fn cycle_of(root: &Path, cycle: &CycleSpec) -> Result<Spec, Failure> {
     cycle_with(root, cycle, &BTreeMap::new())
 }
 
-/// Returns the text of the file named by a `prompt` setting, taken from the checked texts. Returns
-/// any other setting unchanged.
+/// Returns the checked contents of the file named by a `prompt` setting. Returns any other setting
+/// unchanged.
 fn checked(prompt: String, texts: &BTreeMap<String, String>) -> String {
     let text = prompt_file(&prompt).and_then(|file| texts.get(file));
-    // The line feed marks the setting as text and not as a file name.
+    // The line feed marks the setting as text rather than a file name.
     text.map_or_else(|| prompt.clone(), |text| format!("{}\n", text.trim_end()))
 }
 
@@ -85,7 +85,8 @@ fn interval() -> Result<Option<SignedDuration>, Failure> {
 /// trigger.
 ///
 /// `texts` contains the instruction files, keyed by path, as they were when the user's acceptance
-/// was checked. These texts are used instead of the files, which may have changed since then.
+/// was checked. These versions are used instead of the files on disk, which may have changed since
+/// then.
 pub fn stand(
     root: &Path,
     config: &mut Config,

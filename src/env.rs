@@ -81,7 +81,7 @@ state_paths! {
     daemon_log = "daemon.log";
     /// Returns the path of the file that contains the time of the last tick, and the number of ticks.
     tick_stamp = "tick.stamp";
-    /// Returns the path of the file in which a tick records which sandbox is available.
+    /// Returns the path of the file where a tick records which sandbox is available.
     sandbox_note = "sandbox.json";
     /// Returns the path of the saved environment for a host scheduler's ticks.
     environment_file = "environment";
@@ -205,8 +205,8 @@ impl Env {
     }
 
     /// Returns an error if the database is marked as damaged. The mark stays until a full check or
-    /// a restore, because ordinary reads may not touch the damage. A mark for a different file is
-    /// ignored.
+    /// a restore, because ordinary reads might not touch the damaged part. A mark for a different
+    /// file is ignored.
     fn known_damage(&self) -> Result<(), StoreError> {
         let Ok(text) = read_host(self.damage_mark(), SMALL) else { return Ok(()) };
         let mark: serde_json::Value = serde_json::from_slice(&text).unwrap_or_default();
@@ -457,7 +457,7 @@ pub fn watchdog() -> Option<Duration> {
 }
 
 /// Returns a path for starting this program again. On Linux, it refers to the running program even
-/// after its file was replaced.
+/// after its file has been replaced.
 pub fn executable() -> Result<PathBuf, Failure> {
     let own = PathBuf::from("/proc/self/exe");
     if own.exists() {

@@ -1,9 +1,9 @@
 //! Detects file systems on which locks and the database do not work reliably.
 //!
-//! `flock` and the database's shared memory work only between processes of one kernel. On a file
-//! system that other machines also write to, they fail silently. Runner therefore refuses a state
-//! folder on such a file system, and warns about a project there. This module must never make that
-//! decision.
+//! `flock` and the database's shared memory work only between processes on the same kernel. On a
+//! file system that other machines also write to, they fail silently. Runner therefore refuses a
+//! state folder on such a file system, and warns about a project there. This module must never make
+//! that decision.
 
 use std::fs;
 use std::path::Path;
@@ -106,7 +106,7 @@ fn type_of_mount(mountinfo: &str, path: &Path) -> Option<String> {
         .map(|(_, kind)| kind.to_owned())
 }
 
-/// Decodes the escapes of the mount table, such as `\040` for a space.
+/// Decodes the escapes in the mount table, such as `\040` for a space.
 fn unescaped(text: &str) -> String {
     text.replace("\\040", " ").replace("\\011", "\t").replace("\\012", "\n").replace("\\134", "\\")
 }

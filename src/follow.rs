@@ -70,7 +70,7 @@ pub fn outcome(row: &RunRow) -> String {
 }
 
 /// Passes the contents of `files` in the run's folder to `sink`, each from the given offset. The
-/// sink receives the index of the file, whole lines, and the offset after them. Ends early if the
+/// sink receives the index of the file, whole lines, and the offset after them. Stops early if the
 /// other end of one of `stops` is closed, or if `sink` fails.
 pub fn follow(
     home: &Env,

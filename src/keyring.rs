@@ -1,8 +1,8 @@
 //! Resolves `keyring:NAME` references to secrets in the desktop's keyring.
 //!
-//! Without the `keyring` feature, every reference is an error. A secret is passed on like a
-//! variable, so it is redacted in the same way. This module must never write a secret, or read one
-//! that is not named in the configuration.
+//! Without the `keyring` feature, every reference is an error. A secret is passed on like an
+//! environment variable, and is redacted in the same way. This module must never write a secret, or
+//! read one that is not named in the configuration.
 
 use std::collections::BTreeMap;
 
@@ -15,8 +15,8 @@ use crate::env;
 #[cfg(feature = "keyring")]
 const SERVICE: &str = "runner";
 
-/// Returns the variables and the keyring secret that a backend receives besides the common
-/// variables. If the secret is unavailable, the map contains the reason instead.
+/// Returns the environment variables and the keyring secret that a backend receives in addition to
+/// the common variables. If the secret is unavailable, the map contains the reason instead.
 pub fn resolve_secrets(spec: &BackendSpec) -> BTreeMap<String, String> {
     let mut lent = env::named(spec.variables().filter(|name| in_keyring(name).is_none()));
     if let Some(reference) = spec.endpoint_key()

@@ -2,8 +2,8 @@
 //! projects.
 //!
 //! Once a day, the process that ticks checks the database, makes a backup and prunes data that is
-//! past its `[retention]`. The daemon does this on a separate thread, and `runner tick` does it
-//! last, so runs do not wait for it. This module must never remove a file that a plan does not
+//! past its `[retention]` period. The daemon does this on a separate thread, and `runner tick` does
+//! it last, so runs do not wait for it. This module must never remove a file that a plan does not
 //! list.
 
 use std::fs;
@@ -34,8 +34,8 @@ pub fn retention(home: &Env) -> Result<Retention, Failure> {
     Ok(config::load(&home.stack(None))?.retention)
 }
 
-/// Runs the daily maintenance if it is due and no other process runs it. Returns the problems that
-/// were found, and an error if the database is damaged.
+/// Runs the daily maintenance if it is due and no other process is running it. Returns any problems
+/// found, and an error if the database is damaged.
 pub fn daily(home: &Env, store: &mut Store) -> Result<Vec<String>, Failure> {
     store.cut_log(LOG_CEILING)?;
     let now = home.wall()?;
@@ -59,7 +59,8 @@ pub fn daily(home: &Env, store: &mut Store) -> Result<Vec<String>, Failure> {
     ];
     let mut pruned = false;
     for (task, what, part) in parts {
-        // Each task has its own record, so one task does not run again because the other failed.
+        // Each task has its own record, so that the failure of one does not cause the other to run
+        // again.
         if !store.maintenance_due(task, now)? {
             continue;
         }
@@ -147,7 +148,7 @@ pub fn backups(home: &Env) -> Vec<PathBuf> {
     found
 }
 
-/// Plans the removal of all data that is past its retention.
+/// Plans the removal of all data that is past its retention period.
 pub fn plan(
     home: &Env,
     store: &Store,

@@ -11,9 +11,9 @@
 //! would add nine crates, read the environment themselves, and need their own client for this
 //! program's HTTP library.
 //!
-//! Only `runner execute` sends a trace, as its last step, so a receiver that does not respond
-//! delays the exit of that process by one second. This module must never change a run, and every
-//! text passes through [`Redacted`].
+//! Only `runner execute` sends a trace, as its last step, so an unresponsive receiver delays that
+//! process's exit by one second. This module must never change a run, and every string passes
+//! through [`Redacted`].
 
 use std::time::Duration;
 
@@ -33,7 +33,7 @@ use crate::env;
 
 /// Maximum time to wait for the receiver's answer.
 const PATIENCE: Duration = Duration::from_secs(1);
-/// Maximum length of a text in characters.
+/// Maximum length of a string in characters.
 const LONGEST: usize = 1_000;
 
 /// The data of a trace.
@@ -43,8 +43,8 @@ struct TracedRun {
     published: Option<PublicationTimes>,
 }
 
-/// Sends the trace of a settled run, if the environment names a receiver. Any problem is reported in the run's
-/// log.
+/// Sends the trace of a settled run, if a receiver is configured in the environment. Any problem is reported
+/// in the run's log.
 pub fn send(store: &Store, run: &RunId) {
     let Some((name, address)) = receiver() else { return };
     if let Err(why) = try_send(store, run, &address) {
@@ -168,7 +168,7 @@ fn text(key: &str, value: &str) -> Value {
     json!({ "key": key, "value": { "stringValue": shown(value) } })
 }
 
-/// Returns a number. OTLP JSON writes whole numbers as strings.
+/// Returns a numeric attribute. OTLP JSON represents whole numbers as strings.
 fn number(key: &str, value: u64) -> Value {
     json!({ "key": key, "value": { "intValue": value.to_string() } })
 }

@@ -123,8 +123,8 @@ impl LoadedProject {
         self.config.job(&row.job_name).map(|job| job.spec.clone())
     }
 
-    /// Returns the job that `wanted` names, or the only one whose settings are of type `S`. `what`
-    /// names the kind, and `setup` is the command that makes such a job.
+    /// Returns the job named `wanted`, or the only one whose settings are of type `S`. `what` names
+    /// the kind, and `setup` is the command that creates such a job.
     ///
     /// # Errors
     /// Returns an error if there is no such job, or several of them and `wanted` is `None`.
@@ -197,7 +197,7 @@ impl LoadedProject {
         };
         let stored = store.projections(Some(&self.id))?.remove(&self.id);
         let current = Projection::of(self).text();
-        // The projection also changes with the files named in the settings.
+        // The projection also depends on the files named in the settings.
         let outdated = self.trust.holds() && stored.as_ref() != Some(&current);
         if outdated || known.is_none_or(|known| known.config_stamp != stamp) {
             let kept = stored.filter(|_| !self.trust.holds());
@@ -210,7 +210,7 @@ impl LoadedProject {
 }
 
 /// Returns the folder for copies of other hosts' projects. It is outside the state folder, because
-/// the children of runs cannot read the state folder.
+/// the child processes of runs cannot read the state folder.
 pub fn copies(home: &Env) -> PathBuf {
     home.state.with_file_name("runner-fleet")
 }
@@ -294,7 +294,8 @@ pub fn standing_of_row(known: &Project) -> Registration {
     )
 }
 
-/// Returns the id of the folder at `root`, if the id can be read without the whole configuration.
+/// Returns the id of the folder at `root`, if the id can be read without loading the whole
+/// configuration.
 pub fn id_at(root: &Path) -> Option<ProjectId> {
     carried(root).map(|(id, _)| id)
 }
@@ -346,8 +347,8 @@ pub fn contradiction(known: &Project) -> Option<(String, String)> {
     ))
 }
 
-/// A project as recorded in the database, for commands that must work while the project's files are
-/// broken, such as `status` and `pause`.
+/// A project as recorded in the database, for commands that must work even while the project's
+/// files are broken, such as `status` and `pause`.
 #[derive(Debug)]
 pub struct KeptProject {
     pub row: Project,

@@ -23,7 +23,7 @@ use crate::ui::Failure;
 /// The priority of an occurrence. Everything else takes precedence over this work.
 const PRIORITY: i32 = -10;
 
-/// Records the occurrences of all projects. Returns the errors of single jobs.
+/// Records the occurrences of all projects. Returns the errors of individual jobs.
 pub fn enqueue(home: &Env, store: &mut Store) -> Result<Vec<String>, Failure> {
     let mut troubles = Vec::new();
     let kept = store.projections(None)?;

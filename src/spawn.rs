@@ -49,7 +49,7 @@ pub struct SpawnMode {
 
 pub struct Started {
     pub run: RunId,
-    /// The process of the run, not reaped yet.
+    /// The run's process, not yet reaped.
     pub child: Child,
 }
 
@@ -128,7 +128,7 @@ pub struct NextAction {
     pub start: Vec<RunId>,
     /// The time until another run is ready, if it is short enough to wait for.
     pub soon: Option<Duration>,
-    /// The time until the next scheduled time. It only matters while a run is live.
+    /// The time remaining until the next scheduled time. It only matters while a run is live.
     pub due: Option<Duration>,
 }
 
@@ -136,7 +136,7 @@ pub struct NextAction {
 const STAY: SignedDuration = SignedDuration::from_secs(90);
 /// Maximum time between two ticks while a run is live.
 const REST: Duration = Duration::from_secs(60);
-/// How often a waiting process rereads the clock, because the clock may have been set.
+/// How often a waiting process rereads the clock, in case the clock has been set.
 pub const LOOK: Duration = Duration::from_secs(1);
 
 /// Starts the runs that `next` returns, until no run is live and `next` returns neither a run nor

@@ -32,8 +32,8 @@ pub enum Reread {
 pub struct TickResult {
     /// The runs to start now, oldest first.
     pub start: Vec<RunId>,
-    /// Whether live runs were asked to stop. Runs waiting for these live runs become ready when
-    /// those have ended.
+    /// Whether live runs were asked to stop. Once they have ended, the runs waiting for them become
+    /// ready.
     pub ending: bool,
     /// Runs that the tick settled because their process died, each with its outcome.
     pub settled: Vec<(RunId, String)>,
@@ -95,7 +95,7 @@ pub fn once(
     Ok(TickResult { start, ending: !end.is_empty(), settled, troubles, unreadable })
 }
 
-/// The next time at which a tick has work, and a description of the work.
+/// The next time at which a tick has work to do, and a description of the work.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NextTick {
     /// The name of the job that is due, or a description of other work.
@@ -103,7 +103,7 @@ pub struct NextTick {
     pub at: Timestamp,
 }
 
-/// Returns the next time at which a tick has work in any project.
+/// Returns the next time at which a tick has work to do in any project.
 pub fn next(store: &Store, now: Timestamp) -> Result<Option<NextTick>, Failure> {
     let Some(at) = store.next_moment(now)? else { return Ok(None) };
     let what = store.job_due_at(at)?;

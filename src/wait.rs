@@ -96,7 +96,8 @@ impl Waiter {
         if let Some(changes) = &self.changes {
             add(WakeReason::Change, changes.as_fd(), PollFlags::IN);
         }
-        // No events are requested of outputs, because `poll` always reports a closed other end.
+        // No events are requested for outputs, because `poll` always reports when the other end is
+        // closed.
         outputs.iter().for_each(|output| add(WakeReason::Closed, *output, PollFlags::empty()));
         match poll(&mut polled, Timespec::try_from(limit).ok().as_ref()) {
             Ok(_) | Err(Errno::INTR) => {}

@@ -1,6 +1,6 @@
 //! The backend that returns the rule-based answer, without a network, a key or a server.
 //!
-//! This backend must never fail for any reason but cancellation.
+//! This backend must never fail for any reason other than cancellation.
 
 use async_trait::async_trait;
 use runner_engine::process::Cancel;

@@ -5,15 +5,15 @@
 //!    └──Malformed, Silent, Cancelled, …──> the error itself
 //! ```
 //!
-//! A fallback is asked only if this backend is missing, not logged in, unreachable or at its limit.
+//! A fallback is tried only if this backend is missing, not logged in, unreachable or at its limit.
 //! An unusable answer is an error in the request or the model, and that error is returned. The
-//! chain must never ask the same backend twice.
+//! chain must never try the same backend twice.
 
 use std::collections::VecDeque;
 
 use crate::error::BackendError;
 
-/// The fallbacks that have not been asked yet, in order.
+/// The fallbacks that have not been tried yet, in order.
 #[derive(Clone, Debug)]
 pub struct Chain<T> {
     rest: VecDeque<T>,
@@ -56,7 +56,7 @@ pub fn moves_on(error: &BackendError) -> bool {
     }
 }
 
-/// Returns the first mistake in the fallbacks of `name`, if any. `known` lists all backends.
+/// Returns the first problem with the fallbacks of `name`, if any. `known` lists all backends.
 pub fn mistake<'a>(
     name: &str,
     fallbacks: &[String],

@@ -1,7 +1,7 @@
-//! Checks an instance's environment for `runner backends check`, without asking a model.
+//! Checks an instance's environment for `runner backends check`, without calling a model.
 //!
 //! A check may start the program to read its version, or contact the API. A check must never spend
-//! anything and never show a key.
+//! anything and never reveal a key.
 
 use runner_text::counted;
 use std::ffi::OsString;
@@ -57,7 +57,7 @@ pub fn check(spec: &BackendSpec, around: &Surroundings<'_>, marker: &str) -> Vec
     let kind = match spec.kind.as_str() {
         "claude" => "claude",
         "codex" => "codex",
-        // Other kinds are checked only by their preflight.
+        // Other kinds are checked only by their preflight check.
         _ => {
             let program = spec.program.as_deref().unwrap_or("none is needed");
             return vec![match backend.preflight() {

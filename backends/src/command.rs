@@ -1,4 +1,4 @@
-//! Runs any program as a backend.
+//! Runs an arbitrary program as a backend.
 //!
 //! ```text
 //! request ──JSON──> stdin, and <run_dir>/request.json

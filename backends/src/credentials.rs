@@ -21,8 +21,8 @@ use runner_engine::files::{open_host, read_host};
 /// reference as its name.
 pub const KEYRING: &str = "keyring:";
 
-/// Returns the name under which the environment holds the reason a reference was not resolved. It
-/// is not a valid variable name.
+/// Returns the environment key that stores the reason a reference was not resolved. It is not a
+/// valid variable name.
 pub fn why_not(reference: &str) -> String {
     format!("{reference} is unavailable because")
 }
@@ -171,7 +171,7 @@ fn read(path: &Path) -> std::io::Result<Vec<u8>> {
 ///
 /// # Errors
 /// Returns [`BackendError::NotLoggedIn`] if the file cannot be read or is too large, if other users
-/// can access it, or if a line is not a variable. The message does not contain the line.
+/// can access it, or if a line is not a variable assignment. The message does not contain the line.
 pub fn from_file(path: &Path) -> Result<BTreeMap<String, String>, BackendError> {
     let shown = path.display();
     let bad = |why: String| BackendError::NotLoggedIn { why };

@@ -1,8 +1,8 @@
 //! The errors that a backend returns instead of an answer.
 //!
 //! Each variant corresponds to one next step, so a caller never has to parse text to decide. No
-//! text contains a secret from a child's environment. An error must never contain part of an
-//! answer, except for the excerpt of a malformed answer.
+//! message contains a secret from a child's environment. An error must never contain part of an
+//! answer, except for the excerpt from a malformed answer.
 
 use std::fmt;
 use std::time::Duration;

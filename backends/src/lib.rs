@@ -67,7 +67,7 @@ pub const WINDOW: u64 = 128_000;
 pub struct Description {
     /// The kind, as written in the configuration: `builtin`, `command`, …
     pub kind: String,
-    /// The model, if the configuration names one.
+    /// The model, if the configuration specifies one.
     pub model: Option<String>,
     /// The current restrictions on the backend, as text.
     pub containment: String,
@@ -83,24 +83,25 @@ pub struct Description {
 ///
 /// **Contract.** `run` returns exactly one complete answer or one [`BackendError`]:
 /// - It makes one attempt. The caller's budget decides whether a retry is affordable.
-/// - It ends within the request's four deadlines, on the boot-time clock: *connect* until an API is
-///   reached, *first byte* until the provider sends anything, *idle* between two signs of life, and
-///   *total* for the whole run. If a deadline passes, the result is [`BackendError::Silent`] with
-///   its phase. Stopping a child may take longer by at most the grace period between TERM and KILL.
+/// - It finishes within the request's four deadlines, on the boot-time clock: *connect* until an
+///   API is reached, *first byte* until the provider sends anything, *idle* between two signs of
+///   life, and *total* for the whole run. If a deadline passes, the result is
+///   [`BackendError::Silent`] with its phase. Stopping a child may take longer by at most the grace
+///   period between TERM and KILL.
 /// - When `cancel` is triggered, it stops everything that it started and returns
-///   [`BackendError::Cancelled`]. The caller must poll the future to completion, because a child of
-///   a dropped future runs until its deadlines.
+///   [`BackendError::Cancelled`]. The caller must poll the future to completion, because the child
+///   of a dropped future keeps running until its deadlines.
 /// - The request is not changed, and no data from another request reaches this answer.
 /// - If the request has a schema, `Reply::value` is parsed from the model's complete text. Text
 ///   that does not parse yields [`BackendError::Malformed`].
 /// - Usage that the provider does not report is `None`, never zero.
-/// - No error text contains a secret from the child's environment.
+/// - No error message contains a secret from the child's environment.
 /// - `preflight` makes no model call. Its success does not guarantee that `run` succeeds.
 ///
 /// **Rejected designs.**
 /// - *A stream of tokens as the result*: each caller would have to detect whether the answer is
 ///   complete. A [`Sink`] receives the stream instead.
-/// - *Tools in the request*: evidence is gathered before the model is asked, and an injected
+/// - *Tools in the request*: evidence is gathered before the model is called, and an injected
 ///   instruction cannot call tools that do not exist.
 /// - *Retries inside a backend*: they spend budget that was not reserved, and they hide failures.
 /// - *Partial text on error*: some caller would use it.

@@ -1,10 +1,10 @@
 //! Redacts secrets from errors.
 //!
-//! A child may print any value that it received. This module replaces the value of every variable
-//! in the child's environment, except the ordinary ones, wherever it occurs, and everything that
-//! looks like a secret. Text is truncated only after redaction, because truncation could leave part
-//! of a secret that no longer matches. Redaction must never be the only protection, because a
-//! secret may look like ordinary text.
+//! A child may print any value that it received. This module replaces everything that looks like a
+//! secret, and every occurrence of the value of any variable in the child's environment except the
+//! default ones. Text is truncated only after redaction, because truncation could leave part of a
+//! secret that no longer matches. Redaction must never be the only protection, because a secret may
+//! look like ordinary text.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +17,7 @@ pub(crate) const ORDINARY: [&str; 7] = ["PATH", "HOME", "USER", "LOGNAME", "LANG
 /// them would only damage the text.
 const SHORTEST: usize = 6;
 
-/// The secret values and their replacements, the longest value first.
+/// The secret values and their replacements, longest value first.
 #[derive(Clone, Default)]
 pub(crate) struct Secrets(Vec<(String, String)>);
 

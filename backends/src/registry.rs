@@ -1,7 +1,7 @@
 //! Creates backends from the configuration, and defines the known kinds.
 //!
 //! This module must never read the environment. The caller passes in an environment, and a child
-//! receives only the ordinary variables and those that its backend names.
+//! receives only the default variables and those listed by its backend.
 
 use std::collections::BTreeMap;
 use std::path::{Component, Path, PathBuf};
@@ -51,13 +51,13 @@ pub struct BackendSpec {
     pub program: Option<String>,
     /// The program's arguments. They must never contain a secret, because every user can read them.
     pub args: Vec<String>,
-    /// The names of variables that the program receives in addition to the ordinary ones.
+    /// The names of environment variables to pass to the program in addition to the default ones.
     pub env: Vec<String>,
     /// Whether an agent receives only the variables in `env`, and not the usual ones for its key.
     #[serde(skip)]
     pub only_env: bool,
-    /// The file in the run folder with the answer. If it is missing or empty, standard output is
-    /// the answer. Default: "proposals.json".
+    /// The file in the run folder that contains the answer. If it is missing or empty, standard
+    /// output is the answer. Default: "proposals.json".
     pub artifact: Option<String>,
     /// Whether the program prints nothing until it answers. If so, the first-byte and idle deadlines do
     /// not apply.
@@ -69,7 +69,7 @@ pub struct BackendSpec {
     #[serde(deserialize_with = "read_cap")]
     #[schemars(with = "Option<Size>")]
     pub output_cap: Option<usize>,
-    /// A file of additional NAME=VALUE lines. Only its owner may be able to read it.
+    /// A file of additional NAME=VALUE lines. It must be readable only by its owner.
     #[serde(deserialize_with = "read_own_path")]
     #[schemars(with = "Option<Text<OwnPath>>")]
     pub env_file: Option<PathBuf>,
@@ -77,7 +77,7 @@ pub struct BackendSpec {
     #[serde(deserialize_with = "read_own_path")]
     #[schemars(with = "Option<Text<OwnPath>>")]
     pub state: Option<PathBuf>,
-    /// Whether an agent keeps its own records of requests.
+    /// Whether an agent keeps its own record of requests.
     pub sessions: bool,
     /// The tools that an agent may use. Default: none.
     pub tools: Vec<String>,
@@ -94,10 +94,10 @@ pub struct BackendSpec {
     /// The recording that a replay backend answers from, written by `runner replay RUN --export
     /// FILE`: a path in the project, or a path that begins with / or ~/.
     pub recording: Option<PathBuf>,
-    /// The `[backends.NAME]` to ask, in this order, if this backend is missing, not allowed or out
+    /// The `[backends.NAME]` to try, in this order, if this backend is missing, not allowed or out
     /// of capacity.
     pub fallback: Vec<String>,
-    /// The pool whose budget this backend uses, which is defined in `[pools.NAME]` in the user's file.
+    /// The pool whose budget this backend uses, defined in `[pools.NAME]` in the user's file.
     pub pool: Option<String>,
     /// The address of a model's API. Default: the provider's address; for Ollama, this host.
     pub base_url: Option<String>,
@@ -115,7 +115,7 @@ pub struct BackendSpec {
     /// The maximum length of an answer, in tokens. A job that requests a longer answer is limited to this.
     #[schemars(range(min = 1, max = 4_294_967_295_u32))]
     pub max_output_tokens: Option<u64>,
-    /// A PEM file with certificates that are trusted in addition to the host's.
+    /// A PEM file of certificates to trust in addition to the host's.
     #[serde(deserialize_with = "read_own_path")]
     #[schemars(with = "Option<Text<OwnPath>>")]
     pub ca_file: Option<PathBuf>,
@@ -164,8 +164,8 @@ impl BackendSpec {
         api::plan::key_name(self).filter(|_| self.is_endpoint())
     }
 
-    /// Returns the variables that the backend receives, if they are set, in addition to the
-    /// ordinary ones.
+    /// Returns the variables that the backend receives, if they are set, in addition to the default
+    /// ones.
     pub fn variables<'s>(&'s self) -> impl Iterator<Item = &'s str> {
         let kind = if self.only_env { "" } else { &self.kind };
         let own = self.env.iter().map(String::as_str);
@@ -195,8 +195,8 @@ impl BackendSpec {
 /// The caller's environment, sandbox, slots and clock for a backend.
 #[derive(Clone, Copy, Debug)]
 pub struct Surroundings<'a> {
-    /// The environment from which each child receives the ordinary variables and those that its
-    /// backend names.
+    /// The environment from which each child receives the default variables and those listed by its
+    /// backend.
     pub env: &'a BTreeMap<String, String>,
     /// The requesting job's sandbox. A backend adds its program's state folder to it. If this is
     /// `None`, the program starts without a launcher.

@@ -59,8 +59,8 @@ pub enum AnswerForm {
     /// With a schema, the text is one JSON document. Any other text is an error.
     #[default]
     Document,
-    /// The job reads elements from any text: with prose around them, with a damaged element among
-    /// them, or cut off after some of them.
+    /// The job extracts elements from any text, even if there is prose around them, one of them is
+    /// damaged, or the text is cut off after some of them.
     Elements,
 }
 

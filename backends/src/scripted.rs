@@ -1,6 +1,7 @@
 //! A test double that follows a script, for tests of jobs and for the conformance suite.
 //!
-//! The double can end in every way that a backend can, and must never violate the trait's contract.
+//! The double can produce every outcome that a backend can, and must never violate the trait's
+//! contract.
 
 use std::collections::VecDeque;
 use std::sync::Mutex;

@@ -43,7 +43,7 @@ pub enum Target<'a> {
     Path(&'a str),
     /// A command line.
     Command(&'a str),
-    /// Any other input of the tool: a pattern, a query, the name of a server's tool.
+    /// Any other input to the tool: a pattern, a query, the name of a server's tool.
     Pipeline(&'a str),
 }
 
@@ -69,14 +69,14 @@ pub struct Limit {
     /// Whether the limit has been reached, in which case the provider answers no more requests
     /// before `until`.
     pub reached: bool,
-    /// Whether current answers are billed on top of the subscription.
+    /// Whether answers are currently billed on top of the subscription.
     pub overage: bool,
     /// How much of the subscription's window is used, in thousandths, if reported.
     pub used: Option<u16>,
 }
 
 /// Converts the used share of a window, given as a fraction of 1 or in percent, to thousandths. A
-/// number that can be neither counts as not reported.
+/// number that can be neither is treated as not reported.
 pub(crate) fn thousandths(used: f64) -> Option<u16> {
     let fraction = if used > 1.0 { used / 100.0 } else { used };
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "checked")]
@@ -144,7 +144,7 @@ impl OwnedTarget {
         }
     }
 
-    /// Extracts the target from a tool's input, as an agent program or its hook reports it.
+    /// Extracts the target from a tool's input, as reported by an agent program or its hook.
     pub fn of_input(input: &serde_json::Value) -> Option<Self> {
         let text = |keys: &[&str]| {
             let mut texts = keys.iter().filter_map(|key| input[*key].as_str());

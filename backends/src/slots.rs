@@ -34,7 +34,7 @@ const TURN: (Duration, Duration) = (Duration::from_millis(20), Duration::from_mi
 /// A backend whose requests wait for a free slot.
 pub(crate) struct Slotted {
     pub inner: Arc<dyn Backend>,
-    /// The folder with the lock files.
+    /// The folder that contains the lock files.
     pub folder: PathBuf,
     /// The name of the login.
     pub login: String,

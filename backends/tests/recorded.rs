@@ -28,7 +28,7 @@ fn replay(
     replay_file(kind, file, code, schema)
 }
 
-/// Runs the adapter of `kind` on a program that prints this file.
+/// Runs the adapter for `kind` with a program that prints this file.
 fn replay_file(
     kind: &str,
     file: String,
@@ -127,7 +127,7 @@ fn recorded_answers_are_read() {
     }
 }
 
-/// Replays a stream in which the model answers as text until its turns are used up.
+/// Replays a stream in which the model answers in plain text until it runs out of turns.
 fn as_text(subtype: &str, said: &str) -> Result<Reply, BackendError> {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("stream.jsonl");

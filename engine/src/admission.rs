@@ -16,8 +16,8 @@ use crate::store::{Amounts, Streak};
 /// Number of consecutive failures after which the schedule no longer starts a job.
 pub const BREAKER: u32 = 3;
 /// Returns whether the circuit breaker is open, in which case the schedule no longer starts the
-/// job. A failed login fails again until someone fixes it, so a single such failure is enough. Runs
-/// that were refused before they started do not count.
+/// job. A failed login keeps failing until someone fixes it, so a single such failure is enough.
+/// Runs that were refused before they started do not count.
 pub fn stopped(streak: Streak) -> bool {
     streak.started >= BREAKER || (streak.started > 0 && streak.last == Some(Class::Auth))
 }
@@ -81,7 +81,7 @@ pub struct AdmissionFacts {
     pub nothing_to_do: Option<String>,
 }
 
-/// A budget level that has less left than the run would reserve.
+/// A budget level with less remaining than the run would reserve.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Shortfall {
     /// The budget level and its key, such as `day 2026-11-21`.

@@ -64,7 +64,7 @@ pub enum AlertKind {
     Missed,
     /// A job with a schedule has not succeeded within the configured time.
     Stale,
-    /// A host of the job's fleet has not been seen for too long, or the fleet's database has not
+    /// A host in the job's fleet has not been seen for too long, or the fleet's database has not
     /// answered for too long.
     SilentHost,
 }
@@ -75,8 +75,8 @@ impl AlertKind {
         self.into_str()
     }
 
-    /// Returns whether the problem concerns the job's runs, so that a successful run ends it and a
-    /// user can fix it. A problem with hosts ends only when they are seen again.
+    /// Returns whether the problem concerns the job's runs, in which case a successful run ends it
+    /// and a user can fix it. A problem with hosts ends only when the hosts are seen again.
     pub fn is_of_runs(self) -> bool {
         self != Self::SilentHost
     }
@@ -121,7 +121,7 @@ impl AlertRules {
     /// Returns the time before which a channel receives no message, if that is after `now`. `last`
     /// is the time of the last message that the channel accepted.
     pub fn held_until(&self, last: Option<Timestamp>, now: Timestamp) -> Option<Timestamp> {
-        // A wrong clock may have written a time in the future.
+        // A wrong clock may have recorded a time in the future.
         let last = last.filter(|last| *last <= now);
         let window = SignedDuration::from_secs(self.window);
         let window = last.and_then(|last| last.saturating_add(window).ok());
@@ -136,27 +136,27 @@ impl AlertRules {
 pub enum News {
     /// An occurrence failed.
     Failed {
-        /// Whether the run was started manually, so that the user sees its result anyway.
+        /// Whether the run was started manually, in which case the user sees its result anyway.
         manual: bool,
-        /// Whether the failure opened the circuit breaker, so that the schedule no longer starts
-        /// the job.
+        /// Whether the failure opened the circuit breaker, in which case the schedule no longer
+        /// starts the job.
         stopped: bool,
     },
     /// An occurrence succeeded.
     Placed,
     /// Scheduled times passed without a run.
     Missed {
-        /// Whether the circuit breaker is open, so that the schedule would not have started the job
-        /// anyway. The alert about the breaker already reports that.
+        /// Whether the circuit breaker is open, in which case the schedule would not have started
+        /// the job anyway. The alert about the breaker already reports that.
         stopped: bool,
     },
     /// A due run was deferred several times in a row for a reason that the user must fix.
     Blocked,
     /// The job has not succeeded for too long.
     Stale,
-    /// Hosts of the job's fleet are silent. The last of them became silent at this time.
+    /// Hosts in the job's fleet are silent. The last of them became silent at this time.
     HostsSilent { since: Timestamp },
-    /// All hosts of the job's fleet are seen again.
+    /// All hosts in the job's fleet have been seen again.
     HostsSeen,
 }
 
@@ -185,7 +185,7 @@ pub enum AlertAction {
     /// The alert ends.
     End {
         kind: AlertKind,
-        /// Whether users are notified of the end.
+        /// Whether users are notified that the problem has ended.
         tell: bool,
     },
 }
@@ -224,7 +224,7 @@ pub fn decide(
             None if wanted => acts.push(AlertAction::Raise(kind)),
             None => {}
             Some(one) => {
-                // A wrong clock may have written a time in the future.
+                // A wrong clock may have recorded a time in the future.
                 let long_ago = now.duration_since(one.reported).abs().as_secs() >= rules.repeat;
                 // Another host became silent after the last message.
                 let further = matches!(news, News::HostsSilent { since } if since > one.reported);

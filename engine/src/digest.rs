@@ -18,7 +18,7 @@ impl Digest {
         Self(Sha256::digest(bytes).into())
     }
 
-    /// Returns the digest of all bytes read from `reader`, and their count.
+    /// Returns the digest of all bytes read from `reader`, and the number of bytes.
     pub fn of_reader(reader: &mut impl Read) -> io::Result<(Self, u64)> {
         let mut hasher = Sha256::new();
         let total = io::copy(reader, &mut hasher)?;

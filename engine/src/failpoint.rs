@@ -15,7 +15,7 @@ static ACTS: AtomicI64 = AtomicI64::new(-1);
 static STEPS: AtomicI64 = AtomicI64::new(-1);
 
 thread_local! {
-    /// How many more commits succeed on this thread, or `None` for all.
+    /// How many more commits succeed on this thread. `None` means no limit.
     static COMMITS: Cell<Option<u32>> = const { Cell::new(None) };
 }
 
@@ -33,7 +33,7 @@ pub fn arm_steps(setting: impl Fn(&str) -> Option<OsString>) {
     }
 }
 
-/// Makes all commits of this thread fail after `count` more commits, as if the process had died.
+/// Makes all commits on this thread fail after `count` more commits, as if the process had died.
 /// `None` removes the limit.
 pub fn fail_commits_after(count: Option<u32>) {
     COMMITS.set(count);
@@ -56,7 +56,7 @@ pub fn before(what: &str) {
     }
 }
 
-/// Returns whether the next commit of this thread must fail.
+/// Returns whether the next commit on this thread must fail.
 #[inline]
 pub(crate) fn commit_fails() -> bool {
     let left = COMMITS.get().filter(|_| cfg!(feature = "fault-injection"));

@@ -1,4 +1,4 @@
-//! The engine below all jobs: schedules, database, admission, locks, budgets, processes and
+//! The engine underlying all jobs: schedules, database, admission, locks, budgets, processes and
 //! publication.
 //!
 //! This crate must never run a job itself, depend on a higher crate, read the environment or print.

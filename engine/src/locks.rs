@@ -49,7 +49,7 @@ pub enum LockError {
     /// Another process holds the lock.
     #[error("{}", held(.holder.as_deref(), .path))]
     Held {
-        /// The holder, if the lock file already names it.
+        /// The holder, if it is already recorded in the lock file.
         holder: Option<Box<LockHolder>>,
         path: PathBuf,
     },

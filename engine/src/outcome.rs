@@ -40,7 +40,7 @@ pub enum Class {
     NotInstalled,
     /// The environment is misconfigured: path, home, permissions, disk or configuration.
     Environment,
-    /// The provider asked runner to wait, and no time was left to wait.
+    /// The provider asked runner to wait, but no time was left to do so.
     RateLimited,
     /// A budget was exceeded or would be exceeded.
     OverBudget,
@@ -105,7 +105,7 @@ pub enum Outcome {
     /// The job cannot run yet. The occurrence remains open for another attempt, except for a manual
     /// run without a key.
     Deferred {
-        /// The earliest start of the next attempt.
+        /// The earliest start time for the next attempt.
         until: Timestamp,
         /// The reason.
         why: String,

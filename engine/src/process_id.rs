@@ -1,6 +1,7 @@
 //! Identifies a process, even after its process id is reused.
 //!
-//! The identity is for diagnosis and for finding dead processes. It must never be used as a lock.
+//! The identity is intended for diagnostics and for finding dead processes. It must never be used
+//! as a lock.
 
 use std::fmt;
 use std::os::fd::OwnedFd;
@@ -41,7 +42,7 @@ impl ProcessIdentity {
         Some(&self.boot) == tree::boot_id().as_ref() && tree::is_alive(self.pid, self.start)
     }
 
-    /// Sends a signal to exactly this process. Returns a descriptor that becomes readable when the
+    /// Sends a signal to this exact process. Returns a descriptor that becomes readable when the
     /// process exits, or `None` if the process no longer exists. The descriptor is opened before
     /// the check, so the process id cannot be reused in between.
     pub fn signal(&self, signal: Signal) -> Option<OwnedFd> {

@@ -15,7 +15,7 @@ use jiff::Timestamp;
 use crate::ids::RunId;
 use crate::store::JobId;
 
-/// A queued run whose start time has come.
+/// A queued run whose start time has arrived.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct QueuedRun {
     pub run: RunId,

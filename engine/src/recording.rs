@@ -9,8 +9,8 @@
 //!
 //! An answer consists of a few facts and, optionally, content. Content is stored once under its
 //! digest. A recording that exceeds its cap drops all inputs, because an incomplete set would be
-//! useless. A recording must never read real inputs during a replay, and never fail a run that it
-//! records.
+//! useless. A recording must never read real inputs during a replay, and must never cause a run
+//! that it records to fail.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fs;
@@ -83,7 +83,7 @@ pub struct RecordedAnswer {
     pub content: Option<(Digest, Vec<u8>)>,
 }
 
-/// A handle to a recording, which may be off. Clones share the recording.
+/// A handle to a recording, which may be disabled. Clones share the recording.
 #[derive(Clone, Debug, Default)]
 pub struct InputRecording(Option<Arc<Shared>>);
 
@@ -175,8 +175,9 @@ impl InputRecording {
         data.made.push(RecordedArtifact { target: target.to_owned(), content });
     }
 
-    /// Returns whether a replay has an answer from this input to this question. A recording by an
-    /// earlier version may lack the answer, because that version may not have asked the question.
+    /// Returns whether a replay has an answer from this input to this question. A recording made by
+    /// an earlier version may lack the answer, because that version may not have asked the
+    /// question.
     pub fn has(&self, input: &str, question: &str) -> bool {
         let Some(shared) = &self.0 else { return false };
         let left = shared.left.lock().expect("no thread panics while it holds the lock");

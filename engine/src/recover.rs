@@ -1,4 +1,4 @@
-//! Recovers runs whose process has died or does not exit.
+//! Recovers runs whose process has died or fails to exit.
 //!
 //! ```text
 //! queued: no process is responsible for it, nothing to recover
@@ -43,7 +43,7 @@ use crate::work::{Work, WorkResult};
 pub use replay::sweep;
 use replay::{Replay, replay};
 
-/// Grace period after a run's total deadline, during which the run can still end by itself.
+/// Grace period after a run's total deadline, during which the run can still finish on its own.
 pub const OVERRUN_GRACE: Duration = Duration::from_secs(30);
 /// Maximum time from spawning a run's process until the run is admitted. During this time, the
 /// process reads the configuration, takes the locks and checks the backends.
@@ -65,9 +65,9 @@ pub trait World {
     /// # Errors
     /// Returns an error if the lock cannot be tested.
     fn try_lock(&self, project: &ProjectId, job: &str) -> Result<Option<Box<dyn Any>>, LockError>;
-    /// Returns whether exactly this process is alive.
+    /// Returns whether this exact process is alive.
     fn is_alive(&self, owner: &ProcessIdentity) -> bool;
-    /// Kills exactly this process and waits for a limited time for it to exit.
+    /// Kills this exact process and waits a limited time for it to exit.
     fn kill(&self, owner: &ProcessIdentity);
     /// Kills all processes that have the run's marker.
     fn kill_marked(&self, run: &RunId) -> Killed;
@@ -338,8 +338,8 @@ fn overrun<'r>(
     (now.boot > over && world.is_alive(owner)).then_some(owner)
 }
 
-/// Kills exactly the process that `owner` identifies, and waits at most `KILL_WAIT` seconds for it
-/// to exit.
+/// Kills the exact process that `owner` identifies, and waits at most `KILL_WAIT` seconds for it to
+/// exit.
 fn kill(owner: &ProcessIdentity) {
     if let Some(handle) = owner.signal(Signal::KILL) {
         let limit = Timespec { tv_sec: KILL_WAIT, tv_nsec: 0 };
@@ -492,8 +492,8 @@ fn settle_dead(
     store.settle_dead(&run.id, outcome, &run.summary, retry.then_some(driver.me), now)
 }
 
-/// Closes the work of a dead run. Returns a description for its event, and the reason why the run
-/// must fail, if there is one.
+/// Closes the work of a dead run. Returns a description for its event, and the reason the run must
+/// fail, if any.
 fn closed_work(driver: &Driver<'_>, run: &RunRow) -> (String, Option<String>) {
     match driver.world.close_work(&run.id) {
         Ok(None) => (String::new(), None),

@@ -55,7 +55,7 @@ pub struct FileLook {
 /// Why the scope refused or could not access a path.
 #[derive(Debug, thiserror::Error)]
 pub enum ScopeError {
-    /// The text is not a path relative to a root.
+    /// The string is not a path relative to a root.
     #[error(transparent)]
     Path(#[from] BadPath),
     /// The path is not under an allowed prefix.

@@ -22,7 +22,7 @@ struct Yard {
 }
 
 impl Yard {
-    /// Creates a project with a secret beside it.
+    /// Creates a project with a secret next to it.
     fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
         let yard = Self { folder };

@@ -91,7 +91,7 @@ pub fn tick(store: &mut Store, driver: &Driver<'_>, now: ClockReading) -> Result
         tick.troubles.push(why);
     }
     if record_due(store, None, (driver.last_tick, now.wall), &mut tick.troubles)? {
-        // A run replaced by a later scheduled time is asked to end within this same tick.
+        // A run replaced by a later scheduled time is asked to end during the same tick.
         let live = store.live()?;
         ask_to_end(store, &live, now, &mut tick.end)?;
     }
@@ -111,8 +111,8 @@ fn since_tick(last_tick: Option<Timestamp>, now: Timestamp) -> Option<SignedDura
 }
 
 /// Records the scheduled times that are due, for all jobs or only for one. `last_tick` is the time
-/// of the previous tick. Returns false if nothing was due. Problems of a single job are added to
-/// `troubles`.
+/// of the previous tick. Returns false if nothing was due. Problems with individual jobs are added
+/// to `troubles`.
 ///
 /// # Errors
 /// Returns a [`StoreError`].

@@ -73,8 +73,8 @@ pub fn boot_time() -> Duration {
 
 /// Minimum gap between two readings that counts as sleep or suspension.
 const SLEPT: Duration = Duration::from_secs(30);
-/// Minimum difference between the clocks that counts as setting the wall clock. Slewing is far
-/// slower.
+/// Minimum difference between the clocks that counts as the wall clock having been set. Slewing is
+/// far slower.
 const SET: SignedDuration = SignedDuration::from_secs(2);
 
 /// A change between two clock readings in one process.

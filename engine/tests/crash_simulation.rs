@@ -44,7 +44,7 @@ use damage::Random;
 use scenarios::{ALL, Prepared};
 use trial::{Counts, SUITES, Trial};
 
-/// The default seed. It is fixed, because failures should be found by enumeration and not by
+/// The default seed. It is fixed, because failures should be found by enumeration rather than by
 /// chance.
 const SEED: u64 = 0x6e69_6768_7473;
 

@@ -1,4 +1,4 @@
-//! Tests of git queries on real repositories (changes, commits of named files and pushes) with
+//! Tests of git queries (changes, commits of named files and pushes) on real repositories, with
 //! every git on this host. `planted.rs` tests programs that a project names for git to run.
 
 #![allow(clippy::unwrap_used, clippy::disallowed_methods)]

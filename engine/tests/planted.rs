@@ -1,9 +1,9 @@
 //! Tests that programs named by a project in git's configuration, attributes, hooks or links never
 //! start when runner queries git or commits.
 //!
-//! Each `Door` is a way for git to start a program, set up as an agent could do it. A canary is a
-//! program that is watched for being opened: the kernel must open a program to start it, so even a
-//! start without any effect is detected. A control test runs git as users call it, in the same
+//! Each `Door` is a way for git to start a program, set up as an agent might do it. A canary is a
+//! program that is monitored for being opened: the kernel must open a program to start it, so even
+//! a start without any effect is detected. A control test runs git as a user would, in the same
 //! setup, to show that the canaries work.
 
 #![allow(clippy::unwrap_used, clippy::disallowed_methods, clippy::print_stdout)]
@@ -218,7 +218,7 @@ fn gits() -> Vec<PathBuf> {
     found
 }
 
-/// Runs git as users call it, which must start the programs.
+/// Runs git as a user would, which must start the programs.
 fn as_people_do(place: &Place) {
     let doors: [&[&str]; 12] = [
         &["status"],
@@ -259,7 +259,7 @@ fn git_queries_start_no_planted_program() {
     assert!(open.len() >= 20, "the canaries do not work: {open:?}");
 }
 
-/// Checks that a push runs the user's programs, and none named by the project.
+/// Checks that a push runs the user's programs, but none named by the project.
 #[test]
 fn push_starts_no_project_program() {
     for git in gits() {

@@ -1,7 +1,7 @@
 //! Tests of process supervision with real child processes. The shell scripts hang, flood their
 //! output, ignore signals or leave processes behind.
 //!
-//! The tests themselves do not sleep. A long sleep in a script is always ended early.
+//! The tests themselves do not sleep. A long sleep in a script is always cut short.
 #![allow(clippy::unwrap_used, clippy::disallowed_methods)] // a test may panic if the setup fails
 
 use std::collections::BTreeMap;
@@ -24,7 +24,7 @@ const SHORT: Duration = Duration::from_millis(150);
 /// the scripts.
 const SOON: Duration = Duration::from_secs(8);
 
-/// A lock that most tests hold shared, and tests that must run alone hold exclusively.
+/// A lock held in shared mode by most tests, and exclusively by tests that must run alone.
 static TOGETHER: RwLock<()> = RwLock::new(());
 
 fn spec(test: &str, script: &str) -> ChildSpec {

@@ -15,10 +15,10 @@ use runner_engine::outcome::{Class, Outcome};
 
 use crate::rows::{BudgetRow, Units, minus, plus};
 
-/// Milliseconds to wait before retrying an occurrence whose budget other claims have reserved.
+/// Milliseconds to wait before retrying an occurrence whose budget is reserved by other claims.
 pub const BUDGET_WAIT: i64 = 30_000;
 
-/// The unit names of an amount, in the order in which the database stores them.
+/// The unit names of an amount, in the order stored in the database.
 pub const UNITS: [&str; 5] = ["calls", "tokens", "micros", "seconds", "ideas"];
 
 /// A claimable occurrence, locked by the transaction that makes the decision.
@@ -133,8 +133,8 @@ enum Shortfall {
     Used(String),
 }
 
-/// Returns the first level whose budget is used up, or else the first one whose reservations leave
-/// too little.
+/// Returns the first level whose remaining budget is too small, or else the first one in which the
+/// reservations leave too little.
 fn fit(want: Units, levels: &[String], budgets: &BTreeMap<String, BudgetRow>) -> Option<Shortfall> {
     let mut waits = None;
     for row in levels.iter().filter_map(|level| budgets.get(level)) {

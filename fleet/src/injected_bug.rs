@@ -1,4 +1,4 @@
-//! The bugs that tests inject into a simulation to show that the random histories find them.
+//! The bugs that tests inject into a simulation to show that the random histories detect them.
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum InjectedBug {
@@ -10,7 +10,7 @@ pub enum InjectedBug {
     PublishIgnoresState,
     /// A new claim keeps the fence of the dead one.
     ClaimKeepsFence,
-    /// A claim is taken over although its lease has not ended.
+    /// A claim is taken over even though its lease has not expired.
     ClaimIgnoresLease,
     /// A dead claim costs nothing.
     DeadClaimIsFree,

@@ -8,7 +8,7 @@
 //! Every operation of a [`FleetStore`] is one transaction, which uses the database's clock. The
 //! decisions are pure ([`decide`]). There are two implementations: [`Postgres`], and the
 //! [`Simulation`] that the tests compare it with. This crate must never run a job, publish a
-//! project's file, or read a host's clock for a decision.
+//! project's file, or base a decision on a host's clock.
 
 pub mod decide;
 #[cfg(feature = "fault-injection")]

@@ -13,7 +13,7 @@ pub struct HostInfo {
     /// The machine's name and the id of its state folder. Neither changes when the machine
     /// restarts.
     pub host: String,
-    /// The host and its boot. A claim belongs to a worker, so a restart of the machine ends its
+    /// The host and its boot. A claim belongs to a worker, so restarting the machine ends its
     /// claims.
     pub worker: String,
     pub tags: Vec<String>,
@@ -43,7 +43,7 @@ pub struct Offer {
     pub want: Amounts,
     /// The length of a lease in milliseconds.
     pub lease: i64,
-    /// Number of lost claims after which the occurrence is lost.
+    /// Number of lost claims after which the occurrence is considered lost.
     pub most_lost: u32,
     /// How a host obtains the project.
     pub source: Value,
@@ -72,7 +72,7 @@ pub struct Claim {
     pub key: String,
     pub home: String,
     pub due: i64,
-    /// The length of the lease in milliseconds, counted from just before the request is made.
+    /// The length of the lease in milliseconds, counted from just before the request was sent.
     pub lease: i64,
     pub reserved: Amounts,
     pub source: Value,
@@ -88,7 +88,7 @@ pub struct Declined {
 /// A renewed lease.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lease {
-    /// The length of the lease in milliseconds, counted from just before the request is made.
+    /// The length of the lease in milliseconds, counted from just before the request was sent.
     pub lease: i64,
     /// The reason the run should end. `None` if it may continue.
     pub cancel: Option<String>,
@@ -115,7 +115,8 @@ pub struct Release {
     pub fence: i64,
     pub worker: String,
     pub used: Amounts,
-    /// Number of milliseconds from now during which this host will not claim the occurrence again.
+    /// The time, in milliseconds from now, during which this host will not claim the occurrence
+    /// again.
     pub host_waits: i64,
     pub why: String,
 }
@@ -153,7 +154,7 @@ pub struct Deliverable {
 #[error("the claim {held} of occurrence {occurrence} is no longer valid: {why}")]
 pub struct Stale {
     pub occurrence: String,
-    /// The fence of the refused operation.
+    /// The fence of the rejected operation.
     pub held: i64,
     /// The current state.
     pub why: String,

@@ -1,4 +1,4 @@
-//! Tests a backend with one question, as a run requested by the user.
+//! Tests a backend by asking one question, as a run requested by the user.
 //!
 //! ```text
 //! lock of the tests ──> enter ──> admit ──> (caller builds the backend) ──> ask ──> settle
@@ -27,7 +27,7 @@ use crate::{AskError, JobError, PaidBackend, Panel, RunBackends, Spender};
 
 /// The job name of all tests.
 pub const JOB: &str = "backend-test";
-/// Maximum time of a test.
+/// Maximum duration of a test.
 pub const TOTAL: Duration = Duration::from_secs(120);
 /// Tokens that a test reserves. Agents begin every request with their own long prompt.
 const TOKENS: u64 = 100_000;

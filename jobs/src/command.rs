@@ -51,7 +51,7 @@ pub struct CommandSpec {
     /// The program's arguments. They must never contain a secret, because every user can read them.
     #[serde(default)]
     pub args: Vec<String>,
-    /// The names of variables that the program receives in addition to the ordinary ones.
+    /// The names of environment variables to pass to the program in addition to the default ones.
     #[serde(default)]
     pub env: Vec<String>,
     /// The files that the program must produce.
@@ -308,7 +308,7 @@ fn collect(out: &std::path::Path, from: &str) -> Result<Vec<u8>, JobError> {
     Ok(bytes)
 }
 
-/// Returns the format that the extension of a file name requires, if any.
+/// Returns the format required by a file name's extension, if any.
 pub(crate) fn form(to: &str) -> Option<&'static str> {
     let (_, ending) = to.rsplit('/').next()?.rsplit_once('.')?;
     match ending {

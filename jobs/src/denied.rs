@@ -1,8 +1,8 @@
 //! Recognises an access denied by the sandbox from the messages of the C library and of common
-//! programs in a program's output. Names the setting that allows the access.
+//! programs in a program's output, and names the setting that allows the access.
 //!
-//! The kernel does not report what it denied, so the result is an explanation and never decides
-//! anything.
+//! The kernel does not report what it denied, so the result is only an explanation and no decision
+//! depends on it.
 
 use std::path::Path;
 
@@ -26,7 +26,7 @@ const NETWORK: [&str; 8] = [
 /// Messages of programs that may not write to a path.
 const PATH: [&str; 3] = ["permission denied", "read-only file system", "operation not permitted"];
 
-/// Maximum length of a path, in characters. The text needs a limit because it may come from a
+/// Maximum length of a path, in characters. A limit is needed because the text may come from a
 /// model's tool.
 const LONGEST: usize = 200;
 
@@ -40,7 +40,7 @@ pub(crate) fn is_denial(output: &str) -> bool {
 /// An access that the sandbox probably denied.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum DeniedAccess {
-    /// The network is closed. Contains the host if the program named it.
+    /// The network is closed. Contains the host if the program mentioned it.
     Network(Option<String>),
     /// A path outside the paths that the job may write to.
     Path(String),
@@ -63,13 +63,13 @@ impl DeniedAccess {
     fn in_line(line: &str, network: bool) -> Option<Self> {
         let lower = line.to_ascii_lowercase();
         if !network && let Some(found) = NETWORK.iter().find(|text| lower.contains(**text)) {
-            // Lowercasing ASCII letters keeps all offsets.
+            // Lowercasing ASCII letters preserves all offsets.
             let at = lower.rfind(&format!("{found}: ")).map(|at| at + found.len() + 2);
             let host = at.and_then(|at| line[at..].split(|c: char| !is_of_host(c)).next());
             return Some(Self::Network(host.map(str::to_owned)));
         }
         let at = PATH.iter().find_map(|text| lower.find(*text))?;
-        // Most programs name the path directly before the message, after their own path.
+        // Most programs print the path directly before the message, after their own path.
         let named = paths(&line[..at]).next_back().or_else(|| paths(&line[at..]).next());
         named.map(|path| Self::Path(path.chars().take(LONGEST).collect()))
     }
@@ -102,7 +102,7 @@ impl DeniedAccess {
     }
 }
 
-/// Returns the words in a text that contain a slash, without the surrounding quotes and
+/// Returns the words in a string that contain a slash, without the surrounding quotes and
 /// punctuation.
 fn paths(text: &str) -> impl DoubleEndedIterator<Item = &str> {
     let words = text.split_whitespace();

@@ -1,6 +1,6 @@
-//! Plans a run up to the point where it would ask a model or start a program.
+//! Plans a run up to the point where it would call a model or start a program.
 //!
-//! Questions are built and priced with the same code as in a run. A dry run must never ask a
+//! Questions are built and priced with the same code as in a run. A dry run must never call a
 //! backend, start a job's program, stage a file or save a cache.
 
 use std::path::{Path, PathBuf};
@@ -28,7 +28,7 @@ pub struct DryRunPlan {
 /// A question that a run would ask.
 #[derive(Clone, Debug)]
 pub struct PlannedQuestion {
-    /// The question itself. Its texts must be redacted before they are displayed.
+    /// The question itself. Its text must be redacted before it is displayed.
     pub request: Request,
     /// Approximate number of tokens in the question.
     pub tokens: u64,
@@ -46,7 +46,7 @@ pub struct PlannedChild {
     pub args: Vec<String>,
     /// The working directory of the program.
     pub folder: PathBuf,
-    /// Names of the environment variables that the program gets.
+    /// Names of the environment variables passed to the program.
     pub environment: Vec<String>,
     /// Names of variables that are listed in the configuration but not set.
     pub unset: Vec<String>,

@@ -44,7 +44,7 @@ pub enum ExecuteError {
     Ledger(#[from] StoreError),
 }
 
-/// Does the job's work, publishes the staged files, and settles the run.
+/// Runs the job, publishes the staged files, and settles the run.
 ///
 /// # Errors
 /// Returns an error only if the run could not be settled. A job's failure is an outcome.
@@ -114,7 +114,8 @@ fn succeeds(outcome: &Outcome) -> bool {
     matches!(outcome, Outcome::Succeeded | Outcome::Degraded { .. })
 }
 
-/// Summarizes which backends answered, their sandboxes, and whether the host stayed awake.
+/// Summarizes which backends answered, which sandboxes were applied, and whether the host stayed
+/// awake.
 fn describe(ctx: &mut Context<'_>, spec: &JobSpec) -> RunSummary {
     let panel = ctx.spender.panel().asked.as_slice();
     let applied = ctx.programs.applied();
@@ -171,7 +172,7 @@ fn degraded(ctx: &mut Context<'_>, mut finished: Finished) -> Finished {
     finished
 }
 
-/// Moves the job's texts into the summary after redaction, and returns the run's outcome.
+/// Moves the job's report text into the summary after redaction, and returns the run's outcome.
 fn take_words(finished: Finished, summary: &mut RunSummary, redactor: &Redactor) -> Outcome {
     let clean = |text: &str| redactor.redact(text).into_owned();
     summary.headline = clean(&finished.headline);
@@ -240,7 +241,7 @@ impl Settlement<'_> {
         }
     }
 
-    /// Settles a run that staged nothing. Such a run leaves nothing to recover or to sweep.
+    /// Settles a run that staged nothing. Such a run leaves nothing to recover or clean up.
     fn settle_unpublished(&mut self, outcome: Outcome) -> Result<SettledRun, ExecuteError> {
         let (run, fence) = (self.admitted.run(), self.admitted.fence());
         match self.store.settle_unpublished(run, fence, &outcome, &self.summary, self.now) {
@@ -258,8 +259,9 @@ impl Settlement<'_> {
         Ok(())
     }
 
-    /// Returns whether the manifest is recorded, so that only recovery may settle the run. Returns
-    /// false for a conflict and for an invalid staged file, after which the run itself settles.
+    /// Returns whether the manifest is recorded, in which case only recovery may settle the run.
+    /// Returns false for a conflict and for an invalid staged file, after which the run itself
+    /// settles.
     fn is_recorded(&mut self, error: &PublishError) -> bool {
         let log = self.store.publish_log(None, self.now);
         !matches!(error, PublishError::Conflict(_) | PublishError::Staged { .. })

@@ -20,7 +20,7 @@ pub struct Frame<'a> {
     pub total: Duration,
     /// A private folder for a child process.
     pub run_dir: PathBuf,
-    /// Removes secrets from every text.
+    /// Removes secrets from all text.
     pub redactor: &'a Redactor,
 }
 
@@ -38,8 +38,8 @@ impl Context<'_> {
 }
 
 impl Frame<'_> {
-    /// Wraps each labelled text in a fence that none of the texts can close. The texts must already
-    /// be redacted.
+    /// Wraps each labelled source in a fence that none of the sources can close. The sources must
+    /// already be redacted.
     pub fn fenced<L: AsRef<str>, T: AsRef<str>>(&self, texts: &[(L, T)]) -> (Fence, Vec<Source>) {
         let all: Vec<&str> =
             texts.iter().flat_map(|(label, text)| [label.as_ref(), text.as_ref()]).collect();

@@ -1,6 +1,6 @@
 //! The trait that every kind of job implements.
 //!
-//! Each kind implements the trait on its settings type, in its own folder. `kinds.rs` contains the
+//! Each kind implements the trait for its settings type, in its own folder. `kinds.rs` contains the
 //! only table of kinds.
 
 use std::any::Any;
@@ -33,7 +33,7 @@ pub trait Kind: KindObject + Debug + Send + Sync + 'static {
     /// Returns an error explaining why nothing is published.
     fn run(&self, ctx: &mut Context<'_>, job: &str) -> Result<Finished, JobError>;
 
-    /// Plans the work up to the point where a run would ask a model or start a program.
+    /// Plans the work up to the point where a run would call a model or start a program.
     ///
     /// # Errors
     /// Returns the error that would end the run before that point.
@@ -53,9 +53,9 @@ pub trait Kind: KindObject + Debug + Send + Sync + 'static {
     /// Copies the project-level settings that the kind needs.
     fn adopt(&mut self, _project: &ProjectSettings<'_>) {}
 
-    /// Returns whether a run that starts at a time of day belongs to the project's night, so that
-    /// it uses the night's budget and appears in the night's report. Jobs of other kinds belong to
-    /// the night only with the trigger `night`.
+    /// Returns whether a run that starts at a time of day belongs to the project's night and
+    /// therefore uses the night's budget and appears in the night's report. Jobs of other kinds
+    /// belong to the night only with the trigger `night`.
     fn belongs_to_night(&self) -> bool {
         false
     }
@@ -79,18 +79,18 @@ pub trait Kind: KindObject + Debug + Send + Sync + 'static {
         Ok(())
     }
 
-    /// Returns the time limit of a run if the job sets none.
+    /// Returns the time limit of a run if the job does not set one.
     fn default_timeout(&self) -> SignedDuration {
         SignedDuration::from_mins(10)
     }
 
-    /// Returns the number of retries of a failed run if the job sets none. `None` selects the
-    /// general default.
+    /// Returns the number of retries of a failed run if the job does not set one. `None` selects
+    /// the general default.
     fn default_retries(&self) -> Option<u32> {
         None
     }
 
-    /// Returns the number of ideas that one run may use if the job's budget sets none.
+    /// Returns the number of ideas that one run may use if the job's budget does not set one.
     fn default_ideas(&self) -> Option<u64> {
         None
     }
@@ -101,7 +101,7 @@ pub trait Kind: KindObject + Debug + Send + Sync + 'static {
         true
     }
 
-    /// Returns whether runs of the kind ask a model.
+    /// Returns whether runs of the kind call a model.
     fn asks(&self) -> Asks {
         Asks::Always
     }
@@ -175,7 +175,7 @@ pub trait Kind: KindObject + Debug + Send + Sync + 'static {
         Vec::new()
     }
 
-    /// Returns the settings that name a file or folder of the project, by key.
+    /// Returns the settings that refer to a file or folder of the project, by key.
     fn paths(&self) -> Vec<(&'static str, String)> {
         Vec::new()
     }
@@ -186,7 +186,7 @@ pub trait Kind: KindObject + Debug + Send + Sync + 'static {
         None
     }
 
-    /// Returns the settings that contain instructions or name a file with instructions.
+    /// Returns the settings that contain instructions or refer to a file with instructions.
     fn prompts(&self) -> Vec<String> {
         Vec::new()
     }
@@ -242,14 +242,14 @@ pub enum Works<'a> {
     Agent(Option<&'a [String]>),
 }
 
-/// Whether runs of a kind ask a model.
+/// Whether runs of a kind call a model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Asks {
-    /// Each run asks a model.
+    /// Each run calls a model.
     Always,
-    /// A run asks a model if one is ready, and otherwise applies its rules.
+    /// A run calls a model if one is ready, and otherwise applies its rules.
     Optionally,
-    /// No run asks a model.
+    /// No run calls a model.
     Never,
 }
 

@@ -79,7 +79,7 @@ macro_rules! work {
     };
 }
 
-/// The kinds that a configuration may name.
+/// The kinds that may be used in a configuration.
 pub const KINDS: [KindRow; 12] = [
     KindRow::new::<DreamSpec>("dream"),
     KindRow::new::<CommandSpec>("command").never_repeated(),
@@ -103,10 +103,10 @@ pub const KINDS: [KindRow; 12] = [
     ),
 ];
 
-/// The row for a night's report, which cannot be named in a configuration.
+/// The row for a night's report, which cannot be used in a configuration.
 const REPORT: KindRow = KindRow::new::<ReportSpec>("report");
 
-/// The names of the kinds that a configuration may use.
+/// The names of the kinds that may be used in a configuration.
 pub const NAMES: [&str; KINDS.len()] = {
     let mut names = [""; KINDS.len()];
     let mut at = 0;
@@ -117,7 +117,7 @@ pub const NAMES: [&str; KINDS.len()] = {
     names
 };
 
-/// Returns the row for a kind that a configuration may name.
+/// Returns the row for a kind that may be used in a configuration.
 pub fn find(name: &str) -> Option<&'static KindRow> {
     const { &KINDS }.iter().find(|row| row.name == name)
 }

@@ -25,7 +25,7 @@ const WIDTH: usize = 400;
 /// Maximum number of bytes to read from the end of each file.
 const READ: u64 = 16 * 1024;
 
-/// The last lines of a run's files. Every text is redacted.
+/// The last lines of a run's files, all of them redacted.
 #[derive(Clone, Debug, Default, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct LogTail {
     /// The run's folder, if it still exists.

@@ -6,7 +6,7 @@
 //! ```
 //!
 //! A manual edit is a run of a job that no file declares, with an empty budget. Every tick
-//! completes partly published edits. This module must never ask a model, and never replace content
+//! completes partly published edits. This module must never call a model, and never replace content
 //! that was not read under the job's lock.
 
 use std::path::Path;
@@ -77,7 +77,7 @@ impl From<ScopeError> for ManualEditError {
     }
 }
 
-/// The process that makes a manual edit, and the project that it changes.
+/// The process making a manual edit, and the project being changed.
 pub struct EditActor<'h> {
     /// The project's canonical root.
     pub root: &'h Path,
@@ -95,14 +95,14 @@ pub struct EditActor<'h> {
 /// A job's lock, held from the first read to the end of the manual edit.
 pub struct HeldJobLock(JobLock);
 
-/// A request to admit a run that the user started. No file declares the run's job.
+/// A request to admit a run started by the user. The run's job is not declared in any file.
 pub(crate) struct AdmissionRequest<'a> {
     pub(crate) job: &'a str,
     /// The folder below which the run stages its files.
     pub(crate) staging: &'a str,
     /// The run's own budget.
     pub(crate) want: Budget,
-    /// The budget levels that the run spends from.
+    /// The budget levels that the run draws on.
     pub(crate) levels: &'a [BudgetLevel],
     /// Time after which recovery considers the run hung.
     pub(crate) total: Duration,
@@ -114,14 +114,14 @@ pub struct ManualEdit<'a> {
     pub allowed: &'a [&'a str],
     /// The folder below which the edit stages its files, on the same file system as its targets.
     pub staging: &'a str,
-    /// The headline of the edit's report, in one line.
+    /// The one-line headline of the edit's report.
     pub headline: String,
     /// The remaining lines of the edit's report.
     pub lines: Vec<String>,
 }
 
 impl EditActor<'_> {
-    /// Takes a job's lock and completes an edit that a dead process left partly published.
+    /// Takes a job's lock and completes an edit left partly published by a process that died.
     ///
     /// # Errors
     /// Returns a [`ManualEditError`] if the lock is taken, or if the earlier edit cannot be
@@ -144,7 +144,7 @@ impl EditActor<'_> {
         }
     }
 
-    /// Completes an edit that a dead process left partly published. The caller holds the job's
+    /// Completes an edit left partly published by a process that died. The caller holds the job's
     /// lock.
     pub(crate) fn recover_stale(&mut self, job: &str) -> Result<(), ManualEditError> {
         let now = self.clock.read().map_err(|error| ManualEditError::Disk(error.to_string()))?;

@@ -54,7 +54,7 @@ impl Output {
         one.keep(&text);
     }
 
-    /// Stores the text that the redactors still hold back.
+    /// Stores the text that the redactors are still holding back.
     ///
     /// # Errors
     /// Returns an error if any write failed, now or earlier.

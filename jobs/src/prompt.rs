@@ -1,8 +1,8 @@
 //! The prompt job, which asks a model one question and writes the answer to one file.
 //!
 //! The sources are project files, fenced as untrusted text. The rule-based answer is an index of the
-//! sources that contains no text from a model. A run without a model is degraded, and it replaces no
-//! file. The answer must never determine the file it is written to.
+//! sources that contains no text from a model. A run without a model is degraded and replaces no
+//! files. The answer must never determine the file it is written to.
 
 use runner_backends::Request;
 use runner_engine::outcome::Class;
@@ -94,7 +94,7 @@ pub(crate) struct PromptQuestion {
     pub(crate) left_out: Vec<String>,
 }
 
-/// Reads the sources and builds the request, without asking a model or writing anything.
+/// Reads the sources and builds the request, without calling a model or writing anything.
 pub(crate) fn question(ctx: &Context<'_>, spec: &PromptSpec) -> PromptQuestion {
     let mut texts = Vec::new();
     let mut left_out = Vec::new();

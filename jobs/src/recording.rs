@@ -49,7 +49,7 @@ pub fn run_named(name: &str) -> Option<RunId> {
     name.strip_suffix(ENDING)?.parse().ok()
 }
 
-/// The destination of a run's recording, and facts that the program supplies.
+/// The destination of a run's recording, and facts supplied by the program.
 #[derive(Clone, Debug)]
 pub struct Recorder {
     pub path: PathBuf,
@@ -70,13 +70,13 @@ pub struct RecordingHeader {
     pub spec: RecordedJob,
     /// The value of `now` for the whole run.
     pub now: Timestamp,
-    /// The seed for the run's random choices. It is stored as text, because not every JSON reader
-    /// supports integers of this size.
+    /// The seed for the run's random choices. It is stored as a string, because not every JSON
+    /// reader supports integers of this size.
     #[serde(with = "as_text")]
     pub seed: u64,
     /// True if the user started the run manually.
     pub manual: bool,
-    /// The amounts that the run had reserved.
+    /// The amounts reserved by the run.
     pub reserved: Amounts,
     pub head: Option<String>,
     /// The backend that answered, or would have answered.
@@ -120,7 +120,7 @@ impl RecordedJob {
     }
 }
 
-/// A recording that was read from its file.
+/// A recording read from its file.
 #[derive(Clone, Debug)]
 pub struct Recording {
     pub head: RecordingHeader,
@@ -129,7 +129,7 @@ pub struct Recording {
     /// The recorded requests and replies.
     pub asked: Vec<Exchange>,
     pub outcome: Outcome,
-    /// Number of recorded contents that had a secret redacted.
+    /// Number of recorded items from which a secret was redacted.
     pub redacted: usize,
 }
 
@@ -198,7 +198,7 @@ pub(crate) struct PendingRecording {
 }
 
 impl Context<'_> {
-    /// Returns the recording of the run, if the run is recorded.
+    /// Returns the run's recording, if the run is recorded.
     pub(crate) fn take(&mut self, spec: &JobSpec) -> Option<PendingRecording> {
         let recorder = self.recorder.take()?;
         let commit = self.head_commit();
@@ -294,7 +294,7 @@ impl PendingRecording {
     }
 }
 
-/// Serializes a number as text.
+/// Serializes a number as a string.
 mod as_text {
     use serde::{Deserialize as _, Deserializer, Serializer, de::Error as _};
 

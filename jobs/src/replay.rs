@@ -5,7 +5,7 @@
 //!                    └──> execute, the same code ──> artifacts ──compared──> equal | drift
 //! ```
 //!
-//! A replay must never ask a model, start a program, read the project, or access the user's
+//! A replay must never call a model, start a program, read the project, or access the user's
 //! database.
 
 use std::collections::BTreeMap;
@@ -31,7 +31,7 @@ use crate::{
 
 #[derive(Clone, Debug, Serialize)]
 pub struct Replayed {
-    /// True if the replay equals the recorded run.
+    /// True if the replay matches the recorded run.
     pub equal: bool,
     pub recorded: Outcome,
     pub outcome: Outcome,
@@ -41,7 +41,7 @@ pub struct Replayed {
     pub drift: Vec<String>,
     /// Number of requests that were answered.
     pub requests: usize,
-    /// Number of recorded contents that had a secret redacted. Results that depend on them may
+    /// Number of recorded items from which a secret was redacted. Results that depend on them may
     /// differ.
     pub redacted: usize,
 }

@@ -34,7 +34,7 @@ pub fn most(request: &Request, left: Amounts, ideas: u64) -> Amounts {
 
 /// The charge for a request, and its reason.
 pub(crate) struct RequestCharge {
-    /// The amounts that are added to the budget usage.
+    /// The amounts added to the budget usage.
     pub(crate) spent: RequestUsage,
     /// How the amount of money was determined.
     pub(crate) money: Option<Money>,

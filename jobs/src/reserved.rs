@@ -4,8 +4,8 @@
 
 use runner_engine::publish::RelPath;
 
-/// The names in a project's root that no job publishes to: the files of git, runner and agents, and
-/// the folders of proposals and journals, which only checked data may reach.
+/// The names in a project's root that no job publishes to: the files belonging to git, runner and
+/// agents, and the folders for proposals and journals, which only checked data may reach.
 pub const NEVER: [&str; 11] = [
     ".git",
     ".runner",

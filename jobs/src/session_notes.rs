@@ -1,8 +1,8 @@
-//! Reads what the project's coding sessions left in memory: open points, and notes about a given
-//! text.
+//! Reads what the project's coding sessions left in memory: open points, and notes relevant to a
+//! given string.
 //!
-//! The store is only read, and is never created. Notes are data that a session wrote: they may
-//! support a proposal, but must never decide one.
+//! The store is only read, never created. Notes are data written by a session: they may support a
+//! proposal, but must never decide one.
 
 use std::path::Path;
 
@@ -17,14 +17,14 @@ use crate::Context;
 
 /// The folder of the memory store, inside the home folder.
 const FOLDER: &str = ".ctx";
-/// Maximum number of notes about one text.
+/// Maximum number of notes to return for one string.
 const ABOUT: usize = 3;
 /// Maximum number of open points.
 const OPEN: usize = 200;
-/// Maximum length of a text to search notes for, in characters.
+/// Maximum length of a string to search notes for, in characters.
 const ASKED: usize = 300;
 
-/// A note of a session.
+/// A note from a session.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SessionNote {
     /// The short id, for `runner memory show`.
@@ -58,7 +58,7 @@ impl ProjectMemory {
     }
 
     /// Returns the project's nodes that are open questions, tasks or hypotheses, newest first.
-    /// Archived nodes, and those that a stranger wrote, are left out.
+    /// Archived nodes, and those written by a stranger, are left out.
     ///
     /// # Errors
     /// Returns an error if the store cannot be read.
@@ -81,7 +81,7 @@ impl ProjectMemory {
         self.notes(nodes)
     }
 
-    /// Returns the notes that are relevant to a text, best first.
+    /// Returns the notes relevant to a string, best first.
     ///
     /// # Errors
     /// Returns an error if the store cannot be read.

@@ -8,9 +8,9 @@
 //! ```
 //!
 //! Runner writes the rows from the event stream of the agent's program. The agent itself cannot
-//! access the file. A row that cannot be written never fails the run. This module must never write
-//! a secret and never follow a link. The underscore in the file's name keeps it out of every page
-//! and commit.
+//! access the file. A failure to write a row never fails the run. This module must never write a
+//! secret and never follow a link. The underscore in the file's name keeps it out of every page and
+//! commit.
 
 mod of_run;
 
@@ -48,7 +48,7 @@ const TAIL: u64 = 64 * 1024;
 /// A row of the file.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ToolStep {
-    /// The number of the row in the file, from 1. Two concurrent sessions may use the same number.
+    /// The 1-based number of the row in the file. Two concurrent sessions may use the same number.
     #[serde(default)]
     pub step: u64,
     #[serde(default)]
@@ -127,7 +127,7 @@ impl ToolStep {
     }
 }
 
-/// Redacts a text and truncates it to [`LONGEST`] bytes.
+/// Redacts a string and truncates it to [`LONGEST`] bytes.
 fn clean(text: &str, redactor: &Redactor) -> String {
     let text = redactor.redact(text);
     match text.floor_char_boundary(LONGEST) {
@@ -136,7 +136,7 @@ fn clean(text: &str, redactor: &Redactor) -> String {
     }
 }
 
-/// Returns a path relative to the project, or unchanged if it is outside.
+/// Returns a path relative to the project, or unchanged if it is outside the project.
 fn below(root: &Path, path: &str) -> String {
     let inner = Path::new(path).strip_prefix(root).ok();
     inner.and_then(Path::to_str).unwrap_or(path).to_owned()
@@ -170,8 +170,8 @@ impl StepsFile {
     /// the returned handle is open.
     ///
     /// A child's sandbox depends on the lock, which keeps the file in place. The sandbox hides an
-    /// existing file, but if the file is missing, it mounts a folder at the path, and then no
-    /// process can create the file.
+    /// existing file, but if the file is missing, the sandbox mounts a folder at its path, and then
+    /// no process can create the file.
     ///
     /// # Errors
     /// Returns the same errors as [`append`](Self::append).
@@ -304,7 +304,7 @@ fn rows(file: &mut File) -> io::Result<(u64, bool)> {
     }
 }
 
-/// Writes the tool uses in one request's event stream, each when its tool returns.
+/// Writes the tool uses in one request's event stream, each as soon as its tool returns.
 #[derive(Debug)]
 pub struct Recorder {
     file: StepsFile,

@@ -67,9 +67,10 @@ pub enum TelemetryEvent {
     /// The limits reported by the provider.
     Limit {
         until: Option<Timestamp>,
-        /// Whether the limit is reached, so that no request is answered before the reset.
+        /// Whether the limit has been reached, in which case no request is answered before the
+        /// reset.
         reached: bool,
-        /// Whether requests are billed beyond the subscription.
+        /// Whether usage beyond the subscription is billed.
         overage: bool,
     },
     /// The request ended with an answer or with an error.

@@ -29,7 +29,7 @@ pub enum LimitExceeded {
         used: u64,
         reserved: u64,
     },
-    /// The provider bills beyond the subscription.
+    /// The provider charges for usage beyond the subscription.
     Overage,
 }
 
@@ -74,7 +74,7 @@ pub struct ObservedUsage {
     pub limit: Option<Limit>,
     /// The provider's report on the most heavily used window.
     pub fullest: Option<Limit>,
-    /// Whether the request was rejected or did not arrive, so that it is not billed.
+    /// Whether the request was rejected or did not arrive, and is therefore not billed.
     pub not_billed: bool,
 }
 
@@ -90,7 +90,7 @@ pub struct UsageMeter<'a> {
 
 impl<'a> UsageMeter<'a> {
     /// Creates a meter for a request that reserved `reserved`. `cancel` is the request's own cancel
-    /// token. `overage` allows usage that is billed beyond a subscription.
+    /// token. `overage` allows usage that incurs charges beyond a subscription.
     pub fn new(
         reserved: Amounts,
         price: Option<Price>,

@@ -16,7 +16,7 @@ pub const BEGIN: &str = "<!-- ctx:";
 pub const END: &str = "<!-- ctx:end -->";
 /// The beginning of an element.
 const OPEN: &str = "<ctx:";
-/// Maximum number of elements in one text. The remaining ones are reported as a problem.
+/// Maximum number of elements in one string. The remaining ones are reported as a problem.
 const MOST: usize = 200;
 
 /// The commands that an element can contain.
@@ -37,7 +37,7 @@ pub struct Element {
     pub digest: String,
 }
 
-/// The elements of a text, and the problems with malformed ones.
+/// The elements of a string, and the problems with malformed ones.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Elements {
     pub found: Vec<Element>,
@@ -57,7 +57,7 @@ impl Element {
     }
 }
 
-/// Finds the elements of a text, in order.
+/// Finds the elements in a string, in order.
 pub fn elements(text: &str) -> Elements {
     let mut out = Elements::default();
     if !text.contains(OPEN) {
@@ -83,7 +83,7 @@ pub fn elements(text: &str) -> Elements {
                     }
                 }
             }
-            // Each malformed element may cost a search to the end of the text.
+            // Each malformed element may require a search to the end of the text.
             Err(_) if out.problems.len() == MOST => return out,
             Err(why) => out.problems.push(why),
         }
@@ -91,7 +91,7 @@ pub fn elements(text: &str) -> Elements {
     out
 }
 
-/// Removes injected blocks from a text, so that injected text is never remembered.
+/// Removes injected blocks from a string, so that injected text is never remembered.
 pub fn without_injected(text: &str) -> String {
     let mut out = String::new();
     let mut at = 0;
@@ -118,7 +118,7 @@ fn injected(text: &str) -> Vec<Range<usize>> {
     out
 }
 
-/// The ranges of a text in which no command is executed, in order and without overlaps.
+/// The ranges of a string in which no command is executed, in order and without overlaps.
 struct Hidden(Vec<Range<usize>>);
 
 impl Hidden {

@@ -37,7 +37,7 @@ pub enum MemoryError {
     /// An argument is invalid.
     #[error("{0}")]
     Invalid(String),
-    /// A statement failed. This is a defect in runner.
+    /// A statement failed. This indicates a bug in runner.
     #[error("the memory store {path}: {source}")]
     Sql { path: PathBuf, source: rusqlite::Error },
 }

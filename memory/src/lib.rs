@@ -1,7 +1,7 @@
 //! Stores and searches knowledge nodes that outlive a coding session, and exchanges them with
 //! sessions through hooks.
 //!
-//! This crate must never read the environment or a clock, print, start a process or ask a model.
+//! This crate must never read the environment or a clock, print, start a process or call a model.
 //! The text of nodes and transcripts is data and must never be used as an instruction.
 
 #![cfg_attr(

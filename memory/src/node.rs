@@ -109,7 +109,7 @@ impl Tier {
         format!("tier:{name}")
     }
 
-    /// Returns the tier that a tag names.
+    /// Returns the tier named by a tag.
     pub fn of_tag(tag: &str) -> Option<Self> {
         tag.strip_prefix("tier:")?.parse().ok()
     }
@@ -216,7 +216,7 @@ impl Node {
     }
 }
 
-/// Returns the first 100 characters of a text on one line, with "..." in place of the rest.
+/// Returns the first 100 characters of a string on one line, with "..." in place of the rest.
 pub fn preview(text: &str) -> String {
     let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
     match line.char_indices().nth(PREVIEW) {
@@ -225,7 +225,7 @@ pub fn preview(text: &str) -> String {
     }
 }
 
-/// Returns the estimated number of tokens of a text.
+/// Returns the estimated number of tokens in a string.
 pub fn token_estimate(text: &str) -> i64 {
     (text.len() / 4) as i64
 }

@@ -1,9 +1,9 @@
-//! Ranks nodes for a text by fusing three BM25 scores: those of the node, of its neighbours in its
-//! original session, and of that session.
+//! Ranks nodes by their relevance to a string, by fusing three BM25 scores: those of the node, of
+//! its neighbours in its original session, and of that session.
 //!
-//! The time is bounded: a word that occurs in more than `COMMON` nodes yields no candidates, and at
-//! most [`DEPTH`] candidates and as many neighbours are scored. The fusion uses scores instead of
-//! ranks, because ranks give worse results.
+//! The running time is bounded: a word that occurs in more than `COMMON` nodes yields no
+//! candidates, and at most [`DEPTH`] candidates and as many neighbours are scored. The fusion uses
+//! scores instead of ranks, because ranks give worse results.
 
 use std::collections::{HashMap, HashSet};
 
@@ -19,7 +19,7 @@ use crate::store::{Reader, scope_arguments};
 pub const DEPTH: usize = 64;
 /// A word that occurs in more nodes than this yields no candidates.
 const COMMON: usize = 400;
-/// Maximum number of a text's words to search for.
+/// Maximum number of words to search for per string.
 const WORDS: usize = 24;
 /// BM25's usual parameters.
 const K1: f64 = 1.2;
@@ -93,8 +93,8 @@ struct Candidate {
     words: usize,
 }
 
-/// Returns the nodes in scope for a text, best first: nodes that contain its words, and neighbours
-/// of the best of these nodes.
+/// Returns the nodes in scope for a string, best first: nodes that contain its words, and
+/// neighbours of the best of these nodes.
 ///
 /// # Errors
 /// Returns an error if the store cannot be read.
@@ -143,7 +143,7 @@ pub fn relevant(memory: Reader<'_>, text: &str, scope: &Scope) -> Result<Vec<Hit
     Ok(hits)
 }
 
-/// Returns the words of a text with their nodes. Stop words are omitted.
+/// Returns the words of a string with their nodes. Stop words are omitted.
 fn words(db: &Connection, text: &str) -> rusqlite::Result<Vec<Word>> {
     let total: i64 = db
         .prepare_cached("SELECT coalesce(max(seq), 0) FROM node_index")?
@@ -268,7 +268,8 @@ fn read(
     Ok(())
 }
 
-/// Returns the BM25 score of a text, and the total weight and number of the words that it contains.
+/// Returns the BM25 score of a node's text, and the total weight and number of the words that it
+/// contains.
 fn score(words: &[Word], text: &str) -> (f64, f64, usize) {
     // Only the beginning of long content is scored, so that one node cannot delay a prompt.
     let cut = text.char_indices().nth(8_000).map_or(text.len(), |(at, _)| at);

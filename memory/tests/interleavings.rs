@@ -120,12 +120,12 @@ impl World<'_> {
         }
     }
 
-    /// Returns a text with commands, and records their expected effects.
+    /// Returns a string with commands, and records their expected effects.
     fn text(&mut self, session: &mut SimulatedSession) -> String {
         let mut text = "Done. ".to_owned();
         for _ in 0..self.random.roll(3) {
             let content = match self.random.roll(4) {
-                // Each of several equal commands in a turn has an effect.
+                // Each of several identical commands in a turn has an effect.
                 0 => "the same".to_owned(),
                 _ => self.next("node"),
             };
@@ -234,7 +234,7 @@ impl World<'_> {
         session.last = None;
     }
 
-    /// Answers a prompt, with texts before tools, and a last message that is written late.
+    /// Answers a prompt, with text before each tool use and a last message that is written late.
     fn answer(&mut self, session: &mut SimulatedSession) {
         for _ in 0..self.random.roll(3) {
             let text = self.text(session);

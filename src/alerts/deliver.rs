@@ -1,9 +1,9 @@
 //! Runs the process that delivers alerts: `runner __deliver`.
 //!
-//! Only one such process runs at a time, for about a minute at most: it starts no message after
-//! [`BEGIN_WITHIN`], and each message has its own deadline. A channel that failed once is skipped
-//! until the next process, so that a hung channel delays the others by only one deadline. This
-//! process must never do anything that a run or a tick waits for.
+//! Only one such process runs at a time, for about a minute at most: it does not begin to send any
+//! message after [`BEGIN_WITHIN`], and each message has its own deadline. A channel that failed
+//! once is skipped until the next process, so that a hung channel delays the others by only one
+//! deadline. This process must never do anything that a run or a tick waits for.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -25,7 +25,7 @@ use crate::env::{self, Env};
 use crate::project::LoadedProject;
 use crate::ui::Failure;
 
-/// How long after its start the process may start messages.
+/// How long after its start the process may begin sending messages.
 const BEGIN_WITHIN: Duration = Duration::from_secs(45);
 
 /// Reports a successful tick. A failure is ignored: the receiver exists to notice a missing heartbeat.

@@ -1,8 +1,8 @@
 //! The heartbeat: an external receiver notices when it stops.
 //!
-//! After a successful tick, but at most once a minute, runner requests an address or writes a file.
-//! The tick only claims the minute; the process that delivers alerts does the rest. A failed tick
-//! never sends a heartbeat.
+//! After a successful tick, but at most once a minute, runner sends a request to an address or
+//! writes a file. The tick only claims the minute; the process that delivers alerts does the rest.
+//! A failed tick never sends a heartbeat.
 
 use jiff::{SignedDuration, Timestamp};
 use runner_engine::files::{DOCUMENT, SMALL, read_text_host, write_atomic};
@@ -25,7 +25,8 @@ pub fn claim(home: &Env, now: Timestamp) -> bool {
     if last.is_some_and(|last| now.duration_since(last).abs() < EVERY) {
         return false;
     }
-    // Usually no heartbeat is configured. This check then saves the tick from parsing the file.
+    // Usually no heartbeat is configured, in which case this check spares the tick from parsing the
+    // file.
     let named =
         read_text_host(&home.user_config, DOCUMENT).is_ok_and(|text| text.contains("heartbeat"));
     if !named || configured(home).is_none() {

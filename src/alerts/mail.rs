@@ -74,7 +74,7 @@ mod tests {
         "",
     ];
 
-    /// Parses an email as a mail client does, into its headers and its text.
+    /// Parses an email as a mail client does, into its headers and its body.
     fn read(mail: &[u8]) -> (Vec<(String, String)>, String) {
         let whole = std::str::from_utf8(mail).unwrap();
         assert!(whole.is_ascii() && !whole.contains('\r'), "{whole}");

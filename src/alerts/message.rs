@@ -1,9 +1,9 @@
 //! Formats a message: its subject and text, which come from templates or are plain, and JSON for
 //! programs.
 //!
-//! Input from runs is data: it is redacted, cut to a maximum length and prevented from breaking the
-//! formats that contain it. A template that cannot be used never stops a message: the plain text is
-//! sent in its place and mentions the problem.
+//! Input from runs is data: it is redacted, truncated to a maximum length and prevented from
+//! breaking the formats that contain it. A template that cannot be used never prevents a message
+//! from being sent: the plain text is sent in its place and mentions the problem.
 
 use std::path::Path;
 
@@ -19,7 +19,7 @@ use super::text::{self, OpenItem};
 
 /// Maximum number of steps that a template may take, which is more than any message template needs.
 const FUEL: u64 = 50_000;
-/// Maximum lengths of a subject and of a text, in characters.
+/// Maximum lengths of a subject and of a message's text, in characters.
 const SUBJECT: usize = 200;
 const TEXT: usize = 8_000;
 
@@ -80,7 +80,7 @@ pub struct Message {
 }
 
 impl Message {
-    /// Makes the message for a delivery.
+    /// Creates the message for a delivery.
     pub fn of(
         delivery: &Delivery,
         open: &[AlertRow],
@@ -140,7 +140,7 @@ impl Message {
         })
     }
 
-    /// Makes a message that only tests a channel.
+    /// Creates a message that only tests a channel.
     pub fn test(root: &Path, now: Timestamp, templates: &Templates<'_>) -> Self {
         let id = MessageId::new(now).to_string();
         let fields = Fields {
@@ -212,7 +212,7 @@ impl Message {
         &self.fields.id
     }
 
-    /// Returns the time at which the message was made.
+    /// Returns the time at which the message was created.
     pub fn at(&self) -> Timestamp {
         self.fields.at
     }
@@ -276,7 +276,7 @@ fn host() -> String {
     rustix::system::uname().nodename().to_string_lossy().into_owned()
 }
 
-/// Returns the beginning of a text, redacted for sending.
+/// Returns the beginning of a string, redacted for sending.
 fn clean(text: &str, most: usize) -> String {
     Redacted::of(text).head(most).into_string()
 }

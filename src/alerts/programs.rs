@@ -27,7 +27,7 @@ use crate::env::{self, Env};
 const TOTAL: Duration = Duration::from_secs(20);
 /// Maximum size of a program's output, in bytes.
 const OUTPUT: usize = 1 << 20;
-/// Maximum length of the program's last output in a report, in characters.
+/// Maximum number of characters from the end of a program's output to include in a report.
 const LAST_WORDS: usize = 200;
 /// The environment variables that a program needs to reach the desktop's notification service.
 const DESKTOP: [&str; 4] =

@@ -74,7 +74,7 @@ pub fn reason(why: &str) -> String {
     Redacted::of(why).head(WHY).into_string()
 }
 
-/// Returns the command that shows more about an item, or an empty text for a recovery.
+/// Returns the command that shows more about an item, or an empty string for a recovery.
 pub fn hint(item: &Delivery) -> String {
     let job = &item.job;
     if is_recovery(item) {

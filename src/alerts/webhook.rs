@@ -176,7 +176,7 @@ mod tests {
 
     #[test]
     fn signatures_match_rfc_4231() {
-        // The RFC's second test case signs a text without a dot. A test in tests/cli checks
+        // The RFC's second test case signs a string without a dot. A test in tests/cli checks
         // runner's own format against another implementation.
         let mut mac = Hmac::<Sha256>::new_from_slice(b"Jefe").unwrap();
         mac.update(b"what do ya want for nothing?");

@@ -1,4 +1,4 @@
-//! Defines all commands and flags. Their help texts are the reference documentation.
+//! Defines all commands and flags. Their help text is the reference documentation.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -184,7 +184,7 @@ fn prints_json(matches: &ArgMatches) -> bool {
 pub struct Args {
     #[command(flatten)]
     pub flags: GlobalFlags,
-    /// Whether the command's `--json` flag is set, so that the result is printed as JSON.
+    /// Whether the command's `--json` flag is set, in which case the result is printed as JSON.
     #[arg(skip)]
     pub json: bool,
     #[command(subcommand)]

@@ -20,7 +20,7 @@ pub struct DaemonArgs {
     /// table `[daemon]` of the user's configuration file, or 30s]
     #[arg(long, value_name = "DURATION")]
     drain: Option<String>,
-    /// Work in the environment saved in this file by `runner setup`; a service passes this flag
+    /// Use the environment saved in this file by `runner setup`; a service passes this flag
     #[arg(long, value_name = "FILE")]
     pub(super) environment: Option<PathBuf>,
 }

@@ -30,7 +30,7 @@ enum FleetCommand {
     /// Create the tables of a fleet in its database, once for all hosts
     #[command(after_help = "Example: runner fleet init night")]
     Init(FleetName),
-    /// List the fleets of this host with their hosts, as the last tick read them
+    /// List this host's fleets and their hosts, as read by the last tick
     #[command(after_help = "Example: runner fleet list --json")]
     List,
     /// Show the hosts, the open work and the budgets of a fleet
@@ -66,7 +66,7 @@ impl FleetArgs {
     }
 }
 
-/// The fleets that this host has joined, as the last tick read them.
+/// The fleets that this host has joined, as read by the last tick.
 #[derive(Debug, JsonSchema, Serialize)]
 #[serde(transparent)]
 pub(in crate::commands) struct FleetList {

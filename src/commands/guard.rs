@@ -17,7 +17,7 @@ use crate::project::{self, LoadedProject, trust};
 use crate::ui::{Failure, Ui, View, show};
 use crate::{config, env};
 
-/// Check whether paths may be written, as the hook of an agent or for given paths
+/// Check whether paths may be written, as an agent's hook or for given paths
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example: runner guard leak dreams/state.json")]
 pub struct GuardArgs {
@@ -61,7 +61,7 @@ struct HookArgs {
     /// A folder or file that may be written (may be repeated)
     #[arg(long, value_name = "PATH")]
     write: Vec<PathBuf>,
-    /// A path beneath those that must not be written (may be repeated)
+    /// A path inside a writable folder that must not be written (may be repeated)
     #[arg(long, value_name = "PATH")]
     keep: Vec<PathBuf>,
     /// Use the limits of this job

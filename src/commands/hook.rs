@@ -38,23 +38,23 @@ pub struct HookArgs {
 
 #[derive(Debug, clap::Subcommand)]
 enum HookCommand {
-    /// Record one tool use: reads the PostToolUse hook's payload from standard input and adds one
-    /// row to _steps.jsonl
+    /// Record one tool use: read the PostToolUse hook's payload from standard input and add one row
+    /// to _steps.jsonl
     ///
     /// This hook is for sessions between a user and an agent; runner itself records the runs that
     /// it starts. The hook never stops or disturbs a session: on an error it exits with code 1,
-    /// which the agent's program only notes.
+    /// which the agent's program merely logs.
     #[command(after_help = "Example: runner hook post-tool-use < payload.json")]
     PostToolUse {
-        /// The named agent of the session
+        /// The name of the session's agent
         #[arg(long, value_name = "NAME")]
         agent: Option<String>,
     },
-    /// Give a new session its project's notes: reads the SessionStart hook's payload from standard
-    /// input and prints the hook's answer
+    /// Give a new session its project's notes: read the SessionStart hook's payload from standard
+    /// input and print the hook's answer
     #[command(after_help = "Example: runner hook session-start < payload.json")]
     SessionStart(MemoryHook),
-    /// Give a prompt the results of the last answer's commands, and any relevant notes
+    /// Add the results of the last answer's commands, and any relevant notes, to a prompt
     #[command(after_help = "Example: runner hook prompt-submit < payload.json")]
     PromptSubmit(MemoryHook),
     /// Execute the memory commands in the answers given since the last call

@@ -132,7 +132,7 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
     done
 }
 
-/// The functions through which the web server uses the commands.
+/// The functions that the web server uses to run commands.
 const COMMANDS: web::Commands = (call, answers::answer);
 
 /// Runs a command inside this process and captures its output. `words` are its arguments without the

@@ -45,8 +45,8 @@ impl NightArgs {
     }
 }
 
-/// Runs a night in which some jobs run more than once: `steps` names each such job and the number
-/// of its additional runs.
+/// Runs a night during which some jobs run more than once: `steps` lists each such job with its
+/// number of additional runs.
 pub fn with_steps(
     home: &Env,
     here: &Path,
@@ -71,7 +71,7 @@ pub fn with_steps(
     let night = store.open_night(&project.id, &civil_date(now, &settings.zone), now, closes)?;
     manner.ui.info(&format!("night {}", night.name));
     // All jobs are recorded before the first one starts: if this process dies, the next tick runs
-    // the rest. A job that follows another job is recorded when that job has ended.
+    // the rest. A job that follows another job is recorded when that job has finished.
     let mut queue = VecDeque::new();
     for (name, kind) in due {
         let more = steps.iter().find(|(step, _)| *step == name);

@@ -1,4 +1,4 @@
-//! Generates the manual and the shell completions from the definition of the command line.
+//! Generates the manual and the shell completions from the command-line definition.
 //!
 //! The pages must never contain anything that `--help` does not contain.
 

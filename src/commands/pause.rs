@@ -125,7 +125,7 @@ impl ResumeArgs {
         let now = cli.env.wall()?;
         let mut store = cli.env.store()?;
         let id = match &self.job {
-            // The pause of a removed job can be ended too.
+            // A removed job's pause can be ended too.
             Some(job) => Some(of_job(cli, &mut store, job)?.0.id),
             None => None,
         };

@@ -43,8 +43,8 @@ pub struct RunArgs {
     awake: AwakeFlags,
 }
 
-/// The flags that override `keep_awake` for one command. Without a flag, `keep_awake` of the job
-/// decides.
+/// The flags that override `keep_awake` for one command. Without a flag, the job's `keep_awake`
+/// setting applies.
 #[derive(Clone, Copy, Debug, Default, clap::Args)]
 pub struct AwakeFlags {
     /// Keep the machine awake while it runs, regardless of keep_awake
@@ -56,7 +56,7 @@ pub struct AwakeFlags {
 }
 
 impl AwakeFlags {
-    /// Converts the flags to settings of one run.
+    /// Converts the flags to settings for one run.
     pub fn settings(self) -> Vec<(String, String)> {
         let said = match (self.keep_awake, self.no_keep_awake) {
             (true, _) => "true",
@@ -109,7 +109,7 @@ impl ManualRun {
     }
 }
 
-/// The run of an earlier request with the same key. The run is printed only as JSON.
+/// The run from an earlier request with the same key. It is printed only in JSON output.
 #[derive(Debug, Serialize)]
 #[serde(transparent)]
 struct KnownRun(RunRecord);
@@ -198,7 +198,7 @@ fn followed(
         let manner = SpawnMode { watched: false, ..manner };
         let done = spawn::run_to_end(home, store, me, run, manner);
         if done.as_ref().is_ok_and(|row| row.outcome().is_some()) {
-            // The run is settled, so the follower ends after it has read everything.
+            // The run is settled, so the follower stops once it has read everything.
             let _panicked = follower.join();
         }
         drop(running);

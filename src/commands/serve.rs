@@ -1,4 +1,4 @@
-//! `runner serve`: serves pages and an API for this user until a signal ends it.
+//! `runner serve`: serves pages and an API for this user until stopped by a signal.
 
 use runner_engine::outcome::Exit;
 use signal_hook::consts::{SIGINT, SIGTERM};
@@ -12,7 +12,7 @@ use crate::web::{Bound, Server, open_page, settings};
 /// Serve pages and an API: what ran, what is due, what needs a decision
 ///
 /// Without --open and --listen, only the API is served, on a Unix socket that only you can use. The
-/// pages need a login. Its code is in a file that only you can read.
+/// pages require a login. The login code is in a file that only you can read.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example: runner serve --open")]
 pub struct ServeArgs {

@@ -15,7 +15,7 @@ use crate::spawn::{self, NextAction, SpawnMode};
 use crate::tick::{self, Reread, TickResult};
 use crate::ui::{Failure, Ui, View, show};
 
-/// Do the work that is due in all projects; a host timer calls this command
+/// Run everything that is due in all projects; called by a host timer
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example (crontab): */15 * * * * runner tick --quiet")]
 pub struct TickArgs {
@@ -83,7 +83,7 @@ impl TickArgs {
             let row = match store.run(&run) {
                 Ok(row) => row,
                 // The run was in a fleet's copy of a project, which another process has removed
-                // after its runs ended.
+                // since its runs finished.
                 Err(StoreError::NotFound { .. }) => continue,
                 Err(error) => return Err(error.into()),
             };

@@ -23,7 +23,8 @@ pub enum Heartbeat {
 pub enum Address {
     /// The address itself.
     Given(String),
-    /// The name of the variable that contains the address, because an address may be a secret.
+    /// The name of the environment variable that contains the address, because an address may be a
+    /// secret.
     Variable(String),
 }
 
@@ -42,7 +43,7 @@ grammar! {
     Url: Address, "https://example.org/x", "", url;
     /// The recipient of the heartbeat after each successful tick.
     Recipient: Heartbeat, "https://example.org/x", "", heartbeat;
-    /// The name of the variable that contains a key, or a reference to a keyring entry.
+    /// The name of the environment variable that contains a key, or a reference to a keyring entry.
     SecretName: Secret, "RUNNER_HOOK_KEY", "", secret;
     /// A mail address.
     MailAddress: String, "me@example.org", "", address;
@@ -57,8 +58,8 @@ fn heartbeat(text: &str) -> Result<Heartbeat, String> {
         .map_err(|why| format!("{why}, or a file that begins with / or ~/"))
 }
 
-/// Parses an address for messages, or `env:` followed by the name of the variable that contains the
-/// address.
+/// Parses an address for messages, or `env:` followed by the name of the environment variable that
+/// contains the address.
 pub fn url(text: &str) -> Result<Address, String> {
     match text.strip_prefix("env:") {
         Some(name) => variable(name).map(Address::Variable),
@@ -89,7 +90,8 @@ pub fn is_loopback(url: &reqwest::Url) -> bool {
     host == "localhost" || bare.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback())
 }
 
-/// Parses the location of a key: the name of a variable, or a reference to the desktop's keyring.
+/// Parses the location of a key: the name of an environment variable, or a reference to the
+/// desktop's keyring.
 fn secret(text: &str) -> Result<Secret, String> {
     match in_keyring(text) {
         Some(Ok(name)) => Ok(Secret::Keyring(name.to_owned())),
@@ -104,14 +106,14 @@ fn variable(text: &str) -> Result<String, String> {
         && chars.all(|c| c.is_ascii_alphanumeric() || c == '_');
     match good {
         true => Ok(text.to_owned()),
-        // The text may be the secret itself, so the error must not contain it.
+        // The value may be the secret itself, so the error must not contain it.
         false => {
             Err("expected the name of the variable with the value, like RUNNER_HOOK_KEY".to_owned())
         }
     }
 }
 
-/// Checks that the text is one plain email address without hidden content.
+/// Checks that the string is a single plain email address without hidden content.
 fn address(text: &str) -> Result<String, String> {
     let plain = |c: char| c.is_ascii_graphic() && !"<>()[],;:\\\"".contains(c);
     let good = text

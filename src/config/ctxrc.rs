@@ -401,7 +401,7 @@ fn is_null(text: &str) -> bool {
     matches!(text, "" | "~" | "null" | "Null" | "NULL")
 }
 
-/// Converts a scalar by the core schema of YAML 1.2. A quoted scalar is text.
+/// Converts a scalar according to the YAML 1.2 core schema. A quoted scalar is a string.
 fn scalar(text: &str, plain: bool) -> Option<Value> {
     if !plain {
         return Some(Value::String(text.to_owned()));

@@ -1,4 +1,4 @@
-//! Tests of the settings and errors that a `.ctxrc` produces.
+//! Tests for the settings and errors that a `.ctxrc` produces.
 
 use std::fs;
 use std::time::Duration;

@@ -24,7 +24,7 @@ pub struct Curator {
     pub spec: CuratorSpec,
 }
 
-/// Reads the table. The embedded default sets every key of it.
+/// Reads the table. The embedded default sets every key in it.
 pub(super) fn read(reader: &mut Reader<'_>) -> Option<Curator> {
     let table = reader.read::<CuratorTable>(&["curator"])?;
     Some(Curator {

@@ -33,7 +33,7 @@ const NAMES: [(&str, &str); 3] =
 pub(super) fn under_our_names(mut file: Table) -> Table {
     let mut dream = match file.remove(TABLE) {
         Some(Value::Table(dream)) => dream,
-        // If the value is not a table, the check of the file reports it.
+        // If the value is not a table, the file check reports it.
         Some(other) => {
             file.insert(TABLE.to_owned(), other);
             return file;
@@ -68,7 +68,7 @@ pub(super) fn under_our_names(mut file: Table) -> Table {
     file
 }
 
-/// Adds the kind and the trigger to an overnight job for which no file sets a kind.
+/// Adds the kind and the trigger to an overnight job whose kind is not set in any file.
 pub(super) fn complete(merged: &mut Table) {
     let Some(Value::Table(jobs)) = merged.get_mut("jobs") else { return };
     if let Some(Value::Table(night)) = jobs.get_mut(JOB)

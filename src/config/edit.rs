@@ -1,7 +1,7 @@
-//! Changes settings in the text of a file and keeps every other byte.
+//! Changes settings in a file's contents, preserving every other byte.
 //!
 //! `toml_edit` makes the change. It normalises line endings, so unchanged lines are copied from the
-//! old text. This module must never return a text with an error that the old text does not have.
+//! old text. This module must never return new text with an error that was not in the old text.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -27,7 +27,7 @@ pub struct Edit<'a> {
 /// A change to one setting, by its dotted name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SettingChange {
-    /// Sets a value, which is parsed as TOML or, failing that, taken as text.
+    /// Sets a value, which is parsed as TOML or, failing that, taken as a string.
     Set(String, String),
     /// Removes a value or a table, with the comment lines directly above it.
     Remove(String),
@@ -50,12 +50,13 @@ impl fmt::Display for SettingChange {
     }
 }
 
-/// Returns the file's old text, its new text, and the number of earlier errors that remain. The old
-/// text is empty if the file does not exist. If `text` is given, it replaces the file's content.
+/// Returns the file's old contents, its new contents, and the number of earlier errors that remain.
+/// The old contents are empty if the file does not exist. If `text` is given, it replaces the
+/// file's contents.
 ///
 /// # Errors
 /// Returns an error if the file cannot be parsed, or if the result of all changes would have an
-/// error that the old text does not have.
+/// error that was not in the old contents.
 pub fn edit(
     user: &Path,
     edit: &Edit<'_>,
@@ -130,7 +131,7 @@ fn known_mistakes(sources: &Sources) -> Vec<(String, String)> {
     known.map(|mistake| (mistake.key.clone(), unplaced(mistake.said()))).collect()
 }
 
-/// Strips the location and the key from the text of an error.
+/// Strips the location and the key from an error message.
 fn unplaced(said: &str) -> String {
     let mut parts = said.splitn(3, ": ");
     let (first, second, third) = (parts.next(), parts.next(), parts.next());
@@ -165,7 +166,7 @@ impl Edit<'_> {
     }
 }
 
-/// Returns the text with the setting changed.
+/// Returns the file's contents with the setting changed.
 fn changed(old: &str, change: &SettingChange, file: &Path) -> Result<String, Failure> {
     let key = change.key();
     let refuse = |why: &str| Failure::configuration(format!("{}: {key}: {why}", file.display()));
@@ -196,7 +197,7 @@ fn changed(old: &str, change: &SettingChange, file: &Path) -> Result<String, Fai
         SettingChange::Set(_, text) => {
             let new = match value(text) {
                 toml::Value::String(text) => toml::Value::String(text),
-                // A text setting may have a value such as `true`, which is also the name of a
+                // A string setting may have a value such as `true`, which is also the name of a
                 // program.
                 _ if reference::is_text(key.split('.')) => toml::Value::String(text.clone()),
                 other => other,
@@ -246,7 +247,7 @@ fn spliced(old: &str, plain: &str, new: &str) -> String {
     let end = if old.contains("\r\n") { "\r\n" } else { "\n" };
     let mut text = String::new();
     let mut add = |line: &str| {
-        // A last line without a line ending gets one when another line follows.
+        // A final line without a line ending gets one if another line follows it.
         if !text.is_empty() && !text.ends_with('\n') {
             text.push_str(end);
         }
@@ -257,7 +258,7 @@ fn spliced(old: &str, plain: &str, new: &str) -> String {
     }
     let middle = &new[head..new.len() - tail];
     for (at, line) in middle.iter().enumerate() {
-        // If a last line without a line ending changes, it still gets none.
+        // If a final line without a line ending changes, it still gets none.
         let last = at + 1 == middle.len() && tail == 0 && middle.len() == plain.len() - head;
         match line.strip_suffix('\n') {
             Some(line) if last && !old.ends_with('\n') => add(line),

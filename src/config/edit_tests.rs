@@ -6,12 +6,12 @@ use toml::Value;
 
 use super::*;
 
-/// Sets a key in a project's file and returns the new text.
+/// Sets a key in a project's file and returns the new contents.
 fn set(text: &str, key: &str, value: &str) -> Result<String, Failure> {
     change(text, &[SettingChange::Set(key.to_owned(), value.to_owned())])
 }
 
-/// Changes a project's file and returns the new text.
+/// Changes a project's file and returns the new contents.
 fn change(text: &str, changes: &[SettingChange]) -> Result<String, Failure> {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("runner.toml");

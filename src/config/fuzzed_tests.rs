@@ -37,7 +37,7 @@ const CTXRC: [&str; 2] = [
     "context_dir: .context\ndream:\n  enabled: true\n  mode: discipline\n  max: 5\n  cadence: \"30 2 * * *\"\n  quiet_minutes: 60\n  model: fast\n  budget: {calls: 3}\n  executor: [m, --json]\nother: [1, {a: b}]\n",
     "a: &a {b: c}\ndream:\n  budget: 5000\nz: *a\n",
 ];
-/// Replacements for a word of the text.
+/// Replacements for a word in the text.
 const WORDS: [&str; 40] = [
     "\"\"",
     "''",
@@ -81,7 +81,7 @@ const WORDS: [&str; 40] = [
     "\"night\"",
 ];
 
-/// Makes one to four random changes to a text.
+/// Makes one to four random changes to a string.
 fn broken(dice: &mut Random, text: &str) -> Vec<u8> {
     let mut bytes = text.as_bytes().to_vec();
     for _ in 0..=dice.roll(4) {
@@ -106,7 +106,7 @@ fn broken(dice: &mut Random, text: &str) -> Vec<u8> {
                     bytes = [bytes.as_slice(), *line].concat();
                 }
             }
-            // Replaces a letter of a key or a value.
+            // Replaces a letter in a key or a value.
             7 | 8 if !bytes.is_empty() => {
                 let at = dice.roll(bytes.len());
                 bytes[at] = b"abcxyz0189-_.\"'=[]{}:,# \n\t"[dice.roll(26)];

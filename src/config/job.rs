@@ -19,7 +19,7 @@ use super::settings::{JobTable, SandboxTable};
 use super::trigger::TriggerSpec;
 use super::{Night, reference};
 
-/// The name of the setting with an overnight job's output folder.
+/// The name of the setting for an overnight job's output folder.
 pub(super) const OUTPUT: &str = "output_dir";
 
 /// A configured job.

@@ -113,7 +113,7 @@ pub struct Config {
     pub fleets: BTreeMap<String, Fleet>,
     /// The folders inside which the files of every project count as accepted.
     pub trusted: Vec<PathBuf>,
-    /// The texts of the project's own settings files, by file name.
+    /// The contents of the project's own settings files, by file name.
     pub texts: BTreeMap<String, String>,
 }
 
@@ -193,7 +193,7 @@ pub fn foreign_section(path: &Path) -> Result<Option<Vec<(String, toml::Value)>>
     Ok(Some(ctxrc::foreign(&layer)?))
 }
 
-/// Reads one file and returns its text and its unresolved table, or `None` if the file does not
+/// Reads one file and returns its contents and its unresolved table, or `None` if the file does not
 /// exist.
 pub fn file(path: &Path) -> Result<Option<(String, Table)>, Failure> {
     let Some(text) = read(path)? else { return Ok(None) };
@@ -219,7 +219,7 @@ pub fn load(stack: &Stack<'_>) -> Result<Config, Failure> {
         })
 }
 
-/// Returns the texts of the project's own files, by file name.
+/// Returns the contents of the project's own files, by file name.
 fn project_texts(sources: &Sources) -> BTreeMap<String, String> {
     let own = sources.layers.iter().filter(|layer| [ctxrc::NAME, "project"].contains(&layer.name));
     let named = own.filter_map(|layer| {
@@ -244,7 +244,7 @@ fn anchored(mut config: Config, stack: &Stack<'_>) -> Config {
 
 /// Loads the configuration with some keys of one job changed on the command line: `--set
 /// key=value`, with dotted keys such as `budget.calls`. A value is parsed as TOML or, failing that,
-/// taken as text.
+/// taken as a string.
 ///
 /// # Errors
 /// An error in a file names the file. An error in a setting, or a setting that cannot be changed
@@ -455,7 +455,7 @@ pub fn mistakes(stack: &Stack<'_>) -> Vec<ConfigFinding> {
     }
 }
 
-/// Returns all errors in configuration texts that are already read.
+/// Returns all errors in configuration files that have already been read.
 fn check_texts(sources: Sources, overrides: &Overrides) -> Vec<ConfigFinding> {
     let syntax = sources.layers.iter().flat_map(syntax_mistakes).take(shape::MOST);
     let syntax: Vec<ConfigFinding> = syntax.map(Into::into).collect();

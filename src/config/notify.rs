@@ -1,8 +1,8 @@
-//! Settings of alerts: `[notify]` and `[channels.NAME]`.
+//! Settings for alerts: `[notify]` and `[channels.NAME]`.
 //!
 //! A project's settings override the user's settings key by key. Only the user's file can set the
 //! heartbeat, because a tick serves all projects. This module must never contain a secret: settings
-//! name secrets, and the process that delivers messages reads them.
+//! refer to secrets only by name; the process that delivers messages reads their values.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -29,7 +29,7 @@ pub struct Notify {
     pub repeat: SignedDuration,
     /// Minimum time between two messages to one channel.
     pub window: SignedDuration,
-    /// Hours of the day in which no message is sent.
+    /// Hours of the day during which no messages are sent.
     pub quiet: Option<Quiet>,
     /// How long a scheduled job may go without a success before it is stale; `None` for never.
     pub success_within: Option<SignedDuration>,
@@ -70,7 +70,7 @@ pub struct Program {
     /// A name to look for in `PATH`, or a path.
     pub program: String,
     pub args: Vec<String>,
-    /// Names of variables that the program gets in addition to the ordinary variables.
+    /// Names of environment variables to pass to the program in addition to the default ones.
     pub env: Vec<String>,
     /// Whether the program runs without a sandbox.
     pub off: bool,

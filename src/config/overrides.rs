@@ -1,4 +1,4 @@
-//! Settings of one command, outside the files: `RUNNER_CONFIG__NIGHT__AT=23:00` in its environment
+//! Settings for one command, outside the files: `RUNNER_CONFIG__NIGHT__AT=23:00` in its environment
 //! and `--config night.at=23:00` on its command line.
 //!
 //! These settings apply only to the command and to the runs that it starts. Some settings, such as
@@ -66,7 +66,7 @@ pub struct Override {
     text: String,
 }
 
-/// All settings of one command outside the files; later settings override earlier ones.
+/// All settings for one command from outside the files; later settings override earlier ones.
 #[derive(Clone, Debug, Default)]
 pub struct Overrides {
     list: Vec<Override>,
@@ -75,7 +75,7 @@ pub struct Overrides {
 }
 
 impl Overrides {
-    /// Reads the overrides of an environment.
+    /// Reads the overrides from an environment.
     ///
     /// # Errors
     /// Returns an error if a variable has the prefix for settings but does not name one.
@@ -93,7 +93,7 @@ impl Overrides {
         Ok(Self { list, reach: OverrideScope::Run })
     }
 
-    /// Adds the settings of a command line, each in the form `KEY=VALUE`.
+    /// Adds the settings from a command line, each in the form `KEY=VALUE`.
     ///
     /// # Errors
     /// Returns a usage error if a setting does not have this form.
@@ -282,7 +282,7 @@ fn spread(path: Vec<String>, value: Value, leaves: &mut Vec<(Vec<String>, Value)
     }
 }
 
-/// Inserts a value at its path. Returns `false` if part of the path is a value and not a table.
+/// Inserts a value at its path. Returns `false` if part of the path is a value rather than a table.
 pub(super) fn insert<'k>(
     table: &mut Table,
     path: impl Iterator<Item = &'k str>,
@@ -304,8 +304,8 @@ pub(super) fn insert<'k>(
     false
 }
 
-/// Parses the value as TOML or, failing that, takes it as text. A date is also taken as text,
-/// because no setting is a date.
+/// Parses the value as TOML or, failing that, treats it as a string. A date is also treated as a
+/// string, because no setting is a date.
 pub(super) fn value(text: &str) -> Value {
     let plain = || Value::String(text.to_owned());
     let Ok(mut table) = toml::from_str::<Table>(&format!("value = {text}")) else { return plain() };

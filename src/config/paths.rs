@@ -1,4 +1,4 @@
-//! Checks the settings that name a file or folder of the project.
+//! Checks the settings that name a file or folder in the project.
 //!
 //! | setting | operation |
 //! | --- | --- |
@@ -12,7 +12,7 @@
 //!
 //! Runner moves only `overnight.output_dir` as a whole, so only this folder must be one that runner
 //! created. `runner_jobs::overnight::ownership` checks this here from the path alone, and again at
-//! run time from the content of the folder. This module must never access the disk.
+//! run time from the folder's contents. This module must never access the disk.
 
 use std::collections::BTreeMap;
 

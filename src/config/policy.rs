@@ -1,7 +1,7 @@
 //! The settings shared by `[defaults]` and each job: the job's policy for its schedule and the
 //! queue, and its children's sandbox.
 //!
-//! If a setting is missing, the value of the layer below applies. A missing setting must never
+//! If a setting is missing, the value from the layer below applies. A missing setting must never
 //! weaken the sandbox, which is on by default. `"none"` removes a limit.
 
 use std::collections::BTreeMap;

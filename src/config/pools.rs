@@ -1,4 +1,4 @@
-//! The settings that belong to a user and not to a project: token prices, and the pools that
+//! The settings that belong to a user rather than a project: token prices, and the pools that
 //! backends spend from across all projects.
 //!
 //! A project's file must never set them, because a project must not increase a budget that other
@@ -23,7 +23,7 @@ const PRICES: &str = include_str!("../../config/prices.toml");
 pub struct Pool {
     /// The IANA time zone for the pool's days and weeks.
     pub zone: String,
-    /// Whether answers that are billed beyond the subscription are accepted.
+    /// Whether answers that incur charges beyond the subscription are accepted.
     pub overage: bool,
     /// The fraction of the subscription's window that runs leave for other uses, in thousandths.
     pub leave: u16,
@@ -99,7 +99,7 @@ pub fn listed() -> (Prices, String) {
     (prices, as_of)
 }
 
-/// Returns the built-in price list with the prices of `[prices]` applied.
+/// Returns the built-in price list with the prices from `[prices]` applied.
 pub(super) fn prices(reader: &mut Reader<'_>) -> Prices {
     let mut prices = listed().0;
     for model in reader.entries("prices") {
@@ -119,8 +119,8 @@ pub(super) fn prices(reader: &mut Reader<'_>) -> Prices {
     prices
 }
 
-/// Returns the price of a model, with missing rates from its known price. Returns `None` if a rate
-/// is missing in both.
+/// Returns the price of a model, with missing rates taken from its known price. Returns `None` if a
+/// rate is missing from both.
 fn price(table: &PriceTable, known: Option<&Price>) -> Option<Price> {
     Some(Price {
         input: table.input_cost_per_token.map(rate).or(known.map(|price| price.input))?,

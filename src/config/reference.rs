@@ -386,7 +386,7 @@ pub(super) fn known(path: &[String]) -> Result<(), UnknownSetting> {
     Ok(())
 }
 
-/// Reports whether a setting is always text, and never a number, a boolean, a list or a table.
+/// Reports whether a setting is always a string, and never a number, a boolean, a list or a table.
 pub(super) fn is_text<'p>(path: impl IntoIterator<Item = &'p str>) -> bool {
     let node = path.into_iter().try_fold(whole(), |node, part| entry(node, part));
     node.is_some_and(|node| node["type"] == "string")

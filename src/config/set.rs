@@ -1,7 +1,7 @@
 //! Overrides of a job's settings for one run, from the command line: `--set key=value`.
 //!
-//! Only settings of a single run can be overridden. The settings that determine when and how often
-//! a job runs belong to its schedule and can only be set in a file.
+//! Only settings that apply to a single run can be overridden. The settings that determine when and
+//! how often a job runs belong to its schedule and can only be set in a file.
 
 use toml::Table;
 

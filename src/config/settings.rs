@@ -131,7 +131,7 @@ pub struct ProjectTable {
 pub struct NightTable {
     /// The time at which the night opens, in its zone.
     pub at: Text<TimeOfDay>,
-    /// The maximum length of the night. Once it has elapsed, the report is written in any case.
+    /// The maximum length of the night. Once it has elapsed, the report is written regardless.
     pub length: Text<Span>,
     /// The time zone for the night's schedule: an IANA name, or "system" for the host's zone.
     pub zone: Text<Zone>,
@@ -199,7 +199,7 @@ pub struct TrustTable {
 #[serde(deny_unknown_fields)]
 pub struct FleetTable {
     /// The address of the fleet's PostgreSQL database, such as "postgresql://runner@db.example/fleet",
-    /// or env:NAME. An address with a password must be in a variable.
+    /// or env:NAME. An address with a password must be in an environment variable.
     pub url: String,
     /// The tags of this host. A job runs only on hosts with all of its `fleet_tags`.
     #[serde(default)]
@@ -293,7 +293,7 @@ pub struct PolicyTable {
     pub overlap: Option<Overlap>,
     /// The maximum start delay. A run that has not started this long after it was due is skipped.
     pub start_within: Option<Text<OrNone<Span>>>,
-    /// The hours in which the job waits and does not start. They may span midnight.
+    /// The hours during which the job waits and does not start. They may span midnight.
     pub quiet: Option<Text<OrNone<Hours>>>,
     /// The minimum time between two starts. A run that is due sooner is skipped.
     pub min_interval: Option<Text<OrNone<Span>>>,
@@ -324,7 +324,7 @@ pub struct SandboxTable {
     /// through runner's proxy, which requires bubblewrap. Default: true for backends, false for
     /// commands.
     pub network: Option<NetworkValue>,
-    /// Paths that child processes may read although runner hides them by default, such as
+    /// Paths that child processes may read even though runner hides them by default, such as
     /// "~/.aws/config".
     pub reads: Option<Vec<Text<HostPath>>>,
     /// The maximum size of a file that a child process writes.
@@ -383,28 +383,28 @@ pub struct JobTable {
 pub struct NotifyTable {
     /// The kinds of alerts that runner sends.
     pub on: Vec<AlertKind>,
-    /// Whether runner also sends a message when a problem is over.
+    /// Whether runner also sends a message once a problem is over.
     pub recovery: bool,
     /// The minimum time between two messages about the same open alert.
     pub repeat: Text<Span>,
     /// The minimum time between two messages to the same channel. Alerts that become due in the
     /// meantime are sent together. "0s" sets no limit.
     pub window: Text<Wait>,
-    /// The hours in which no message is sent, in the night's zone. They may span midnight.
+    /// The hours during which no messages are sent, in the night's zone. They may span midnight.
     pub quiet: Option<Text<OrNone<Hours>>>,
     /// How long a scheduled job may go without a success before it is stale; "none" disables this
     /// alert.
     pub success_within: Text<OrNone<Age>>,
-    /// The template of a message's subject.
+    /// The template for a message's subject.
     pub subject: Option<String>,
-    /// The template of a message's text.
+    /// The template for a message's body.
     pub body: Option<String>,
     /// The recipient of a signal after each successful tick: an https:// address, env:NAME or a
     /// file. Read only from the user's file.
     pub heartbeat: Option<Text<Recipient>>,
 }
 
-/// The way in which a channel delivers messages.
+/// How a channel delivers messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum ChannelType {
@@ -422,21 +422,21 @@ pub struct ChannelTable {
     pub kind: ChannelType,
     /// The address to which a webhook posts: https://, http:// to this host, or env:NAME.
     pub url: Option<Text<Url>>,
-    /// The name of the variable that contains the key for signing a webhook's messages, or
-    /// keyring:NAME.
+    /// The name of the environment variable that contains the key for signing a webhook's messages,
+    /// or keyring:NAME.
     pub secret: Option<Text<SecretName>>,
     /// The file that contains the key for signing a webhook's messages. Only its owner may read it.
     pub secret_file: Option<Text<OwnPath>>,
-    /// The mail address of the recipient.
+    /// The recipient's email address.
     pub recipient: Option<Text<MailAddress>>,
-    /// The mail address of the sender.
+    /// The sender's email address.
     pub sender: Option<Text<MailAddress>>,
     /// The program: a name to look up in PATH, or a path. Default for email: sendmail.
     pub program: Option<String>,
     /// The program's arguments. They must never contain a secret, because every user can read them.
     /// Default for email: ["-i", "-t"].
     pub args: Option<Vec<String>>,
-    /// The names of variables that the program receives in addition to the ordinary ones.
+    /// The names of environment variables to pass to the program in addition to the default ones.
     #[serde(default)]
     pub env: Vec<String>,
     /// Whether the program runs in the sandbox, with access to the network.
@@ -448,8 +448,8 @@ pub struct ChannelTable {
 pub struct PoolTable {
     /// The time zone for the pool's days and weeks.
     pub zone: Option<Text<Zone>>,
-    /// Whether answers that are billed beyond the subscription are allowed. If not, such an answer
-    /// is stopped.
+    /// Whether answers that incur charges beyond the subscription are allowed. If not, such an
+    /// answer is stopped.
     #[serde(default)]
     pub overage: bool,
     /// The fraction of a subscription's window that jobs leave for your own use, such as 0.25. When
@@ -461,11 +461,11 @@ pub struct PoolTable {
     /// Whether the pool has no limit. A pool without limits must have this setting.
     #[serde(default)]
     pub unlimited: bool,
-    /// The combined limits of all projects for one calendar day.
+    /// The combined limits for all projects on one calendar day.
     pub day: Option<CapsTable>,
-    /// The combined limits of all projects for one week, starting on Monday.
+    /// The combined limits for all projects in one week, starting on Monday.
     pub week: Option<CapsTable>,
-    /// The combined limits of all projects for one window. A window opens with its first run.
+    /// The combined limits for all projects in one window. A window opens with its first run.
     pub window: Option<WindowTable>,
 }
 

@@ -1,5 +1,5 @@
 //! Checks a table against the schema: unknown keys, missing keys, and values of the wrong type or
-//! out of range. Text with a grammar is checked by its type.
+//! out of range. Strings with a grammar are checked by their types.
 
 use runner_engine::tick::REPORT_JOB;
 use runner_text::nearest::nearest;
@@ -92,7 +92,7 @@ pub(super) fn good_name(name: &str) -> bool {
     !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '-' || c == '_')
 }
 
-/// Returns the required settings that are missing in a table.
+/// Returns the required settings that are missing from a table.
 fn missing<'n>(node: &'n Node, table: &Table) -> impl Iterator<Item = &'n str> {
     let required = node["required"].as_array().into_iter().flatten().filter_map(Node::as_str);
     required.filter(|name| !table.contains_key(*name))

@@ -1,4 +1,4 @@
-//! Finds a location in a text, and draws its line with a mark under the location.
+//! Finds a location in source text, and draws its line with a mark under the location.
 //!
 //! This module must never read a file and never fail: a location outside the text is treated as the
 //! end of the text.

@@ -1,8 +1,8 @@
 //! The sources of settings (files, the environment, a command line) and the location of each
 //! setting, for error messages and for `config show --origin`.
 //!
-//! The texts are kept, but are searched only when a location is needed, so that reading a valid
-//! configuration has no additional cost. This module must never write a file.
+//! The files' contents are kept, but are searched only when a location is needed, so that reading a
+//! valid configuration has no additional cost. This module must never write a file.
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -165,7 +165,7 @@ impl ConfigMistake {
         }
     }
 
-    /// Returns the text without the drawing. Two errors with the same text count as one.
+    /// Returns the message without the drawing. Two errors with the same message count as one.
     pub(super) fn said(&self) -> &str {
         &self.said
     }
@@ -202,13 +202,13 @@ pub(super) struct Sources {
     pub(super) given: Vec<InlineSetting>,
 }
 
-/// Reads the text of the user's layer, which may be a link. Returns `None` if the file does not
+/// Reads the contents of the user's layer, which may be a link. Returns `None` if the file does not
 /// exist.
 pub(super) fn read_user(path: &Path) -> Result<Option<String>, ConfigMistake> {
     layer_text(path, read_host(path, DOCUMENT))
 }
 
-/// Reads the text of a layer in a project's root without following links. Returns `None` if the
+/// Reads the contents of a layer in a project's root without following links. Returns `None` if the
 /// file does not exist.
 pub(super) fn read(path: &Path) -> Result<Option<String>, ConfigMistake> {
     layer_text(path, read_no_link(path, DOCUMENT))
@@ -230,7 +230,7 @@ fn layer_text(
     }
 }
 
-/// Decodes the text of a file and strips a byte order mark.
+/// Decodes a file's contents and strips a byte order mark.
 pub(super) fn decoded(path: &Path, bytes: Vec<u8>) -> Result<String, ConfigMistake> {
     let mut text = String::from_utf8(bytes).map_err(|error| {
         let good = error.utf8_error().valid_up_to();
@@ -244,7 +244,7 @@ pub(super) fn decoded(path: &Path, bytes: Vec<u8>) -> Result<String, ConfigMista
     Ok(text)
 }
 
-/// Parses the text of a layer.
+/// Parses the contents of a layer.
 pub(super) fn parse(layer: &Layer) -> Result<Table, ConfigMistake> {
     if layer.name == ctxrc::NAME {
         return Ok(ctxrc::read(layer)?.table);
@@ -252,14 +252,14 @@ pub(super) fn parse(layer: &Layer) -> Result<Table, ConfigMistake> {
     toml::from_str(&layer.text).map_err(|error| syntax(layer, &error))
 }
 
-/// Returns all syntax errors in a layer's text.
+/// Returns all syntax errors in a layer's contents.
 pub(super) fn syntax_mistakes(layer: &Layer) -> Vec<ConfigMistake> {
     match parse(layer) {
         Ok(_) => Vec::new(),
         Err(first) if layer.name == ctxrc::NAME => vec![first],
         Err(first) => {
             let (_, errors) = DeTable::parse_recoverable(&layer.text);
-            // Each error includes a drawing of its line, so the number is limited.
+            // Each error includes a drawing of its line, so the number of errors is limited.
             let shown = errors.iter().take(SYNTAX);
             let mut all: Vec<ConfigMistake> = shown.map(|error| syntax(layer, error)).collect();
             if all.is_empty() {

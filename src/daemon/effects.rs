@@ -46,7 +46,7 @@ pub struct EffectRunner<'a> {
     named: BTreeSet<RunId>,
     /// Whether a failed tick or settlement may have requested runs without returning them.
     strays: bool,
-    /// The thread of the daily maintenance, until its result is collected.
+    /// The daily maintenance thread, until its result is collected.
     maintenance: Option<JoinHandle<Result<Vec<String>, Failure>>>,
     /// The threads that listen for fleet work.
     #[cfg(feature = "fleet")]

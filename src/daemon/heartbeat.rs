@@ -11,7 +11,7 @@ use crate::ui::Failure;
 
 /// The source of beats. Dropping it stops the beats.
 pub struct Heartbeat {
-    /// The channel of beats. It buffers one beat and drops the others.
+    /// The channel for beats. It buffers one beat and drops any others.
     pub beats: mpsc::Receiver<()>,
     _scheduler: JobScheduler,
 }

@@ -123,7 +123,7 @@ pub enum ServiceNotice {
     Reloading,
     Stopping,
     Watchdog,
-    /// A human-readable status text.
+    /// A human-readable status message.
     Status(String),
 }
 
@@ -297,7 +297,7 @@ impl Daemon {
         }
     }
 
-    /// During a shutdown, exits if no run is live and otherwise enters the next stage when the
+    /// During a shutdown, exits if no runs are live, and otherwise enters the next stage once the
     /// current one is over.
     fn advance(&mut self, now: ClockReading, effects: &mut Vec<DaemonEffect>) {
         match self.stage {

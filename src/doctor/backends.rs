@@ -1,4 +1,5 @@
-//! Checks that the programs of jobs and backends can be found, and that their keys are present.
+//! Checks that the programs used by jobs and backends can be found, and that their keys are
+//! present.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -28,7 +29,7 @@ pub fn findings(home: &Env, store: Option<&Store>, here: &Path) -> Vec<DoctorFin
     let mut needs = NeededPrograms::default();
     let mut found = Vec::new();
     for root in roots {
-        // Mistakes in the project's files, and changes that nobody has accepted, are reported
+        // Mistakes in the project's files, and changes that have not been accepted, are reported
         // elsewhere. A program named by such settings must not be started.
         let project = LoadedProject::at(home, store, &root).and_then(LoadedProject::trusted);
         if let Ok(LoadedProject { config, .. }) = project {

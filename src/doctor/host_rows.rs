@@ -1,8 +1,8 @@
 //! Reads what a host recorded in a session's transcript about the memory's hooks: whether they ran,
 //! how long they took, and whether their text arrived complete.
 //!
-//! Claude Code records each hook as an attachment, with its command, its duration and the text that
-//! Claude Code kept of its output. Codex records only the text. This module must never change a
+//! Claude Code records each hook as an attachment, with its command, its duration and the part of
+//! its output that Claude Code kept. Codex records only the text. This module must never change a
 //! transcript.
 
 use std::io::{BufRead as _, BufReader, Read as _};
@@ -12,7 +12,7 @@ use runner_engine::files::open_host;
 use runner_memory::hooks::is_whole_block;
 use serde::Deserialize;
 
-/// Maximum number of bytes to read of a transcript. The session-start hooks come first.
+/// Maximum number of bytes to read from a transcript. The session-start hooks come first.
 const MOST: u64 = 32 << 20;
 /// The beginning of a block's first line.
 const BLOCK: &str = "<!-- ctx:";

@@ -23,7 +23,7 @@ use crate::ui::{Failure, show};
 const CHECKED: SignedDuration = SignedDuration::from_hours(72);
 /// How long a scheduled job may go without a success before it is reported.
 const SUCCESS: SignedDuration = SignedDuration::from_hours(24 * 7);
-/// Number of latest runs to examine.
+/// Number of most recent runs to examine.
 const BACK: u32 = 200;
 
 pub fn findings(home: &Env, store: Option<&Store>, here: &Path) -> Vec<DoctorFinding> {

@@ -70,8 +70,8 @@ fn noted(home: &Env) -> Option<Available> {
     (note.depends_on == depends_on()).then_some(note.found)
 }
 
-/// Stores the probe's result for later readers. If the file cannot be written, they probe
-/// themselves.
+/// Stores the probe's result for later readers. If the file cannot be written, each reader runs its
+/// own probe.
 pub fn note(home: &Env) {
     if noted(home).is_some() {
         return;

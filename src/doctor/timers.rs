@@ -44,7 +44,7 @@ pub fn findings(home: &Env, record: &SetupRecord) -> Vec<DoctorFinding> {
     found
 }
 
-/// Checks that the installed files exist and have the content that this program would write.
+/// Checks that the installed files exist and have the contents that this program would write.
 fn whole(
     home: &Env,
     record: &SetupRecord,

@@ -2,7 +2,8 @@
 //!
 //! A special kind replaces the job's own. It calls no model and starts no program. It stages the
 //! delivered files through the run's scope, which allows only paths that the job may write. A file
-//! is written only if the home host still has the content from which the other host started.
+//! is written only if its contents on the home host are still those that the other host started
+//! from.
 
 use std::path::PathBuf;
 

@@ -25,9 +25,9 @@ const LONGEST: Duration = Duration::from_mins(1);
 /// The last failures of a database.
 #[derive(Debug, Serialize, Deserialize)]
 struct Backoff {
-    /// The boot in which `until` is valid.
+    /// The boot during which `until` is valid.
     boot: String,
-    /// The number of failures in a row.
+    /// The number of consecutive failures.
     failures: u32,
     /// The boot time in milliseconds at which the database is tried again.
     until: u64,
@@ -50,12 +50,12 @@ pub fn reason(home: &Env, fleet: &str) -> Option<String> {
     (boot_time() < Duration::from_millis(found.until)).then_some(found.why)
 }
 
-/// Returns the number of failures in a row.
+/// Returns the number of consecutive failures.
 pub fn failures(home: &Env, fleet: &str) -> u32 {
     read(home, fleet).map_or(0, |found| found.failures)
 }
 
-/// Notes that the database of a fleet with this lease did not answer.
+/// Records that the database of a fleet with this lease did not respond.
 pub fn note(home: &Env, (fleet, lease): (&str, Duration), why: &str) -> Result<(), Failure> {
     let failures = failures(home, fleet);
     let until = boot_time().saturating_add(wait(failures, lease));
@@ -78,7 +78,7 @@ fn wait(failures: u32, lease: Duration) -> Duration {
     FIRST.saturating_mul(1 << failures.min(10)).min(longest)
 }
 
-/// Forgets the failures of a database that answered.
+/// Forgets the failures of a database that responded.
 pub fn clear(home: &Env, fleet: &str) -> Result<(), Failure> {
     let path = path(home, fleet);
     match fs::remove_file(&path) {

@@ -39,13 +39,13 @@ use crate::ui::Failure;
 /// Maximum age at which a note's run is still reported to the fleet.
 const MEMORY: SignedDuration = SignedDuration::from_hours(24 * 30);
 
-/// Number of claims without a result after which an occurrence is lost.
+/// Number of claims that may end without a result before an occurrence is considered lost.
 const MOST_LOST: u32 = 3;
 
 /// Time in milliseconds before a host may again claim an occurrence that it could not start.
 const HOST_WAITS: i64 = 600_000;
 
-/// Does one tick for all fleets.
+/// Runs one tick for all fleets.
 pub fn step(
     home: &Env,
     store: &mut Store,
@@ -238,7 +238,7 @@ impl Host<'_> {
             most,
             home: None,
         };
-        // The lease is counted from the time before the request.
+        // The lease is counted from just before the request was sent.
         let asked = boot_time();
         let (claims, declined) = self.database.claim(&request)?;
         for one in declined {
@@ -264,7 +264,7 @@ impl Host<'_> {
         Ok(())
     }
 
-    /// Makes the copy of a claim's project, and records the claim with its fence.
+    /// Makes a copy of a claim's project, and records the claim with its fence.
     fn enter(
         &mut self,
         claim: &Claim,

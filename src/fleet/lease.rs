@@ -6,7 +6,7 @@
 //!                              └─ no answer ──> a quarter before its end: the run is asked to stop
 //! ```
 //!
-//! A run that ends too late changes nothing on the home host, which checks the fence at both
+//! A run that finishes too late changes nothing on the home host, which checks the fence at both
 //! commits.
 
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
@@ -26,7 +26,7 @@ use crate::config::Fleet;
 use crate::env::Env;
 use crate::ui::Failure;
 
-/// The longest time between the request to stop a run and the expiry of its lease.
+/// Maximum time between the request to stop a run and the expiry of its lease.
 const MARGIN: Duration = Duration::from_secs(20);
 
 /// A lease that is renewed until this value is dropped.
@@ -101,7 +101,7 @@ impl RecoveryGuard {
             return Err(LogError::Store(why.into()));
         }
         let settings = membership::settings_if_any(home, fleet).map_err(unknown)?;
-        // Nobody else can allow the commit, and it must not wait forever.
+        // Without settings, nothing can ever allow the commit, and it must not wait forever.
         let Some(settings) = settings else { return Err(stale(run, fence)) };
         let mut database = membership::database(&settings).map_err(unknown)?;
         note.check(&mut database).map_err(|error| {
@@ -140,8 +140,8 @@ impl LeaseKeeper {
     fn renew(&mut self) -> Result<Duration, String> {
         let lease = Duration::from_millis(self.note.lease);
         let ends = self.end.saturating_sub((lease / 4).min(MARGIN));
-        // The lease is measured from before the request, so it never expires later here than in the
-        // database.
+        // The lease is measured from just before the request is sent, so it never expires later
+        // here than in the database.
         let asked = boot_time();
         if asked >= ends {
             return Err(

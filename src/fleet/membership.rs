@@ -18,11 +18,11 @@ use crate::ui::Failure;
 pub struct Membership {
     /// The fleet's name in the user's configuration.
     pub fleet: String,
-    /// The name of the machine and a ULID. It identifies this state folder, even after a restart.
+    /// The machine name and a ULID. It identifies this state folder, even after a restart.
     pub host: String,
     /// The worker name under which the host last joined: the host and its boot.
     pub worker: String,
-    /// Whether the host finishes its runs and takes no new ones.
+    /// Whether the host is finishing its runs and taking no new ones.
     pub draining: bool,
 }
 

@@ -55,16 +55,15 @@ pub struct FleetStep {
     pub start: Vec<RunId>,
     /// Problems that did not prevent the rest of the tick.
     pub troubles: Vec<String>,
-    /// The fleets with silent hosts. `None` on a machine that never joined a fleet.
+    /// The fleets with silent hosts. `None` on a machine that has never joined a fleet.
     pub silent: Option<Vec<SilentFleet>>,
 }
 
-/// A fleet with hosts that have not been seen for too long, or with a database that does not
-/// answer.
+/// A fleet with hosts that have not been seen for too long, or whose database does not respond.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SilentFleet {
     pub fleet: String,
-    /// The time at which the last of them became silent.
+    /// The time at which the last of them went silent.
     pub since: Timestamp,
     /// Names the silent hosts and when each was last seen.
     pub why: String,
@@ -76,8 +75,8 @@ const WAIT: SignedDuration = SignedDuration::from_mins(5);
 /// Offers due runs, claims work, delivers results and applies them.
 ///
 /// # Errors
-/// Returns an error from the host's own database. Fleet errors are included in the returned
-/// troubles.
+/// Returns an error if the host's own database fails. Fleet errors are included in the returned
+/// troubles instead.
 pub fn step(home: &Env, store: &mut Store, me: &ProcessIdentity) -> Result<FleetStep, Failure> {
     let waiting = store.fleet_runs(home.wall()?)?;
     if waiting.is_empty() && !folder(home).is_dir() {
@@ -101,12 +100,13 @@ fn apart<T: Send>(work: impl FnOnce() -> T + Send) -> T {
     done.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
 
-/// The description of a build without fleets, and the command that fixes it.
+/// The message for a build without fleet support, and the command that fixes it.
 pub const ABSENT: (&str, &str) =
     ("this build of runner has no fleets", "cargo build --release --features fleet");
 
 /// Removes the rows that were settled more than `age` ago from the databases of the fleets that
-/// this host has joined. Returns the problems. A host without a fleet only reads one folder.
+/// this host has joined. Returns any problems. On a host without a fleet, this only reads one
+/// folder.
 pub fn prune(home: &Env, age: SignedDuration) -> Vec<String> {
     #[cfg(feature = "fleet")]
     return membership::prune(home, age);
@@ -122,7 +122,7 @@ fn folder(home: &Env) -> PathBuf {
     home.state.join("fleets")
 }
 
-/// Defers waiting runs that were not offered yet. An offered run waits for its result.
+/// Defers waiting runs that have not been offered yet. An offered run waits for its result.
 fn defer(
     home: &Env,
     store: &mut Store,

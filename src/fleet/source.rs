@@ -65,8 +65,8 @@ pub enum FileKind {
     Link,
 }
 
-/// Reports whether the target of a link at `path` stays inside the project, wherever other links
-/// lead: the target may contain `..` only at its beginning, and must not leave the project.
+/// Reports whether the target of a link at `path` stays inside the project, no matter where other
+/// links lead: the target may contain `..` only at its beginning, and must not leave the project.
 pub fn stays_inside(path: &str, target: &str) -> bool {
     let mut depth = path.matches('/').count();
     let mut rest = target;
@@ -81,7 +81,7 @@ pub fn stays_inside(path: &str, target: &str) -> bool {
 }
 
 /// Reports whether a host's settings allow fetching from an address. An allowed address ending in `/`, or of the
-/// form `USER@HOST:`, also allows all addresses below it.
+/// form `USER@HOST:`, also allows every address that starts with it.
 pub fn allows(remotes: &[String], address: &str) -> bool {
     // With `..` or `%`, an address can lead outside its allowed prefix.
     let is_plain = !address.contains("..") && !address.contains('%');

@@ -24,14 +24,14 @@ use crate::ui::Failure;
 
 /// How often a thread checks whether its fleet is still joined.
 const CHECK: Duration = Duration::from_secs(5);
-/// The shortest time between two wake-ups of one fleet.
+/// Minimum time between two wake-ups from the same fleet.
 const PAUSE: Duration = Duration::from_millis(500);
 /// The wait after the first lost connection. Each further lost connection doubles the wait.
 const FIRST: Duration = Duration::from_secs(5);
 /// The longest wait.
 const LONGEST: Duration = Duration::from_mins(1);
 
-/// The threads that listen, by fleet. Dropping one of the senders ends its thread.
+/// The listening threads, by fleet. Dropping one of the senders ends its thread.
 #[derive(Debug)]
 pub struct Wakeups {
     threads: BTreeMap<String, Sender<()>>,
@@ -39,7 +39,8 @@ pub struct Wakeups {
 }
 
 impl Wakeups {
-    /// Creates a set without threads. `wake` gets a message for each wake-up; one pending message is enough.
+    /// Creates a set without threads. `wake` receives a message for each wake-up; one pending message is
+    /// enough.
     pub fn new(wake: mpsc::Sender<()>) -> Self {
         Self { threads: BTreeMap::new(), wake }
     }

@@ -8,12 +8,13 @@
 //!      garbage, too long, no path at all, an internal error: refused      yes: silence · no: refused
 //! ```
 //!
-//! Claude Code runs the hook before each tool (`PreToolUse`) and evaluates its exit code: only 2
-//! refuses the tool, and any other code lets it through. Every error here therefore exits with 2.
-//! The hook refuses early, with a reason that the model can read; the sandbox stops any write that
-//! the hook misses.
+//! Claude Code runs the hook before each tool call (`PreToolUse`) and evaluates the hook's exit
+//! code: only 2 refuses the call, and any other code lets it through. Every error here therefore
+//! exits with 2. The hook refuses early, with a reason that the model can read; the sandbox stops
+//! any write that the hook misses.
 //!
-//! This module must never write, call git or open the database, because it runs before every tool.
+//! This module must never write, call git or open the database, because it runs before every tool
+//! call.
 
 use std::fs;
 use std::io::{self, Read};
@@ -151,7 +152,7 @@ impl WriteBounds {
                 let mut folders = whole.ancestors();
                 let found = folders.find(|folder| folder.join(".git").symlink_metadata().is_ok());
                 match (found, &self.commits) {
-                    // The job commits in a private git directory.
+                    // The job commits to a private git directory.
                     (Some(found), Some(project)) if project.starts_with(found) => Ok(()),
                     (found, _) => self.inside(&found.unwrap_or(&whole).join(".git")),
                 }

@@ -1,5 +1,5 @@
-//! Determines which paths on the host contain the user's secrets. Children cannot read them unless
-//! the `reads` setting names them.
+//! Determines which paths on the host contain the user's secrets. Child processes cannot read them
+//! unless they are listed in the `reads` setting.
 //!
 //! The table lists paths, not secrets: a program that keeps its login elsewhere is not covered. A
 //! path that does not exist needs no protection. This module must never read a file.
@@ -162,8 +162,8 @@ pub struct PrivateFolders<'a> {
 }
 
 impl PrivateFolders<'_> {
-    /// Hides every private path of this host from a sandbox, except those that `reads` names: a path
-    /// at or below a named path stays visible, and a named path below a hidden folder is shown.
+    /// Hides every private path of this host from a sandbox, except those listed in `reads`: a path
+    /// at or below a listed path stays visible, and a listed path below a hidden folder is shown.
     pub fn hide(&self, sandbox: &mut Sandbox, reads: &[String]) {
         let named = reads.iter().filter_map(|path| match path.strip_prefix("~/") {
             Some(below) => Some(self.home?.join(below)),

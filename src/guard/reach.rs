@@ -1,5 +1,5 @@
 //! Determines which project paths a job may write. The sandbox, the hook and every command that
-//! shows these paths use this single answer.
+//! shows these paths all use this one result.
 
 use std::fs;
 use std::path::{Component, Path, PathBuf};
@@ -20,8 +20,8 @@ pub fn of_works(root: &Path, works: Works<'_>, config: &Config) -> (Vec<PathBuf>
     working(root, writes, config)
 }
 
-/// Returns whether a job's own processes may commit, which applies to agents and to programs that
-/// may write the whole project.
+/// Returns whether a job's own processes may commit. Agents may, and so may programs that may write
+/// the whole project.
 pub fn commits(works: Works<'_>) -> bool {
     match works {
         Works::Agent(_) | Works::Program(None) => true,
@@ -63,7 +63,7 @@ pub fn steering(root: &Path, config: &Config) -> Vec<PathBuf> {
             continue;
         };
         found.extend(cycles::file(cycle).and_then(|file| within(root, &file)));
-        // A cycle that cannot be read names no prompts, and no run of it starts.
+        // A cycle that cannot be read has no prompts, and none of its runs start.
         let states = cycles::cycle_of(root, cycle).map_or_else(|_| Vec::new(), |it| it.states);
         prompts.extend(states.into_iter().filter_map(|state| state.prompt));
     }
@@ -76,7 +76,7 @@ pub fn steering(root: &Path, config: &Config) -> Vec<PathBuf> {
 /// determines what jobs do.
 ///
 /// # Errors
-/// Returns an error if the job does; the setting must name another file.
+/// Returns an error if the job would do so, in which case the setting must name another file.
 pub fn check_targets(root: &Path, spec: &JobSpec, config: &Config) -> Result<(), Failure> {
     let Some((key, targets)) = spec.kind.unchecked_targets() else {
         return Ok(());
@@ -108,8 +108,8 @@ fn within(root: &Path, file: &str) -> Option<PathBuf> {
     path.starts_with(root).then_some(path)
 }
 
-/// Returns the protected paths that runner itself writes while jobs run: its staging folder, the
-/// proposals, journals and other files of jobs.
+/// Returns the protected paths that runner itself writes while jobs run: its staging folder, and
+/// the jobs' proposals, journals and other files.
 pub fn own(root: &Path, config: &Config) -> Vec<PathBuf> {
     let files = [&config.lifecycle.steps, &config.lifecycle.daydreams];
     let names = [".runner", "dreams", "rem", "_steps.jsonl"].map(String::from);

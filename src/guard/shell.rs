@@ -1,4 +1,5 @@
-//! Finds the paths that a shell command would write, as far as its text shows them.
+//! Finds the paths that a shell command would write, as far as they can be determined from its
+//! text.
 //!
 //! ```text
 //! line ──tokens──> commands ──wrappers, reserved words off──> program ──its own rules──> words
@@ -106,7 +107,7 @@ impl ShellScan {
         Ok(())
     }
 
-    /// Adds a folder that the line may change to. The earlier folders stay possible.
+    /// Adds a folder that the line may change to. The earlier folders remain possible.
     fn goes(&mut self, folder: &ShellWord) -> Result<(), String> {
         let text = folder.text.as_str();
         let known = text != "-" && !folder.expands(text);

@@ -1,5 +1,5 @@
-//! Determines which agent tools write nothing, and where the other tools name the paths that they
-//! write.
+//! Determines which agent tools write nothing, and where in their input the other tools name the
+//! paths that they write.
 //!
 //! Agents gain tools with each version and can add any number from their own servers. The list
 //! therefore contains the tools that are known to write no files. Every other tool must name paths,
@@ -89,8 +89,8 @@ const TEXTS: [&str; 12] = [
     "new_source",
 ];
 
-/// Checks whether a tool is known to write nothing, by the built-in list or by one of the names in
-/// `more`.
+/// Checks whether a tool is known to write nothing, either from the built-in list or because it
+/// matches a name in `more`.
 pub fn reads(tool: &str, more: &[String]) -> bool {
     READS.contains(&tool)
         || more.iter().any(|name| match name.strip_suffix('*') {
@@ -102,8 +102,8 @@ pub fn reads(tool: &str, more: &[String]) -> bool {
 /// Returns every path that a tool names in its input.
 ///
 /// # Errors
-/// Returns an error if the tool names no path, or names something to be run, or if a value that
-/// should be a path is not text.
+/// Returns an error if the tool names no path, if it names something to run, or if a value that
+/// should be a path is not a string.
 pub fn named<'a>(tool: &str, input: &'a Map<String, Value>) -> Result<Vec<&'a str>, String> {
     let mut found = Vec::new();
     if let Some((_, must)) = WRITES.iter().find(|(name, _)| *name == tool) {

@@ -38,9 +38,9 @@ static ANSWERED: AtomicBool = AtomicBool::new(false);
 #[derive(Clone, Debug)]
 pub struct HookCall {
     pub event: HookEvent,
-    /// The answer, in place of the transcript.
+    /// The answer to use instead of the transcript.
     pub response: Option<String>,
-    /// The store, in place of the usual one.
+    /// The store to use instead of the default one.
     pub db: Option<PathBuf>,
 }
 

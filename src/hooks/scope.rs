@@ -42,8 +42,8 @@ pub fn find(folder: &Path) -> FolderMemory {
     FolderMemory { scope: Scope::Project(format!("folder:{named}")), folder: named, root: None }
 }
 
-/// Returns the user's memory store: `named`, or the one in `CTX_DB`, or the usual one in `~/.ctx`. Its
-/// folder is created if it does not exist.
+/// Returns the user's memory store: `named`, or the one in `CTX_DB`, or the default one in `~/.ctx`.
+/// Its folder is created if it does not exist.
 pub fn store(named: Option<&Path>) -> Result<Location, Failure> {
     let path = named.map(Path::to_owned).or_else(|| env::setting("CTX_DB").map(PathBuf::from));
     let folder = match &path {

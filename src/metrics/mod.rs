@@ -45,7 +45,7 @@ pub struct Snapshot {
 pub struct ProjectSample {
     pub id: String,
     pub path: String,
-    /// The next scheduled time of a job.
+    /// The next scheduled time of any job.
     pub next_due: Option<Timestamp>,
     /// The budgets for the day and the open night.
     pub budgets: Vec<BudgetSample>,
@@ -65,7 +65,7 @@ pub struct BudgetSample {
     pub level: &'static str,
     /// The amounts spent and reserved.
     pub used: Amounts,
-    /// The amounts left, for the limited units.
+    /// The amounts left, for units that have a limit.
     pub left: Budget,
 }
 

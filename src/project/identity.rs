@@ -40,7 +40,7 @@ pub fn git_dir(root: &Path) -> Option<PathBuf> {
 /// Returns the git folder of this particular work tree, or `None` for a folder within a repository.
 ///
 /// # Errors
-/// Returns an error if there is no git repository, or if the repository of a worktree was moved.
+/// Returns an error if there is no git repository, or if a worktree's repository was moved.
 pub fn git_folder(root: &Path) -> Result<Option<PathBuf>, Failure> {
     let here = root.display();
     let Some(folder) = git_dir(root) else {

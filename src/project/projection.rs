@@ -1,9 +1,9 @@
 //! The part of a project's configuration needed for an overview of the project: limits, time zone, paths of failure
 //! markers. It is stored in the project's database row so that an overview does not need to parse TOML.
 //!
-//! It is written with the jobs, from the same files and in the same transaction, so that it is as
-//! fresh as the row's stamp. It is a cache: if it is missing or cannot be read, the configuration
-//! itself is read. It must never contain settings that only a run needs.
+//! It is written with the jobs, from the same files and in the same transaction, and is therefore
+//! as fresh as the row's stamp. It is a cache: if it is missing or cannot be read, the
+//! configuration itself is read. It must never contain settings that only a run needs.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -25,7 +25,7 @@ use super::LoadedProject;
 pub struct Projection {
     /// Time zone for the project's nights and days.
     pub zone: String,
-    /// Time zones of the jobs that use another one, by job name.
+    /// Time zones of the jobs that use a different one, by job name.
     zones: BTreeMap<String, String>,
     /// The limits of a day.
     pub day: Budget,

@@ -14,7 +14,7 @@
 //! ```
 //!
 //! The folder recorded in the database at its path, by device, inode and creation time, is the
-//! project whatever it contains: a child can write to the folder, but not to the database.
+//! project regardless of its contents: a child can write to the folder, but not to the database.
 //!
 //! [`judge`] is pure; [`inspect_path`] only reads. This module changes nothing.
 
@@ -45,8 +45,8 @@ pub struct KnownProject {
     pub path: PathBuf,
     /// The identity of the folder that was registered.
     pub node: Node,
-    /// The id, if it is known to be the clone's own and not only a seed. No other clone is then
-    /// mistaken for this one.
+    /// The id, if it is known to be the clone's own and not only a seed. This prevents another
+    /// clone from being mistaken for this one.
     pub own: Option<ProjectId>,
     pub seen: PathOccupant,
 }
@@ -81,7 +81,7 @@ pub enum Registration {
         /// The path at which the folder is registered.
         of: PathBuf,
     },
-    /// The same id at the same path in another folder, which was restored or cloned again.
+    /// A different folder with the same id at the same path, after a restore or a new clone.
     Replaced,
     /// A new clone without its own id, at a path where the database records a project with its own
     /// id.
@@ -318,7 +318,7 @@ mod tests {
         let (moved, copied, cloned) = ("moved", "copied", "cloned");
         // Each row has the state of the known path, the judgement if no other folder is found, and
         // the judgements for a folder elsewhere: with the known inode and with a different inode,
-        // in both cases with and without its own id file.
+        // in each case with and without its own id file.
         let table = [
             (PathOccupant::Nothing, "vanished", [moved, moved, moved, moved]),
             (PathOccupant::NoProject, "emptied", [moved, moved, moved, moved]),
@@ -358,7 +358,7 @@ mod tests {
                 let by_seed = if expected == copied { moved } else { expected };
                 let standing = judge(Some(&sure(false)), Some(&found));
                 assert_eq!(standing.as_str(), by_seed, "{seen:?}, {node:?}, own {own}");
-                // A clone in the place of another project continues as that project.
+                // A clone that takes the place of another project continues as that project.
                 found.other_here = Some(id());
                 let standing = judge(Some(&known), Some(&found)).as_str();
                 let expected = if expected == cloned { "recloned" } else { expected };
@@ -437,7 +437,7 @@ mod tests {
         assert_eq!(seen(root, Some((id(), false))), is(true, false));
         let other: ProjectId = "01KA5V7Q4B0000000000000001".parse().unwrap();
         assert_eq!(seen(root, Some((other.clone(), true))), is(false, true));
-        // The folder that the database recorded is the project, regardless of its id file.
+        // The folder recorded in the database is the project, regardless of its id file.
         let bound = |born| {
             let bound = Node { born, ..node };
             inspect_path(root, &id(), Some(&bound), |_| Some((other.clone(), false)))
@@ -447,7 +447,7 @@ mod tests {
         if node.born.is_some() {
             assert_eq!(bound(Some(1)), is(false, false));
         }
-        // There is a file in place of the folder.
+        // There is a file where the folder should be.
         assert_eq!(seen(&root.join("runner.toml"), None), PathOccupant::Nothing);
     }
 }

@@ -38,10 +38,10 @@ pub struct Trust {
     pub jobs: BTreeSet<String>,
     /// Whether settings outside the jobs' tables differ.
     outside_jobs: bool,
-    /// The current files. Their texts are those that were compared.
+    /// The current files, with the contents that were compared.
     pub now: TrustRecord,
-    /// The `stat` data of the instruction files, from before they were read, by path relative to
-    /// the project. A file that does not exist has an entry too.
+    /// The `stat` data of the instruction files, taken before they were read, by path relative to
+    /// the project. A file that does not exist also has an entry.
     pub instructions: BTreeMap<String, String>,
 }
 
@@ -50,9 +50,9 @@ pub struct Trust {
 pub struct FileChange {
     /// The path relative to the project.
     pub path: String,
-    /// The accepted text, in which secrets are replaced. `None` for a new file.
+    /// The accepted contents, with secrets redacted. `None` for a new file.
     pub old: Option<String>,
-    /// The current text. `None` for a removed file.
+    /// The current contents. `None` for a removed file.
     pub new: Option<String>,
 }
 
@@ -78,7 +78,7 @@ impl Trust {
             texts: BTreeMap::new(),
         });
         let different_files = different(&now.files, &accepted.files);
-        // Settings from the user, or from another build of runner, need no acceptance.
+        // Settings from the user, or from another build of runner, do not need to be accepted.
         if known && different_files.is_empty() {
             return Self::accepted(now, instructions);
         }
@@ -102,7 +102,7 @@ impl Trust {
         self.jobs.is_empty() && !self.outside_jobs
     }
 
-    /// Returns the reason why settings are not in effect, or `None` if all are.
+    /// Returns the reason why some settings are not in effect, or `None` if all are.
     pub fn reason(&self) -> Option<String> {
         if self.holds() {
             return None;
@@ -120,7 +120,7 @@ impl Trust {
     }
 }
 
-/// Returns the keys whose digests differ, or that only one of the maps has.
+/// Returns the keys whose digests differ, or that appear in only one of the maps.
 fn different(
     now: &BTreeMap<String, Digest>,
     before: &BTreeMap<String, Digest>,
@@ -130,8 +130,8 @@ fn different(
 }
 
 /// Compares the project's files with those that the user last accepted. All files of a project
-/// located below one of the user's `[trust] paths` count as accepted, except for a process started
-/// by a run, which may itself have named the folder.
+/// located below one of the user's `[trust] paths` count as accepted, except in a process started
+/// by a run, because the run may have named the folder itself.
 pub(super) fn inspect(
     home: &Env,
     store: Option<&Store>,
@@ -190,7 +190,7 @@ fn current(
     for (name, job) in &config.jobs {
         let paths = instructions(root, &job.spec);
         for path in &paths {
-            // A change after this line makes the project's overview read the file again.
+            // If the file changes after this line, the project's overview reads it again.
             stats.insert(path.clone(), super::stat(&root.join(path)));
             let bytes = read_in(root, path, DOCUMENT).ok();
             let text = bytes.map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
@@ -221,8 +221,8 @@ fn digest(value: &Value) -> Digest {
     Digest::of(value.to_string().as_bytes())
 }
 
-/// Returns the settings in a text as JSON. The configuration was read from the same text, so text
-/// that is not TOML must be a `.ctxrc` in another syntax.
+/// Returns a settings file's contents as JSON. The configuration was read from the same contents,
+/// so contents that are not TOML must be a `.ctxrc` in another syntax.
 fn parsed(text: &str) -> Map<String, Value> {
     let table = toml::from_str::<toml::Table>(text).ok();
     match table.and_then(|table| serde_json::to_value(table).ok()) {
@@ -303,8 +303,8 @@ impl LoadedProject {
         Ok(())
     }
 
-    /// Returns the jobs as the database must have them. A job that is not accepted keeps its
-    /// schedule, and a new one has none.
+    /// Returns the job rows that the database must contain. A job that has not been accepted keeps
+    /// its old schedule, or has none if it is new.
     pub(super) fn accepted_rows(&self, store: &Store) -> Result<Vec<NewJob>, Failure> {
         let mut rows = self.config.job_rows()?;
         if self.copy {
@@ -337,8 +337,8 @@ impl LoadedProject {
     }
 }
 
-/// Makes a change to a project's `runner.toml` on the user's behalf; `change` also returns the new
-/// text of the file. If all settings were in effect before, the new text is accepted.
+/// Makes a change to a project's `runner.toml` on the user's behalf; `change` also returns the
+/// file's new contents. If all settings were in effect before, the new contents are accepted.
 pub fn accepted_change<T>(
     home: &Env,
     root: &Path,

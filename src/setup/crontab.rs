@@ -1,8 +1,9 @@
 //! Reads and writes a user's crontab, and runner's block in it.
 //!
 //! The text outside the block is kept byte by byte, except that a missing line break before the
-//! block or at the end of the crontab may be added. `crontab` has no lock, so a new text is written
-//! only if the current text is the one on which the plan was based. It is read back afterwards.
+//! block or at the end of the crontab may be added. `crontab` has no lock, so the crontab is
+//! written only if it still has the contents on which the plan was based. It is read back
+//! afterwards.
 
 use std::fs;
 use std::io;
@@ -14,12 +15,12 @@ use crate::ui::Failure;
 
 const BEGIN: &str = "# >>> runner setup ";
 const END: &str = "# <<< runner setup ";
-/// The ending of the block's first line if the text before the block had no line break at its end.
+/// The ending of the block's first line if the text before the block did not end with a line break.
 const JOINED: &str = " (on a new line) >>>";
 const ALONE: &str = " >>>";
 
-/// Returns the text with the block for `owner` in it: in its old position if there is one, else at
-/// the end.
+/// Returns the crontab's contents with the block for `owner` in its old position if there is one,
+/// and otherwise at the end.
 ///
 /// # Errors
 /// Returns an error if an earlier block is incomplete.
@@ -36,7 +37,7 @@ pub fn with_block(text: &[u8], owner: &str, body: &str) -> Result<Vec<u8>, Strin
     Ok([before, block.into_bytes(), after].concat())
 }
 
-/// Returns the text without the block, which is the text from before the block was added.
+/// Returns the crontab's contents without the block, as they were before it was added.
 ///
 /// # Errors
 /// Returns an error if the block is incomplete.
@@ -127,8 +128,8 @@ fn unusable(what: String) -> Failure {
 /// added at the end.
 ///
 /// # Errors
-/// Returns an error if another process changed the crontab before or during the write, if
-/// `crontab` cannot be run or refuses the text, or if the draft cannot be written.
+/// Returns an error if another process changed the crontab before or during the write, if `crontab`
+/// cannot be run or refuses the new contents, or if the draft cannot be written.
 pub fn write(
     before: Option<&[u8]>,
     after: Option<&[u8]>,
@@ -163,7 +164,7 @@ pub fn write(
     if read()? == after { Ok(note) } else { Err(changed("while it was being written")) }
 }
 
-/// Passes a text to `crontab`, or has it remove the crontab. The inner error is `crontab`'s
+/// Passes new contents to `crontab`, or has it remove the crontab. The inner error is `crontab`'s
 /// refusal.
 fn put(text: Option<&[u8]>, draft: &Path) -> Result<Result<(), String>, Failure> {
     let mut command = env::host_command("crontab")

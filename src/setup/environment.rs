@@ -1,8 +1,8 @@
 //! The environment for ticks started by a host scheduler, frozen at setup time.
 //!
 //! A host scheduler starts a program with almost no environment: cron sets a `PATH` of
-//! `/usr/bin:/bin`, and systemd omits what a login shell adds. `setup` therefore writes an
-//! allowlist of variables to a file, one `NAME=value` per line, and a tick started with
+//! `/usr/bin:/bin`, and systemd omits what a login shell adds. `setup` therefore writes the
+//! variables on an allowlist to a file, one `NAME=value` per line, and a tick started with
 //! `--environment FILE` restarts itself with those variables. Keys are never among them. Users keep
 //! keys in a separate file that only its owner may access (`credentials.env`, beside config.toml).
 
@@ -65,7 +65,7 @@ pub fn refuse_project_folders<'a>(
     Ok(())
 }
 
-/// Returns the text of the file.
+/// Returns the file's contents.
 ///
 /// # Errors
 /// Returns an error if a value spans several lines.
@@ -85,10 +85,10 @@ pub fn text(variables: &BTreeMap<String, String>) -> Result<String, Failure> {
     Ok(text)
 }
 
-/// Parses the variables of such a text.
+/// Parses the variables in such a file's contents.
 ///
 /// # Errors
-/// Returns the number of a line that is not a variable, counted from 1.
+/// Returns the number of a line that does not set a variable, counted from 1.
 pub fn parse(text: &str) -> Result<BTreeMap<String, String>, usize> {
     let mut found = BTreeMap::new();
     for (at, line) in text.lines().enumerate() {

@@ -1,6 +1,6 @@
 //! Escapes a path or an argument for the file format of each host scheduler.
 //!
-//! The whole text is kept, or it is refused with the reason: nothing is dropped, cut or replaced.
+//! The text is either kept whole or refused with a reason: nothing is dropped, cut or replaced.
 //! This module is pure.
 
 /// The format of a file, which decides how text is escaped.
@@ -16,7 +16,7 @@ pub enum Format {
     PowerShell,
 }
 
-/// Returns the text as it is written in a file of this format.
+/// Returns the text escaped for a file of this format.
 ///
 /// # Errors
 /// Returns an error with the reason if this format cannot represent the text.
@@ -74,7 +74,7 @@ fn cron(text: &str) -> Result<String, String> {
         ));
     }
     if text.contains("\\%") {
-        // Before a percent sign, cron cannot distinguish a backslash of the text from its own
+        // Before a percent sign, cron cannot distinguish a backslash in the text from its own
         // escape.
         return Err("a crontab cannot contain a backslash before a percent sign".to_owned());
     }
@@ -119,7 +119,7 @@ fn powershell(text: &str) -> String {
 /// Returns one argument of a Windows command line, quoted so that `CommandLineToArgvW` restores it.
 ///
 /// # Errors
-/// Returns an error if the text has a line break, which the field of a task does not keep.
+/// Returns an error if the text has a line break, which a task's field does not preserve.
 pub fn windows(text: &str) -> Result<String, String> {
     if let Some(c) = text.chars().find(|c| c.is_ascii_control()) {
         return Err(format!(

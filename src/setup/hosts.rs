@@ -33,7 +33,7 @@ pub struct HostScheduler {
     pub crontab: Option<String>,
     /// Commands to run once the files exist.
     pub start: Vec<SetupStep>,
-    /// Whether the user's services continue without a session; `None` where this is unknown.
+    /// Whether the user's services keep running without a session; `None` where this is unknown.
     pub lingers: Option<bool>,
 }
 

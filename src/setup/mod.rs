@@ -8,8 +8,8 @@
 //! There is one timer for each user, because a tick serves all projects. It ticks every quarter of
 //! an hour, and more often if the projects' jobs need it. Runner, not the host, decides what is
 //! due. Instead of a timer, the host can keep the daemon running as a service. This module must
-//! never change anything that it did not create: files whose text is not in the record, other lines
-//! of a crontab, or lingering that was enabled before.
+//! never change anything that it did not create: files whose contents are not in the record, other
+//! lines of a crontab, or lingering that was enabled before.
 
 pub mod crontab;
 pub mod environment;
@@ -119,13 +119,13 @@ pub fn text_at(path: &Path) -> Result<Option<String>, Failure> {
 pub struct Convergence {
     /// The steps to carry out; none if the machine is already in the desired state.
     pub steps: Vec<SetupStep>,
-    /// Items of runner that were left unchanged, each with the reason.
+    /// Items belonging to runner that were left unchanged, each with the reason.
     pub left: Vec<String>,
 }
 
 /// The desired state of this machine.
 pub struct WantedSetup<'a> {
-    /// The host scheduler that ticks; `None` removes everything.
+    /// The host scheduler that triggers ticks; `None` removes everything.
     pub kind: Option<SchedulerKind>,
     /// The projects, with the changes to their files.
     pub record: SetupRecord,

@@ -1,6 +1,6 @@
 //! The steps for setting up this machine: shown first, then carried out as shown.
 //!
-//! Every step is durable when it returns and implies nothing about the step before it. If a plan
+//! Every step is durable when it returns and assumes nothing about the step before it. If a plan
 //! was interrupted between two steps, the next plan finds the steps that remain. This module must
 //! never carry out a step that was not shown.
 
@@ -26,14 +26,14 @@ pub enum SetupStep {
     /// Writes the record of the items that will exist, or that exist now.
     Note(Box<SetupRecord>),
     Folder(PathBuf),
-    /// Writes a text to a file. The file keeps its permissions if no mode is given.
+    /// Writes a file. It keeps its permissions if no mode is given.
     Write {
         path: PathBuf,
         old: Option<String>,
         new: String,
         mode: Option<u32>,
     },
-    /// Makes a symbolic link at the first path that points to the second.
+    /// Creates a symbolic link at the first path, pointing to the second.
     Link(PathBuf, PathBuf),
     Crontab {
         old: Option<Vec<u8>>,
@@ -55,7 +55,7 @@ pub enum SetupStep {
 /// How the setup reacts to a command that fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OnFailure {
-    /// Ends with an error.
+    /// Stops with an error.
     Stop,
     /// Reports the failure and continues.
     Report,
@@ -114,7 +114,7 @@ pub fn shown(words: &[String]) -> String {
 }
 
 impl SetupStep {
-    /// Returns the text that the step writes to `file`, if it writes this file.
+    /// Returns the contents that the step writes to `file`, if it writes this file.
     pub fn text_for(&self, file: &Path) -> Option<&str> {
         match self {
             Self::Write { path, new, .. } if path == file => Some(new),
@@ -123,7 +123,7 @@ impl SetupStep {
     }
 }
 
-/// Returns the difference between two texts in unified format, indented by four spaces.
+/// Returns a unified diff of two strings, indented by four spaces.
 pub fn difference(old: &str, new: &str) -> String {
     let diff = TextDiff::from_lines(old, new);
     let text = diff.unified_diff().context_radius(2).to_string();

@@ -20,7 +20,7 @@ use crate::env::Env;
 use crate::project::{FILE, LoadedProject};
 use crate::ui::Failure;
 
-/// The options that a command line gives for a project.
+/// The command-line options for a project.
 #[derive(Clone, Debug, Default)]
 pub struct SetupOptions {
     /// The time at which the project's night opens.
@@ -47,8 +47,8 @@ pub struct ProjectPart {
 /// Plans the project's part of the setup.
 ///
 /// # Errors
-/// Returns an error if a named job or backend does not exist, or if the project's file has a
-/// mistake.
+/// Returns an error if a named job or backend does not exist, or if the project's file contains an
+/// error.
 pub fn part(
     home: &Env,
     here: &LoadedProject,
@@ -77,7 +77,7 @@ pub fn part(
     })
 }
 
-/// Reads the text of the project's settings. Returns `None` if there are none.
+/// Reads the contents of the project's settings file. Returns `None` if there is none.
 fn text_in(root: &Path) -> Result<Option<String>, Failure> {
     match read_text_in(root, FILE, DOCUMENT) {
         Ok(text) => Ok(Some(text)),

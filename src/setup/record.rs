@@ -2,8 +2,8 @@
 //! state folder.
 //!
 //! The record is written before anything else is changed, and again at the end. After a crash, it
-//! therefore lists all items that may exist. A file belongs to the setup if its text is one of the
-//! recorded texts. Removal deletes the record last.
+//! therefore lists all items that may exist. A file belongs to the setup if its contents match one
+//! of the recorded versions. Removal deletes the record last.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -24,8 +24,8 @@ pub const DAEMON: &str = "runner-daemon.service";
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct SetupRecord {
-    /// Whether a setup was started and not completed, so that items may be in their old or new
-    /// state.
+    /// Whether a setup was started and not completed, in which case items may be in their old or
+    /// new state.
     pub pending: bool,
     /// Whether `setup` was run outside any project, for all projects.
     pub everywhere: bool,
@@ -34,8 +34,8 @@ pub struct SetupRecord {
     pub service: bool,
     /// The projects in which `setup` was run, keyed by root.
     pub projects: BTreeMap<String, ServedProject>,
-    /// The installed items, by host scheduler. There is more than one only while one replaces
-    /// another.
+    /// The installed items, by host scheduler. There is more than one only while one scheduler is
+    /// replacing another.
     pub hosts: BTreeMap<SchedulerKind, InstalledHost>,
 }
 
@@ -44,17 +44,17 @@ fn is_false(value: &bool) -> bool {
     !value
 }
 
-/// The ticks that a host scheduler makes.
+/// The ticks triggered by a host scheduler.
 #[derive(Clone, Debug, Default)]
 pub struct HostTicks {
     /// The minutes of each hour.
     pub minutes: BTreeSet<i8>,
-    /// Whether the host keeps the daemon running instead, which ticks by itself.
+    /// Whether the host instead keeps the daemon running, which does its own ticking.
     pub service: bool,
 }
 
 impl HostTicks {
-    /// Returns the words of the command that the host starts.
+    /// Returns the arguments of the command that the host runs.
     pub fn command(&self) -> Vec<String> {
         let words: &[&str] = if self.service { &["daemon"] } else { &["tick", "--quiet"] };
         words.iter().map(|word| (*word).to_owned()).collect()
@@ -72,7 +72,7 @@ impl HostTicks {
 pub struct ServedProject {
     /// The minutes of the hour at which the project needs a tick.
     pub minutes: BTreeSet<i8>,
-    /// The texts of its configuration file before and after the change.
+    /// The contents of its configuration file before and after the change.
     pub changed: Option<ChangedFile>,
 }
 
@@ -80,9 +80,10 @@ pub struct ServedProject {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct ChangedFile {
-    /// The text before the change.
+    /// The contents before the change.
     pub before: String,
-    /// Every text that the file may have after the change, unless another program changed it.
+    /// Every version of the contents that the file may have after the change, unless another
+    /// program changed it.
     pub after: BTreeSet<String>,
 }
 
@@ -90,7 +91,7 @@ pub struct ChangedFile {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct InstalledHost {
-    /// The files, each with every text that runner may have written to it.
+    /// The files, each with every version of its contents that runner may have written.
     pub files: BTreeMap<PathBuf, BTreeSet<String>>,
     /// The symbolic links, each with its target.
     pub links: BTreeMap<PathBuf, PathBuf>,
@@ -122,14 +123,14 @@ impl SetupRecord {
         self.everywhere || !self.projects.is_empty()
     }
 
-    /// Returns the ticks that the host scheduler makes.
+    /// Returns the ticks that the host scheduler triggers.
     pub fn ticks(&self) -> HostTicks {
         HostTicks { minutes: self.minutes(), service: self.service }
     }
 
-    /// Returns the minutes of each hour at which to tick: each quarter, and the minutes that
-    /// projects ask for. Time zones differ by whole quarters of an hour, so the same minutes serve
-    /// all of them.
+    /// Returns the minutes of each hour at which to tick: each quarter, and the minutes requested
+    /// by projects. Time zones differ by whole quarters of an hour, so the same minutes serve all
+    /// of them.
     pub fn minutes(&self) -> BTreeSet<i8> {
         let asked = self.projects.values().flat_map(|it| it.minutes.iter());
         [0, 15, 30, 45].iter().chain(asked).copied().collect()

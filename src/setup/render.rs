@@ -27,7 +27,7 @@ const CRON_LINE: usize = 980;
 /// A host scheduler file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Template {
-    /// The systemd service that ticks.
+    /// The systemd service that runs a tick.
     Service,
     /// The systemd timer that starts the service.
     Timer,
@@ -38,7 +38,7 @@ pub enum Template {
     Plist,
     /// The launchd property list that keeps the daemon running.
     DaemonPlist,
-    /// The Task Scheduler's task.
+    /// The Task Scheduler task.
     Task,
     /// The script that registers the task.
     Register,
@@ -95,7 +95,7 @@ pub struct TemplateData {
     pub task_file: String,
 }
 
-/// Renders the text of one file.
+/// Renders the contents of one file.
 ///
 /// # Errors
 /// Returns an error if the user's own template cannot be used, or if the format cannot represent a

@@ -19,12 +19,11 @@ use crate::ui::Failure;
 
 /// Minimum interval between two ticks of a timer. A job that is due more often needs the daemon.
 const SHORTEST: SignedDuration = SignedDuration::from_mins(5);
-/// The possible intervals between two ticks, in minutes, below a quarter of an hour. Each divides
-/// an hour.
+/// The possible tick intervals below a quarter of an hour, in minutes. Each divides an hour evenly.
 const STEPS: [i8; 5] = [12, 10, 6, 5, 4];
 /// Number of scheduled times to examine for a cron expression.
 const EXAMINED: usize = 300;
-/// Maximum number of minutes in an hour that a cron expression may name for a timer.
+/// Maximum number of different minutes of the hour in a cron expression that a timer can serve.
 const MINUTES: usize = 12;
 
 /// The ticks that a schedule needs.
@@ -32,7 +31,7 @@ const MINUTES: usize = 12;
 pub enum TickNeed {
     /// Ticks at least at these minutes of each hour, besides each quarter of an hour.
     Minutes(BTreeSet<i8>),
-    /// More ticks than a timer makes.
+    /// More ticks than a timer provides.
     Daemon,
 }
 
@@ -102,8 +101,8 @@ pub struct Disagreement {
     pub hint: &'static str,
 }
 
-/// Compares the ticks that a project needs with those that `setup` has installed. There is no
-/// difference while a daemon runs, or without a timer set up by runner.
+/// Compares the ticks that a project needs with those that `setup` has installed. Reports no
+/// difference while a daemon is running, or if runner has not set up a timer.
 pub fn disagreements(home: &Env, config: &Config) -> Vec<Disagreement> {
     let Ok(record) = SetupRecord::read(&home.setup_note()) else { return Vec::new() };
     let timed = record.hosts.keys().any(|kind| *kind != SchedulerKind::Manual);

@@ -1,9 +1,9 @@
 //! Gives advice on waking a sleeping machine before a night: the command for each host.
 //!
-//! An alarm that wakes a machine affects all of its users and needs root everywhere (a capability
-//! for systemd's `WakeSystem=`, sudo for `pmset`), so `setup` prints the command and never runs it.
-//! The alarm uses a separate timer, because the tick timer would wake the machine every 15 minutes.
-//! This module is pure.
+//! An alarm that wakes a machine affects all of its users and requires root on every host (a
+//! capability for systemd's `WakeSystem=`, sudo for `pmset`), so `setup` prints the command and
+//! never runs it. The alarm uses a separate timer, because the tick timer would wake the machine
+//! every 15 minutes. This module is pure.
 
 use jiff::civil::Time;
 use jiff::{SignedDuration, ToSpan as _};

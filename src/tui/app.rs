@@ -48,7 +48,7 @@ pub struct RunTable {
     /// The index of the column containing the run's state.
     pub toned: usize,
     pub rows: Vec<(Tone, Vec<String>)>,
-    /// The text to show if there is no run.
+    /// The text to show if there are no runs.
     pub nothing: String,
 }
 
@@ -62,7 +62,7 @@ pub enum RunsView {
     Log(Viewer),
 }
 
-/// A request that the caller carries out after a key.
+/// A request that the caller carries out after a key press.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Request {
     /// Leave the application.
@@ -79,7 +79,7 @@ pub enum Request {
     Proposal(Effect),
 }
 
-/// An action on a run, a job or everything. The text is a run id.
+/// An action on a run, a job or everything. The string is a run id.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action {
     /// Stop the run, or remove it from the queue.
@@ -120,11 +120,11 @@ pub struct App {
     /// The proposals, or the reason why there are none to review.
     pub proposals: Result<Review, String>,
     pub help: bool,
-    /// The action that is carried out if the next key confirms it.
+    /// The action that is carried out if the next key press confirms it.
     asked: Option<Action>,
-    /// The last error, until the next key.
+    /// The last error, until the next key press.
     pub trouble: Option<String>,
-    /// The result of the last action, until the next key.
+    /// The result of the last action, until the next key press.
     pub news: Option<String>,
 }
 
@@ -146,7 +146,7 @@ impl App {
         }
     }
 
-    /// Replaces the list of runs, and keeps the current run.
+    /// Replaces the list of runs, and keeps the current run selected.
     pub fn set_runs(&mut self, table: RunTable) {
         let current = self.current_run().map(str::to_owned);
         self.table = table;
@@ -175,7 +175,7 @@ impl App {
         visible.get(self.at).and_then(|(_, row)| row.first()).map(String::as_str)
     }
 
-    /// Returns the current view's search while its text is typed.
+    /// Returns the current view's search while its text is being typed.
     pub fn typed_search(&self) -> Option<&Search> {
         let search = match (self.tab, &self.runs) {
             (Tab::Overview, _) => &self.overview.search,
@@ -186,7 +186,7 @@ impl App {
         search.typing.then_some(search)
     }
 
-    /// Asks whether to carry out an action. The next key answers.
+    /// Asks whether to carry out an action. The next key press is the answer.
     pub fn ask(&mut self, action: Action) {
         self.asked = Some(action);
     }

@@ -41,7 +41,7 @@ fn app() -> App {
     app
 }
 
-/// Presses the keys of `text` and returns the state and the last request.
+/// Presses the keys in `text` and returns the state and the last request.
 fn press(mut app: App, text: &str) -> (App, Option<Request>) {
     let mut last = None;
     for letter in text.chars() {

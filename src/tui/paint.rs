@@ -115,7 +115,7 @@ fn footer(app: &App, width: usize) -> Vec<Row> {
     rows
 }
 
-/// Draws the status, and the last runs in the rows below it.
+/// Draws the status, with the most recent runs in the rows below it.
 fn draw_overview(frame: &mut Frame<'_>, app: &mut App, palette: Palette, area: Rect) {
     let (width, height) = (usize::from(area.width), usize::from(area.height));
     let rows = app.overview.rows(width, height);
@@ -175,7 +175,7 @@ fn draw_table(
     frame.render_stateful_widget(drawn, area, &mut state);
 }
 
-/// Returns the width of a column: its longest text, at most 26 columns.
+/// Returns the width of a column: that of its longest cell, at most 26 columns.
 fn column_width(app: &App, at: usize) -> u16 {
     let table = app.table();
     let texts = app.visible().into_iter().map(|(_, row)| row).chain([&table.header]);

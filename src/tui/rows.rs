@@ -85,7 +85,7 @@ impl Row {
         Self { style: CellStyle::Bar, text: text + &" ".repeat(fill) }
     }
 
-    /// Wraps a text into rows, between words where possible.
+    /// Wraps text into rows, breaking between words where possible.
     pub fn wrapped(style: CellStyle, text: &str, width: usize) -> Vec<Self> {
         let mut rows = Vec::new();
         // A secret may span several lines, so the text is redacted before it is divided.
@@ -120,7 +120,7 @@ pub fn shown(text: &str) -> String {
     safe::line(&Redacted::of(text))
 }
 
-/// Returns the width of a text in columns.
+/// Returns the width of a string in columns.
 pub fn columns(text: &str) -> usize {
     text.chars().map(|c| c.width().unwrap_or(0)).sum()
 }

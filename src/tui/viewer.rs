@@ -20,7 +20,7 @@ pub struct Search {
 }
 
 impl Search {
-    /// Handles a key while the text is typed. Enter keeps the text, and Escape clears it.
+    /// Handles a key while the text is being typed. Enter keeps the text, and Escape clears it.
     pub fn typed(&mut self, key: Input) {
         match key {
             Input::Enter => self.typing = false,
@@ -44,11 +44,11 @@ impl Search {
 enum Place {
     /// The first visible line, counted among the lines that match the search.
     Line(usize),
-    /// The end, even when the text grows.
+    /// The end, even as the text grows.
     End,
 }
 
-/// A text, its visible part, and its search.
+/// Text with its visible part and a search.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Viewer {
     /// The line above the text.
@@ -57,7 +57,7 @@ pub struct Viewer {
     pub run: Option<String>,
     lines: Vec<(Tone, String)>,
     place: Place,
-    /// The first line when the end is visible, as of the last rendering.
+    /// The first visible line when scrolled to the end, as of the last rendering.
     last: usize,
     /// Number of lines that fitted in the last rendering.
     room: usize,
@@ -65,13 +65,13 @@ pub struct Viewer {
 }
 
 impl Viewer {
-    /// Creates a viewer that shows the beginning of a text.
+    /// Creates a viewer that shows text from its beginning.
     pub fn new(title: String, run: Option<String>) -> Self {
         let (place, search) = (Place::Line(0), Search::default());
         Self { title, run, lines: Vec::new(), place, last: 0, room: 0, search }
     }
 
-    /// Creates an empty viewer that follows the end of a growing text.
+    /// Creates an empty viewer that follows the end of growing text.
     pub fn following(title: String, run: String) -> Self {
         Self { place: Place::End, ..Self::new(title, Some(run)) }
     }
@@ -81,7 +81,7 @@ impl Viewer {
         self.lines = lines;
     }
 
-    /// Replaces the text with one without tones.
+    /// Replaces the text with text that has no tones.
     pub fn set_text(&mut self, text: &str) {
         self.lines = plain(text).collect();
     }
@@ -164,7 +164,8 @@ impl Viewer {
     }
 }
 
-/// Returns the lines of a text, redacted. A secret may span several lines.
+/// Returns the lines of `text`, redacted. A secret may span several lines, so the text is redacted
+/// as a whole.
 fn plain(text: &str) -> impl Iterator<Item = (Tone, String)> {
     let lines: Vec<_> =
         Redacted::of(text).lines().map(|line| (Tone::Plain, line.to_owned())).collect();

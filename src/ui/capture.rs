@@ -1,4 +1,5 @@
-//! Captures the output that a command prints on this thread, so that the server can answer with it.
+//! Captures the output that a command prints on this thread, so that the server can return it in a
+//! response.
 //!
 //! Only the two functions that write to the terminal use this module, after redaction. This module
 //! must never change the text.

@@ -25,7 +25,7 @@ pub enum Peer {
     Tcp(std::net::SocketAddr),
 }
 
-/// The client that makes a request.
+/// The client making a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Client {
     pub role: Role,
@@ -44,7 +44,7 @@ pub enum Refusal {
     OtherOrigin,
     /// There is neither a valid login nor a valid token.
     NoLogin,
-    /// There is a token, and it is wrong.
+    /// There is a token, but it is wrong.
     WrongToken,
     /// The client may only read.
     ReadOnly,
@@ -70,7 +70,7 @@ impl Refusal {
     }
 }
 
-/// The paths that need no login: the login itself and the files of its page.
+/// The paths that do not require a login: the login form itself and the files that it loads.
 pub fn is_public(path: &str) -> bool {
     path == LOGIN || path == "/style.css"
 }
@@ -101,7 +101,7 @@ impl RequestHead<'_> {
         if !hosts.contains(&host) {
             return Err(Refusal::WrongHost);
         }
-        // A client may send the whole URL, whose host name must then be the same.
+        // A client may send the whole URL, in which case its host name must match.
         if self.uri.authority().is_some_and(|it| it.as_str().to_ascii_lowercase() != host) {
             return Err(Refusal::WrongHost);
         }
@@ -125,7 +125,7 @@ impl RequestHead<'_> {
         }
     }
 
-    /// Returns who makes the request. [`RequestHead::check_origin`] must have accepted it.
+    /// Returns the client making the request. [`RequestHead::check_origin`] must have accepted it.
     ///
     /// # Errors
     /// Returns the reason if the client is not known, or may not act.

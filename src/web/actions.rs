@@ -23,7 +23,7 @@ pub struct Action {
     pub words: &'static [&'static str],
     /// The fields of the body, which become flags of the command.
     pub fields: &'static [QueryFlag],
-    /// The page that is shown next.
+    /// The page to show next.
     pub then: &'static str,
 }
 
@@ -155,7 +155,7 @@ pub const ACTIONS: &[Action] = &[
 ];
 
 impl Action {
-    /// Returns the words of the action's command.
+    /// Returns the arguments of the action's command.
     ///
     /// # Errors
     /// Returns an error if the body has an unknown field.

@@ -120,13 +120,13 @@ fn fields(body: &[u8]) -> Result<Vec<(String, String)>, Failure> {
         .collect()
 }
 
-/// Answers with a failure.
+/// Responds with a failure.
 pub fn failed(failure: &Failure, status: StatusCode) -> Response {
     let (error, fix) = failure.parts();
     problem(status, &error, fix.as_deref())
 }
 
-/// Answers with an error and the command that fixes it.
+/// Responds with an error and the command that fixes it.
 pub fn problem(status: StatusCode, error: &str, fix: Option<&str>) -> Response {
     (status, Json(json!({ "error": error, "fix": fix }))).into_response()
 }

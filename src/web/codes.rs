@@ -32,7 +32,7 @@ pub struct Codes {
 }
 
 impl Codes {
-    /// Makes a code and writes it into its file.
+    /// Creates a code and writes it to its file.
     ///
     /// # Errors
     /// Returns an error if the file cannot be written.

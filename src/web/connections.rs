@@ -22,7 +22,7 @@ use super::access::Peer;
 
 /// Maximum number of simultaneous connections. Any others are closed immediately.
 const CONNECTIONS: usize = 256;
-/// Maximum time until a client has sent the headers of its next request.
+/// Maximum time for a client to send the headers of its next request.
 const HEADERS: Duration = Duration::from_secs(15);
 /// Maximum lifetime of a connection. The client then reconnects and continues its event stream.
 const CONNECTION: Duration = Duration::from_secs(600);

@@ -30,7 +30,7 @@ use crate::ui::Failure;
 
 /// How often the database is checked for changes.
 const LOOK: Duration = Duration::from_millis(25);
-/// The time after which an idle stream gets a comment, so that no proxy closes it.
+/// The time after which a comment is sent on an idle stream, so that no proxy closes it.
 const ALIVE: Duration = Duration::from_secs(15);
 /// Maximum number of changes to read at a time.
 const BATCH: u32 = 500;
@@ -167,7 +167,7 @@ async fn send_changes(
         if !more {
             tokio::select! {
                 changed = changed.changed() => changed.map_err(|_| Failure::later("the server is stopping"))?,
-                // A client that may still connect reconnects.
+                // A client that is still allowed to connect reconnects.
                 _ = secrets.changed() => return Ok(()),
                 () = sender.closed() => return Ok(()),
             }

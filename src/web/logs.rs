@@ -151,8 +151,8 @@ pub async fn part(
     }
 }
 
-/// Streams a run's log and output until the run is over. An event without a name is escaped text for the page;
-/// `changed` asks the page to show the run again. The id contains the offsets in the three files.
+/// Streams a run's log and output until the run finishes. An event without a name is escaped text for the
+/// page; `changed` asks the page to show the run again. The id contains the offsets in the three files.
 pub async fn live(
     State(web): State<Arc<Web>>,
     Path(run): Path<String>,
@@ -263,7 +263,7 @@ mod tests {
         assert_eq!(all(part(Wanted::From(5, 100))), ("three\nfour".to_owned(), 8, 18));
         assert_eq!(all(part(Wanted::Last(6))), ("four".to_owned(), 14, 18));
         assert_eq!(all(part(Wanted::From(99, 4))), (String::new(), 18, 18));
-        // Half a line may be half a secret.
+        // Part of a line may contain part of a secret.
         assert_eq!(all(part(Wanted::From(0, 2))), (String::new(), 0, 0));
     }
 

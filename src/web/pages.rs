@@ -96,13 +96,13 @@ pub async fn one_file(
     }
 }
 
-/// Answers with a page that describes a failure.
+/// Responds with a page that describes a failure.
 pub fn failed(web: &Web, failure: &Failure) -> Response {
     let (what, fix) = failure.parts();
     error(web, status(failure), &what, fix.as_deref())
 }
 
-/// Answers with a page that describes an error.
+/// Responds with a page that describes an error.
 pub fn error(web: &Web, status: StatusCode, what: &str, fix: Option<&str>) -> Response {
     let number = status.as_u16();
     (status, Html(web.renderer.page("error.html", context! { what, fix, number }))).into_response()

@@ -43,7 +43,7 @@ impl Renderer {
     /// Parses the templates.
     ///
     /// # Panics
-    /// Panics if a built-in template has a mistake; a test renders each of them.
+    /// Panics if a built-in template contains an error; a test renders each of them.
     pub fn new() -> Self {
         let mut environment = Environment::new();
         environment.set_auto_escape_callback(|_| AutoEscape::Html);
@@ -78,7 +78,7 @@ impl Renderer {
     ///
     /// # Panics
     /// Panics if there is no such template. If the template does not fit the data, the page is an
-    /// error text.
+    /// error message.
     pub fn page(&self, template: &str, data: Value) -> String {
         let template = self.environment.get_template(template).expect("the table names it");
         template.render(data).unwrap_or_else(|error| {

@@ -249,8 +249,8 @@ async fn admitted(web: &Arc<Web>, peer: &Peer, request: Request) -> Result<Reque
     Ok(Request::from_parts(head, Body::from(bytes)))
 }
 
-/// Refuses a request: with a page for users, or with JSON for programs. A page without a login
-/// redirects to the login.
+/// Refuses a request: with a page for users, or with JSON for programs. A page request without a
+/// login is redirected to the login form.
 fn refuse(web: &Web, path: &str, status: StatusCode, text: &str) -> Response {
     let (what, fix) = match text.split_once("; fix: ") {
         Some((what, fix)) => (what, Some(fix)),

@@ -23,7 +23,7 @@ const LOGIN: SignedDuration = SignedDuration::from_hours(7 * 24);
 const KEY: usize = 32;
 /// The characters of a login code, no two of which look alike.
 const CODE: &[u8; 32] = b"0123456789ABCDEFGHJKMNPQRSTVWXYZ";
-/// The number of characters of a login code, which has 60 bits.
+/// The number of characters in a login code, which has 60 bits.
 const CODE_LENGTH: usize = 12;
 
 /// The rights of a client.
@@ -52,7 +52,7 @@ pub struct Secrets {
 }
 
 impl Secrets {
-    /// Reads the key, or makes one, and writes the tokens for programs into files beside it.
+    /// Reads the key, or creates one, and writes the tokens for programs to files beside it.
     ///
     /// # Errors
     /// Returns an error if a file cannot be read or written.
@@ -138,12 +138,12 @@ impl Secrets {
         (now.as_second() < until).then(|| Login { role, name: login[..8].to_owned() })
     }
 
-    /// Returns how long a browser keeps a login cookie at most, in seconds.
+    /// Returns the maximum time that a browser keeps a login cookie, in seconds.
     pub fn login_seconds() -> i64 {
         LOGIN.as_secs()
     }
 
-    /// Reports whether two texts are equal, in a time that does not depend on where they differ.
+    /// Reports whether two strings are equal, in time that does not depend on where they differ.
     pub fn same(&self, one: &str, other: &str) -> bool {
         let known = self.mac(&["same", one]).finalize().into_bytes();
         self.mac(&["same", other]).verify_slice(&known).is_ok()
@@ -164,7 +164,7 @@ impl Secrets {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Login {
     pub role: Role,
-    /// The beginning of the login's random number, which names it in the audit trail.
+    /// The beginning of the login's random number, which identifies the login in the audit trail.
     pub name: String,
 }
 
@@ -209,7 +209,8 @@ pub fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Returns the bytes of hexadecimal digits, or `None` if the text is anything else.
+/// Returns the bytes represented by hexadecimal digits, or `None` if the string contains anything
+/// else.
 pub fn unhex(text: &str) -> Option<Vec<u8>> {
     let digits: Option<Vec<u8>> =
         text.chars().map(|digit| Some(digit.to_digit(16)? as u8)).collect();

@@ -34,7 +34,7 @@ use crate::ui::Failure;
 const SOCKET: &str = "serve.sock";
 /// Maximum number of simultaneous event streams.
 const STREAMS: usize = 32;
-/// The stack of a thread that runs a command, in bytes.
+/// The stack size of a thread that runs a command, in bytes.
 const STACK: usize = 8 * 1024 * 1024;
 /// How long a thread that runs commands waits for the next one.
 const IDLE: Duration = Duration::from_secs(5);
@@ -68,7 +68,7 @@ impl Drop for Server {
 /// The result of binding the addresses.
 pub enum Bound {
     Server(Box<Server>),
-    /// Another process serves already, at this address if it has one.
+    /// Another process is already serving, at this address if it has one.
     Elsewhere {
         pid: u32,
         address: Option<SocketAddr>,
@@ -130,7 +130,7 @@ impl Server {
     /// Makes a runtime for a server, with few and short-lived threads.
     ///
     /// # Errors
-    /// Returns an error if the host refuses it.
+    /// Returns an error if the host does not allow it.
     pub fn runtime() -> Result<Runtime, Failure> {
         Builder::new_current_thread()
             .enable_all()
@@ -140,7 +140,8 @@ impl Server {
             .map_err(|error| Failure::internal(format!("cannot start the server's loop: {error}")))
     }
 
-    /// Reads the secrets and makes the login code. The returned server answers with [`Ready::answer`].
+    /// Reads the secrets and creates the login code. Call [`Ready::answer`] on the returned server to
+    /// answer requests.
     ///
     /// # Errors
     /// Returns an error if a file cannot be read or written.
@@ -156,7 +157,7 @@ impl Server {
     }
 }
 
-/// A server that can answer.
+/// A server that is ready to answer requests.
 pub struct Ready {
     server: Server,
     web: Arc<Web>,

@@ -19,7 +19,7 @@ struct File {
 
 /// The server settings.
 pub struct ServeConfig {
-    /// Whether the daemon serves.
+    /// Whether the daemon runs the server.
     pub enabled: bool,
     pub addresses: ServeSettings,
 }
@@ -27,7 +27,7 @@ pub struct ServeConfig {
 /// Reads the server settings from the user's file, on top of the defaults.
 ///
 /// # Errors
-/// Returns an error that names the file if it cannot be read, or if the table has a mistake.
+/// Returns an error that names the file if it cannot be read, or if the table contains an error.
 pub fn settings(user_config: &Path) -> Result<ServeConfig, Failure> {
     let wrong = |why: &str| {
         Failure::configuration(format!("{}: {why}", user_config.display()))

@@ -19,7 +19,7 @@ use crate::ui::{CalledCommand, Captured, Failure};
 
 /// Maximum number of views that are read at the same time. Each has its own connection to the database.
 const LOOKS: usize = 4;
-/// Maximum number of commands that change something at the same time.
+/// Maximum number of modifying commands that run at the same time.
 const ACTS: usize = 2;
 /// Maximum number of messages and answers that are kept for a later request.
 const KEPT: usize = 256;
@@ -170,7 +170,7 @@ impl Web {
     /// Records a request for an action in the audit trail.
     ///
     /// # Errors
-    /// Returns an error if it cannot be recorded; the action must then not be done.
+    /// Returns an error if it cannot be recorded, in which case the action must not be carried out.
     pub fn audit(
         &self,
         client: &Client,
@@ -197,14 +197,14 @@ impl Web {
     }
 }
 
-/// Returns words quoted for a shell, so that a value with spaces or quotes is one word. A null byte, which no
-/// shell can quote, is shown as the replacement character.
+/// Returns words quoted for a shell, so that a value with spaces or quotes remains one word. A null byte,
+/// which no shell can quote, is shown as the replacement character.
 fn quoted(words: &[&str]) -> String {
     let words: Vec<String> = words.iter().map(|word| word.replace('\0', "\u{fffd}")).collect();
     shlex::try_join(words.iter().map(String::as_str)).unwrap_or_default()
 }
 
-/// The most recent texts, each with a key.
+/// The most recent strings, each with a key.
 #[derive(Default)]
 pub struct Kept(Mutex<VecDeque<(String, String)>>);
 

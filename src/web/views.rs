@@ -223,7 +223,7 @@ impl Parts {
         self.get("project").map(str::to_owned)
     }
 
-    /// Returns the words of a command, with the parts of the path filled in.
+    /// Returns the arguments of a command, with the parts of the path filled in.
     pub fn fill(&self, words: &[&str]) -> Vec<String> {
         let fill = |word: &&str| {
             let mut word = (*word).to_owned();
@@ -241,7 +241,7 @@ impl Parts {
 }
 
 impl View {
-    /// Returns the words of the view's command.
+    /// Returns the arguments of the view's command.
     ///
     /// # Errors
     /// Returns the reason if the query has an unknown name, or a value that its flag does not accept.

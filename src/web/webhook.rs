@@ -19,7 +19,7 @@ use super::secrets::unhex;
 pub const SIGNATURE: &str = "x-runner-signature";
 /// The header containing the time of the signature, in seconds since 1970.
 const TIMESTAMP: &str = "x-runner-timestamp";
-/// How far the time of a signature may be from now.
+/// How far a signature's time may differ from the current time.
 const WINDOW: SignedDuration = SignedDuration::from_mins(5);
 
 /// Reports whether a request is a webhook: a signed request for a run of a job.

@@ -15,7 +15,7 @@ use sha2::{Digest as _, Sha256};
 /// Number of digits in a derived nonce.
 const DIGITS: usize = 16;
 
-/// The reason a text could not be fenced.
+/// The reason text could not be fenced.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FenceError {
     /// The nonce is not a string of at least 8 ASCII letters and digits.
@@ -26,7 +26,7 @@ pub enum FenceError {
     NonceInText(String),
 }
 
-/// A fence, identified by its nonce, for all texts of one request.
+/// A fence, identified by its nonce, for all the untrusted text in one request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fence {
     nonce: String,
@@ -68,8 +68,9 @@ pub(crate) fn without_breaks(text: &str) -> String {
     text.replace(|c: char| c.is_control() || matches!(c, '\u{2028}' | '\u{2029}'), " ")
 }
 
-/// Returns 16 hex digits that occur in none of `texts`, in upper or lower case. Equal arguments
-/// give equal nonces. The nonce need not be secret, because the texts exist before it is derived.
+/// Returns 16 hex digits that appear in none of `texts`, in upper or lower case. Equal arguments
+/// give equal nonces. The nonce need not be secret, because the text exists before the nonce is
+/// derived.
 pub fn nonce_for(seed: u64, texts: &[&str]) -> String {
     let mut counter = 0_u64;
     loop {

@@ -10,7 +10,7 @@ mod salvage;
 
 use serde_json::Value;
 
-/// Maximum length of a text in bytes. A longer text is rejected.
+/// Maximum length of the text in bytes. Longer text is rejected.
 pub const MAX_BYTES: usize = 4 * 1024 * 1024;
 
 /// Maximum number of elements. A longer array is rejected, or truncated to this number if it is
@@ -57,10 +57,10 @@ struct ExtractedArray {
 
 /// Returns the elements of the only array in `text`.
 ///
-/// A complete text that is an array has priority over code fences, and code fences have priority
-/// over prose. Unmarked fences are used only if no fence marked `json` contains an array. In prose,
-/// only arrays of objects and empty arrays on their own line are considered. Arrays with the same
-/// text count as one.
+/// If the complete text is an array, it has priority over code fences, which have priority over
+/// prose. Unmarked fences are used only if no fence marked `json` contains an array. In prose, only
+/// arrays of objects and empty arrays on their own line are considered. Textually identical arrays
+/// count as one.
 ///
 /// The time is linear in the length of the text. After a few hundred damaged places, the parser
 /// stops and returns an error as the last element.

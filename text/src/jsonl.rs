@@ -1,4 +1,4 @@
-//! Reads JSON lines in bounded memory, even from files that a crash damaged.
+//! Reads JSON lines in bounded memory, even from files damaged by a crash.
 //!
 //! Every record that is not blank is either parsed or reported with its line number and the reason.
 //! An invalid record does not affect the next one. The reader must never store more than one line
@@ -110,7 +110,7 @@ impl<R: BufRead, T: DeserializeOwned> Jsonl<R, T> {
     }
 
     /// Reads the next record, which may be blank, into `self.record`, and returns its length and
-    /// end. The bytes of a record that is too long are counted but not all stored.
+    /// end. All bytes of a record that is too long are counted, but not all of them are stored.
     fn read(&mut self) -> io::Result<(u64, End)> {
         self.record.clear();
         let mut length = 0;

@@ -51,11 +51,12 @@ pub struct Pair<'a> {
     pub containment: f64,
 }
 
-/// Returns all pairs with a similarity of at least `threshold` (usually [`NEAR`]), the most similar
-/// first, then sorted by key. Pairs with a short document need at least [`NEAR_SHORT`].
+/// Returns all pairs with a similarity of at least `threshold` (usually [`NEAR`]), ordered by
+/// descending similarity and then by key. Pairs that include a short document need at least
+/// [`NEAR_SHORT`].
 ///
-/// A pair exactly at the threshold is found with a probability over 99 %. If several documents have
-/// exactly the same words, each of them is paired with the first by key, and only that one is
+/// A pair exactly at the threshold is found with a probability of over 99 %. If several documents
+/// have exactly the same words, each of them is paired with the first by key, and only that one is
 /// compared with other documents. Within a bucket, each document is compared with at most [`CROWD`]
 /// others, so the time grows linearly with the number of documents.
 pub fn neighbours<'a>(docs: &[Doc<'a>], threshold: f64) -> Vec<Pair<'a>> {
@@ -63,8 +64,8 @@ pub fn neighbours<'a>(docs: &[Doc<'a>], threshold: f64) -> Vec<Pair<'a>> {
     docs.sort_unstable();
     let mut pairs = Vec::new();
     let mut first_of: BTreeMap<u64, usize> = BTreeMap::new();
-    // The sets of a document take as much memory as its text, so they are computed again for the
-    // few pairs that are compared.
+    // A document's sets take as much memory as its text, so they are recomputed for the few pairs
+    // that are compared.
     let mut kept: Vec<(usize, BandKeys)> = Vec::new();
     for (at, doc) in docs.iter().enumerate() {
         let sets = Sets::of(doc.text);

@@ -8,7 +8,7 @@ use strsim::osa_distance;
 /// away. If several candidates are equally near, the first one is returned.
 ///
 /// An edit inserts, deletes or replaces a letter, or swaps two adjacent letters. Letter case is
-/// ignored, and `_` equals `-`.
+/// ignored, and `_` and `-` are considered equal.
 pub fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let word = folded(word);
     let length = word.chars().count();
@@ -31,9 +31,9 @@ pub fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) ->
     best.map(|(_, candidate)| candidate)
 }
 
-/// Returns the maximum number of edits that count as a typo in a word of `length` letters. Very
-/// long words get no edits, because a comparison takes time proportional to the product of both
-/// lengths.
+/// Returns the maximum number of edits that count as a typo in a word of `length` letters. No edits
+/// are allowed in very long words, because a comparison takes time proportional to the product of
+/// both lengths.
 fn allowed(length: usize) -> usize {
     match length {
         0..=4 => 1,

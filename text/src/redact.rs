@@ -1,9 +1,9 @@
 //! Replaces secrets in text before the text is stored or shown.
 //!
-//! Secrets that the program was given and text in a well-known secret format are replaced by
+//! Secrets that the program was given, and any text in a well-known secret format, are replaced by
 //! `[redacted:kind]`. A chunk boundary, a JSON escape or a colour code must never hide a secret.
 //! Hashes, ids and paths are common in reports and must never be mistaken for secrets. Complete
-//! texts and streams use the same line-by-line scanner, so that their results agree.
+//! strings and streams use the same line-by-line scanner, so that their results agree.
 //!
 //! The scanners are hand-written, because a table of prefixes, alphabets and lengths is clearer
 //! than regular expressions.

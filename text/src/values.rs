@@ -23,20 +23,20 @@ pub trait Grammar {
     /// The type of a parsed value.
     type Value;
 
-    /// An example, or an empty string if any text is valid.
+    /// An example, or an empty string if any string is valid.
     const EXAMPLE: &'static str;
 
     /// A keyword that stands for the absence of a value, or an empty string if there is none.
     const WORD: &'static str = "";
 
-    /// Returns a regular expression that matches every valid text, or an empty string if any text
-    /// is valid.
+    /// Returns a regular expression that matches every valid string, or an empty string if any
+    /// string is valid.
     fn pattern() -> String;
 
     /// Parses a value.
     ///
     /// # Errors
-    /// Returns the reason, phrased for the user, if the text does not have this format.
+    /// Returns the reason, phrased for the user, if the string does not have this format.
     fn read(text: &str) -> Result<Self::Value, String>;
 }
 
@@ -70,7 +70,7 @@ grammar! {
     Wait: SignedDuration, "30s", DURATION, wait;
 }
 
-/// A setting whose text has the format `G`.
+/// A setting in the format `G`.
 #[derive(Debug)]
 pub struct Text<G: Grammar>(pub G::Value);
 
@@ -106,14 +106,14 @@ impl<G: Grammar> JsonSchema for Text<G> {
 /// Deserializes a field in the format `G`, for `deserialize_with`.
 ///
 /// # Errors
-/// Returns an error if the value is not text in this format.
+/// Returns an error if the value is not a string in this format.
 pub fn read_text<'de, G: Grammar, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<G::Value, D::Error> {
     G::read(&String::deserialize(deserializer)?).map_err(D::Error::custom)
 }
 
-/// A size in bytes: a number, or text such as "512KB".
+/// A size in bytes: a number, or a string such as "512KB".
 #[derive(Clone, Copy, Debug)]
 pub struct Size(pub u64);
 
@@ -224,7 +224,7 @@ pub fn folder(text: &str) -> &str {
 /// Deserializes a folder without a trailing slash, for `deserialize_with`.
 ///
 /// # Errors
-/// Returns an error if the value is not text.
+/// Returns an error if the value is not a string.
 pub fn read_folder<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
     String::deserialize(deserializer).map(|text| folder(&text).to_owned())
 }

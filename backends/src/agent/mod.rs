@@ -54,14 +54,14 @@ pub(crate) struct AgentPlan {
     pub args: Vec<String>,
     /// The program's complete environment.
     pub env: BTreeMap<String, String>,
-    /// Required variables that are not set.
+    /// Required environment variables that are not set.
     pub missing: Vec<String>,
     /// Names of the variables listed in the instance's configuration. Any of them may contain a
     /// key.
     pub named: Vec<String>,
     /// The agent's state folder, which contains its login and settings.
     pub state: Option<PathBuf>,
-    /// Whether the program keeps its own records of the requests.
+    /// Whether the program keeps its own record of requests.
     pub sessions: bool,
     pub tools: Vec<String>,
     pub max_turns: Option<u32>,
@@ -132,8 +132,8 @@ impl AgentPlan {
         self.sandbox_start.as_ref().is_some_and(|it| !it.sandbox.off)
     }
 
-    /// Returns a child's complete environment, in which the variable `state` names the agent's
-    /// state folder.
+    /// Returns a child's complete environment, with the variable `state` set to the agent's state
+    /// folder.
     pub fn environment(&self, state: &str) -> BTreeMap<String, String> {
         let mut env = self.env.clone();
         if let Some(folder) = self.state.as_ref().and_then(|path| path.to_str()) {
@@ -190,7 +190,7 @@ pub(crate) async fn watch<E: AgentEvents>(
     let cancel = cancel.clone();
     let work = tokio::task::spawn_blocking(move || {
         let mut output = EventStream::<E>::new();
-        // The receiver no longer exists while the runtime is shutting down.
+        // The receiver no longer exists if the runtime is shutting down.
         let mut tell = |event| drop(reported.send(event));
         let ended = run(&spec, &cancel, &mut |stream, piece| match stream {
             Stream::Stdout => output.feed(piece, &mut tell),
@@ -244,8 +244,8 @@ pub(crate) fn went_well(ended: &Ended) -> bool {
     ended.status == ExitStatus::Exit(0) || ended.lingered
 }
 
-/// Reads the answer from a program's final message. With a schema, the message is also parsed as
-/// JSON.
+/// Reads the answer from a program's final message. If there is a schema, the message is also
+/// parsed as JSON.
 ///
 /// # Errors
 /// Returns [`BackendError::Malformed`] if the message is empty or is not the required JSON.

@@ -14,11 +14,11 @@ const ANSWER: &str = "answer";
 /// The form in which a program expects an answer with a schema.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ProgramAnswer {
-    /// Text that fits the request's own schema.
+    /// Text that conforms to the request's own schema.
     Text,
-    /// Text that fits the schema of [`rooted`], which the program enforces.
+    /// Text that conforms to the schema returned by [`rooted`], which the program enforces.
     RootedText,
-    /// The input of the tool `StructuredOutput`, with the schema of [`rooted`].
+    /// The input to the tool `StructuredOutput`, using the schema returned by [`rooted`].
     Tool,
 }
 
@@ -163,7 +163,7 @@ mod tests {
         for part in ["{\"ids\":[1]}", "[{\"id\":1}]", "{\"type\":\"array\"}"] {
             assert!(all.contains(part), "{part} is missing in {all}");
         }
-        // The question names the same schema that the program enforces.
+        // The question includes the same schema that the program enforces.
         for form in [ProgramAnswer::RootedText, ProgramAnswer::Tool] {
             let all = text_for(&request, form);
             assert!(all.contains(&rooted(&json!({"type": "array"})).to_string()), "{all}");

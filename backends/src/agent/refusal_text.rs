@@ -1,8 +1,8 @@
 //! Classifies a provider's refusal by its status, code and text.
 //!
-//! Phrases about credit are checked first, because waiting does not restore used-up credit. A known
-//! status is checked next, and the text is interpreted only if there is none. This module must
-//! interpret only errors that the program reported, never a model's answer.
+//! Phrases about credit are checked first, because waiting does not restore exhausted credit. A
+//! known status is checked next, and the text is interpreted only if there is no known status. This
+//! module must interpret only errors that the program reported, never a model's answer.
 
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
@@ -14,7 +14,7 @@ use crate::sink::Limit;
 /// An error that a program reported.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct ProgramError<'a> {
-    /// The API's status, if the program reported one.
+    /// The HTTP status returned by the API, if the program reported one.
     pub status: Option<u16>,
     /// The error's code, from the API or the program.
     pub code: &'a str,
@@ -49,7 +49,7 @@ const LIMIT: &[&str] = &[
     "limit reached",
     "too many requests",
 ];
-/// Phrases that a program prints if it found no credentials and therefore sent none.
+/// Phrases that a program prints when it found no credentials and therefore sent none.
 const NO_LOGIN: &[&str] = &["not logged in", "missing environment variable"];
 const LOGIN: &[&str] = &[
     "please run /login",

@@ -1,8 +1,8 @@
 //! Parses a limit's reset time from a provider's message, such as "resets 3am (Europe/Berlin)".
 //!
-//! A time without a date means its next occurrence, and a time without a zone is in the host's
-//! zone. Other text yields `None`. This module must never guess a time that the text does not
-//! contain.
+//! A time without a date means its next occurrence, and a time without a zone is interpreted in the
+//! host's zone. Other text yields `None`. This module must never guess a time that the text does
+//! not contain.
 
 use jiff::civil::{Date, Time};
 use jiff::tz::TimeZone;

@@ -1,8 +1,8 @@
 //! Anthropic's Messages API, which sends named events and a message that consists of blocks.
 //!
 //! An answer with a schema arrives as the input of a single tool named `answer`, which does
-//! nothing. A tool is used because every model and every server with this dialect supports tools.
-//! `structured = "schema"` requests the newer `output_config` instead.
+//! nothing. A tool is used because every model and every server that speaks this dialect supports
+//! tools. `structured = "schema"` requests the newer `output_config` instead.
 
 use serde_json::{Value, json};
 

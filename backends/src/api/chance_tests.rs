@@ -1,7 +1,8 @@
-//! A small random generator for tests that split input at arbitrary positions. A failing test
-//! prints its seed.
+//! A small random number generator for tests that split input at arbitrary positions. A failing
+//! test prints its seed.
 
-/// A random generator that repeats the same sequence for the same seed. The seed must not be 0.
+/// A random number generator that produces the same sequence for the same seed. The seed must not
+/// be 0.
 pub(crate) struct TestRandom(pub u64);
 
 impl TestRandom {

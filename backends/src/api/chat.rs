@@ -109,7 +109,7 @@ fn first(data: &Value) -> Option<&Value> {
     choices.iter().find(|choice| choice["index"].as_u64().unwrap_or(0) == 0)
 }
 
-/// A chunk that contains nothing but a piece of the text. `None` stands for a missing field and for
+/// A chunk that contains nothing but a piece of text. `None` stands for a missing field and for
 /// `null`.
 #[derive(Deserialize)]
 struct PieceChunk<'d> {
@@ -201,7 +201,7 @@ mod tests {
             (chunk(delta, "").replace("}]", "}"), None),
         ] {
             assert_eq!(chunks.piece(&text).as_deref(), piece, "{text}");
-            // The complete path reads the same text.
+            // The general code path reads the same text.
             let value: Option<Value> = serde_json::from_str(&text).ok();
             let mut into = Gathered::new(100);
             if let (Some(value), Some(piece)) = (value, piece) {

@@ -25,9 +25,9 @@ use crate::error::BackendError;
 
 /// The value of the `anthropic-version` header.
 const VERSION: HeaderValue = HeaderValue::from_static("2023-06-01");
-/// The variables that name the proxy for HTTPS endpoints.
+/// The environment variables that specify the proxy for HTTPS endpoints.
 const HTTPS_PROXY: [&str; 2] = ["https_proxy", "HTTPS_PROXY"];
-/// The variables that name the proxy for HTTP endpoints.
+/// The environment variables that specify the proxy for HTTP endpoints.
 const HTTP_PROXY: [&str; 2] = ["http_proxy", "HTTP_PROXY"];
 
 /// Builds a client for one request.
@@ -54,7 +54,7 @@ pub(crate) fn client(plan: &EndpointPlan, connect: Duration) -> Result<Client, B
             false => Proxy::http(address),
         };
         let proxy = proxy.map_err(|_| BackendError::Rejected {
-            // The error's text may contain a password.
+            // The error message may contain a password.
             why: format!("{name} is not a valid proxy address"),
         })?;
         builder = builder.proxy(proxy.no_proxy(NoProxy::from_string(&without(plan))));

@@ -28,7 +28,7 @@ pub(crate) trait Reader: Send {
         None
     }
 
-    /// Processes a reply that arrived as a single JSON text.
+    /// Processes a reply that arrived as a single JSON document.
     fn whole(&mut self, reply: &Value, into: &mut Gathered) -> Result<(), Fault>;
 }
 
@@ -152,8 +152,7 @@ pub(crate) fn named_format(schema: &Value) -> serde_json::Map<String, Value> {
     }
 }
 
-/// Removes the length limits of strings, which strict formats reject. The job checks these limits
-/// itself.
+/// Removes string length limits, which strict formats reject. The job checks these limits itself.
 pub(crate) fn portable(schema: &Value) -> Value {
     match schema {
         Value::Object(map) => {

@@ -1,5 +1,5 @@
 //! Splits byte chunks of any size into events: server-sent events, JSON lines, or a single JSON
-//! text.
+//! document.
 //!
 //! ```text
 //! piece ──> Sse    line feed, carriage return or both end a line; an empty line ends an event
@@ -53,7 +53,7 @@ impl Framing {
         }
     }
 
-    /// Returns whether the body is a single JSON text rather than a stream.
+    /// Returns whether the body is a single JSON document rather than a stream.
     pub fn is_whole(&self) -> bool {
         matches!(self, Self::Whole(_))
     }

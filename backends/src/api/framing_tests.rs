@@ -1,5 +1,5 @@
-//! Checks that the events of a body do not depend on how it is split, and agree with another
-//! parser.
+//! Checks that a body's events do not depend on how the body is split, and that they match those of
+//! another parser.
 
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};

@@ -1,4 +1,4 @@
-//! Model APIs as backends, asked over HTTP.
+//! Model APIs as backends, accessed over HTTP.
 //!
 //! ```text
 //! BackendSpec ──plan──> Plan ──client──> one connection, no redirects, keys to this host alone
@@ -106,8 +106,8 @@ impl Backend for Api {
         let mut heard = LastText { last: String::new(), behind: sink };
         exchange.ask(body, &mut *reader, &mut gathered, &mut heard).await?;
         let last = heard.last;
-        // The provider has reported a stop reason, so no more usage follows, even if the answer is
-        // unusable.
+        // The provider has reported a stop reason, so no further usage will arrive, even if the
+        // answer is unusable.
         let total = gathered.usage().filter(|_| gathered.end.is_some());
         let done = gathered.reply(plan, request, &secrets);
         if let Ok(reply) = &done

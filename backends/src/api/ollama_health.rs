@@ -1,8 +1,7 @@
-//! Asks an Ollama server for its state within a deadline, for the commands that help a user to set
-//! it up.
+//! Queries an Ollama server's state within a deadline, for the commands that help a user set it up.
 //!
 //! This module must never send anything but its two requests, for the version and the model list,
-//! and must never ask a model.
+//! and must never call a model.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -27,16 +26,16 @@ pub enum OllamaHealth {
     Ready { version: String },
     /// The server answers but does not have the model.
     ModelMissing { version: String, models: Vec<String> },
-    /// Nothing listens at the endpoint.
+    /// Nothing is listening at the endpoint.
     Dead {
         /// The system's error message.
         why: String,
     },
-    /// No answer arrives within the deadline.
+    /// No answer arrived within the deadline.
     Silent { why: String },
-    /// Another program listens at the endpoint.
+    /// Another program is listening at the endpoint.
     Stranger { why: String },
-    /// The server was not asked.
+    /// The server was not contacted.
     NotAsked { why: String },
 }
 

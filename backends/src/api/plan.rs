@@ -20,7 +20,7 @@ use crate::error::BackendError;
 use crate::registry::{BackendSpec, Surroundings, at_home, given};
 use crate::request::{Request, RequestLimits};
 
-/// The settings for asking an endpoint. They are the same for every request.
+/// The settings for calling an endpoint. They are the same for every request.
 #[derive(Clone)]
 pub(crate) struct EndpointPlan {
     pub name: String,
@@ -211,7 +211,7 @@ impl EndpointPlan {
         self.output_cap.map_or(most, |cap| cap.min(most))
     }
 
-    /// Returns the request's deadlines, except where this instance's settings override them.
+    /// Returns the request's deadlines, with this instance's overrides applied.
     pub fn limits(&self, asked: &RequestLimits) -> RequestLimits {
         let own = &self.patience;
         let or = |own: Option<Duration>, asked: Duration| own.unwrap_or(asked);

@@ -1,13 +1,13 @@
-//! Checks whether an endpoint is reachable and has the model, without asking the model.
+//! Checks whether an endpoint is reachable and has the model, without calling the model.
 //!
 //! ```text
 //! preflight   loopback only: does a server listen, and does Ollama have the model
 //! check       GET the model list: which server answers, is the key accepted, is the model listed
 //! ```
 //!
-//! Ollama's list is parsed into the types of `ollama-rs`. That crate's client is not used, because
-//! it accepts a body of any size and discards the status. A probe runs on a separate thread,
-//! because a preflight may be called inside a runtime. A probe must never ask a model.
+//! Ollama's list is parsed into `ollama-rs` types. That crate's client is not used, because it
+//! accepts a body of any size and discards the status. A probe runs on a separate thread, because a
+//! preflight check may be called inside a runtime. A probe must never call a model.
 
 use std::net::{TcpStream, ToSocketAddrs as _};
 use std::time::Duration;
@@ -41,8 +41,8 @@ pub(crate) struct Endpoint {
 /// Checks before a run whether an endpoint on this host can answer. Other hosts are not contacted.
 ///
 /// # Errors
-/// Returns an error if nothing listens at the address. For Ollama, also returns an error if the
-/// server does not list its models or does not have the model.
+/// Returns an error if nothing is listening at the address. For Ollama, also returns an error if
+/// the server does not list its models or does not have the model.
 pub(crate) fn preflight(plan: &EndpointPlan) -> Result<(), BackendError> {
     if !plan.is_loopback {
         return Ok(());
@@ -81,8 +81,8 @@ fn listens(plan: &EndpointPlan) -> Result<(), BackendError> {
 /// Checks that the list contains the model.
 ///
 /// # Errors
-/// Returns [`BackendError::NotInstalled`] with the closest model names or the command that gets the
-/// model.
+/// Returns [`BackendError::NotInstalled`] with the closest model names or the command that
+/// downloads the model.
 pub(crate) fn has_model(plan: &EndpointPlan, found: &Endpoint) -> Result<(), BackendError> {
     let Some(models) = &found.models else {
         return Ok(());
@@ -136,7 +136,7 @@ pub(super) fn blocking<T: Send>(work: impl Future<Output = T> + Send) -> Result<
                 why: format!("cannot create a runtime: {error}"),
             })?;
             let done = runtime.block_on(work);
-            // The lookup of a host name may still be running and must not delay the probe.
+            // The host name lookup may still be running and must not delay the probe.
             runtime.shutdown_background();
             Ok(done)
         });
@@ -181,7 +181,7 @@ async fn listed(plan: &EndpointPlan, most: Duration) -> Result<Endpoint, Backend
     }
     match status {
         200 => {}
-        // Some endpoints have no list of models, but Ollama always does.
+        // Some endpoints do not offer a model list, but Ollama always does.
         404 | 405 | 501 if plan.dialect != Dialect::Ollama => {
             return Ok(Endpoint { who, models: None });
         }

@@ -32,7 +32,7 @@ use stream::Transcript;
 /// Default maximum number of turns if tools are configured.
 const TURNS: u32 = 20;
 /// Default maximum number of turns without configured tools, if the answer has a schema: the answer
-/// goes through a tool, and the program asks once more if the model answers as text.
+/// goes through a tool, and the program asks once more if the model answers in plain text.
 const SCHEMA_TURNS: u32 = 3;
 
 #[derive(Clone, Debug)]
@@ -206,8 +206,9 @@ impl Judge<'_> {
         })
     }
 
-    /// Returns the answer of a model that kept answering as text until its turns were used up, even
-    /// though the program required the tool. Returns `None` if the text is not the required JSON.
+    /// Returns the answer of a model that kept answering in plain text until it ran out of turns,
+    /// even though the program required the tool. Returns `None` if the text is not the required
+    /// JSON.
     fn answered_as_text(&self, result: &Value, transcript: &Transcript) -> Option<Reply> {
         let used_up = matches!(
             result["subtype"].as_str(),
@@ -262,7 +263,7 @@ impl Judge<'_> {
                 let most = self.request.limits.max_output_tokens;
                 return malformed(format!("the answer is longer than {most} tokens"));
             }
-            // The model wrote nothing or an incomplete answer.
+            // The model wrote either nothing or an incomplete answer.
             _ if said.contains("could not be parsed") => return malformed(why),
             _ if result["stop_reason"] == "refusal" => {
                 return BackendError::Rejected {

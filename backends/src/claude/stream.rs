@@ -26,7 +26,7 @@ const MOST_MESSAGES: usize = 10_000;
 pub(crate) struct Transcript {
     /// The last `result` event.
     pub result: Option<Value>,
-    /// The last report of a usage limit.
+    /// The last usage limit report.
     pub limit: Option<Limit>,
     /// The model's last text.
     pub text: Option<String>,
@@ -333,7 +333,7 @@ null
 {"type":"rate_limit_event"}
 {"result":"ab","is_error":false,"subtype":"success","usage":{"input_tokens":1},"type":"result"}"#;
         let (transcript, events) = fold(&[stream]);
-        // Lists and nulls are not events.
+        // Arrays and nulls are not events.
         assert_eq!(transcript.unreadable, 2);
         let usage = |output| {
             OwnedEvent::Usage(Usage { input_tokens: 1, output_tokens: output, ..Usage::default() })

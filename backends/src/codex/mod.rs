@@ -6,8 +6,8 @@
 //!   program gets its shell and no other tool. The user's configuration and rules are not read, so
 //!   no hook, notifier or MCP server runs.
 //! - **Sandbox mode.** Inside runner's sandbox, the program's own sandbox is off
-//!   (`danger-full-access`). A nested sandbox often cannot be set up, and the program then does not
-//!   report the commands that failed. Without runner's sandbox, the mode is `read-only`.
+//!   (`danger-full-access`). A nested sandbox often cannot be set up, in which case the program
+//!   does not report the commands that failed. Without runner's sandbox, the mode is `read-only`.
 //! - **Success** requires exit code 0, a completed turn and a non-empty last message, which must be
 //!   JSON if the request has a schema. Failed commands are reported as notes.
 //! - **Cost.** The program reports tokens but no cost, so the caller computes the cost.

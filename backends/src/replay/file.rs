@@ -45,12 +45,12 @@ pub enum RecordingLine {
         /// The run and its job. The code that executes jobs defines the details.
         of: Value,
     },
-    /// A text or file that other lines reference by its digest.
+    /// A string or file that other lines reference by its digest.
     Content(Content),
     Read(RecordedRead),
     Asked(Box<Exchange>),
     Made(RecordedArtifact),
-    /// The reads were too large, so they were not recorded.
+    /// The data that was read was too large to record.
     Over {
         /// The total size in bytes.
         bytes: u64,
@@ -66,7 +66,7 @@ pub enum RecordingLine {
     },
 }
 
-/// A recorded text or file, redacted.
+/// A recorded string or file, redacted.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Content {
     /// The digest of the original content, before redaction.
@@ -77,7 +77,7 @@ pub struct Content {
     /// The content as base64, if it is not UTF-8.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub base64: Option<String>,
-    /// Whether something was redacted.
+    /// Whether anything was redacted.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub redacted: bool,
 }
@@ -88,7 +88,7 @@ pub struct Exchange {
     /// Digest of the question.
     pub digest: Digest,
     pub question: ReplayQuestion,
-    /// The backend that was asked.
+    /// The backend that was called.
     pub backend: String,
     /// The answer. Its `value` is parsed again from its text.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -96,7 +96,7 @@ pub struct Exchange {
     /// The error, if there is no answer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<BackendError>,
-    /// The digest of the answer's text, which reveals later changes.
+    /// The digest of the answer's text, used to detect later changes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reply_digest: Option<Digest>,
 }
@@ -123,7 +123,7 @@ pub enum FileError {
 }
 
 impl Content {
-    /// Creates the redacted record of a text or file.
+    /// Creates the redacted record of a string or file.
     pub fn of(digest: Digest, bytes: &[u8], redactor: &Redactor) -> Self {
         let text = match std::str::from_utf8(bytes) {
             Ok(text) => text.into(),

@@ -1,5 +1,5 @@
 //! A backend that answers each request with the recorded answer to the same question, without
-//! asking a model.
+//! calling a model.
 //!
 //! ```text
 //! Request ──> Question ──digest──> recorded? ──yes──> the recorded reply or error

@@ -136,7 +136,7 @@ pub fn redacted(value: &Value, redactor: &Redactor) -> Value {
     }
 }
 
-/// Returns the first line, counted from 1, at which two texts differ.
+/// Returns the first line, counted from 1, at which two strings differ.
 pub fn line_of(one: &str, two: &str) -> Option<usize> {
     if one == two {
         return None;

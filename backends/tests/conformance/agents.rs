@@ -60,7 +60,7 @@ fn agent(kind: &str, situation: S, place: &Path) -> Option<Case> {
     };
     Some(Case {
         backend: build(&spec, &around(&env)).unwrap(),
-        // The scripts answer with the question's rule-based answer.
+        // The scripts return the question's rule-based answer.
         answer: |request| request.rule_answer.clone(),
         calls: Box::new(move || fs::read_to_string(&calls).map_or(0, |text| text.lines().count())),
         begun,

@@ -29,7 +29,7 @@ pub fn ollama(situation: S, place: &Path) -> Option<Case> {
     api("ollama", situation, place)
 }
 
-/// Builds a backend that asks `base`, with the canary as its key.
+/// Builds a backend that sends requests to `base`, with the canary as its key.
 pub fn backend(kind: &str, base: &str, change: impl FnOnce(&mut BackendSpec)) -> Arc<dyn Backend> {
     let mut spec = BackendSpec {
         name: "under-test".into(),

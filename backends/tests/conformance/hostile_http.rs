@@ -1,4 +1,4 @@
-//! Checks in every dialect that each kind of provider misbehaviour has the correct outcome.
+//! Checks in every dialect that each kind of provider misbehaviour produces the correct outcome.
 
 use std::time::Duration;
 
@@ -157,7 +157,7 @@ pub fn kind(dialect: Dialect) -> (&'static str, Option<String>) {
     }
 }
 
-/// Returns a short question whose deadlines expire only in the behaviours that test them.
+/// Returns a short question whose deadlines expire only with the behaviours that test them.
 pub fn question(behaviour: Option<B>) -> Request {
     let mut request = Request {
         sources: Vec::new(),

@@ -105,7 +105,7 @@ struct Case {
     backend: Arc<dyn Backend>,
     /// Returns the expected answer to this request.
     answer: fn(&Request) -> Value,
-    /// Returns the number of times a model has been asked.
+    /// Returns the number of times a model has been called.
     calls: Box<dyn Fn() -> usize>,
     /// A named pipe that the backend opens once it has started working. Without a pipe, the backend
     /// counts as working as soon as its future has been polled.
@@ -232,7 +232,7 @@ fn command(situation: Situation, place: &Path) -> Option<Case> {
     };
     Some(Case {
         backend: build(&spec, &around(&env)).unwrap(),
-        // The scripts answer with the request itself.
+        // The scripts return the request itself as the answer.
         answer: |request| serde_json::to_value(request).unwrap(),
         calls: Box::new(move || fs::read_to_string(&calls).map_or(0, |text| text.lines().count())),
         begun,
@@ -345,7 +345,7 @@ fn each_case(mut check: impl FnMut(&str, Situation, Case, &Path)) {
     }
 }
 
-/// Asks once, and triggers the cancellation token if the situation requires it.
+/// Sends one request, and triggers the cancellation token if the situation requires it.
 fn ask(
     situation: Situation,
     case: &Case,

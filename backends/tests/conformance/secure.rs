@@ -113,7 +113,7 @@ fn untrusted_certificate_is_rejected() {
     let (server, file) = secure("localhost", place.path());
     let good = format!("https://localhost:{}/v1", server.port());
     ask(&good, &[], Some(&file), None).unwrap();
-    // The environment names the certificates.
+    // The certificates are specified in the environment.
     ask(&good, &[("SSL_CERT_FILE", file.to_str().unwrap())], None, None).unwrap();
     let before = server.seen().len();
     assert_eq!(before, 2);
@@ -157,7 +157,7 @@ fn unreachable_server_is_detected_in_time() {
     let error = ask(&format!("http://{address}/v1"), &[], None, short);
     assert!(matches!(error, Err(E::Silent { phase: Phase::Connect, .. })), "{error:?}");
     drop(waiting);
-    // Nothing listens on the port.
+    // Nothing is listening on the port.
     let nobody = {
         let gone = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         gone.local_addr().unwrap().port()

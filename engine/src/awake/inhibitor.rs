@@ -110,8 +110,8 @@ struct InhibitorProcess {
 }
 
 impl InhibitorProcess {
-    /// Starts the process and waits until it holds the lock. If it does not, the error is the
-    /// program's error output.
+    /// Starts the process and waits until it holds the lock. On failure, returns the program's
+    /// error output as the error.
     fn start(
         means: InhibitorCommand,
         scope: InhibitScope,
@@ -140,7 +140,7 @@ impl InhibitorProcess {
     }
 
     /// Waits until the process reports that it holds the lock. Returns `false` if its output ends
-    /// first or is too long, and an error after [`PATIENCE`].
+    /// first or is too long. Returns an error after [`PATIENCE`].
     fn confirms_hold(&mut self) -> Result<bool, String> {
         let Some(mut stdout) = self.child.stdout.take() else {
             return Ok(false);

@@ -95,7 +95,8 @@ impl InhibitorCommand {
     }
 }
 
-/// Returns whether the program's error output reports that this user may not inhibit sleep.
+/// Returns whether the program's error output reports that this user is not allowed to inhibit
+/// sleep.
 pub(super) fn is_denied(said: &str) -> bool {
     let said = said.to_ascii_lowercase();
     ["denied", "authentication", "not authorized", "not permitted"]

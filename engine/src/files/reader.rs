@@ -1,14 +1,14 @@
 //! The only functions that open files for reading.
 //!
 //! Anyone who can write to a repository, including an agent, controls its contents. An entry can be
-//! a FIFO that blocks forever, a device that never ends, a link to either, or a file of any size.
-//! All files are therefore opened here: only regular files, without blocking, and with a size
-//! limit.
+//! a FIFO that blocks forever, a device that produces endless data, a link to either, or a file of
+//! any size. All files are therefore opened here: only regular files, without blocking, and with a
+//! size limit.
 //!
 //! - [`open_in`], [`read_in`] and [`read_text_in`] are for files beneath a project's root. The
 //!   kernel resolves the path from the root's handle and follows no symbolic link.
-//! - [`open_host`], [`read_host`] and [`read_text_host`] are for files that the user or the system
-//!   owns, such as settings and the state folder. They follow links.
+//! - [`open_host`], [`read_host`] and [`read_text_host`] are for files owned by the user or the
+//!   system, such as settings and the state folder. They follow links.
 //! - [`open_with`] and [`open_with_no_link`] are for files that are also written, such as locks.
 //! - [`read_proc`] is for the kernel's files, whose length is unknown until they are read.
 //!
@@ -294,8 +294,8 @@ const FIRST: u64 = 1 << 20;
 
 /// Reads at most `limit` bytes. Returns `None` if the file is longer.
 pub(crate) fn read_bounded(file: &mut File, limit: u64) -> io::Result<Option<Vec<u8>>> {
-    // With one byte more than the file's length, the read finds the end of the file without growing
-    // the buffer.
+    // With one byte more than the file's length, the read can detect the end of the file without
+    // growing the buffer.
     let length = file.metadata()?.len().min(limit).min(FIRST);
     let mut bytes = Vec::with_capacity(usize::try_from(length).unwrap_or(0) + 1);
     file.take(limit.saturating_add(1)).read_to_end(&mut bytes)?;
@@ -340,7 +340,7 @@ pub(crate) fn regular_at(
     Ok((handle.into(), stat))
 }
 
-/// Calls `openat2`, and repeats the call if it races with a rename.
+/// Calls `openat2`, and retries if the call races with a rename.
 pub(crate) fn walk_to(
     folder: impl AsFd,
     path: &Path,

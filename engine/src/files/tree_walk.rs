@@ -25,7 +25,7 @@ const FOLDER: OFlags = OFlags::RDONLY
 
 /// Handles the entries that a walk finds.
 pub trait TreeVisitor {
-    /// Handles anything but a folder on the same file system.
+    /// Handles any entry other than a folder on the same file system.
     fn file(&mut self, folder: BorrowedFd<'_>, name: &OsStr, stat: &Stat) -> io::Result<()>;
 
     /// Handles a folder before its contents.
@@ -270,7 +270,7 @@ mod tests {
         let root = folder.path().join("root");
         fs::create_dir_all(root.join("a/b")).unwrap();
         fs::write(root.join("a/b/f"), "").unwrap();
-        // The caches of some programs consist of folders that nobody can write to.
+        // The caches of some programs consist of read-only folders.
         for (path, mode) in [("a/b", 0o555), ("a", 0o000), ("", 0o500)] {
             let mode = fs::Permissions::from_mode(mode);
             fs::set_permissions(root.join(path), mode).unwrap();

@@ -43,9 +43,11 @@ pub enum Change {
     Unmerged,
     /// The path is in the index, but not in `HEAD`.
     Added,
-    /// The index has a different version of the path from `HEAD`, or no longer contains it.
+    /// The version in the index differs from the one in `HEAD`, or the index no longer contains the
+    /// path.
     Staged,
-    /// The work tree has a different version of the path from the index, or no longer contains it.
+    /// The version in the work tree differs from the one in the index, or the work tree no longer
+    /// contains the path.
     Edited,
     /// The path is neither in the index nor ignored.
     Untracked,
@@ -197,7 +199,7 @@ const SUBMODULE: u32 = 0o160_000;
 const LINK: u32 = 0o120_000;
 const EXECUTABLE: u32 = 0o100;
 
-/// An index entry, whose texts are slices of git's listing.
+/// An index entry, whose strings are slices of git's listing.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Entry<'l> {
     path: &'l Path,
@@ -380,9 +382,9 @@ pub(super) fn entries<'l>(records: &[&'l [u8]]) -> impl Iterator<Item = Entry<'l
     records.iter().filter_map(|record| entry(record))
 }
 
-/// Parses one record. Git does not guarantee the format of the stat data. If a value has another
-/// format, the stat data is unknown, and the file is compared by its bytes. If the lines themselves
-/// differ, the record is not an entry, and the comparison fails.
+/// Parses one record. Git does not guarantee the format of the stat data. If a value has a
+/// different format, the stat data is treated as unknown, and the file is compared by its bytes. If
+/// the lines themselves differ, the record is not an entry, and the comparison fails.
 fn entry(record: &[u8]) -> Option<Entry<'_>> {
     let (head, after) = record.split_at(memchr(0, record)?);
     let (stat, flags) = debug(&after[1..]).map_or((None, 0), |(stat, flags)| (Some(stat), flags));
@@ -534,7 +536,7 @@ mod tests {
             let compared = compare_stats(&root, &records(listing.as_bytes()), (0, 0));
             assert!(matches!(compared, Err(GitError::Unreadable { .. })), "{lines}");
         }
-        // A value in another format makes only the stat data unknown.
+        // A value in a different format makes only the stat data unknown.
         let listing = format!("{entry}{}", STAT.replace("3:4", "now")).repeat(3);
         let compared = compare_stats(&root, &records(listing.as_bytes()), (0, 0)).unwrap();
         assert_eq!(compared.edited.len(), 3);

@@ -33,7 +33,7 @@ impl Git {
     /// # Errors
     /// Returns a [`GitError`] if there is no identity for the commit, or if another program has
     /// locked the index. In both cases, at most unreferenced objects have been written. Also
-    /// returns a [`GitError`] if `HEAD` moved in the meantime; the files are then staged.
+    /// returns a [`GitError`] if `HEAD` moved in the meantime, in which case the files are staged.
     pub fn commit_files(
         &self,
         files: &[NewFile],
@@ -145,7 +145,7 @@ impl Git {
         self.change(Writes::Objects, &args, bytes)
     }
 
-    /// Returns git's output as text, without trailing white space.
+    /// Returns git's output as a string, without trailing whitespace.
     pub(super) fn one_line(&self, read: Read, args: &[&str]) -> Result<String, GitError> {
         let out = self.ask(read, args)?;
         Ok(String::from_utf8_lossy(&out).trim_end().to_owned())
@@ -228,8 +228,8 @@ impl TreeEntry {
     }
 }
 
-/// Parses a tree object, which repeats `MODE NAME`, a NUL and the `length` bytes of the object
-/// name. Returns `None` if any part has a different format.
+/// Parses a tree object, which is a sequence of entries: `MODE NAME`, a NUL and the `length` bytes
+/// of the object name. Returns `None` if any part has a different format.
 pub(super) fn tree_entries(mut tree: &[u8], length: usize) -> Option<Vec<TreeEntry>> {
     let mut all = Vec::new();
     while let Some(end) = tree.iter().position(|byte| *byte == 0) {

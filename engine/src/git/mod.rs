@@ -1,4 +1,4 @@
-//! Queries git about a project and commits for runner, without running any program named by a
+//! Queries git about a project and makes commits for runner, without running any program named by a
 //! project.
 //!
 //! Queries go to the user's own `git`, because the user will later work with the same program. A
@@ -71,7 +71,7 @@ const PINNED: [&str; 16] = [
     "color.ui=false",
 ];
 
-/// The name of git's answers in a recording.
+/// The name under which git's answers are recorded.
 const INPUT: &str = "git";
 
 /// The recorded command for querying the current commit.
@@ -83,7 +83,7 @@ pub const HEAD: &str = "rev-parse HEAD";
 pub enum Read {
     /// Prints the names of objects and git's own paths.
     RevParse,
-    /// Prints the commits that lead to a revision, in git's order.
+    /// Prints the commits reachable from a revision, in git's order.
     RevList,
     /// Prints the bytes of an object.
     CatFile,
@@ -232,7 +232,7 @@ impl Git {
         self
     }
 
-    /// Returns the marker of git's processes.
+    /// Returns the marker for git's processes.
     pub fn marker(&self) -> &str {
         &self.marker
     }

@@ -171,7 +171,7 @@ impl ControlGroup {
     }
 }
 
-/// Kills and removes all remaining groups of a run, and returns their count.
+/// Kills and removes all remaining groups of a run, and returns how many there were.
 pub fn clear_marked(marker: &str) -> usize {
     if marker.is_empty() {
         return 0;
@@ -273,7 +273,7 @@ fn remove_abandoned(above: &Path) {
 
 fn remove(group: &Path) {
     let end = crate::time::boot_time() + PATIENCE;
-    // Groups beneath this group exist only if a child was able to write in it.
+    // Groups beneath this group exist only if a child was able to write to it.
     for entry in fs::read_dir(group).into_iter().flatten().flatten() {
         if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
             remove(&entry.path());

@@ -1,11 +1,11 @@
 //! Starts a program directly in a control group.
 //!
-//! A process that moves into a group waits for a grace period of the kernel, which takes 10 to 20 ms.
-//! A process that is created in the group (`CLONE_INTO_CGROUP`, Linux 5.7) waits for nothing, but the
-//! standard library cannot do that.
+//! A process that moves into a group waits for a kernel grace period, which takes 10 to 20 ms. A
+//! process that is created in the group (`CLONE_INTO_CGROUP`, Linux 5.7) does not have to wait, but
+//! the standard library cannot do that.
 //!
 //! This is the only module with unsafe code. It must never copy the process while it has more than one
-//! thread: only the calling thread is copied, so the locks of the others would stay locked in the
+//! thread: only the calling thread is copied, so locks held by other threads would stay locked in the
 //! copy.
 
 #![allow(unsafe_code)]
@@ -47,7 +47,7 @@ pub(super) fn start(command: &mut Command, group: BorrowedFd<'_>) -> Result<Pid,
         let error = catch_unwind(AssertUnwindSafe(|| command.exec()));
         let error = error.ok().and_then(|error| error.raw_os_error()).unwrap_or(libc::EINVAL);
         let _ = writer.write_all(&error.to_ne_bytes());
-        // SAFETY: ends the copy without the clean-up that belongs to the original.
+        // SAFETY: terminates the copy without the clean-up that belongs to the original.
         unsafe { libc::_exit(127) }
     };
     drop(writer);
@@ -66,7 +66,7 @@ fn is_single_threaded() -> bool {
     fs::read_dir("/proc/self/task").is_ok_and(|threads| threads.count() == 1)
 }
 
-/// The arguments of `clone3`, from `linux/sched.h`.
+/// The arguments to `clone3`, from `linux/sched.h`.
 #[derive(Default)]
 #[repr(C)]
 struct CloneArgs {

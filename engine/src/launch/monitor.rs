@@ -35,7 +35,7 @@ const EVERY: Duration = Duration::from_millis(250);
 const CONFIRM: Duration = Duration::from_millis(20);
 /// One in this many samples looks for in-memory files that processes map but do not hold open.
 const MAPPED: u32 = 8;
-/// Samples take at most this fraction of the time: one part in `SHARE`.
+/// Sampling takes at most this fraction of the time: one part in `SHARE`.
 const SHARE: u32 = 10;
 /// The number of sockets whose buffers are not counted. Few programs have more.
 const FREE_SOCKETS: u64 = 64;
@@ -69,7 +69,7 @@ pub(super) struct TreeMonitor {
 struct CountedTime {
     /// The processor time of each process that still exists, by process id and start time.
     now: BTreeMap<(u32, u64), u64>,
-    /// The sum of the last times seen for processes that no longer exist.
+    /// The sum of the last observed times of processes that no longer exist.
     gone: u64,
     /// The largest observed sum of the processes' own times and the times of the children that they
     /// have reaped.
@@ -213,7 +213,7 @@ impl TreeMonitor {
 }
 
 impl CountedTime {
-    /// Adds a sample, and returns the minimum time that the tree can have used.
+    /// Adds a sample, and returns a lower bound on the time used by the tree.
     ///
     /// `launcher` is the time of the children that the launcher has reaped because their parents
     /// had exited.
@@ -236,7 +236,7 @@ fn default_memory() -> Option<u64> {
     Some(meminfo("MemTotal:") / 4 * 3).filter(|bytes| *bytes > 0)
 }
 
-/// Returns the value `name` of `/proc/meminfo` in bytes, or 0 if it is unknown.
+/// Returns the value `name` from `/proc/meminfo` in bytes, or 0 if it is unknown.
 fn meminfo(name: &str) -> u64 {
     read_text_proc("/proc/meminfo").ok().and_then(|text| field(&text, name)).unwrap_or(0)
 }
@@ -281,7 +281,7 @@ fn memory(pids: &[u32], files: UnnamedFiles) -> u64 {
 }
 
 /// Returns the total memory of the processes. Memory that several processes share is divided among
-/// them. A process that hides its share counts with everything that it maps.
+/// them. If a process hides its share, everything that it maps is counted.
 fn proportional(pids: &[u32], files: UnnamedFiles) -> u64 {
     let (mut own, mut shared) = (0, 0);
     for pid in pids {

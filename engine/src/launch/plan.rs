@@ -49,7 +49,7 @@ pub(crate) enum LaunchReport {
         survivors: usize,
         /// The hosts that the program requested.
         requested: Vec<RequestedHost>,
-        /// The resource whose limit terminated the program.
+        /// The resource whose limit caused the program to be terminated.
         over: Option<Overuse>,
     },
 }
@@ -86,8 +86,8 @@ impl LaunchRefusal {
     }
 }
 
-/// An order from a run to its launcher after the plan, or from the launch supervisor to the first
-/// process inside the mount view.
+/// A command sent from a run to its launcher after the plan, or from the launch supervisor to the
+/// first process inside the mount view.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum LaunchOrder {
     /// Send this signal to the program's process group.

@@ -34,7 +34,7 @@ const HOSTS: usize = 100;
 /// The name for requests whose host is not a valid name, or that are beyond [`HOSTS`].
 const OTHERS: &str = "others";
 
-/// The proxy for one child. It lasts until the process exits.
+/// The proxy for one child. It runs until the process exits.
 #[derive(Clone, Debug)]
 pub(super) struct Proxy {
     allowed: Arc<Vec<String>>,

@@ -92,7 +92,7 @@ struct LaunchSupervisor<'a> {
     /// The channel to the first process inside the mount view, and the pipe with bubblewrap's
     /// messages.
     inner: Option<(Channel, io::PipeReader)>,
-    /// The proxy of a program that may reach only some hosts.
+    /// The proxy for a program that may reach only certain hosts.
     proxy: Option<Proxy>,
     monitor: TreeMonitor,
     /// The memory limit, in bytes.
@@ -342,7 +342,7 @@ impl<'a> LaunchSupervisor<'a> {
     }
 
     /// Waits until the program has exited or must be stopped. Returns its exit status and how many
-    /// processes of its tree were still alive.
+    /// processes in its tree were still alive.
     fn watch(&mut self) -> Result<(ExitStatus, usize), LaunchRefusal> {
         let mut inner_end = None;
         loop {
@@ -414,7 +414,7 @@ impl<'a> LaunchSupervisor<'a> {
         if let Some(group) = self.group.take() {
             group.remove();
         }
-        // Bubblewrap and the launcher inside it are not processes of the program.
+        // Bubblewrap and the launcher inside it are not part of the program.
         let own = if self.inner.is_some() { before.len() } else { usize::from(main_lives) };
         tree::Killed {
             count: before.len().max(swept.count).saturating_sub(own),

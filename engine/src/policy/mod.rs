@@ -1,6 +1,6 @@
 //! A job's scheduling settings: catch-up, overlap, gates and retries.
 //!
-//! The settings are plain data with defaults, stored in the database beside the job. This module
+//! The settings are plain data with defaults, stored in the database alongside the job. This module
 //! must never read a clock or do I/O.
 
 mod quiet;
@@ -17,7 +17,7 @@ pub use retry::retryable;
 
 /// Maximum number of waiting scheduled times per job. Additional scheduled times are skipped.
 pub const QUEUE: u32 = 100;
-/// The group for jobs that do not name a group.
+/// The group for jobs that do not specify one.
 pub const DEFAULT_GROUP: &str = "default";
 
 /// The settings for starting, delaying and retrying a job.
@@ -28,8 +28,8 @@ pub struct Policy {
     pub catch_up: CatchUp,
     /// Rule for a scheduled time that arrives before an earlier run has finished.
     pub overlap: Overlap,
-    /// Maximum delay of a start. An occurrence that has not started by then is skipped. `None` sets
-    /// no limit.
+    /// Maximum start delay. An occurrence that has not started by then is skipped. `None` sets no
+    /// limit.
     pub start_within: Option<SignedDuration>,
     /// Hours of the day during which the job does not start.
     pub quiet: Option<Quiet>,
@@ -78,7 +78,7 @@ pub struct CatchUp {
 pub enum CatchUpScope {
     /// Only a scheduled time that is not late at all.
     None,
-    /// Only the last missed scheduled time.
+    /// Only the most recent missed scheduled time.
     Last,
     /// All missed scheduled times, in order.
     All,
@@ -109,7 +109,7 @@ pub struct Quiet {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ConcurrencyGroup {
     pub name: String,
-    /// Maximum number of the group's jobs that run concurrently. Never 0.
+    /// Maximum number of the group's jobs that may run concurrently. Never 0.
     pub slots: u32,
 }
 

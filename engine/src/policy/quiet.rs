@@ -11,13 +11,13 @@ const DAY: SignedDuration = SignedDuration::from_hours(24);
 const TRANSITIONS: usize = 16;
 
 impl Quiet {
-    /// Returns the end of the current quiet hours, or `None` if `now` is not quiet.
+    /// Returns the end of the current quiet hours, or `None` if `now` is not within quiet hours.
     ///
     /// If the end falls in a gap, the quiet hours end with the gap. An hour that is repeated in
     /// autumn is quiet both times. If `from` and `to` are equal, there are no quiet hours.
     pub fn until(&self, now: Timestamp, zone: &TimeZone) -> Option<Timestamp> {
         let mut quiet_for = self.left(now, zone)?;
-        // The wall clock runs evenly between two transitions.
+        // Local time advances uniformly between two transitions.
         let mut from = now;
         for edge in zone.following(now).take(TRANSITIONS) {
             let edge = edge.timestamp();

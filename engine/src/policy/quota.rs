@@ -21,7 +21,7 @@ pub const SPREAD: SignedDuration = SignedDuration::from_secs(60);
 pub const FIRST: SignedDuration = SignedDuration::from_mins(5);
 /// The longest wait if the provider reported no usable time.
 pub const SLOWEST: SignedDuration = SignedDuration::from_hours(4);
-/// Number of consecutive refusals, each after a full wait, after which the job stops waiting.
+/// Number of consecutive refusals, each following a full wait, after which the job stops waiting.
 pub const MOST: u32 = 24;
 
 /// The time of the next request to the provider.

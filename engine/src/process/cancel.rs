@@ -89,8 +89,8 @@ impl Cancel {
         self.pull(why.into(), Urgency::InTime);
     }
 
-    /// Cancels the token for work that becomes more expensive every second: a process that has not
-    /// stopped within `AT_ONCE` is killed.
+    /// Cancels the token for work whose cost grows every second: a process that has not stopped
+    /// within `AT_ONCE` is killed.
     pub fn cancel_at_once(&self, why: impl Into<String>) {
         self.pull(why.into(), Urgency::AtOnce);
     }

@@ -99,11 +99,11 @@ enum Child {
     Ended,
 }
 
-/// The remainder of a quota.
+/// The remaining part of a quota.
 struct DiskUsage {
     child: Child,
     left: u64,
-    /// The files with multiple names that have already been counted.
+    /// The files with multiple hard links that have already been counted.
     linked: BTreeSet<u64>,
 }
 
@@ -163,7 +163,7 @@ mod tests {
         fs::write(folder.path().join("a/b"), vec![1; 100_000]).unwrap();
         std::os::unix::fs::symlink("/", folder.path().join("a/link")).unwrap();
         assert!(over(folder.path(), 50_000) && !over(folder.path(), 1_000_000));
-        // A second name for the same file takes no space.
+        // A second name for the same file takes up no additional space.
         for name in 0..20 {
             fs::hard_link(folder.path().join("a/b"), folder.path().join(name.to_string())).unwrap();
         }

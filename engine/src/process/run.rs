@@ -34,11 +34,11 @@ use crate::time::boot_time;
 
 const CHUNK: usize = 64 * 1024;
 
-/// The observer's conclusion from a child's output.
+/// The conclusion that the observer draws from a child's output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OutputVerdict {
     Continue,
-    /// The observer has seen the final result. The child must exit within its exit grace.
+    /// The observer has seen the final result. The child must exit within its exit grace period.
     ResultSeen,
 }
 
@@ -192,9 +192,9 @@ struct LauncherMessage {
 }
 
 impl LauncherMessage {
-    /// Returns whether the launcher has reported that no process in a sandboxed tree is left. A
+    /// Returns whether the launcher has reported that no processes remain in a sandboxed tree. A
     /// child with network access may have asked a service on this machine to start a process with
-    /// the child's variables, so the report does not count for such a child.
+    /// the child's environment variables, so the report is disregarded for such a child.
     fn sandboxed_tree_ended(&self) -> bool {
         let sandboxed =
             |applied: &AppliedSandbox| applied.sandbox != SandboxLevel::Off && !applied.network;

@@ -26,7 +26,7 @@ pub(crate) struct Stat {
     pub state: u8,
     pub parent: u32,
     pub group: u32,
-    /// The processor time of the process and of the children that it has reaped, in clock ticks.
+    /// The CPU time used by the process and by the children that it has reaped, in clock ticks.
     pub ticks: [u64; 2],
     /// The number of threads. A thread that has exited counts until it is reaped.
     pub threads: u64,
@@ -46,7 +46,7 @@ pub(crate) fn stat(pid: u32) -> Option<Stat> {
     parse(&read_proc(format!("/proc/{pid}/stat")).ok()?)
 }
 
-/// Returns all visible processes. Processes that start or end during the call may be missing.
+/// Returns all visible processes. Processes that start or exit during the call may be missing.
 pub(super) fn everything() -> Snapshot {
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
     let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
@@ -158,7 +158,7 @@ mod tests {
         }
     }
 
-    /// Checks that a thread's child is found even after the thread has ended.
+    /// Checks that a thread's child is found even after the thread has exited.
     #[test]
     fn children_of_other_threads_are_found() {
         let (send, receive) = std::sync::mpsc::channel();

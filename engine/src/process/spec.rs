@@ -74,13 +74,13 @@ impl ChildSandbox {
     }
 }
 
-/// A child's standard input. The child always reaches the end of the input.
+/// A child's standard input. The child always reaches end of file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Stdin {
     /// The child reads from `/dev/null`.
     #[default]
     Null,
-    /// The child reads these bytes, followed by the end of the input.
+    /// The child reads these bytes, and then reaches end of file.
     Bytes(Vec<u8>),
 }
 
@@ -89,8 +89,8 @@ pub enum Stdin {
 pub struct Limits {
     /// Maximum time from the start to the first output. Default: no limit.
     pub first_byte: Option<Duration>,
-    /// Maximum time between two pieces of output. If `first_byte` is not set, it also limits the
-    /// time from the start to the first output. Default: no limit.
+    /// Maximum time between consecutive chunks of output. If `first_byte` is not set, it also
+    /// limits the time from the start to the first output. Default: no limit.
     pub idle: Option<Duration>,
     /// Maximum total time until TERM is sent. Default: no limit.
     pub total: Option<Duration>,
@@ -139,14 +139,14 @@ pub enum SpawnError {
     #[error("cannot run {}: {why}", program.display())]
     NotExecutable {
         program: PathBuf,
-        /// The reason why the program cannot be run.
+        /// Why the program cannot be run.
         why: String,
     },
     /// The working folder cannot be used.
     #[error("cannot start in {}: {why}", cwd.display())]
     Cwd {
         cwd: PathBuf,
-        /// The reason why the folder cannot be used.
+        /// Why the folder cannot be used.
         why: String,
     },
     /// The program's sandbox could not be set up.

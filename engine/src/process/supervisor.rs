@@ -40,8 +40,8 @@ pub enum ExitStatus {
 /// The limit that ended a child, or `Exited` if no limit did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reason {
-    /// The child exited by itself, or was stopped when its exit grace expired after its result had
-    /// been seen.
+    /// The child exited by itself, or was stopped when its exit grace period expired after its
+    /// result had been seen.
     Exited,
     /// The child wrote its first output too late.
     FirstByteDeadline,

@@ -1,4 +1,4 @@
-//! Owns a direct child and ensures that its whole process tree ends.
+//! Owns a direct child and ensures that its whole process tree exits.
 //!
 //! ```text
 //! spawned ──kill_all──> (again) ──reap──> swept and reaped
@@ -139,9 +139,9 @@ impl Owned {
         round
     }
 
-    /// Excludes processes that do not descend from this process. The caller must know that the
-    /// sandbox kept the child from asking another program to start a process, and that the launcher
-    /// has reported the end of the tree.
+    /// Excludes processes that do not descend from this process. The caller must be certain that
+    /// the sandbox prevented the child from asking another program to start a process, and that the
+    /// launcher has reported the end of the tree.
     pub fn exclude_others(&mut self) {
         if self.extent == TreeExtent::Any {
             self.extent = TreeExtent::Descendants;
@@ -218,8 +218,8 @@ fn members<'a>(
     }
 }
 
-/// The facts that distinguish an adopted process from a child that another part of this process is
-/// waiting for.
+/// The data used to distinguish an adopted process from a child that another part of this process
+/// is waiting for.
 struct ProcessScope {
     me: u32,
     group: u32,
@@ -250,9 +250,9 @@ impl ProcessScope {
     }
 
     /// Returns whether a process without a known marker is treated as adopted from this child. A
-    /// child may clear its environment or start another runner, and then nothing shows which child
-    /// the orphan belongs to. While other children run here, the orphan is therefore left to the
-    /// child that exits last.
+    /// child may clear its environment or start another runner, in which case nothing indicates
+    /// which child the orphan belongs to. While other children run here, the orphan is therefore
+    /// left to the child that exits last.
     fn adopted_since(&self, stat: &Stat, since: u64) -> bool {
         self.others.is_empty() && self.is_adopted(stat) && stat.start >= since
     }

@@ -3,8 +3,8 @@
 //! A process is identified by its number *and* its start time, because numbers are reused. A signal
 //! goes through a pidfd that was opened before the start time was checked, so it can only reach the
 //! intended process. This module must never signal by number alone, never signal this process or
-//! its ancestors, and never treat a zombie as alive. A process whose first thread has ended shows
-//! as a zombie while its other threads run, and is alive.
+//! its ancestors, and never treat a zombie as alive. A process whose first thread has exited
+//! appears as a zombie while its other threads run, but it is still alive.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -148,7 +148,7 @@ fn descriptors(pid: u32) -> Vec<fs::DirEntry> {
     if !open.is_empty() {
         return open;
     }
-    // The first thread of the process may have ended before the others.
+    // The first thread of the process may have exited before the others.
     entries(process.join("task")).flat_map(|thread| entries(thread.path().join("fd"))).collect()
 }
 

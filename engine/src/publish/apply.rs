@@ -1,9 +1,9 @@
 //! Applies the manifest's entries one by one. The first attempt and every recovery run the same
 //! code.
 //!
-//! The remaining work for an entry is always derived from the disk. `T` is the state of the target
-//! and `S` is the state of the staged name. For a removal, `S` is the state of the name to which
-//! the target is moved. `b` and `a` are the manifest's `before` and `after`:
+//! The remaining work for an entry is always derived from the state on disk. `T` is the state of
+//! the target and `S` is the state of the staged name. For a removal, `S` is the state of the name
+//! to which the target is moved. `b` and `a` are the manifest's `before` and `after`:
 //!
 //! ```text
 //! put      T = a, S none or a or b   already in place: make it durable, continue
@@ -19,7 +19,7 @@
 //! ```
 //!
 //! This code must never write into an existing file, never replace content that it has not
-//! compared, and never remove a file unless another name of the same file remains.
+//! compared, and never remove a file unless another name for the same file remains.
 
 use std::collections::BTreeSet;
 

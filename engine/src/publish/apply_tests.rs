@@ -65,7 +65,7 @@ impl PublishFs for Broken<'_> {
         self.disk.create_dir(path)
     }
     fn sync_dir(&self, dir: Option<&RelPath>) -> Result<(), FsError> {
-        // The targets' folder fails, but not its parent.
+        // Syncing the targets' folder fails, but syncing its parent does not.
         match dir.map(RelPath::as_str) {
             Some("d") => self.unless(SyncDir, |disk| disk.sync_dir(dir)),
             _ => self.disk.sync_dir(dir),
@@ -209,7 +209,7 @@ fn disk_errors_are_neither_conflicts_nor_success() {
         let (end, found) = apply(entry, operation, damaged, nothing);
         assert_eq!((end, found.as_deref()), (End::DiskError, text), "{entry:?}, {operation:?}");
     }
-    // A missing staging folder is not a sign that another program has removed the target.
+    // A missing staging folder does not mean that another program has removed the target.
     let lost = apply(Entry::Remove, RenameNoreplace, || FsFailure::Missing, nothing);
     assert_eq!(lost, (End::DiskError, Some("old".to_owned())));
 }

@@ -18,7 +18,8 @@ pub enum PathState {
     Absent,
     /// A regular file whose content has this digest.
     Content(Digest),
-    /// An entry of another type, which is never read, replaced or removed. The text names the type.
+    /// An entry of another type, which is never read, replaced or removed. The string names the
+    /// type.
     NotAFile(&'static str),
 }
 

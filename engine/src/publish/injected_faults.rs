@@ -47,7 +47,7 @@ pub enum InjectedFault {
     RecoveryOverwrites,
     /// Recovery discards the staging folder even though a manifest is recorded.
     RecoveryDiscards,
-    /// Recovery assumes that the state that it sees is durable.
+    /// Recovery assumes that the state it sees is durable.
     RecoveryTrustsCache,
     /// Recovery commits without checking the fence.
     RecoveryIgnoresFence,
@@ -59,7 +59,7 @@ pub enum InjectedFault {
     RecoveryLeavesStaging,
     /// Recovery applies a manifest whose outcome is already committed.
     RecoveryRepeatsSettled,
-    /// A run that was taken over ignores the refusal of its outcome.
+    /// A run that was taken over ignores that its outcome was refused.
     StaleOutcomeAccepted,
 }
 

@@ -13,10 +13,10 @@ use std::error::Error;
 use super::manifest::Manifest;
 use crate::ids::{Fence, RunId};
 
-/// Why the log refused or failed a request.
+/// Why the log refused a request or failed to process it.
 #[derive(Debug, thiserror::Error)]
 pub enum LogError {
-    /// Another process took over the run, so the request may change nothing.
+    /// Another process took over the run, so the request must not change anything.
     #[error("run {run} was taken over: it holds fence {}, the job is at {}", .held.0, .current.0)]
     StaleFence {
         run: RunId,

@@ -44,7 +44,7 @@ impl ManifestEntry {
 /// A run's changes, and the outcome that is committed after them.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Manifest {
-    /// The run that publishes.
+    /// The run that makes the publication.
     pub run: RunId,
     /// The fence under which the run was admitted.
     pub fence: Fence,
@@ -56,7 +56,8 @@ pub struct Manifest {
     pub outcome: Outcome,
 }
 
-/// The error for a manifest that contradicts itself, which is a bug in its creator.
+/// The error for a manifest that contradicts itself, which indicates a bug in the code that created
+/// it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the publication's entry for {target} {why}")]
 pub struct BadManifest {
@@ -75,8 +76,8 @@ impl Manifest {
     /// also invalid if its staged path is not [`Manifest::staged_name`], or if its target and the
     /// staging folder overlap.
     pub fn check(&self) -> Result<(), BadManifest> {
-        // The targets so far and the folders above them. With these sets, entries need not be
-        // compared pairwise.
+        // The targets seen so far and the folders above them. These sets make it unnecessary to
+        // compare entries pairwise.
         let (mut targets, mut above) = (HashSet::new(), HashSet::new());
         for (index, entry) in self.entries.iter().enumerate() {
             let refuse = |why| Err(BadManifest { target: entry.target.clone(), why });

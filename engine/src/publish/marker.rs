@@ -1,8 +1,8 @@
-//! Publications that are recorded in a file beside the published files: `COMMIT-MARKER.<n>`.
+//! Publications recorded in a file next to the published files: `COMMIT-MARKER.<n>`.
 //!
-//! Markers are for trees that other programs read, and that may be on a host without the database.
-//! Writing the marker commits the manifest, so the next process needs only the tree to finish the
-//! publication.
+//! Markers are for trees that are read by other programs and that may be on a host without the
+//! database. Writing the marker commits the manifest, so the next process needs only the tree to
+//! finish the publication.
 //!
 //! ```text
 //! (no marker) ──commit_manifest──> READY{manifest} ──renames──commit_outcome──> DONE ──finish──> (no marker)
@@ -30,7 +30,7 @@ use crate::ids::{Fence, RunId};
 
 /// Prefix of a marker's file name, followed by a number.
 pub const PREFIX: &str = "COMMIT-MARKER.";
-/// Name prefix of a commit's folder, which is beside the commit's marker.
+/// Name prefix of a commit's folder, which is located next to the commit's marker.
 pub const FOLDER_PREFIX: &str = "prev.";
 /// Maximum size of a marker in bytes. Larger files are not read.
 const LONGEST: u64 = 256 * 1024 * 1024;
@@ -187,7 +187,7 @@ pub fn inspect(fs: &impl MarkerFs, path: &RelPath) -> Result<Option<Marker>, FsE
     let bytes = fs.read(path, LONGEST)?;
     let marker = bytes.and_then(|bytes| serde_json::from_slice::<Marker>(&bytes).ok());
     // Any program can write a file in the tree. runner's own markers always name a staging folder
-    // beside themselves.
+    // next to the marker.
     let own = |staging: &RelPath| {
         staging.parent() == path.parent() && staging.name().starts_with(FOLDER_PREFIX)
     };

@@ -1,4 +1,4 @@
-//! The publication log that tests use.
+//! The publication log used by tests.
 
 use std::collections::BTreeMap;
 

@@ -91,8 +91,8 @@ pub enum PublishError {
     /// The manifest contradicts itself.
     #[error(transparent)]
     Manifest(#[from] BadManifest),
-    /// The log refused a commit, for example because the run was taken over or is already settled,
-    /// or the log failed.
+    /// The log failed or refused a commit, for example because the run was taken over or is already
+    /// settled.
     #[error(transparent)]
     Log(#[from] LogError),
     /// A disk operation failed.

@@ -1,8 +1,8 @@
 //! Validated relative paths. Every name in a publication is a [`RelPath`].
 //!
 //! A [`RelPath`] is not absolute, contains no `..` and has only one spelling. Two different paths
-//! therefore name different entries, except on file systems that fold case. The type guarantees
-//! nothing about links. [`super::RealFs`] relies on the kernel's path resolution for them.
+//! therefore name different entries, except on file systems that fold case. The type makes no
+//! guarantees about links. [`super::RealFs`] relies on the kernel's path resolution for them.
 
 use std::fmt;
 
@@ -29,7 +29,7 @@ pub struct BadPath {
 }
 
 impl RelPath {
-    /// Validates `text` as a path. The text is never normalised, so any other spelling of a path,
+    /// Validates `text` as a path. The string is never normalised, so any other spelling of a path,
     /// such as `a//b` or `./a`, is refused.
     ///
     /// # Errors

@@ -176,8 +176,8 @@ impl RealFs {
             .map_err(fail(ACT, path))
     }
 
-    /// Returns the device of the deepest existing folder above `path`, because renames between
-    /// devices are not possible.
+    /// Returns the device of the deepest existing folder above `path`, because files cannot be
+    /// renamed across devices.
     ///
     /// # Errors
     /// Returns an error if the path cannot be resolved.

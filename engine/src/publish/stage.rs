@@ -127,8 +127,8 @@ impl Draft {
 /// recursive, because a publication creates no folders in staging.
 ///
 /// # Errors
-/// Returns an error if a disk operation fails, or if the folder contains an entry that no
-/// publication creates.
+/// Returns an error if a disk operation fails, or if the folder contains an entry that a
+/// publication never creates.
 pub fn discard(fs: &impl PublishFs, staging: &RelPath) -> Result<(), FsError> {
     if let Some(names) = fs.list(staging)? {
         for name in names {

@@ -69,14 +69,14 @@ pub(super) fn replay(
             if !has(FleetNote::Applies) {
                 return Err(whole(&error));
             }
-            // Some files may be in place, so the run must not count as one that changed nothing.
+            // Some files may be in place, so the run must not be counted as having changed nothing.
             let why = format!(
                 "its process died, and the fleet no longer accepts the result that it published; the artifacts \
                  that remain to be published are kept in {staging}"
             );
             Ok(Replay::Conflict(Outcome::Failed { class: Class::Guard, why }))
         }
-        // Another program's content is at a target, or a staged file is damaged or missing. Only
+        // A target contains another program's content, or a staged file is damaged or missing. Only
         // the user can fix that.
         Err(error @ (PublishError::Conflict(_) | PublishError::Staged { .. })) => {
             let why = format!(
@@ -92,7 +92,7 @@ pub(super) fn replay(
 /// Removes a settled run's staged files. The caller must hold the deciding lock.
 ///
 /// # Errors
-/// Returns a [`StoreError`]. The next tick retries files that cannot be removed now.
+/// Returns a [`StoreError`]. The next tick retries any files that cannot be removed yet.
 pub fn sweep(store: &mut Store, run: &RunRow, now: Timestamp) -> Result<(), StoreError> {
     let RunState::Settled { staging: Some(staging), execution: Some(execution), .. } = &run.state
     else {

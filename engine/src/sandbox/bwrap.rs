@@ -39,7 +39,7 @@ pub struct MountView<'a> {
     pub real: &'a ResolvedSandbox,
     /// The paths that are replaced with others.
     pub covers: &'a [Cover],
-    /// The folder that becomes the child's `/tmp`. If there is none, an empty folder in memory is
+    /// The folder that becomes the child's `/tmp`. If there is none, an empty in-memory folder is
     /// used.
     pub temp: Option<&'a Path>,
     /// Paths that must be readable even if they are in a private folder: the program, its working
@@ -51,8 +51,8 @@ pub struct MountView<'a> {
     pub network: bool,
 }
 
-/// Returns the folder that becomes the child's `/dev/shm`. It is beside the child's folder for temporary
-/// files, so that the disk quota of the run's folder includes it and no child can replace it.
+/// Returns the folder that becomes the child's `/dev/shm`. It is located next to the child's folder for
+/// temporary files, so that the disk quota of the run's folder includes it and no child can replace it.
 pub fn shared_memory(temp: &Path) -> PathBuf {
     temp.with_file_name("shm")
 }

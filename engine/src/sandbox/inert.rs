@@ -2,10 +2,10 @@
 //!
 //! Git reads configuration and attributes that anyone with write access to the project may have
 //! written. Many of these settings name a program to run: filters, pagers, monitors, helpers and
-//! signers. A list of settings to override would never be complete, so the kernel refuses instead:
-//! Landlock allows only git and its loader to be executed and allows no writes, and a system call
-//! filter refuses new processes and sockets. If the kernel has no Landlock, only the filter
-//! applies.
+//! signers. A list of settings to override would never be complete, so the kernel enforces the
+//! restrictions instead: Landlock allows only git and its loader to be executed and allows no
+//! writes, and a system call filter refuses new processes and sockets. If the kernel does not
+//! support Landlock, only the filter applies.
 //!
 //! This module must never start a job's program, which always goes through the launcher. It must
 //! never fall back to an unrestricted start: a restriction that fails is an error.
@@ -30,8 +30,8 @@ pub struct Inert {
 
 /// Starts `command` from a restricted thread. `program` is the absolute path of its program.
 ///
-/// A child inherits the restrictions of the thread that starts it. This thread ends right after it
-/// has started the child.
+/// A child inherits the restrictions of the thread that starts it. This thread exits immediately
+/// after starting the child.
 ///
 /// # Errors
 /// Returns an error if the kernel refuses to restrict the thread or to start the program.
@@ -59,7 +59,8 @@ fn restrict(program: &Path, inert: &Inert) -> Result<(), SandboxError> {
 }
 
 /// Returns the files that the kernel opens to start `program`. The list is empty for a script,
-/// because its interpreter may start any program; then only the system call filter restricts it.
+/// because its interpreter may start any program, in which case only the system call filter
+/// restricts it.
 fn executables(program: &Path) -> Vec<PathBuf> {
     let Ok(real) = fs::canonicalize(program) else {
         return Vec::new();

@@ -1,4 +1,4 @@
-//! Compares the paths that a child must not write, as they were before and after the child ran.
+//! Compares the paths that a child must not write to, before and after the child runs.
 //!
 //! A mount protects a file, not a name. If another program on the host replaces a kept file by
 //! renaming another file over it, as most editors and git do, the kernel removes the mount in every

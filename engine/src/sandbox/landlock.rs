@@ -5,9 +5,9 @@
 //! error. ABI 3 is the minimum, because earlier ABIs cannot refuse file truncation.
 //!
 //! Under a mount view (`held`), mounts protect the kept and hidden paths, and a rule may grant
-//! access to a whole folder. Without a mount view, each existing neighbour of a kept or hidden path
+//! access to a whole folder. Without a mount view, each existing sibling of a kept or hidden path
 //! gets its own rule. An entry that does not exist yet has no rule, so it cannot be created later
-//! beside a kept path.
+//! next to a kept path.
 //!
 //! This module must only be used on a thread that is about to start the program, because it
 //! restricts the thread permanently.
@@ -25,7 +25,7 @@ use landlock::{
 use super::SandboxError;
 use super::resolve::ResolvedSandbox;
 
-/// Devices that every program needs and that store nothing.
+/// Devices that every program needs and that store no data.
 const DEVICES: [&str; 5] = ["/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom"];
 /// Additional devices for a child that has a private `/dev`.
 const OWN_DEVICES: [&str; 5] = ["/dev/shm", "/dev/pts", "/dev/ptmx", "/dev/tty", "/dev/mqueue"];

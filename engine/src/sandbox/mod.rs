@@ -13,13 +13,13 @@
 //! it fails.
 //!
 //! **Facts behind the design.** Landlock grants rights to a folder and everything below it, and
-//! cannot revoke any of them. To protect a path inside a writable folder, each of its neighbours
-//! must get its rights separately, and then no new file can be created beside it. A mount can cover
-//! the protected path instead, and even a missing path once a placeholder exists there, so with
-//! bubblewrap the folder stays usable. Landlock does not control changes to modes, owners, times
-//! and attributes, nor, below ABI 9, sockets with a path. A read-only mount refuses the former, and
-//! an empty `/run` hides the latter. The sandbox level is therefore `full` with bubblewrap and
-//! `files-only` without it.
+//! cannot revoke any of them. To protect a path inside a writable folder, each of its siblings must
+//! be granted rights separately, in which case no new file can be created next to it. A mount can
+//! cover the protected path instead, and even a missing path once a placeholder exists there, so
+//! with bubblewrap the folder stays usable. Landlock does not control changes to modes, owners,
+//! times and attributes, nor, below ABI 9, sockets with a path. A read-only mount refuses the
+//! former, and an empty `/run` hides the latter. The sandbox level is therefore `full` with
+//! bubblewrap and `files-only` without it.
 
 pub mod bwrap;
 pub mod inert;
@@ -70,21 +70,21 @@ pub struct Sandbox {
     /// The private git directory of a child that may commit.
     pub git: Option<Box<PrivateGit>>,
     /// Paths that must stay hidden from the child: it can neither read nor write them nor connect
-    /// to them. Paths beneath them that are listed in `write` are excepted.
+    /// to them. Paths beneath them that are listed in `write` are exempt.
     pub hide: Vec<PathBuf>,
     /// Paths beneath `hide` that the child may still read. They stay read-only.
     pub show: Vec<PathBuf>,
     /// Whether the child may use the network.
     pub network: bool,
     /// The only hosts that the child may reach while `network` is false, as `host:port` in lower case.
-    /// It reaches them through the launcher's proxy, which needs a mount view.
+    /// It reaches them through the launcher's proxy, which requires a mount view.
     pub hosts: Vec<String>,
     /// A private folder for temporary files, which is created if it does not exist. It becomes the
     /// child's `TMPDIR`, and also its `/tmp` if the child has its own mount view.
     pub temp: Option<PathBuf>,
-    /// A folder that no child sees. It registers the placeholders for kept paths that do not exist,
-    /// so that recovery can remove the placeholders of a dead process. The folder is required if a
-    /// kept path is missing.
+    /// A folder that is not visible to any child. It registers the placeholders for kept paths that
+    /// do not exist, so that recovery can remove the placeholders of a dead process. The folder is
+    /// required if a kept path is missing.
     pub blockers: Option<PathBuf>,
     /// The limits on the child's resource usage.
     pub caps: ResourceLimits,
@@ -116,7 +116,7 @@ pub struct ResourceLimits {
     pub memory: Option<u64>,
     /// Maximum number of processes and threads in the child's process tree. Default: 4096.
     pub processes: u64,
-    /// Maximum total processor time of the child's process tree; `None` sets no limit.
+    /// Maximum total CPU time of the child's process tree. `None` sets no limit.
     pub cpu_time: Option<Duration>,
 }
 
@@ -137,10 +137,10 @@ impl ResourceLimits {
     }
 }
 
-/// A limit that the configuration sets on a child's process tree.
+/// A configured limit on a child's process tree.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AppliedLimit {
-    /// The resource with the limit's value, for example `memory 200 MB`.
+    /// The resource and the limit's value, for example `memory 200 MB`.
     pub limit: String,
     /// The mechanism that enforces the limit.
     pub by: LimitControl,
@@ -206,7 +206,7 @@ impl Default for ResourceLimits {
 /// The mechanisms from which a sandbox is built.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum SandboxMechanism {
-    /// All mechanisms that this host has.
+    /// All mechanisms available on this host.
     #[default]
     All,
     /// Landlock and seccomp only, as on a host without bubblewrap.
@@ -244,7 +244,7 @@ impl Sandbox {
     }
 }
 
-/// The mechanism that ends all of a child's processes. It determines how reliably they end.
+/// The mechanism that kills all of a child's processes. It determines how reliably they are killed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[derive(strum::Display)]
@@ -298,9 +298,9 @@ pub struct Available {
     pub refused: Option<String>,
 }
 
-/// Returns how much a sandbox would cover on this host, and its mechanisms. The first call in a
-/// process runs bubblewrap to test it, because this answer must match the sandbox that a run
-/// reports later.
+/// Returns the protection that a sandbox would provide on this host, and the mechanisms it would
+/// use. The first call in a process runs bubblewrap to test it, because this answer must match the
+/// sandbox that a run reports later.
 pub fn available() -> &'static Available {
     static FOUND: OnceLock<Available> = OnceLock::new();
     FOUND.get_or_init(probe_now)
@@ -330,7 +330,7 @@ fn level_of(bubblewrap: Option<&Path>, landlock: bool) -> Available {
     }
 }
 
-/// The sandbox that a child actually got.
+/// The sandbox that was actually applied to a child.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AppliedSandbox {
     pub tree: TreeControl,
@@ -340,9 +340,9 @@ pub struct AppliedSandbox {
     pub network: bool,
     /// The only hosts that the child could reach while `network` is false, as `host:port`.
     pub hosts: Vec<String>,
-    /// The hosts that the child asked for, once it has exited.
+    /// The hosts that the child requested, available once it has exited.
     pub requested: Vec<RequestedHost>,
-    /// The limits that the configuration sets on the process tree.
+    /// The configured limits on the process tree.
     pub limits: Vec<AppliedLimit>,
 }
 
@@ -399,7 +399,7 @@ impl AppliedSandbox {
     }
 }
 
-/// Returns a host without its port if that is the default port.
+/// Returns a host, without its port if the port is the default one.
 fn without_port(host: &str) -> &str {
     host.strip_suffix(":443").unwrap_or(host)
 }
@@ -431,7 +431,7 @@ impl fmt::Display for AppliedSandbox {
 /// Why the sandbox cannot be set up.
 #[derive(Debug, thiserror::Error)]
 pub enum SandboxError {
-    /// A path of the sandbox is invalid.
+    /// One of the sandbox's paths is invalid.
     #[error("{}: {why}", path.display())]
     Path {
         path: PathBuf,

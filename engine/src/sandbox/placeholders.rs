@@ -12,8 +12,8 @@
 //! ```
 //!
 //! Several launchers may need the same placeholder at once, and removing the entry under a mount
-//! removes the mount for every child. Each placeholder is therefore registered in a folder that no
-//! child sees, as a file on which its holders share a lock; a holder that can lock the file
+//! removes the mount for every child. Each placeholder is therefore registered as a file in a
+//! folder that no child sees. Its holders share a lock on that file, and a holder that can lock it
 //! exclusively is the last. All of this happens under another lock, which is held only while a few
 //! files are handled. The locks of a killed holder are released with its process.
 //!

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use crate::files::{beneath, create_new};
 
 /// The folder in a private git directory at which the project's objects are mounted. Git LFS looks
-/// for its files beside a borrowed object folder, so the objects are one level deeper.
+/// for its files next to a borrowed object folder, so the objects are one level deeper.
 pub(crate) const BORROWED: &str = "borrowed";
 
 /// The private git directory of a child, and the paths that it replaces.
@@ -42,9 +42,10 @@ pub enum BorrowedObjects {
 /// A repository of the project whose objects the child borrows.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Repository {
-    /// The path of its private directory below [`PrivateGit::folder`]; empty for the outermost one.
+    /// The path of its private directory inside [`PrivateGit::folder`]. Empty for the outermost
+    /// repository.
     pub below: PathBuf,
-    /// The top folder of its work tree.
+    /// The top-level folder of its work tree.
     pub top: PathBuf,
     /// The folder with its index and its `HEAD`.
     pub git_dir: PathBuf,

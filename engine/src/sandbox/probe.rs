@@ -1,8 +1,9 @@
 //! Tests whether bubblewrap works on this host by running a trivial program in it.
 //!
-//! An installed bubblewrap may still fail: the kernel, a container or a security module may forbid
-//! its user to create namespaces. A run then gets less protection than the installed program
-//! promises. This module must never sandbox a job's program; it only starts programs for the test.
+//! An installed bubblewrap may still fail: the kernel, a container or a security module may prevent
+//! its user from creating namespaces. In that case, a run gets less protection than the installed
+//! program promises. This module must never sandbox a job's program; it only starts programs for
+//! the test.
 
 use std::io::Read as _;
 use std::os::unix::process::CommandExt as _;
@@ -22,7 +23,7 @@ const LONGEST: Duration = Duration::from_secs(5);
 /// Maximum number of bytes of bubblewrap's error output to include in a report.
 const WORDS: u64 = 400;
 
-/// Uses `bwrap` to start a program that does nothing, in new namespaces.
+/// Uses `bwrap` to run a no-op program in new namespaces.
 ///
 /// # Errors
 /// Returns why bubblewrap does not work: its error output, if any.
@@ -116,7 +117,7 @@ mod tests {
         fs::write(folder.path().join("held.fifo"), "end\n").unwrap();
         let none = probe(&folder.path().join("none")).unwrap_err();
         assert!(none.contains("cannot be started"), "{none}");
-        // This fake starts the command in its arguments, as the real bubblewrap does.
+        // This fake starts the command given in its arguments, as the real bubblewrap does.
         let works = fake("works", r#"while [ "$1" != -- ]; do shift; done; shift; exec "$@""#);
         assert_eq!(probe(&works), Ok(()));
     }

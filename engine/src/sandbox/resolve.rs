@@ -23,7 +23,7 @@ pub struct ResolvedPath {
     pub inode: u64,
 }
 
-/// The resolved paths of a [`Sandbox`] that exist.
+/// The existing paths of a [`Sandbox`], resolved.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ResolvedSandbox {
     /// Paths that may be written.

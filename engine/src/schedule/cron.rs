@@ -23,7 +23,7 @@ use super::zoned::{self, Calendar};
 /// Number of years after which the Gregorian calendar repeats, including the weekdays.
 const CYCLE: i16 = 400;
 
-/// A cron expression. Two expressions are equal if their text is equal.
+/// A cron expression. Two expressions are equal if they are written identically.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Cron {
@@ -94,7 +94,7 @@ impl CronPlan {
             .parse(&spelled)
             .map_err(|error| error.to_string())?
             .pattern;
-        // croner stores one byte for each year up to 5000. They are not needed.
+        // croner stores one byte for each year up to 5000. These bytes are not needed.
         pattern.years = CronComponent::new(0, 0, 0, 0);
         let bits = |component: &CronComponent| {
             component.values().iter().fold(0_u64, |bits, value| bits | 1 << value)

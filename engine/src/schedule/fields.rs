@@ -1,9 +1,9 @@
 //! The grammar of cron expressions: the items that each of the five fields accepts.
 //!
-//! This module parses text into items, for error messages that quote the user's text and for
+//! This module parses a string into items, for error messages that quote the user's input and for
 //! descriptions of schedules. It is stricter than croner. croner accepts a month's name as an hour,
-//! a lone `L` as a weekday that never matches, and `?` or `+` from other dialects. This module
-//! must never decide which times an expression matches.
+//! a lone `L` as a weekday that never matches, and `?` or `+` from other dialects. This module must
+//! never decide which times an expression matches.
 
 /// One of the five fields of a cron expression.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, strum::IntoStaticStr)]
@@ -93,7 +93,7 @@ pub(super) fn spelled(text: &str) -> Result<String, String> {
 }
 
 impl Fields {
-    /// Parses the text returned by [`spelled`].
+    /// Parses the string returned by [`spelled`].
     pub(super) fn read(spelled: &str) -> Result<Self, String> {
         let mut parts = spelled.split_whitespace();
         let mut next = |kind: FieldKind| read(kind, parts.next().unwrap_or_default());

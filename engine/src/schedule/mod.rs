@@ -65,7 +65,7 @@ pub struct Schedule {
     pub trigger: Trigger,
     /// The IANA time zone of the civil times.
     pub zone: String,
-    /// The length of the night that an occurrence opens. `None` if the schedule opens no nights.
+    /// The length of the night opened by an occurrence. `None` if the schedule opens no nights.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub night: Option<SignedDuration>,
 }

@@ -52,7 +52,7 @@ pub(super) fn count_fixed(
         if at > until {
             break;
         }
-        // All times that this transition skips are due at the transition and count once.
+        // All times skipped by this transition are due at the transition and count as one.
         let before = at.saturating_sub(1.nanosecond()).map_or(after, |t| t.max(after));
         let (low, high) = (furthest(zone, before), furthest(zone, at));
         count = count.saturating_sub(calendar.count(low, high).saturating_sub(1));

@@ -34,9 +34,9 @@ pub struct AlertRow {
     pub last: Timestamp,
     /// Number of times that the problem has occurred.
     pub count: u32,
-    /// The last run that had the problem.
+    /// The last run affected by the problem.
     pub run: Option<RunId>,
-    /// The redacted reason from the last time that the problem occurred.
+    /// The redacted reason from the last time the problem occurred.
     pub why: String,
     /// When the alert was silenced and by whom. `None` if it has not been silenced.
     pub silenced: Option<(Timestamp, String)>,
@@ -47,13 +47,13 @@ pub struct AlertRow {
 /// How an alert ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AlertEnd {
-    /// The problem is over.
+    /// The problem has been resolved.
     Recovered,
     /// Someone acknowledged the alert.
     Acknowledged { by: String },
 }
 
-/// The text that the database stores for [`AlertEnd::Recovered`].
+/// The string stored in the database for [`AlertEnd::Recovered`].
 const RECOVERED: &str = "recovered";
 
 impl AlertEnd {
@@ -74,7 +74,8 @@ impl AlertEnd {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Overdue {
     pub job: JobId,
-    /// The time of the job's last success or of the start of watching, whichever is later.
+    /// The time of the job's last success or the time at which watching started, whichever is
+    /// later.
     pub since: Timestamp,
 }
 
@@ -397,8 +398,8 @@ fn digest(
     messages::recovered(tx, &over, &rules.channels, now)
 }
 
-/// Writes one action to the database. Returns the alert if it has ended and a message must report
-/// that.
+/// Writes one action to the database. Returns the alert if it has ended and this must be reported
+/// in a message.
 fn carry_out(
     tx: &Transaction<'_>,
     act: AlertAction,

@@ -48,8 +48,9 @@ impl Store {
             if failures == 0 {
                 return Ok(0);
             }
-            // The reset names the run's id, because a copy of the database may renumber rows. Only
-            // a settled run is named, because the outcome of a run in progress is not known yet.
+            // The reset refers to the run by its id, because rows may be renumbered in a copy of
+            // the database. Only a settled run is used, because the outcome of a run in progress is
+            // not known yet.
             tx.change(
                 "INSERT INTO breaker_resets (job, run, at, who)
                  SELECT ?1, id, ?2, ?3 FROM runs INDEXED BY runs_tried

@@ -139,7 +139,7 @@ impl StoreHealth {
 
 type ColumnReader = fn(&str) -> serde_json::Result<()>;
 
-/// Columns whose content SQLite cannot check, and the types that their text must parse as.
+/// Columns whose contents SQLite cannot check, each with the type that its contents must parse as.
 const TEXTS: &[(&str, &str, &str, ColumnReader)] = &[
     ("occurrences", "id", "outcome", reads::<Outcome>),
     ("occurrences", "id", "settings", reads::<Vec<(String, String)>>),

@@ -19,7 +19,7 @@ pub(super) trait Query {
     /// Returns the connection on which the statements run.
     fn connection(&self) -> &Connection;
 
-    /// Runs a statement that changes rows, and returns their number.
+    /// Runs a statement that changes rows, and returns the number of changed rows.
     fn change(&self, sql: &str, params: impl Params) -> Result<usize, Fault> {
         Ok(self.connection().prepare_cached(sql)?.execute(params)?)
     }
@@ -106,7 +106,7 @@ pub(super) fn millis(at: Timestamp) -> i64 {
     at.as_millisecond()
 }
 
-/// A column with milliseconds since the epoch.
+/// A column containing milliseconds since the epoch.
 pub(super) struct Millis(pub Timestamp);
 
 impl FromSql for Millis {
@@ -115,17 +115,17 @@ impl FromSql for Millis {
     }
 }
 
-/// Reads a column with a time.
+/// Reads a time column.
 pub(super) fn time(row: &Row<'_>, column: usize) -> rusqlite::Result<Timestamp> {
     row.get(column).map(|Millis(at)| at)
 }
 
-/// Reads a column with a time or null.
+/// Reads a nullable time column.
 pub(super) fn time_opt(row: &Row<'_>, column: usize) -> rusqlite::Result<Option<Timestamp>> {
     Ok(row.get::<_, Option<Millis>>(column)?.map(|Millis(at)| at))
 }
 
-/// A column with JSON.
+/// A JSON column.
 pub(super) struct Json<T>(pub T);
 
 impl<T: DeserializeOwned> FromSql for Json<T> {
@@ -136,12 +136,12 @@ impl<T: DeserializeOwned> FromSql for Json<T> {
     }
 }
 
-/// Reads a column with JSON.
+/// Reads a JSON column.
 pub(super) fn json<T: DeserializeOwned>(row: &Row<'_>, column: usize) -> rusqlite::Result<T> {
     row.get(column).map(|Json(value)| value)
 }
 
-/// Reads a column with JSON or null.
+/// Reads a nullable JSON column.
 pub(super) fn json_opt<T: DeserializeOwned>(
     row: &Row<'_>,
     column: usize,
@@ -173,8 +173,8 @@ impl ToSql for FreeText {
     }
 }
 
-/// A column with a count or an amount. A negative value is an error: reading it as 0 would free
-/// budget that has been used.
+/// A column containing a count or an amount. A negative value is an error: reading it as 0 would
+/// release budget that has been used.
 pub(super) struct Count(pub u64);
 
 impl FromSql for Count {

@@ -11,7 +11,7 @@ use rusqlite::Connection;
 use super::{Result, StoreError, cannot_write, sql_error};
 use crate::files::{open_host, open_with, sync_folder};
 
-/// Returns the path of one of SQLite's files beside the database. `ending` is `-wal` or `-shm`.
+/// Returns the path of one of SQLite's files next to the database. `ending` is `-wal` or `-shm`.
 pub(super) fn beside(path: &Path, ending: &str) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(ending);

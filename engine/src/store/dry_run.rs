@@ -1,7 +1,7 @@
 //! Copies the database into memory, where a dry run registers, admits and reserves using the same
 //! code as a real run.
 //!
-//! Copying leaves no trace, not even the files that SQLite normally creates beside a database that
+//! Copying leaves no trace, not even the files that SQLite normally creates next to a database that
 //! it reads. The copy must never be written back.
 
 use std::fs;
@@ -60,7 +60,7 @@ fn undisturbed(
     Err(StoreError::Unsteady { path: path.to_owned() })
 }
 
-/// The files beside the database. They determine how the database can be read without creating
+/// The files next to the database. They determine how the database can be read without creating
 /// files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum SideFiles {

@@ -1,4 +1,5 @@
-//! Reserves budget for a run's fallbacks, which may spend from other pools than the first backend.
+//! Reserves budget for a run's fallbacks, which may spend from pools other than the first
+//! backend's.
 //!
 //! ```text
 //! levels of the first backend ──fit──> amounts ──> is as much left at a fallback's levels?
@@ -27,13 +28,13 @@ pub struct FallbackReservation {
     pub want: Budget,
     /// The budget levels of the first backend and of the usable fallbacks.
     pub levels: Vec<BudgetLevel>,
-    /// For each fallback, in order, the shortfall of its budget levels. `None` if the fallback may
+    /// For each fallback, in order, the shortfall in its budget levels. `None` if the fallback may
     /// be used.
     pub short: Vec<Option<Shortfall>>,
 }
 
 impl Store {
-    /// Returns the shortfall of these budget levels, or `None` if they have enough left for the
+    /// Returns the shortfall in these budget levels, or `None` if they have enough left for the
     /// run.
     pub fn short_of(
         &self,

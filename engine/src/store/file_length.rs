@@ -1,7 +1,7 @@
 //! Compares the length of the database file with the length in its header, before any page is
 //! trusted.
 //!
-//! SQLite makes this comparison only if there is no log beside the file. With a log, it detects a
+//! SQLite makes this comparison only if there is no log next to the file. With a log, it detects a
 //! truncated file only when it reads a missing page. This module must never close an inspected
 //! file, because that would release the locks that SQLite holds on the file for this process.
 

@@ -7,8 +7,8 @@
 //! claim ──enter_for_fleet──> requested: does the work
 //! ```
 //!
-//! The facts about a claim are notes on its run: rows of `events` that are never changed. This
-//! module must never decide whether a claim is valid.
+//! The facts about a claim are stored as notes on its run: rows of `events` that are never changed.
+//! This module must never decide whether a claim is valid.
 
 use jiff::Timestamp;
 use rusqlite::params;
@@ -56,8 +56,8 @@ pub struct FleetRun {
 }
 
 impl Store {
-    /// Returns the waiting runs of fleet jobs whose time has come, but only the oldest run of each
-    /// job.
+    /// Returns the waiting runs of fleet jobs whose start time has arrived, limited to the oldest
+    /// run of each job.
     pub fn fleet_runs(&self, now: Timestamp) -> Result<Vec<FleetRun>> {
         let sql = "SELECT r.id, j.project, r.job, j.name, o.key, r.attempt, o.due, j.policy,
                EXISTS (SELECT 1 FROM events e WHERE e.run = r.id AND e.kind = 'fleet-offered')

@@ -66,7 +66,7 @@ pub(super) fn read(db: &Connection, path: &Path, steps: &[&str]) -> Result<i64> 
     }
 }
 
-/// Applies to an open file all of `steps` that it lacks, in one transaction.
+/// Applies all missing `steps` to an open file in one transaction.
 pub(super) fn migrate(db: &mut Connection, path: &Path, steps: &[&str]) -> Result<()> {
     // A step may recreate a table, which must not delete the rows that refer to it. The foreign
     // keys are checked after each step.
@@ -93,7 +93,7 @@ pub(super) fn migrate(db: &mut Connection, path: &Path, steps: &[&str]) -> Resul
 }
 
 /// Migrates a file with an older format. The caller must hold the database's lock exclusively. A
-/// copy of the old file is kept beside the database. If the process dies, the file has either the
+/// copy of the old file is kept next to the database. If the process dies, the file has either the
 /// old or the new format.
 pub(super) fn migrate_file(db: &mut Connection, path: &Path, steps: &[&str]) -> Result<()> {
     let kept = kept_as(path, read(db, path, steps)?);

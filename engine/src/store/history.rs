@@ -49,7 +49,7 @@ pub struct ReservedUsage {
 
 impl Store {
     /// Returns the spending of a project, or of all pools, by group. The most recent or largest
-    /// groups are first. A `limit` of 0 returns all groups.
+    /// groups come first. A `limit` of 0 returns all groups.
     pub fn spending(&self, project: &ProjectId, by: GroupBy, limit: u32) -> Result<Vec<UsageSum>> {
         let sums = "sum(calls), sum(tokens), sum(micros), sum(seconds), sum(ideas)";
         let sql = match by {

@@ -75,9 +75,9 @@ fn job(row: &Row<'_>) -> rusqlite::Result<JobRow> {
 
 impl Store {
     /// Updates the jobs of `project` to match its configuration files. Also stores the `stamp` of
-    /// these files and the `projection`, which is the configuration that an overview of the project
-    /// needs, as text. A new or changed schedule starts now. A removed job keeps its history and is
-    /// never due again.
+    /// these files and the `projection`, a string containing the configuration needed for an
+    /// overview of the project. A new or changed schedule starts now. A removed job keeps its
+    /// history and is never due again.
     pub fn project_jobs(
         &mut self,
         project: &ProjectId,
@@ -174,7 +174,8 @@ impl Store {
         })
     }
 
-    /// Returns the jobs that are due and not paused. The cost depends only on their number.
+    /// Returns the jobs that are due and not paused. The cost depends only on the number of these
+    /// jobs.
     pub fn due_jobs(&self, now: Timestamp) -> Result<Vec<DueJob>> {
         let sql = format!(
             "SELECT {COLUMNS} FROM jobs WHERE enabled AND next_due IS NOT NULL AND next_due <= ?1
@@ -231,8 +232,8 @@ fn describe(
     Ok(())
 }
 
-/// Advances a job's watermark and next due time, and removes its pause if it is over. Returns
-/// `false` and changes nothing if another process has moved the watermark.
+/// Advances a job's watermark and next due time, and removes its pause if the pause has ended.
+/// Returns `false` and changes nothing if another process has moved the watermark.
 pub(super) fn advance(
     tx: &Transaction<'_>,
     due_job: &DueJob,

@@ -21,7 +21,7 @@ pub struct ProviderLimit {
     pub pool: String,
     /// The time at which the limit ends.
     pub until: Timestamp,
-    /// Number of consecutive refusals, each after the wait for the previous refusal.
+    /// Number of consecutive refusals, each received after the wait for the previous one.
     pub streak: u32,
     /// The reason for the limit, with a remark if the provider reported no usable reset time.
     pub why: String,

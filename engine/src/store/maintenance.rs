@@ -1,6 +1,6 @@
-//! Maintenance of the database: when each task was last done, and the sizes of the log and the
-//! file. Except for [`Store::vacuum`], this module must never make a writer wait for longer than
-//! one short transaction.
+//! Database maintenance: when each task was last completed, and the sizes of the log and the file.
+//! Except for [`Store::vacuum`], this module must never make a writer wait for longer than one
+//! short transaction.
 
 use std::fs;
 

@@ -112,7 +112,7 @@ pub struct Delivery {
     pub raised: Timestamp,
     /// Number of times that the problem has occurred.
     pub count: u32,
-    /// The last run that had the problem.
+    /// The last run affected by the problem.
     pub run: Option<RunId>,
     /// The redacted reason.
     pub why: String,
@@ -127,9 +127,9 @@ pub struct Delivery {
 pub enum DeliveryResult {
     /// The channel accepted the message.
     Delivered,
-    /// The delivery failed. The text is the redacted reason.
+    /// The delivery failed. The string is the redacted reason.
     Failed(String),
-    /// The channel no longer exists. The text is the reason.
+    /// The channel no longer exists. The string is the reason.
     Withdrawn(String),
 }
 
@@ -393,7 +393,7 @@ impl Store {
     }
 }
 
-/// Records that an attempt begins. Returns false if all attempts are used up.
+/// Records the start of an attempt. Returns false if all attempts have been used.
 fn begin(tx: &Transaction<'_>, found: &Delivery, now: Timestamp) -> Result<bool, Fault> {
     if found.tries > MOST_TRIES {
         // The last attempt was started, but its result was never recorded.

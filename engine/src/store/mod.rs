@@ -108,7 +108,7 @@ pub struct JobId(pub i64);
 pub struct Store {
     db: Connection,
     path: PathBuf,
-    /// A shared `flock` on the lock file. Readers have none.
+    /// A shared `flock` on the lock file. Readers do not hold one.
     _open: Option<File>,
     /// The check that precedes each commit of a publication.
     guard: Option<Box<dyn CommitGuard>>,
@@ -176,7 +176,7 @@ pub enum StoreError {
     /// A restore was interrupted. The next writer finishes it.
     #[error("a restore of the database {path} was interrupted")]
     HalfRestored { path: PathBuf },
-    /// The database does not exist, but other files show that it once existed.
+    /// The database does not exist, but other files indicate that it once existed.
     #[error("the database {path} is missing, but runner still has {what} of it")]
     Lost {
         path: PathBuf,

@@ -107,7 +107,8 @@ impl Store {
     }
 
     /// Returns the nights that can close: all their occurrences are settled, or their closing time
-    /// has passed. A night opened by the clock also waits for the jobs due later in it.
+    /// has passed. A night opened by the clock also waits for the jobs that are due later that
+    /// night.
     pub fn nights_to_close(&self, now: Timestamp) -> Result<Vec<Night>> {
         let sql = format!(
             "SELECT {COLUMNS} FROM nights n INDEXED BY nights_open

@@ -49,7 +49,8 @@ pub struct OccurrenceRow {
 pub struct MissedReasons<'a> {
     /// The scheduled times that passed during a pause.
     pub paused: Option<&'a Missed>,
-    /// The time since the previous tick. `None` if no ticks were made, so nothing was running.
+    /// The time since the previous tick. `None` if no ticks occurred, which means that nothing was
+    /// running.
     pub since_tick: Option<SignedDuration>,
 }
 
@@ -210,7 +211,7 @@ fn enter(
     }
 }
 
-/// The reason for scheduled times that passed while no ticks were made.
+/// The reason for scheduled times that passed while no ticks occurred.
 const NOTHING_RAN: &str = "nothing was running to start it";
 
 /// The cause of missed scheduled times.

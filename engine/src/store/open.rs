@@ -52,7 +52,7 @@ impl Store {
         Ok(Self { db, path: path.to_owned(), _open: Some(lock), guard: None })
     }
 
-    /// Opens the database read-only. SQLite may create its log and index files beside it.
+    /// Opens the database read-only. SQLite may create its log and index files next to it.
     ///
     /// # Errors
     /// Returns a [`StoreError`], such as [`StoreError::Missing`] if there is no database.

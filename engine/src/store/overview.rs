@@ -93,7 +93,7 @@ impl Store {
         without: &[JobId],
         now: Timestamp,
     ) -> Result<BTreeMap<ProjectId, NextDue>> {
-        // This takes one index lookup per project, regardless of its number of jobs, and reads no
+        // This takes one index lookup per project, regardless of how many jobs it has, and reads no
         // job rows.
         let sql = "SELECT p.id, (
                      SELECT json_array(next_due, name) FROM jobs INDEXED BY jobs_next
@@ -163,8 +163,8 @@ impl Store {
     }
 
     /// Returns the jobs whose last run failed, not counting runs that did no work. These jobs may
-    /// have a failure marker or an open circuit breaker. With `only`, only jobs of this project are
-    /// examined.
+    /// have a failure marker or an open circuit breaker. If `only` is given, only that project's
+    /// jobs are examined.
     pub fn failing_jobs(&self, only: Option<&ProjectId>) -> Result<Vec<JobId>> {
         self.view(|db| {
             if let Some(project) = only {

@@ -47,7 +47,7 @@ impl Store {
     }
 }
 
-/// Returns the end of the pause of all jobs, even if it is over.
+/// Returns the end of the pause of all jobs, even if it has already passed.
 pub(super) fn all(db: &Connection) -> Result<Option<Timestamp>, Fault> {
     db.first("SELECT until FROM pause", [], |row| time(row, 0))
 }

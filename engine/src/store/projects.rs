@@ -68,8 +68,8 @@ impl Node {
     }
 }
 
-/// Prefix of the config stamp of a project whose folder was missing at the last check. The reason
-/// follows it.
+/// Prefix of the config stamp of a project whose folder was missing at the last check. The prefix
+/// is followed by the reason.
 pub const GONE: &str = "gone";
 
 /// Returns the config stamp of a missing project.
@@ -126,8 +126,8 @@ impl Store {
         })
     }
 
-    /// Records that a project is missing, with a `stamp` from [`gone`]. Until the project is back,
-    /// its scheduled times are recorded as missed.
+    /// Records that a project is missing, with a `stamp` from [`gone`]. Until the project
+    /// reappears, its scheduled times are recorded as missed.
     pub fn set_config_stamp(&mut self, project: &ProjectId, stamp: &str) -> Result<()> {
         let sql = "UPDATE projects SET config_stamp = ?2 WHERE id = ?1";
         self.write(|tx| tx.change(sql, params![project, stamp]).map(drop))
@@ -154,7 +154,7 @@ impl Store {
         self.view(|db| db.all(&select("1 ORDER BY path"), [], project))
     }
 
-    /// Returns the project that is registered at exactly this path.
+    /// Returns the project that is registered at this exact path.
     pub fn project_at(&self, path: &Path) -> Result<Option<Project>> {
         self.view(|db| db.first(&select("path = ?1"), [path.to_str()], project))
     }

@@ -41,7 +41,7 @@ impl Store {
     }
 
     /// Returns the time at which a run was settled, or `None` if its files must be kept because it
-    /// has not been settled and swept. For an unknown run, returns the time in its id.
+    /// has not been settled and swept. For an unknown run, returns the time encoded in its id.
     pub fn over_since(&self, run: &RunId) -> Result<Option<Timestamp>> {
         let sql = "SELECT CASE WHEN state = 'settled' AND staging IS NULL THEN finished END
                    FROM runs WHERE id = ?1";
@@ -80,7 +80,7 @@ impl Store {
             failpoint::before("remove alerts");
             self.write(|tx| {
                 for alert in some {
-                    // The messages of an alert are deleted with it.
+                    // An alert's messages are deleted along with it.
                     tx.change(
                         "DELETE FROM alerts WHERE id = ?1 AND ended IS NOT NULL AND ended < ?2",
                         params![alert, millis(plan.limit)],
@@ -240,8 +240,8 @@ fn old_usage(db: &Connection) -> Result<Vec<OldUsage>, Fault> {
     Ok(found.into_iter().flatten().collect())
 }
 
-/// Returns the last day of a budget level's period, as stated in its key. For a window, returns the
-/// day on which it opened.
+/// Returns the last day of a budget level's period, as encoded in its key. For a window, returns
+/// the day it opened.
 fn last_day(level: &str, key: &str) -> Option<Date> {
     let reported = key.rsplit(' ').next()?;
     match level {

@@ -1,6 +1,6 @@
 //! An in-memory database for replaying a finished run.
 //!
-//! The run gets its recorded id, seed, start time and reservation through the normal admission.
+//! The run receives its recorded id, seed, start time and reservation through the normal admission.
 //! This module must never access the user's database.
 
 use std::path::Path;
@@ -21,7 +21,7 @@ use crate::process_id::ProcessIdentity;
 use crate::schedule::Schedule;
 use crate::time::ClockReading;
 
-/// The recorded facts of a run.
+/// A run's recorded data.
 #[derive(Clone, Debug)]
 pub struct ReplayRun<'a> {
     pub run: &'a RunId,

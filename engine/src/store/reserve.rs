@@ -16,7 +16,7 @@ use super::usage::{
 use crate::admission::Shortfall;
 use crate::ids::RunId;
 
-/// The amount of each unit that a run reserves if nothing limits the unit.
+/// The amount of each unit that a run reserves if the unit has no limit.
 pub const DEFAULT: Amounts =
     Amounts { calls: 10, tokens: 1_000_000, micros: 1_000_000, seconds: 3_600, ideas: 1_000 };
 
@@ -217,8 +217,8 @@ enum Transfer {
     Back,
 }
 
-/// Takes a child's amounts out of the open reservations of its parent `run`, or returns the unused
-/// part to them. A running parent's deadline moves by the same amount of time.
+/// Takes a child's amounts from the open reservations of its parent `run`, or returns the unused
+/// part to those reservations. A running parent's deadline is adjusted by the same amount of time.
 fn shift(tx: &Transaction<'_>, run: &str, amounts: Amounts, way: Transfer) -> Result<(), Fault> {
     let [calls, tokens, micros, seconds, ideas] = stored(amounts).map(|amount| match way {
         Transfer::Out => -amount,
@@ -240,8 +240,8 @@ fn shift(tx: &Transaction<'_>, run: &str, amounts: Amounts, way: Transfer) -> Re
     Ok(())
 }
 
-/// Limit on each of the two terms when usage is added to a row. The sum of two such terms cannot
-/// overflow.
+/// Upper limit for each of the two terms when usage is added to a row. The sum of two such terms
+/// cannot overflow.
 const MOST: i64 = i64::MAX / 4;
 
 /// Moves the amounts used by a run from its reservation to the usage of its budget levels. A

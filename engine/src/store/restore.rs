@@ -9,10 +9,10 @@
 //! the next process that opens the database for writing completes the restore, and readers get an
 //! error.
 //!
-//! The copy does not show what happened after it was made. Scheduled times since then are recorded
-//! as missed, waiting runs are skipped, and runs that were live are not retried. The previous
-//! database's pauses are kept if it can be read, because a restore must not start a job that the
-//! user has paused. This module must never delete the previous database.
+//! The copy does not record what happened after it was made. Scheduled times since then are
+//! recorded as missed, waiting runs are skipped, and runs that were live are not retried. The
+//! previous database's pauses are kept if it can be read, because a restore must not start a job
+//! that the user has paused. This module must never delete the previous database.
 
 use std::fs::{self, TryLockError};
 use std::io;

@@ -1,5 +1,5 @@
-//! The records that a restore loses, because only the current database contains them. Pauses are
-//! not lost, because the restore applies them to the restored database.
+//! The records lost in a restore because only the current database contains them. Pauses are not
+//! lost, because the restore applies them to the restored database.
 
 use std::collections::BTreeSet;
 use std::path::Path;

@@ -5,8 +5,8 @@
 //! ```
 //!
 //! The plan must never delete open rows, rows that later queries need, or files that may not belong
-//! to runner. Later queries need a job's newest run, the runs that the breaker counts, the night
-//! that `status` shows and recent budget usage.
+//! to runner. Later queries need a job's newest run, the runs counted by the breaker, the night
+//! shown by `status` and recent budget usage.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -22,22 +22,22 @@ use crate::ids::{AlertId, OccurrenceId, RunId};
 /// The retention periods.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Retention {
-    /// Retention of database rows. After an occurrence is deleted, its key can be used again.
+    /// Retention period for database rows. After an occurrence is deleted, its key can be reused.
     pub rows: SignedDuration,
-    /// Retention of run folders, which contain logs and files from child processes.
+    /// Retention period for run folders, which contain logs and files from child processes.
     pub logs: SignedDuration,
-    /// Retention of night reports. `None` keeps them forever.
+    /// Retention period for night reports. `None` keeps them forever.
     pub reports: Option<SignedDuration>,
     /// Number of daily backups to keep.
     pub backups: u32,
-    /// Retention of recordings. `None` means that runs are not recorded and all recordings are
-    /// deleted.
+    /// Retention period for recordings. `None` means that runs are not recorded and all recordings
+    /// are deleted.
     pub recordings: Option<SignedDuration>,
 }
 
 /// Time after which the deferred runs between an occurrence's first and last run are deleted.
 pub const FOLDED_AFTER: SignedDuration = SignedDuration::from_hours(24);
-/// Time after which a left-over staging folder is deleted.
+/// Time after which a leftover staging folder is deleted.
 pub const STAGING_AFTER: SignedDuration = SignedDuration::from_hours(24);
 
 /// An occurrence that was settled before the limit.
@@ -121,7 +121,7 @@ pub struct PrunableFile {
     pub needed: Option<&'static str>,
 }
 
-/// The facts on which a plan is based.
+/// The data on which a plan is based.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PruneFacts {
     pub occurrences: Vec<OldOccurrence>,
@@ -206,7 +206,7 @@ impl Retention {
             facts.deferrals.into_iter().filter(|one| one.finished < fold).map(|one| one.run),
         );
         let old = rows.occurrences.clone();
-        // Budget usage is kept as long as an occurrence that used it.
+        // Budget usage is kept as long as any of the occurrences that contributed to it.
         let gone = |one: &OccurrenceId| old.binary_search(one).is_ok();
         for night in facts.nights {
             if night.newest {
@@ -216,7 +216,7 @@ impl Retention {
             }
         }
         let limit = self.limit(now);
-        // A day's date is in its project's zone. Two additional days cover every zone.
+        // A day's date is in its project's time zone. Two additional days cover all time zones.
         let oldest =
             before(limit, SignedDuration::from_hours(48)).to_zoned(jiff::tz::TimeZone::UTC).date();
         rows.budget_usage.extend(

@@ -34,9 +34,9 @@ impl Origin {
 #[derive(Clone, Debug)]
 pub struct NewOccurrence {
     pub job: JobId,
-    /// The key that identifies the occurrence for every recording process. It is the due time for
-    /// schedules, the run or night that ended for events, and the caller's key or a new id for
-    /// manual requests.
+    /// The key that identifies the occurrence, regardless of which process records it. It is the
+    /// due time for schedules, the run or night that ended for events, and the caller's key or a
+    /// new id for manual requests.
     pub key: String,
     /// The time at which the job was due.
     pub due: Timestamp,

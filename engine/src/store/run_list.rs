@@ -18,14 +18,16 @@ use super::runs::{COLUMNS, run};
 use super::{Fault, JobId, NightId, Result, RunRow, Store};
 use crate::ids::{ProjectId, RunId};
 
-/// A project with at most this number of runs is searched run by run.
+/// A project with no more than this many runs is searched run by run.
 const FEW: u32 = if cfg!(test) { 40 } else { 10_000 };
 /// Number of rows to read in the time index to find the first run since a given time. A run is
 /// missed only if the clock was set back while more runs than this were recorded.
 const DISORDER: u32 = 10_000;
-/// Length of the character sequences in the text index. Shorter texts are compared with all runs.
+/// Length of the character sequences in the text index. Shorter search strings are compared with
+/// all runs.
 pub const SHORTEST_TEXT: usize = 3;
-/// Maximum number of a text's sequences to look up. The text itself is always compared.
+/// Maximum number of sequences to look up for a search string. The string itself is always
+/// compared.
 const SEQUENCES: usize = 16;
 
 /// Selects runs to list.
@@ -37,7 +39,7 @@ pub struct RunFilter {
     pub job: Option<JobId>,
     /// Only the runs of this night.
     pub night: Option<NightId>,
-    /// Only the runs whose id begins with this text.
+    /// Only the runs whose id begins with this string.
     pub prefix: Option<String>,
     /// Maximum number of runs. 0 means no limit.
     pub limit: u32,
@@ -47,7 +49,7 @@ pub struct RunFilter {
     pub since: Option<Timestamp>,
     /// Only the runs whose outcome or state has this name.
     pub outcome: Option<String>,
-    /// Only the ended runs whose job, headline or reason contains this text, ignoring ASCII case.
+    /// Only the ended runs whose job, headline or reason contains this string, ignoring ASCII case.
     pub text: Option<String>,
     /// Only the runs that were recorded before this one.
     pub before: Option<RunId>,
@@ -55,7 +57,7 @@ pub struct RunFilter {
     pub but_kind: Option<&'static str>,
 }
 
-/// A query for runs that is being built.
+/// A run query under construction.
 struct RunQuery {
     /// The table to read, and the index to read it by.
     from: &'static str,
@@ -109,8 +111,8 @@ fn start(db: &Connection, filter: &RunFilter) -> Result<RunQuery, Fault> {
             );
             return Ok(query);
         }
-        // The plus sign prevents an index on `job`, so the query follows the order of recording and
-        // stops at the limit.
+        // The plus sign prevents the use of an index on `job`, so the query follows the recording
+        // order and stops at the limit.
         query.and("+r.job IN (SELECT id FROM jobs WHERE project = ?)", project.to_string());
     }
     let sequences = filter.text.as_deref().map(sequences).unwrap_or_default();
@@ -172,7 +174,7 @@ fn conditions(filter: &RunFilter, query: &mut RunQuery) {
     }
 }
 
-/// Returns whether a project has so few runs that all of them can be examined.
+/// Returns whether a project has few enough runs to examine all of them.
 fn has_few_runs(db: &Connection, project: &ProjectId) -> Result<bool, Fault> {
     let sql = "SELECT count(*) FROM (SELECT 1 FROM runs INDEXED BY runs_by_job
                WHERE job IN (SELECT id FROM jobs WHERE project = ?1) LIMIT ?2)";
@@ -180,8 +182,8 @@ fn has_few_runs(db: &Connection, project: &ProjectId) -> Result<bool, Fault> {
     Ok(count <= FEW)
 }
 
-/// Returns a full-text query for the character sequences in a text. The query is empty if the text
-/// is shorter than a sequence.
+/// Returns a full-text query for the character sequences in a string. The query is empty if the
+/// string is shorter than a sequence.
 fn sequences(text: &str) -> String {
     let letters: Vec<char> = text.chars().collect();
     let all: BTreeSet<String> =

@@ -7,7 +7,7 @@
 //!     └── expired, cancelled ───────────┴── declined ────────────────┴──settle──> settled(outcome)
 //! ```
 //!
-//! An occurrence is open exactly while one of its runs is unsettled.
+//! An occurrence is open if and only if one of its runs is unsettled.
 
 use std::time::Duration;
 
@@ -45,10 +45,10 @@ pub struct RunSummary {
     /// The restrictions missing from the sandbox of the run's program.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub gaps: Vec<String>,
-    /// The parts of replies that a check refused, each with the reason.
+    /// The parts of replies rejected by a check, each with the reason.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub refused: Vec<String>,
-    /// Number of tool uses that failed, including those that the sandbox refused.
+    /// Number of failed tool calls, including those refused by the sandbox.
     pub failed_tools: u64,
     /// The result of a request to keep the machine awake.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -86,7 +86,7 @@ pub enum RunState {
     Settled {
         outcome: Outcome,
         finished: Timestamp,
-        /// The facts of the run's admission, if it was admitted.
+        /// The details of the run's admission, if it was admitted.
         execution: Option<Execution>,
         /// The run's staging folder, until it is swept.
         staging: Option<String>,
@@ -103,7 +103,7 @@ pub struct Spawned {
     pub deadline: u64,
 }
 
-/// The facts of a run's admission.
+/// The details of a run's admission.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Execution {
     pub fence: Fence,
@@ -137,7 +137,7 @@ pub struct RunRow {
     pub priority: i32,
     /// The time at which the run's occurrence was due.
     pub due: Timestamp,
-    /// The number of the attempt, starting with 1.
+    /// The attempt number, starting at 1.
     pub attempt: u32,
     /// The time at which the run was queued or requested.
     pub requested: Timestamp,
@@ -178,7 +178,7 @@ impl RunRow {
         }
     }
 
-    /// Returns the facts of the run's admission, if it was admitted.
+    /// Returns the details of the run's admission, if it was admitted.
     pub fn execution(&self) -> Option<&Execution> {
         match &self.state {
             RunState::Running { execution, .. } => Some(execution),

@@ -8,8 +8,8 @@
 //!                                        └─> jobs that follow its job: recorded
 //! ```
 //!
-//! [`settle_row`] settles all runs and occurrences. Exceptions are dead runs that are retried
-//! immediately, and missed scheduled times.
+//! [`settle_row`] settles all runs and occurrences, except dead runs that are retried immediately
+//! and missed scheduled times.
 
 use runner_text::counted;
 use std::collections::VecDeque;
@@ -28,7 +28,7 @@ use crate::outcome::{Outcome, SkipReason};
 use crate::policy::{Overlap, Policy, QUEUE, retryable};
 use crate::schedule::{On, Schedule, Trigger};
 
-/// Settles a run. Then queues another attempt at its occurrence, or settles the occurrence.
+/// Settles a run, then either queues another attempt at its occurrence or settles the occurrence.
 pub(super) fn settle_row(
     tx: &Transaction<'_>,
     run: &RunId,
@@ -37,7 +37,7 @@ pub(super) fn settle_row(
     now: Timestamp,
 ) -> Result<(), Fault> {
     let over = close(tx, run, outcome, summary, now)?;
-    // If an occurrence does not succeed, all runs that wait for it, directly or through other runs,
+    // If an occurrence does not succeed, all runs waiting for it, directly or through other runs,
     // are skipped.
     let mut ended = VecDeque::from([(run.clone(), over)]);
     while let Some((run, over)) = ended.pop_front() {
@@ -203,7 +203,7 @@ pub(super) fn not_followed(outcome: &Outcome) -> String {
 }
 
 /// Records the occurrences of the jobs that follow this job, in the same night if it is still open.
-/// A follower that requires a success is recorded as skipped if there was none.
+/// A follower that requires success is recorded as skipped if this job did not succeed.
 fn follow(
     tx: &Transaction<'_>,
     over: &EndedRun,
@@ -228,7 +228,7 @@ fn follow(
             origin: Origin::Event,
             ..NewOccurrence::manual(follower, format!("after {run}"), now)
         };
-        // A skipped or deferred run did no work, so it does not count as an end of the job.
+        // A skipped or deferred run did no work, so the job does not count as having ended.
         let ended = !matches!(outcome, Outcome::Skipped { .. } | Outcome::Deferred { .. });
         if outcome.published() || (after.on == On::End && ended) {
             await_turn(tx, &new, now, now)?;
@@ -240,7 +240,7 @@ fn follow(
     Ok(())
 }
 
-/// Refuses a commit by a run that has been taken over.
+/// Rejects a commit by a run that has been taken over.
 pub(super) fn check_fence(db: &Connection, run: &RunId, fence: Option<Fence>) -> Result<(), Fault> {
     let Some(fence) = fence else { return Ok(()) };
     let current: Option<Fence> = db.first(

@@ -65,8 +65,8 @@ impl Store {
         })
     }
 
-    /// Settles a run whose process has died. If `retry` names a process, requests another attempt
-    /// with that process as its starter.
+    /// Settles a run whose process has died. If `retry` is set, requests another attempt with that
+    /// process as its starter.
     pub fn settle_dead(
         &mut self,
         run: &RunId,
@@ -85,7 +85,7 @@ impl Store {
         })
     }
 
-    /// Settles a run whose process has died, and queues another attempt that is ready at once.
+    /// Settles a run whose process has died, and queues another attempt that is ready immediately.
     pub fn requeue_dead(
         &mut self,
         run: &RunId,

@@ -1,5 +1,5 @@
-//! Counts of settled runs by job, outcome and duration, for metrics. Settling maintains them in its
-//! transaction. No decision may depend on them.
+//! Counts of settled runs by job, outcome and duration, for metrics. They are updated in the
+//! transaction that settles a run. No decision may depend on them.
 
 use jiff::Timestamp;
 use rusqlite::{Transaction, params};
@@ -9,7 +9,7 @@ use super::{Fault, JobId, Result, Store};
 use crate::ids::ProjectId;
 use crate::outcome::Outcome;
 
-/// The upper limits of the duration groups, in seconds. The last group has no limit.
+/// The upper limits of the duration groups, in seconds. The last group is unbounded.
 pub const DURATION_LIMITS: [u32; 8] = [1, 5, 15, 60, 300, 900, 3_600, 14_400];
 
 /// The settled runs of a job with the same outcome and class.
@@ -19,11 +19,11 @@ pub struct RunTotal {
     pub project: ProjectId,
     /// The name of the job.
     pub job: String,
-    /// The kind of the job.
+    /// The job kind.
     pub kind: String,
     /// The name of the outcome.
     pub outcome: String,
-    /// The class of the failure, or an empty string.
+    /// The failure class, or an empty string.
     pub class: String,
     /// Number of runs since the database was created, including pruned runs.
     pub runs: u64,
@@ -38,7 +38,7 @@ pub struct RunDurations {
     pub project: ProjectId,
     /// The name of the job.
     pub job: String,
-    /// Number of runs in each group of [`DURATION_LIMITS`], and of longer runs.
+    /// Number of runs in each group of [`DURATION_LIMITS`], followed by the number of longer runs.
     pub groups: [u64; DURATION_LIMITS.len() + 1],
     /// The sum of all durations in milliseconds.
     pub millis: u64,
@@ -51,7 +51,7 @@ pub struct QueueDepth {
     pub project: ProjectId,
     /// Number of queued runs.
     pub runs: u64,
-    /// The earliest time at which one of them may start, if it waits only for a time.
+    /// The earliest time at which one of them may start, if it is waiting only for its start time.
     pub oldest: Option<Timestamp>,
 }
 

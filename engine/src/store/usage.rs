@@ -38,7 +38,7 @@ pub struct Amounts {
     pub micros: u64,
     /// Wall-clock seconds.
     pub seconds: u64,
-    /// Ideas, or the unit in which a job counts its work.
+    /// Ideas, or whatever unit a job counts its work in.
     pub ideas: u64,
 }
 
@@ -54,7 +54,7 @@ pub struct Budget {
     pub micros: Option<u64>,
     /// Wall-clock seconds.
     pub seconds: Option<u64>,
-    /// Ideas, or the unit in which a job counts its work.
+    /// Ideas, or whatever unit a job counts its work in.
     pub ideas: Option<u64>,
 }
 
@@ -113,8 +113,8 @@ pub enum RequestUsage {
     Known(Amounts),
     /// The backend did not report the usage. The reserved maximum is charged.
     Unknown,
-    /// The backend did not report the usage, but at least this much was observed. In each unit, the
-    /// larger of the reserved maximum and this amount is charged.
+    /// The backend did not report the usage, but at least this much was observed. For each unit,
+    /// the larger of the reserved maximum and this amount is charged.
     AtLeast(Amounts),
 }
 
@@ -139,7 +139,7 @@ impl Money {
     }
 }
 
-/// Returns a run's duration as counted by its budget, in seconds, rounded up.
+/// Returns a run's duration as counted against its budget, in seconds, rounded up.
 pub fn budget_seconds(started: Timestamp, finished: Timestamp) -> u64 {
     let elapsed = finished.as_millisecond() - started.as_millisecond();
     elapsed.max(0).unsigned_abs().div_ceil(1000)
@@ -149,7 +149,7 @@ pub fn budget_seconds(started: Timestamp, finished: Timestamp) -> u64 {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RequestId(i64);
 
-/// The names of the units, in the order of the columns.
+/// The names of the units, in column order.
 pub const UNITS: [&str; 5] = ["calls", "tokens", "micros", "seconds", "ideas"];
 
 impl Amounts {
@@ -181,7 +181,7 @@ impl Amounts {
     }
 }
 
-/// The largest plausible amount of any unit, 10¹⁵. A larger reported amount counts as an error.
+/// The largest plausible amount of any unit, 10¹⁵. A larger reported amount is treated as an error.
 pub const MEASURE: u64 = 1_000_000_000_000_000;
 
 impl Budget {

@@ -214,7 +214,7 @@ impl History {
             micros: part(reserved.micros),
             ..Amounts::default()
         };
-        // Excess usage is reported immediately, so no death precedes this report.
+        // Excess usage is reported immediately, so the run cannot die before the report.
         self.runs[run].out = Some(Out { id: request, reserved, truly });
         if over {
             self.counts.over += 1;

@@ -58,7 +58,7 @@ impl Trial<'_> {
         Ok(())
     }
 
-    /// Recovers without disturbance. Checks that the result is correct and that a second recovery
+    /// Recovers without interference. Checks that the result is correct and that a second recovery
     /// changes nothing.
     fn recovers(&self, crashed: &CrashPoint) -> Result<Vec<CrashPoint>, String> {
         let world = World::recording(crashed.clone());

@@ -27,7 +27,7 @@ pub enum Damage {
     Drawn(u64),
 }
 
-/// A small random generator (splitmix64).
+/// A small random number generator (splitmix64).
 #[derive(Clone, Debug)]
 pub struct Random(pub u64);
 

@@ -151,7 +151,7 @@ impl Disk {
         let at = self.entry(from_dir, from_name).ok_or(Refusal::Missing)?;
         match self.entry(to_dir, to_name) {
             Some(_) if !replace => return Err(Refusal::Exists),
-            // POSIX lets a rename between two names of the same file do nothing.
+            // POSIX allows a rename between two names of the same file to do nothing.
             Some(same) if same == at => return Ok(()),
             _ => {}
         }
@@ -264,7 +264,7 @@ impl Disk {
         units
     }
 
-    /// Returns the files with unsynced content, and that content.
+    /// Returns the files with unsynced content, along with that content.
     pub fn unsynced(&self) -> Vec<(usize, Blob)> {
         self.nodes
             .iter()

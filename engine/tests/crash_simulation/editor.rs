@@ -56,7 +56,7 @@ impl Edit {
         let held = held(&point.disk, target.path);
         let spared = match self {
             Self::Replace | Self::Rewrite => held == Some(Digest::of(FOREIGN)),
-            // A new file that is deleted right after its publication may come back, because nothing
+            // A new file that is deleted right after its publication may reappear, because nothing
             // existed before.
             Self::Delete => held.is_none() || target.before.is_none() && held == target.after,
         };
@@ -66,7 +66,7 @@ impl Edit {
 }
 
 impl Trial<'_> {
-    /// Edits a target before each operation of a publication or a recovery. Then checks the next
+    /// Edits a target before each operation of a publication or a recovery, then checks the next
     /// recovery, with and without a crash in between.
     pub fn editor(&mut self) -> TrialFailure {
         let world = World::recording(self.prepared.start.clone());
@@ -195,7 +195,7 @@ impl Trial<'_> {
     }
 
     /// Checks that the recovery after an edit stops or completes, has the same result when
-    /// repeated, and keeps the edit.
+    /// repeated, and preserves the edit.
     fn settles(&self, world: &World, target: &Target, edit: Edit) -> TrialFailure {
         let first = self.take_over(world);
         edit.survives(&world.now(), target)?;

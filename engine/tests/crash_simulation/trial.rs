@@ -73,7 +73,7 @@ pub struct Trial<'a> {
 /// A kind of disturbance, applied at each operation of a publication.
 type Suite = fn(&mut Trial) -> TrialFailure;
 
-/// The suites in the order of execution.
+/// The suites in execution order.
 pub const SUITES: [(&str, Suite); 8] = [
     ("crashes", |trial| trial.crashes()),
     ("take-over", |trial| trial.take_overs()),
@@ -99,8 +99,8 @@ impl Trial<'_> {
         take_over(self.prepared.scenario, world)
     }
 
-    /// Checks the invariants of every crash point: no file is torn, no content is new before the
-    /// manifest, and no content is old after the outcome.
+    /// Checks the invariants of every crash point: no file is torn, no new content appears before
+    /// the manifest, and no old content remains after the outcome.
     pub fn live(&self, point: &CrashPoint) -> TrialFailure {
         for target in &self.prepared.targets {
             let held = held(&point.disk, target.path);

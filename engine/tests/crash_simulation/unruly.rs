@@ -14,7 +14,8 @@ use super::world::{CrashPoint, Failure, OperationKind, World};
 /// Number of sequences per scenario at scale 1.
 const NIGHTS: f64 = 400.0;
 
-/// Content that other programs have written and not overwritten, which must therefore still exist.
+/// Content that other programs have written and not since overwritten, which must therefore still
+/// exist.
 #[derive(Clone, Debug, Default)]
 struct ForeignBytes(Rc<RefCell<Vec<Vec<u8>>>>);
 

@@ -121,7 +121,7 @@ fn day_fields_follow_debian_rules() {
 #[test]
 fn unusual_transitions_follow_the_documentation() {
     let cases = [
-        // The clock goes half an hour forward at 02:00, and back at 02:00.
+        // The clock goes forward by half an hour at 02:00, and back at 02:00.
         ("Australia/Lord_Howe", "15 2 * * *", "2026-10-03T12:00:00Z", "2026-10-04T02:30:00+11:00"),
         ("Australia/Lord_Howe", "45 1 * * *", "2026-04-04T12:00:00Z", "2026-04-05T01:45:00+11:00"),
         ("Australia/Lord_Howe", "45 1 * * *", "2026-04-04T14:45:00Z", "2026-04-06T01:45:00+10:30"),

@@ -53,7 +53,7 @@ fn cases() -> (usize, Vec<Case>) {
     (names.len(), found)
 }
 
-/// Generates and parses an expression. If the implementation refuses an expression, no day in a
+/// Generates and parses an expression. If the implementation rejects an expression, no day in a
 /// whole calendar cycle may match it.
 fn expression(dice: &mut Random) -> (Expression, Cron) {
     loop {
@@ -110,7 +110,7 @@ fn compare(
     if expected.len() <= WALKED {
         walk(table.from, WALKED + 1)?;
     }
-    // The walk starts at any time in the window, and then near its middle, with nanosecond
+    // The walk starts at an arbitrary time in the window, and then near its middle, with nanosecond
     // precision.
     let width = 4 * 86_400 * 1_000_000_000_u64;
     let near = 4 * 3_600 * 1_000_000_000_u64;

@@ -1,5 +1,5 @@
 //! The process of one run. It takes the lock, collects facts, requests admission, works and settles
-//! the run, or dies on the way.
+//! the run, or dies along the way.
 
 use std::time::Duration;
 

@@ -72,7 +72,7 @@ impl Year {
     }
 
     fn set_clock(&mut self, by: Micros) {
-        // In the model, a pause that is over stays over after a clock change. The database may
+        // In the model, a pause that has ended stays ended after a clock change. The database may
         // apply it again if nothing has been due since.
         let now = self.wall();
         let jobs = self.jobs.values_mut().map(|job| &mut job.paused_until);
@@ -102,7 +102,7 @@ impl Year {
         self.wake_all();
     }
 
-    /// Kills a random share of the runs and, if `drivers` is true, all drivers.
+    /// Kills a random subset of the runs and, if `drivers` is true, all drivers.
     fn kill_some(&mut self, drivers: bool) {
         let runs: Vec<u32> = self.running.keys().copied().collect();
         let share = self.random.between(0, 1001).cast_unsigned();

@@ -8,7 +8,7 @@ use super::year::Year;
 /// An injected bug.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Bug {
-    /// A watermark advances although nothing is recorded.
+    /// A watermark advances even though nothing is recorded.
     WatermarkAlone,
     /// The missed scheduled times before a run are not recorded.
     MissedForgotten,
@@ -28,7 +28,7 @@ pub enum Bug {
     LockShared,
     /// Dead processes seem to be alive.
     DeadLive,
-    /// Runs are admitted although their job is paused.
+    /// Runs are admitted even though their job is paused.
     PauseNotSeen,
 }
 

@@ -59,7 +59,7 @@ pub fn draw(random: &mut Random) -> Vec<NewJob> {
     jobs
 }
 
-/// Generates the trigger of a job. The first job gets a schedule.
+/// Generates a job's trigger. The first job gets a schedule.
 pub fn trigger(random: &mut Random, parent: Option<String>) -> Trigger {
     match (random.between(0, 12), parent) {
         (0, Some(_)) => Trigger::Manual,

@@ -108,7 +108,8 @@ impl Year {
         (!seen.is_empty()).then(|| self.random.one_of(&seen).clone())
     }
 
-    /// Returns whether a job is paused now, by its own pause or by the pause of all jobs.
+    /// Returns whether a job is currently paused, either by its own pause or by the pause of all
+    /// jobs.
     pub fn paused(&self, job: &str) -> bool {
         let now = self.wall();
         let job = self.jobs[job].paused_until;

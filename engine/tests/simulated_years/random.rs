@@ -1,4 +1,4 @@
-//! The random generator SplitMix64. The seed of a year determines all its events.
+//! The SplitMix64 random number generator. The seed of a year determines all its events.
 
 #[derive(Clone, Debug)]
 pub struct Random(pub u64);

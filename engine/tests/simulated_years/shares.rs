@@ -1,4 +1,4 @@
-//! The total counts over many years, and the distribution of the years among processes.
+//! The total counts over many years, and the distribution of the years across processes.
 //!
 //! SQLite's page cache has a process-wide lock, so two threads are hardly faster than one. The test
 //! therefore runs its own executable in two processes.
@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 /// The number of processes.
 pub const SHARES: u64 = 2;
-/// The environment variable with a process's share.
+/// The environment variable that specifies a process's share.
 pub const SHARE: &str = "RUNNER_TEST_SHARE";
 /// Number of failures after which the simulation stops.
 const ENOUGH: usize = 3;

@@ -17,7 +17,7 @@ use crate::store::{FleetError, Result};
 /// Connection timeout. It is short because a tick's local work waits for the connection.
 const CONNECT: Duration = Duration::from_secs(2);
 
-/// Timeout for an answer if the network is dead.
+/// Timeout for a response if the network is down.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Timeouts for statements and for lock waits. The database also ends a transaction whose client is
@@ -67,7 +67,7 @@ impl fmt::Debug for Postgres {
 
 impl Postgres {
     /// Parses an address, such as `postgresql://runner@db.example/fleet`, without connecting. A
-    /// connection to another machine is encrypted unless the address has `sslmode=disable`.
+    /// connection to another machine is encrypted unless the address contains `sslmode=disable`.
     ///
     /// # Errors
     /// Returns [`FleetError::Address`]. The message does not contain the address.
@@ -200,8 +200,8 @@ pub(super) fn known(error: postgres::Error) -> FleetError {
     if *code == SqlState::INVALID_SCHEMA_NAME || *code == SqlState::UNDEFINED_TABLE {
         return FleetError::NoFleet;
     }
-    // Class 08 means a lost connection, 53 a lack of resources, and 57P a shutdown. A statement
-    // that timed out may be repeated.
+    // Class 08 means a lost connection, 53 insufficient resources, and 57P a shutdown. A statement
+    // that timed out may be retried.
     let transient = ["08", "53", "57P"].iter().any(|class| code.code().starts_with(class))
         || [SqlState::QUERY_CANCELED, SqlState::LOCK_NOT_AVAILABLE].contains(code)
         || *code == SqlState::IDLE_IN_TRANSACTION_SESSION_TIMEOUT;

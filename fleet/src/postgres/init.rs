@@ -7,7 +7,7 @@ use crate::store::{FleetError, Result};
 /// The format that this version creates and reads.
 const FORMAT: i32 = 2;
 
-/// The statements that upgrade each older format to the next one, from format 1.
+/// The statements that upgrade each older format to the next one, starting with format 1.
 const UPGRADES: [&str; 1] = [include_str!("../upgrade_2.sql")];
 
 /// The tables that a worker's role must read and write.
@@ -134,7 +134,7 @@ impl Postgres {
     }
 }
 
-/// Returns the format of the schema. Returns `None` if there is no schema.
+/// Returns the schema's format, or `None` if there is no schema.
 fn format(step: &mut Step<'_>) -> Result<Option<i32>, super::Fault> {
     let sql = "SELECT to_regclass('runner_fleet.format') IS NOT NULL";
     if !step.tx.query_one(sql, &[])?.try_get::<_, bool>(0)? {

@@ -10,8 +10,8 @@ use super::connection::known;
 use super::operations::CHANNEL;
 use crate::store::Result;
 
-/// A connection waiting for notifications. A notification only makes a host look for work earlier,
-/// so a lost notification delays work until the host looks again.
+/// A connection waiting for notifications. A notification merely makes a host look for work sooner,
+/// so a lost notification only delays work until the host next looks.
 pub struct Signals(Client);
 
 impl Postgres {

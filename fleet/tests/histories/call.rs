@@ -1,4 +1,4 @@
-//! Operations as values, so that one history runs on several stores.
+//! Operations as values, so that one history can run on several stores.
 
 use std::collections::BTreeMap;
 
@@ -45,7 +45,7 @@ impl Reply {
     }
 }
 
-/// Runs an operation. An error that is not a refusal fails the test.
+/// Runs an operation. Any error other than a rejection fails the test.
 pub fn run(store: &mut dyn FleetStore, call: &Call) -> Reply {
     let done = match call.clone() {
         Call::Join(host) => store.join(&host).map(|()| Reply::Done),

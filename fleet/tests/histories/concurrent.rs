@@ -13,7 +13,7 @@ use crate::cluster::Cluster;
 use crate::setting;
 use crate::world::Random;
 
-/// The fences with which each occurrence was published.
+/// The fences under which each occurrence was published.
 type Published = Arc<Mutex<BTreeMap<String, BTreeSet<i64>>>>;
 
 const HOSTS: [&str; 3] = ["a", "b", "c"];

@@ -51,7 +51,7 @@ fn older_format_is_upgraded_and_large_contents_are_stored_in_parts() {
     assert_eq!(store.blob(small).unwrap(), b"small");
     let empty = store.put_blob(b"").unwrap();
     assert_eq!(store.blob(empty).unwrap(), b"");
-    // Parts of 16 MiB: two whole ones, and one of a single byte.
+    // Parts of 16 MiB: two full ones, and one of a single byte.
     let large: Vec<u8> = (0..(32 << 20) + 1_u32).map(|at| (at % 251) as u8).collect();
     for _ in 0..2 {
         let digest = store.put_blob(&large).unwrap();

@@ -281,7 +281,7 @@ impl<'a> World<'a> {
         }
     }
 
-    /// A process that was stopped wakes up: it renews, delivers, or publishes at home.
+    /// A stopped process resumes: it renews, delivers, or publishes at home.
     fn ghost_acts(&mut self) {
         if self.ghosts.is_empty() {
             return;
@@ -294,7 +294,7 @@ impl<'a> World<'a> {
                 let home = claim.home.clone();
                 let (occurrence, fence) = (claim.occurrence.clone(), claim.fence);
                 let begin = Call::BeginPublish { occurrence, fence, home };
-                // A home host knows that a result of its own has no files.
+                // A home host knows that one of its own results has no files.
                 let rows = self.target.snapshot().occurrences;
                 let row = rows.into_iter().find(|row| row.id == claim.occurrence);
                 let outcome = row.and_then(|row| row.outcome);
@@ -426,7 +426,7 @@ impl<'a> World<'a> {
         }
     }
 
-    /// Calls operations that must be refused: with fences that were never granted, or from another
+    /// Calls operations that must be rejected: with fences that were never granted, or from another
     /// host.
     fn foreign(&mut self, index: usize) {
         let rows = self.target.snapshot().occurrences;

@@ -16,7 +16,8 @@ pub const OUT_FOLDER: &str = "out";
 pub struct Folders<'a> {
     /// The project's canonical root.
     pub root: &'a Path,
-    /// A folder for this project's caches, outside the project. Its content may vanish at any time.
+    /// A folder for this project's caches, outside the project. Its contents may disappear at any
+    /// time.
     pub cache: &'a Path,
     /// The run's private folder.
     pub run_dir: &'a Path,
@@ -80,8 +81,8 @@ impl<'a> RunFiles<'a> {
     /// Takes a lock, if it becomes available within a few seconds, and holds it until the run is
     /// settled.
     ///
-    /// The lock keeps other processes from changing the same files. Without the lock, the run still
-    /// never overwrites a changed file, but fails instead.
+    /// The lock keeps other processes from changing the same files. Even without the lock, the run
+    /// never overwrites a changed file; it fails instead.
     pub fn hold_lock(&mut self, lock: &Path) {
         match JobLock::take_for_run(lock, |_| false) {
             Ok(lock) => self.lock = Some(lock),

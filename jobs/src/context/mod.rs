@@ -58,7 +58,7 @@ pub struct Context<'a> {
     pub admitted: &'a Admitted,
     /// The only way to write files.
     pub files: RunFiles<'a>,
-    /// The only way to ask a model.
+    /// The only way to call a model.
     pub spender: Spender<'a>,
     pub git: Git,
     /// The environment and the sandbox of the programs that the job itself starts.
@@ -76,7 +76,7 @@ pub struct Context<'a> {
     pub(crate) recording: InputRecording,
     /// The destination of the recording.
     pub(crate) recorder: Option<Recorder>,
-    /// Facts about the run that its summary contains even if the run fails.
+    /// Facts about the run that are included in its summary even if the run fails.
     pub(crate) facts: Map<String, Value>,
     /// The commit to make once everything is published.
     pub(crate) publish: Option<Publish>,
@@ -88,7 +88,7 @@ pub struct Context<'a> {
 pub enum RunMode {
     /// The work is done, and recorded if a recorder is given.
     Run(Option<Recorder>),
-    /// The work is only planned, on a copy of the database. No model is asked, and no cache is
+    /// The work is only planned, on a copy of the database. No model is called, and no cache is
     /// kept.
     DryRun,
     /// The work is replayed from a recording.

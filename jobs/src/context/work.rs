@@ -110,7 +110,7 @@ impl<'a> ChildWork<'a> {
 }
 
 fn failure(error: &WorkError, run_dir: &Path) -> JobError {
-    // Git itself refused the objects.
+    // Git itself rejected the objects.
     let class = match error {
         WorkError::Git(GitError::Failed { .. }) => Class::Guard,
         _ => Class::Environment,

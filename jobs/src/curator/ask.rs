@@ -9,7 +9,7 @@ pub(super) struct CuratorQuestion<'a> {
     /// The purpose of the question, which also identifies it within the run.
     pub(super) name: &'a str,
     pub(super) instructions: &'a str,
-    /// Untrusted texts, each with a description.
+    /// Untrusted content, each piece with a description.
     pub(super) texts: Vec<(String, String)>,
     /// The rule-based answer.
     pub(super) rule: Value,

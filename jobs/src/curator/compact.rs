@@ -5,8 +5,8 @@
 //! ```
 //!
 //! If the process dies, the journal remains. The journal contains the length of the audit log with
-//! the new entries, and the digest of the text up to that length. From these, the next plan
-//! determines whether the log already contains the entries. If so, the plan only removes their
+//! the new entries, and the digest of the log's contents up to that length. From these, the next
+//! plan determines whether the log already contains the entries. If so, the plan only removes their
 //! files. Otherwise the plan folds the entries again. The executed plan is exactly the plan that
 //! was shown.
 
@@ -68,7 +68,7 @@ pub struct CompactionPlan {
 }
 
 impl CompactionPlan {
-    /// Returns the plan as text, one line for each step.
+    /// Returns the plan as text, one line per step.
     pub fn text(&self) -> String {
         let mut text = String::new();
         for act in &self.acts {
@@ -222,7 +222,7 @@ fn fold(
     remove(&worker.path(JOURNAL))
 }
 
-/// Removes an entry if its content is still the folded content.
+/// Removes an entry if its contents still match what was folded.
 fn gone(path: &Path, digest: Digest) -> io::Result<()> {
     match read_no_link(path, LARGEST) {
         Ok(bytes) if Digest::of(&bytes) == digest => remove(path),

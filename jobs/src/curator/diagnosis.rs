@@ -240,7 +240,7 @@ impl Diagnoses {
     /// Returns the open diagnosis if the session described a change and then made it.
     fn finish(&mut self, check: &str) -> Option<Diagnosis> {
         if let Some(open) = &mut self.open {
-            // If the described change names only other files, another description must follow.
+            // If the described change mentions only other files, another description must follow.
             let own = |act: &String| open.files.is_empty() || names_only(act, &open.files);
             open.act = open.act.take().filter(own);
         }
@@ -302,8 +302,8 @@ fn is_act(sentence: &str) -> bool {
         && verb.is_some_and(|verb| CHANGES.contains(&verb))
 }
 
-/// Returns whether a sentence names at least one of the files, or no file with any of their
-/// extensions. A sentence that names only other files describes a different change.
+/// Returns whether a sentence mentions at least one of the files, or no file with any of their
+/// extensions. A sentence that mentions only other files describes a different change.
 fn names_only(sentence: &str, files: &[String]) -> bool {
     let end = |name: &str| name.rsplit_once('.').map(|(_, end)| end.to_owned());
     let kinds: Vec<String> = files.iter().filter_map(|file| end(file)).collect();

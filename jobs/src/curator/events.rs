@@ -216,7 +216,7 @@ pub fn raise(
 ///
 /// # Errors
 /// Returns an error if no budget is left, the event has been acknowledged or does not exist, or a
-/// file operation fails. A call that is refused for lack of budget is recorded.
+/// file operation fails. A call refused for lack of budget is recorded.
 pub fn spend(worker: &Worker, id: &str, now: Timestamp) -> Result<u32, EventError> {
     let _held = worker.lock()?;
     let standing = find(&load(worker)?, id)?;

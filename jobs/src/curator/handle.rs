@@ -1,4 +1,4 @@
-//! Hands an event to a model. The event's budget pays for the call. The remaining budget pays for
+//! Passes an event to a model. The event's budget pays for the call. The remaining budget pays for
 //! the events that the answer raises.
 //!
 //! This module must never act on the model's answer. The answer is only recorded, and the events
@@ -21,7 +21,7 @@ const RAISED: usize = 5;
 ///
 /// # Errors
 /// Returns an error if the event does not exist, its budget is used up, or the model did not
-/// answer. An unanswered call is still spent.
+/// answer. An unanswered call is still charged.
 pub(super) fn run(ctx: &mut Context<'_>, worker: &Worker, id: &str) -> Result<Finished, JobError> {
     let failed = |class: Class| move |error: EventError| JobError::failed(class, error.to_string());
     let environment = failed(Class::Environment);

@@ -179,14 +179,15 @@ fn follow_up(job: &JobFile, source: &Source, next: u64) -> JobFile {
     follow
 }
 
-/// Returns the learnings that differ enough from the texts in `there` and from earlier learnings.
+/// Returns the learnings that differ sufficiently from the strings in `there` and from earlier
+/// learnings.
 fn fresh(learnings: Vec<Learning>, there: &[String]) -> Vec<Learning> {
     let mut known: Vec<near::Sets> = there.iter().map(|text| near::Sets::of(text)).collect();
     let mut kept = Vec::new();
     for learning in learnings {
         let text = format!("# {}\n\n{}", learning.title, learning.body);
         let sets = near::Sets::of(&text);
-        // All learnings have many words in common, so only a close match counts as the same.
+        // All learnings have many words in common, so only a close match counts as a duplicate.
         if known.iter().all(|other| near::jaccard(&sets, other) < near::NEAR_SHORT) {
             known.push(sets);
             kept.push(learning);

@@ -14,7 +14,7 @@ use crate::json::pretty;
 
 /// Maximum size of a job file, in bytes.
 pub const LARGEST: u64 = 64 * 1024;
-/// Maximum number of attempts that a job file may ask for.
+/// Maximum number of attempts that a job file may request.
 const RETRIES: u32 = 10;
 
 /// The kinds of work that a curator does.

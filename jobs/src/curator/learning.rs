@@ -2,10 +2,10 @@
 //!
 //! A fix is a successful call that differs from an earlier failed call of the same kind. A sentence
 //! in the session between the two calls must explain the error. A diagnosis is a stated cause with
-//! a change and, if there was one, a check that passed (`diagnosis`). A correction is a user's text
-//! such as "always …" or "never …" that gives a reason. Everything else is not a learning, so most
-//! sessions yield none. This module is pure and must never quote anything that the session did not
-//! contain.
+//! a change and, if there was one, a check that passed (`diagnosis`). A correction is a statement
+//! by the user, such as "always …" or "never …", that gives a reason. Everything else is not a
+//! learning, so most sessions yield none. This module is pure and must never quote anything that
+//! the session did not contain.
 
 use std::collections::BTreeMap;
 
@@ -233,7 +233,7 @@ fn changes_files(tool: &str) -> bool {
     matches!(tool, "Edit" | "MultiEdit" | "Write" | "NotebookEdit")
 }
 
-/// Returns whether a tool only reads, so that a different call to the tool is not a fix.
+/// Returns whether a tool only reads, in which case a different call to the tool is not a fix.
 fn is_read_only(tool: &str) -> bool {
     matches!(tool, "Read" | "Grep" | "Glob" | "LS")
 }
@@ -319,7 +319,7 @@ mod tests {
             36,
             SessionEventKind::Prompt("That is fine, since it never changes, right?".into()),
         ));
-        // Another command of the same program is not a fix.
+        // A different subcommand of the same program is not a fix.
         events.extend(call(20, "f", "gh pr diff 3 x", true, "accepts at most 1 arg"));
         events.extend(call(22, "g", "gh pr view 3", false, "ok"));
         events.push(event(

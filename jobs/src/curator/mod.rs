@@ -161,8 +161,8 @@ pub fn run(ctx: &mut Context<'_>, spec: &CuratorSpec) -> Result<Finished, JobErr
     Ok(finished)
 }
 
-/// Returns whether the database has settled a run. A run without a row in the database counts as
-/// over.
+/// Returns whether the database has settled a run. A run without a row in the database is
+/// considered over.
 fn is_over(ctx: &Context<'_>, run: &str) -> bool {
     let Ok(run) = run.parse::<RunId>() else {
         return true;

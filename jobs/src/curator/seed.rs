@@ -65,7 +65,7 @@ impl SeedOrigin {
         }
     }
 
-    /// Returns the sentence that ends a draft.
+    /// Returns the closing sentence of a draft.
     fn sentence(&self) -> String {
         match self {
             Self::Note { path, line, title } => {
@@ -140,7 +140,7 @@ pub fn seeds(note: &LintNote) -> Vec<Seed> {
     found
 }
 
-/// Returns the seeds that differ enough from the texts in `there` and from earlier seeds.
+/// Returns the seeds that differ sufficiently from the strings in `there` and from earlier seeds.
 pub fn fresh(seeds: Vec<Seed>, there: &[String]) -> Vec<Seed> {
     let known: Vec<near::Sets> = there.iter().map(|text| near::Sets::of(text)).collect();
     // An idea of any length may quote the line.
@@ -260,7 +260,7 @@ fn of_memory(ctx: &Context<'_>) -> (Vec<Seed>, Option<String>) {
     }
 }
 
-/// Returns the texts of all ideas, including archived ones.
+/// Returns the contents of all ideas, including archived ones.
 fn ideas(folder: &Path) -> Vec<String> {
     let (notes, _) = notes(folder, folder, &[], None);
     notes.into_iter().map(|note| note.text).collect()
@@ -326,7 +326,7 @@ fn choose(
     Ok((chosen, None))
 }
 
-/// Shortens a text to about `most` characters, at a word boundary.
+/// Shortens a string to about `most` characters, at a word boundary.
 pub(super) fn shortened(text: &str, most: usize) -> String {
     let mut out = String::new();
     for word in text.split_whitespace() {

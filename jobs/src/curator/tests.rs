@@ -513,8 +513,8 @@ fn compaction_survives_crashes_without_loss() {
         let count = dice.roll(6);
         let mut words = Vec::new();
         for at in 0..count {
-            // Some entries have the same text, some lack a final newline, and some have the same
-            // time.
+            // Some entries have the same contents, some lack a final newline, and some have the
+            // same time.
             let word = format!("entry {}.", dice.roll(3));
             let text =
                 format!("{word}{}", ["", "\n", "\n\n"][usize::try_from(dice.roll(3)).unwrap()]);

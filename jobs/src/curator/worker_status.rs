@@ -80,7 +80,8 @@ impl WorkerStatus {
         self.write(worker, state, now);
     }
 
-    /// Writes the status. The file is only meant for users, so a failed write does not fail a job.
+    /// Writes the status. The file is intended only for users, so a failed write does not fail a
+    /// job.
     fn write(&mut self, worker: &Worker, state: WorkerState, now: Timestamp) {
         (self.state, self.updated_at) = (state, now);
         let path = worker.path("logs/status.json");

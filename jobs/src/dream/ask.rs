@@ -7,7 +7,7 @@
 //! ```
 //!
 //! Each batch is handled separately: an unusable reply affects only its own ideas, and an error
-//! ends the questions but not the pass.
+//! stops further questions but does not end the pass.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -35,11 +35,11 @@ pub(super) struct Answers {
     pub(super) quotes: BTreeMap<String, String>,
     pub(super) refused: Vec<Refused>,
     pub(super) notes: Vec<String>,
-    /// The ideas for which a reply arrived.
+    /// The ideas for which a reply was received.
     pub(super) asked: BTreeSet<String>,
     /// The ideas for which a backend sent a malformed or truncated answer.
     pub(super) unread: BTreeSet<String>,
-    /// The error that ended the questions.
+    /// The error after which no more questions were asked.
     pub(super) error: Option<JobError>,
     /// Number of requests so far.
     requests: u32,
@@ -142,7 +142,7 @@ impl Answers {
         Ok(self.take(batch, checked(&reply, batch.len(), &offer)))
     }
 
-    /// Takes the proposals from a reply, and returns the problems with it.
+    /// Extracts the proposals from a reply, and returns any problems with it.
     fn take(&mut self, batch: &[&ClassifiedIdea], reply: CheckedReply) -> Vec<String> {
         self.asked.extend(batch.iter().map(|one| one.path.clone()));
         let problems = reply.refused.iter().map(|refused| refused.why.clone()).collect();
@@ -199,7 +199,7 @@ fn question(
     window: Option<u64>,
 ) -> Request {
     let mut frame = ctx.frame(number);
-    // Even in a short run, the answer gets most of the time.
+    // Even in a short run, most of the time is reserved for the answer.
     frame.total =
         frame.total.saturating_sub(AFTERWARDS.min(frame.total / 4)).max(Duration::from_secs(1));
     request::build(&frame, facts, batch, (offer, problems), window)

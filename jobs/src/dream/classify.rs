@@ -23,7 +23,7 @@ use crate::session_notes::SessionNote;
 pub const OFFERED_NEIGHBOURS: usize = 5;
 /// Maximum length of a neighbour's text to show, in bytes.
 pub const PER_NEIGHBOUR: usize = 1500;
-/// Maximum total size of the selected ideas' texts in memory, in bytes.
+/// Maximum combined size of the selected ideas' contents in memory, in bytes.
 pub const TEXTS: usize = 64 * 1024 * 1024;
 /// Maximum number of other ideas to read when looking for duplicates.
 pub const OTHERS: usize = 5000;
@@ -50,7 +50,7 @@ pub struct ClassifiedIdea {
     pub verdict: RuleVerdict,
     /// Session notes that are relevant to the idea.
     pub notes: Vec<SessionNote>,
-    /// The substance of the idea, from 0 to 1, which is used only for ranking.
+    /// A score from 0 to 1 for how substantial the idea is, used only for ranking.
     pub merit: f64,
 }
 
@@ -63,12 +63,12 @@ pub struct ClassifiedIdeas {
     pub offer: Offer,
     /// The beginning of each offered neighbour's text, keyed by path.
     pub neighbours: BTreeMap<String, String>,
-    /// The number of other ideas that were compared and the number of all other ideas; `None` if
+    /// The number of other ideas that were compared and the total number of other ideas; `None` if
     /// all were compared.
     pub compared: Option<(usize, usize)>,
 }
 
-/// Returns a time before which the idea at a path did not exist, in seconds since the epoch.
+/// Returns a lower bound on the creation time of the idea at a path, in seconds since the epoch.
 pub type Born<'a> = &'a dyn Fn(&str) -> Option<i64>;
 
 impl ClassifiedIdea {
@@ -99,7 +99,7 @@ impl ClassifiedIdeas {
 
 /// Reads and judges the ideas with the indices `selected`. An idea that can no longer be read is
 /// added to `troubles`; ideas that no longer fit into [`TEXTS`] wait for another pass. `born`
-/// returns a time before which an idea did not exist, in seconds since the epoch.
+/// returns a lower bound on an idea's creation time, in seconds since the epoch.
 pub fn judge_all(
     (ideas, selected): (&[Idea], &[usize]),
     reader: &Reader,
@@ -179,8 +179,9 @@ fn note<'a>(idea: &'a Idea, text: &'a str) -> Note<'a> {
 type OtherIdeas<'a> = (&'a Idea, String, Digest);
 
 /// Reads the ideas that were not selected, up to the limits. If a limit was reached, also returns
-/// the number of ideas that were read and the number of all ideas that were not selected. An idea
-/// that cannot be read is skipped: the inventory has reported it, or the next one will.
+/// the number of ideas that were read and the total number of ideas that were not selected. An idea
+/// that cannot be read is skipped: either the inventory has already reported it, or the next one
+/// will.
 fn others<'a>(
     ideas: &'a [Idea],
     texts: &[(&Idea, String, Stat, Digest)],
@@ -205,8 +206,8 @@ fn others<'a>(
 
 /// Determines which idea each selected idea may be merged into. If two selected ideas match, the
 /// smaller one is merged into the larger; if their sizes are similar, the newer one is merged into
-/// the older. Two ideas are never merged into each other. An idea that was not selected existed
-/// before, so it is always the destination.
+/// the older. Two ideas are never merged into each other. An idea that was not selected already
+/// existed, so it is always the destination.
 fn destinations(
     texts: &[(&Idea, String, Stat, Digest)],
     near: &BTreeMap<String, Vec<Neighbour>>,

@@ -118,12 +118,12 @@ impl Decisions {
         decisions
     }
 
-    /// Returns whether the user has decided on this proposal about targets with this content.
+    /// Returns whether the user has already decided on this proposal for targets with this content.
     pub fn decided(&self, id: &str, targets_hash: &str) -> bool {
         self.of(id, Some(targets_hash)).is_some()
     }
 
-    /// Returns the decision in force on a proposal about this content or, without a hash, about any
+    /// Returns the decision in force on a proposal with this content or, without a hash, with any
     /// content.
     pub fn of(&self, id: &str, targets_hash: Option<&str>) -> Option<&Decision> {
         let all = self.by_id.get(id)?;

@@ -1,10 +1,10 @@
 //! Checks whether somebody is in the middle of other work.
 //!
-//! The module gathers facts for admission and does not judge them: an unfinished merge, changes
-//! that git reports below the dream's paths and, once the changed ideas are known, the ideas that
-//! were saved very recently. The module must never write, and never count runner's own files as
-//! work in progress: git ignores the state, the proposals and the decisions, and the edits of
-//! accepted proposals are recognised by their content.
+//! The module gathers facts for admission but does not judge them. The facts are an unfinished
+//! merge, changes that git reports below the dream's paths and, once the changed ideas are known,
+//! any ideas saved very recently. The module must never write, and never count runner's own files
+//! as work in progress: git ignores the state, the proposals and the decisions, and the edits made
+//! by accepted proposals are recognised by their content.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -67,7 +67,7 @@ pub fn dirty(git: &Git, spec: &DreamSpec) -> Result<Vec<String>, JobError> {
     Ok(found)
 }
 
-/// Removes the files that still have the content that an accepted proposal gave them.
+/// Drops from the list the files whose content is still what an accepted proposal wrote.
 fn without_own(
     root: &Path,
     spec: &DreamSpec,

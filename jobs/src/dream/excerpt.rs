@@ -9,7 +9,7 @@ use crate::evidence::ProjectEvidence;
 
 /// Maximum length of the excerpt from a commit's changes, in bytes.
 const LONGEST: usize = 4 * 1024;
-/// Maximum number of lines of one file.
+/// Maximum number of lines per file.
 const LINES: usize = 40;
 /// Maximum length of a line in characters.
 const LINE: usize = 200;

@@ -1,20 +1,21 @@
 //! The features of an idea's own text: its form, not its meaning.
 //!
-//! The features are cues that a person would also count: headings, lists, check boxes, a declared
-//! status, a named parent. The module is pure, and its running time is linear in the length of the
-//! text. The module must never trust the text: a declared status is only one cue among others.
+//! The features are cues that a human reader would also use: headings, lists, check boxes, a
+//! declared status, a named parent. The module is pure, and its running time is linear in the
+//! length of the text. The module must never trust the text: a declared status is only one cue
+//! among others.
 
 use runner_text::{front_matter, markdown};
 
-/// The beginnings of placeholders in the title of a template.
+/// First characters of placeholders in the title of a template.
 const PLACEHOLDERS: [char; 2] = ['{', '<'];
 
-/// First words of headings in a text that asks for something to be built.
+/// First words of headings in an idea that asks for something to be built.
 const ASKING: &str = "\
     acceptance approach behavior behaviour design done goal goals how implementation interface \
     milestones motivation phase plan problem proposal proposed requirements scope solution \
     steps task tasks testing tests todo use what why";
-/// Complete headings in a text that is meant for publication.
+/// Complete headings in an idea that is meant for publication.
 const PUBLISHING: &str = "audience|call to action|cover|draft post|hook|outline|publishing|takeaway|\
     takeaways|target audience|title options|tone";
 /// Verbs that can begin a task description.
@@ -54,7 +55,7 @@ pub enum Declared {
     Open,
 }
 
-/// The formal features of a text.
+/// The formal features of an idea's text.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Features {
     pub title: String,
@@ -62,13 +63,13 @@ pub struct Features {
     pub words: usize,
     /// Number of headings that ask for something.
     pub asking: usize,
-    /// Number of headings that mark a text for publication.
+    /// Number of headings that mark an idea as meant for publication.
     pub publishing: usize,
-    /// Number of headings that name a phase or a milestone.
+    /// Number of headings that mention a phase or a milestone.
     pub phases: usize,
     /// Number of list items.
     pub items: usize,
-    /// Numbers of ticked and unticked check boxes.
+    /// Numbers of ticked and of unticked check boxes.
     pub boxes: (usize, usize),
     /// Number of list items and sentences that begin with one of `VERBS`, including the title.
     pub verbs: usize,
@@ -90,7 +91,7 @@ pub struct Features {
 }
 
 impl Features {
-    /// Extracts the features of a text. `stem` serves as the title if the text has none.
+    /// Extracts the features of an idea's text. `stem` serves as the title if the text has none.
     pub fn of(text: &str, stem: &str) -> Self {
         let title = markdown::title(text, stem);
         let doc = front_matter::split(text);
@@ -123,7 +124,7 @@ impl Features {
         }
         found.telling = reported as f64 / found.words.max(1) as f64;
         found.verbs += usize::from(begins_with_verb(&title));
-        // A title that is also a line of the text has been counted.
+        // A title that is also a line of the text has already been counted.
         if !doc.body().lines().any(|line| line.trim() == title) {
             found.requests += usize::from(is_request(&title));
         }
@@ -137,7 +138,7 @@ impl Features {
         found
     }
 
-    /// Reads a line near the top, where a text may declare its status and its parent.
+    /// Reads a line near the top, where an idea may declare its status and its parent.
     fn head(&mut self, line: &str) {
         let bare: String = line.chars().filter(|c| !matches!(c, '*' | '_' | '`' | '>')).collect();
         let bare = bare.trim();
@@ -218,7 +219,7 @@ impl Features {
     }
 }
 
-/// Number of lines at the top where a text may declare its status and parent.
+/// Number of lines at the top where an idea may declare its status and parent.
 const HEAD: usize = 6;
 
 /// Returns whether a list of words contains a word.

@@ -126,9 +126,9 @@ fn what_is(bytes: &[u8]) -> CachedFile {
     }
 }
 
-/// Returns whether runner wrote this text and no person has changed it since. Its front matter must
+/// Returns whether runner wrote this text and no one has changed it since. Its front matter must
 /// have `generated_by: runner` or `provenance: runner`, alone or followed by more words, and its
-/// body must still match the recorded `body_sha256`. Without that digest, a person may have changed
+/// body must still match the recorded `body_sha256`. Without that digest, someone may have changed
 /// the text.
 pub fn is_own(text: &str) -> bool {
     let doc = front_matter::split(text);
@@ -144,7 +144,7 @@ pub fn is_own(text: &str) -> bool {
     doc.get("body_sha256").is_some_and(|sum| sum == Digest::of(doc.body().as_bytes()).to_string())
 }
 
-/// Why a file could not be read. Its text completes a sentence that begins with the path.
+/// Why a file could not be read. The message completes a sentence that begins with the path.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ReadProblem {
     #[error("is gone")]

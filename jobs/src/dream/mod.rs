@@ -71,7 +71,7 @@ use state_file::StateFile;
 use walk::WalkProblem;
 use world::{SeenEvidence, Unchanged};
 
-/// Maximum size of the state file and the decisions file, in bytes.
+/// Maximum size of the state file and of the decisions file, in bytes.
 const LONGEST: u64 = 256 * 1024 * 1024;
 /// Recording keys for the list of all ideas, the ideas that are set aside, and whether a folder
 /// exists.
@@ -85,8 +85,8 @@ const SEEN: &str = "seen";
 ///
 /// # Errors
 /// Returns [`JobError::Nothing`] if no idea has changed, a failure of class `malformed` if the
-/// replies have no valid proposal or the state file is invalid, a failure of class `guard` if the
-/// targets could leak, and any backend, git or budget error that left no proposal. In all these
+/// replies contain no valid proposal or the state file is invalid, a failure of class `guard` if
+/// the targets could leak, and any backend, git or budget error that left no proposal. In all these
 /// cases nothing is staged.
 pub fn run(ctx: &mut Context<'_>, spec: &DreamSpec) -> Result<Finished, JobError> {
     spec.check()?;
@@ -143,7 +143,7 @@ pub fn run(ctx: &mut Context<'_>, spec: &DreamSpec) -> Result<Finished, JobError
     Ok(reported.finish(&kept, judged.shown.len(), ideas.len(), &folder))
 }
 
-/// The facts that a pass gathers before it asks a model.
+/// The facts that a pass gathers before it calls a model.
 struct PassEvidence<'a> {
     state: DreamState<'a>,
     ideas: Vec<Idea>,
@@ -188,7 +188,7 @@ impl PassEvidence<'_> {
 pub(crate) type CountedRequest = (Request, u64);
 
 /// Returns the questions that a pass would ask, each with the number of ideas in it, and the notes
-/// on the evidence. Asks no backend and stores nothing.
+/// on the evidence. Calls no backend and stores nothing.
 pub(crate) fn questions(
     ctx: &mut Context<'_>,
     spec: &DreamSpec,

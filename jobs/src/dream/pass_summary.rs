@@ -23,7 +23,7 @@ pub(super) struct PassSummary {
     pub(super) own: usize,
     /// Number of changed ideas left for the next pass.
     pub(super) waiting: usize,
-    /// The number of other ideas that were searched for duplicates and the number of all other
+    /// The number of other ideas that were searched for duplicates and the total number of other
     /// ideas; `None` if all were searched.
     pub(super) compared: Option<(usize, usize)>,
     /// Ideas that are set aside, including those that this pass set aside.
@@ -51,7 +51,7 @@ pub(super) struct PassSummary {
 }
 
 impl PassSummary {
-    /// Returns the lines that are known before a model is asked.
+    /// Returns the lines that are known before a model is called.
     pub(super) fn before_asking(&self) -> Vec<String> {
         let mut lines = vec![self.privacy.clone()];
         lines.extend(self.memory.clone());

@@ -17,7 +17,7 @@ use serde_json::Value;
 /// Maximum length of the evidence and of the rationale, in characters. Longer texts are truncated.
 pub(super) const LONGEST: usize = 2000;
 
-/// The status that an idea was found to have.
+/// The status determined for an idea.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, JsonSchema, Serialize, Deserialize,
 )]
@@ -31,7 +31,7 @@ pub enum IdeaStatus {
     Meritorious,
     /// The idea is a note that asks for no work.
     Sidenote,
-    /// The idea is a text to publish.
+    /// The idea is meant for publication.
     BlogCandidate,
 }
 
@@ -47,7 +47,7 @@ pub enum Action {
     Merge,
     /// Turn the idea into a spec.
     Promote,
-    /// Mark the idea as a text to publish.
+    /// Mark the idea as meant for publication.
     MarkBlog,
     /// Leave the idea as it is.
     Keep,
@@ -127,7 +127,7 @@ pub struct Proposal {
     pub id: String,
     /// The idea, followed by the destination if the action is a merge.
     pub targets: Vec<String>,
-    /// The status that the idea was found to have.
+    /// The status determined for the idea.
     pub status: IdeaStatus,
     /// The proposed action.
     pub action: Action,
@@ -136,13 +136,13 @@ pub struct Proposal {
     pub confidence: Confidence,
     /// The reason for the proposal, in one line.
     pub rationale: String,
-    /// The hash of the contents that were triaged. Accepting a proposal compares this hash, and a
-    /// decision records it.
+    /// The hash of the contents that were triaged. It is compared when the proposal is accepted,
+    /// and recorded in the decision.
     pub targets_hash: String,
 }
 
 /// The targets that an answer may choose from. The offer is created before the question is asked,
-/// from the texts that were read.
+/// from the ideas that were read.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Offer {
     /// The ideas that were shown.
@@ -191,7 +191,7 @@ struct ReplyElement {
     quote: Option<String>,
 }
 
-/// Maximum number of commits that one element may name.
+/// Maximum number of commits that one element may cite.
 const COMMITS: usize = 8;
 
 /// Checks the elements of a reply. If several valid elements are about one idea, the first one is
@@ -330,7 +330,7 @@ impl Proposal {
         self
     }
 
-    /// Returns the proposal with the secrets removed from its texts.
+    /// Returns the proposal with secrets removed from its text fields.
     #[must_use]
     pub fn redacted(mut self, redactor: &Redactor) -> Self {
         for words in [&mut self.evidence, &mut self.rationale] {
@@ -362,7 +362,7 @@ impl Proposal {
     }
 }
 
-/// Returns the text as one line of at most `most` printable characters.
+/// Returns the string as one line of at most `most` printable characters.
 pub fn clean(text: &str, most: usize) -> String {
     let hidden = |c: char| {
         c.is_control()

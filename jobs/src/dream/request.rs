@@ -3,7 +3,7 @@
 //!
 //! The instructions are runner's own text. The content of a note, a path or a commit appears only
 //! between fences that it cannot close, or in the offer as plain data. The question offers no
-//! tools. This module must never put the text of a source into the instructions.
+//! tools. This module must never put text from a source into the instructions.
 
 use runner_text::counted;
 use std::collections::{BTreeMap, BTreeSet};
@@ -131,7 +131,7 @@ pub(super) fn build(
     }
 }
 
-/// Returns the two texts about one idea: its own text and the evidence, with a combined length of
+/// Returns the two sources for one idea: its own text and the evidence, with a combined length of
 /// at most about `most` bytes.
 fn texts(facts: &QuestionFacts<'_>, one: &ClassifiedIdea, most: usize) -> [(String, String); 2] {
     let evidence = about(facts, one);
@@ -186,7 +186,7 @@ fn instructions(nonce: &str, problems: &[String]) -> String {
     )
 }
 
-/// Returns the rule-based answer. Like the offer, it contains no text of a commit or an idea,
+/// Returns the rule-based answer. Like the offer, it contains no text from a commit or an idea,
 /// because it is not fenced.
 fn rule_answer(one: &ClassifiedIdea, redactor: &Redactor) -> Value {
     let mut targets = vec![one.path.as_str()];
@@ -347,8 +347,8 @@ fn indented(text: &str) -> String {
     text.lines().map(|line| format!("    {line}")).collect::<Vec<_>>().join("\n")
 }
 
-/// Truncates a text to at most `most` bytes at a character boundary, and appends a note giving the
-/// length of the rest.
+/// Truncates a string to at most `most` bytes at a character boundary, and appends a note giving
+/// the length of the rest.
 fn cut(text: &str, most: usize) -> String {
     if text.len() <= most {
         return text.to_owned();

@@ -59,7 +59,7 @@ pub const ITEMS: usize = 3;
 pub const MERIT: usize = 4;
 /// An idea asks for something if it has at least one request per this number of words.
 pub const WORDS_PER_REQUEST: usize = 40;
-/// Minimum share of first-person words at which a long text without a request is a story.
+/// Minimum share of first-person words at which a long idea without a request counts as a story.
 pub const TELLING: f64 = 0.025;
 /// Minimum number of words in a story.
 pub const STORY: usize = 200;
@@ -92,7 +92,7 @@ pub struct SameSubject {
 /// The rule's verdict on one idea.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RuleVerdict {
-    /// The status that the rule found.
+    /// The status determined by the rule.
     pub status: IdeaStatus,
     /// The action that the rule proposes.
     pub action: Action,
@@ -108,7 +108,7 @@ pub struct RuleVerdict {
     pub confidence: Confidence,
     /// The reason for the verdict, in one line, without text from a commit or an idea.
     pub rationale: String,
-    /// The items of the idea that the deciding commit does not contain.
+    /// The items of the idea that are missing from the deciding commit.
     pub unmet: Vec<String>,
 }
 
@@ -291,7 +291,7 @@ fn implemented<'a>(
     features: &Features,
     grounds: &'a Evidence,
 ) -> Option<(&'a Candidate, Confidence)> {
-    // A commit that is older than the idea did not implement it, unless its message names the
+    // A commit that is older than the idea did not implement it, unless its message mentions the
     // idea's file.
     let best =
         grounds.candidates.iter().find(|one| one.when != CommitTiming::Before || one.cited)?;

@@ -25,7 +25,7 @@ use entry::{Keys, element, marked_element};
 /// The beginning of a JSON object.
 const OBJECT: char = '{';
 
-/// Why a text is not a valid state file.
+/// Why the contents are not a valid state file.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct BadState(String);
@@ -122,7 +122,7 @@ pub struct Mark {
     pub happened: Value,
 }
 
-/// The file's record of an idea.
+/// The recorded state of an idea.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IdeaRecord {
     /// The status of the idea, if the value is a string.
@@ -227,8 +227,9 @@ impl<'a> DreamState<'a> {
         self.find(path).is_some()
     }
 
-    /// Returns the times of the passes that the state records, in order. Every pass records the
-    /// ideas that it sees for the first time, so an idea that it does not record did not exist.
+    /// Returns the times of the passes recorded in the state, in order. Every pass records the
+    /// ideas that it sees for the first time, so an idea that a pass did not record did not exist
+    /// at the time.
     pub fn passes(&self) -> Vec<Timestamp> {
         let times = self.entries.iter().flat_map(|entry| [&entry.surfaced, &entry.first_seen]);
         let times = times.flatten().filter_map(|time| time.parse().ok());
@@ -239,8 +240,8 @@ impl<'a> DreamState<'a> {
         times
     }
 
-    /// Returns the last pass, among `passes`, at which the idea at `path` did not exist yet, or
-    /// `None` if no such pass is known.
+    /// Returns the last of `passes` at which the idea at `path` did not exist yet, or `None` if no
+    /// such pass is known.
     pub fn absent_at(&self, path: &str, passes: &[Timestamp]) -> Option<Timestamp> {
         let Some(at) = self.find(path) else { return passes.last().copied() };
         let seen: Timestamp = self.entries[at].first_seen.as_deref()?.parse().ok()?;
@@ -268,7 +269,7 @@ impl<'a> DreamState<'a> {
         self.by_path.get(place).map_or(place, |at| *at as usize)
     }
 
-    /// Returns the file's record of the idea at `path`.
+    /// Returns the recorded state of the idea at `path`.
     pub fn standing(&self, path: &str) -> Option<IdeaRecord> {
         let entry = &self.entries[self.find(path)?];
         let keys = Keys::of(&self.text[entry.range.clone()]);

@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize};
 
 use super::spec::DreamSpec;
 
-/// Number of threads that walk. Additional threads would only wait for the same folder.
+/// Number of threads that walk the tree. Additional threads would only contend for the same folder.
 const THREADS: usize = 2;
 
 /// A path that could not be read as an idea.

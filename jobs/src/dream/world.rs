@@ -2,7 +2,8 @@
 //!
 //! When `HEAD` has moved since the last pass, the rule judges the unchanged ideas again, without a
 //! model. An idea is selected if the rule now finds that a commit has implemented it but did not
-//! find so before. The record of the last pass is a cache: without it, all ideas are judged again.
+//! find so before. The record of the last pass is a cache: if it is missing, all ideas are judged
+//! again.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -28,7 +29,8 @@ pub(super) struct SeenEvidence {
     pub(super) head: Option<String>,
     /// The backend and the model of the last pass.
     pub(super) backend: Option<String>,
-    /// For each idea that a commit has done, according to the rule: the content and the commit.
+    /// The content and the commit of each idea that, according to the rule, a commit has
+    /// implemented.
     decided: BTreeMap<String, (Digest, String)>,
 }
 
@@ -51,7 +53,7 @@ impl SeenEvidence {
         }
     }
 
-    /// Records the commit that has done an idea with this content, or that there is none.
+    /// Records the commit that has implemented an idea with this content, or that there is none.
     pub(super) fn note(&mut self, path: &str, digest: Digest, commit: Option<&str>) {
         match commit {
             Some(commit) => self.decided.insert(path.to_owned(), (digest, commit.to_owned())),

@@ -3,8 +3,8 @@
 //!
 //! The index proposes commits and this module compares them. Every figure is a share between 0 and
 //! 1, so that the same thresholds apply to young and old repositories. Commits that change only
-//! documents are never candidates. The module makes no decision, and it must never use anything but
-//! the words and paths that it is given.
+//! documents are never candidates. The module makes no decisions, and it must never use anything
+//! but the words and paths that it is given.
 
 use std::collections::{HashMap, HashSet};
 
@@ -58,7 +58,8 @@ const FLOOR: f64 = 0.2;
 const WEAK: f64 = 0.12;
 /// Added to the share of the note's name, which counts most.
 const NAMED_FLOOR: f64 = 0.05;
-/// The part of the missing share of the note's terms that the named places can make up for.
+/// The part of the missing share of the note's terms that places mentioned in the note can make up
+/// for.
 const PLACES: f64 = 0.4;
 /// Minimum share of the note's name in the commit's subject, and of the subject in the note, at
 /// which the two count as the same sentence. At least two words must match.
@@ -67,13 +68,13 @@ const SAME_NAME: (f64, f64) = (0.95, 0.9);
 /// history of fewer than [`YOUNG`] commits. Such a history contains few of the words in a note.
 const TOLD_BY_NAME: f64 = 0.4;
 const YOUNG: usize = 100;
-/// The minimum strength of a commit that names the note's file in its message.
+/// The minimum strength of a commit whose message mentions the note's file.
 const NAMED: f64 = 0.9;
 /// Minimum surprise of the terms shared by a note and a commit, beyond the surprise of the terms
-/// that the best of all commits shares by chance. The unit is the nat; 1.5 nats correspond to a
-/// probability between 1 in 5 and 1 in 4.
+/// that the best of all commits would share by chance. The unit is the nat; 1.5 nats correspond to
+/// a probability between 1 in 5 and 1 in 4.
 const SURPRISE: f64 = 1.5;
-/// The factor for the strength of a commit whose shared terms are less surprising.
+/// The factor applied to the strength of a commit whose shared terms are less surprising than that.
 const BY_CHANCE: f64 = 0.8;
 
 /// The terms of a note.
@@ -119,15 +120,16 @@ pub struct Candidate {
     pub about: f64,
     /// Share of the note's most distinctive terms that the commit contains, weighted by rarity.
     pub content: f64,
-    /// Whether the commit's message names the note's file.
+    /// Whether the commit's message mentions the note's file.
     pub cited: bool,
-    /// The extent to which the commit touched the places that the note names.
+    /// The extent to which the commit touched the places mentioned in the note.
     pub overlap: Overlap,
     /// The commit's date relative to the date of the note.
     pub when: CommitTiming,
     /// The terms of the note's name that occur in the commit.
     pub matched: Vec<String>,
-    /// Paths that the commit touched and that the note names, or that have a name like the note's.
+    /// Paths that the commit touched and that are mentioned in the note or have a name like the
+    /// note's.
     pub paths: Vec<String>,
     /// The items of the note, compared with the commit. Empty if the commit's added lines are not
     /// known.
@@ -135,7 +137,7 @@ pub struct Candidate {
 }
 
 impl Candidate {
-    /// Returns the items of the note that the commit does not contain.
+    /// Returns the items of the note that are missing from the commit.
     pub fn unmet(&self) -> impl Iterator<Item = &Criterion> {
         self.criteria.iter().filter(|one| !one.met)
     }
@@ -149,8 +151,8 @@ pub struct Compared<'a> {
     pub history: &'a [Commit],
 }
 
-/// Returns at most `limit` commits that best fit a note, best first. `born` is a time before which
-/// the note did not exist, in seconds since the epoch.
+/// Returns the commits that best fit a note, at most `limit`, best first. `born` is a lower bound
+/// on the note's creation time, in seconds since the epoch.
 pub fn candidates(
     compared: Compared<'_>,
     (path, text): (&str, &str),
@@ -167,8 +169,8 @@ pub fn candidates(
     let query: Vec<(u32, f64)> =
         note.keys.iter().map(|key| (key.id, key.weight)).chain(note.name_query()).collect();
     let hits = index.search(&query, LOOKED_AT).into_iter().map(|hit| hit.at);
-    // A commit that names the file is evidence even if no other word matches. So is a commit that
-    // touched the places that the note names.
+    // A commit that mentions the file is evidence even if no other word matches. So is a commit
+    // that touched the places mentioned in the note.
     let others = index.citing(path).take(LOOKED_AT).chain(named.best(history));
     for at in hits.chain(others) {
         if index.works(at) && looked_at.insert(at) {
@@ -186,7 +188,7 @@ pub fn candidates(
     found
 }
 
-/// Returns the first few paths of a commit that a note names or that have the note's stem.
+/// Returns the first few paths of a commit that are mentioned in a note or have the note's stem.
 fn shared_paths(commit: &Commit, path: &str, text: &str) -> Vec<String> {
     let shared = commit.paths.iter().filter(|touched| {
         places::names(text, touched) || places::stem(touched) == places::stem(path)

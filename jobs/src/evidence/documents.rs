@@ -1,5 +1,5 @@
 //! Determines which files of a project are documents: notes, plans, lists, proposals and
-//! documentation. A commit that changes only documents decides nothing about a note.
+//! documentation. A commit that changes only documents proves nothing about a note.
 //!
 //! Files with a common document extension are documents. The layout adds others: if most files in a
 //! folder are documents, the rest (figures, proposal metadata) count as documents too. `added`
@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use super::commit::Commit;
 use super::places;
 
-/// Minimum number of files for a folder's kind to be learned.
+/// Minimum number of files for learning whether a folder is a document folder.
 const FILES: usize = 5;
 /// Minimum share of documents, in percent, at which all files in a folder count as documents.
 const MOSTLY: usize = 75;

@@ -183,7 +183,7 @@ fn takes_back(subject: &str) -> bool {
     subject.starts_with("Revert \"") || subject.starts_with("Reapply \"")
 }
 
-/// Returns the commit named in the body of a reverting commit. The first hash is used, because
+/// Returns the commit that a reverting commit mentions in its body. The first hash is used, because
 /// later hashes may be quotations.
 fn taken_back(commit: &Commit) -> Option<String> {
     let (_, rest) = commit.body.split_once("This reverts commit ")?;

@@ -3,8 +3,8 @@
 //! For each term, the index has a list of numbers. Each number encodes a commit and the parts of
 //! the commit in which the term occurs. The index takes 4 bytes for each term of a commit, so the
 //! index of 40,000 commits fits into 30 MB, whereas an SQLite FTS5 table took 200 MB. Terms are
-//! split and stemmed in the same way as the terms of a note (`text::terms`), so that `RetryPolicy`,
-//! `retry_policy` and "retry policies" match. The index ranks commits and makes no decision.
+//! split and stemmed in the same way as the terms of a note (`text::terms`), so `RetryPolicy`,
+//! `retry_policy` and "retry policies" match. The index ranks commits and makes no decisions.
 
 use std::collections::{HashMap, HashSet};
 
@@ -132,7 +132,7 @@ pub struct Index {
     works: Vec<bool>,
     /// For each commit, the number of terms in its added lines.
     added: Vec<u32>,
-    /// The commits whose message names a markdown file, by the name of that file.
+    /// The commits whose message mentions a markdown file, keyed by the name of that file.
     citing: HashMap<String, Vec<usize>>,
 }
 
@@ -244,8 +244,8 @@ impl Index {
         self.works.len()
     }
 
-    /// Returns the commits whose message names exactly this file, as in `Spec: ideas/a.md`, newest
-    /// first.
+    /// Returns the commits whose message mentions exactly this file, as in `Spec: ideas/a.md`,
+    /// newest first.
     pub fn citing(&self, path: &str) -> impl Iterator<Item = usize> {
         self.citing.get(path).into_iter().flatten().copied()
     }

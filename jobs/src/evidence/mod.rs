@@ -11,7 +11,7 @@
 //! ```
 //!
 //! One [`ProjectEvidence`] serves all kinds of jobs. Everything in it can be verified: commits that
-//! exist, paths that are tracked, notes that were read. This module must never decide, never ask a
+//! exist, paths that are tracked, notes that were read. This module must never decide, never call a
 //! model, and never treat the text of a commit or a note as anything but words to compare.
 //!
 //! [`HistoryLimits`] limits the history. The commits and the terms of their added lines are kept in
@@ -89,7 +89,7 @@ pub struct Evidence {
     pub words: NoteTerms,
     /// Commits that may have done the work, best first.
     pub candidates: Vec<Candidate>,
-    /// Tracked files that the note names.
+    /// Tracked files mentioned in the note.
     pub paths: Vec<String>,
     /// Tracked documents and sources with a name like the note's.
     pub namesakes: Vec<String>,
@@ -107,7 +107,7 @@ pub struct EvidenceSource<'a> {
 
 impl ProjectEvidence {
     /// Reads the history and the list of tracked files, and indexes them. A recorded run stores the
-    /// history that it read as one input, and a replayed run reads the history from that recording.
+    /// history as one input, and a replayed run reads it from the recording.
     ///
     /// # Errors
     /// Returns an [`EvidenceError`] if git fails.
@@ -204,8 +204,8 @@ impl ProjectEvidence {
         Self::indexed(history, self.documents.clone(), Vec::new())
     }
 
-    /// Returns the evidence about the note at `path` with this text. `born` is a time before which
-    /// the note did not exist, in seconds since the epoch.
+    /// Returns the evidence about the note at `path` with this text. `born` is a lower bound on the
+    /// note's creation time, in seconds since the epoch.
     pub fn about(&self, path: &str, text: &str, born: Option<i64>) -> Evidence {
         let words = NoteTerms::of(path, text);
         let (index, touched, history) = (&self.index, &self.touched, self.history.as_slice());
@@ -219,7 +219,7 @@ impl ProjectEvidence {
         Evidence { words, candidates, paths, namesakes }
     }
 
-    /// Returns whether the file at this path is a document. Changes to documents decide nothing
+    /// Returns whether the file at this path is a document. Changes to documents prove nothing
     /// about a note.
     pub fn is_document(&self, path: &str) -> bool {
         self.documents.contains(path)

@@ -19,7 +19,7 @@ use runner_text::terms::terms;
 use super::index::term_id;
 use super::places;
 
-/// Maximum total size of the texts to compare at once, in bytes.
+/// Maximum combined size of the notes to compare at once, in bytes.
 pub const MOST: usize = 32 * 1024 * 1024;
 /// Maximum number of neighbours of a note.
 pub const RANKED: usize = 10;
@@ -31,12 +31,12 @@ const VERIFIED: usize = 3;
 const FIELDS: (f64, f64, f64) = (3.0, 1.5, 1.0);
 /// The parameters of BM25: the saturation of repetitions, and the influence of the length.
 const BM25: (f64, f64) = (1.2, 0.5);
-/// The weights of the figures: BM25 in the better and in the worse direction, word pairs, groups of
-/// letters, closeness in time.
+/// The weights of the figures: the higher and the lower of the two BM25 scores, word pairs, groups
+/// of letters, closeness in time.
 const WEIGHTS: [f64; 5] = [0.3, 0.25, 0.2, 0.2, 0.05];
 /// The age difference, in days, at which the closeness in time is one half.
 const DAYS: f64 = 14.0;
-/// Minimum number of notes that must share a line for the line to belong to a template.
+/// Minimum number of notes that must share a line for it to count as part of a template.
 const TEMPLATE: usize = 3;
 /// Minimum similarity for two notes to count as the same.
 pub const SAME: f64 = 0.75;
@@ -105,7 +105,7 @@ struct Collection<'a> {
     /// For each term, the notes that contain it, with the weight of the term.
     postings: HashMap<u32, Vec<(u32, f64)>>,
     mean_length: f64,
-    /// The lines that belong to a template.
+    /// The lines that are part of a template.
     template: HashSet<u32>,
 }
 
@@ -200,7 +200,7 @@ impl<'a> Collection<'a> {
         let words = markdown::word_count(&one).min(markdown::word_count(&two));
         let alike = similarity >= SAME || containment >= WITHIN && words >= LONG;
         let titled = self.titled(at, other) >= TITLED && self.titled(other, at) >= TITLED;
-        // Identical texts are the same even if all of their lines are a template.
+        // Notes with identical text are the same even if all of their lines belong to a template.
         let equal = markdown::plain(self.notes[at].text) == markdown::plain(self.notes[other].text);
         Neighbour { path, score, similarity, containment, same: equal || alike && titled }
     }
@@ -241,7 +241,8 @@ impl Compared {
     }
 }
 
-/// The word pairs and the groups of four letters of a text, each sorted and without duplicates.
+/// The word pairs and the groups of four letters in a note's text, each sorted and without
+/// duplicates.
 struct Grams {
     pairs: Vec<u64>,
     letters: Vec<u32>,
@@ -262,7 +263,7 @@ impl Grams {
         Self { letters: set(groups.collect()), pairs: set(pairs.collect()) }
     }
 
-    /// Returns the Dice coefficients of two texts' word pairs and letter groups.
+    /// Returns the Dice coefficients of the word pairs and the letter groups of two notes.
     fn shared(&self, other: &Self) -> (f64, f64) {
         (dice(&self.pairs, &other.pairs), dice(&self.letters, &other.letters))
     }

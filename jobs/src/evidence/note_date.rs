@@ -55,8 +55,8 @@ pub fn when(written: Option<i64>, commit: i64) -> CommitTiming {
     }
 }
 
-/// Words that mark the following date as a deadline or a plan, which does not reveal when the note
-/// was written.
+/// Words that mark the following date as a deadline or a plan, and therefore not as the time when
+/// the note was written.
 const DEADLINES: [&str; 16] = [
     "before",
     "by",
@@ -83,8 +83,8 @@ fn is_deadline(before: &str) -> bool {
     words.take(3).any(|word| DEADLINES.contains(&word.to_lowercase().as_str()))
 }
 
-/// Returns the dates written as `2026-01-31` in a text, except deadlines, each as its first second
-/// in UTC.
+/// Returns the dates in a string that are written as `2026-01-31`, except deadlines, each as its
+/// first second in UTC.
 fn dates(text: &str) -> impl Iterator<Item = i64> {
     let bytes = text.as_bytes();
     let within = |at: usize| bytes.get(at).is_some_and(u8::is_ascii_digit);
@@ -102,7 +102,7 @@ fn dates(text: &str) -> impl Iterator<Item = i64> {
     })
 }
 
-/// Returns the files that a text cites with a line number, as in `src/a.rs:12`.
+/// Returns the files that are cited with a line number in a string, as in `src/a.rs:12`.
 fn quoted(text: &str) -> impl Iterator<Item = &str> {
     let outside = |c: char| !(c.is_alphanumeric() || matches!(c, '/' | '.' | '_' | '-'));
     text.match_indices(':').filter_map(move |(at, _)| {

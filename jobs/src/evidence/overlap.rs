@@ -1,9 +1,9 @@
-//! Finds the commits that touched the files and folders that a note names.
+//! Finds the commits that touched the files and folders mentioned in a note.
 //!
-//! A note that asks for work names the files where the work belongs, and the commit that did the
-//! work touched those files. This evidence does not depend on the wording of either text. Names are
-//! weighted by rarity, because a file that every commit touches is weak evidence. This module must
-//! never read a file or the text of a message.
+//! A note that asks for work mentions the files where the work belongs, and the commit that did the
+//! work touched those files. This evidence does not depend on how the note or the commit is worded.
+//! Names are weighted by rarity, because a file that every commit touches is weak evidence. This
+//! module must never read a file or the text of a message.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -16,8 +16,8 @@ const MEANT: usize = 3;
 const NAMES: usize = 400;
 /// Number of commits to propose for comparison.
 const PROPOSED: usize = 20;
-/// Added to the number of files that a commit touched. The logarithm of the sum divides the weight,
-/// so that a commit that touches many files has less weight.
+/// Added to the number of files that a commit touched. The weight is divided by the logarithm of
+/// the sum, so that a commit that touches many files has less weight.
 const BREADTH: f64 = 8.0;
 
 /// Every path that occurs in the history, with the commits that touched it.
@@ -44,24 +44,24 @@ struct PathFiles {
     length: u32,
 }
 
-/// The files and folders that a note names and that occur in the history.
+/// The files and folders that are mentioned in a note and occur in the history.
 #[derive(Debug, Default)]
 pub struct NamedPaths {
-    /// Weight of the named places that each commit touched.
+    /// Weight of the mentioned places that each commit touched.
     weights: BTreeMap<usize, f64>,
-    /// Combined weight of all named places.
+    /// Combined weight of all mentioned places.
     whole: f64,
-    /// Number of named places.
+    /// Number of mentioned places.
     places: usize,
 }
 
-/// The extent to which a commit touched the places that a note names.
+/// The extent to which a commit touched the places mentioned in a note.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Overlap {
-    /// The weight of the named places that the commit touched, reduced for a broad commit: about 1
-    /// for a single place that one in 50 commits touches.
+    /// The weight of the mentioned places that the commit touched, reduced for a broad commit:
+    /// about 1 for a single place touched by one in 50 commits.
     pub weight: f64,
-    /// Share of the named places that the commit touched, weighted by rarity.
+    /// Share of the mentioned places that the commit touched, weighted by rarity.
     pub share: f64,
 }
 
@@ -116,8 +116,8 @@ impl TouchedPaths {
         Self { files: paths, by, born, by_name, commits: commits.len() }
     }
 
-    /// Returns the places that a text names: by complete path, by the end of a path, or by a file
-    /// name that few files share.
+    /// Returns the places mentioned in the text: by complete path, by the end of a path, or by a
+    /// file name that few files share.
     pub fn named_in(&self, text: &str) -> NamedPaths {
         let mut seen = HashSet::new();
         let mut places: BTreeMap<PathFiles, f64> = BTreeMap::new();
@@ -148,7 +148,7 @@ impl TouchedPaths {
         named
     }
 
-    /// Returns the newest commit that created the one file that this piece of text refers to.
+    /// Returns the newest commit that created the one file to which this string refers.
     pub fn born(&self, piece: &str) -> Option<usize> {
         let [place] = self.meant(piece)[..] else {
             return None;
@@ -174,8 +174,7 @@ impl TouchedPaths {
         self.born[at].map(|at| at as usize)
     }
 
-    /// Returns the places that a piece of text may refer to. The list is empty if there are too
-    /// many.
+    /// Returns the places to which a string may refer. The list is empty if there are too many.
     fn meant(&self, piece: &str) -> Vec<PathFiles> {
         let name = piece.rsplit('/').next().unwrap_or(piece);
         let known = self.by_name.get(name).map_or(&[][..], Vec::as_slice);
@@ -218,12 +217,12 @@ impl TouchedPaths {
 }
 
 impl NamedPaths {
-    /// Returns the number of places that the note names.
+    /// Returns the number of places mentioned in the note.
     pub fn places(&self) -> usize {
         self.places
     }
 
-    /// Returns the extent to which this commit touched the named places.
+    /// Returns the extent to which this commit touched the mentioned places.
     pub fn by(&self, at: usize, commit: &Commit) -> Overlap {
         let weight = self.weights.get(&at).copied().unwrap_or(0.0);
         if weight <= 0.0 || self.whole <= 0.0 {
@@ -235,7 +234,7 @@ impl NamedPaths {
         }
     }
 
-    /// Returns the commits with the highest weight for the named places that they touched, best
+    /// Returns the commits with the highest weight for the mentioned places that they touched, best
     /// first; among equal commits the newer one comes first.
     pub fn best(&self, history: &[Commit]) -> Vec<usize> {
         let mut all: Vec<(f64, usize)> =

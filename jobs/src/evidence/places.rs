@@ -1,4 +1,4 @@
-//! Finds the paths that a text names, the paths with a name like a note's, and the paths of
+//! Finds the paths mentioned in a text, the paths with a name like a note's, and the paths of
 //! documents.
 //!
 //! This module compares names only and must never read a file.
@@ -27,8 +27,8 @@ pub fn is_document(path: &str) -> bool {
     name.rsplit_once('.').is_some_and(|(_, ending)| ENDINGS.contains(&ending))
 }
 
-/// Returns whether a text names a path: the complete path, or the file name with its folder. A bare
-/// `mod.rs` or `README.md` is ambiguous and does not name a path.
+/// Returns whether the text mentions a path: the complete path, or the file name with its folder. A
+/// bare `mod.rs` or `README.md` is ambiguous and does not count as a mention.
 pub fn names(text: &str, path: &str) -> bool {
     let tail = match path.rmatch_indices('/').nth(1) {
         Some((at, _)) => &path[at + 1..],
@@ -47,7 +47,7 @@ fn whole(text: &str, part: &str) -> bool {
     })
 }
 
-/// Returns the parts of a text that look like a path or a file name: `src/time.rs`, `docs/`,
+/// Returns the parts of the text that look like a path or a file name: `src/time.rs`, `docs/`,
 /// `a.md`.
 pub fn mentioned(text: &str) -> impl Iterator<Item = &str> {
     let within = |c: char| c.is_alphanumeric() || matches!(c, '/' | '.' | '_' | '-' | '+' | '@');
@@ -100,8 +100,8 @@ impl Tracked {
         self.paths.get(at).is_some_and(|other| other.starts_with(&folder))
     }
 
-    /// Returns at most `limit` tracked files that a text names: by complete path, by the end of a
-    /// path, or by a name that only one file has.
+    /// Returns at most `limit` tracked files mentioned in the text: by complete path, by the end of
+    /// a path, or by a name that only one file has.
     pub fn named_in(&self, text: &str, limit: usize) -> Vec<&str> {
         let mut found: Vec<&str> = Vec::new();
         for piece in mentioned(text) {

@@ -1,4 +1,4 @@
-//! Resolves evidence: looks up the commits and paths that a text cites.
+//! Resolves evidence: looks up the commits and paths cited in the text.
 //!
 //! A claim that something is done is only as good as the evidence that it cites. This module finds
 //! the commits and paths in a sentence and reports which of them exist. It must never trust a
@@ -7,7 +7,7 @@
 use super::ProjectEvidence;
 use super::places;
 
-/// A citation in a text.
+/// A citation in the text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reference {
     /// A commit, by its hash or by the first digits of its hash.
@@ -16,14 +16,14 @@ pub enum Reference {
     Path(String),
 }
 
-/// The citations in a text, grouped by whether they exist.
+/// The citations in the text, grouped by whether they exist.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CheckedReferences {
     /// References that exist.
     pub found: Vec<Reference>,
     /// References that do not exist: a commit that is not in this history, or a path with a folder
-    /// that is not tracked and never was. A path that existed once is in neither list, because work
-    /// may have removed it.
+    /// that is not tracked and never was. A path that used to exist is in neither list, because the
+    /// work may have removed it.
     pub missing: Vec<Reference>,
 }
 
@@ -99,7 +99,7 @@ pub fn check(
     checked
 }
 
-/// Maximum number of hashes in one text to look up outside the history that was read.
+/// Maximum number of hashes in the text to look up outside the history that was read.
 const LOOKUPS: usize = 8;
 
 /// Returns whether a word that could be a hash is meant as a citation: its length is typical of a

@@ -55,8 +55,8 @@ enum Rerun {
 struct Check(ClaimFinding, String);
 
 /// Checks the claims that runner can check itself, and replaces the audit's findings on them. If
-/// runner cannot check such a claim now, it keeps the audit's finding, except that "holds" becomes
-/// "unknown".
+/// runner cannot currently check such a claim, it keeps the audit's finding, except that "holds"
+/// becomes "unknown".
 ///
 /// # Errors
 /// Returns an error if git fails, or if a replay has no answer.
@@ -138,7 +138,7 @@ fn simple(claim: &str) -> Option<SimpleClaim<'_>> {
     Some(SimpleClaim::Ends { command, code })
 }
 
-/// Removes surrounding blanks and one pair of quotes from a text.
+/// Removes surrounding blanks and one pair of quotes from a string.
 fn plain(text: &str) -> &str {
     let text = text.trim();
     let quoted = ['`', '\'', '"'].into_iter();
@@ -146,7 +146,7 @@ fn plain(text: &str) -> &str {
     quoted.next().unwrap_or(text)
 }
 
-/// Returns the path in a text such as "the file `a/b`", if it can only be a path in the project.
+/// Returns the path in a string such as "the file `a/b`", if it can only be a path in the project.
 fn file(text: &str) -> Option<&str> {
     let text = plain(text);
     let text = text.strip_prefix("the ").unwrap_or(text);

@@ -70,7 +70,7 @@ impl Default for CycleSpec {
     }
 }
 
-/// An agent's position in its cycle, with the cycle itself.
+/// An agent's position in its cycle, together with that cycle.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct AgentPosition {
     /// The cycle that was declared when the position was read.

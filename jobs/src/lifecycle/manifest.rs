@@ -1,7 +1,7 @@
 //! Reads and writes `rem/manifest.json`, the list of entries, newest first. Readers use this list
 //! and never list the folder.
 //!
-//! This module must never accept a manifest that names a file outside its folder.
+//! This module must never accept a manifest that lists a file outside its folder.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -164,7 +164,7 @@ pub fn parse(bytes: &[u8]) -> Result<Manifest, String> {
     }
 }
 
-/// Reads an entry that the manifest lists, with its text.
+/// Reads an entry listed in the manifest, with its text.
 ///
 /// # Errors
 /// Returns an error if the entry does not exist, cannot be read, or is not a valid entry.

@@ -27,9 +27,9 @@ pub const MOST: usize = 60;
 const WIDEST: usize = 300;
 /// Maximum number of tasks to list for each keyword.
 const NAMED: usize = 5;
-/// Maximum number of commits, and of moves, to list since an entry.
+/// Maximum number of commits, and likewise of moves, to list since an entry.
 const HAPPENED: usize = 8;
-/// Maximum number of lines from a carry, and from a checklist, in an orientation.
+/// Maximum number of lines from a carry, and likewise from a checklist, in an orientation.
 const CARRIED: usize = 20;
 
 /// The orientation of a waking run.
@@ -50,7 +50,7 @@ pub struct Orientation {
     /// The uncommitted paths, then the commits and the moved tasks since the entry. If there is no
     /// entry, the newest commits and moved tasks.
     pub since: Vec<String>,
-    /// The first project file that the carry names.
+    /// The first project file mentioned in the carry.
     pub file: Option<String>,
     /// The claims of the carry, for an audit.
     pub claims: Vec<String>,

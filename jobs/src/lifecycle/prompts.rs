@@ -15,13 +15,13 @@ pub const DAYDREAM: &str = include_str!("../../../config/prompts/daydream.md");
 /// Maximum size of a prompt file, in bytes.
 const LONGEST: u64 = 64 * 1024;
 
-/// Returns the file that a `prompt` setting names, or `None` if the setting is the text itself.
+/// Returns the file that a `prompt` setting refers to, or `None` if the setting is the text itself.
 pub fn prompt_file(prompt: &str) -> Option<&str> {
     let names_a_file = !prompt.contains(char::is_whitespace) && prompt.contains(['.', '/']);
     names_a_file.then_some(prompt)
 }
 
-/// Returns the content of the file that a `prompt` setting names, or the setting's own text, or
+/// Returns the content of the file that a `prompt` setting refers to, or the setting's own text, or
 /// `built_in` if there is no setting.
 ///
 /// # Errors

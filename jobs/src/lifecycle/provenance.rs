@@ -1,6 +1,6 @@
 //! Decides whether an entry is the file that runner published.
 //!
-//! An entry moves tasks and names what the next run should trust, so an agent that forges one
+//! An entry moves tasks and determines what the next run trusts, so an agent that forges one
 //! controls the project. The sandbox keeps agents from writing entries, but a commit, a stash or a
 //! restored backup can still bring a forged file into the folder. The database records the digest
 //! of each file that runner published. This module must never accept an entry merely because its
@@ -64,7 +64,7 @@ impl Provenance {
         }
     }
 
-    /// Describes why an entry has no effect, or returns `None` if it has an effect.
+    /// Describes why an entry has no effect, or returns `None` if it does have one.
     pub fn describe(self, path: &str) -> Option<String> {
         match self {
             Self::Published => None,
@@ -96,7 +96,7 @@ mod tests {
             (files("a", "forged"), Provenance::Foreign),
             (files("restored", "b"), Provenance::Foreign),
             (BTreeMap::from([("list".to_owned(), digest("a"))]), Provenance::Foreign),
-            // An agent that can add an entry but not its list has no effect either.
+            // An entry that an agent adds without its list has no effect either.
             (BTreeMap::from([("entry".to_owned(), digest("b"))]), Provenance::Unknown),
         ] {
             assert_eq!(Provenance::compare(&published, &newest), expected, "{published:?}");

@@ -64,7 +64,7 @@ pub struct WorkSpec {
     #[serde(deserialize_with = "read_folders")]
     #[schemars(with = "Option<Vec<String>>")]
     pub writes: Option<Vec<String>>,
-    /// The kind of the run.
+    /// The kind of run.
     #[serde(skip)]
     pub kind: StateKind,
     /// The project's settings for the lifecycle's files.
@@ -106,7 +106,7 @@ struct BoardInput {
     trouble: Option<String>,
 }
 
-/// Does the work of one run.
+/// Performs one run.
 ///
 /// # Errors
 /// Returns an error if the board is busy, git fails or no backend answers.
@@ -284,7 +284,7 @@ fn on_board(
             clock: ctx.clock.clock(),
             me: &me,
             store: ctx.spender.store_mut(),
-            // The run's admission has just checked that there is enough space.
+            // The admission check has just verified that there is enough space.
             free_bytes: u64::MAX,
         },
         board: &spec.board,
@@ -316,7 +316,7 @@ fn on_board(
     }
 }
 
-/// Builds the request to the agent.
+/// Builds the request for the agent.
 pub(crate) fn question(
     ctx: &Context<'_>,
     spec: &WorkSpec,
@@ -345,7 +345,7 @@ pub(crate) fn question(
     })
 }
 
-/// The results of a run according to git.
+/// The results of a run, as reported by git.
 #[derive(Debug, Default)]
 struct RunResult {
     /// New commits, newest first, each as a short hash and a subject.

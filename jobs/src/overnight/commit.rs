@@ -8,10 +8,10 @@
 //!
 //! Every iteration is a separate publication within the run that the database admitted. A marker
 //! ([`runner_engine::publish::marker`]) records the publication. The run's final publication
-//! settles the run and contains only the report. A database row for each iteration was rejected,
-//! because a night has one admission, one budget and one outcome. With a marker, a commit can also
-//! be completed after the tree has been copied to another machine. The run's fence is checked
-//! before each state of the marker is written.
+//! settles the run and contains only the report. A separate database row per iteration was
+//! rejected, because a night has one admission, one budget and one outcome. With a marker, a commit
+//! can also be completed after the tree has been copied to another machine. The run's fence is
+//! checked before each state of the marker is written.
 //!
 //! A program that checks the marker never sees a partly applied iteration, even after a crash.
 //! Without the check, a program may see new and old files together, but never an incomplete file.
@@ -58,7 +58,7 @@ pub struct Commit<'a> {
     pub root: &'a Path,
     pub run: RunId,
     pub fence: Fence,
-    /// Checks that the run still has its fence.
+    /// Checks that the run still holds its fence.
     pub guard: &'a marker::CommitGuard<'a>,
     /// The number in the marker's name.
     pub number: u64,
@@ -122,7 +122,7 @@ impl Commit<'_> {
         let folder = overnight();
         let name = |text: String| folder.join(&text).expect("a word and a number are a name");
         let prev = name(format!("prev.{}", self.number));
-        // Removes the remains of an iteration that stopped before its commit.
+        // Removes anything left behind by an iteration that stopped before its commit.
         discard(&fs, &prev).map_err(before)?;
         let manifest = self.manifest(&fs, &prev, targets);
         let manifest = match manifest {
@@ -183,7 +183,7 @@ pub struct Recovered {
     pub rolled_forward: Vec<(String, Value)>,
     /// Iterations that were already committed but not yet recorded, each with its record.
     pub done: Vec<(String, Value)>,
-    /// Markers of other programs, which are left alone.
+    /// Markers written by other programs, which are left alone.
     pub foreign: Vec<String>,
 }
 

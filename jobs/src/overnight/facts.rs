@@ -26,7 +26,7 @@ const LONGEST: u64 = 512 * 1024;
 const MOST: usize = 1_000;
 /// Maximum number of commits to read.
 const COMMITS: usize = 2_000;
-/// Minimum strength at which a commit has probably done an item's work.
+/// Minimum strength at which a commit is considered to have done an item's work.
 const DONE: f64 = crate::dream::rule::DONE;
 /// The file, inside the corpus, in which other programs record citations.
 const CITATIONS: &str = "ao/citations.jsonl";
@@ -170,13 +170,13 @@ impl Facts {
         self.uses.insert(uses)
     }
 
-    /// Returns the uses that [`Facts::learn`] has read.
+    /// Returns the uses read by [`Facts::learn`].
     pub fn known_uses(&mut self) -> &Uses {
         self.uses.get_or_insert_default()
     }
 
-    /// Returns the commit that has probably done the work described by `text`, provided the commit
-    /// is not older than `born`. `path` is the file that records the work.
+    /// Returns the commit that probably did the work described by `text`, provided the commit is
+    /// not older than `born`. `path` is the file that records the work.
     pub fn done_since(&self, path: &str, text: &str, born: Option<Timestamp>) -> Option<String> {
         let born = born.map(Timestamp::as_second);
         let room = self.evidence.as_ref()?;
@@ -196,7 +196,7 @@ impl Facts {
         })
     }
 
-    /// Returns the project file that `named` identifies: the file at this path, or the only tracked
+    /// Returns the project file identified by `named`: the file at this path, or the only tracked
     /// file whose path ends with it.
     pub fn file(&self, root: &Path, named: &str) -> Option<String> {
         if self.tracked.contains(named) {
@@ -214,8 +214,8 @@ impl Facts {
         }
     }
 
-    /// Returns at most five tests: the test files in `files`, and tracked tests whose names match a
-    /// file.
+    /// Returns at most five tests: the test files in `files`, and tracked tests whose names match
+    /// one of those files.
     pub fn tests_of(&self, files: &[String]) -> Vec<String> {
         let base = |path: &str| {
             let name = path.rsplit('/').next().unwrap_or(path);

@@ -1,4 +1,4 @@
-//! Tests that fitness tracks use: manipulations lower it, and repairs do not.
+//! Tests that fitness reflects actual use: manipulations lower it, and repairs do not.
 
 use std::io::Write as _;
 

@@ -17,17 +17,17 @@ use super::corpus::rounded;
 pub struct HaltRules {
     /// A delta with a smaller absolute value counts as no change.
     pub epsilon: f64,
-    /// Number of consecutive deltas below `epsilon` that make a plateau.
+    /// Number of consecutive deltas below `epsilon` that constitute a plateau.
     pub window: usize,
     /// The largest drop in one metric that does not count as a regression.
     pub max_drop: f64,
     /// True to spend a rescue instead of halting.
     pub warn_only: bool,
-    /// True if the iteration reached its change limit, so that work is left for the next one.
+    /// True if the iteration reached its change limit, leaving work for the next one.
     pub unfinished: bool,
 }
 
-/// The decision about an iteration that was measured.
+/// The decision on a measured iteration.
 #[derive(Clone, Debug, PartialEq)]
 pub enum IterationVerdict {
     /// Commit, and continue.

@@ -7,7 +7,7 @@
 //!                         └─otherwise──────────> rolled back: the files of prev.N are restored
 //! ```
 //!
-//! Nothing is deleted. The module must never treat one of runner's own commits as another
+//! Nothing is deleted. This module must never treat one of runner's own commits as another
 //! program's.
 
 use std::collections::BTreeSet;
@@ -45,7 +45,7 @@ const FIELDS: [&str; 8] = [
 pub struct ImportedFindings {
     /// The paths of the new nodes, relative to the corpus.
     pub added: Vec<String>,
-    /// Number of findings that the corpus already has.
+    /// Number of findings already in the corpus.
     pub known: usize,
     /// The 1-based numbers of the lines that are not findings.
     pub unreadable: Vec<usize>,
@@ -63,7 +63,7 @@ pub enum CommitEnd {
     LeftAlone,
 }
 
-/// A commit that another program began and did not finish.
+/// A commit left unfinished by another program.
 #[derive(Clone, Debug, Serialize)]
 pub struct ForeignCommit {
     /// The path of the commit's marker, relative to the project.
@@ -194,7 +194,7 @@ pub fn commits(root: &Path) -> io::Result<(Vec<ForeignCommit>, Changes)> {
 /// Moves the files of a resolved commit to the `imported` folder, with the marker last.
 ///
 /// # Errors
-/// Returns an error if a file cannot be moved. The function can be called again.
+/// Returns an error if a file cannot be moved. The function can then be called again.
 pub fn set_aside(root: &Path, commit: &ForeignCommit) -> io::Result<()> {
     let from = beneath(root, &Path::new(FOLDER).join(COMMITS))?;
     let number = &commit.number;
@@ -244,7 +244,7 @@ fn roll_back(root: &Path, number: &str, changes: &mut Changes) -> io::Result<usi
     Ok(count)
 }
 
-/// Joins a path that [`tree`] returned to its folder.
+/// Joins a path returned by [`tree`] to its folder.
 fn inside(folder: &Path, file: &Path) -> PathBuf {
     match file.as_os_str().is_empty() {
         true => folder.to_owned(),

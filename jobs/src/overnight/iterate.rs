@@ -33,7 +33,7 @@ pub struct LoopResult {
     pub promoted: Vec<Promotion>,
     /// The last report of the close-loop step.
     pub close_loop: Value,
-    /// The gains of the night: counts by name.
+    /// The night's gains: counts by name.
     pub gain: BTreeMap<String, u64>,
 }
 
@@ -44,7 +44,7 @@ pub(super) enum NextIteration {
 }
 
 impl Night<'_, '_> {
-    /// Runs the loop to its end.
+    /// Runs the loop to completion.
     ///
     /// # Errors
     /// Returns an error if the run is cancelled, if another process took it over, or if a commit

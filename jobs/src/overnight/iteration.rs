@@ -170,7 +170,7 @@ impl Night<'_, '_> {
             warn_only: self.spec.warn_only,
             unfinished,
         };
-        // A drop that a rescue was spent on is accepted. Later drops are measured from the state
+        // A drop for which a rescue was spent is accepted. Later drops are measured from the state
         // after that drop.
         let all = &self.summary.iterations;
         let paid = |it: &Iteration| rescues.spent.iter().any(|spent| spent.iteration_id == it.id);

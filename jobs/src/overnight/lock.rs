@@ -60,7 +60,7 @@ fn open_existing(root: &Path, name: &str) -> Result<Option<(File, PathBuf)>, Loc
     }
 }
 
-/// The lock of a run, held until it is dropped.
+/// A run's lock, held until it is dropped.
 #[derive(Debug)]
 pub struct RunLock {
     file: FileLock,

@@ -7,7 +7,7 @@
 //! ```
 //!
 //! A probe searches the corpus, the history and the tracked files for a packet's words, with a
-//! lower threshold than the first pass. No model is asked, because an opinion is not evidence. A
+//! lower threshold than the first pass. No model is called, because an opinion is not evidence. A
 //! probe must never add evidence that is already listed, and never lower a confidence.
 
 use std::collections::BTreeSet;
@@ -107,7 +107,7 @@ pub fn corroborate(packet: &mut Packet, search: &Search<'_>, facts: &Facts) -> V
         format!("commit {short} {}", commit.subject)
     });
     found.extend(lines.filter(|line| !known(line, packet)).take(EACH));
-    // A tracked file counts as evidence if the packet's text contains all words of its name.
+    // A tracked file counts as evidence if the packet's text contains all the words in its name.
     let own: BTreeSet<String> = terms(&words).into_iter().collect();
     let named = facts.tracked.iter().filter(|path| {
         let name = path.rsplit('/').next().unwrap_or(path);

@@ -5,12 +5,12 @@
 //! run.lock ──> recovery ──> loop { INGEST ─> REDUCE ─> MEASURE ─> COMMIT } ──> brief ─> council ─> packets ─> beads
 //! ```
 //!
-//! [`corpus`] contains the learnings of a project and the pure steps that process them. `iterate`
-//! is the loop, and `iteration` is one pass of the loop on a staged copy. [`commit`] applies a
-//! staged copy to the corpus. A reader that checks the marker sees either the whole change or none
-//! of it. [`night`] is the run around the loop, [`packets`] builds the morning packets, and
-//! [`schema`] describes the form of every artifact. An overnight run must never change source code,
-//! write to git, create a link, or change the corpus except by a commit.
+//! [`corpus`] contains a project's learnings and the pure steps that process them. `iterate` is the
+//! loop, and `iteration` is one pass of the loop on a staged copy. [`commit`] applies a staged copy
+//! to the corpus. A reader that checks the marker sees either the whole change or none of it.
+//! [`night`] is the run around the loop, [`packets`] builds the morning packets, and [`schema`]
+//! describes the format of every artifact. An overnight run must never change source code, write to
+//! git, create a link, or change the corpus except by a commit.
 
 pub mod commit;
 pub mod corpus;

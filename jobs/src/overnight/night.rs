@@ -377,7 +377,7 @@ impl Night<'_, '_> {
         Ok(())
     }
 
-    /// Sets the texts of the summary.
+    /// Sets the descriptive fields of the summary.
     fn write_text(&mut self, looped: &LoopResult, measured: &Measured) {
         let packets = self.summary.morning_packets.clone().unwrap_or_default();
         let mut gain = looped.gain.clone();

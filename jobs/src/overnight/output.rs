@@ -1,7 +1,7 @@
 //! The output folder of a run, and the folder of earlier nights.
 //!
 //! Each artifact is written atomically as soon as it is ready, so that a dead run leaves its
-//! finished artifacts behind. Writes stay inside the output folder and follow no links. A run
+//! finished artifacts behind. Writes stay inside the output folder and never follow links. A run
 //! publishes its summary when it ends. This module writes the summary only for a failed or dead
 //! run.
 
@@ -55,10 +55,10 @@ pub struct RunState {
     pub last_step: Option<String>,
     #[serde(default)]
     pub at_step: Option<String>,
-    /// Number of rescues that were left when the run began.
+    /// Number of rescues left when the run began.
     #[serde(default)]
     pub rescues: Option<u64>,
-    /// Number of times that the run was resumed.
+    /// Number of times the run was resumed.
     #[serde(default)]
     pub resumed: u64,
     /// Why the run ended, recorded by the process that found the run dead. Cleared when the run is
@@ -141,7 +141,7 @@ impl Output {
             .map_err(fail("write", &path))
     }
 
-    /// Reads a document of the folder. Returns `None` if the file does not exist or is not a
+    /// Reads a document in the folder. Returns `None` if the file does not exist or is not a
     /// document of this type.
     pub fn read<T: for<'de> Deserialize<'de>>(&self, name: &str) -> Option<T> {
         let bytes = read_in(&self.root, self.at(name).ok()?, DOCUMENT).ok()?;
@@ -165,7 +165,7 @@ impl Output {
         Ok(())
     }
 
-    /// Returns the runs that have a state in this folder, ordered by id.
+    /// Returns the runs with a recorded state in this folder, ordered by id.
     pub fn runs(&self) -> Vec<RunState> {
         let Ok(path) = self.at("") else {
             return Vec::new();
@@ -189,7 +189,7 @@ impl Output {
         }
     }
 
-    /// Copies files of a folder to the same folder in `runs/<run_id>`. The path of the copy stays
+    /// Copies files from a folder to the same folder in `runs/<run_id>`. The path of the copy stays
     /// valid when the next night moves the output folder there.
     ///
     /// # Errors

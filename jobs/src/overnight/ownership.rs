@@ -55,7 +55,7 @@ const ARTIFACTS: [&str; 13] = [
     ".DS_Store",
 ];
 
-/// Entries of [`FOLDER`] that cannot be an output folder. A name that ends with a dot is a prefix.
+/// Entries of [`FOLDER`] that cannot be an output folder. A name ending with a dot is a prefix.
 const STATE: [&str; 9] = [
     "run.lock",
     "commit.lock",
@@ -91,10 +91,10 @@ pub enum Standing {
     Earlier(RealFs),
 }
 
-/// Checks the text of the setting without accessing the disk.
+/// Checks the value of the setting without accessing the disk.
 ///
 /// # Errors
-/// Returns a [`Refusal`] if the text is not a path inside the project, or if the path belongs to
+/// Returns a [`Refusal`] if the value is not a path inside the project, or if the path belongs to
 /// git, runner or the corpus.
 pub fn parse(text: &str) -> Result<RelPath, Refusal> {
     let refuse = |why: String| Refusal { path: text.to_owned(), why };

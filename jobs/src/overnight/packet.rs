@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// A morning packet: a piece of work for the user to begin with.
+/// A morning packet: a piece of work for the user to start with.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Packet {
     /// `dream-` and sixteen hexadecimal digits. The same work always has the same id.
@@ -35,13 +35,13 @@ pub struct Packet {
     /// Number of days since the work was recorded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub age_days: Option<i64>,
-    /// Number of times that work on the packet failed.
+    /// Number of times work on the packet failed.
     #[serde(default)]
     pub failures: u64,
     /// The items that must be done first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub requires: Vec<String>,
-    /// The commit that has probably done the work since it was recorded.
+    /// The commit that probably completed the work after it was recorded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub probably_done: Option<String>,
     /// The evidence. Each line refers to something that exists.

@@ -6,9 +6,9 @@
 //! ```
 //!
 //! The proposals are stored in `.agents/overnight/proposals.jsonl`, one per line. An accepted
-//! proposal contains the node's previous bytes, so that it can be undone. Once a text has been
-//! decided on, no further decision is requested until it changes. This module must never change the
-//! corpus; `accept` and `undo` return the changes.
+//! proposal contains the node's previous bytes, so that it can be undone. After a decision about a
+//! node, no further decision is requested until the node's text changes. This module must never
+//! change the corpus; `accept` and `undo` return the changes.
 
 use std::path::Path;
 
@@ -27,7 +27,7 @@ pub const FILE: &str = "proposals.jsonl";
 /// Maximum number of open proposals. Later nights propose the rest.
 const MOST: usize = 200;
 
-/// The decision about a proposal.
+/// The decision on a proposal.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "status", rename_all = "lowercase")]
 pub enum Decision {

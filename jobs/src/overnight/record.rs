@@ -1,8 +1,8 @@
 //! Records a night in progress: its log, its position, and the results of its steps.
 //!
 //! A step ends as `done`, as `skipped` or, if the night continues without it, as a soft failure
-//! that is listed in `degraded`. Texts are redacted before they are logged. A log line that cannot
-//! be written is lost and never ends the run.
+//! that is listed in `degraded`. Text is redacted before it is logged. A log line that cannot be
+//! written is lost and never ends the run.
 
 use std::time::Duration;
 
@@ -106,7 +106,7 @@ impl Night<'_, '_> {
         format!("{:.0}", self.ctx.clock.wall())
     }
 
-    /// Returns the time that is left for the loop.
+    /// Returns the time left for the loop.
     pub(super) fn time_left(&self) -> Duration {
         self.until.saturating_sub(boot_time())
     }

@@ -50,7 +50,7 @@ pub enum ReportForm {
     Plain,
 }
 
-/// A report that is being written.
+/// A report being written.
 struct ReportBuilder {
     out: String,
     form: ReportForm,

@@ -1,6 +1,6 @@
 //! The published JSON schemas of all artifacts, and a check of a night's artifacts against them.
 //!
-//! The checker supports the keywords that runner's own schemas use, and refuses a schema with any
+//! The checker supports the keywords used by runner's own schemas, and rejects a schema with any
 //! other keyword. A full validator was rejected, because it would add about a hundred crates,
 //! including a regular expression engine and a resolver that uses the network.
 
@@ -160,8 +160,8 @@ impl CheckedArtifacts {
     }
 }
 
-/// Checks a document against the schema with that name. Returns the position and the description of
-/// each violation.
+/// Checks a document against the schema with the given name. Returns the position and the
+/// description of each violation.
 pub fn check(value: &Value, schema: &str) -> Vec<(String, String)> {
     let mut found = Vec::new();
     match text(schema).map(serde_json::from_str::<Value>) {

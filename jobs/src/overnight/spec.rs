@@ -21,7 +21,7 @@ pub struct OvernightSpec {
     /// The folder of the curator's events, relative to the project.
     #[serde(skip)]
     pub worker_dir: String,
-    /// The `[backends.NAME]` that are each asked for a report within limits.
+    /// The `[backends.NAME]` entries that are each asked for a report within limits.
     pub runners: Vec<String>,
     /// The total time for the reports of all `runners`.
     #[serde(with = "seconds")]
@@ -36,7 +36,7 @@ pub struct OvernightSpec {
     /// A change in fitness below this value counts as no change.
     #[schemars(range(min = 0, max = 1))]
     pub plateau_epsilon: f64,
-    /// The number of consecutive changes below `plateau_epsilon` that make a plateau.
+    /// The number of consecutive changes below `plateau_epsilon` that constitute a plateau.
     #[schemars(range(min = 2, max = 1000))]
     pub plateau_window: usize,
     /// Whether the night uses a rescue where a strict night would stop.
@@ -49,7 +49,7 @@ pub struct OvernightSpec {
     pub morning_command: String,
 }
 
-/// Seconds that are written as text with a unit.
+/// Seconds, written as a string with a unit.
 mod seconds {
     use super::*;
 

@@ -23,7 +23,7 @@ pub(super) struct Night<'n, 'c> {
     pub(super) state: RunState,
     pub(super) facts: Facts,
     pub(super) date: Date,
-    /// The last fitness, with the digest of the corpus that was measured.
+    /// The most recent fitness, with the digest of the corpus that was measured.
     pub(super) known: Option<(Digest, Fitness)>,
     /// The index of the most recently read corpus, for the next read of the same contents.
     pub(super) index: Option<Index>,

@@ -82,10 +82,10 @@ pub struct Summary {
     pub recommended: Vec<String>,
     /// The first recommended command.
     pub next_action: String,
-    /// The gains of the night: counts by name.
+    /// The night's gains: counts by name.
     #[serde(default, rename = "yield", skip_serializing_if = "Option::is_none")]
     pub gain: Option<BTreeMap<String, u64>>,
-    /// The second search for evidence for thin packets.
+    /// The second search for evidence to support thin packets.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub long_haul: Option<LongHaul>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -102,7 +102,7 @@ pub struct Summary {
     /// Number of rescues when the night began.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub warn_only_budget_initial: Option<u64>,
-    /// Number of rescues that are left.
+    /// Number of rescues left.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub warn_only_remaining: Option<u64>,
     /// True if the loop ended because too many measurements failed.
@@ -198,7 +198,7 @@ pub struct Dreamscape {
     pub first_move: Option<String>,
 }
 
-/// The second search for evidence for thin packets.
+/// The second search for evidence to support thin packets.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct LongHaul {
     /// True if the long haul was allowed.
@@ -209,7 +209,7 @@ pub struct LongHaul {
     /// Why the long haul ended or did not run.
     pub exit_reason: String,
     pub probe_count: u64,
-    /// Number of consecutive final probes that added nothing.
+    /// Number of consecutive probes at the end that added nothing.
     pub zero_delta_probe_streak: u64,
 }
 

@@ -5,7 +5,7 @@
 //!                           └──> missing, malformed or unknown fields: reported, not guessed
 //! ```
 //!
-//! The field names are a contract, but the forms of the values often differ: a duration may be a
+//! The field names are a contract, but the formats of the values often differ: a duration may be a
 //! number, a status may be a different word, and a list may be null. A JSON object with at least
 //! one required field is always imported. This module must never write a summary.
 
@@ -20,11 +20,11 @@ use super::packet::Packet;
 use super::summary::{Iteration, NightStep, RunStatus, StepStatus, Summary};
 use crate::dream::proposal::clean;
 
-/// Maximum length of an imported text in characters.
+/// Maximum length of an imported string in characters.
 const LONGEST: usize = 2_000;
-/// Maximum number of entries that are imported from each list.
+/// Maximum number of entries to import from each list.
 const MOST: usize = 1_000;
-/// The fields that every summary of version 2 has.
+/// The fields present in every version 2 summary.
 const NEEDED: [&str; 16] = [
     "schema_version",
     "mode",
@@ -65,7 +65,7 @@ const OPTIONAL: [&str; 19] = [
     "failure_reason",
 ];
 
-/// The fields that are read separately and not by [`lenient`].
+/// The fields that are read separately rather than by [`lenient`].
 const READ_APART: [&str; 12] = [
     "schema_version",
     "status",
@@ -229,7 +229,7 @@ impl ImportReader<'_> {
 }
 
 /// Reads each field of an object separately. A field whose value does not have the expected form,
-/// not even as text, keeps its default and is passed to `odd`.
+/// even after conversion to a string, keeps its default and is passed to `odd`.
 fn lenient<T: Default + Serialize + DeserializeOwned>(
     own: &Map<String, Value>,
     mut odd: impl FnMut(&str, &Value),
@@ -255,7 +255,8 @@ fn quietly<T: Default + Serialize + DeserializeOwned>(own: &Map<String, Value>) 
     lenient(own, |_, _| {})
 }
 
-/// Returns the two forms to try for a value: with its texts cleaned, and converted to text.
+/// Returns the two forms to try for a value: one with its strings cleaned, and one converted to
+/// strings.
 fn forms(value: &Value) -> [Option<Value>; 2] {
     match value {
         Value::String(text) => [Some(clean(text, LONGEST).into()), None],
@@ -270,7 +271,7 @@ fn forms(value: &Value) -> [Option<Value>; 2] {
     }
 }
 
-/// Converts a value to text, if it has a text form.
+/// Converts a value to a string, if it has a string form.
 fn text_of(value: &Value) -> Result<String, String> {
     match value {
         Value::String(text) => Ok(clean(text, LONGEST)),

@@ -1,4 +1,4 @@
-//! Tests the pure steps on small corpora, and the state that is kept between nights.
+//! Tests the pure steps on small corpora, and the state kept between nights.
 
 use std::fs;
 

@@ -22,13 +22,13 @@ pub struct SpentWarning {
     pub reason: String,
 }
 
-/// The remaining and the spent rescues.
+/// The remaining and spent rescues.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WarnBudget {
     pub schema_version: u32,
     /// The initial number of rescues.
     pub initial: u64,
-    /// Number of rescues that are left.
+    /// Number of rescues left.
     pub remaining: u64,
     #[serde(default)]
     pub spent: Vec<SpentWarning>,

@@ -1,10 +1,10 @@
-//! The budget usage of a night, by unit: the cap, the amount that its runs reserved, the amount
-//! spent and the amount left.
+//! The budget usage of a night, by unit: the cap, the amount reserved by its runs, the amount spent
+//! and the amount left.
 //!
 //! The cap comes from the configuration that was stored in the database when the project's files
 //! were last read; all other figures come from the database itself. Nothing is counted twice: the
-//! reserved amount is the sum of the amounts that the runs reserved at their admission, and not an
-//! additional amount.
+//! reserved amount is the sum of the amounts reserved by the runs at admission, not an additional
+//! amount.
 
 use jiff::Timestamp;
 use runner_engine::store::{Amounts, Budget, BudgetLevel, NIGHT, Night, Store, StoreError};
@@ -24,8 +24,8 @@ pub struct UnitUsage {
     pub cap: Option<u64>,
     /// The additional amount granted.
     pub granted: u64,
-    /// The sum of the amounts that the runs reserved at their admission: the most that they could
-    /// have spent.
+    /// The sum of the amounts reserved by the runs at admission: the most that they could have
+    /// spent.
     pub planned: u64,
     /// The amount spent, in calls, tokens, millionths of a dollar, seconds or ideas.
     pub spent: u64,
@@ -34,7 +34,7 @@ pub struct UnitUsage {
 }
 
 impl UnitUsage {
-    /// Returns the most that the night may spend, with the granted amount.
+    /// Returns the most that the night may spend, including the granted amount.
     pub fn limit(&self) -> Option<u64> {
         self.cap.map(|cap| cap.saturating_add(self.granted))
     }

@@ -33,7 +33,7 @@ const OUTPUT: &str = ".agents/overnight/latest";
 const MOVED: &str = ".agents/overnight/runs";
 /// Maximum size of a summary to read, in bytes.
 const LARGEST: u64 = 16 * 1024 * 1024;
-/// Maximum number of entries in a list, and maximum length of a text in characters.
+/// Maximum number of entries in a list, and maximum length of a string in characters.
 const MOST: usize = 60;
 const LONGEST: usize = 400;
 /// The counts in a summary's `yield` that are changes to the corpus.
@@ -64,7 +64,7 @@ pub struct Dreamscape {
     /// The drop in a measure that ended the loop before its commit.
     #[serde(default)]
     pub regression: Option<String>,
-    /// Number of drops that the run spent a rescue on, and number of rescues left.
+    /// Number of drops for which the run spent a rescue, and number of rescues left.
     #[serde(default)]
     pub rescues: (u64, u64),
     /// The changes to the corpus: counts by name, excluding zeros.

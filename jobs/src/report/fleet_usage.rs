@@ -14,14 +14,13 @@ use serde_json::{Map, Value};
 use super::budget_usage::{UNITS, format_amount};
 use super::run_line::RunLine;
 
-/// The names of the facts that the home host uses to record the work that a fleet host did for a
-/// run.
+/// The names of the facts in which the home host records the work done by a fleet host for a run.
 pub mod facts {
     /// The name of the fleet.
     pub const FLEET: &str = "fleet";
     /// The host that did the work.
     pub const HOST: &str = "fleet_host";
-    /// The amounts that the work used, as `Amounts`.
+    /// The amounts used by the work, as `Amounts`.
     pub const USED: &str = "fleet_used";
     /// The fleet's daily limit, as `Budget`.
     pub const LIMIT: &str = "fleet_limit";
@@ -96,7 +95,7 @@ fn fact<T: Default + DeserializeOwned>(facts: &Map<String, Value>, name: &str) -
 }
 
 impl FleetUsage {
-    /// Describes the usage in lines: one for each host, then the sum and the limits.
+    /// Describes the usage line by line: one line for each host, then the sum and the limits.
     pub fn lines(&self) -> Vec<String> {
         let hosts = self.hosts.iter().map(|it| {
             let runs = counted(it.jobs.len(), "run");
@@ -130,7 +129,7 @@ impl FleetUsage {
     }
 }
 
-/// Formats the amounts that were used.
+/// Formats the amounts used.
 fn amounts(spent: Amounts) -> String {
     let all = spent.array().into_iter().zip(UNITS).filter(|(amount, _)| *amount > 0);
     let all: Vec<String> = all

@@ -160,7 +160,7 @@ pub fn gather(
     Ok(report)
 }
 
-/// Returns the jobs that were due in the night and did not run. A job is left out if another of its
+/// Returns the jobs that were due that night and did not run. A job is left out if another of its
 /// runs started.
 fn not_run(report: &NightReport, missed: Vec<NotRun>) -> Vec<NotRun> {
     let began = |job: &str| report.runs.iter().any(|run| run.job == job && run.started.is_some());

@@ -12,9 +12,9 @@ use super::model::{NextStep, NightReport};
 use super::run_line::RunLine;
 use crate::failmark;
 
-/// Renders the report as markdown. Text from models or repositories is shown and never interpreted:
-/// line breaks are folded, and markup characters at the start of a line are harmless in a list
-/// item.
+/// Renders the report as markdown. Text from models or repositories is displayed but never
+/// interpreted: line breaks are folded, and markup characters at the start of a line are harmless
+/// in a list item.
 pub fn render(report: &NightReport) -> String {
     let mut out = String::new();
     // Writing into a string cannot fail.
@@ -274,7 +274,7 @@ fn section(out: &mut String, run: &RunLine) -> std::fmt::Result {
     writeln!(out, "{}\n", facts.join(" · "))
 }
 
-/// Formats amounts as text. Amounts of zero are left out.
+/// Formats amounts as a string. Amounts of zero are left out.
 pub(crate) fn amounts(spent: Amounts) -> String {
     let mut parts = Vec::new();
     if spent.calls > 0 {

@@ -1,9 +1,9 @@
 //! The report of a night, built from the database and the artifacts alone, so that it can be
 //! rebuilt.
 //!
-//! One model has several forms. The job publishes `report.md`, `report.html` and `report.json`; the
-//! command prints the same report from the database. The report never asks a model, and contains
-//! nothing that is not in a row or an artifact.
+//! A single data model is rendered in several forms. The job publishes `report.md`, `report.html`
+//! and `report.json`; the command prints the same report from the database. Building the report
+//! never calls an AI model, and the report contains nothing that is not in a row or an artifact.
 
 pub mod archive;
 pub mod budget_usage;

@@ -33,13 +33,13 @@ pub struct NightReport {
     pub closed: Timestamp,
     /// The name of the worst outcome; `succeeded` if all runs succeeded.
     pub worst: String,
-    /// The amounts that all runs of the night spent.
+    /// The total amounts spent by all runs of the night.
     pub spent: Amounts,
     /// The runs, ordered by scheduled time.
     pub runs: Vec<RunLine>,
     /// The jobs that were due and have no outcome yet.
     pub open: Vec<String>,
-    /// The enabled jobs that were due in this night and did not run, the worst first.
+    /// The enabled jobs that were due that night and did not run, worst first.
     #[serde(default)]
     pub not_run: Vec<NotRun>,
     /// Scheduled times that passed while no process could run them, found when this night was
@@ -64,18 +64,18 @@ pub struct NightReport {
     /// left.
     #[serde(default)]
     pub budgets: Vec<UnitUsage>,
-    /// The usage of fleet budgets by the runs executed on fleet hosts. It is not part of `spent` and
+    /// The usage of fleet budgets by the runs executed on fleet hosts. It is not part of `spent` or
     /// `budgets`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub fleets: Vec<FleetUsage>,
-    /// Refusals by guards, by budgets, at admission, or during the check of a reply.
+    /// Refusals by guards, by budgets, at admission, or while checking a reply.
     #[serde(default)]
     pub refused: Vec<Refusal>,
     /// The proposals from the night's dreams and the earlier ones still awaiting a decision, with
     /// the current decisions. Set only in a [`super::whole`] report.
     #[serde(default)]
     pub proposals: Vec<ReportedProposal>,
-    /// Number of further proposals that the report leaves out.
+    /// Number of further proposals left out of the report.
     #[serde(default)]
     pub more_proposals: usize,
     /// Why proposals could not be read. Set only in a [`super::whole`] report.

@@ -1,7 +1,7 @@
 //! The next steps for the user in the morning: a short list, most urgent first, each with its
 //! command.
 //!
-//! The module is pure and uses the report alone. Every command is a runner command, except a
+//! The module is pure and uses only the report. Every command is a runner command, except a
 //! packet's command, which comes from the night's configuration. The list is short enough for an
 //! overview.
 

@@ -62,7 +62,7 @@ pub struct PendingItem {
     pub command: String,
 }
 
-/// Reads the items that these runs left. The kinds are in a fixed order.
+/// Reads the items left by these runs. The kinds are in a fixed order.
 pub(super) fn read(root: &Path, runs: &[RunLine]) -> Vec<PendingItem> {
     let Ok(reader) = Reader::open(root, LARGEST) else {
         return Vec::new();

@@ -111,7 +111,7 @@ impl ReportedProposal {
 /// The settings of a project's dream jobs, keyed by job name.
 pub type DreamJobs = BTreeMap<String, DreamSpec>;
 
-/// Returns the settings of the dream jobs from the configuration that the database keeps. A job has
+/// Returns the settings of the dream jobs from the configuration stored in the database. A job has
 /// the default settings if an earlier build did not store its settings.
 pub(super) fn dream_jobs(store: &Store, project: &ProjectId) -> Result<DreamJobs, StoreError> {
     #[derive(Default, Deserialize)]
@@ -162,7 +162,7 @@ fn books<'j>(
     there.map(|(job, spec)| (job.as_str(), Proposals::read(root, spec)))
 }
 
-/// The proposals of a report.
+/// The proposals in a report.
 #[derive(Default)]
 pub(super) struct FoundProposals {
     /// The proposals, starting with those awaiting a decision.
@@ -215,7 +215,7 @@ pub(super) fn read(
     found
 }
 
-/// Quotes a text as one word of a shell command, if the text needs quotes.
+/// Quotes a string as one word of a shell command, if it needs quoting.
 pub(super) fn shell_word(text: &str) -> String {
     let plain = |c: char| c.is_alphanumeric() || matches!(c, '-' | '_' | '.' | '/' | ':');
     if !text.is_empty() && !text.starts_with('-') && text.chars().all(plain) {

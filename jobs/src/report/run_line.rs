@@ -52,7 +52,7 @@ pub struct RunLine {
     /// The weakest sandbox of the run's child processes, if there were any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sandbox: Option<SandboxLevel>,
-    /// The parts that the sandbox of the run's own program did not cover.
+    /// The parts not covered by the sandbox of the run's own program.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub gaps: Vec<String>,
     /// The elements of replies that a check refused, each with the reason.

@@ -25,7 +25,7 @@ pub struct Unresolved {
 }
 
 /// Returns a session's files, most active first. Recent edits count most. A file counts more if it
-/// was changed together with other files, or if an open error is about it.
+/// was changed together with other files, or if it is the subject of an open error.
 pub fn active_files(events: &[Event]) -> Vec<String> {
     let last = events.len();
     let calls = events.iter().filter(|event| event.is_call());

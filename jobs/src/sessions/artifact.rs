@@ -10,7 +10,7 @@ use serde_json::Value;
 
 /// Minimum confidence of a new artifact.
 pub const CONFIDENT: f64 = 0.7;
-/// Minimum number of files or messages that follow a convention.
+/// Minimum number of files or messages that must follow a convention.
 const MATCHES: u32 = 5;
 
 /// The content of an artifact, by type.

@@ -1,4 +1,4 @@
-//! Applies a user's decision about an artifact: edit, pin, unpin, forget, split and undo.
+//! Applies a user's decision on an artifact: edit, pin, unpin, forget, split and undo.
 //!
 //! Every decision is recorded with the state before it, so that it can be undone. This module must
 //! never change an artifact itself: [`super::fold`] applies the decisions.

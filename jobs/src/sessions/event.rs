@@ -86,7 +86,7 @@ pub struct Session {
     pub left_out: u64,
     /// The working directory at the start.
     pub cwd: Option<String>,
-    /// The last git branch named in the transcript.
+    /// The last git branch mentioned in the transcript.
     pub branch: Option<String>,
     pub started_at: Option<Timestamp>,
     pub ended_at: Option<Timestamp>,

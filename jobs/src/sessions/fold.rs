@@ -28,7 +28,7 @@ pub const MOST: usize = 50;
 /// Artifacts with less confidence than this are evicted first.
 const WEAK: f64 = 0.5;
 
-/// The user's decisions about artifacts.
+/// The user's decisions on artifacts.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Decisions {
@@ -36,7 +36,7 @@ pub struct Decisions {
     pub forgotten: BTreeSet<String>,
     /// The artifacts that are never merged with another one.
     pub split: BTreeSet<String>,
-    /// The texts written by the user, keyed by artifact id.
+    /// The content written by the user, keyed by artifact id.
     pub edits: BTreeMap<String, Content>,
     /// The state before each decision, oldest first.
     pub history: Vec<Decision>,
@@ -60,7 +60,7 @@ pub struct Folded {
     pub artifacts: Vec<Artifact>,
     /// Number of candidates that exceed the maximum size of one artifact.
     pub too_large: u64,
-    /// Number of candidates that the limits evict.
+    /// Number of candidates evicted because of the limits.
     pub evicted: u64,
 }
 

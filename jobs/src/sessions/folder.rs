@@ -127,7 +127,7 @@ impl SessionFolder {
         found
     }
 
-    /// Reads one file that runner wrote.
+    /// Reads one file written by runner.
     fn read(&mut self, root: &Path, path: &str, digests: &Digests) -> Option<Vec<u8>> {
         let bytes = read_in(root, path, LARGEST).ok()?;
         if !digests.knows(path, &bytes) {
@@ -160,7 +160,7 @@ fn below(root: &Path, folder: &str) -> Vec<String> {
 }
 
 /// Returns a project's resume packet, formatted for a new session, in at most 2,000 bytes, or
-/// `None` if there is none or another program changed it.
+/// `None` if there is none or if another program has changed it.
 ///
 /// `state` is the project's folder in runner's state folder. This function reads two small files
 /// and writes nothing.

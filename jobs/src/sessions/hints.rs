@@ -1,8 +1,9 @@
 //! Hints for the guard hook: commands that failed repeatedly in finished sessions, and what an
 //! artifact recommends for their errors.
 //!
-//! A hint needs failures in sessions other than the one that sees it, so a session is never judged
-//! by its own events. A hint is background for the model: it must never allow or refuse anything.
+//! A hint requires failures in sessions other than the one that receives it, so a session is never
+//! judged by its own events. A hint is background for the model: it must never allow or refuse
+//! anything.
 
 use std::collections::BTreeMap;
 use std::path::Path;

@@ -1,6 +1,6 @@
 //! Describes how a source file orders its imports: by origin, in groups, and by name.
 //!
-//! The first lines of a file that a session read or wrote are enough. An import that spans several
+//! The first lines of a file that a session read or wrote are enough. An import spanning several
 //! lines names its source on the last one. This module must never guess an order from fewer than
 //! three imports.
 
@@ -80,7 +80,7 @@ struct Import<'t> {
     apart: bool,
 }
 
-/// Returns the forms of a file's imports, or an empty list if its language is not known. `text` may
+/// Returns the forms of a file's imports, or an empty list if its language is unknown. `text` may
 /// have line numbers, as shown by agents' tools.
 pub fn forms(path: &str, text: &str) -> Vec<ImportForm> {
     let language = path.rsplit_once('.').map_or("", |(_, end)| end);

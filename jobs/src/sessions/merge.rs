@@ -1,4 +1,4 @@
-//! Merges playbooks that describe the same repair for errors with different texts.
+//! Merges playbooks that describe the same repair for errors with different wording.
 //!
 //! Two playbooks are merged if their errors come from the same program and have no compiler code,
 //! and if at least three quarters of their combined steps occur in both. A compiler code identifies
@@ -26,8 +26,8 @@ pub(super) struct Candidate {
 }
 
 /// Merges artifacts up to a size of `most` bytes. The first artifact of a group represents the
-/// group: a pinned or edited one, or else the one with the smallest id. `split` has the ids of the
-/// artifacts that are never merged.
+/// group: a pinned or edited one, or else the one with the smallest id. `split` contains the ids of
+/// the artifacts that are never merged.
 pub(super) fn merge(
     mut all: Vec<Candidate>,
     split: &BTreeSet<String>,

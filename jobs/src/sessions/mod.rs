@@ -9,7 +9,7 @@
 //!
 //! A session is analyzed when it has been idle for a minute. Its whole transcript is read again,
 //! and its findings replace the earlier ones in one publication, so every event is counted once
-//! even if a process dies. No model is asked. The text of a session is untrusted data and must
+//! even if a process dies. No model is called. The text of a session is untrusted data and must
 //! never be used as an instruction. This module must never write, lock or delay a running session.
 
 pub mod active;

@@ -102,7 +102,7 @@ impl SessionRecord {
         }
     }
 
-    /// Notes whether the session has ended. An end that was reported earlier remains valid until
+    /// Records whether the session has ended. An end that was reported earlier remains valid until
     /// the session makes another call.
     pub fn note_end(&mut self, ended: bool, before: Option<&Self>) {
         self.ended = ended || before.is_some_and(|it| it.ended && it.calls == self.calls);

@@ -69,9 +69,9 @@ const DEEP: [&str; 11] =
 /// Programs that only start another program.
 const WRAPPERS: [&str; 6] = ["sudo", "time", "env", "nice", "timeout", "command"];
 
-/// Returns the simple commands of a line, without assignments, wrappers and `cd`.
+/// Returns the simple commands in a line, without assignments, wrappers and `cd`.
 pub fn commands(line: &str) -> Vec<Vec<&str>> {
-    // Here-documents and quoted texts are input, not commands.
+    // Here-documents and quoted strings are input, not commands.
     let head = line.split("<<").next().unwrap_or(line);
     let mut found = Vec::new();
     for part in split(head) {
@@ -186,7 +186,7 @@ pub fn subject(line: &str) -> String {
     let Some(words) = main(line) else { return String::new() };
     let name = name(&words);
     let count = if DEEP.contains(&name) { 2 } else { 1 };
-    // A quoted text may contain blanks, so the words after it cannot be separated reliably.
+    // A quoted string may contain blanks, so the words after it cannot be separated reliably.
     let words = words.iter().skip(1).take_while(|word| !word.contains(['"', '\'', '`']));
     let plain = words.filter(|word| !word.starts_with('-') && !word.contains(['/', '$', '>']));
     let rest: Vec<&str> = plain.copied().take(count).collect();

@@ -17,7 +17,7 @@ use super::shell;
 
 /// Maximum length of a masked line in bytes.
 const LONGEST: usize = 160;
-/// Maximum number of lines to inspect at each end of an output.
+/// Maximum number of lines to inspect at each end of the output.
 const LINES: usize = 400;
 
 /// The identity of an error.
@@ -104,7 +104,7 @@ fn program(tool: &str, command: &str, text: &str, line: &str) -> String {
     }
 }
 
-/// Describes an output that consists of an exit code only.
+/// Describes output that consists only of an exit code.
 fn exit_code(text: &str) -> String {
     let code = text.lines().find(|line| line.starts_with("Exit code "));
     code.map_or_else(|| "no output".to_owned(), |code| code.trim().to_owned())
@@ -311,7 +311,7 @@ fn code(line: &str) -> Option<String> {
     (plain && language == "go").then(|| format!("error:go:{linter}"))
 }
 
-/// Masks the volatile parts of a line: numbers, hexadecimal words, paths, quoted texts and
+/// Masks the volatile parts of a line: numbers, hexadecimal words, paths, quoted strings and
 /// durations. The result contains no secrets and is at most 160 bytes long.
 pub fn mask(line: &str) -> String {
     let line = Redacted::of(line);
@@ -326,7 +326,7 @@ pub fn mask(line: &str) -> String {
     masked.trim().to_owned()
 }
 
-/// Replaces quoted texts. An apostrophe within a word does not open a quote.
+/// Replaces quoted strings. An apostrophe within a word does not open a quote.
 fn unquoted(line: &str) -> String {
     let mut out = String::with_capacity(line.len());
     let mut rest = line;

@@ -45,7 +45,7 @@ pub struct SourcePlaces<'a> {
     pub home: Option<&'a Path>,
     /// Additional folders, absolute or relative to the root.
     pub folders: &'a [String],
-    /// The file with the tool uses that runner recorded, relative to the root.
+    /// The file with the tool uses recorded by runner, relative to the root.
     pub steps: &'a str,
 }
 
@@ -56,8 +56,8 @@ pub fn claude_folder(root: &Path, home: &Path) -> PathBuf {
     home.join(".claude/projects").join(slug)
 }
 
-/// Returns the transcripts of a project, newest first. The tool uses that runner recorded count as
-/// a session only if there is no other transcript, because agents' programs record the same tool
+/// Returns the transcripts of a project, newest first. The tool uses recorded by runner count as a
+/// session only if there is no other transcript, because agents' programs record the same tool
 /// uses.
 pub fn sources(places: SourcePlaces<'_>, now: Timestamp) -> Vec<Source> {
     let mut found: BTreeMap<String, Source> = BTreeMap::new();

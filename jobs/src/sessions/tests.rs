@@ -1,4 +1,4 @@
-//! Tests of whole transcripts: all forms of rows, growing and hostile files, artifacts and packets.
+//! Tests whole transcripts: all row formats, growing and hostile files, artifacts and packets.
 
 use std::fs;
 use std::path::Path;
@@ -97,7 +97,8 @@ fn sub_agent_files_are_part_of_the_session() {
         (found.findings.commands.len(), found.calls),
         (mixed.findings.commands.len(), mixed.calls)
     );
-    // In early versions, a sub-agent's file is next to the transcript and names its session.
+    // In early versions, a sub-agent's file is next to the transcript and contains the id of its
+    // session.
     let named = |session: &str| {
         let row = json!({ "type": "user", "sessionId": session, "isSidechain": true, "timestamp": "2026-01-02T03:00:00Z" });
         format!("{row}\n{agent}")
@@ -243,7 +244,7 @@ fn artifacts_grow_with_sessions_and_stay_within_limits() {
 
     let many: Vec<SessionRecord> = (0..90)
         .map(|at| {
-            // Equal steps would be merged.
+            // Identical steps would be merged.
             let text = repair("a").replace("a::b", &format!("a::t{at}x"));
             named(&format!("m{at:02}"), &text.replace("/p/src/a.rs", &format!("/p/src/a{at}.rs")))
         })
@@ -265,7 +266,7 @@ fn artifact_without_a_session_is_removed() {
     let whole = named("a", &repair("a"));
     let known = fold(&[&whole], &[], &Decisions::default()).artifacts;
     assert!(!known.is_empty());
-    // The session went on, and the error returned.
+    // The session continued, and the error recurred.
     let mut longer = whole;
     longer.findings.repairs.clear();
     longer.findings.workflows.clear();
@@ -356,7 +357,8 @@ fn packet_is_short_deterministic_and_about_the_last_session() {
     let text = packet.render();
     assert!(text.starts_with("Background") && text.contains("nothing about it unasked"));
     assert_eq!(Some(&packet), resume::packet(&[&second, &first], &artifacts, "p").as_ref());
-    // A session that received the playbook but kept the error counts as a failure of the playbook.
+    // A session that received the playbook but did not resolve the error counts as a failure of the
+    // playbook.
     let id = &packet.playbooks[0].id;
     let row = json!({ "type": "attachment", "timestamp": "2026-01-04T03:00:00Z",
         "attachment": { "type": "hook_additional_context", "content": [packet.render()] } });
@@ -409,7 +411,7 @@ fn files_of_other_programs_are_never_used() {
     digests.note(&path, &bytes, None);
     digests.save(state.path()).unwrap();
     assert_eq!(resume_packet(root, state.path()), Some(packet.render()));
-    // If a file is not published, the current one is still known.
+    // If a new version of a file is not published, the current version is still recognized.
     digests.note(&path, b"next", Some(Digest::of(&bytes)));
     digests.save(state.path()).unwrap();
     assert!(resume_packet(root, state.path()).is_some());

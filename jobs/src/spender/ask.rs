@@ -40,7 +40,7 @@ pub(super) fn unavailable(what: &str, error: &std::io::Error) -> Result<Reply, B
 }
 
 impl Spender<'_> {
-    /// Asks the backend, and falls back to the next backend in the chain if the first one cannot
+    /// Calls the backend, and falls back to the next backend in the chain if the first one cannot
     /// answer. Each attempt is reserved and settled separately. Later requests go first to the
     /// backend that answered.
     ///
@@ -73,7 +73,7 @@ impl Spender<'_> {
         }
     }
 
-    /// Asks the backend, and retries after a short wait if the backend refused without charge.
+    /// Calls the backend, and retries after a short wait if the backend refused without charge.
     ///
     /// A retry helps if an API is briefly overloaded or unavailable, or if a limit ends soon. Each
     /// attempt is a separate request that is reserved and settled. Longer waits defer the run.
@@ -116,7 +116,7 @@ impl Spender<'_> {
         }
     }
 
-    /// Asks the backend once, without a retry or a fallback.
+    /// Calls the backend once, without a retry or a fallback.
     ///
     /// # Errors
     /// Returns the [`AskError`] of the request.
@@ -124,7 +124,7 @@ impl Spender<'_> {
         self.ask_one(request, 0)?.0
     }
 
-    /// Reserves a request, asks the backend and settles the request. Also returns whether the
+    /// Reserves a request, calls the backend and settles the request. Also returns whether the
     /// backend refused without charge.
     ///
     /// `ideas` is the number of work items, in the job's own unit, that the request covers. A
@@ -206,7 +206,7 @@ impl Spender<'_> {
         Ok((reserved.map_err(AskError::OverBudget)?, want))
     }
 
-    /// Asks the backend under a meter. If the run's budget limits its time, the request is
+    /// Calls the backend under a usage meter. If the run's budget limits its time, the request is
     /// cancelled when that time runs out.
     pub(super) async fn metered(
         &self,
@@ -273,7 +273,8 @@ impl Spender<'_> {
     ) -> Result<Reply, AskError> {
         let limit = heard.limit.filter(|limit| limit.reached);
         match (answer, heard.breach) {
-            // Charges beyond the subscription are reported even if the request was answered.
+            // Charges for usage beyond the subscription are reported even if the request was
+            // answered.
             (_, Some(LimitExceeded::Overage)) => {
                 let until = heard.limit.and_then(|limit| limit.until);
                 self.note_limit(spending, until, "its answers are billed beyond the subscription")?;

@@ -9,8 +9,8 @@
 //!              └── OverBudget    └── exceeding a limit stops the request, not the run
 //! ```
 //!
-//! This module must never send a request that is not reserved, and never leave a request unsettled
-//! unless the process dies.
+//! This module must never send a request that has not been reserved, and never leave a request
+//! unsettled unless the process dies.
 
 mod ask;
 mod panel;
@@ -44,7 +44,7 @@ const HOLD: &str = "steps are recorded";
 pub struct Spending {
     /// The pool whose limits are stored. Empty if no limits are stored.
     pub pool: String,
-    /// Whether requests may be billed beyond a subscription.
+    /// Whether usage beyond a subscription may be billed.
     pub overage: bool,
     /// The share of the subscription's window left for other uses, in thousandths.
     pub leave: u16,
@@ -53,8 +53,8 @@ pub struct Spending {
 }
 
 impl Spending {
-    /// Returns the end of a subscription's window and the reason, if runs may not use more of the
-    /// window.
+    /// If runs may not use more of a subscription's window, returns the end of the window and the
+    /// reason.
     fn left(&self, fullest: Option<Limit>) -> Option<(Option<Timestamp>, String)> {
         let limit = fullest?;
         let used = limit.used.filter(|used| *used >= 1000_u16.saturating_sub(self.leave))?;
@@ -75,12 +75,12 @@ pub struct PaidBackend {
     pub spending: Spending,
 }
 
-/// The backends that a run may ask.
+/// The backends that a run may call.
 pub struct RunBackends {
     pub first: PaidBackend,
-    /// The backends that are asked next when the current one cannot answer.
+    /// The backends to try next when the current one cannot answer.
     pub fallbacks: Chain<PaidBackend>,
-    /// Backends that were passed over and are never asked, each with the reason.
+    /// Backends that were passed over and are never called, each with the reason.
     pub passed: Vec<String>,
     /// The councillors, who each write a separate report.
     pub panel: Panel,
@@ -98,7 +98,7 @@ impl RunBackends {
     }
 }
 
-/// The only way for a run to ask a model.
+/// The only way for a run to call a model.
 pub struct Spender<'a> {
     admitted: &'a Admitted,
     store: &'a mut Store,
@@ -133,8 +133,8 @@ pub enum AskError {
     /// The run's budget does not cover the request. Nothing was sent.
     #[error("the budget of {} has {} {} left, but this request may need {}", .0.level, .0.left, .0.unit, .0.wanted)]
     OverBudget(Shortfall),
-    /// The request was stopped because it used more than it reserved, or because it would be billed
-    /// beyond the subscription.
+    /// The request was stopped because it used more than it reserved, or because it would incur
+    /// charges beyond the subscription.
     #[error("{0}")]
     Breach(LimitExceeded),
     /// The provider is temporarily refusing requests. The refusal does not count as an attempt.
@@ -145,7 +145,7 @@ pub enum AskError {
         /// The provider's message.
         why: String,
     },
-    /// The backend was asked but did not answer.
+    /// The backend was called but did not answer.
     #[error(transparent)]
     Backend(#[from] BackendError),
     /// The database could not be used.
@@ -209,14 +209,14 @@ impl<'a> Spender<'a> {
         self.backends.first.backend.name()
     }
 
-    /// Returns the maximum combined number of tokens of a request and its answer, or `None` if
+    /// Returns the maximum combined number of tokens in a request and its answer, or `None` if
     /// there is no limit.
     pub fn window(&self) -> Option<u64> {
         self.backends.first.backend.window()
     }
 
-    /// Returns whether the backend only returns the rule-based answer, so that no evidence need be
-    /// formatted for it.
+    /// Returns whether the backend only returns the rule-based answer, in which case no evidence
+    /// needs to be formatted for it.
     pub fn answers_by_rule(&self) -> bool {
         self.backend().kind == "builtin"
     }
@@ -225,7 +225,7 @@ impl<'a> Spender<'a> {
         &self.backends.panel
     }
 
-    /// Returns whether any backend was asked.
+    /// Returns whether any backend was called.
     pub(crate) fn asked(&self) -> bool {
         self.asked
     }
@@ -240,7 +240,7 @@ impl<'a> Spender<'a> {
         self.denied.as_ref()
     }
 
-    /// Returns the backends in the chain that were not asked, each with the reason.
+    /// Returns the backends in the chain that were not called, each with the reason.
     pub(crate) fn passed(&self) -> &[String] {
         &self.backends.passed
     }

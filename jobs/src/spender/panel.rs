@@ -1,11 +1,11 @@
-//! Asks several backends at the same time, each once and without fallbacks.
+//! Calls several backends at the same time, each once and without fallbacks.
 //!
 //! ```text
 //! asked ──reserve, in order──> all of them at once, MOST at a time ──settle, in order──> results
 //!            └── over budget: this backend is skipped, the others are asked
 //! ```
 //!
-//! All reservations are made before the first backend is asked. Requests that share a login wait
+//! All reservations are made before the first backend is called. Requests that share a login wait
 //! for each other if the login allows only one request at a time (`runner_backends`). A councillor
 //! must never read or write another councillor's folder.
 

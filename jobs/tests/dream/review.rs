@@ -398,7 +398,7 @@ fn concurrent_decisions_record_only_one() {
     let id = place.id_of("ideas/retry-policy.md");
     let others = [place.other(), place.other()];
     let barrier = std::sync::Barrier::new(2);
-    // This call sets the clock that both people read.
+    // This call sets the clock that both users read.
     place.with_decider(|_| ());
     let verdicts = [DecisionInput::Accept, DecisionInput::Reject];
     let done: Vec<Result<_, _>> = std::thread::scope(|scope| {

@@ -1,7 +1,7 @@
 //! Tests random histories of a project: edits, passes, decisions, undos and process deaths in any
 //! order.
 //!
-//! After each step, every content that an idea ever had still exists somewhere, no id occurs twice,
+//! After each step, all contents that an idea ever had still exist somewhere, no id occurs twice,
 //! and an undo restores every byte. `RUNNER_TEST_SEED` repeats a history, and `RUNNER_TEST_SCALE`
 //! changes the number of histories.
 
@@ -43,7 +43,7 @@ const STEMS: [&str; 5] = [
 struct ProjectLife {
     place: Fixture,
     dice: Random,
-    /// Every content that must still exist.
+    /// All contents that must still exist.
     ever: BTreeSet<Vec<u8>>,
     written: usize,
     log: Vec<String>,
@@ -174,7 +174,7 @@ impl ProjectLife {
             let held = everything.values().any(|bytes| holds(bytes, content));
             assert!(held, "lost: {:?}", String::from_utf8_lossy(content));
         }
-        // Every readable file contains a complete text written by the user.
+        // Every readable file contains a complete version written by the user.
         for (path, bytes) in self.readable() {
             let known = self.ever.iter().any(|content| holds(&bytes, content));
             let ours = !path.starts_with(self.place.root.join("ideas"))

@@ -19,7 +19,7 @@ use runner_jobs::{SettledRun, Silent, Spending};
 
 use crate::fixture::{Fixture, start};
 
-/// A backend that sends these events and then ends in the given way.
+/// A backend that sends these events and then finishes in the given way.
 struct EventBackend {
     events: Vec<Event<'static>>,
     end: End,
@@ -352,7 +352,7 @@ fn rate_limited_run_is_deferred_and_charged() {
     let spent = place.store.spent_by(&row.id).unwrap();
     assert_eq!((spent.calls, spent.tokens, spent.micros), (1, 0, 0));
     assert_eq!(place.store.limit("max", at(8)).unwrap().unwrap().streak, 1);
-    // Without a time, or with a time in the past, the run waits. A wait that did not help is
+    // Without a reset time, or with one in the past, the run waits. A wait that did not help is
     // followed by a longer one.
     place.store.clear_limit("max", at(9), at(9)).unwrap();
     let mut waits = Vec::new();

@@ -68,7 +68,7 @@ impl Body {
         fits
     }
 
-    /// Adds the lines of a text that fit. If some do not fit, adds a note that there are more.
+    /// Adds the lines of a string that fit. If some do not fit, adds a note that there are more.
     pub(crate) fn add_lines(&mut self, text: &str) {
         for line in text.lines() {
             if !self.add(&format!("{line}\n")) {
@@ -118,7 +118,7 @@ impl Body {
     }
 }
 
-/// Returns whether a text stored by a host is a complete block. Hosts add a remark before a block
+/// Returns whether a string stored by a host is a complete block. Hosts add a remark before a block
 /// that they truncate.
 pub fn is_whole_block(text: &str) -> bool {
     text.starts_with(BEGIN) && text.ends_with(END)
@@ -148,7 +148,7 @@ fn whole_node(node: &Node, short: &str) -> String {
     text
 }
 
-/// Changes every part of a text that a later hook or host could mistake for a command or a
+/// Changes every part of a string that a later hook or host could mistake for a command or a
 /// sentinel.
 fn defused(text: &str) -> String {
     text.replace("<!--", "<! --").replace("<ctx:", "< ctx:").replace("</ctx:", "< /ctx:")

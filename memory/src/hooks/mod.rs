@@ -1,8 +1,8 @@
 //! The hooks of a coding session, which inject text and execute the commands in answers.
 //!
-//! A hook opens the store, works in one transaction and exits. It must never start a process, ask a
-//! model or wait for anything but the store's lock, and must never use `additionalContext` when an
-//! answer ends, because that continues the conversation.
+//! A hook opens the store, works in one transaction and exits. It must never start a process, call
+//! a model or wait for anything but the store's lock, and must never use `additionalContext` when
+//! an answer ends, because that continues the conversation.
 
 mod answer;
 mod block;

@@ -5,8 +5,8 @@
 //!                                         each ends with a tool or a row of a person
 //! ```
 //!
-//! Only the assistant's texts are answers. Sub-agent rows, tool results and unreadable lines are
-//! skipped. A last line without a line break is left for the next call.
+//! Only text from the assistant counts as an answer. Sub-agent rows, tool results and unreadable
+//! lines are skipped. A last line without a line break is left for the next call.
 
 use std::borrow::Cow;
 use std::io::{self, BufReader, Read as _, Seek as _, SeekFrom};
@@ -35,11 +35,11 @@ pub struct Turn {
     pub offset: u64,
     /// Whether the turn began with a user's row. Otherwise, it began before the first line read.
     pub begun: bool,
-    /// The texts followed by a tool or another row.
+    /// The pieces of text followed by a tool use or another row.
     pub segments: Vec<String>,
-    /// The text after the last tool, which may still grow.
+    /// The text after the last tool use, which may still grow.
     pub open: String,
-    /// Whether a row that is neither an answer nor a tool followed the open text.
+    /// Whether a row that is neither an answer nor a tool use followed the open text.
     pub followed: bool,
 }
 
@@ -95,9 +95,9 @@ enum Step {
         id: Option<String>,
         prompt: Option<String>,
     },
-    /// The assistant's texts, each with whether a tool follows it.
+    /// The assistant's pieces of text, each with a flag for whether a tool use follows it.
     Answer(Vec<Part>),
-    /// A row that ends a text.
+    /// A row that ends a piece of text.
     End(Part),
     Nothing,
 }
@@ -106,7 +106,7 @@ enum Part {
     Text(String),
     Tool,
     /// A row written by the host, such as a compaction summary. The text before it remains the last
-    /// message until another text follows.
+    /// message until more text follows.
     Host,
 }
 
@@ -253,7 +253,8 @@ fn step(row: &Row<'_>) -> Step {
     }
 }
 
-/// Returns the texts and tools of a message's content, which is a string or a list of blocks.
+/// Returns the pieces of text and the tool uses in a message's content, which is a string or a list
+/// of blocks.
 fn parts(content: &serde_json::Value, text_kind: &str) -> Vec<Part> {
     if let Some(text) = content.as_str() {
         return vec![Part::Text(text.to_owned())];

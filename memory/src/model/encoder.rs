@@ -52,7 +52,7 @@ impl Encoder {
         if heads == 0 || words.nrows() % heads != 0 || places.nrows() != words.nrows() {
             return Err("its layer sizes do not match".to_owned());
         }
-        // All tokens of a single text have the first type.
+        // All tokens of a single sequence have the first type.
         places.column_iter_mut().for_each(|mut place| place += kinds.column(0));
         let layer = |at: usize| Layer::of(tensors, &format!("encoder.layer.{at}"));
         Ok(Self {

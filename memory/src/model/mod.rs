@@ -1,13 +1,13 @@
-//! Static embeddings: each piece of a word has a vector, and the vector of a text is the sum of the
-//! vectors of its pieces.
+//! Static embeddings: each piece of a word has a vector, and the vector of a string is the sum of
+//! the vectors of its pieces.
 //!
 //! ```text
 //! model.safetensors, vocab.txt ──distil──> one file ──table──> vectors of texts
 //! ```
 //!
 //! A [`Table`] is one file of about 8 MB. Only its vocabulary is held in memory, and the rows for a
-//! text are read by position, so embedding a text takes a fraction of a millisecond. The file is
-//! data of unknown origin: reading it must never panic. This module must never use a model in
+//! string are read by position, so embedding a string takes a fraction of a millisecond. The file
+//! is data of unknown origin: reading it must never panic. This module must never use a model in
 //! another process, and must never decide whether a node is relevant.
 
 #[cfg(feature = "minilm")]

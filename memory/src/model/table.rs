@@ -26,7 +26,7 @@ const ROW: usize = 4 + DIMENSIONS;
 /// Maximum number of pieces, and maximum size of the vocabulary in bytes.
 const MOST: usize = 250_000;
 const VOCABULARY: usize = 4 << 20;
-/// Maximum number of pieces used from a text.
+/// Maximum number of pieces used from a string.
 const PIECES: usize = 512;
 
 /// A static model.
@@ -79,7 +79,7 @@ impl Table {
         Ok(Self { rows: Rows::File(file), ends, pieces, start })
     }
 
-    /// Reads all rows into memory, for embedding many texts.
+    /// Reads all rows into memory, for embedding many strings.
     ///
     /// # Errors
     /// Returns an error if the file cannot be read.
@@ -115,7 +115,7 @@ impl Table {
         })
     }
 
-    /// Returns the vector of a text, or `None` if it contains no known word.
+    /// Returns the vector of a string, or `None` if it contains no known word.
     pub fn embed(&self, text: &str) -> Option<Vector> {
         let mut sum = [0.0; DIMENSIONS];
         for piece in wordpiece::pieces(text, PIECES, |piece| self.find(piece)) {

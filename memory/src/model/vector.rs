@@ -2,7 +2,7 @@
 
 use super::DIMENSIONS;
 
-/// The direction of a text in the embedding space, as integers from −127 to 127.
+/// The direction of a string in the embedding space, as integers from −127 to 127.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Vector {
     values: Box<[i8; DIMENSIONS]>,

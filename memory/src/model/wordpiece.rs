@@ -1,6 +1,6 @@
 //! Splits text into the pieces of a WordPiece vocabulary, as uncased BERT models do.
 //!
-//! Punctuation is omitted, because it does not describe the subject of a text.
+//! Punctuation is omitted, because it provides no information about the subject.
 
 use unicode_normalization::UnicodeNormalization as _;
 use unicode_normalization::char::is_combining_mark;
@@ -8,7 +8,7 @@ use unicode_normalization::char::is_combining_mark;
 /// Maximum length of a word in bytes. A longer word has no pieces.
 const LONGEST: usize = 100;
 
-/// Returns the first `most` pieces of a text. `find` returns the index of a piece, which begins
+/// Returns the first `most` pieces of a string. `find` returns the index of a piece, which begins
 /// with `##` if it continues a word. A word without pieces is omitted.
 pub fn pieces(text: &str, most: usize, find: impl Fn(&str) -> Option<u32>) -> Vec<u32> {
     let mut found = Vec::new();

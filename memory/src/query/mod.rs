@@ -49,7 +49,7 @@ pub enum Term {
     To(String),
 }
 
-/// A time of a node.
+/// One of a node's timestamps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TimeField {
     Created,

@@ -17,7 +17,7 @@ const FIELDS: [&str; 12] = [
     "to",
 ];
 
-/// A token with the column of its first character, from 1.
+/// A token with the 1-based column of its first character.
 #[derive(Clone, Debug, PartialEq)]
 struct Token {
     column: usize,

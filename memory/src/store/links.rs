@@ -61,7 +61,7 @@ impl Reader<'_> {
 }
 
 impl Change<'_> {
-    /// Adds a tag to a node. Returns whether the node did not have it.
+    /// Adds a tag to a node. Returns whether the tag is new to the node.
     ///
     /// # Errors
     /// Returns an error if the tag is empty, too long or contains a comma, white space or a control
@@ -117,8 +117,8 @@ impl Change<'_> {
         Ok(added > 0)
     }
 
-    /// Removes edges between two nodes, of one type or of all types. Returns the number of removed
-    /// edges.
+    /// Removes edges between two nodes, of one type or of all types. Returns the number of edges
+    /// removed.
     ///
     /// # Errors
     /// Returns an error if a prefix matches no node or several nodes.

@@ -35,13 +35,14 @@ pub const OWN_STORE: &str = "runner.db";
 /// How durable the writes of a connection are, and how long it waits for other writers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
-    /// For commands: each commit is on disk when it returns, and a lock is awaited for up to 5 s.
+    /// For commands: each commit is on disk when it returns, and the connection waits up to 5 s for
+    /// a lock.
     Command,
     /// For hooks that execute the commands in an answer: like `Command`, but the log file is kept,
     /// which avoids most waits for the disk.
     Answer,
     /// For hooks that the host waits for: a power failure may lose the last commits, which are then
-    /// restored from the transcript, and a lock is awaited for up to 1 s.
+    /// restored from the transcript, and the connection waits up to 1 s for a lock.
     Prompt,
 }
 
@@ -211,7 +212,7 @@ impl Memory {
     /// Runs SQLite's quick check on the whole file.
     ///
     /// # Errors
-    /// Returns [`MemoryError::Damaged`] with the first finding.
+    /// Returns [`MemoryError::Damaged`] with the first problem found.
     pub fn check(&self) -> Result<()> {
         let found: String =
             self.read(|db| db.query_row("PRAGMA quick_check(1)", [], |row| row.get(0)))?;

@@ -19,7 +19,7 @@ const CANDIDATES: i64 = 6;
 const COLUMNS: &str = "n.id, n.type, n.content, n.summary, n.token_estimate, n.superseded_by, \
     n.project, n.created_at, n.updated_at, n.metadata";
 
-/// The id that a prefix names.
+/// The id that a prefix resolves to.
 pub type Resolved = String;
 
 /// The changes to a node. `None` keeps a field's value.
@@ -54,7 +54,7 @@ pub(crate) fn node_of(row: &Row<'_>) -> rusqlite::Result<Node> {
     })
 }
 
-/// Returns the nodes that `rest` selects. `rest` is a FROM clause with `nodes n`, and the clauses
+/// Returns the nodes selected by `rest`, which is a FROM clause with `nodes n`, and the clauses
 /// after it.
 pub(crate) fn select(
     db: &Connection,
@@ -73,7 +73,7 @@ pub(crate) fn select(
     Ok(nodes)
 }
 
-/// Returns the id that a unique prefix names.
+/// Returns the id that a unique prefix resolves to.
 pub(crate) fn resolve(db: &Connection, prefix: &str) -> Result<Resolved> {
     let wanted = prefix.trim().to_ascii_uppercase();
     let found = || -> rusqlite::Result<Vec<String>> {
@@ -107,7 +107,7 @@ pub(crate) fn short(db: &Connection, id: &str) -> rusqlite::Result<String> {
 }
 
 impl Memory {
-    /// Returns the node that a unique prefix names.
+    /// Returns the node that a unique prefix resolves to.
     ///
     /// # Errors
     /// Returns an error if no node or several nodes match.

@@ -1,6 +1,6 @@
 //! Reads the values that a form shows: JSON, a page as a browser parses it, a report, or a screen.
 //!
-//! Each reader reads the form alone. It must never use the code that renders the form.
+//! Each reader reads only the form itself, and must never use the code that renders it.
 
 use std::collections::BTreeMap;
 
@@ -14,8 +14,8 @@ use serde_json::Value;
 /// Values, keyed by row and field.
 pub type Facts = BTreeMap<String, String>;
 
-/// Returns the letters and digits of a text. Forms render all other characters differently: they fold lines, and escape
-/// or replace markup and control characters.
+/// Returns the letters and digits of a string. Forms render all other characters differently: they fold lines, and
+/// escape or replace markup and control characters.
 pub fn plain(text: &str) -> String {
     let mut out = String::new();
     // A Markdown renderer shows an entity as its character.
@@ -40,7 +40,7 @@ pub fn plain(text: &str) -> String {
     out
 }
 
-/// Returns the text of a field, or an empty text.
+/// Returns the text of a field, or an empty string.
 pub fn text<'a>(value: &'a Value, field: &str) -> &'a str {
     value[field].as_str().unwrap_or_default()
 }
@@ -53,7 +53,7 @@ fn joined(value: &Value) -> String {
     items(value).iter().map(|it| plain(it.as_str().unwrap())).collect()
 }
 
-/// Returns the state of a run as people see it.
+/// Returns the state of a run as users see it.
 pub fn state(run: &Value) -> &str {
     match (run["outcome"].as_str(), run["asked_to_end"].is_string(), text(run, "state")) {
         (Some(outcome), ..) => outcome,
@@ -93,7 +93,7 @@ impl Page {
         self.0.select(&Selector::parse(selector).unwrap()).collect()
     }
 
-    /// Returns the plain texts of all elements.
+    /// Returns the plain text of each element.
     pub fn texts(&self, selector: &str) -> Vec<String> {
         self.all(selector).into_iter().map(|it| plain(&inner(it))).collect()
     }

@@ -83,7 +83,7 @@ impl Sample {
         self.folder.path().join("project")
     }
 
-    /// Records the reports of the closed nights, as settling their runs does.
+    /// Records the reports of the closed nights, just as settling their runs would.
     fn report(&self, db: &Connection, now: Timestamp) {
         let store = self.home.store_to_read().unwrap().unwrap();
         for night in store.nights(&self.project.parse().unwrap(), 9).unwrap() {
@@ -96,7 +96,7 @@ impl Sample {
         }
     }
 
-    /// Returns what a command prints.
+    /// Returns the output of a command.
     fn print(&self, words: &[&str]) -> String {
         let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
         let done = call(&self.home, Some(&self.root()), &words);
@@ -109,7 +109,7 @@ impl Sample {
         serde_json::from_str(&self.print(&words)).unwrap()
     }
 
-    /// Returns the API's answer. `path` begins with a slash; `~` stands for the project's path.
+    /// Returns the API's response. `path` begins with a slash; `~` stands for the project's path.
     fn api(&self, path: &str) -> Value {
         let body = self.get(&format!("/api/v1{path}"));
         serde_json::from_str(&body).unwrap()
@@ -234,7 +234,7 @@ fn read_nights(sample: &Sample, all: &mut Vec<Compared>) {
     let open = sample.json(&["alerts", "list"]);
     let open = items(&open).iter().filter(|it| it["silenced"].is_null()).count();
     known.insert("alerts".to_owned(), open.to_string());
-    // The last night has no report yet, so the first view summarizes it itself.
+    // The last night has no report yet, so the first view summarizes the night itself.
     let last = sample.json(&["report"]);
     let status = sample.json(&["status"]);
     assert_eq!(sample.api("/~"), status);

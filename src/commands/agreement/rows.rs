@@ -1,5 +1,5 @@
 //! Random database rows: runs with every outcome and state, nights, alerts, budgets and grants, with
-//! texts that are hard to render.
+//! strings that are hard to render.
 
 use jiff::{SignedDuration, Timestamp};
 use runner_engine::ids::{AlertId, MessageId, OccurrenceId, RunId};
@@ -8,7 +8,7 @@ use runner_engine::process_id::ProcessIdentity;
 use rusqlite::{Connection, params};
 use serde_json::{Value, json};
 
-/// Parts of the texts.
+/// Parts of the strings.
 const PARTS: [&str; 20] = [
     "plain words",
     "<script>alert(1)</script>",
@@ -55,7 +55,7 @@ impl Dice {
         &all[usize::try_from(at).unwrap()]
     }
 
-    /// Returns a text that begins with `start` and a number.
+    /// Returns a string that begins with `start` and a number.
     fn text(&mut self, start: &str) -> String {
         let mut text = format!("{start} {}", self.roll(1_000));
         for _ in 0..self.roll(4) {

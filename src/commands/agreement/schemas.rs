@@ -1,4 +1,4 @@
-//! Checks the API's answers about a random database against the schemas in the API description.
+//! Checks the API's responses for a random database against the schemas in the API description.
 
 use boon::{Compiler, Draft, Schemas};
 use serde_json::Value;
@@ -6,7 +6,7 @@ use serde_json::Value;
 use super::Sample;
 use super::forms::{items, text};
 
-/// Returns the reasons why answers do not match their schemas, and the number of answers.
+/// Returns the reasons why responses do not match their schemas, and the number of responses.
 pub fn misfits(sample: &Sample) -> (Vec<String>, usize) {
     let mut compiler = Compiler::new();
     compiler.set_default_draft(Draft::V2020_12);

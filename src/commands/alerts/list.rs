@@ -10,7 +10,7 @@ use crate::commands::Cli;
 use crate::project::LoadedProject;
 use crate::ui::{Failure, Ui, View, safe, show};
 
-/// List the open alerts, with the messages that did not arrive (the default)
+/// List the open alerts, with the messages that were not delivered (the default)
 #[derive(Debug, Default, clap::Args)]
 #[command(after_help = "Example: runner alerts list --over --json | jq '.[0]'")]
 pub struct ListArgs {

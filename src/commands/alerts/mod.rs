@@ -1,5 +1,5 @@
-//! `runner alerts`: lists alerts with the delivery of their messages, tests channels, and silences
-//! alerts.
+//! `runner alerts`: lists alerts and the delivery state of their messages, tests channels, and
+//! silences alerts.
 
 pub(super) mod ack;
 pub(super) mod list;
@@ -33,7 +33,7 @@ enum AlertsCommand {
     /// Show one alert and the state of each of its messages
     #[command(after_help = "Example: runner alerts show 01KA5V7Q4B")]
     Show {
-        /// The alert's id, or an unambiguous beginning of it
+        /// The alert's id, or an unambiguous prefix of it
         alert: String,
     },
     /// Send a message now, through one channel or all channels of the project; exit code 69 if a
@@ -47,7 +47,7 @@ enum AlertsCommand {
     /// fixed
     #[command(after_help = "Example: runner alerts ack dream")]
     Ack {
-        /// The alert's id, an unambiguous beginning of it, or a job of the project for all its open
+        /// The alert's id, an unambiguous prefix of it, or a job of the project for all its open
         /// alerts
         alert: String,
     },

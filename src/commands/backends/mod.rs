@@ -1,5 +1,5 @@
 //! `runner backends`: lists the backends, checks whether a backend is ready, and tests one with a
-//! small question. Only the test asks a model. These commands must never show a key.
+//! small question. Only the test calls a model. These commands must never show a key.
 
 mod prices;
 mod test;
@@ -54,9 +54,9 @@ enum BackendsCommand {
     /// Show what the tokens of each backend's model cost, and where each price comes from
     ///
     /// The prices come from runner's own dated list. The file `prices.json` beside your config.toml
-    /// overrides it and has the format of LiteLLM's model_prices_and_context_window.json. The prices
-    /// that config.toml sets override both. A model that is in none of them has no price: each
-    /// request is charged the money reserved for it.
+    /// overrides it and has the format of LiteLLM's model_prices_and_context_window.json. Prices set
+    /// in config.toml override both. A model listed in none of them has no price: each request is
+    /// charged the amount reserved for it.
     #[command(after_help = "Example: runner backends prices --json | jq '.backends'")]
     Prices,
 }

@@ -60,7 +60,8 @@ struct BackendTest<'a> {
     budgets: Vec<String>,
     /// The amounts charged to each budget, excluding time.
     charged: Amounts,
-    /// Whether the backend did not report its usage, so that the reserved amounts were charged.
+    /// Whether the backend did not report its usage, in which case the reserved amounts were
+    /// charged.
     charged_as_reserved: bool,
 }
 
@@ -112,7 +113,7 @@ impl BackendTest<'_> {
     }
 }
 
-/// Asks the backend `name`. The call is real and counts toward the budgets of the project and of
+/// Calls the backend `name`. The call is real and counts toward the budgets of the project and of
 /// the backend's pool.
 pub(super) fn run(cli: &Cli<'_>, here: &LoadedProject, name: &str) -> Result<Exit, Failure> {
     let spec = super::configured(here, name)?;

@@ -52,7 +52,7 @@ enum BoardCommand {
         #[command(flatten)]
         which: BoardArg,
     },
-    /// Begin the next task: the first NEXT, or else a task that is DOING already, or else the top
+    /// Begin the next task: the first NEXT, or else a task that is already DOING, or else the top
     /// TODO
     #[command(after_help = "Example: runner board pick")]
     Pick {
@@ -75,7 +75,7 @@ enum BoardCommand {
         #[command(flatten)]
         which: BoardArg,
     },
-    /// List the moves on the board: task, time, run and entry, the newest first
+    /// List the moves on the board: task, time, run and entry, newest first
     #[command(after_help = "Example: runner board history --limit 5")]
     History {
         /// Maximum number of moves; 0 means all

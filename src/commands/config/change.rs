@@ -38,8 +38,8 @@ impl ConfigFile {
         }
     }
 
-    /// Makes a change to the file; `change` returns the file's new text. The changed settings of a
-    /// project are accepted if all settings were in effect before.
+    /// Makes a change to the file; `change` returns the file's new contents. The changed settings
+    /// of a project are accepted if all settings were in effect before.
     fn change(
         self,
         cli: &Cli<'_>,
@@ -151,7 +151,8 @@ fn register(home: &Env) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Replaces the file's text and keeps its permissions. Fails if the text is no longer `old`.
+/// Replaces the file's contents and keeps its permissions. Fails if the contents are no longer
+/// `old`.
 pub(in crate::commands) fn write(path: &Path, old: &str, new: &str) -> Result<(), Failure> {
     let cannot =
         |why: String| Failure::cannot_write(format!("cannot write {}: {why}", path.display()));

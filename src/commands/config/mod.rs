@@ -57,7 +57,7 @@ enum ConfigCommand {
         /// The dotted name of the setting
         key: String,
     },
-    /// Change settings in the project's runner.toml and keep every other byte of the file
+    /// Change settings in the project's runner.toml and leave the rest of the file unchanged
     #[command(
         after_help = "Example: runner config set jobs.tidy.kind command jobs.tidy.program make"
     )]

@@ -7,15 +7,15 @@ use runner_jobs::overnight::corpus::defrag::{Defrag, Options, defrag, suggestion
 use super::{CorpusFolder, proposals};
 use crate::ui::{Failure, Ui, View, safe, show};
 
-/// Remove byte-equal copies, and propose repeated, stale, failed and oscillating nodes for
-/// retirement; without a choice, all of them
+/// Remove byte-identical copies, and propose repeated, stale, failed and oscillating nodes for
+/// retirement; all of these by default
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example: runner corpus defrag --dedup --apply")]
 pub struct DefragArgs {
-    /// Propose nodes that are past their time to live or misled their users
+    /// Propose nodes that are past their time to live or have misled their users
     #[arg(long)]
     prune: bool,
-    /// Remove byte-equal copies, and propose near ones
+    /// Remove byte-identical copies, and propose near-identical ones
     #[arg(long)]
     dedup: bool,
     /// Propose files that nights alternately add and remove

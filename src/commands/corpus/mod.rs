@@ -53,7 +53,7 @@ enum CorpusCommand {
     Defrag(defrag::DefragArgs),
     Brief(brief::BriefArgs),
     Harvest(harvest::HarvestArgs),
-    /// List the open proposals to retire nodes, with their reasons and texts
+    /// List the open proposals to retire nodes, with the reasons and the nodes' text
     #[command(after_help = "Example: runner corpus proposals --json | jq -r '.[].id'")]
     Proposals,
     /// Accept a proposal: its node is retired

@@ -61,7 +61,7 @@ pub fn undo(folder: &CorpusFolder<'_>, id: &str) -> Result<Exit, Failure> {
     decide(folder, id, "open again", |all, corpus, _| all.undo(corpus, id))
 }
 
-/// Stores the proposals that follow from suggestions. The caller holds the lock.
+/// Stores the proposals derived from suggestions. The caller holds the lock.
 pub fn store(
     folder: &CorpusFolder<'_>,
     corpus: &Corpus,

@@ -10,7 +10,7 @@ use crate::commands::Cli;
 use crate::project::LoadedProject;
 use crate::ui::{Failure, Ui, View, show};
 
-/// Fold pending log entries into the audit log, and remove what is older than curator.keep
+/// Fold pending log entries into the audit log, and remove anything older than curator.keep
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example: runner curator compact --dry-run")]
 pub struct CompactArgs {

@@ -26,7 +26,7 @@ pub struct EnqueueArgs {
     /// The file that the job is about, such as a note or a transcript
     #[arg(long, value_name = "PATH")]
     source: Option<PathBuf>,
-    /// The first line of the source, from 1
+    /// The first line of the source, counting from 1
     #[arg(long, value_name = "N", requires = "source", value_parser = clap::value_parser!(u64).range(1..))]
     chunk_start: Option<u64>,
     /// The last line of the source

@@ -13,7 +13,7 @@ use crate::env;
 use crate::project::LoadedProject;
 use crate::ui::{Failure, Ui, View, safe, show};
 
-/// List events, show one, end one, or hand one to a model [default: the list]
+/// List events, show one, end one, or hand one to a model [default: list]
 #[derive(Debug, clap::Args)]
 #[command(
     args_conflicts_with_subcommands = true,
@@ -32,13 +32,13 @@ enum EventsCommand {
     /// Show one event and its remaining budget
     #[command(after_help = "Example: runner curator events show 0123abcd")]
     Show {
-        /// The event's id, or an unambiguous beginning or end of it
+        /// The event's id, or an unambiguous prefix or suffix of it
         event: String,
     },
     /// Mark an event as over; none of its remaining budget is spent
     #[command(after_help = "Example: runner curator events ack 0123abcd --note 'fixed'")]
     Ack {
-        /// The event's id, or an unambiguous beginning or end of it
+        /// The event's id, or an unambiguous prefix or suffix of it
         event: String,
         /// The reason
         #[arg(long)]
@@ -47,7 +47,7 @@ enum EventsCommand {
     /// Hand an event to its escalation target, with one run that uses one call of its budget
     #[command(after_help = "Example: runner curator events escalate 0123abcd")]
     Escalate {
-        /// The event's id, or an unambiguous beginning or end of it
+        /// The event's id, or an unambiguous prefix or suffix of it
         event: String,
     },
 }

@@ -38,7 +38,7 @@ enum CuratorCommand {
     /// Show the state of the worker, queue, notes, engine and model; answers within two seconds
     #[command(after_help = "Example: runner curator status --json | jq '.health.state'")]
     Status {
-        /// Print the JSON schema of what --json prints
+        /// Print the JSON schema of the --json output
         #[arg(long, conflicts_with = "json")]
         schema: bool,
     },

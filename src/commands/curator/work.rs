@@ -81,8 +81,8 @@ impl WorkArgs {
         loop {
             let mut last = Exit::Done;
             while worker.waits(cli.env.wall()?) {
-                // Otherwise a watch at its hourly cap would fill the database with runs that do
-                // nothing.
+                // Otherwise a watch that has reached its hourly cap would fill the database with
+                // runs that do nothing.
                 let full = self.watch
                     && worker.started_within_hour(cli.env.wall()?).is_ok_and(|it| it >= cap);
                 if full || waiter.as_ref().is_some_and(Waiter::is_interrupted) {

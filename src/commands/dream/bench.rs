@@ -1,6 +1,6 @@
 //! `runner dream bench`: measures the rule-based answers on ideas with known answers.
 //!
-//! The command judges ideas and counts the results. It makes no proposals, stores nothing and asks
+//! The command judges ideas and counts the results. It makes no proposals, stores nothing and calls
 //! no model.
 
 use std::fmt::Write as _;
@@ -40,7 +40,8 @@ pub(super) struct BenchArgs {
     /// The label file
     #[arg(long, value_name = "FILE")]
     truth: PathBuf,
-    /// Also judge each finished idea as an open one, on the history from before it was finished
+    /// Also judge each finished idea as if it were open, using the history from before it was
+    /// finished
     #[arg(long)]
     past: bool,
 }

@@ -67,7 +67,7 @@ pub(super) struct UndoArgs {
 /// Selects a proposal.
 #[derive(Clone, Debug, clap::Args)]
 pub(super) struct ProposalArg {
-    /// The proposal's id, or an unambiguous beginning of it
+    /// The proposal's id, or an unambiguous prefix of it
     pub(super) id: String,
     #[command(flatten)]
     pub(super) which: DreamJobArg,

@@ -13,7 +13,7 @@ use crate::commands::Cli;
 use crate::tui::proposals::{ProposalFilter, contract_word, status_text};
 use crate::ui::{Failure, Ui, View, safe, show};
 
-/// List the undecided proposals of all passes, the newest first
+/// List the undecided proposals of all passes, newest first
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example: runner dream list --action archive --json | jq -r '.[].id'")]
 pub(super) struct ListArgs {
@@ -26,7 +26,7 @@ pub(super) struct ListArgs {
     which: DreamJobArg,
 }
 
-/// The proposals that pass the filter.
+/// The proposals that match the filter.
 #[derive(Debug, JsonSchema, Serialize)]
 #[serde(transparent)]
 pub(in crate::commands) struct ProposalList<'i> {

@@ -45,7 +45,7 @@ enum DreamCommand {
 }
 
 impl DreamArgs {
-    /// Reports whether the command is a dry run.
+    /// Returns whether the command is a dry run.
     pub fn is_dry(&self) -> bool {
         matches!(&self.command, DreamCommand::Run(pass) if pass.dry_run)
     }

@@ -21,10 +21,10 @@ pub(super) struct PassArgs {
     /// Maximum number of ideas to show [default: the job's max_ideas]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     max: Option<u32>,
-    /// Examine all ideas, changed or not, at most `max_ideas` of them
+    /// Examine all ideas, changed or not, up to `max_ideas` of them
     #[arg(long)]
     all: bool,
-    /// Examine this idea, even if it did not change or was set aside
+    /// Examine this idea, even if it has not changed or was set aside
     #[arg(long, value_name = "PATH", conflicts_with = "all")]
     idea: Option<String>,
     /// Show again the ideas that were set aside after three invalid answers

@@ -1,7 +1,7 @@
 //! `--dry-run` of `run`, `dream run` and `night`: shows what would happen, and the maximum cost.
 //!
 //! `execute::dry_run` simulates the runs, and this module prints them. This module must never write
-//! a file or ask a backend.
+//! a file or call a backend.
 
 mod view;
 

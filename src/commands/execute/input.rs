@@ -1,4 +1,4 @@
-//! Gathers the input of the admission decision.
+//! Gathers the input for the admission decision.
 
 use runner_engine::admission::AdmissionFacts;
 use runner_engine::git::Git;
@@ -13,7 +13,7 @@ use super::{NotAdmitted, refuse};
 use crate::spawn;
 use crate::ui::Failure;
 
-/// The input of the admission decision, and the backends to ask.
+/// The input for the admission decision, and the backends to call.
 pub(super) struct AdmissionInput {
     pub backends: Backends,
     pub sandbox_start: SandboxedStart,

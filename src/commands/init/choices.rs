@@ -19,7 +19,7 @@ const SAMPLE: &str = "# Try runner for a week\n\n\
     Maybe write each idea into its own file in ideas/ and read the proposals in the morning.\n\
     Open question: which notes of the last year are already implemented?\n";
 
-/// Asks for the settings and applies them. An empty answer takes the value in brackets.
+/// Asks for the settings and applies them. An empty answer selects the value in brackets.
 pub(super) fn ask(
     cli: &Cli<'_>,
     project: &mut LoadedProject,
@@ -72,8 +72,8 @@ pub(super) fn ask(
     Ok(())
 }
 
-/// Asks which backend to use. Returns `None` for the built-in one, and otherwise the backend with
-/// its model, if it needs one.
+/// Asks which backend to use. Returns `None` for the built-in one, and otherwise the backend and,
+/// if it needs one, its model.
 fn backend(ui: Ui, found: &[DetectedBackend]) -> Option<(&DetectedBackend, Option<String>)> {
     if found.is_empty() {
         return None;
@@ -94,7 +94,7 @@ fn backend(ui: Ui, found: &[DetectedBackend]) -> Option<(&DetectedBackend, Optio
     Some((chosen, model))
 }
 
-/// Offers a sample note if there is no note.
+/// Offers to write a sample note if there are no notes.
 fn sample(cli: &Cli<'_>, project: &LoadedProject) -> Result<(), Failure> {
     let folder = project.root.join("ideas");
     let is_empty = fs::read_dir(&folder).is_ok_and(|mut entries| entries.next().is_none());
@@ -105,7 +105,7 @@ fn sample(cli: &Cli<'_>, project: &LoadedProject) -> Result<(), Failure> {
     fs::write(&path, SAMPLE).map_err(|error| Failure::not_written(&path, error))
 }
 
-/// Offers a timer if none is set up.
+/// Offers to set up a timer if there is none.
 fn timer(cli: &Cli<'_>) -> Result<(), Failure> {
     let record = SetupRecord::read(&cli.env.setup_note())?;
     let question = "Set up a timer, so that the nights run by themselves?";

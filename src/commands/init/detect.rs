@@ -1,4 +1,4 @@
-//! Detects the models that this machine can use. No model is asked: programs print their version,
+//! Detects the models that this machine can use. No model is called: programs print their version,
 //! and servers list their models.
 
 use runner_backends::{BackendSpec, Surroundings, check};
@@ -12,7 +12,8 @@ use crate::keyring;
 struct Candidate {
     name: &'static str,
     kind: &'static str,
-    /// The variable that must contain the key. Without it, the candidate is not detected.
+    /// The environment variable that must contain the key. Without it, the candidate is not
+    /// detected.
     key: Option<&'static str>,
     base_url: Option<&'static str>,
 }

@@ -11,8 +11,8 @@ use crate::ui::Failure;
 
 /// Add a job to the project's runner.toml
 ///
-/// `runner config schema` describes the settings of each kind, and so does the guide's page
-/// "configuration".
+/// `runner config schema` and the "configuration" page of the guide describe the settings of each
+/// kind.
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "Example: runner jobs add tidy --kind command program=make args='[\"tidy\"]' writes='[]'"
@@ -20,13 +20,13 @@ use crate::ui::Failure;
 pub(super) struct AddArgs {
     /// The name of the new job: letters, digits, - and _
     job: String,
-    /// The kind of the job
+    /// The kind of job
     #[arg(long, value_parser = KINDS.map(|kind| kind.name))]
     kind: String,
     /// When the job is due: night, manual, "every 15m", "daily 02:30", "cron 30 2 * * *", "after JOB"
     #[arg(long)]
     trigger: Option<String>,
-    /// More settings of the job; write values as for `runner config set`
+    /// Additional job settings; write values as for `runner config set`
     #[arg(value_name = "KEY=VALUE")]
     settings: Vec<String>,
 }

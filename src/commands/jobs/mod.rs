@@ -37,7 +37,7 @@ enum JobsCommand {
     Run(run::RunArgs),
     /// Reset the failures of a job, so that its schedule starts it again
     ///
-    /// The failure marker is removed, the circuit breaker is closed and open alerts of the job end. The
+    /// This removes the failure marker, closes the circuit breaker and ends the job's open alerts. The
     /// database records who did so.
     #[command(after_help = "Example: runner jobs reset dream")]
     Reset {
@@ -55,7 +55,7 @@ impl JobsArgs {
         matches!(&self.command, Some(JobsCommand::Run(args)) if args.dry_run)
     }
 
-    /// Returns whether the command runs a job, to which `--config` applies.
+    /// Returns whether the command runs a job, in which case `--config` applies.
     pub fn runs(&self) -> bool {
         matches!(&self.command, Some(JobsCommand::Run(_)))
     }

@@ -23,7 +23,7 @@ struct ResetJob {
     was_stopped: bool,
     /// Whether a failure marker was removed.
     failmark: bool,
-    /// The number of the job's alerts that the reset ended.
+    /// The number of the job's alerts ended by the reset.
     alerts: u32,
 }
 

@@ -36,7 +36,7 @@ const PAGE: &str = "index.html";
     after_help = "Example: runner journal --json | jq '.items[0]'"
 )]
 pub struct JournalArgs {
-    /// Print the journal as one page that needs no script and no network
+    /// Print the journal as one page that needs no scripts and no network access
     #[arg(long, conflicts_with = "json")]
     html: bool,
     /// The subcommand [default: show the journal]
@@ -46,7 +46,7 @@ pub struct JournalArgs {
 
 #[derive(Debug, clap::Subcommand)]
 enum JournalCommand {
-    /// Write the journal as one static page that needs no script and no network
+    /// Write the journal as one static page that needs no scripts and no network access
     #[command(after_help = "Example: runner journal export public/rem")]
     Export {
         /// The folder for index.html; it is created if it does not exist

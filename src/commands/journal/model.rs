@@ -53,9 +53,9 @@ pub struct ShownEntry {
     pub fears: Vec<String>,
     pub verdicts: Vec<AppliedVerdict>,
     pub carry: Vec<String>,
-    /// Names in the tale that appear in no source: paths, exit codes and tasks.
+    /// Names in the tale that appear in none of the sources: paths, exit codes and tasks.
     pub unseen: Vec<String>,
-    /// The facts that runner read from the sources. Empty in an entry by rule.
+    /// The facts that runner read from the sources. Empty in an entry written by rule.
     pub facts: Vec<String>,
     /// The claims that an audit found to be false.
     pub failed_claims: Vec<String>,

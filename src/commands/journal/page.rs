@@ -1,5 +1,5 @@
-//! Renders the journal as one HTML page without scripts, for light and dark mode and for narrow
-//! screens.
+//! Renders the journal as one HTML page without scripts, with support for light and dark mode and
+//! narrow screens.
 //!
 //! All text is untrusted and is escaped. The content security policy allows only the page's own
 //! style. This module must never create a link from such text.

@@ -119,7 +119,7 @@ fn find(
     let mut entries = Vec::new();
     for listed in &manifest.entries {
         let path = format!("{folder}/{}", listed.file);
-        // An entry that is gone or malformed has no effect, so nobody can accept it.
+        // An entry that is gone or malformed has no effect, so it cannot be accepted.
         let Ok((entry, text)) = manifest::entry_of(scope, &folder, listed) else { continue };
         files.insert(path.clone(), Digest::of(text.as_bytes()));
         let tale = entry.sections.tale.lines().next().unwrap_or_default().to_owned();

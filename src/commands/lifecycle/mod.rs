@@ -40,7 +40,7 @@ enum LifecycleCommand {
     Adopt(adopt::AdoptArgs),
 }
 
-/// Run one step now; while a gate is closed, the step is skipped, as it is on schedule
+/// Run one step now; while a gate is closed, the step is skipped, as in a scheduled run
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example: runner lifecycle tick && runner lifecycle show")]
 struct TickArgs {

@@ -16,7 +16,7 @@ use crate::env;
 use crate::project::LoadedProject;
 use crate::ui::{Failure, Ui, View, contract_words, safe, show};
 
-/// Show the text that a waking run reads first, in 60 lines at most
+/// Show the text that a waking run reads first, in at most 60 lines
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example: runner lifecycle orient --kind audit")]
 pub(super) struct OrientArgs {
@@ -27,7 +27,7 @@ pub(super) struct OrientArgs {
     which: BoardArg,
 }
 
-/// The orientation of a run of one kind.
+/// The orientation for one kind of run.
 #[derive(Debug, Serialize)]
 #[serde(transparent)]
 struct OrientationView {

@@ -87,7 +87,7 @@ impl QueryArgs {
     }
 }
 
-/// Find nodes relevant to a text, most relevant first
+/// Find nodes relevant to the given words, most relevant first
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example: runner memory search how do we refresh tokens")]
 pub struct SearchArgs {
@@ -109,7 +109,7 @@ struct HitView {
     score: f64,
     /// The fraction of the text's information contained in the node, from 0 to 1.
     share: f64,
-    /// Whether a prompt with this text automatically gets the node.
+    /// Whether the node is automatically added to a prompt with this text.
     relevant: bool,
     #[serde(flatten)]
     node: NodeView,
@@ -148,7 +148,7 @@ impl SearchArgs {
     }
 }
 
-/// Show what a session gets when it recalls this query
+/// Show what a session gets when it recalls nodes with this query
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example: runner memory recall 'type:fact AND tag:auth'")]
 pub struct RecallArgs {
@@ -186,7 +186,7 @@ impl RecallArgs {
     }
 }
 
-/// Print the nodes of the default view, or of a query, as one text
+/// Print the nodes of the default view, or of a query, as a single document
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example: runner memory compose --query 'tag:auth' --budget 20000")]
 pub struct ComposeArgs {

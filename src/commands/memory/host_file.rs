@@ -1,6 +1,7 @@
 //! Adds hooks to the JSON settings of an agent's program, and removes them, without changing any other byte.
 //!
-//! Only what is inserted is generated; the rest of the text is copied. A file that is not JSON is refused.
+//! Only the inserted parts are generated; the rest of the file is copied. A file that is not JSON is
+//! refused.
 
 use std::collections::BTreeMap;
 
@@ -12,11 +13,12 @@ pub type HookEntries = Vec<(&'static str, Value)>;
 
 type Fields<'t> = BTreeMap<String, &'t RawValue>;
 
-/// Returns the text with the entries inserted, and what was inserted. A missing file counts as an
-/// empty text.
+/// Returns the file's contents with the entries inserted, and the inserted strings. A missing file
+/// counts as empty.
 ///
 /// # Errors
-/// Returns an error if the text is not a JSON object, or if `hooks` has an unexpected structure.
+/// Returns an error if the contents are not a JSON object, or if `hooks` has an unexpected
+/// structure.
 pub fn insert(text: &str, entries: &HookEntries) -> Result<(String, Vec<String>), String> {
     if text.trim().is_empty() {
         let hooks: serde_json::Map<String, Value> =
@@ -34,8 +36,8 @@ pub fn insert(text: &str, entries: &HookEntries) -> Result<(String, Vec<String>)
     Ok((text, inserted))
 }
 
-/// Returns the text without what [`insert`] inserted, or `None` if the inserted text has since been
-/// changed.
+/// Returns the file's contents without the strings inserted by [`insert`], or `None` if these
+/// strings have since been changed.
 pub fn remove(text: &str, inserted: &[String]) -> Option<String> {
     let mut text = text.to_owned();
     for snippet in inserted.iter().rev() {
@@ -49,7 +51,7 @@ pub fn remove(text: &str, inserted: &[String]) -> Option<String> {
     Some(text)
 }
 
-/// Returns where to insert an entry, and the text to insert.
+/// Returns where to insert an entry, and the string to insert.
 fn place(text: &str, event: &str, entry: &Value) -> Result<(usize, String), String> {
     let fields = |raw: &str, what: &str| -> Result<(), String> {
         serde_json::from_str::<Fields<'_>>(raw)

@@ -59,7 +59,7 @@ pub enum HostName {
     Codex,
 }
 
-/// The texts that were inserted into settings files, keyed by the path of the file.
+/// The strings inserted into settings files, keyed by file path.
 #[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 struct InstallRecord {
@@ -164,7 +164,7 @@ impl InstallArgs {
         };
         for name in hosts {
             view.hosts.push(self.host(name, &mut record, &on.location)?);
-            // The record is written after each file, so that a later error does not lose it.
+            // The record is written after each file, so that it survives a later error.
             if self.apply || self.remove {
                 write(&record_file, &(show::json_line(&record)))?;
             }

@@ -22,7 +22,7 @@ use crate::ui::{Failure, Ui, View, show};
 
 /// Minimum similarity of nodes that `status` proposes to merge.
 const SIMILAR: f64 = 0.7;
-/// Maximum number of nodes to compare, and of pairs to show.
+/// Maximum number of nodes to compare, and likewise of pairs to show.
 const COMPARED: usize = 5_000;
 const PAIRS: usize = 10;
 /// Maximum size of an export to read, in bytes.
@@ -142,7 +142,7 @@ impl UndoArgs {
     }
 }
 
-/// Print the whole store as JSON, which `import` reads
+/// Print the whole store as JSON that `import` can read
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example: runner memory export memory.json")]
 pub struct ExportArgs {
@@ -182,7 +182,7 @@ impl ExportArgs {
 
 /// Import an export, another program's store, a Markdown file such as CLAUDE.md, or a folder of notes
 ///
-/// The format is detected from the file: JSON, an SQLite database with tables nodes, edges and tags, or
+/// The format is detected from the file: JSON, an SQLite database with the tables nodes, edges and tags, or
 /// Markdown. Markdown is split at its headings, and nodes that the store already contains are not added again.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example: runner memory import CLAUDE.md --tier reference")]

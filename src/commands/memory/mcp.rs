@@ -10,7 +10,7 @@ use crate::ui::Failure;
 /// Serve recall, show and remember to an agent, as a Model Context Protocol server
 ///
 /// An agent starts this command and talks to it over standard input and output. The server needs a runner
-/// that was built with the feature mcp: cargo install --path . --locked --features mcp
+/// built with the mcp feature: cargo install --path . --locked --features mcp
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example: claude mcp add memory -- runner memory mcp")]
 pub struct McpArgs {}
@@ -97,7 +97,7 @@ mod server {
         env: Env,
     }
 
-    /// The result of a tool: a text for the agent, or a problem.
+    /// The result of a tool: a string for the agent, or a problem.
     type Answer = Result<String, String>;
 
     /// Serves requests until standard input is closed.
@@ -123,7 +123,7 @@ mod server {
             let service = server.serve(stdio()).await.map_err(|error| failed(&error))?;
             service.waiting().await.map(drop).map_err(|error| failed(&error))
         });
-        // A read of standard input cannot be cancelled.
+        // A read from standard input cannot be cancelled.
         runtime.shutdown_background();
         served
     }

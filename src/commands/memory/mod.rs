@@ -1,6 +1,6 @@
 //! `runner memory`: the notes that coding sessions leave for later sessions.
 //!
-//! The commands open the same store as the hooks. They must never ask a model.
+//! The commands open the same store as the hooks. They must never call a model.
 
 mod find;
 mod host_file;
@@ -29,8 +29,8 @@ use crate::ui::{Failure, Ui, View, show};
 /// Keep notes from coding sessions for later sessions: install the hooks, find, add and change
 /// notes
 ///
-/// A note is a node: a text with a type, tags and edges to other nodes. Hooks give a session its
-/// project's nodes and extract new ones from its answers. The store is ~/.ctx/store.db.
+/// A note is a node: a piece of text with a type, tags and edges to other nodes. Hooks give a
+/// session its project's nodes and extract new ones from its answers. The store is ~/.ctx/store.db.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example: runner memory install")]
 pub struct MemoryArgs {
@@ -112,7 +112,7 @@ impl MemoryCli {
         self.found.scope.project().filter(|_| !global).map(str::to_owned)
     }
 
-    /// Returns the session that `--session` names, or the newest one of this folder.
+    /// Returns the session named by `--session`, or the newest one for this folder.
     fn session(&self, named: Option<&str>) -> Result<Session, Failure> {
         let found = match named {
             Some(id) => self.memory.session(id)?,
@@ -157,7 +157,7 @@ impl NodeView {
 /// A list of nodes.
 #[derive(Debug, JsonSchema, Serialize)]
 pub(in crate::commands) struct NodesView {
-    /// The number of all nodes that match.
+    /// The total number of matching nodes.
     found: usize,
     nodes: Vec<NodeView>,
 }
@@ -179,7 +179,7 @@ impl View for NodesView {
     }
 }
 
-/// A change of one node.
+/// A change to one node.
 #[derive(Debug, Serialize)]
 struct DoneView {
     #[serde(skip)]

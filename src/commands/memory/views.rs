@@ -51,7 +51,7 @@ enum ViewCommand {
         /// The name
         name: String,
     },
-    /// Print the nodes of a view as one text
+    /// Print the nodes of a view as a single document
     #[command(after_help = "Example: runner memory view render default")]
     Render {
         /// The name

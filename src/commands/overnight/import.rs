@@ -2,7 +2,7 @@
 //! commits, a linked folder, the registry of findings, and settings.
 //!
 //! The command changes the corpus only under the night's lock, keeps copies of removed files, and
-//! never changes the folder behind a link.
+//! never changes the folder that a link points to.
 
 use std::fs;
 use std::io;
@@ -92,7 +92,7 @@ impl ImportArgs {
                 Failure::cannot_write(format!("cannot copy the linked {FOLDER}: {error}"))
             })?;
         }
-        // The files behind a link cannot be read before the link is replaced.
+        // Files reached through a link cannot be read until the link has been replaced.
         if self.apply || imported.link.is_none() {
             let folder = CorpusFolder { cli, root: root.clone() };
             let step = |_: &Corpus| import::commits(&root).map_err(unreadable);
@@ -115,7 +115,7 @@ impl ImportArgs {
         Ok(Exit::Done)
     }
 
-    /// Makes the changes of a step, or only reports them.
+    /// Makes the changes in a step, or only reports them.
     fn step<T>(
         &self,
         folder: &CorpusFolder<'_>,

@@ -25,13 +25,13 @@ use crate::ui::{Failure, Ui, View, show};
     after_help = "Example: runner overnight start --goal 'fewer flaky tests' --max-iterations 5"
 )]
 pub(super) struct StartArgs {
-    /// Goal of the night
+    /// Goal for the night
     #[arg(long, value_name = "TEXT")]
     goal: Option<String>,
     /// The folder for the night's artifacts, inside the project
     #[arg(long, value_name = "P")]
     output_dir: Option<String>,
-    /// Total time limit of the night
+    /// Total time limit for the night
     #[arg(long, value_name = "D")]
     run_timeout: Option<String>,
     /// Keep the host awake where the host supports it
@@ -40,7 +40,7 @@ pub(super) struct StartArgs {
     /// Do not keep the host awake
     #[arg(long)]
     no_keep_awake: bool,
-    /// A backend to ask for a bounded report (may be repeated)
+    /// A backend to request a bounded report from (may be repeated)
     #[arg(long, value_name = "NAME")]
     runner: Vec<String>,
     /// Allow those backends to propose unrequested ideas

@@ -15,7 +15,7 @@ use super::Cli;
 use crate::env::Env;
 use crate::ui::Failure;
 
-/// List all projects, record that one moved, or forget one
+/// List all projects, record that one has moved, or forget one
 #[derive(Debug, clap::Args)]
 #[command(
     args_conflicts_with_subcommands = true,

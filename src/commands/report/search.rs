@@ -13,18 +13,18 @@ use crate::ui::{Failure, Ui, View, show};
 /// Maximum number of characters to print per line.
 const WIDTH: usize = 200;
 
-/// Search the reports of all nights for a text, newest first
+/// Search the reports of all nights for a string, newest first
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example: runner report search 'rate limit' --limit 10")]
 pub(super) struct SearchArgs {
-    /// The text; case is ignored
+    /// The string; case is ignored
     text: String,
     /// Maximum number of lines; 0 means all
     #[arg(long, default_value_t = 50)]
     limit: usize,
 }
 
-/// The lines that contain the text.
+/// The lines that contain the string.
 #[derive(Debug, Serialize)]
 #[serde(transparent)]
 struct FoundLines {
@@ -62,7 +62,7 @@ impl View for FoundLines {
 }
 
 impl SearchArgs {
-    /// Prints the lines of all reports that contain the text.
+    /// Prints every line of every report that contains the string.
     pub(super) fn run(&self, cli: &Cli<'_>, project: &LoadedProject) -> Result<Exit, Failure> {
         let wanted = self.text.trim().to_lowercase();
         if wanted.is_empty() {

@@ -16,7 +16,7 @@ use super::{RunRecord, open, spending::RunSpending, state_name, tail, waits};
 use crate::commands::Cli;
 use crate::ui::{Failure, Ui, View, show};
 
-/// Show all data of one run
+/// Show all data about one run
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example: runner runs show 01KA5V7Q4B")]
 pub(super) struct ShowArgs {
@@ -28,7 +28,7 @@ pub(super) struct ShowArgs {
 pub(in crate::commands) struct RunDetails {
     #[serde(flatten)]
     run: RunRecord,
-    /// The usage and tool counts that the run's backends reported.
+    /// The usage and tool counts reported by the run's backends.
     #[serde(rename = "told")]
     reported: Option<Tally>,
     #[serde(flatten)]
@@ -53,7 +53,7 @@ impl ShowArgs {
 }
 
 impl RunDetails {
-    /// Reads the data of the run whose id begins with `run`.
+    /// Reads the data for the run whose id begins with `run`.
     pub(super) fn collect(cli: &Cli<'_>, run: &str) -> Result<Self, Failure> {
         let (store, row) = open(cli.env, run)?;
         Ok(Self {
@@ -76,12 +76,12 @@ impl View for RunDetails {
 }
 
 impl RunDetails {
-    /// Formats all data of the run, with `table` for the layout of the rows.
+    /// Formats all data about the run, with `table` for the layout of the rows.
     pub(super) fn text(&self, table: fn(&[Vec<String>]) -> String) -> String {
         let mut rows = self.state();
         rows.extend(self.usage());
         let row = &self.row;
-        // The headline of a run without a result repeats the reason of its outcome.
+        // The headline of a run without a result repeats the reason for its outcome.
         let why = row.outcome().and_then(Outcome::why);
         if !row.summary.headline.is_empty() && why != Some(row.summary.headline.as_str()) {
             rows.push(show::row(["headline", &row.summary.headline]));

@@ -32,7 +32,7 @@ const OUTCOMES: [&str; 11] = [
     "deferred",
 ];
 
-/// Returns the text to search for, if it is long enough for the database to find it.
+/// Returns the string to search for, if it is long enough for the database to find it.
 fn searched_text(text: &str) -> Result<String, &'static str> {
     if text.contains('\0') {
         return Err("the text must not contain null bytes");
@@ -55,7 +55,8 @@ pub(super) struct ListArgs {
     /// List only the runs with this outcome, such as timed-out, or in this state, such as running
     #[arg(long, conflicts_with = "failed", value_parser = OUTCOMES)]
     outcome: Option<String>,
-    /// List only the ended runs whose job, headline or reason contains this text of at least 3 characters
+    /// List only the finished runs whose job, headline or reason contains this string of at least 3
+    /// characters
     #[arg(long, value_name = "TEXT", value_parser = searched_text)]
     search: Option<String>,
     /// List only the runs recorded before this run, to continue a long list
@@ -76,7 +77,7 @@ pub(super) struct ListArgs {
 #[serde(transparent)]
 pub(in crate::commands) struct RunList {
     runs: Vec<ListedRun>,
-    /// The text to print if there are no runs.
+    /// The message to print if there are no runs.
     #[serde(skip)]
     pub(super) nothing: &'static str,
     /// The problem with the project's files, if there is one.
@@ -132,7 +133,7 @@ impl ListArgs {
         Self { all, limit, ..Self::default() }
     }
 
-    /// Reads the runs that the arguments select.
+    /// Reads the runs selected by the arguments.
     pub(super) fn collect(&self, cli: &Cli<'_>) -> Result<RunList, Failure> {
         let store = cli.env.store_to_read()?;
         if store.is_none() && !self.all {
@@ -206,7 +207,7 @@ impl ListArgs {
 
 /// The job whose runs are listed.
 enum ListedJob {
-    /// The job of a manual command that has never been used, with the text to print.
+    /// The job of a manual command that has never been used, with the message to print.
     Unused(&'static str),
     Known(Option<JobId>),
 }

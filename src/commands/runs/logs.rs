@@ -137,7 +137,7 @@ fn follow_log(home: &Env, run: &RunId) -> Result<Option<String>, Failure> {
         let stops = [stdout.as_fd(), over.as_fd()];
         let said = scope.spawn(move || follow::follow(home, run, &output, &stops, &mut print(1)));
         let done = through(home, daemon, run, stdout.as_fd());
-        // If the run is settled, the follower ends by itself.
+        // If the run is settled, the follower stops on its own.
         let settled = matches!(done, Ok(Some(_)));
         if !settled {
             drop(running);

@@ -55,7 +55,7 @@ impl RunsArgs {
     }
 }
 
-/// The data of a run as every command prints it with `--json`.
+/// The data for a run, as printed by every command with `--json`.
 #[derive(Debug, JsonSchema, Serialize)]
 pub struct RunRecord {
     pub(super) id: RunId,
@@ -149,7 +149,7 @@ pub fn waits(row: &RunRow, now: Timestamp) -> String {
     text
 }
 
-/// The rows of `runner runs`, and the text to print if there is none.
+/// The rows of `runner runs`, and the message to print if there are none.
 pub(super) struct RunRows {
     pub(super) list: List<'static>,
     pub(super) nothing: &'static str,
@@ -163,7 +163,7 @@ pub(super) fn latest(cli: &Cli<'_>, limit: u32) -> Result<RunRows, Failure> {
     Ok(RunRows { list: listed.list(), nothing: listed.nothing })
 }
 
-/// Returns the text that `runner runs show` prints, with one line for each row.
+/// Returns the output of `runner runs show`, with one line for each row.
 pub(super) fn details(cli: &Cli<'_>, run: &str) -> Result<String, Failure> {
     Ok(details::RunDetails::collect(cli, run)?.text(show::unwrapped_table))
 }

@@ -67,7 +67,7 @@ struct ExplainArgs {
 #[derive(Clone, Debug, clap::Args)]
 #[command(group(clap::ArgGroup::new("schedule").args(["job", "cron", "every", "daily"]).required(true)))]
 struct ScheduleTarget {
-    /// The job of the project
+    /// A job in the project
     job: Option<String>,
     /// A cron expression: minute, hour, day of month, month, day of week
     #[arg(long, value_name = "EXPR")]

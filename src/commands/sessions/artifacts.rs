@@ -26,7 +26,7 @@ enum ArtifactsCommand {
     /// Show one artifact with its evidence
     #[command(after_help = "Example: runner sessions artifacts show 0123abcd")]
     Show(Wanted),
-    /// Replace the text of an artifact with the contents of a file; its counts stay
+    /// Replace the text of an artifact with the contents of a file; its counts are kept
     #[command(after_help = "Example: runner sessions artifacts edit 0123abcd new.json")]
     Edit {
         #[command(flatten)]

@@ -93,7 +93,7 @@ fn whole(cli: &Cli<'_>, session: &str) -> String {
     path.and_then(|path| path.to_str().map(str::to_owned)).unwrap_or_else(|| session.to_owned())
 }
 
-/// Returns a text as a TOML string.
+/// Formats a string as a TOML string.
 fn quoted(text: &str) -> String {
     toml::Value::from(text).to_string()
 }

@@ -19,8 +19,7 @@ use crate::ui::{Failure, show};
 use view::SetupAction;
 pub use view::SetupFile;
 
-/// Set up this machine's own scheduler to call `runner tick`, so that the nights run by
-/// themselves
+/// Set up this machine's own scheduler to call `runner tick`, so that nights run automatically
 ///
 /// Shows the files and the steps and changes nothing; --apply makes the changes, and --remove
 /// undoes them byte for byte. There is one timer per user, for all projects: a second project
@@ -46,7 +45,7 @@ pub struct SetupArgs {
     /// The backend that the project's jobs use (with --job: only that job's)
     #[arg(long, value_name = "NAME")]
     runner: Vec<String>,
-    /// The job whose backend --runner sets (may be repeated)
+    /// The job whose backend is set by --runner (may be repeated)
     #[arg(long, value_name = "JOB", requires = "runner")]
     job: Vec<String>,
     /// Also print the command that wakes a sleeping machine before the night; the command needs

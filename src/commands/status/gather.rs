@@ -161,7 +161,7 @@ pub(super) struct GatheredStatus<'a> {
 }
 
 impl<'a> GatheredStatus<'a> {
-    /// Reads the data of all shown projects, and the state of their files in the same order.
+    /// Reads the data for all shown projects, and the state of their files in the same order.
     fn of(
         home: &'a Env,
         store: &'a Store,

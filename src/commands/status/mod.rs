@@ -59,7 +59,7 @@ pub(super) fn lines(cli: &Cli<'_>) -> Result<Vec<(Tone, String)>, Failure> {
     Ok(text::lines(&gather::gather(cli)?))
 }
 
-/// Adds the status of all projects to the data for the metrics.
+/// Adds the status of all projects to the metrics data.
 pub(super) fn measure(home: &Env, snapshot: &mut Snapshot) -> Result<(), Failure> {
     let status = gather::gather_at(home, None)?;
     snapshot.daemons = usize::from(matches!(status.daemon, Some(DaemonState::Answers(_))));

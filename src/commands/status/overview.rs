@@ -28,7 +28,8 @@ pub(super) struct StoreOverview {
 }
 
 impl StoreOverview {
-    /// Reads the data of all projects. With `only`, failing jobs of other projects may be left out.
+    /// Reads the data for all projects. With `only`, failing jobs of other projects may be left
+    /// out.
     pub(super) fn of(
         store: &Store,
         only: Option<&ProjectId>,

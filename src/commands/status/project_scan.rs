@@ -21,7 +21,7 @@ use crate::project::{self, StampBase};
 
 /// Minimum number of projects for which starting a second thread pays off.
 const MANY: usize = 64;
-/// Number of projects that a thread takes at once.
+/// Number of projects that a thread takes at a time.
 const SOME: usize = 16;
 
 pub(super) struct ProjectScan {

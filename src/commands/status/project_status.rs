@@ -1,4 +1,4 @@
-//! The status of one project, from the data of all projects.
+//! The status of one project, derived from the data for all projects.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -26,7 +26,7 @@ use crate::ui::{Failure, show};
 /// Number of consecutive scheduled times, each replaced by the next, after which a job counts as
 /// starved.
 const STARVED: u32 = 3;
-/// Number of the latest runs to search for a failing job's failure.
+/// Number of most recent runs to search for a failing job's failure.
 const LOOKED_AT: u32 = 20;
 
 impl GatheredStatus<'_> {
@@ -131,8 +131,8 @@ impl GatheredStatus<'_> {
         .collect()
     }
 
-    /// Returns failures without a failure marker, because the marker could not be written or
-    /// somebody removed it.
+    /// Returns failures without a failure marker, because the marker could not be written or has
+    /// been removed.
     fn unmarked(
         &self,
         project: &ProjectId,

@@ -21,7 +21,7 @@ struct Tail {
 }
 
 impl LogReader {
-    /// Creates a reader of the files in a run's folder.
+    /// Creates a reader for the files in a run's folder.
     pub(super) fn new(folder: &Path) -> Self {
         let tail = |(name, _): (&str, &str)| Tail {
             file: FileTail::new(folder.join(name), 0),
@@ -33,7 +33,7 @@ impl LogReader {
     /// Returns the new lines of all files, as `runner logs --follow` prints them.
     ///
     /// # Errors
-    /// Returns a description if a file cannot be read.
+    /// Returns a description of the problem if a file cannot be read.
     pub(super) fn read(&mut self) -> Result<String, String> {
         let mut new = String::new();
         for (which, Tail { file, is_cut }) in self.tails.iter_mut().enumerate() {

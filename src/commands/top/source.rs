@@ -1,5 +1,5 @@
-//! The data of the application: the texts of `runner status`, `runner runs`, `runner logs` and `runner dream`, read
-//! again when they may have changed. This module must never format data that a command formats.
+//! The application's data: the output of `runner status`, `runner runs`, `runner logs` and `runner dream`, read
+//! again when it may have changed. This module must never format data that a command formats.
 
 use std::path::Path;
 
@@ -18,7 +18,7 @@ use crate::ui::Failure;
 /// Number of runs to list.
 const RUNS: u32 = 200;
 
-/// The data of the application.
+/// The application's data.
 pub(in crate::commands) struct Source<'h> {
     cli: Cli<'h>,
     filter: ProposalFilter,
@@ -55,7 +55,7 @@ impl<'h> Source<'h> {
         &self.cli.env.state
     }
 
-    /// Reads the data of the current tab.
+    /// Reads the data for the current tab.
     pub(in crate::commands) fn load(&mut self, app: &mut App) -> Result<(), Failure> {
         match app.tab {
             Tab::Proposals => return self.load_proposals(app),
@@ -77,7 +77,7 @@ impl<'h> Source<'h> {
         Ok(())
     }
 
-    /// Reads the data of the current tab again, unless the user is deciding on a proposal.
+    /// Reads the data for the current tab again, unless the user is deciding on a proposal.
     pub(super) fn refresh(&mut self, app: &mut App) -> Result<(), Failure> {
         match (app.tab, &app.proposals) {
             (Tab::Proposals, Ok(review)) if !review.is_listing() => Ok(()),
@@ -114,7 +114,7 @@ impl<'h> Source<'h> {
         Ok(OpenReview { context, tools, past })
     }
 
-    /// Loads the details of the current proposal, if they are visible and missing.
+    /// Loads the details of the current proposal, if they are visible but not yet loaded.
     pub(super) fn load_detail(&mut self, app: &mut App) {
         if app.tab == Tab::Proposals
             && let (Ok(review), Some(open)) = (&mut app.proposals, &mut self.review)

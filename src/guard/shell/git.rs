@@ -14,7 +14,7 @@ const COMMITS: &str = "add commit tag branch fetch push notes stage update-ref r
 /// Subcommands that write nothing if all their arguments are among [`LISTS`].
 const LISTERS: &str = "branch tag remote stash worktree reflog notes";
 const LISTS: &str = "-a -v -vv -r -l --list --show-current get-url show list";
-/// Subcommands that write the folder that their last argument names.
+/// Subcommands that write to the folder named by their last argument.
 const MAKERS: &str = "clone init worktree submodule";
 
 impl ShellScan {

@@ -1,22 +1,22 @@
-//! A table of which arguments of common programs are written. It covers only everyday forms,
-//! because the sandbox does the enforcing. This module must never claim that an unknown program
-//! writes nothing: it skips such a program.
+//! A table of the arguments that common programs write to. It covers only everyday forms, because
+//! the sandbox does the enforcing. This module must never claim that an unknown program writes
+//! nothing: it skips such a program.
 
 use super::tokens::ShellWord;
 use super::{Input, ShellAction, ShellPlace, ShellScan};
 
-/// How a program names the paths that it writes.
+/// How a program's arguments specify the paths that it writes.
 ///
 /// Options are written as in the command. `-*x` is `x` in any group of short options.
 #[derive(Clone, Copy)]
 enum Rule {
-    /// Does this to every plain argument, and writes the folder that `-t` names.
+    /// Performs this action on every plain argument, and writes to the folder given with `-t`.
     All(ShellAction),
     /// Changes every plain argument after the first one, which is a mode or an owner.
     AfterFirst,
-    /// Writes the folder that `-t` names, or else its last plain argument.
+    /// Writes to the folder given with `-t`, or else to its last plain argument.
     Last,
-    /// Writes the values of these options.
+    /// Writes to the paths given as values of these options.
     Options(&'static str),
     /// Runs the rest of its line as a command.
     Wrapper,
@@ -26,7 +26,7 @@ enum Rule {
     Shell,
     /// Runs code that follows these options or comes from standard input.
     Code(&'static str),
-    /// Has its own function.
+    /// Is handled by a separate function.
     Own(fn(&mut ShellScan, &ShellCall<'_>) -> Result<(), String>),
 }
 
@@ -99,7 +99,7 @@ impl ShellCall<'_> {
         options.split(' ').flat_map(of).filter(|word| word.text != "-").collect()
     }
 
-    /// Checks whether the program can only run the output of another command.
+    /// Checks whether the only code that the program can run is the output of another command.
     fn reads_pipe(&self) -> bool {
         let plain = self.plain();
         self.input == Input::Pipe && (plain.is_empty() || self.has("-s") || plain[0].text == "-")
@@ -174,8 +174,8 @@ impl ShellScan {
         Ok(())
     }
 
-    /// Scans the commands that the line passes to a shell, and never those that the shell reads
-    /// from elsewhere.
+    /// Scans the commands that the line passes to a shell, but not those that the shell reads from
+    /// elsewhere.
     fn shell(&mut self, call: &ShellCall<'_>) -> Result<(), String> {
         let mut scanned = false;
         for (at, word) in call.rest.iter().enumerate() {

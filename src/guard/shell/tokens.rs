@@ -68,7 +68,8 @@ impl TokenReader {
         self.all.push(Token::End { pipe });
     }
 
-    /// Records the line of a command substitution. A `$` in the word represents the output.
+    /// Records the command line inside a command substitution. A `$` in the word represents the
+    /// output.
     fn within(&mut self, line: String) {
         self.push('$');
         self.all.push(Token::Within(line));
@@ -91,7 +92,7 @@ pub fn tokens(line: &str) -> Result<Vec<Token>, String> {
             '\\' => it.word().text.extend(letters.next()),
             '#' if it.word.is_none() => while letters.next_if(|next| *next != '\n').is_some() {},
             '>' => {
-                // A number before the redirection selects the output.
+                // A number before the redirection is the file descriptor to redirect.
                 it.word = it.word.filter(|word| !word.text.chars().all(|c| c.is_ascii_digit()));
                 it.flush();
                 while letters.next_if(|next| ['>', '|'].contains(next)).is_some() {}
@@ -115,7 +116,7 @@ pub fn tokens(line: &str) -> Result<Vec<Token>, String> {
     Ok(it.all)
 }
 
-/// Reads the content of double quotes: a word, and any command lines nested in it.
+/// Reads a double-quoted string: a word, and any command lines nested in it.
 fn quoted(letters: &mut Peekable<Chars<'_>>, it: &mut TokenReader) -> Result<(), String> {
     let unclosed = "a quote is not closed";
     it.word();

@@ -37,7 +37,7 @@ pub enum News {
     /// The effect was refused and nothing was changed.
     Refused {
         why: String,
-        /// The consent that would carry out the effect, if there is one.
+        /// The consent that would allow the effect, if there is one.
         needs: Option<Consent>,
     },
 }

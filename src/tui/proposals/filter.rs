@@ -8,13 +8,13 @@ use crate::ui::contract_words;
 /// The filter for proposals, and the flags that set it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, clap::Args)]
 pub struct ProposalFilter {
-    /// Only proposals for ideas of this status
+    /// Only proposals for ideas with this status
     #[arg(long, value_parser = contract_words::<IdeaStatus>(IdeaStatus::ALL.map(IdeaStatus::as_str)))]
     pub status: Option<IdeaStatus>,
-    /// Only proposals of this action
+    /// Only proposals with this action
     #[arg(long, value_parser = contract_words::<Action>(Action::ALL.map(Action::as_str)))]
     pub action: Option<Action>,
-    /// Only proposals of this confidence
+    /// Only proposals with this confidence
     #[arg(long, value_parser = contract_words::<Confidence>(["high", "med", "low"]))]
     pub confidence: Option<Confidence>,
     /// Only proposals whose path, evidence or rationale contains this text
@@ -38,7 +38,7 @@ impl ProposalFilter {
     }
 }
 
-/// Reports whether a proposal contains a text, ignoring case.
+/// Reports whether a proposal contains a string, ignoring case.
 fn holds(item: &ProposalItem, text: &str) -> bool {
     let text = text.to_lowercase();
     let proposal = &item.proposal;

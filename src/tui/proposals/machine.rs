@@ -32,7 +32,7 @@ pub enum Mode {
     Into(String),
     /// Choosing a filter.
     Filter,
-    /// Entering a search text.
+    /// Entering search text.
     Text(String),
     /// Entering a note for the next decision.
     Note(String),
@@ -71,9 +71,9 @@ pub struct Review {
     pub said: Option<(String, bool)>,
     /// The note for the next decision.
     pub note: Option<String>,
-    /// The ids of the proposals decided in this review, the latest last.
+    /// The ids of the proposals decided in this review, most recent last.
     decided: Vec<String>,
-    /// The last decision while its result is unknown.
+    /// The last decision, until its result is known.
     pending: Option<DecisionInput>,
     pub detail: Option<Detail>,
 }

@@ -34,7 +34,7 @@ pub(crate) fn three() -> Review {
     Review::new(items, ProposalFilter::default())
 }
 
-/// Types the keys of `text`. Only the last key may have an effect.
+/// Types the keys in `text`. Only the last key may have an effect.
 fn keys(review: &mut Review, text: &str) -> Option<Effect> {
     let mut last = None;
     for letter in text.chars() {
@@ -133,7 +133,7 @@ fn changed_idea_needs_forced_decision() {
     assert!(keys(&mut review, "a").is_some());
     review.handle_result(stale());
     assert_eq!(keys(&mut review, "F"), decide("a1", DecisionInput::Accept, IfChanged::Proceed));
-    // A second objection is asked about separately, and the first consent is kept.
+    // The user is asked separately about a second objection, and the first consent is kept.
     let both = Consent { if_exposed: IfExposed::Publish, ..forced };
     review.handle_result(News::Refused { why: "it is private".into(), needs: Some(both) });
     let Some(Effect::Decide { consent, .. }) = keys(&mut review, "F") else {

@@ -1,4 +1,4 @@
-//! The review of proposals: its state machine, its rendering, and the texts shared with `runner
+//! The review of proposals: its state machine, its rendering, and the wording shared with `runner
 //! dream list`. This module must never read or change an idea.
 
 mod effect;
@@ -18,7 +18,7 @@ use serde::Serialize;
 
 use crate::ui::safe;
 
-/// Describes the state of a proposal, or returns an empty text if there is nothing to report.
+/// Describes the state of a proposal, or returns an empty string if there is nothing to report.
 pub fn status_text(item: &ProposalItem) -> String {
     if let Some(decision) = &item.decision {
         return safe::line(&format!("{} at {}", decision.decision, decision.at));

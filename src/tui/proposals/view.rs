@@ -1,5 +1,5 @@
-//! Renders the review to fill the terminal exactly: one text for each terminal row, none wider than
-//! the terminal. This module is pure.
+//! Renders the review to fill the terminal exactly: one line of text for each terminal row, none
+//! wider than the terminal. This module is pure.
 
 use runner_jobs::dream::review::{LineKind, ProposalItem};
 

@@ -1,7 +1,8 @@
 //! Lists the keys of front matter, reads its lists, and changes single values.
 //!
 //! A change must keep every byte outside the changed value: unknown keys, their order, comments,
-//! line ends and a byte order mark. A list, a block or unterminated front matter is never changed.
+//! line endings and a byte order mark. A list, a block or unterminated front matter is never
+//! changed.
 
 use std::collections::BTreeSet;
 

@@ -1,4 +1,4 @@
-//! Finds the arrays in a complete text, in its code fences, or in prose.
+//! Finds the arrays in the complete text, in its code fences, or in prose.
 
 use super::{Extent, ExtractedArray, read_at};
 

@@ -82,8 +82,8 @@ impl<'t> Salvage<'t> {
     }
 
     /// Returns the next element if the closing bracket at the current position does not end the
-    /// array. With [`Extent::Open`], only closing marks and a comma may precede that element. With
-    /// [`Extent::ToLimit`], other text may also precede the element.
+    /// array. With [`Extent::Open`], only closing brackets, closing braces and a comma may precede
+    /// that element. With [`Extent::ToLimit`], other text may also precede the element.
     fn behind_bracket(&self, extent: Extent) -> Option<usize> {
         let after = &self.text[self.at..self.limit];
         let marks = |c: char| c.is_ascii_whitespace() || matches!(c, ']' | '}' | ',');

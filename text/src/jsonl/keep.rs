@@ -1,6 +1,6 @@
 //! Edits JSON lines in place, rewriting only the changed lines.
 //!
-//! Broken, blank and unchanged lines stay the same byte for byte. In a changed record, all other
+//! Broken, blank and unchanged lines remain the same byte for byte. In a changed record, all other
 //! values keep their order and their original text (such as `0.80`). This module must never drop,
 //! reorder or reformat data that the caller did not change.
 

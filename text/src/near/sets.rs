@@ -17,7 +17,7 @@ pub struct Sets {
 }
 
 impl Sets {
-    /// Computes the sets of a Markdown text.
+    /// Computes the sets for Markdown text.
     pub fn of(text: &str) -> Self {
         let plain = markdown::plain(text);
         let lower = plain.to_lowercase();

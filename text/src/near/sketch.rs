@@ -21,7 +21,7 @@ pub(super) struct Mins {
 }
 
 impl Sketch {
-    /// Computes the sketch of a Markdown text.
+    /// Computes the sketch of Markdown text.
     pub fn of(text: &str) -> Self {
         Self::of_sets(&Sets::of(text))
     }

@@ -14,7 +14,7 @@ pub use super::task::{BoardForm, Keyword, Odd, Task};
 #[derive(Clone, Debug)]
 pub struct Board {
     form: BoardForm,
-    /// The tasks, in text order.
+    /// The tasks, in the order in which they appear in the text.
     pub tasks: Vec<Task>,
     /// Lines that look like tasks but cannot be moved.
     pub odd: Vec<Odd>,
@@ -24,7 +24,7 @@ pub struct Board {
 }
 
 impl Board {
-    /// Reads the tasks of a text. A text without tasks is an empty board.
+    /// Reads the tasks in a board's text. Text without tasks is an empty board.
     pub fn read(text: &str, form: BoardForm) -> Self {
         let mut scanner = Scanner::new(form);
         let (mut tasks, mut odd) = (Vec::new(), Vec::new());
@@ -47,7 +47,7 @@ impl Board {
             for (at, task) in self.tasks.iter().enumerate() {
                 folded.entry(fold(&task.heading)).or_default().push(at);
             }
-            // A task with an empty heading cannot be named.
+            // A task with an empty heading cannot be referred to.
             folded.remove("");
             folded
         })
@@ -96,8 +96,8 @@ impl Board {
         edits
     }
 
-    /// Returns the edits that assign a task to an agent, or to none if `agent` is empty. `text` is
-    /// the text of the board.
+    /// Returns the edits that assign a task to an agent, or unassign it if `agent` is empty. `text`
+    /// is the board's text.
     pub fn given(&self, text: &str, task: &Task, agent: &str) -> Vec<Edit> {
         owner::given(self.form(), text, task, agent)
     }

@@ -1,4 +1,4 @@
-//! Replaces byte ranges of a text.
+//! Replaces byte ranges of a string.
 
 use std::ops::Range;
 

@@ -1,8 +1,8 @@
-//! Splits a text into lines with their byte ranges.
+//! Splits text into lines with their byte ranges.
 
 use std::ops::Range;
 
-/// One line of a text.
+/// One line of text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Line<'t> {
     /// The line number, from 1.

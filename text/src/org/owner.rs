@@ -111,8 +111,8 @@ fn blanks(line: &str) -> String {
     line[..line.len() - line.trim_start().len()].to_owned()
 }
 
-/// Returns the edits that assign a task to an agent, or to none if `agent` is empty. `text` is the
-/// text of the board.
+/// Returns the edits that assign a task to an agent, or unassign it if `agent` is empty. `text` is
+/// the board's text.
 pub(super) fn given(form: BoardForm, text: &str, task: &Task, agent: &str) -> Vec<Edit> {
     let place = place(text, task.range.end, form);
     if place.agent.as_deref().unwrap_or_default() == agent {

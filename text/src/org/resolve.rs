@@ -1,14 +1,14 @@
-//! Finds the task named by a text.
+//! Finds the task that a string refers to.
 //!
 //! Each search runs only if the previous one found nothing:
 //!
-//! 1. The heading equals the text after folding (NFKC, uniform hyphens and quotes, single spaces).
-//!    If several headings do, an exact match takes precedence.
-//! 2. The text begins with the heading, followed by a dash (`X — why`), a parenthesis (`X (why)`)
+//! 1. The heading equals the string after folding (NFKC, uniform hyphens and quotes, single
+//!    spaces). If several headings do, an exact match takes precedence.
+//! 2. The string begins with the heading, followed by a dash (`X — why`), a parenthesis (`X (why)`)
 //!    or a final punctuation mark (`X.`). The longest such heading is used.
-//! 3. The text is the heading of a cancelled task without the appended reason.
+//! 3. The string is the heading of a cancelled task without the appended reason.
 //!
-//! A heading with more words is a different task: "Fix login" does not name "Fix login page" or
+//! A heading with more words is a different task: "Fix login" does not refer to "Fix login page" or
 //! "Fix login-page". If several tasks match, none is chosen.
 
 use super::board::Board;
@@ -34,7 +34,7 @@ pub enum Resolved<'b> {
 }
 
 impl Board {
-    /// Finds the task that `said` names.
+    /// Finds the task that `said` refers to.
     pub fn resolve(&self, said: &str) -> Resolved<'_> {
         let exact = said.trim();
         let wanted = fold(said);

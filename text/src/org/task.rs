@@ -66,7 +66,8 @@ impl Keyword {
 /// A task on a board.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Task {
-    /// The heading's text without keyword, priority and tags. A verdict names a task by this text.
+    /// The heading's text without keyword, priority and tags. A verdict refers to a task by this
+    /// text.
     pub heading: String,
     pub keyword: Keyword,
     /// The agent to which the task is assigned, or `None` if the task names no agent.
@@ -95,7 +96,7 @@ pub struct Odd {
 
 /// Returns the text in a form for comparison: NFKC, uniform hyphens and quotes, single spaces.
 pub fn fold(words: &str) -> String {
-    // Most texts are ASCII and need no normalisation.
+    // Most text is ASCII and needs no normalisation.
     if words.is_ascii() {
         return joined(words.chars(), words.len());
     }

@@ -1,4 +1,4 @@
-//! Checks boards with fixtures, generated texts and a folder of real files.
+//! Checks boards with fixtures, generated text and a folder of real files.
 
 // The output shows how many real files were read.
 #![allow(clippy::print_stdout)]
@@ -103,7 +103,7 @@ fn markdown_tasks_are_checklist_items() {
     assert_eq!((board.odd[0].line, &*board.odd[0].keyword), (10, "[x] NEXT"));
 }
 
-/// Moves the only task that `said` names, and returns the lines that differ.
+/// Moves the only task that `said` refers to, and returns the lines that differ.
 fn moved(text: &str, form: BoardForm, said: &str, to: Keyword, why: Option<&str>) -> Vec<String> {
     let board = Board::read(text, form);
     let Resolved::One { task, .. } = board.resolve(said) else {

@@ -204,7 +204,7 @@ impl Values<'_, '_> {
     }
 }
 
-/// How a secret usually looks.
+/// The typical appearance of a secret.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum SecretForm {
     /// A key or token, which looks random.

@@ -1,5 +1,5 @@
-//! Encodings in which other programs write secrets: the forms of a known secret, and the decoded
-//! form of a line.
+//! Encodings that other programs use for secrets: the forms of a known secret, and the decoded form
+//! of a line.
 //!
 //! A secret that is encoded together with other text appears in Base64 in one of three forms, which
 //! depend on its position. The characters at its ends also contain bits of the other text, so they

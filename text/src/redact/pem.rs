@@ -16,7 +16,7 @@ const DASHES: &str = "-----";
 const MOST_TRIES: usize = 128;
 
 /// Number of bytes after an unterminated BEGIN marker that decide whether a key follows. A hash much
-/// further away does not make a key of the text before it.
+/// further away does not turn the text before it into a key.
 const NEAR: usize = 6 * LONGEST;
 
 /// Adds the keys in the line `text[from..to]`. If `in_key` is set, the line may continue an open

@@ -14,7 +14,7 @@ use serde_json::Value;
 use super::Redactor;
 
 /// The secrets that this process has loaded, and the redactor for them. Their encoded forms are
-/// computed once, because every text that is stored or shown is searched for them.
+/// computed once, because all text that is stored or shown is searched for them.
 static KNOWN: LazyLock<RwLock<(Vec<String>, Redactor)>> =
     LazyLock::new(|| RwLock::new((Vec::new(), Redactor::new(Vec::new()))));
 

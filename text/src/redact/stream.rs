@@ -3,8 +3,8 @@
 use super::{LOOK_BACK, RedactState, Redactor, Tail, floor, write_spans};
 
 /// Takes bytes in pieces of any size and returns redacted text line by line, so that no boundary
-/// between pieces can hide a secret. The joined output equals the result of [`Redactor::redact`]
-/// for the complete text. Invalid UTF-8 becomes `U+FFFD`.
+/// between pieces can hide a secret. The concatenated output equals the result of
+/// [`Redactor::redact`] for the complete text. Invalid UTF-8 becomes `U+FFFD`.
 ///
 /// An unfinished line is held back up to a limit of at least 144 KiB. Call [`finish`](Self::finish)
 /// at the end, or the last line is lost.

@@ -247,7 +247,7 @@ fn endless_lines_are_streamed_and_redacted() {
     for sample in samples() {
         let sample = sample.replace('\n', "\\n");
         for shift in [0, 1, 7, 13, 29] {
-            // The shifts put the sample at various positions around the cut.
+            // The shifts place the sample at various positions around the cut.
             let before = "x ".repeat((WINDOW - 40) / 2 + shift * 4) + &"y".repeat(shift % 2);
             let text = format!("{before} {sample} {}", "z ".repeat(WINDOW));
             let whole = redactor.redact(&text);

@@ -1,4 +1,4 @@
-//! English words that carry no information about a text's subject.
+//! English words that carry no information about a document's subject.
 
 /// The stop words, sorted.
 const STOP: &[&str] = &[

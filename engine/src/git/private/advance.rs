@@ -62,7 +62,8 @@ impl Git {
                 && current != new
                 && self.leads_to(new, current)?
             {
-                // An interrupted import has already moved the branch, and later commits followed.
+                // An interrupted import has already moved the branch, and later commits were added
+                // on top.
                 return Ok(Ok(Vec::new()));
             }
             if current.as_deref() != Some(new) {
@@ -107,7 +108,7 @@ impl Git {
         Ok(Err(format!("{name} or the index stayed locked by another git command")))
     }
 
-    /// Returns whether the branch or commit from the start is still checked out.
+    /// Returns whether the branch or commit that was checked out at the start is still checked out.
     fn is_checked_out(&self, start: &Head) -> Result<bool, GitError> {
         let branch = self.ask_if_any(Read::SymbolicRef, &["HEAD"], Stdin::Null)?;
         let branch = branch.map(|name| String::from_utf8_lossy(&name).trim_end().to_owned());
@@ -138,7 +139,7 @@ impl Git {
         let mut own = self.clone();
         for (name, value) in [
             ("GIT_INDEX_FILE", lock.copy.display().to_string()),
-            // The copy must not depend on other files of the project, as a split index does.
+            // The copy must not depend on other files in the project, as a split index does.
             ("GIT_CONFIG_COUNT", "1".to_owned()),
             ("GIT_CONFIG_KEY_0", "core.splitIndex".to_owned()),
             ("GIT_CONFIG_VALUE_0", "false".to_owned()),

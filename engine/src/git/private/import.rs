@@ -1,4 +1,4 @@
-//! Brings a child's commits into the project's repository.
+//! Imports a child's commits into the project's repository.
 //!
 //! ```text
 //! private references ──changed?──> packed without the child's settings ──index-pack --strict──> objects
@@ -49,7 +49,7 @@ pub struct Imported {
     pub refused: Vec<String>,
 }
 
-/// The rules of an import.
+/// The rules for an import.
 pub struct ImportRules<'a> {
     /// The id of the run.
     pub run: &'a str,
@@ -68,7 +68,7 @@ pub struct ImportRules<'a> {
 ///
 /// # Errors
 /// Returns a [`GitError`] if a repository's objects are damaged or cannot be stored. Nothing is
-/// lost: the private directory stays.
+/// lost: the private directory is kept.
 pub fn import(
     git: &Git,
     private: &PrivateGit,
@@ -414,8 +414,8 @@ impl Source<'_> {
         known.extend(old);
         let mut input = format!("{new}\n");
         input.extend(known.into_iter().map(|object| format!("^{object}\n")));
-        // Missing objects are ignored, because the user may have removed a branch with its objects.
-        // Git has already checked `new`.
+        // Missing objects are ignored, because the user may have removed a branch together with its
+        // objects. Git has already checked `new`.
         let args = ["--ignore-missing", "--stdin"];
         git.ask_with(Read::RevList, &args, Stdin::Bytes(input.into_bytes()))
     }

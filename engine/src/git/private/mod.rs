@@ -51,7 +51,7 @@ impl Git {
     ///
     /// # Errors
     /// Returns [`GitError::Unsupported`] if the project is a git folder without a work tree or its
-    /// `.git` is a link, and other errors of git.
+    /// `.git` is a link, and another [`GitError`] if git fails.
     pub fn private(&self, folder: &Path) -> Result<Option<PrivateGit>, GitError> {
         let outermost = match self.repository() {
             Err(

@@ -14,7 +14,8 @@ use crate::git::{Git, GitError, Read};
 use crate::process::Stdin;
 use crate::sandbox::private_git::{BORROWED, PrivateGit, Repository};
 
-/// The sections of the project's configuration that a child gets. They name no credentials.
+/// The sections of the project's configuration that a child gets. They do not refer to any
+/// credentials.
 const SECTIONS: &str = "alias apply author blame branch color column commit committer core diff \
                         fetch filter format i18n index init lfs log merge notes pull push rebase \
                         remote rerere status submodule tag user";
@@ -118,8 +119,8 @@ impl Git {
         Ok(RepositoryStart { head, refs, index: KeptEntries::default(), index_digest: None })
     }
 
-    /// Returns `HEAD` if no existing reference is checked out: it is a commit, or a branch that has
-    /// no commit yet.
+    /// Returns `HEAD` if no existing reference is checked out. `HEAD` is then either a commit or a
+    /// branch that has no commit yet.
     fn unusual_head(&self) -> Result<Option<Head>, GitError> {
         Ok(match self.ask_if_any(Read::SymbolicRef, &["HEAD"], Stdin::Null)? {
             Some(branch) => head(&format!("ref: {}", String::from_utf8_lossy(&branch))),

@@ -133,8 +133,8 @@ fn is_name(name: &str) -> bool {
 }
 
 /// Removes everything in a private directory that git would not have written and that would
-/// redirect git elsewhere: links, devices, files with a second name, and the paths of other object
-/// folders.
+/// redirect git elsewhere: links, devices, files with several hard links, and the paths of other
+/// object folders.
 ///
 /// # Errors
 /// Returns an error if an entry cannot be removed.

@@ -1,5 +1,5 @@
-//! Compares the alerts of random histories with a slow model, which evaluates the whole history at
-//! each step.
+//! Compares the alerts in random histories with those of a slow model, which evaluates the whole
+//! history at each step.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write as _;
@@ -34,7 +34,7 @@ struct Episode {
     recovered: bool,
 }
 
-/// Computes the episodes of a job's history, for each kind of alert separately.
+/// Computes the episodes in a job's history, for each kind of alert separately.
 fn episodes(history: &[(i64, Entry)], rules: &AlertRules) -> Vec<Episode> {
     let mut all = Vec::new();
     for &kind in AlertKind::VARIANTS {
@@ -319,7 +319,8 @@ fn alerts_match_the_model() {
     assert_eq!(kinds.len(), 4, "every kind was raised");
 }
 
-/// Checks the invariants of an alert's messages to each channel, which also apply after a crash.
+/// Checks the invariants of an alert's messages to each channel, which must also hold after a
+/// crash.
 fn messages_are_in_order(fixture: &Fixture, alert: &AlertRow, recovery: bool) {
     let messages = fixture.store.messages_of(&alert.id).unwrap();
     for channel in ["a", "b"] {

@@ -1,4 +1,4 @@
-//! Helpers that change and inspect the database of a test.
+//! Helpers that change and inspect a test's database.
 
 use super::*;
 
@@ -81,7 +81,7 @@ impl Fixture {
         self.store.enter_due(due_job, &due, MissedReasons::default(), None, at).unwrap()
     }
 
-    /// Checks that an occurrence is open exactly while one of its runs is unsettled.
+    /// Checks that an occurrence is open if and only if one of its runs is unsettled.
     pub(super) fn check(&self) {
         let odd: i64 = self
             .store

@@ -15,7 +15,7 @@ fn fixtures() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures")
 }
 
-/// Copies the saved file of a format.
+/// Copies the saved file for a format.
 fn frozen(format: i64) -> (tempfile::TempDir, PathBuf) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("database.sqlite");
@@ -45,7 +45,7 @@ fn content(db: &Connection) -> Vec<String> {
     lines
 }
 
-/// Creates a file of the format `format` from the migration steps and the saved rows.
+/// Creates a file in format `format` from the migration steps and the saved rows.
 fn made(format: usize, path: &Path) {
     let mut db = Connection::open(path).unwrap();
     db.pragma_update(None, "application_id", format::APPLICATION_ID).unwrap();
@@ -135,7 +135,7 @@ fn migration_keeps_all_rows_and_a_backup() {
         .unwrap();
     assert_eq!(digest, schema_digest(&next()));
     drop(db);
-    // The file now has a newer format than this program.
+    // The file's format is now newer than this program supports.
     assert!(matches!(Store::open(&path).err().unwrap(), StoreError::Newer { .. }));
 }
 

@@ -207,7 +207,7 @@ fn acknowledged_run_is_not_pruned() {
     let mut fixture = fixture();
     let job = fixture.store.job(&fixture.project, "dream").unwrap().id;
     over(&mut fixture, "a", &failed(Class::Crash));
-    // Earlier versions could name a skipped run in a reset.
+    // Earlier versions could refer to a skipped run in a reset.
     let skip = fixture.requested("dream", "b");
     let skipped = |why: &str| Outcome::skipped(SkipReason::Idle, why);
     let settle = |fixture: &mut Fixture, run: &RunId, why: &str| {

@@ -7,7 +7,7 @@ use crate::store::columns::to_json;
 
 const WORDS: [&str; 8] = ["Sandbox", "budget", "n\"ight", "ab", "time out", "Ä", "%_", "abc"];
 
-/// A pseudorandom number generator that produces the same numbers in every test.
+/// A pseudorandom number generator that produces the same sequence in every test.
 struct Numbers(u64);
 
 impl Numbers {

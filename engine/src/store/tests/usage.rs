@@ -248,7 +248,7 @@ fn limit_applies_to_pool_and_grows_after_wait() {
     store.clear_limit("max", later(92), at).unwrap();
     assert_eq!(store.limit("max", later(92)).unwrap(), None);
     assert_eq!(store.note_limit("max", None, "", at).unwrap().streak, 1);
-    // A limit that a wrong clock recorded in the future does not count as newer.
+    // A limit recorded with a future time because of a wrong clock does not count as newer.
     store.clear_limit("max", now(), now()).unwrap();
     assert_eq!(store.note_limit("max", None, "", at).unwrap().streak, 1);
     // After the clock is set back by a year, the limit does not last a year longer.

@@ -26,7 +26,7 @@ const STALE_DAYS: i32 = 180;
 /// (`ASKED`).
 const ALIKE: usize = 2_000;
 const ASKED: usize = 200;
-/// The number of notes to name when several notes match one link.
+/// The number of notes to list when several notes match one link.
 const NAMED: usize = 3;
 /// Names of notes that need no incoming links.
 const ROOTS: [&str; 5] = ["readme", "index", "home", "changelog", "contributing"];
@@ -115,7 +115,7 @@ struct LintContext<'a> {
 type Broken = (&'static str, String);
 
 impl LintContext<'_> {
-    /// Returns the note that a link leads to, or `None` if the link does not lead to a note.
+    /// Returns the note that a link points to, or `None` if the link does not point to a note.
     fn follow(&self, from: usize, link: &Link) -> Result<Option<usize>, Broken> {
         let (target, anchor, to) = match link {
             Link::Plain(to) => {
@@ -153,7 +153,7 @@ impl LintContext<'_> {
             return Ok(target);
         };
         let anchor = decoded(anchor.split('|').next().unwrap_or(anchor));
-        // A wiki link may name a heading by its text, or a block by a caret.
+        // A wiki link may refer to a heading by its text, or to a block by a caret.
         let names = &self.all[at].anchors;
         let last = anchor.rsplit('#').next().unwrap_or(&anchor);
         if anchor.starts_with('^')
@@ -210,8 +210,8 @@ impl LintContext<'_> {
     }
 
     fn broken(&self, to: &str, whole: &str) -> Broken {
-        // Suggests a note with the same name in another folder, or otherwise a note with a similar
-        // name.
+        // Suggests a note with the same name in another folder or, failing that, a note with a
+        // similar name.
         let same = self.by_stem.get(&stem(whole).to_lowercase());
         let same = same.and_then(|same| same.first()).map(|at| self.notes[*at].path.as_str());
         let near = same.or_else(|| {

@@ -10,7 +10,7 @@ use runner_text::front_matter;
 pub(super) struct Parts {
     /// Links, with line numbers.
     pub(super) links: Vec<(Link, usize)>,
-    /// The anchors that a `#…` link may name.
+    /// The anchors that a `#…` link may refer to.
     pub(super) anchors: Vec<String>,
     /// Code spans, with line numbers.
     pub(super) code: Vec<(String, usize)>,

@@ -251,7 +251,7 @@ fn suggest(
     Ok(None)
 }
 
-/// Puts a model's text on one line of at most 300 characters.
+/// Converts a model's text to a single line of at most 300 characters.
 pub(super) fn one_line(text: &str) -> String {
     let words: Vec<&str> = text.split_whitespace().collect();
     let safe = words.join(" ").replace(char::is_control, "");

@@ -14,7 +14,7 @@ pub(super) fn is_job(name: &OsStr) -> bool {
     name.ends_with(".json") && !name.starts_with('.')
 }
 
-/// Returns the sorted names of the job files in a folder. A missing folder counts as empty.
+/// Returns the sorted names of the job files in a folder. A missing folder is treated as empty.
 pub(in crate::curator) fn names(folder: &Path) -> io::Result<Vec<String>> {
     let entries = match fs::read_dir(folder) {
         Ok(entries) => entries,

@@ -188,7 +188,7 @@ impl Worker {
         Ok(())
     }
 
-    /// Returns a claimed job to the queue. With `why`, this counts as a failed attempt.
+    /// Returns a claimed job to the queue. If `why` is given, this counts as a failed attempt.
     ///
     /// # Errors
     /// Returns an error if a file operation fails.

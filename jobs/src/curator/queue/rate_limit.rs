@@ -50,7 +50,7 @@ impl Worker {
             Err(error) => return Err(error),
         };
         for line in text.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
-            // An unreadable line counts as a start.
+            // An unreadable line is counted as a start.
             let read = serde_json::from_slice::<StartRecord>(line).ok();
             let mut start = read.unwrap_or_else(|| {
                 starts.odd = true;

@@ -67,7 +67,7 @@ impl Classes {
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Past {
     pub ideas: usize,
-    /// The ideas that were proposed for archiving although they were not done yet.
+    /// The ideas that were proposed for archiving even though they were not yet done.
     pub archived: Vec<String>,
     /// The share of ideas that were proposed for archiving.
     pub rate: Option<f64>,

@@ -66,7 +66,7 @@ pub struct Done {
     pub archived: usize,
     /// `archived` as a share of `ideas`.
     pub recall: Option<f64>,
-    /// Ideas that were kept although a commit was named: the rule abstained.
+    /// Ideas that were kept even though a commit was named: the rule abstained.
     pub perhaps: Vec<String>,
     /// The share of ideas on which the rule abstained.
     pub abstention: Option<f64>,
@@ -102,7 +102,7 @@ pub struct Duplicates {
     pub at_10: usize,
     /// `at_10` as a share of `known`.
     pub recall: Option<f64>,
-    /// Labelled ideas that were proposed for merging although their labels name no duplicate.
+    /// Labelled ideas that were proposed for merging even though their labels name no duplicate.
     pub false_merges: Vec<String>,
 }
 
@@ -110,7 +110,7 @@ pub struct Duplicates {
 struct Case<'a> {
     label: &'a Label,
     features: Features,
-    /// The evidence on the history before the idea's first known commit.
+    /// The evidence from the history before the idea's first known commit.
     before: Option<Evidence>,
 }
 

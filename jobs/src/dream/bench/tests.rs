@@ -95,8 +95,8 @@ fn wrong_answers_lower_the_scores() {
     assert_eq!((found.done.ideas, found.done.archived, found.unknown_commits), (2, 1, 1));
     assert_eq!(found.hits.wrong, ["ideas/again.md"]);
     assert_eq!(found.done.missed, ["ideas/zebra.md"]);
-    // One of the two implemented ideas and one open idea are called implemented, so precision and
-    // recall are both one half.
+    // One of the two implemented ideas and one open idea are classified as implemented, so
+    // precision and recall are both one half.
     assert_eq!(found.classes.f1["implemented"], 0.5);
     assert_eq!(found.past, None);
 }

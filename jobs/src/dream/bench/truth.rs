@@ -19,7 +19,7 @@ pub struct Label {
     pub idea: String,
     #[serde(default)]
     status: Option<IdeaStatus>,
-    /// Whether the idea is alive, so that archiving it would be wrong.
+    /// Whether the idea is alive, in which case archiving it would be wrong.
     #[serde(default)]
     open: bool,
     /// The commits that implemented it.

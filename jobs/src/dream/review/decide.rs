@@ -93,8 +93,7 @@ pub enum IfChanged {
     Proceed,
 }
 
-/// How to treat a decision that puts the text of a private idea into a path that git does not
-/// ignore.
+/// How to treat a decision that writes text from a private idea to a path that git does not ignore.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum IfExposed {
     #[default]
@@ -132,7 +131,7 @@ pub struct AppliedDecision {
     pub says: String,
     /// The files that were written or removed, except runner's own files.
     pub changes: Vec<String>,
-    /// Whether the same decision had been made before, so that nothing was done.
+    /// Whether the same decision had been made before, in which case nothing was done.
     pub already: bool,
     /// The run that published the decision.
     pub run: Option<RunId>,

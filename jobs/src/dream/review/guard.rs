@@ -90,7 +90,7 @@ fn exposed(
     plan: &ActionPlan,
     is_ignored: impl Fn(&str) -> bool,
 ) -> Result<(), Refused> {
-    // A text moves only from a file that the plan removes; other changes add lines to a file.
+    // Text is moved only from a file that the plan removes; other changes add lines to a file.
     let moved: Vec<&str> = plan
         .changes
         .iter()
@@ -160,8 +160,8 @@ impl Privacy {
         Ok(Self { folder, private: spec.private.unwrap_or(ignored), reason })
     }
 
-    /// Describes how to make the ideas private. Returns `None` if they are already private or a
-    /// setting decides.
+    /// Describes how to make the ideas private. Returns `None` if they are already private or if
+    /// the setting decides.
     pub fn hint(&self) -> Option<String> {
         let folder = &self.folder;
         match self.reason {

@@ -22,11 +22,11 @@
 //! process may perform an act, because the deciding user is working in this one.
 //!
 //! **An act takes no pass lock**. A pass and an act share two kinds of files: `state.json`, which
-//! both write, and the ideas. An act holds the lock at [`files_lock`] from its start to its end; a
-//! pass holds the lock from its last check of the ideas until its publication. Neither asks a model
-//! while it holds the lock. A process that cannot take the lock continues without it: every file
-//! that is replaced or removed must still have the content that was read (`Expect::Digest`), or
-//! nothing is published.
+//! both write, and the ideas. An act holds the lock at [`files_lock`] from start to finish; a pass
+//! holds it from its last check of the ideas until it has published. Neither calls a model while
+//! holding the lock. A process that cannot take the lock continues without it: every file that is
+//! replaced or removed must still have the content that was read (`Expect::Digest`), or nothing is
+//! published.
 //!
 //! An act edits the work tree as the user would: it stages and commits nothing, even if git tracks
 //! the idea. A later pass recognises these edits by the digests in the backups ([`own_edits`]), so

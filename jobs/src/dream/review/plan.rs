@@ -1,5 +1,5 @@
-//! The changes that an action makes to files. The module is pure: it takes texts and returns
-//! changes.
+//! The changes that an action makes to files. The module is pure: it takes file contents and
+//! returns changes.
 
 use jiff::Timestamp;
 use runner_engine::digest::Digest;
@@ -13,7 +13,7 @@ use super::super::proposal::Action;
 use super::super::spec::DreamSpec;
 use super::super::state::Mark;
 
-/// The line that marks a text to publish.
+/// The line that marks an idea as meant for publication.
 pub const MARKER: &str = "<!-- ctx-dream: blog-candidate -->";
 /// Maximum number of numbered names to try in an archive.
 const NAMES: u32 = 10_000;
@@ -62,7 +62,7 @@ impl FileChange {
     }
 }
 
-/// The kind of a preview line.
+/// The kind of preview line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, JsonSchema, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum LineKind {
@@ -77,7 +77,7 @@ pub enum LineKind {
 /// A preview line.
 #[derive(Clone, Debug, PartialEq, Eq, JsonSchema, Serialize)]
 pub struct PreviewLine {
-    /// The kind of the line.
+    /// The kind of line.
     pub kind: LineKind,
     /// The text as it appears in the file. It is not yet safe for a terminal.
     pub text: String,
@@ -274,7 +274,7 @@ fn text(source: &Source) -> Result<&str, String> {
     std::str::from_utf8(&source.bytes).map_err(|_| format!("{} is not UTF-8", source.path))
 }
 
-/// Returns the line ending that a text uses.
+/// Returns the line ending used in the text.
 fn newline(text: &str) -> &'static str {
     if text.contains("\r\n") { "\r\n" } else { "\n" }
 }

@@ -277,7 +277,7 @@ fn pass(name: &str) -> Option<(u64, u32, String)> {
     Some((format!("{day}{time}").parse().ok()?, number, name.to_owned()))
 }
 
-/// Returns whether a text is a valid id. An id is used as a folder name.
+/// Returns whether a string is a valid id. An id is used as a folder name.
 pub(super) fn good_id(id: &str) -> bool {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
     (1..=64).contains(&id.len()) && id.bytes().all(plain)

@@ -31,7 +31,7 @@ use super::{JOB, files_lock};
 use crate::json::pretty;
 use crate::manual_edit::{self, EditActor, ManualEdit, ManualEditError};
 
-/// The two locks that are held during the whole act.
+/// The two locks held for the whole act.
 pub(super) struct ReviewLocks {
     _files: Option<JobLock>,
     act: manual_edit::HeldJobLock,
@@ -61,8 +61,8 @@ impl Decider<'_> {
         Ok(ReviewLocks { _files: files, act })
     }
 
-    /// Rolls forward the dead passes of this project whose artifacts are recorded. The next tick
-    /// handles everything else about a dead run.
+    /// Rolls forward this project's dead passes whose artifacts are recorded. The next tick handles
+    /// everything else about a dead run.
     fn recover_stale_passes(&mut self) -> Result<(), ReviewError> {
         let now = self.clock.read().map_err(|error| ReviewError::Disk(error.to_string()))?;
         // A pass whose artifacts are recorded is rolled forward and never repeated.

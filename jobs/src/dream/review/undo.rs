@@ -61,7 +61,7 @@ impl Decider<'_> {
             }
             let decision =
                 Decision { decision: UNDONE.to_owned(), at: now.to_string(), note: None, ..before };
-            // An undo only restores texts to where they were before.
+            // An undo only puts text back where it was before, so nothing new is exposed.
             match self.place(&mut held, &plan, &decision, IfExposed::Publish) {
                 Ok(run) => {
                     let changes = plan.changes.iter().map(|it| it.path().to_owned()).collect();

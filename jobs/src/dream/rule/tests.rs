@@ -330,7 +330,8 @@ mod properties {
         "a b/odd name.md",
         "src/made up/x.rs",
     ];
-    /// Words that occur in no idea, all of the same length, so that each can replace another.
+    /// Words that appear in none of the ideas, all of the same length, so that each can replace
+    /// another.
     const OTHERS: [[&str; 3]; 3] =
         [["zebra", "maple", "tulip"], ["orbit", "comet", "lunar"], ["velum", "cedar", "birch"]];
 

@@ -289,7 +289,7 @@ pub fn lines(records: &[HistoryRecord]) -> Vec<String> {
     out
 }
 
-/// Reads a board's text.
+/// Reads the contents of a board.
 ///
 /// # Errors
 /// Returns [`BoardError::Missing`] or [`BoardError::Unreadable`].
@@ -300,7 +300,7 @@ pub fn read(root: &std::path::Path, path: &str) -> Result<String, BoardError> {
     read_in(&scope, path)
 }
 
-/// Reads a board's text through a scope.
+/// Reads the contents of a board through a scope.
 ///
 /// # Errors
 /// Returns the same errors as [`read`].

@@ -14,7 +14,7 @@ pub struct BoardEdit {
     pub moves: Vec<TaskMove>,
     /// The verdicts that were understood but move no task.
     pub kept: Vec<UnappliedVerdict>,
-    /// The verdicts that do not name exactly one task.
+    /// The verdicts that do not identify exactly one task.
     pub unresolved: Vec<Unresolved>,
 }
 
@@ -104,7 +104,7 @@ pub fn apply(board: &Board, text: &str, entry: &Sections, agent: &str) -> BoardE
             change.unresolved.push(Unresolved { said, why });
             continue;
         }
-        // The verdict was split at its first dash. If that dash belongs to the heading, the reason
+        // The verdict was split at its first dash. If that dash is part of the heading, the reason
         // is the text after the heading.
         let split = verdict.task.as_deref().is_some_and(|said| fold(said) == fold(&task.heading));
         let why = if split { verdict.why.clone() } else { rest };
@@ -119,7 +119,7 @@ pub fn apply(board: &Board, text: &str, entry: &Sections, agent: &str) -> BoardE
 }
 
 /// Explains why a name matches no task on the board. If the name matches a task that runner never
-/// moves because of its keyword, the explanation names the task's line and keyword.
+/// moves because of its keyword, the explanation gives the task's line and keyword.
 fn unknown(board: &Board, said: &str) -> String {
     let wanted = fold(said);
     let odd = board.odd.iter().find(|odd| {
@@ -137,8 +137,8 @@ fn unknown(board: &Board, said: &str) -> String {
     }
 }
 
-/// Returns the task that an agent is working on: the one that it picked last among its own DOING
-/// tasks, or the first of these if it picked none.
+/// Returns the task that an agent is working on: of its own DOING tasks, the one picked most
+/// recently, or the first one if it picked none.
 pub fn current<'b>(board: &'b Board, history: &BoardHistory, agent: &str) -> Option<&'b Task> {
     let own = || {
         let doing = |task: &&Task| task.keyword == Keyword::Doing && is_held_by(task, agent);
@@ -151,7 +151,7 @@ pub fn current<'b>(board: &'b Board, history: &BoardHistory, agent: &str) -> Opt
 }
 
 /// Begins the next task for an agent: the first NEXT task, otherwise the agent's [`current`] task,
-/// otherwise the first TODO task. Tasks that name another agent are skipped. Returns `None` if no
+/// otherwise the first TODO task. Tasks assigned to another agent are skipped. Returns `None` if no
 /// task remains. `text` is the board's text.
 pub fn pick<'b>(
     board: &'b Board,
@@ -178,7 +178,7 @@ pub fn pick<'b>(
 }
 
 /// Returns whether `agent` holds a task that is DOING. The default agent, whose name is empty,
-/// holds the tasks that name no agent.
+/// holds the tasks that are not assigned to an agent.
 fn is_held_by(task: &Task, agent: &str) -> bool {
     task.agent.as_deref().unwrap_or_default() == agent
 }

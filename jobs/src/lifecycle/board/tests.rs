@@ -160,7 +160,7 @@ fn agents_hold_their_own_tasks() {
     };
     assert_eq!(picks(&mut text, "two").as_deref(), Some("c"));
     assert_eq!(picks(&mut text, "two").as_deref(), Some("c"));
-    // The default agent, or the user, holds the task that names no agent.
+    // The default agent, or the user, holds the task that is not assigned to an agent.
     assert_eq!(picks(&mut text, "").as_deref(), Some("mine"));
     assert_eq!(picks(&mut text, "three").as_deref(), Some("d"));
     assert_eq!(picks(&mut text, "four"), None);

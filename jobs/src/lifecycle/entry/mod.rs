@@ -6,9 +6,9 @@
 //!              └────> Malformed{line, why}                 discarded whole, nothing is salvaged
 //! ```
 //!
-//! An entry with an invalid heading is discarded. A wrong number of words or lines only causes a
-//! warning. This module must never guess the meaning of a verdict. Lines that are not verdicts are
-//! kept separately and reported.
+//! An entry with an invalid heading is discarded. An incorrect number of words or lines only causes
+//! a warning. This module must never guess the meaning of a verdict. Lines that are not verdicts
+//! are kept separately and reported.
 
 mod parse;
 mod render;
@@ -35,8 +35,8 @@ pub struct Entry {
     pub title: String,
     /// The model that wrote the entry, or [`BY_RULE`].
     pub model: String,
-    /// Paths, exit codes and tasks in the tale that appear in no source, and commits that are not
-    /// new.
+    /// Paths, exit codes and tasks in the tale that appear in none of the sources, and commits that
+    /// are not new.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unseen: Vec<String>,
     /// The facts that runner read from the sources, one per item. Empty in a rule-based entry,
@@ -63,7 +63,7 @@ pub struct Sections {
     pub verdicts: Vec<Verdict>,
     /// Lines below `verdicts` that are not verdicts. They are reported and never applied.
     pub unread: Vec<String>,
-    /// The point at which the next waking run continues.
+    /// The point from which the next waking run continues.
     pub carry: Vec<String>,
 }
 
@@ -98,7 +98,7 @@ impl VerdictMove {
     /// All moves, in the contract's order.
     pub const ALL: [Self; 4] = [Self::PickUp, Self::PutDown, Self::Cancel, Self::KeepCourse];
 
-    /// Returns the wording that an entry uses for the move.
+    /// Returns the wording used for the move in an entry.
     pub fn describe(self) -> &'static str {
         match self {
             Self::PickUp => "pick up",

@@ -11,7 +11,7 @@ pub const LARGEST: usize = 256 * 1024;
 /// The dashes that separate a task from its reason.
 const DASHES: [&str; 4] = [" — ", " – ", " -- ", " - "];
 
-/// Why a text is not a valid entry.
+/// Why the contents are not a valid entry.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("line {line}: {why}")]
 pub struct Malformed {

@@ -1,8 +1,8 @@
 //! The checks that an entry must pass before it is accepted.
 //!
-//! Every commit hash in the entry must occur in the sources that were shown. Every verdict that
-//! names a task must resolve to exactly one task. The tale must not repeat the previous tale. The
-//! entry must have substance (see `substance`). This module must never fix an entry.
+//! Every commit hash in the entry must appear in the sources that were shown. Every verdict about a
+//! task must resolve to exactly one task. The tale must not repeat the previous tale. The entry
+//! must have substance (see `substance`). This module must never fix an entry.
 
 use runner_text::org::{self, Board, Resolved};
 
@@ -21,7 +21,7 @@ pub enum Refusal {
     /// The answer reached the backend's length limit, in tokens.
     #[error("the answer was truncated at {0} tokens")]
     TooLong(u64),
-    /// The entry names something that does not exist.
+    /// The entry mentions something that does not exist.
     #[error("{0}")]
     Untrue(String),
     /// The entry has no substance.

@@ -1,4 +1,4 @@
-//! Gathers the four factual sources of a dream, which include no transcript and no self-report.
+//! Gathers a dream's four factual sources, which include neither transcripts nor self-reports.
 //!
 //! ```text
 //! git log -12 --oneline ─┐

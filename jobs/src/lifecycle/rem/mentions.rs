@@ -1,8 +1,9 @@
-//! Finds the commits, paths, exit codes and tasks that a tale names.
+//! Finds the commits, paths, exit codes and tasks mentioned in a tale.
 //!
-//! A commit that no source shows is invented, so the entry is refused. A path, an exit code or a
-//! task that no source shows, and a commit that is not new, are only marked, because a tale may
-//! describe them in its own words. This module must never decide that an event happened.
+//! A commit that appears in none of the sources is invented, so the entry is refused. A path, an
+//! exit code or a task that appears in none of the sources, and a commit that is not new, are only
+//! marked, because a tale may describe them in its own words. This module must never decide that an
+//! event happened.
 
 use runner_text::org::{Resolved, fold};
 
@@ -16,7 +17,7 @@ const LONGEST: usize = 64;
 /// position.
 const CERTAIN: usize = 7;
 
-/// Words that present the next word as a commit.
+/// Words that introduce the next word as a commit.
 const PRESENTS: [&str; 6] = ["commit", "commits", "revision", "changeset", "sha", "hash"];
 /// English words that consist of hexadecimal digits. After `commit` they are usually words.
 const ENGLISH: [&str; 24] = [
@@ -29,11 +30,12 @@ const ENGLISH: [&str; 24] = [
 #[derive(Clone, Copy, Debug)]
 struct HexWord<'t> {
     word: &'t str,
-    /// Whether the text presents the word as a commit.
+    /// Whether the text introduces the word as a commit.
     presented: bool,
 }
 
-/// Returns the first hash in `text` that belongs to no shown commit and occurs in no source.
+/// Returns the first hash in `text` that belongs to none of the commits shown and appears in none
+/// of the sources.
 pub fn unknown_hash(text: &str, slice: &Slice) -> Option<String> {
     let sources = slice.sources(PreviousEntry::Shown);
     let known: Vec<String> = (sources.iter())
@@ -42,7 +44,7 @@ pub fn unknown_hash(text: &str, slice: &Slice) -> Option<String> {
         .collect();
     let unknown = hex_words(text).into_iter().filter(|it| it.presented).find(|it| {
         let hash = it.word.to_ascii_lowercase();
-        // The sources may name older commits, with full or abbreviated hashes.
+        // The sources may mention older commits, with full or abbreviated hashes.
         let in_text = known.iter().any(|known| known.starts_with(&hash));
         !in_text && !slice.commits.iter().any(|commit| commit.hash.starts_with(&hash))
     });
@@ -62,7 +64,7 @@ fn hex_words(text: &str) -> Vec<HexWord<'_>> {
         let in_list = between.chars().all(|c| c.is_whitespace() || ",&/`('\"".contains(c));
         let lower = word.to_ascii_lowercase();
         let was_named = named && in_list;
-        // In a list, as in `commits a, b and c`, each word is presented as a commit.
+        // In a list, as in `commits a, b and c`, each word is introduced as a commit.
         named = PRESENTS.contains(&&*lower) || (was_named && ["and", "or"].contains(&&*lower));
         let hex = (SHORTEST..=LONGEST).contains(&word.len())
             && word.bytes().all(|byte| byte.is_ascii_hexdigit());
@@ -92,8 +94,8 @@ fn is_hyphen(c: char) -> bool {
     matches!(c, '-' | '\u{2010}'..='\u{2015}' | '\u{2212}')
 }
 
-/// Returns the commits that a tale names even though they are older than the previous entry. A tale
-/// is about what is new.
+/// Returns the commits mentioned in a tale even though they are older than the previous entry. A
+/// tale is about what is new.
 fn older_commits(tale: &str, slice: &Slice) -> Vec<String> {
     if slice.listed.manifest.entries.is_empty() {
         return Vec::new();
@@ -107,8 +109,8 @@ fn older_commits(tale: &str, slice: &Slice) -> Vec<String> {
     named.filter(|word| older(word)).map(|word| format!("{word} as a new commit")).collect()
 }
 
-/// Returns the paths, exit codes and quoted tasks that a tale names but no source shows, and the
-/// named commits that are not new.
+/// Returns the paths, exit codes and quoted tasks that are mentioned in a tale but appear in none
+/// of the sources, and the mentioned commits that are not new.
 pub fn unseen(tale: &str, slice: &Slice) -> Vec<String> {
     let mut shown: Vec<String> =
         slice.sources(PreviousEntry::Shown).into_iter().map(|(_, text)| plain(&text)).collect();
@@ -132,7 +134,7 @@ pub fn unseen(tale: &str, slice: &Slice) -> Vec<String> {
     out
 }
 
-/// Returns a text with plain hyphens and quotes, because models use other kinds within paths.
+/// Returns the string with plain hyphens and quotes, because models use other kinds within paths.
 fn plain(text: &str) -> String {
     let plain = |c: char| match c {
         c if is_hyphen(c) => '-',
@@ -186,14 +188,14 @@ fn exit_codes(text: &str) -> Vec<i64> {
     exits.filter_map(|(at, _)| follows(at)).collect()
 }
 
-/// Returns the quoted texts next to the word `task`.
+/// Returns the quoted strings next to the word `task`.
 fn quoted_tasks(text: &str) -> Vec<String> {
     let parts: Vec<&str> = text.split('"').collect();
     let is_task = |word: Option<&str>| {
         let word = word.unwrap_or_default().trim_matches(|c: char| !c.is_alphanumeric());
         ["task", "tasks"].iter().any(|task| word.eq_ignore_ascii_case(task))
     };
-    // The texts at odd positions are between quotes.
+    // The parts at odd positions are between quotes.
     let quoted = (1..parts.len().saturating_sub(1)).step_by(2).filter(|at| {
         is_task(parts[at - 1].split_whitespace().next_back())
             || is_task(parts[at + 1].split_whitespace().next())

@@ -55,7 +55,7 @@ pub struct RemSpec {
     /// The agent whose journal the dream is written to: rem/AGENT/. Default: the agent without a
     /// name, in rem/.
     pub agent: Option<String>,
-    /// The board whose tasks the verdicts move, in org or Markdown.
+    /// The board whose tasks are moved by the verdicts, in org or Markdown.
     pub board: String,
     /// Whether a dream requires an "audit:" commit that is newer than the newest entry.
     pub after_audit: bool,
@@ -212,7 +212,7 @@ fn dream(ctx: &mut Context<'_>, spec: &RemSpec, slice: &Slice) -> Result<Finishe
     Ok(Finished { lines: reported, degraded, ..finished })
 }
 
-/// Returns the facts that the sources show. They are published with a model's entry, one per line,
+/// Returns the facts found in the sources. They are published with a model's entry, one per line,
 /// so that a reader learns what happened regardless of what the model wrote.
 fn facts(ctx: &Context<'_>, slice: &Slice) -> Vec<String> {
     let facts = rule::facts(slice);

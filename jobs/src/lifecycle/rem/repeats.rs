@@ -62,7 +62,7 @@ pub fn likeness(tale: &str, previous: &str) -> f64 {
     if all == 0 { 0.0 } else { shared as f64 / all as f64 }
 }
 
-/// Returns whether a text repeats `source`: at least half of its pairs of adjacent masked words
+/// Returns whether `text` repeats `source`: at least half of its pairs of adjacent masked words
 /// occur in the source, or [`RUN`] consecutive masked words do.
 pub fn repeats(text: &str, source: &str) -> bool {
     let (text, source) = (masked(text), masked(source));
@@ -77,8 +77,8 @@ fn pairs(words: &[String]) -> BTreeSet<(&str, &str)> {
     words.windows(2).map(|pair| (pair[0].as_str(), pair[1].as_str())).collect()
 }
 
-/// Returns the lowercase words of a text. One placeholder replaces consecutive masked words, as in
-/// `2026-06-10`.
+/// Returns the lowercase words of a string. One placeholder replaces consecutive masked words, as
+/// in `2026-06-10`.
 fn masked(text: &str) -> Vec<String> {
     let mut out: Vec<String> = Vec::new();
     for word in text.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty()) {
@@ -184,7 +184,7 @@ mod tests {
         }
     }
 
-    /// Returns a text without every eighth word.
+    /// Returns a string without every eighth word.
     fn without_eighth(text: &str) -> String {
         let words = text.split_whitespace().enumerate();
         let kept: Vec<&str> = words.filter(|(at, _)| at % 8 != 7).map(|(_, word)| word).collect();

@@ -2,7 +2,7 @@
 //! choices for a verdict.
 //!
 //! The schema lists the headings, so that a verdict normally resolves to a task. All other project
-//! text is fenced. This module must never put the text of a source into the instructions.
+//! text is fenced. This module must never put text from a source into the instructions.
 
 use std::collections::BTreeSet;
 
@@ -37,12 +37,12 @@ const CLAIMS: usize = 12;
 const AGAIN: &str = "\n\nYour first answer was refused. The source `why the first answer was refused` names \
 the mistake. Write the whole entry again without it: if a name or a hash is not in the sources, leave it out.";
 
-/// The instruction for the second answer, after one that did not finish.
+/// The instruction for the second answer if the first one was cut off.
 const SHORTER: &str = "\n\nYour first answer was too long and was not read. Write a short entry: a tale of two \
 sentences, lists of three lines or fewer, and one line for each of the rest. Then stop.";
 
-/// Builds a dream's question from the form of the answer and the instructions. `refused` is the
-/// reason why the first answer was refused.
+/// Builds a dream's question from the answer format and the instructions. `refused` is the reason
+/// why the first answer was refused.
 ///
 /// If the first answer's tale repeated the previous one, the previous entry is left out.
 pub fn build(

@@ -1,7 +1,7 @@
 //! Builds the rule-based entry from facts, so that a dream without a model still has a carry.
 //!
 //! The facts are the commits, the failures and the next task. The entry contains no ideas and notes
-//! their absence. This module must never claim work that no source shows.
+//! their absence. This module must never claim work that appears in none of the sources.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ use crate::steps::{self, ToolStep};
 const LOOKS: [&str; 6] = ["test", "check", "lint", "build", "verify", "clippy"];
 /// Characters that indicate a command that does more than run one check, or that is hard to read.
 const COMPLEX: [char; 8] = ['\'', '"', '>', '<', '|', ';', '&', '\n'];
-/// Maximum number of commits, and of different failures, that a tale lists.
+/// Maximum number of commits, and likewise of different failures, that a tale lists.
 const LISTED: usize = 4;
 /// Minimum number of tool uses for a file to count as used repeatedly.
 const OFTEN: usize = 4;
@@ -221,8 +221,8 @@ fn fears(slice: &Slice, failed: &[Failure<'_>]) -> Vec<String> {
     fears
 }
 
-/// Reports that the task in progress was begun several entries ago, so the user may have to decide
-/// about it.
+/// Reports that the task in progress was begun several entries ago, and that the user may therefore
+/// have to decide about it.
 fn stuck(slice: &Slice) -> Option<String> {
     let (task, since) = (slice.doing.as_deref()?, slice.doing_since?);
     let entries = slice.entries_since_begun();
@@ -252,7 +252,7 @@ fn carry(slice: &Slice, doing: Option<String>, next: Option<String>) -> Vec<Stri
     let steps = || slice.steps.iter().rev().filter(changes);
     let file = steps().find_map(|it| it.args.as_ref()?.path.as_deref());
     carry.extend(file.map(|file| format!("file: {file}")));
-    // Only the last result of each command counts, so that a later failure replaces a success.
+    // Only the last result of each command counts, so a later failure replaces a success.
     let looked = slice.new_steps().filter_map(|it| {
         let cmd = it.args.as_ref()?.cmd.as_deref()?;
         let plain = !cmd.contains(COMPLEX) && cmd.split_whitespace().count() <= 12;

@@ -12,7 +12,7 @@ use super::RemSpec;
 use super::gather::Slice;
 use crate::{Context, Finished, JobError};
 
-/// Sets an entry's id and title, and stages the entry together with the list that names it.
+/// Sets an entry's id and title, and stages the entry together with the list that contains it.
 pub fn publish_entry(
     ctx: &mut Context<'_>,
     spec: &RemSpec,

@@ -28,7 +28,7 @@ use serde::{Deserialize, Serialize};
 
 pub use parse::{LARGEST, parse};
 
-/// The built-in cycle, for projects that declare none.
+/// The built-in cycle, for projects that do not declare one.
 pub const DEFAULT: &str = include_str!("../../../../config/lifecycle.org");
 
 /// The work done in a state.
@@ -90,7 +90,7 @@ pub struct CycleState {
     pub min_interval: Option<SignedDuration>,
     /// The path of a project file that contains the prompt, or the prompt itself.
     pub prompt: Option<String>,
-    /// The backend that answers instead of the job's backend.
+    /// The backend that answers in place of the job's backend.
     pub backend: Option<String>,
     /// The limits that replace those of the job's budget.
     pub budget: Budget,

@@ -17,7 +17,7 @@ use super::{Corpus, Node, NodeKind, rounded};
 const DEPTH: usize = 10;
 
 /// The questions, each with the words that identify an answer. A correct answer contains at least
-/// two of them.
+/// two of these words.
 pub(super) const QUESTIONS: [(&str, &[&str]); 24] = [
     ("tests that fail only in CI", &["test", "ci", "fail", "flaky", "pipeline"]),
     ("what to check before a release", &["release", "tag", "version", "changelog"]),

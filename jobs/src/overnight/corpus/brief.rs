@@ -9,7 +9,7 @@ use super::{Corpus, NodeKind};
 
 /// Maximum number of nodes that a brief cites.
 const MOST: usize = 8;
-/// Minimum share of the goal's words that a cited node contains.
+/// Minimum share of the goal's words that a cited node must contain.
 const COVERED: f64 = 0.3;
 
 #[derive(Clone, Debug, PartialEq, Serialize)]

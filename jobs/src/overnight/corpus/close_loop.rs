@@ -5,8 +5,8 @@
 //! ```
 //!
 //! Proof comes from outside the corpus. Either a session, commit or finished work item used the
-//! learning after the day on which it was written, or a commit that the learning names changed a
-//! path that it also names. Labels and links that runner wrote are not proof.
+//! learning after the day it was written, or a commit mentioned in the learning changed a path that
+//! is also mentioned there. Labels and links written by runner are not proof.
 
 use std::collections::BTreeMap;
 
@@ -19,9 +19,9 @@ use super::teaches::teaches;
 use super::uses::{UseRecord, UsedNode, Uses};
 use super::{Changes, Corpus, Maturity, Node, NodeKind};
 
-/// Minimum number of days a node remains a candidate before it can be established.
+/// Minimum number of days a node must remain a candidate before it can be established.
 const TRIAL_DAYS: i32 = 7;
-/// Number of later uses that establish a candidate.
+/// Number of later uses needed to establish a candidate.
 const ESTABLISHED: usize = 2;
 
 /// A node that was promoted.
@@ -140,7 +140,8 @@ fn first_gate(
     }
 }
 
-/// Returns a commit that the node names, if the commit changed a path that the node also names.
+/// Returns a commit mentioned in the node, if that commit changed a path that the node also
+/// mentions.
 fn checked_commit(node: &Node, uses: &Uses) -> Option<String> {
     let body = node.body();
     let named: Vec<&str> = paths(body).collect();

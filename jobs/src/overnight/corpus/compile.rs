@@ -1,7 +1,7 @@
 //! Compiles the learnings and findings on one subject into a pattern that lists them.
 //!
 //! A pattern lists its sources, each with its first words, and adds no statements of its own. A
-//! node that runner wrote is never a source. A pattern is rewritten only when its sources change. A
+//! node written by runner is never a source. A pattern is rewritten only when its sources change. A
 //! pattern without `generated_by: runner` belongs to the user and is never changed.
 
 use std::collections::BTreeMap;

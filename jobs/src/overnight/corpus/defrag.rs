@@ -1,9 +1,9 @@
 //! Defragments a corpus: removes byte-identical copies, and finds the nodes that the user may want
 //! to retire.
 //!
-//! Only a node whose bytes exist under another name is removed without asking. Nodes with nearly
-//! the same text, nodes past their time to live, nodes that misled their users and oscillating
-//! files become suggestions ([`Suggestion`]) for the user to decide on.
+//! Only a node with a byte-identical copy under another name is removed without asking.
+//! Near-identical nodes, nodes past their time to live, nodes that misled their users and
+//! oscillating files become suggestions ([`Suggestion`]) for the user to decide on.
 
 use std::collections::BTreeMap;
 
@@ -16,14 +16,14 @@ use super::oscillation::FileHistory;
 use super::uses::{UsedNode, Uses};
 use super::{Changes, Corpus, Node};
 
-/// The steps that a defragmentation runs, and its limit.
+/// The steps of a defragmentation, and its limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
     /// Whether to suggest stale nodes and nodes that misled their users.
     pub prune: bool,
     /// Whether to remove byte-identical copies and to suggest near-identical ones.
     pub dedup: bool,
-    /// Whether to suggest files that nights alternately add and remove.
+    /// Whether to suggest files that nightly runs alternately add and remove.
     pub oscillation_sweep: bool,
     /// Maximum number of files to remove in one step. The next iteration removes the rest.
     pub most: usize,
@@ -35,7 +35,7 @@ impl Default for Options {
     }
 }
 
-/// A node that repeats another node.
+/// A node that duplicates another node.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Repeat {
     /// The node that is removed.
@@ -54,7 +54,7 @@ pub enum RetireReason {
     Stale,
     /// The node misled its users at least as often as it helped.
     Failed,
-    /// Nights alternately add and remove the file.
+    /// Nightly runs alternately add and remove the file.
     Oscillating,
 }
 
@@ -75,7 +75,7 @@ pub struct Defrag {
     pub schema_version: u32,
     /// True if the removals were applied or are being applied.
     pub applied: bool,
-    /// Nodes that are removed because the same bytes exist under another name.
+    /// Nodes removed because the same bytes exist under another name.
     pub removed: Vec<Repeat>,
     /// Nodes that the user may want to retire.
     pub suggested: Vec<Suggestion>,

@@ -23,7 +23,7 @@ const DEPTH: usize = 10;
 const ASKED: usize = 200;
 /// Minimum share of a question's words that a node must contain to count as an answer.
 const ANSWERS: f64 = 0.5;
-/// Weight of an active node that is not proven, relative to a proven one, in the `in_use` measure.
+/// Weight of an unproven active node, relative to a proven one, in the `in_use` measure.
 const UNUSED: f64 = 0.25;
 
 /// The measures, each with its name, its weight in the composite and its definition.
@@ -50,9 +50,9 @@ pub const MEASURES: [(&str, f64, &str); 5] = [
 /// The values that are checked for a regression even if no uses are known.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Floors {
-    /// Number of active nodes with different texts.
+    /// Number of active nodes with distinct text.
     pub active: usize,
-    /// Share of the fixed questions that a node answers, by containing at least half of the words.
+    /// Share of the fixed questions for which some node contains at least half of the words.
     pub answered: f64,
 }
 
@@ -124,8 +124,8 @@ fn own_patterns(corpus: &Corpus, proven: &BTreeSet<&UsedNode>) -> usize {
     .count()
 }
 
-/// Returns the mean reciprocal rank of the proven nodes in searches for the questions of their
-/// uses. Nodes that were used for the same question do not lower each other's rank.
+/// Returns the mean reciprocal rank of the proven nodes, in searches for the questions they were
+/// used for. Nodes used for the same question do not lower each other's rank.
 fn found(search: &Search<'_>, uses: &Uses, proven: &BTreeSet<&UsedNode>) -> f64 {
     let resolver = Resolver::of(uses, search.corpus);
     let mut asked: BTreeMap<(std::cmp::Reverse<jiff::civil::Date>, &str), BTreeSet<UsedNode>> =

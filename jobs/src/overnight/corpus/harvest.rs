@@ -2,8 +2,8 @@
 //!
 //! A learning must already be written down. The sources are lines such as `Learned:` or `Root
 //! cause:` in commit messages, notes on closed work, and lists below headings such as "What we
-//! learned". Text that runner wrote is never a source, and a learning that the corpus already
-//! contains is left out. The harvest copies the source's text and never rephrases it.
+//! learned". Text written by runner is never a source, and learnings already in the corpus are left
+//! out. The harvest copies the source's text and never rephrases it.
 
 use std::collections::BTreeSet;
 
@@ -23,9 +23,9 @@ use super::{Changes, Corpus};
 
 /// Minimum number of words in a learning.
 const WORDS: usize = 8;
-/// Minimum similarity at which a text counts as already known to the corpus.
+/// Minimum similarity at which a learning counts as already known to the corpus.
 const KNOWN: f64 = 0.7;
-/// Minimum share of a learning's words that a node must contain to be named as related.
+/// Minimum share of a learning's words that a node must contain to be listed as related.
 const RELATED: f64 = 0.4;
 
 #[derive(Clone, Debug)]
@@ -80,7 +80,7 @@ pub struct Harvest {
     pub added: Vec<Harvested>,
     /// Number of learnings that were already known.
     pub known: usize,
-    /// Number of texts that are not learnings, because they lack a cause or an action.
+    /// Number of passages rejected as learnings because they lack a cause or an action.
     pub junk: usize,
     /// Number of new learnings beyond the limit of one harvest.
     pub left_over: usize,

@@ -16,7 +16,7 @@ use super::links::{Links, has_evidence};
 use super::uses::Uses;
 use super::{Corpus, CorpusProblem, NodeKind, rounded};
 
-/// Minimum similarity at which two nodes of one kind count as repetitions.
+/// Minimum similarity at which two nodes of the same kind count as duplicates.
 pub const SAME: f64 = 0.8;
 /// Maximum number of paths in each list of the report.
 const NAMED: usize = 50;
@@ -102,7 +102,7 @@ pub struct Health {
     pub nodes: BTreeMap<&'static str, usize>,
     /// Number of nodes that have been superseded or set aside.
     pub inactive: usize,
-    /// Number of work items that nobody has claimed.
+    /// Number of unclaimed work items.
     pub open_items: usize,
     /// The fitness, or `None` if no uses of any node are known.
     pub composite: Option<f64>,
@@ -115,7 +115,7 @@ pub struct Health {
     pub metrics: Vec<Metric>,
     /// Number of nodes by maturity.
     pub maturity_mix: BTreeMap<&'static str, usize>,
-    /// Nodes that repeat a better node, each with that better node.
+    /// Nodes that duplicate a better node, each with that better node.
     pub duplicates: Vec<(String, String)>,
     /// Nodes past their time to live.
     pub stale: Vec<String>,
@@ -132,7 +132,7 @@ pub struct Measured {
     pub fitness: Fitness,
 }
 
-/// Measures the fitness, the hygiene and the retrieval of a corpus on a date.
+/// Measures the fitness, hygiene and retrieval of a corpus as of a given date.
 pub fn measure(corpus: &Corpus, uses: &Uses, date: Date) -> Measured {
     let bench = bench(corpus, date, None);
     let fitness = fitness(corpus, uses);
@@ -246,7 +246,7 @@ pub(super) fn repeats(corpus: &Corpus) -> BTreeMap<String, String> {
                 continue;
             };
             let (better, worse) = if a.standing() <= b.standing() { (a, b) } else { (b, a) };
-            // A node that already repeats another node is not paired again.
+            // A node already known to duplicate another node is not paired again.
             if repeated.contains_key(&better.path) || repeated.contains_key(&worse.path) {
                 continue;
             }

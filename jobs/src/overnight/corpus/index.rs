@@ -1,10 +1,10 @@
 //! A full-text index of the corpus, which finds the nodes that match a question.
 //!
-//! The index keeps, for each term, the nodes that contain it, with the number of occurrences in the
+//! For each term, the index stores the nodes that contain it, with the number of occurrences in the
 //! title, the body and the subjects. It replaces an SQLite FTS5 table, which took most of a night
 //! to build. Searches rank nodes by the BM25 function of FTS5 with its parameters, and then by a
 //! composite of relevance, freshness and utility. Equal scores are ordered by path. The index uses
-//! the same terms as the index of a history, and must never outlive the process.
+//! the same terms as a history's index, and must never outlive the process.
 
 use std::cmp::Ordering;
 use std::collections::HashMap;
@@ -60,7 +60,7 @@ pub struct Index {
 #[derive(Clone, Debug, Default)]
 struct Postings {
     bytes: Vec<u8>,
-    /// The number of the last node in `bytes`. The first node has the number 1.
+    /// The number of the last node in `bytes`. Numbering starts at 1.
     written: u32,
     /// The number of the node that is being indexed.
     node: u32,
@@ -88,7 +88,7 @@ impl Postings {
         self.bytes.push(number as u8);
     }
 
-    /// Returns the positions of the nodes, with the counts.
+    /// Returns the position of each node, with its counts.
     fn read(&self) -> impl Iterator<Item = (usize, Counts<u32>)> + '_ {
         let mut bytes = self.bytes.iter();
         let mut next = move || {
@@ -217,7 +217,7 @@ impl Index {
     }
 }
 
-/// A search over a part of a corpus. Freshness is measured on `date`.
+/// A search over part of a corpus. Freshness is measured as of `date`.
 #[derive(Clone, Copy, Debug)]
 pub struct Search<'a> {
     pub corpus: &'a Corpus,
@@ -299,7 +299,7 @@ fn asked_terms(question: &str) -> Vec<String> {
 }
 
 /// Returns a node's freshness on `date`. The freshness is 1 for a node written or cited that day,
-/// and halves every [`HALF_LIFE_DAYS`]. A node without a date has 0.5.
+/// and halves every [`HALF_LIFE_DAYS`]. It is 0.5 for a node without a date.
 pub fn freshness_of(node: &Node, date: Date) -> f64 {
     let Some(from) = node.date.max(node.last_cited) else {
         return 0.5;

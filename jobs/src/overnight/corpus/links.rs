@@ -12,7 +12,7 @@ pub struct Links {
     pub cited_by: Vec<BTreeSet<usize>>,
     /// For each node, the nodes that it cites.
     pub cites: Vec<BTreeSet<usize>>,
-    /// For each node, whether a work item names it.
+    /// For each node, whether a work item mentions it.
     pub in_work: Vec<bool>,
 }
 
@@ -54,7 +54,7 @@ impl Links {
     }
 }
 
-/// Returns the words of a text that might name a node.
+/// Returns the words in a string that might name a node.
 pub(super) fn names(text: &str) -> impl Iterator<Item = &str> {
     strip_marks(text).map(|word| {
         let name = word.rsplit('/').next().unwrap_or(word);
@@ -63,7 +63,7 @@ pub(super) fn names(text: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// Returns the words of a text without the punctuation around them.
+/// Returns the words in a string, without the punctuation around them.
 fn strip_marks(text: &str) -> impl Iterator<Item = &str> {
     text.split(|c: char| c.is_whitespace() || "()[]{}<>\"'`,;|*".contains(c))
         // Only trailing punctuation is trimmed, because a leading dot belongs to a path.
@@ -71,7 +71,7 @@ fn strip_marks(text: &str) -> impl Iterator<Item = &str> {
         .filter(|word| !word.is_empty())
 }
 
-/// Returns the paths mentioned in a text: words with a folder and a file extension.
+/// Returns the paths mentioned in a string: words with a folder and a file extension.
 pub fn paths(text: &str) -> impl Iterator<Item = &str> {
     strip_marks(text)
         .filter(|word| {
@@ -88,8 +88,8 @@ pub fn paths(text: &str) -> impl Iterator<Item = &str> {
         .map(|word| word.trim_start_matches("./"))
 }
 
-/// Returns the commits mentioned in a text: words of 7 to 40 lower-case hexadecimal digits, with at
-/// least one digit and one letter.
+/// Returns the commits mentioned in a string: words of 7 to 40 lower-case hexadecimal digits, with
+/// at least one digit and one letter.
 pub fn commits(text: &str) -> impl Iterator<Item = &str> {
     strip_marks(text).filter(|word| {
         (7..=40).contains(&word.len())

@@ -86,14 +86,14 @@ impl Corpus {
         self.index.take()
     }
 
-    /// Reuses an index from another reading of the corpus if the nodes had the same contents.
+    /// Reuses an index built from another read of the corpus if the nodes had the same contents.
     pub fn adopt(&mut self, index: Option<Index>) {
         if let Some(index) = index.filter(|index| index.is_of(&self.key())) {
             self.index = index.into();
         }
     }
 
-    /// Maps each active node that repeats a better node of its kind to that node. The map is
+    /// Maps each active node that duplicates a better node of its kind to that node. The map is
     /// computed on first use.
     pub fn repeats(&self) -> &BTreeMap<String, String> {
         self.repeats.get_or_init(|| health::repeats(self))

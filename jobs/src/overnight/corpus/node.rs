@@ -8,7 +8,7 @@ use runner_text::front_matter::{self, edit};
 use runner_text::markdown;
 use serde::Serialize;
 
-/// The kind of a node, which is determined by its folder.
+/// The kind of node, determined by the folder that the node is in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum NodeKind {
@@ -16,7 +16,7 @@ pub enum NodeKind {
     Learning,
     /// A problem that was found.
     Finding,
-    /// A property that several learnings or findings have in common.
+    /// A property shared by several learnings or findings.
     Pattern,
     /// Other knowledge.
     Knowledge,
@@ -89,7 +89,7 @@ const EVIDENCE: [&str; 10] = [
     "compiled_from",
 ];
 
-/// The value of `generated_by` in the front matter of nodes that runner writes.
+/// The value of `generated_by` in the front matter of nodes written by runner.
 pub const GENERATOR: &str = "runner";
 
 /// Returns whether `generated_by` names a part of runner, such as `runner` or `runner curator`.
@@ -121,7 +121,7 @@ pub struct Node {
     pub ttl_days: Option<i64>,
     /// The subjects in lower case: tags, scope tags and category.
     pub subjects: BTreeSet<String>,
-    /// Number of times that the node helped.
+    /// Number of times the node helped.
     pub helpful: u64,
     /// Number of times the node misled its users.
     pub harmful: u64,
@@ -256,7 +256,7 @@ fn title_of(text: &str, stem: &str) -> String {
     title
 }
 
-/// Parses the civil date at the beginning of a text.
+/// Parses the civil date at the beginning of a string.
 pub fn day(text: &str) -> Option<Date> {
     text.get(..10)?.parse().ok()
 }

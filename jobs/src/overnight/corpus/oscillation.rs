@@ -1,4 +1,4 @@
-//! Records the files added and removed by nights, to detect files that oscillate.
+//! Records the files that nightly runs add and remove, to detect files that oscillate.
 //!
 //! The history is stored next to the corpus, in `.agents/overnight/oscillation.json`. A damaged
 //! history counts as empty, because it is used only to hold changes back.
@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
-/// Minimum number of changes of direction at which a file counts as oscillating.
+/// Minimum number of direction changes at which a file counts as oscillating.
 pub const TURNS: usize = 3;
 /// Number of events to keep for each file.
 const KEPT: usize = 8;
@@ -51,7 +51,7 @@ impl FileHistory {
         }
     }
 
-    /// Returns the files with at least [`TURNS`] changes of direction.
+    /// Returns the files with at least [`TURNS`] direction changes.
     pub fn oscillating(&self) -> BTreeSet<&str> {
         let turns =
             |acts: &[FileEvent]| acts.windows(2).filter(|it| it[0].added != it[1].added).count();

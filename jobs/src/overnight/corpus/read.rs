@@ -13,7 +13,7 @@ use runner_engine::files::read_in;
 pub const LONGEST: u64 = 1024 * 1024;
 /// Maximum size of the work file in bytes.
 const LONGEST_WORK: u64 = 64 * 1024 * 1024;
-/// Maximum depth of folders within a subpath.
+/// Maximum folder depth within a subpath.
 const DEEPEST: usize = 8;
 
 /// Why a folder could not be read.
@@ -105,7 +105,7 @@ impl Corpus {
     }
 }
 
-/// A plain file within the five paths.
+/// A regular file within the five paths.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Plain {
     /// The file's path, relative to the corpus folder.
@@ -114,8 +114,8 @@ pub struct Plain {
     pub length: u64,
 }
 
-/// Lists every plain file within the five paths, ordered by path. Links and other entries that are
-/// not plain files are reported in `troubles`.
+/// Lists every regular file within the five paths, ordered by path. Links and other entries that
+/// are not regular files are reported in `troubles`.
 ///
 /// # Errors
 /// Returns an error if a folder exists but cannot be listed.

@@ -1,17 +1,17 @@
-//! Decides whether a text teaches something: it must describe a situation, name a cause, and
+//! Decides whether a passage teaches something: it must describe a situation, name a cause, and
 //! recommend an action.
 //!
-//! The decision relies on English connectives and modal verbs, and not on the subject. A text that
-//! only reports an event is not a learning.
+//! The decision relies on English connectives and modal verbs, not on the subject. A passage that
+//! merely reports an event is not a learning.
 
-/// Why a text is not a learning.
+/// Why a passage is not a learning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Missing {
-    /// The text is too short to describe a situation.
+    /// The passage is too short to describe a situation.
     Situation,
-    /// The text gives no cause.
+    /// The passage gives no cause.
     Cause,
-    /// The text recommends no action.
+    /// The passage recommends no action.
     Act,
 }
 
@@ -99,7 +99,7 @@ const ACTS: [&str; 43] = [
 /// Words that may precede an action.
 const FILLERS: [&str; 7] = ["so", "then", "and", "please", "just", "now", "first"];
 
-/// Checks whether a text describes a situation, names a cause and recommends an action.
+/// Checks whether a passage describes a situation, names a cause and recommends an action.
 ///
 /// # Errors
 /// Returns the first part that is missing.
@@ -117,7 +117,7 @@ pub fn teaches(text: &str) -> Result<(), Missing> {
     }
 }
 
-/// Returns whether a text expresses an action or an obligation.
+/// Returns whether a string expresses an action or an obligation.
 pub fn states_act(text: &str) -> bool {
     let text = text.to_lowercase();
     let begins = |part: &str| {
@@ -128,7 +128,7 @@ pub fn states_act(text: &str) -> bool {
     text.split(['.', ',', ';', ':', '\n', '!']).any(begins) || has_phrase(&words(&text), &DUTIES)
 }
 
-/// Divides a text into sentences and lines.
+/// Divides a string into sentences and lines.
 pub fn sentences(text: &str) -> Vec<&str> {
     let ends = |(at, c): &(usize, char)| {
         let next = text[at + c.len_utf8()..].chars().next();
@@ -144,7 +144,7 @@ pub fn sentences(text: &str) -> Vec<&str> {
     sentences
 }
 
-/// Returns the first sentence of a text that names a cause, on one line.
+/// Returns the first sentence in a passage that names a cause, on one line.
 pub fn cause(text: &str) -> Option<String> {
     let named = |sentence: &&str| {
         let line = words(&sentence.to_lowercase());
@@ -155,7 +155,7 @@ pub fn cause(text: &str) -> Option<String> {
     Some(found.split_whitespace().collect::<Vec<_>>().join(" "))
 }
 
-/// Returns the words of a text, separated by single spaces and without punctuation.
+/// Returns the words in a string, separated by single spaces and without punctuation.
 fn words(text: &str) -> String {
     let mut line = String::with_capacity(text.len());
     let all = text.split(|c: char| !c.is_alphanumeric() && c != '\'');
@@ -168,7 +168,7 @@ fn words(text: &str) -> String {
     line
 }
 
-/// Returns whether one of the phrases occurs in a line of [`words`].
+/// Returns whether one of the phrases occurs in a line returned by [`words`].
 fn has_phrase(line: &str, phrases: &[&str]) -> bool {
     let starts = line.match_indices(' ').map(|(at, _)| at + 1);
     std::iter::once(0).chain(starts).any(|at| {

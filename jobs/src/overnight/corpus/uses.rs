@@ -5,8 +5,8 @@
 //! ```
 //!
 //! A use is an event outside the corpus: a session opened or cited a node, a commit cited it, or
-//! work that cites it was finished or failed. Text that runner wrote is never a use, and neither is
-//! a label in a node. This module must never write a file.
+//! work that cites it was finished or failed. Text written by runner never counts as a use, and
+//! neither does a label in a node. This module must never write a file.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::BufRead;
@@ -57,7 +57,7 @@ pub struct Uses {
     pub merged: BTreeMap<String, String>,
 }
 
-/// The node that uses belong to: a node in the corpus, or the name of a missing node.
+/// The node to which uses are attributed: a node in the corpus, or the name of a missing node.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum UsedNode {
     /// The index of the node in [`Corpus::nodes`].
@@ -97,8 +97,8 @@ impl Uses {
         self.events.is_empty()
     }
 
-    /// Adds the nodes cited by finished or failed work items. An item that runner wrote is not a
-    /// use.
+    /// Adds the nodes cited by finished or failed work items. An item written by runner does not
+    /// count as a use.
     pub fn add_work(&mut self, corpus: &Corpus) {
         let known = known(corpus);
         for item in &corpus.work.items {
@@ -129,7 +129,8 @@ impl Uses {
         }
     }
 
-    /// Adds the nodes cited in commit messages. A commit that changes only the corpus is not a use.
+    /// Adds the nodes cited in commit messages. A commit that changes only the corpus does not
+    /// count as a use.
     pub fn add_commits(&mut self, commits: &[CommitSource], corpus: &Corpus) {
         let known = known(corpus);
         for commit in commits {
@@ -151,8 +152,9 @@ impl Uses {
         }
     }
 
-    /// Adds the rows of a citations file. A row that only records that a node was offered is not a
-    /// use, unless it contains feedback. Returns the number of rows that could not be parsed.
+    /// Adds the rows of a citations file. A row that merely records that a node was offered does
+    /// not count as a use, unless it contains feedback. Returns the number of rows that could not
+    /// be parsed.
     pub fn add_citations(&mut self, text: &str) -> usize {
         let mut odd = 0;
         for line in text.lines().filter(|line| !line.trim().is_empty()) {
@@ -293,7 +295,7 @@ fn reads(tool: &str, target: &str) -> bool {
     }
 }
 
-/// Returns the names of the nodes whose paths a text contains.
+/// Returns the names of the nodes whose paths appear in a string.
 fn named_paths(text: &str) -> impl Iterator<Item = String> + '_ {
     let ends = |c: char| c.is_whitespace() || "()[]{}<>\"'`,;|*#:".contains(c);
     text.split(ends).filter_map(node_name)
@@ -308,8 +310,8 @@ fn node_name(path: &str) -> Option<String> {
     NodeKind::of(below).map(|_| stem_of(below).to_owned())
 }
 
-/// Returns the beginning of a text as a question, or an empty string if the text contains the
-/// node's name.
+/// Returns the beginning of a string as a question, or an empty string if it contains the node's
+/// name.
 fn question(text: &str, name: &str) -> String {
     match text.contains(name) {
         true => String::new(),

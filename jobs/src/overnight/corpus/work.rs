@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use runner_engine::digest::Digest;
 
-/// The value of `source_epic` in rows that runner writes.
+/// The value of `source_epic` in rows written by runner.
 pub const OWN_EPIC: &str = "overnight";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,7 +54,7 @@ pub struct WorkItem {
     pub failed_at: Option<String>,
     /// Number of times that work on the item failed.
     pub failures: u64,
-    /// The note that was left when the item was done.
+    /// The note left when the item was completed.
     pub note: Option<String>,
     pub id: Option<String>,
     pub bead_id: Option<String>,
@@ -207,7 +207,7 @@ pub fn dedup_key(kind: &str, title: &str) -> String {
     format!("{}|{}", kind.trim().to_lowercase(), words.join("-"))
 }
 
-/// Returns the first sixteen hexadecimal digits of a text's digest.
+/// Returns the first sixteen hexadecimal digits of a string's digest.
 pub fn short_hash(text: &str) -> String {
     let digest = Digest::of(text.as_bytes()).to_string();
     let hex = digest.rsplit(':').next().unwrap_or(&digest);

@@ -6,10 +6,11 @@
 //!     └── rule-based candidates               its reason                    ledger.json: who said what
 //! ```
 //!
-//! A councillor who fails degrades the report, and the synthesis omits that councillor. Without any
-//! councillor, the packets are based on the corpus alone. Each councillor is asked once about facts
-//! that were looked up, and answers in a fixed form. A councillor must never write files,
-//! communicate with another councillor, or support a candidate that the packet does not contain.
+//! If a councillor fails, the report is degraded and the synthesis omits that councillor. Without
+//! any councillors, the packets are based on the corpus alone. Each councillor is asked once, about
+//! facts that have already been looked up, and answers in a fixed format. A councillor must never
+//! write files, communicate with another councillor, or support a candidate that the packet does
+//! not contain.
 
 pub mod packet;
 pub mod record;
@@ -68,7 +69,7 @@ const WILD: &str = "You look at the results of one night's work on a project's n
 #[derive(Debug, Default)]
 pub struct CouncilResult {
     pub synthesis: Option<Synthesis>,
-    /// The answer of the creative lane.
+    /// The creative lane's answer.
     pub wildcard: Option<Wildcard>,
     pub record: Option<CouncilRecord>,
 }
@@ -187,8 +188,8 @@ impl Night<'_, '_> {
         self.degrade("the creative lane did nothing: no councillor with a model could be asked");
     }
 
-    /// Runs one pass for each councillor that can be asked. A pass that an earlier attempt of this
-    /// run paid for is not repeated.
+    /// Runs one pass for each councillor that can be asked. A pass already paid for by an earlier
+    /// attempt of this run is not repeated.
     fn passes(
         &mut self,
         packet: &CouncilPacket,
@@ -301,7 +302,7 @@ impl Night<'_, '_> {
             };
             let mut frame = self.ctx.frame(format!("{lane}-{runner}"));
             frame.total = self.patience();
-            // Two passes of the same councillor also get separate folders.
+            // Even two passes by the same councillor get separate folders.
             frame.run_dir = self.ctx.spender.panel().ready[at].place.join(lane);
             let mut request = frame.request("overnight", instructions, sources.clone());
             request.limits.max_output_tokens = ANSWER;
@@ -389,7 +390,7 @@ impl Night<'_, '_> {
         bytes.is_ok_and(|bytes| Digest::of(&bytes).to_string() == said.sha256)
     }
 
-    /// Removes a file that an earlier attempt left.
+    /// Removes a file left behind by an earlier attempt.
     fn drop(&self, name: &str) {
         if let Ok(path) = beneath(self.ctx.files.root(), Path::new(&self.out.path_of(name)))
             && let Err(error) = fs::remove_file(path)

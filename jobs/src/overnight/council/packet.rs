@@ -1,5 +1,5 @@
-//! Builds the packet that every councillor is shown: the night's figures, and the candidates with
-//! their evidence.
+//! Builds the packet shown to every councillor: the night's figures, and the candidates with their
+//! evidence.
 //!
 //! The rule-based answer is also built from the packet. The packet is short enough for a small
 //! model and contains no time of day.
@@ -20,13 +20,13 @@ pub const KINDS: [&str; 6] = ["research", "implement", "validate", "repair", "pr
 pub const CONFIDENCES: [&str; 3] = ["low", "medium", "high"];
 /// Maximum number of lines in one list.
 const LINES: usize = 8;
-/// Maximum size of the packet in bytes. With the instructions, a packet of this size fits the
-/// context window of a small local model, which has 8,192 tokens.
+/// Maximum size of the packet in bytes. Together with the instructions, a packet of this size fits
+/// the 8,192-token context window of a small local model.
 const WINDOW: usize = 20_000;
 /// Maximum length of a line in characters.
 const LONGEST: usize = 280;
 
-/// The packet that every councillor is shown.
+/// The packet shown to every councillor.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct CouncilPacket {
     pub schema_version: u32,
@@ -48,7 +48,7 @@ pub struct CouncilPacket {
     pub degraded: Vec<String>,
     /// Lines from the brief on the goal.
     pub brief: Vec<String>,
-    /// Candidates to begin with, best first according to the rules.
+    /// The candidates to choose from, best first according to the rules.
     pub candidates: Vec<Candidate>,
     pub offer: Offer,
 }
@@ -62,10 +62,10 @@ pub struct Iterations {
     pub not_kept: u64,
 }
 
-/// A piece of work that the user could begin with.
+/// A piece of work that the user could start with.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Candidate {
-    /// The id of the candidate, which the morning packets also use.
+    /// The id of the candidate, also used in the morning packets.
     pub id: String,
     pub title: String,
     #[serde(rename = "type")]

@@ -1,8 +1,8 @@
 //! The council's record, `council/ledger.json`, which traces each morning packet to its evidence
 //! and its councillors.
 //!
-//! Each pass, made or skipped, has an entry with its request and the digest of its answer. Each
-//! packet names the councillors who support it. A resumed night does not repeat a pass if the
+//! Each pass, whether made or skipped, has an entry with its request and the digest of its answer.
+//! Each packet names the councillors who support it. A resumed night does not repeat a pass if the
 //! digests of the question and of the answer are unchanged.
 
 use std::collections::BTreeMap;
@@ -21,7 +21,7 @@ pub const LEDGER: &str = "council/ledger.json";
 pub struct CouncilRecord {
     pub schema_version: u32,
     pub run_id: String,
-    /// The packet that all councillors were shown.
+    /// The packet shown to all councillors.
     pub packet: ShownArtifact,
     /// The digest of the question put to the councillors, excluding the night's progress so far.
     pub question: String,

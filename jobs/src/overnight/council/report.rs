@@ -6,7 +6,7 @@
 //! ```
 //!
 //! The program sets the councillor's name. Every choice must come from the offer, or the whole
-//! answer is refused. Each text is shortened to one line. An answer is never repaired.
+//! answer is rejected. Every string is shortened to one line. An answer is never repaired.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use super::packet::{CONFIDENCES, CouncilPacket, KINDS};
 use crate::dream::proposal::clean;
 
-/// Maximum length of a headline, and of any other text, in characters.
+/// Maximum length of a headline, and of any other string, in characters.
 const HEADLINE: usize = 200;
 const TEXT: usize = 400;
 /// Maximum number of lines in a list.
@@ -42,7 +42,7 @@ pub struct Report {
     pub backs: Vec<String>,
 }
 
-/// The answer of the creative lane.
+/// The creative lane's answer.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Wildcard {
     pub runner: String,
@@ -97,7 +97,7 @@ fn strict(properties: Value) -> Value {
     })
 }
 
-/// Checks an answer. `redact` removes secrets from its texts.
+/// Checks an answer. `redact` removes secrets from its strings.
 ///
 /// # Errors
 /// Returns the reason why the answer cannot be used.

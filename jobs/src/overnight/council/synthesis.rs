@@ -6,8 +6,8 @@
 //! wildcards ──> at the end, marked, never counted
 //! ```
 //!
-//! The same reports in any order yield the same result. An outvoted position is never dropped and
-//! keeps its councillors' texts. A wildcard has no weight.
+//! The result does not depend on the order of the reports. An outvoted position is never dropped
+//! and keeps its councillors' wording. A wildcard has no weight.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -36,7 +36,7 @@ pub struct Synthesis {
     pub recommended_kind: String,
     /// The recommended first action, in the words of one councillor.
     pub recommended_first_action: String,
-    /// The councillor who wrote that text.
+    /// The councillor quoted in the recommended first action.
     pub said_by: String,
     /// The lowest confidence among the councillors who take the leading position.
     pub confidence: String,
@@ -45,7 +45,7 @@ pub struct Synthesis {
     /// The points on which the councillors disagree.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tension: Option<String>,
-    /// All positions, those with the most councillors first.
+    /// All positions, ordered by number of councillors, highest first.
     pub positions: Vec<Position>,
     /// The candidates that at least one councillor supports.
     pub backed: Vec<BackedCandidate>,
@@ -60,7 +60,7 @@ pub struct Synthesis {
 /// A councillor who did not answer.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NoReply {
-    /// The name to display, which mentions the creative lane if the councillor was asked there.
+    /// The display name, which mentions the creative lane if the councillor was asked there.
     pub runner: String,
     pub why: String,
     /// The name of the councillor's backend.

@@ -1,8 +1,8 @@
 //! Applies the councillors' answers to the packets. Support raises a packet's score, a different
 //! recommendation becomes one new packet, and the wildcard comes last.
 //!
-//! A file or commit in a councillor's text counts only if it exists. A wildcard is never the first
-//! packet.
+//! A file or commit mentioned by a councillor counts only if it exists. A wildcard is never the
+//! first packet.
 
 use super::{Candidate, MOST, Packet, PacketSources, dedup_key, id_of};
 use crate::dream::proposal::clean;
@@ -93,8 +93,8 @@ impl PacketSources<'_> {
     }
 }
 
-/// Converts a model's text to a title. The title begins with a letter or digit, so that no program
-/// mistakes it for a flag.
+/// Converts a model's output to a title. The title begins with a letter or digit, so that no
+/// program mistakes it for a flag.
 fn title(text: &str) -> Option<String> {
     let text = text.trim_start_matches(|c: char| !c.is_alphanumeric());
     let title = clean(text, TITLE);

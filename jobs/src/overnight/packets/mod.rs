@@ -1,4 +1,4 @@
-//! Builds the morning packets: ranked pieces of work to begin with, each backed by evidence that
+//! Builds the morning packets: ranked pieces of work to start with, each backed by evidence that
 //! exists.
 //!
 //! ```text
@@ -7,8 +7,8 @@
 //! ```
 //!
 //! Evidence is a file that exists, a line of the work file, a commit in the history of HEAD, or a
-//! node of the corpus. A packet must never name a file that does not exist, and never claim work
-//! for anybody.
+//! node of the corpus. A packet must never name a file that does not exist, and never claim work on
+//! anyone's behalf.
 
 pub mod beads;
 mod counsel;
@@ -46,7 +46,7 @@ const GOAL: f64 = 25.0;
 const FAILED: f64 = 11.0;
 /// Score that a packet loses if it belongs to another repository.
 const FOREIGN: f64 = 16.0;
-/// Score that a packet loses if a commit has probably done its work.
+/// Score that a packet loses if a commit probably did its work.
 const PROBABLY_DONE: f64 = 25.0;
 /// Minimum share of a finding's title that a work item must contain to cover the finding.
 const COVERS: f64 = 0.7;
@@ -107,7 +107,7 @@ impl PacketSources<'_> {
         for one in &mut found {
             one.score += self.weight_of_voices(&one.packet.id);
         }
-        // The sort is stable, so that pinned items keep their order.
+        // The sort is stable, so pinned items keep their order.
         found.sort_by(|a, b| {
             let by_score = || match a.pinned {
                 true => std::cmp::Ordering::Equal,
@@ -204,7 +204,7 @@ impl PacketSources<'_> {
         Candidate { packet, score: score - lower, timestamp: item.timestamp.clone(), pinned: false }
     }
 
-    /// Adds the age of the work, and the commit that has probably done it.
+    /// Adds the age of the work, and the commit that probably did it.
     fn date(&self, packet: &mut Packet, timestamp: &str, text: &str) {
         let born = crate::overnight::corpus::node::day(timestamp);
         packet.age_days = born.map(|day| i64::from((self.date - day).get_days()).max(0));
@@ -327,7 +327,7 @@ impl PacketSources<'_> {
         })
     }
 
-    /// Looks up the files, commits and nodes that the text names, fills in the packet's evidence,
+    /// Looks up the files, commits and nodes mentioned in the text, fills in the packet's evidence,
     /// files and tests, and returns the score.
     fn ground(&self, packet: &mut Packet, words: &str, mut evidence: Vec<String>) -> f64 {
         let origins = evidence.len();
@@ -413,7 +413,7 @@ fn is_packet_id(id: &str) -> bool {
     hex.is_some_and(|hex| hex.len() == 16 && hex.bytes().all(|b| b.is_ascii_hexdigit()))
 }
 
-/// Quotes a text as one word of a shell command.
+/// Quotes a string as one word of a shell command.
 pub fn quoted(text: &str) -> String {
     format!("'{}'", text.replace('\'', "'\\''"))
 }

@@ -55,7 +55,7 @@ const DEEDS: [&str; 8] = [
     "+ADw-script+AD4-alert(1)+ADw-/script+AD4-",
 ];
 
-/// Text that would be markup in markdown.
+/// Text that markdown would treat as markup.
 const MARKDOWN: [&str; 21] = [
     "![x](http://evil.example/x.png)",
     "!\\[x\\](http://evil.example/x.png)",

@@ -41,7 +41,7 @@ use super::run_line::RunLine;
 /// The one style sheet.
 const STYLE: &str = include_str!("style.css");
 
-/// Expands to the name and the text of each template.
+/// Expands to the name and the contents of each template.
 macro_rules! templates {
     ($($name:literal),*) => {
         [$(($name, include_str!(concat!("../../../templates/", $name)))),*]
@@ -73,7 +73,7 @@ struct PageView<'a> {
     groups: Vec<rows::RunGroup<'a>>,
     proposals: rows::Proposals<'a>,
     budgets: Vec<details::BudgetView<'a>>,
-    /// The usage of the fleets' budgets, in lines.
+    /// The usage of the fleet budgets, line by line.
     fleets: Vec<String>,
     refused: Vec<details::RefusalView<'a>>,
     sandbox: details::SandboxView<'a>,
@@ -87,7 +87,7 @@ pub fn render(report: &NightReport) -> String {
     page(report, None)
 }
 
-/// Renders the page of an export, with links to other pages of the same folder.
+/// Renders the page of an export, with links to other pages in the same folder.
 ///
 /// # Panics
 /// Panics like [`render`].
@@ -129,7 +129,7 @@ pub fn index(project: &str, nights: &[ArchiveEntry]) -> String {
     template.render(Value::from(Serde(view))).expect("the templates fit their views")
 }
 
-/// The data of the index.
+/// The data for the index.
 #[derive(Serialize)]
 struct IndexView<'a> {
     project: &'a str,
@@ -184,7 +184,7 @@ fn environment() -> Environment<'static> {
     environment
 }
 
-/// Writes a value as text that a browser shows and never interprets. A safe value is one of this
+/// Writes a value as text that a browser displays but never interprets. A safe value is one of this
 /// module's own constants or the output of a macro.
 fn write_escaped(out: &mut Output, state: &mut State, value: &Value) -> Result<(), Error> {
     if value.is_safe() {
@@ -218,7 +218,7 @@ fn style_digest() -> String {
     BASE64_STANDARD.encode(bytes)
 }
 
-/// The colour of a result: a class of the style sheet. The worst comes first.
+/// The colour of a result: a class in the style sheet. The worst comes first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 enum Tone {

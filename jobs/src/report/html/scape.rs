@@ -21,7 +21,7 @@ use crate::report::dreamscape::{Dreamscape, Point};
 
 pub(super) use ground::tenth;
 
-/// The data of the section of one overnight run.
+/// The data for the section on one overnight run.
 #[derive(Serialize)]
 pub(super) struct DreamscapeView<'a> {
     scape: &'a Dreamscape,
@@ -65,7 +65,7 @@ impl<'a> DreamscapeView<'a> {
     }
 }
 
-/// Returns the colour of a status that an overnight run wrote.
+/// Returns the colour for a status written by an overnight run.
 fn tone(status: &str) -> Tone {
     match status {
         "done" => Tone::Good,

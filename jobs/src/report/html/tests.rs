@@ -33,7 +33,7 @@ fn page(mut report: NightReport) -> String {
     render(&report)
 }
 
-/// Returns the verdict, the card texts, and the next steps in order.
+/// Returns the verdict, the main text of each card, and the next steps in order.
 fn reported(page: &str) -> (String, Vec<String>, Vec<String>) {
     let verdict = texts(page, ".verdict").remove(0);
     (verdict, texts(page, ".card .big"), texts(page, ".moves .what"))

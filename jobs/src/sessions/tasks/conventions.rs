@@ -17,9 +17,9 @@ pub struct Observed {
     /// `testing`, `naming`, `imports` or `commits`.
     pub domain: String,
     pub pattern: String,
-    /// The number of files or messages that have the form.
+    /// The number of files or messages that follow the form.
     pub matches: u32,
-    /// The number of files or messages of the same kind that have another form.
+    /// The number of files or messages of the same kind that follow another form.
     pub exceptions: u32,
     pub evidence: Vec<u64>,
 }
@@ -29,7 +29,7 @@ pub struct Observed {
 struct Forms {
     /// The lines of each pattern.
     found: BTreeMap<String, Vec<u64>>,
-    /// The number of items that have none of the forms.
+    /// The number of items that follow none of the forms.
     others: usize,
 }
 

@@ -70,7 +70,7 @@ fn resolved(events: &[Event], failed: usize) -> bool {
     events[failed + 1..].iter().any(|later| later.outcome == Outcome::Passed && same(later))
 }
 
-/// Returns the first non-blank line of a text, redacted and truncated to `most` characters.
+/// Returns the first non-blank line of a string, redacted and truncated to `most` characters.
 pub(in crate::sessions) fn brief(text: &str, most: usize) -> String {
     let text = Redacted::of(text);
     let line = text.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or_default();

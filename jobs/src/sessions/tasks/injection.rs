@@ -1,8 +1,8 @@
 //! Task 9, injection effectiveness: what happened after a hook added context.
 //!
 //! Two effects are measured: the change in trust, focus and debt over the next calls, and the
-//! number of files named in the text that the session then touched. A correlation does not prove an
-//! effect.
+//! number of files named in the text that the session then touched. A correlation is not proof of
+//! an effect.
 
 use std::collections::BTreeSet;
 
@@ -80,7 +80,7 @@ fn after_mark<'t>(
     text.split(mark).skip(1).map(move |rest| rest.split(end).next().unwrap_or_default().to_owned())
 }
 
-/// Returns the words of a text that look like file paths.
+/// Returns the words in a string that look like file paths.
 fn named(text: &str) -> BTreeSet<&str> {
     let around = |c: char| !c.is_alphanumeric() && !matches!(c, '/' | '_');
     let is_path = |word: &&str| {

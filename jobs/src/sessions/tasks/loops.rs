@@ -43,7 +43,7 @@ pub(super) struct LoopDetector<'e> {
 }
 
 impl<'e> LoopDetector<'e> {
-    /// Adds a call. Returns true if a loop begins with it.
+    /// Adds a call. Returns whether a loop begins with it.
     pub(super) fn take(&mut self, event: &'e Event) -> bool {
         let was = self.inside.take();
         let found = self.detect(event).map(|(_, calls)| key(calls[0]));
@@ -81,8 +81,8 @@ fn key(event: &Event) -> String {
     format!("{} {}", event.tool, event.target)
 }
 
-/// Returns whether two calls try the same action with the same result. Edits of one file and checks
-/// that pass are ordinary work.
+/// Returns whether two calls attempt the same action with the same result. Edits to the same file
+/// and passing checks are ordinary work.
 fn alike(a: &Event, b: &Event) -> bool {
     let same = a.tool == b.tool && a.action == b.action;
     match (&a.outcome, &b.outcome) {

@@ -2,8 +2,8 @@
 //! each call.
 //!
 //! Trust starts at 100: an error costs 5, a repeated error 10, a denial 10 and a loop 15, and a
-//! check that passes gains 5. Debt is the number of edits since the last check that passed. Focus is
-//! 100, less 5 for each file above 15 and each folder above 8 among the last 50 calls.
+//! passing check earns 5. Debt is the number of edits since the last passing check. Focus is 100
+//! minus 5 for each file above 15 and each folder above 8 among the last 50 calls.
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 
@@ -24,7 +24,7 @@ pub struct Signal {
     pub trust: u8,
     /// From 0 to 100.
     pub focus: u8,
-    /// The number of edits since the last check that passed.
+    /// The number of edits since the last passing check.
     pub debt: u32,
 }
 
@@ -87,7 +87,7 @@ pub fn trajectory(events: &[Event], signals: &[Signal]) -> Vec<TrustPoint> {
 #[derive(Default)]
 struct Focus<'e> {
     recent: VecDeque<Option<&'e str>>,
-    /// The number of calls on each file, and the number of files in each folder.
+    /// The number of calls that used each file, and the number of files in each folder.
     files: HashMap<&'e str, usize>,
     folders: HashMap<&'e str, usize>,
 }

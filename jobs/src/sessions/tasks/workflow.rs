@@ -1,5 +1,5 @@
 //! Workflows without an open error, for the SuccessfulSequence artifact: the steps of a turn that
-//! changed files, in which a check passed at the end and trust did not fall.
+//! changed files and ended with a passing check, and in which trust did not fall.
 
 use serde::{Deserialize, Serialize};
 

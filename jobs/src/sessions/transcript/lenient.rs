@@ -1,7 +1,7 @@
-//! Reads JSON fields that may have an unexpected form. Such a field reads as empty, and the fields
-//! around it are read as usual.
+//! Reads JSON fields that may have an unexpected form. Such a field is treated as empty, and the
+//! fields around it are read as usual.
 //!
-//! A text is read once. This module must never keep a value that has an unexpected form.
+//! The input is read once. This module must never keep a value that has an unexpected form.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -10,7 +10,7 @@ use serde::de::value::MapAccessDeserializer;
 use serde::de::{DeserializeOwned, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 
-/// The forms of JSON that a field accepts. Every other form reads as the default.
+/// The forms of JSON that a field accepts. Every other form is treated as the default.
 pub(super) trait Form<'de>: Default {
     fn of_text(_: &str) -> Self {
         Self::default()

@@ -2,8 +2,8 @@
 //! `_steps.jsonl`, and rows with `ts`, `type` and `detail`.
 //!
 //! The events use Claude Code's tool names, so that a reader of events does not need to know which
-//! program wrote the rows. This module must never guess: it does not
-//! convert a row in any other form.
+//! program wrote the rows. This module must never guess: rows in any other format are not
+//! converted.
 
 use jiff::Timestamp;
 use serde_json::Value;
@@ -14,7 +14,7 @@ use crate::steps::ToolStep;
 /// Maximum length of a text field in bytes.
 const TEXT: usize = 64 * 1024;
 
-/// Returns the events of a row, or `None` if the row has none of the known forms.
+/// Returns the events of a row, or `None` if the row is in none of the known formats.
 pub(super) fn events(line: u64, json: &str) -> Option<Vec<SessionEvent>> {
     let row: Value = serde_json::from_str(json).ok()?;
     let at = row["timestamp"].as_str().or(row["ts"].as_str()).and_then(|at| at.parse().ok());

@@ -17,7 +17,7 @@ use serde_json::value::RawValue;
 
 use super::row::Row;
 
-/// Maximum length of a line, in bytes, and of an object that spans several lines. Longer lines and
+/// Maximum length, in bytes, of a line or of an object that spans several lines. Longer lines and
 /// objects are skipped without being parsed.
 pub const MAX_LINE: usize = 8 << 20;
 /// Maximum number of long lines whose positions are kept.
@@ -28,7 +28,7 @@ const TRIES: usize = 8;
 /// A position between two lines of a file, or before an unfinished object in a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LineGap {
-    /// The number of the next line, from 1.
+    /// The 1-based number of the next line.
     pub line: u64,
     /// The offset of the next line, in bytes.
     pub offset: u64,
@@ -57,8 +57,8 @@ pub struct Tally {
     pub too_long: u64,
     /// Unfinished lines at the end of the file, which may still be completed.
     pub torn: u64,
-    /// The number of NUL bytes, which file systems leave where a write was lost. NUL bytes are
-    /// parts of lines and not a category of lines.
+    /// The number of NUL bytes, which file systems leave behind where a write was lost. They are
+    /// parts of lines and do not form a category of lines.
     pub nuls: u64,
     /// The byte offsets of the first lines that are too long.
     pub long_at: Vec<u64>,
@@ -91,7 +91,7 @@ impl Tally {
 /// A JSON object or other JSON value of the file.
 #[derive(Debug)]
 pub(super) struct Record {
-    /// The number of the line in which the value begins.
+    /// The number of the line on which the value begins.
     pub(super) line: u64,
     pub(super) content: RecordContent,
     /// The number of lines counted as read for this record, excluding those already counted for an
@@ -410,7 +410,7 @@ fn found(text: &[u8]) -> JsonParts {
     }
 }
 
-/// Returns the values of a text that consists only of JSON.
+/// Returns the values in `text`, or `None` if it does not consist only of JSON.
 fn whole(text: &[u8]) -> Option<Vec<String>> {
     let found = found(text);
     (found.open.is_none() && found.bad.is_none()).then_some(found.values)

@@ -12,12 +12,12 @@ use super::{SessionEvent, SessionEventKind};
 
 /// Maximum number of blocks to read per message.
 const BLOCKS: usize = 1000;
-/// Maximum length of an event's text, in bytes. Longer texts are truncated.
+/// Maximum length of an event's text, in bytes. Longer text is truncated.
 const TEXT: usize = 64 * 1024;
-/// Maximum length of the start of a text, in bytes.
+/// Maximum length of the start of a string, in bytes.
 const HEAD: usize = 8 * 1024;
 
-/// The needed fields of a row.
+/// The fields that are needed from a row.
 #[derive(Debug, Deserialize)]
 pub(super) struct Row {
     #[serde(rename = "type")]
@@ -122,7 +122,7 @@ struct Input {
     new_string: Head,
 }
 
-/// The start of a text.
+/// The start of a string.
 #[derive(Debug, Default)]
 struct Head(String);
 

@@ -1,4 +1,4 @@
-//! Tests valid lines, damaged lines, and the memory use for a large file.
+//! Tests valid lines, damaged lines, and memory use with a large file.
 
 use std::io::{self, BufRead, BufReader, Read};
 
@@ -138,7 +138,7 @@ fn chunked_reading_equals_whole_reading() {
     assert!(beyond.next().is_none());
 }
 
-/// A reader that returns one line that is far too long, and then repeats the same rows.
+/// A reader that returns one line that is far too long, followed by the same rows repeatedly.
 struct Endless {
     left: u64,
     long: u64,

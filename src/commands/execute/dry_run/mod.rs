@@ -7,7 +7,7 @@
 //! ```
 //!
 //! Decisions are made by the same code as for a real run, on an in-memory copy of the database.
-//! This module must never write a file, take a lock, ask a backend or start a job's program.
+//! This module must never write a file, take a lock, call a backend or start a job's program.
 
 mod result;
 

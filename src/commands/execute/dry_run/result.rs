@@ -13,7 +13,7 @@ use serde::Serialize;
 pub struct DryRun {
     pub row: RunRow,
     pub stands: DryRunOutcome,
-    /// The backend that would be asked first.
+    /// The backend that would be called first.
     pub backend: Option<Description>,
     /// The name of that backend in the configuration.
     pub backend_name: String,

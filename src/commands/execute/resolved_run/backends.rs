@@ -20,7 +20,7 @@ use crate::project::LoadedProject;
 use crate::ui::Failure;
 
 pub(in super::super) struct Backends {
-    /// The backend that is asked first.
+    /// The backend to try first.
     pub first: Arc<dyn Backend>,
     /// The fallback backends, in order.
     pub others: Vec<Arc<dyn Backend>>,
@@ -137,7 +137,7 @@ impl ResolvedRun<'_> {
     }
 }
 
-/// Returns the job's backend and its fallbacks, in the order in which they are asked.
+/// Returns the job's backend and its fallbacks, in the order in which they are tried.
 pub(super) fn chain<'c>(spec: &JobSpec, here: &'c LoadedProject) -> Vec<&'c BackendSpec> {
     let backends = &here.config.backends;
     let Some(first) = backends.get(&spec.backend) else { return Vec::new() };

@@ -1,5 +1,5 @@
-//! Collects the facts for the admission of a run. Conditions such as the host's battery and load
-//! are read only if the job's policy uses them.
+//! Collects the facts for admitting a run. Conditions such as the host's battery and load are read
+//! only if the job's policy uses them.
 //!
 //! This module must never make the admission decision.
 

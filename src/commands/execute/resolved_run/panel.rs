@@ -34,14 +34,14 @@ pub(super) fn panel_backends<'c>(spec: &JobSpec, here: &'c LoadedProject) -> Vec
     names.filter_map(|name| backends.get(name)).collect()
 }
 
-/// A backend of the panel that can be asked.
+/// A panel backend that can be called.
 pub(in super::super) struct ReadyPanelist {
     backend: Arc<dyn Backend>,
     place: PathBuf,
     paid: bool,
 }
 
-/// The panel's backends that can be asked, and those that cannot.
+/// The panel's backends that can be called, and those that cannot.
 #[derive(Default)]
 pub(in super::super) struct Convened {
     ready: Vec<ReadyPanelist>,
@@ -49,7 +49,7 @@ pub(in super::super) struct Convened {
 }
 
 impl ResolvedRun<'_> {
-    /// Determines the backends that can be asked, as far as this is known before admission. For a
+    /// Determines which backends can be called, as far as this is known before admission. For a
     /// real run, this also creates their folders.
     pub fn convene(
         &self,
@@ -89,8 +89,8 @@ impl ResolvedRun<'_> {
     }
 
     /// Adds the budget levels of the panel's backends to the run's reservation. If only the panel
-    /// uses tokens and money, also requests the job's budget for both. A backend whose levels have
-    /// too little left becomes absent.
+    /// uses tokens and money, also requests the job's budget for both. A backend with too little
+    /// left at its budget levels is marked as absent.
     pub fn hold_panel(
         &self,
         store: &Store,
@@ -163,7 +163,7 @@ pub(super) fn describe_shortfall(short: &Shortfall) -> String {
 }
 
 impl Convened {
-    /// Returns the backends that will not be asked.
+    /// Returns the backends that will not be called.
     pub fn absent(&self) -> &[AbsentPanelist] {
         &self.absent
     }

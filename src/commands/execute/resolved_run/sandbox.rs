@@ -128,7 +128,7 @@ impl ResolvedRun<'_> {
         Err(Failure::configuration(what).hint(hint))
     }
 
-    /// Finds the git directory that the children get a private copy of.
+    /// Finds the git directory of which the children get a private copy.
     fn private_git(&self, folder: &Path) -> Result<Option<PrivateGit>, Failure> {
         let git = Git::new(&self.here.root, &self.environment, self.row.id.as_str());
         git.private(folder).map_err(|error| {
