@@ -318,7 +318,8 @@ pub fn contradiction(known: &Project) -> Option<(String, String)> {
         return None;
     }
     let folder = identity::git_folder(root).ok()?;
-    let what = match identity::own(root) {
+    let own = folder.as_ref().map_or(Ok(None), |folder| identity::own_in(root, folder));
+    let what = match own {
         Ok(Some(id)) if id == known.id => return None,
         Ok(Some(id)) => format!("contains the id of another project, {id}"),
         Ok(None) if known.own => "is missing".to_owned(),

@@ -170,19 +170,22 @@ for n in range(int(sys.argv[1])):
     os.makedirs(f"p{n:04}/.runner/reports/2026-01-01")
     open(f"p{n:04}/.runner/reports/2026-01-01/report.md", "w").close()
     id = "01KA5V7Q4B" + "".join(alphabet[n >> shift & 31] for shift in (15, 10, 5, 0)) + "0" * 12
+    open(f"p{n:04}/.git/runner-id", "w").write(id + "\n")
     open(f"p{n:04}/runner.toml", "w").write(f'[project]\nid = "{id}"\n\n[day.budget]\ncalls = 100\n{jobs}')
 P
     for project in p*; do "$runner" -C "$project" --quiet enqueue job0 --at 1h >/dev/null 2>&1; done
+    owner='{"pid":1,"start":1,"boot":"bench"}'
     "$prepare" "$XDG_STATE_HOME/runner/database.sqlite" "
         UPDATE runs SET state = 'settled', finished = requested, outcome = '{\"outcome\":\"cancelled\",\"why\":\"bench\"}', waits_for = NULL;
         UPDATE occurrences SET outcome = '{\"outcome\":\"cancelled\",\"why\":\"bench\"}', settled = recorded;
+        UPDATE jobs SET fence = 1;
         INSERT INTO nights (project, name, opens, closes, closed, headline, worst, folder)
             SELECT id, '2026-01-01', 0, 1, 1, '9 succeeded', 'succeeded', '2026-01-01' FROM projects;
         INSERT INTO occurrences (id, job, key, due, recorded, origin, outcome, settled)
             SELECT printf('02%024d', id), id, CASE name WHEN 'report' THEN 'night-' || (SELECT n.id FROM nights n WHERE n.project = jobs.project) ELSE 'bench' END,
                 0, 0, 'clock', '{\"outcome\":\"succeeded\"}', 1 FROM jobs;
-        INSERT INTO runs (id, occurrence, job, attempt, state, requested, started, finished, seed, outcome, summary)
-            SELECT printf('03%024d', id), printf('02%024d', id), id, 1, 'settled', 0, 0, 1, 1, '{\"outcome\":\"succeeded\"}',
+        INSERT INTO runs (id, occurrence, job, attempt, fence, owner, deadline, state, requested, started, finished, seed, outcome, summary)
+            SELECT printf('03%024d', id), printf('02%024d', id), id, 1, 1, '$owner', 1, 'settled', 0, 0, 1, 1, '{\"outcome\":\"succeeded\"}',
                 '{\"headline\":\"9 succeeded\",\"lines\":[],\"facts\":{\"worst\":\"succeeded\"},\"artifacts\":[],\"backend\":\"\",\"containment\":\"\"}' FROM jobs;"
     "$runner" --quiet tick
     cd "$work"
@@ -196,8 +199,8 @@ P
         CREATE TEMP TABLE numbers AS WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < ${BENCH_RUNS:-1000000}) SELECT i FROM n;
         INSERT INTO occurrences (id, job, key, due, recorded, origin, outcome, settled)
             SELECT printf('04%024d', i), 1 + i % (SELECT count(*) FROM jobs), 'many ' || i, 0, 0, 'clock', '{\"outcome\":\"succeeded\"}', 1 FROM numbers;
-        INSERT INTO runs (id, occurrence, job, attempt, state, requested, started, finished, seed, outcome, summary)
-            SELECT printf('05%024d', i), printf('04%024d', i), 1 + i % (SELECT count(*) FROM jobs), 1, 'settled', 0, 0, 1, 1, '{\"outcome\":\"succeeded\"}',
+        INSERT INTO runs (id, occurrence, job, attempt, fence, owner, deadline, state, requested, started, finished, seed, outcome, summary)
+            SELECT printf('05%024d', i), printf('04%024d', i), 1 + i % (SELECT count(*) FROM jobs), 1, 1, '$owner', 1, 'settled', 0, 0, 1, 1, '{\"outcome\":\"succeeded\"}',
                 '{\"headline\":\"\",\"lines\":[],\"facts\":{},\"artifacts\":[],\"backend\":\"\",\"containment\":\"\"}' FROM numbers;"
     history "${BENCH_RUNS:-1000000} runs"
 )

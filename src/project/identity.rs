@@ -27,14 +27,19 @@ pub const FILE: &str = "runner-id";
 /// Returns the git folder of this particular work tree: `.git`, or the folder that a file of that
 /// name points to.
 pub fn git_dir(root: &Path) -> Option<PathBuf> {
+    locate(root).map(|(folder, _)| folder)
+}
+
+/// Returns the git folder, and whether a file points to it.
+fn locate(root: &Path) -> Option<(PathBuf, bool)> {
     let git = root.join(".git");
     let data = fs::metadata(&git).ok()?;
     if data.is_dir() {
-        return Some(git);
+        return Some((git, false));
     }
     let text = read_text_in(root, &git, SMALL).ok()?;
     let named = text.strip_prefix("gitdir:")?.trim();
-    (!named.is_empty()).then(|| root.join(named))
+    (!named.is_empty()).then(|| (root.join(named), true))
 }
 
 /// Returns the git folder of this particular work tree, or `None` for a folder within a repository.
@@ -43,7 +48,7 @@ pub fn git_dir(root: &Path) -> Option<PathBuf> {
 /// Returns an error if there is no git repository, or if a worktree's repository was moved.
 pub fn git_folder(root: &Path) -> Result<Option<PathBuf>, Failure> {
     let here = root.display();
-    let Some(folder) = git_dir(root) else {
+    let Some((folder, is_linked)) = locate(root) else {
         // A folder inside a repository is identified by its seed.
         return match root.ancestors().any(|it| it.join(".git").exists()) {
             true => Ok(None),
@@ -53,7 +58,7 @@ pub fn git_folder(root: &Path) -> Result<Option<PathBuf>, Failure> {
             .hint(format!("restore {here}/.git, or create a new repository: git init {here}"))),
         };
     };
-    if root.join(".git").is_file() && !folder.is_dir() {
+    if is_linked && !folder.is_dir() {
         return Err(Failure::environment(format!(
             "{here} is a git worktree, and its repository is no longer at {}",
             repository(&folder).display()
@@ -69,13 +74,20 @@ pub fn git_folder(root: &Path) -> Result<Option<PathBuf>, Failure> {
 /// Returns an error if the file exists but cannot be read or contains no id, or if there is no git
 /// folder. The folder then cannot be identified, and its seed must not be used as its id.
 pub fn own(root: &Path) -> Result<Option<ProjectId>, Failure> {
-    let Some(folder) = git_folder(root)? else { return Ok(None) };
+    git_folder(root)?.map_or(Ok(None), |folder| own_in(root, &folder))
+}
+
+/// Returns the id in the git folder of the clone at `root`.
+///
+/// # Errors
+/// Returns an error if the file exists but cannot be read or contains no id.
+pub fn own_in(root: &Path, folder: &Path) -> Result<Option<ProjectId>, Failure> {
     let path = folder.join(FILE);
     let wrong = |why: String| {
         Failure::configuration(format!("{}: {why}", path.display()))
             .hint(format!("runner init --new-id {}", root.display()))
     };
-    match read_text_in(&folder, FILE, SMALL) {
+    match read_text_in(folder, FILE, SMALL) {
         Ok(text) => match text.trim().parse() {
             Ok(id) => Ok(Some(id)),
             Err(error) => Err(wrong(format!("{error}"))),
