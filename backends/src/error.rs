@@ -106,7 +106,7 @@ pub enum BackendError {
     },
 }
 
-/// A deadline of a request.
+/// A deadline for a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Phase {
@@ -114,7 +114,7 @@ pub enum Phase {
     Connect,
     /// The time until the backend sends anything.
     FirstByte,
-    /// The time between two signs of life.
+    /// The maximum time between two signals of activity from the backend.
     Idle,
     /// The total time.
     Total,

@@ -88,7 +88,7 @@ pub fn execute(mut ctx: Context<'_>, spec: &JobSpec) -> Result<SettledRun, Execu
         summary.lines.extend(notes);
     }
     let mut settlement = Settlement { admitted, store: spender.into_store(), summary, now };
-    // An idle run is done as well, and publishes its next position.
+    // An idle run also counts as done and publishes its next position.
     if !is_done {
         drop(scope);
         return settlement.settle(outcome);

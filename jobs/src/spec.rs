@@ -45,7 +45,7 @@ pub struct Finished {
     pub lines: Vec<String>,
     /// The reply elements rejected by a check, each with the reason. They are repeated in `lines`.
     pub refused: Vec<String>,
-    /// Figures by name, for scripts.
+    /// Named metrics, for use by scripts.
     pub facts: Map<String, Value>,
 }
 

@@ -4,9 +4,9 @@
 //! `src/hooks/`; `src/entry.rs` calls them before anything is loaded.
 //!
 //! `post-tool-use` runs after every tool use, so it neither calls git nor starts a runtime. It
-//! reads the database only to find out whether the user has accepted the project's settings,
-//! because they name the file. It must never exit with code 2, which would show its output to the
-//! model. It must never write anything except the row.
+//! reads the database only to check whether the user has accepted the project's settings, because
+//! those settings specify the output file. It must never exit with code 2, which would show its
+//! output to the model. It must never write anything except the row.
 
 use std::io::{self, Read as _};
 use std::path::PathBuf;

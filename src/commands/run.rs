@@ -47,10 +47,10 @@ pub struct RunArgs {
 /// setting applies.
 #[derive(Clone, Copy, Debug, Default, clap::Args)]
 pub struct AwakeFlags {
-    /// Keep the machine awake while it runs, regardless of keep_awake
+    /// Keep the machine awake while the job runs, regardless of keep_awake
     #[arg(long, conflicts_with = "no_keep_awake")]
     pub keep_awake: bool,
-    /// Let the machine fall asleep while it runs, regardless of keep_awake
+    /// Let the machine go to sleep while the job runs, regardless of keep_awake
     #[arg(long)]
     pub no_keep_awake: bool,
 }
@@ -103,7 +103,7 @@ pub(super) struct ManualRun {
 }
 
 impl ManualRun {
-    /// Creates options for a run that is not followed and whose deferral is a failure.
+    /// Creates options for a run that is not followed and for which a deferral counts as a failure.
     pub(super) fn new(cli: &Cli<'_>, settings: Vec<(String, String)>) -> Self {
         Self { manner: cli.spawn_mode(), follow: false, deferral_is_normal: false, settings }
     }

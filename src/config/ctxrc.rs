@@ -12,7 +12,7 @@
 //! | `local_curator`: a mapping | `curator` |
 //!
 //! The reader parses YAML as events, so that deep nesting uses no stack. It ignores text outside
-//! the section and refuses unknown keys in the section. It must never guess a type.
+//! the section and rejects unknown keys inside it. It must never guess a type.
 
 use std::ops::Range;
 
@@ -88,8 +88,8 @@ pub(super) fn read(layer: &Layer) -> Result<Ctxrc, ConfigMistake> {
     translate(&reader, entries)
 }
 
-/// Returns the settings in the `dream:` section of another program's YAML file, under that
-/// program's names.
+/// Returns the settings in the `dream:` section of another program's YAML file, keyed by the names
+/// that program uses.
 pub(super) fn foreign(layer: &Layer) -> Result<Vec<(String, Value)>, ConfigMistake> {
     let entries = CtxrcReader::new(layer, &[]).section()?;
     Ok(entries.into_iter().filter_map(|it| Some((it.key, it.node?.value))).collect())
@@ -168,7 +168,7 @@ fn translate(reader: &CtxrcReader<'_>, entries: Vec<CtxrcEntry>) -> Result<Ctxrc
 /// nor a list of strings.
 fn program_and_arguments(value: &Value) -> Option<Vec<Value>> {
     match value {
-        // A string that a shell would split is refused, because splitting it would be a guess.
+        // A string that a shell would split is rejected, because splitting it would be a guess.
         Value::String(text) if !text.trim().is_empty() && !text.contains(char::is_whitespace) => {
             Some(vec![value.clone()])
         }
@@ -211,7 +211,7 @@ impl Ctxrc {
     pub(super) fn find(&self, key: &str) -> Option<(usize, &CtxrcPlace)> {
         let said = |place: &CtxrcPlace| match (within(key, &place.key), within(&place.key, key)) {
             (true, _) => Some(place.key.len()),
-            // A table has the location of one of its entries.
+            // A table is given the location of one of its entries.
             (_, true) => Some(key.len()),
             _ => None,
         };

@@ -259,7 +259,8 @@ pub(super) fn syntax_mistakes(layer: &Layer) -> Vec<ConfigMistake> {
         Err(first) if layer.name == ctxrc::NAME => vec![first],
         Err(first) => {
             let (_, errors) = DeTable::parse_recoverable(&layer.text);
-            // Each error includes a drawing of its line, so the number of errors is limited.
+            // Each error includes a snippet of the offending line, so the number of errors is
+            // capped.
             let shown = errors.iter().take(SYNTAX);
             let mut all: Vec<ConfigMistake> = shown.map(|error| syntax(layer, error)).collect();
             if all.is_empty() {
@@ -275,7 +276,7 @@ fn syntax(layer: &Layer, error: &toml::de::Error) -> ConfigMistake {
         // The parser's messages name the type that it tried, so they are replaced.
         said if said.ends_with("value was too large") => "the number is too large".to_owned(),
         said if said.ends_with("value was too small") => "the number is too small".to_owned(),
-        // The parser accepts numbers wider than 64 bits, but they do not fit any value.
+        // The parser accepts integers wider than 64 bits, but no setting can hold them.
         said if said.starts_with("invalid type: integer `-") => {
             "the number is too small".to_owned()
         }
@@ -396,7 +397,7 @@ fn about(sources: &Sources, places: &Places<'_>, finding: Finding) -> (Order, Co
     (order, mistake)
 }
 
-/// Finds the location of a key under its own name, or of the whole key under another name.
+/// Finds the location of a key by its own name, or by an alternative name for the full key.
 fn named(table: &DeTable<'_>, key: &str) -> Option<KeyLocation> {
     let own = find(table, key);
     if own.as_ref().is_some_and(|own| own.said == key.len()) {

@@ -419,7 +419,7 @@ impl Host<'_> {
         Ok(files)
     }
 
-    /// Lets a waiting run apply a result, or settles both.
+    /// Lets a waiting run apply a result; otherwise settles both the run and the result.
     fn receive(&mut self, result: Deliverable) -> Result<(), Trouble> {
         let Ok(run) = result.occurrence.parse::<RunId>() else { return Ok(()) };
         let now = self.now()?;

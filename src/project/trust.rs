@@ -190,7 +190,7 @@ fn current(
     for (name, job) in &config.jobs {
         let paths = instructions(root, &job.spec);
         for path in &paths {
-            // If the file changes after this line, the project's overview reads it again.
+            // If the file changes after this point, the project's overview reads it again.
             stats.insert(path.clone(), super::stat(&root.join(path)));
             let bytes = read_in(root, path, DOCUMENT).ok();
             let text = bytes.map(|bytes| String::from_utf8_lossy(&bytes).into_owned());

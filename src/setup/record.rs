@@ -47,7 +47,7 @@ fn is_false(value: &bool) -> bool {
 /// The ticks triggered by a host scheduler.
 #[derive(Clone, Debug, Default)]
 pub struct HostTicks {
-    /// The minutes of each hour.
+    /// The minutes past each hour at which a tick is triggered.
     pub minutes: BTreeSet<i8>,
     /// Whether the host instead keeps the daemon running, which does its own ticking.
     pub service: bool,

@@ -52,7 +52,7 @@ pub struct RunTable {
     pub nothing: String,
 }
 
-/// The visible view of the runs.
+/// The view of the runs currently shown.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RunsView {
     List,
@@ -84,7 +84,7 @@ pub enum Request {
 pub enum Action {
     /// Stop the run, or remove it from the queue.
     Cancel(String),
-    /// Queue another attempt of the run.
+    /// Queue another attempt at the run.
     Retry(String),
     /// Pause or resume the run's job.
     SwitchJob(String),

@@ -85,7 +85,7 @@ pub fn draw(text: &str, first: bool) {
 }
 
 /// Returns the lines that fit, each followed by a sequence that clears the rest of its row. The
-/// last row stays free, so that the screen does not scroll.
+/// last row is left blank so that the screen does not scroll.
 fn fitted(text: &str, rows: usize, columns: usize) -> String {
     let lines: Vec<&str> = text.lines().collect();
     let room = rows - 1;
@@ -165,12 +165,12 @@ pub fn row<const N: usize>(cells: [&str; N]) -> Vec<String> {
     cells.map(str::to_owned).to_vec()
 }
 
-/// Formats the rows as a table. On a terminal, cells wrap at its width.
+/// Formats the rows as a table. On a terminal, cells wrap to fit the terminal's width.
 pub fn table(rows: &[Vec<String>]) -> String {
     layout(rows, &[], terminal_width())
 }
 
-/// Formats the rows as a table in which every row is one line, for text that is copied.
+/// Formats the rows as a table with one line per row, so that the text can be copied.
 pub fn unwrapped_table(rows: &[Vec<String>]) -> String {
     layout(rows, &[], None)
 }

@@ -70,8 +70,8 @@ impl Proxy {
             // more connections.
             while let Ok((client, _)) = listener.accept() {
                 let proxy = accepting.clone();
-                // Two clones belong to the proxy and its accepting thread, and one to this
-                // iteration.
+                // The proxy and its accept thread hold one clone each, and this iteration holds a
+                // third.
                 if Arc::strong_count(&proxy.open) <= CONNECTIONS + 3 {
                     let _dropped_if_no_thread_starts =
                         thread::Builder::new().spawn(move || drop(proxy.attend(client)));

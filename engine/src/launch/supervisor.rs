@@ -89,8 +89,8 @@ struct LaunchSupervisor<'a> {
     blockers: Option<Placeholders>,
     /// The process id of the program, or of bubblewrap if it is used.
     main: u32,
-    /// The channel to the first process inside the mount view, and the pipe with bubblewrap's
-    /// messages.
+    /// The channel to the first process inside the mount namespace, and the pipe that carries
+    /// bubblewrap's messages.
     inner: Option<(Channel, io::PipeReader)>,
     /// The proxy for a program that may reach only certain hosts.
     proxy: Option<Proxy>,
@@ -177,7 +177,7 @@ impl<'a> LaunchSupervisor<'a> {
                 let StartResult::Failed(why) = self.start_bubblewrap(&bwrap, &sockets)? else {
                     return Ok(());
                 };
-                // A socket that no longer exists cannot be covered.
+                // A socket that no longer exists cannot be mounted over.
                 if turn < STARTS && !sockets.is_subset(&sockets::bound()) {
                     continue;
                 }
@@ -383,7 +383,8 @@ impl<'a> LaunchSupervisor<'a> {
         }
     }
 
-    /// Returns the limit that the tree had exceeded when it ended, if no sample detected that.
+    /// Returns the limit that the tree had exceeded by the time it ended, in case sampling missed
+    /// it.
     fn exceeded_at_end(&mut self) -> Option<Overuse> {
         let group = self.group.as_ref();
         if group.is_some_and(ControlGroup::ran_out_of_memory) {

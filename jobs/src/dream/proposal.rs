@@ -153,7 +153,7 @@ pub struct Offer {
     pub digests: BTreeMap<String, Digest>,
 }
 
-/// A refused element of a reply.
+/// A rejected element of a reply.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refused {
     /// The index of the element in the reply, from 0.
@@ -167,7 +167,7 @@ pub struct Refused {
 pub struct CheckedReply {
     /// The valid proposals, in the reply's order.
     pub proposals: Vec<Proposal>,
-    /// The elements that were refused.
+    /// The rejected elements.
     pub refused: Vec<Refused>,
     /// The lines that the reply quotes from a commit's changes, by idea.
     pub quotes: BTreeMap<String, String>,
@@ -183,7 +183,7 @@ struct ReplyElement {
     confidence: Confidence,
     #[serde(default)]
     rationale: String,
-    /// The commits that support the claim, separate from the text about them.
+    /// The commits that support the claim, listed separately from the prose.
     #[serde(default)]
     commits: Vec<String>,
     /// A line that the reply quotes from a commit's changes.
@@ -194,8 +194,8 @@ struct ReplyElement {
 /// Maximum number of commits that one element may cite.
 const COMMITS: usize = 8;
 
-/// Checks the elements of a reply. If several valid elements are about one idea, the first one is
-/// used.
+/// Checks the elements of a reply. If several valid elements concern the same idea, the first one
+/// wins.
 pub fn check(
     elements: impl IntoIterator<Item = Result<Value, String>>,
     offer: &Offer,
@@ -271,8 +271,8 @@ fn one(value: Value, offer: &Offer) -> Result<(Proposal, Option<String>), String
     Ok((proposal, quote))
 }
 
-/// Adds the separately named commits to the evidence. They are looked up like everything else that
-/// the evidence cites.
+/// Adds the commits that were listed separately to the evidence. They are looked up like everything
+/// else that the evidence cites.
 fn with_commits(commits: &[String], evidence: String) -> Result<String, String> {
     if commits.len() > COMMITS {
         return Err(format!("it names {} commits; at most {COMMITS} are allowed", commits.len()));

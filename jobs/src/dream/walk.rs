@@ -31,7 +31,7 @@ pub struct WalkProblem {
     pub why: String,
 }
 
-/// The metadata that show whether a file may have changed.
+/// The metadata used to tell whether a file may have changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Stat {
     /// Size in bytes.
@@ -54,7 +54,7 @@ impl Stat {
         }
     }
 
-    /// Reads the stat data of a path relative to an open folder. A link is not followed.
+    /// Reads the stat data of a path relative to an open folder. Symlinks are not followed.
     fn within(folder: &OwnedFd, path: &str) -> io::Result<Self> {
         let stat = statat(folder, path, AtFlags::SYMLINK_NOFOLLOW)?;
         Ok(Self {
@@ -89,7 +89,7 @@ pub struct Walked {
     pub troubles: Vec<WalkProblem>,
 }
 
-/// Walks the ideas of the project at `root`. A missing folder contains no ideas.
+/// Walks the ideas of the project at `root`. A missing folder is treated as empty.
 pub fn walk(root: &Path, spec: &DreamSpec) -> Walked {
     let mut walked = Walked::default();
     let base = match base(root, &spec.ideas) {
@@ -169,7 +169,7 @@ impl Walked {
                 .push(WalkProblem { path: relative.display().to_string(), why: why.to_owned() });
         };
         if kind.is_symlink() {
-            // Only links to folders, cyclic links and links with the name of a note are reported.
+            // Only links to folders, cyclic links, and links named like a note are reported.
             let target = path.metadata();
             if named
                 || target.as_ref().is_ok_and(Metadata::is_dir)

@@ -12,7 +12,7 @@ use super::places;
 
 /// Maximum number of places that one name may refer to. A name that matches more places is ignored.
 const MEANT: usize = 3;
-/// Maximum number of different names in a note to look up.
+/// Maximum number of distinct names to look up per note.
 const NAMES: usize = 400;
 /// Number of commits to propose for comparison.
 const PROPOSED: usize = 20;
@@ -40,7 +40,7 @@ pub struct TouchedPaths {
 struct PathFiles {
     from: u32,
     to: u32,
-    /// The length of the path in bytes, as a prefix of the first file's path.
+    /// The length in bytes of this path, which is a prefix of the first file's path.
     length: u32,
 }
 
@@ -58,8 +58,8 @@ pub struct NamedPaths {
 /// The extent to which a commit touched the places mentioned in a note.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Overlap {
-    /// The weight of the mentioned places that the commit touched, reduced for a broad commit:
-    /// about 1 for a single place touched by one in 50 commits.
+    /// The weight of the mentioned places that the commit touched, scaled down for broad commits. A
+    /// commit that touches one place, itself touched by 1 in 50 commits, scores about 1.
     pub weight: f64,
     /// Share of the mentioned places that the commit touched, weighted by rarity.
     pub share: f64,
@@ -94,8 +94,8 @@ impl TouchedPaths {
         for (at, path) in paths.iter().enumerate() {
             let at = at as u32;
             add(path, at, at + 1);
-            // Close the folders that end before this path; the loop after it opens the folders that
-            // begin.
+            // Close the folders that end before this path; the next loop opens the folders that
+            // start here.
             while let Some((length, from)) =
                 open.pop_if(|(length, _)| path.get(..=*length) != before.get(..=*length))
             {

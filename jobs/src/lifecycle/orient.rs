@@ -32,7 +32,7 @@ const HAPPENED: usize = 8;
 /// Maximum number of lines from a carry, and likewise from a checklist, in an orientation.
 const CARRIED: usize = 20;
 
-/// The orientation of a waking run.
+/// The orientation shown to a run when it starts.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Orientation {
     /// The paths of the files that were read, relative to the project.
@@ -47,7 +47,7 @@ pub struct Orientation {
     /// it.
     pub provenance: Option<Provenance>,
     pub carry: Vec<String>,
-    /// The uncommitted paths, then the commits and the moved tasks since the entry. If there is no
+    /// The uncommitted paths, then the commits and task moves since the entry. If there is no
     /// entry, the newest commits and moved tasks.
     pub since: Vec<String>,
     /// The first project file mentioned in the carry.

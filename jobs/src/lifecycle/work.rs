@@ -160,8 +160,8 @@ pub fn run(ctx: &mut Context<'_>, spec: &WorkSpec) -> Result<Finished, JobError>
     Ok(finished)
 }
 
-/// Records the run of a `command` agent, whose tool uses runner cannot see: one row for the run, and
-/// one for each commit and changed path. A row that cannot be written never fails the run.
+/// Records the run of a `command` agent, since runner cannot see its tool calls: one row for the
+/// run, and one for each commit and changed path. A row that cannot be written never fails the run.
 fn record_run(ctx: &Context<'_>, spec: &WorkSpec, left: &RunResult, picked: Option<&str>) {
     if ctx.spender.backend().kind != "command" || ctx.recording.replays() {
         return;
@@ -222,7 +222,7 @@ fn newest(ctx: &Context<'_>, spec: &WorkSpec) -> Result<NewestRead, JobError> {
     Ok(Ok(Some((newest, provenance))))
 }
 
-/// Builds the orientation, including the events since the newest entry.
+/// Builds the orientation summary, including the events since the newest entry.
 fn oriented(
     ctx: &Context<'_>,
     spec: &WorkSpec,

@@ -27,7 +27,7 @@ pub struct NightReport {
     pub night: String,
     /// The name of the project's folder.
     pub project: String,
-    /// The time at which the night opened.
+    /// The time at which the night's run window started.
     pub opened: Timestamp,
     /// The time at which the report was built.
     pub closed: Timestamp,
@@ -46,11 +46,11 @@ pub struct NightReport {
     /// recorded.
     #[serde(default)]
     pub missed: Vec<String>,
-    /// The curators' work outside any night since the previous one, with the result for each file.
+    /// Curator work done outside of nightly runs since the previous night, with the result for each
+    /// file.
     #[serde(default)]
     pub by_day: Vec<String>,
-    /// The amounts granted in addition to the caps of the night and of its day, with the grantor
-    /// and the reason.
+    /// Amounts granted on top of the nightly and daily caps, with who granted them and why.
     #[serde(default)]
     pub grants: Vec<String>,
     /// Alerts that were raised, continued or ended during the night, and alerts that were not
@@ -71,8 +71,8 @@ pub struct NightReport {
     /// Refusals by guards, by budgets, at admission, or while checking a reply.
     #[serde(default)]
     pub refused: Vec<Refusal>,
-    /// The proposals from the night's dreams and the earlier ones still awaiting a decision, with
-    /// the current decisions. Set only in a [`super::whole`] report.
+    /// The proposals generated overnight plus any earlier ones still pending, with their current
+    /// decisions. Set only in a [`super::whole`] report.
     #[serde(default)]
     pub proposals: Vec<ReportedProposal>,
     /// Number of further proposals left out of the report.
@@ -84,7 +84,7 @@ pub struct NightReport {
     /// Other items awaiting human attention. Set only in a [`super::whole`] report.
     #[serde(default)]
     pub waiting: Vec<PendingItem>,
-    /// The results of the night's overnight runs. Set only in a [`super::whole`] report.
+    /// The results of the overnight runs. Set only in a [`super::whole`] report.
     #[serde(default)]
     pub dreamscapes: Vec<Dreamscape>,
     /// The next steps for the user, most urgent first. Set only in a [`super::whole`] report.

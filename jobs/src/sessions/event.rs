@@ -70,8 +70,8 @@ impl Event {
         !matches!(self.action, Action::Prompt | Action::Answer | Action::Injection)
     }
 
-    /// Returns the part shared by calls with the same intent: the tool, and the target or, for a
-    /// command, the program and its first arguments.
+    /// Returns what calls with the same intent have in common: the tool plus its target (for
+    /// commands, the program and its leading arguments).
     pub fn about(&self) -> (&str, &str) {
         let what = if self.tool == "Bash" { &self.subject } else { &self.target };
         (&self.tool, what)

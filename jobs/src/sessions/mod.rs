@@ -7,10 +7,11 @@
 //! findings of all sessions ──fold──> artifacts ──resume──> packet for the next session
 //! ```
 //!
-//! A session is analyzed when it has been idle for a minute. Its whole transcript is read again,
-//! and its findings replace the earlier ones in one publication, so every event is counted once
-//! even if a process dies. No model is called. The text of a session is untrusted data and must
-//! never be used as an instruction. This module must never write, lock or delay a running session.
+//! A session is analyzed when it has been idle for a minute. The whole transcript is read again,
+//! and its findings replace the earlier ones in a single atomic update, so every event is counted
+//! once even if a process dies. No model is called. The text of a session is untrusted data and
+//! must never be used as an instruction. This module must never write to, lock or delay a running
+//! session.
 
 pub mod active;
 pub mod artifact;

@@ -35,8 +35,8 @@ pub struct Entry {
     pub title: String,
     /// The model that wrote the entry, or [`BY_RULE`].
     pub model: String,
-    /// Paths, exit codes and tasks in the tale that appear in none of the sources, and commits that
-    /// are not new.
+    /// Paths, exit codes, and tasks that the tale mentions but no source contains, and any commits
+    /// that are not new.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unseen: Vec<String>,
     /// The facts that runner read from the sources, one per item. Empty in a rule-based entry,
@@ -46,7 +46,7 @@ pub struct Entry {
     pub sections: Sections,
 }
 
-/// The model name recorded for an entry written by the rules.
+/// The model name recorded for a rule-based entry.
 pub const BY_RULE: &str = "by rule";
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -76,8 +76,8 @@ pub struct Verdict {
     pub task: Option<String>,
     /// The reason: the text after the first dash, or empty if there is no dash.
     pub why: String,
-    /// All text after the move: the task's heading, then the reason. The board is searched for a
-    /// heading that equals this text, then for the longest heading that this text begins with.
+    /// All text after the move: the task's heading, then the reason. Looks for a heading equal to
+    /// this text, then for the longest heading that is a prefix of it.
     pub said: String,
 }
 

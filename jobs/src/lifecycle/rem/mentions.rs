@@ -95,7 +95,7 @@ fn is_hyphen(c: char) -> bool {
 }
 
 /// Returns the commits mentioned in a tale even though they are older than the previous entry. A
-/// tale is about what is new.
+/// tale should cover only what is new.
 fn older_commits(tale: &str, slice: &Slice) -> Vec<String> {
     if slice.listed.manifest.entries.is_empty() {
         return Vec::new();

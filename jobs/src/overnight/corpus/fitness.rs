@@ -1,8 +1,9 @@
 //! Measures the fitness of a corpus by the known uses of its nodes.
 //!
-//! Labels, links and dates in a node do not affect the fitness; `health.rs` reports them as
-//! hygiene. If no node has a known use, the fitness is unknown and only the limits in [`Floors`]
-//! apply. This module must never read a clock or anything outside the given corpus and its uses.
+//! Labels, links and dates in a node do not affect the fitness; `health.rs` reports on them as
+//! hygiene checks. If no node has a known use, the fitness is unknown and only the limits in
+//! [`Floors`] apply. This module must never read a clock or anything outside the given corpus and
+//! its uses.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -104,8 +105,8 @@ pub fn fitness(corpus: &Corpus, uses: &Uses) -> Fitness {
     }
 }
 
-/// Returns the number of active, unproven patterns that runner compiled from enough other nodes.
-/// They count neither for nor against the corpus.
+/// Returns the number of active, unproven patterns that runner compiled from at least the required
+/// number of other nodes. They count neither for nor against the corpus.
 fn own_patterns(corpus: &Corpus, proven: &BTreeSet<&UsedNode>) -> usize {
     let mut sources: BTreeMap<&str, usize> = BTreeMap::new();
     for subject in corpus.active().filter(|node| !node.generated).flat_map(|it| &it.subjects) {

@@ -38,7 +38,7 @@ pub struct WorkItem {
     pub evidence: String,
     /// The repository that the item belongs to.
     pub target_repo: Option<String>,
-    /// The confidence of the item's author.
+    /// How confident the author was in the item.
     pub confidence: Option<String>,
     pub source_epic: Option<String>,
     /// The time at which the row was written.

@@ -15,11 +15,11 @@ const LEFT: f64 = 48.0;
 const RIGHT: f64 = 700.0;
 /// The x coordinate at which the iterations end if flags follow them.
 const LOOP_END: f64 = 450.0;
-/// The y coordinates of the highest and the lowest point of the land.
+/// The y coordinates of the highest and lowest points of the land.
 const HIGH: f64 = 130.0;
 const LOW: f64 = 232.0;
-/// Minimum range of fitness in the picture. A smaller range is drawn on this scale, so that noise
-/// does not look like a mountain.
+/// Minimum fitness range shown in the picture. A smaller range is drawn on this scale, so that
+/// noise does not look like a mountain.
 const RANGE: f64 = 0.05;
 /// The y coordinate of the ground if there is no land.
 pub(super) const NO_LAND: f64 = 240.0;
@@ -121,7 +121,7 @@ pub(super) fn clouds(scape: &Dreamscape) -> Vec<Cloud<'_>> {
 pub(super) struct Flag<'a> {
     packet: &'a Packet,
     x: f64,
-    /// The y coordinates of the lower and the upper end of its pole.
+    /// The y coordinates of the bottom and top of its pole.
     foot: f64,
     top: f64,
 }
@@ -138,7 +138,7 @@ pub(super) fn flags(scape: &Dreamscape, foot: f64) -> Vec<Flag<'_>> {
     (0_u32..).zip(shown).map(flag).collect()
 }
 
-/// Returns the height of a flag for a severity.
+/// Returns the flag height for the given severity.
 fn height(severity: &str) -> f64 {
     match severity {
         "critical" => 74.0,
@@ -148,7 +148,7 @@ fn height(severity: &str) -> f64 {
     }
 }
 
-/// Rounds a number to a tenth of the picture's unit.
+/// Rounds a number to the nearest tenth of a unit in the picture.
 pub(in crate::report::html) fn tenth(number: f64) -> f64 {
     (number.clamp(-WIDTH, 2.0 * WIDTH) * 10.0).round() / 10.0
 }
