@@ -201,7 +201,8 @@ P
             SELECT printf('04%024d', i), 1 + i % (SELECT count(*) FROM jobs), 'many ' || i, 0, 0, 'clock', '{\"outcome\":\"succeeded\"}', 1 FROM numbers;
         INSERT INTO runs (id, occurrence, job, attempt, fence, owner, deadline, state, requested, started, finished, seed, outcome, summary)
             SELECT printf('05%024d', i), printf('04%024d', i), 1 + i % (SELECT count(*) FROM jobs), 1, 1, '$owner', 1, 'settled', 0, 0, 1, 1, '{\"outcome\":\"succeeded\"}',
-                '{\"headline\":\"\",\"lines\":[],\"facts\":{},\"artifacts\":[],\"backend\":\"\",\"containment\":\"\"}' FROM numbers;"
+                '{\"headline\":\"\",\"lines\":[],\"facts\":{},\"artifacts\":[],\"backend\":\"\",\"containment\":\"\"}' FROM numbers;
+        PRAGMA wal_checkpoint(truncate);" > /dev/null
     history "${BENCH_RUNS:-1000000} runs"
 )
 fi
