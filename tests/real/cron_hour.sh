@@ -30,10 +30,11 @@ if grep --quiet 'runner setup' "$HOME/status"; then cat "$HOME/status" >&2; fail
 touch -d '1 hour ago' ideas/*.md
 # A minute that is at least 20 seconds ahead.
 at=$(date -u -d "now + $(($(date -u +%S | sed 's/^0//') > 40 ? 2 : 1)) minutes" +%H:%M)
-type_line "clear; $(in_readme 'runner setup --at 02:30 --apply' | sed "s/02:30/$at/")"
-shown 'set up'
-type_line "clear; $(in_readme 'runner doctor --as-scheduler'); echo \"doctor ended\""
-shown 'doctor ended' 60
+# The exit code is not in the typed line, which the terminal shows before the command ends.
+type_line "clear; $(in_readme 'runner setup --at 02:30 --apply' | sed "s/02:30/$at/"); echo \"setup ended with \$?\""
+shown 'setup ended with 0' 60
+type_line "clear; $(in_readme 'runner doctor --as-scheduler'); echo \"doctor ended with \$?\""
+shown 'doctor ended with 0' 60
 [ "$(runner config get night.at)" = "$at" ] || fail "the night does not open at $at"
 type_line "clear; $(in_readme 'runner status') --watch"
 shown "2026" 60
