@@ -102,6 +102,35 @@ fn has_group(live: &Live) -> bool {
     group.lines().any(|line| line.starts_with("0::") && line.contains("runner-"))
 }
 
+/// Returns whether this process may create a control group beneath its own.
+fn groups_are_permitted() -> bool {
+    let own = fs::read_to_string("/proc/self/cgroup").unwrap();
+    let Some(own) = own.lines().find_map(|line| line.strip_prefix("0::/")) else { return false };
+    ["/sys/fs/cgroup", "/sys/fs/cgroup/unified"].into_iter().any(|mount| {
+        let group = Path::new(mount).join(own).join(format!("test-{}", std::process::id()));
+        let permitted = fs::create_dir(&group).is_ok() && group.join("cgroup.kill").exists();
+        let _ = fs::remove_dir(&group);
+        permitted
+    })
+}
+
+#[test]
+fn whole_tree_is_in_the_control_group_and_its_launcher_is_not() {
+    if !groups_are_permitted() {
+        print_line("skipped 1: control groups are not permitted here");
+        return;
+    }
+    for sandbox in ["on", "off"] {
+        let live = Live::new(sandbox);
+        let group = |pid: u32| fs::read_to_string(format!("/proc/{pid}/cgroup")).unwrap();
+        assert!(has_group(&live), "{sandbox}: {}", group(live.tree[0]));
+        for pid in &live.tree {
+            assert_eq!(group(*pid), group(live.tree[0]), "{sandbox}: {}", line(*pid));
+        }
+        assert_eq!(group(live.launcher), group(std::process::id()), "{sandbox}");
+    }
+}
+
 #[test]
 fn launcher_cleans_up_after_killed_runner() {
     for sandbox in ["on", "off"] {
