@@ -138,7 +138,7 @@ impl<'a> Telemetry<'a> {
     }
 
     fn clean(&self, text: &str) -> String {
-        let clean = self.redactor.redact(text);
+        let clean = self.redactor.redact_beginning(text, PER_ROW);
         let end = clean.floor_char_boundary(PER_ROW);
         if end < clean.len() { format!("{}…", &clean[..end]) } else { clean.into_owned() }
     }

@@ -87,10 +87,16 @@ impl Redactor {
 
     /// Returns `text` with every secret replaced. The result is borrowed if there is no secret.
     pub fn redact<'t>(&self, text: &'t str) -> Cow<'t, str> {
+        self.redact_beginning(text, usize::MAX)
+    }
+
+    /// Returns the beginning of [`Redactor::redact`], which is longer than `least` bytes unless it
+    /// is complete. Use it for text that is cut afterwards.
+    pub fn redact_beginning<'t>(&self, text: &'t str, least: usize) -> Cow<'t, str> {
         let mut state = RedactState::default();
         let mut out: Option<String> = None;
         let mut at = 0;
-        while at < text.len() {
+        while at < text.len() && out.as_ref().map_or(at, String::len) <= least {
             let (end, spans) =
                 self.step(&mut state, text, at, Tail::Final).unwrap_or((text.len(), vec![]));
             if !spans.is_empty() {
@@ -101,7 +107,7 @@ impl Redactor {
             }
             at = end;
         }
-        out.map_or(Cow::Borrowed(text), Cow::Owned)
+        out.map_or(Cow::Borrowed(&text[..at]), Cow::Owned)
     }
 
     /// Creates a redactor for text that arrives in pieces.

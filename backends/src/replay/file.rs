@@ -166,7 +166,8 @@ impl Exchange {
                     text: clean(&reply.text),
                     value: None,
                     notes: reply.notes.iter().map(|note| clean(note)).collect(),
-                    ..reply.clone()
+                    usage: reply.usage,
+                    stop: reply.stop.clone(),
                 };
                 (Some(reply), None)
             }

@@ -42,7 +42,10 @@ pub(super) fn scan(text: &str, from: usize, to: usize, spans: &mut Vec<Span>) {
                 }
             }
             b'-' if bytes[at..].starts_with(b"--") && begins_word(bytes, at) => values.option(at),
-            b'A' | b'a' | b'B' | b'b' => values.header(at),
+            b'A' | b'a' if matches!(bytes.get(at + 1), Some(b'U' | b'u')) => values.header(at),
+            b'B' | b'b' if matches!(bytes.get(at + 1), Some(b'A' | b'a' | b'E' | b'e')) => {
+                values.header(at);
+            }
             _ => {}
         }
     }

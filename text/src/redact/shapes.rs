@@ -27,24 +27,25 @@ pub(super) fn scan(text: &str, from: usize, to: usize, spans: &mut Vec<Span>) {
     }
 }
 
-/// The shapes by their first byte, and the byte pairs that can begin a shape. The pairs quickly
-/// rule out most positions.
+/// The shapes by the first two bytes of their prefixes, which rule out most positions.
 struct Index {
-    by_first: [Vec<usize>; 128],
-    pairs: Box<[[bool; 128]; 128]>,
+    groups: Vec<Vec<usize>>,
+    /// The number of a pair's group in `groups`. Group 0 is empty.
+    by_pair: Box<[[u8; 128]; 128]>,
 }
 
 static INDEX: LazyLock<Index> = LazyLock::new(|| {
-    let mut index = Index {
-        by_first: std::array::from_fn(|_| Vec::new()),
-        pairs: Box::new([[false; 128]; 128]),
-    };
+    let mut index = Index { groups: vec![Vec::new()], by_pair: Box::new([[0; 128]; 128]) };
     for (number, shape) in SHAPES.iter().enumerate() {
         let [first, second, ..] = *shape.prefix.as_bytes() else {
             unreachable!("a prefix has two bytes at least");
         };
-        index.by_first[usize::from(first)].push(number);
-        index.pairs[usize::from(first)][usize::from(second)] = true;
+        let group = &mut index.by_pair[usize::from(first)][usize::from(second)];
+        if *group == 0 {
+            *group = u8::try_from(index.groups.len()).expect("there are fewer than 256 pairs");
+            index.groups.push(Vec::new());
+        }
+        index.groups[usize::from(*group)].push(number);
     }
     index
 });
@@ -54,8 +55,13 @@ impl Index {
     fn at(&self, bytes: &[u8], at: usize) -> Option<&[usize]> {
         let first = usize::from(*bytes.get(at)?);
         let second = usize::from(*bytes.get(at + 1)?);
-        let begins = first < 128 && second < 128 && self.pairs[first][second];
-        begins.then(|| self.by_first[first].as_slice())
+        if first >= 128 || second >= 128 {
+            return None;
+        }
+        match self.by_pair[first][second] {
+            0 => None,
+            group => Some(&self.groups[usize::from(group)]),
+        }
     }
 }
 

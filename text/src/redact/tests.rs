@@ -376,7 +376,13 @@ proptest! {
             rest = after;
         }
         out += &stream.finish();
-        prop_assert_eq!(out, whole);
+        prop_assert_eq!(out, whole.as_str());
+        for least in sizes {
+            let redactor = redactor();
+            let beginning = redactor.redact_beginning(&text, least);
+            prop_assert!(whole.starts_with(&*beginning));
+            prop_assert!(beginning.len() > least || *beginning == *whole);
+        }
     }
 
     #[test]
