@@ -81,6 +81,8 @@ fn held(holder: Option<&LockHolder>, path: &Path) -> String {
 #[derive(Debug)]
 pub struct JobLock {
     file: FileLock,
+    /// Whether the lock file contains this lock's holder.
+    signed: bool,
 }
 
 /// Returns the path of a job's deciding lock under the state folder.
@@ -120,7 +122,7 @@ impl JobLock {
     fn of(file: io::Result<File>, mode: LockMode, path: &Path) -> Result<Self, LockError> {
         let path = path.to_owned();
         match file.map_err(FileLockError::from).and_then(|file| FileLock::take(file, mode)) {
-            Ok(file) => Ok(Self { file }),
+            Ok(file) => Ok(Self { file, signed: false }),
             Err(FileLockError::Held { content }) => {
                 Err(LockError::Held { holder: serde_json::from_str(&content).ok(), path })
             }
@@ -162,7 +164,20 @@ impl JobLock {
     /// Returns an [`io::Error`] if the file cannot be written. The lock is still held.
     pub fn sign(&mut self, holder: &LockHolder) -> io::Result<()> {
         let text = serde_json::to_vec(holder).expect("a holder has string keys only");
+        self.signed = true;
         self.file.write(&text)
+    }
+}
+
+impl Drop for JobLock {
+    /// Removes the holder from the lock file. The process may live on, and the file must not name
+    /// it any longer.
+    fn drop(&mut self) {
+        if self.signed
+            && let Err(error) = self.file.write(b"")
+        {
+            tracing::debug!(%error, "a lock file still names its last holder");
+        }
     }
 }
 
@@ -311,6 +326,7 @@ mod tests {
         let looked = JobLock::inspect(&path).unwrap_err().to_string();
         assert_eq!(looked, error, "`inspect` reports the same");
         drop(first);
+        assert_eq!(fs::read(&path).unwrap(), b"");
         JobLock::inspect(&path).unwrap();
         JobLock::try_take(&path).unwrap();
         assert!(path.exists(), "the lock file is kept");
