@@ -67,9 +67,22 @@ impl<'h> ReviewContext<'h> {
         Ok(proposals)
     }
 
+    /// Returns the resources for a decision, and registers the project.
     pub(in crate::commands) fn tools(&self) -> Result<Tools, Failure> {
         let mut store = self.home.store()?;
         self.here.register(&mut store, self.home.wall()?)?;
+        self.tools_with(store)
+    }
+
+    /// Returns the resources for a preview, which changes nothing in an existing database.
+    pub(in crate::commands) fn tools_to_preview(&self) -> Result<Tools, Failure> {
+        match self.home.store_to_read()? {
+            Some(store) => self.tools_with(store),
+            None => self.tools(),
+        }
+    }
+
+    fn tools_with(&self, store: Store) -> Result<Tools, Failure> {
         let root = &self.here.root;
         let cache = self.home.cache_folder(&self.here.id);
         fs::create_dir_all(&cache).map_err(|error| Failure::not_made(&cache, error))?;

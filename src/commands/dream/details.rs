@@ -46,7 +46,7 @@ impl ShowArgs {
                 },
             })
         })?;
-        let mut tools = context.tools()?;
+        let mut tools = context.tools_to_preview()?;
         let decider = context.decider(&mut tools);
         let text = decider.text(&item.proposal.targets[0]).ok();
         let mut details = ProposalDetails {

@@ -288,7 +288,12 @@ fn actions_do_what_the_commands_do() {
     let list = served.api(&format!("{base}/proposals"));
     let id = list[0]["id"].as_str().unwrap();
     let before = fixture.tree("ideas");
+    fixture.configure("[jobs.later]\nkind = \"command\"\nprogram = \"true\"\n");
+    served.api(&format!("{base}/proposals/{id}"));
+    assert_eq!(fixture.count("SELECT count(*) FROM jobs WHERE name = 'later'"), 0, "a view writes");
     done(&format!("{base}/proposals/{id}/accept"), "note=seen");
+    let status = fixture.run(&["status"]).ends(0);
+    assert!(!status.out.contains("locked"), "{}", status.out);
     let decided = served.api(&format!("{base}/proposals/{id}"));
     assert_eq!(
         (&decided["decision"]["decision"], &decided["decision"]["note"]),
