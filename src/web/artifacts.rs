@@ -7,21 +7,24 @@ use std::io::Read as _;
 use std::sync::Arc;
 
 use axum::extract::{Path, Query, State};
-use axum::http::{HeaderValue, header};
+use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{Html, IntoResponse as _, Response};
 use minijinja::context;
 use runner_engine::files::open_in;
 use runner_engine::ids::RunId;
 use runner_text::redact::Redacted;
 
+use super::api::problem;
 use super::pages::failed;
 use super::state::{Purpose, Web};
 use crate::ui::Failure;
 
 /// Maximum number of bytes of a file to show on a page.
 const PREVIEW: u64 = 256 * 1024;
-/// Maximum number of bytes of a file to download.
+/// Maximum length in bytes of a file to download.
 const DOWNLOAD: u64 = 16 * 1024 * 1024;
+/// Number of bytes to read behind a preview, so that its end contains no part of a secret.
+const MARGIN: u64 = 64 * 1024;
 
 /// A published file.
 struct Artifact {
@@ -39,9 +42,13 @@ pub async fn show(
     Query(query): Query<Vec<(String, String)>>,
 ) -> Response {
     let downloads = query.iter().any(|(name, _)| name == "download");
-    let limit = if downloads { DOWNLOAD } else { PREVIEW };
+    let limit = if downloads { DOWNLOAD } else { PREVIEW + MARGIN };
     let (found, id) = (Arc::clone(&web), run.clone());
     match web.blocking(Purpose::Look, move || read(&found, &id, number, limit)).await {
+        Ok(Artifact { path, is_cut: true, .. }) if downloads => {
+            let what = format!("{path} is longer than {DOWNLOAD} bytes; open it in the project");
+            problem(StatusCode::PAYLOAD_TOO_LARGE, &what, None)
+        }
         Ok(artifact) if downloads => {
             let mut response = artifact.text.into_response();
             let headers = response.headers_mut();
@@ -74,14 +81,18 @@ fn read(web: &Web, run: &str, number: usize, limit: u64) -> Result<Artifact, Fai
     let mut bytes = Vec::new();
     file.read_to_end(&mut bytes).map_err(cannot)?;
     let is_cut = bytes.len() as u64 > limit;
-    if is_cut {
-        // A partial line may contain part of a secret, which would not be recognized.
-        let whole = bytes.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
-        bytes.truncate(whole);
-    }
-    let Ok(text) = std::str::from_utf8(&bytes) else {
-        return Err(Failure::data(format!("{path} is not a text file")));
+    let text = match std::str::from_utf8(&bytes) {
+        Ok(text) => text,
+        // The last character may be incomplete.
+        Err(error) if is_cut && error.error_len().is_none() => {
+            std::str::from_utf8(&bytes[..error.valid_up_to()]).unwrap_or_default()
+        }
+        Err(_) => return Err(Failure::data(format!("{path} is not a text file"))),
     };
-    let text = Redacted::of(text).to_string();
+    let mut text = Redacted::of(text).to_string();
+    if is_cut {
+        let end = text.floor_char_boundary(text.len().saturating_sub(MARGIN as usize));
+        text.truncate(text[..end].rfind('\n').map_or(end, |line| line + 1));
+    }
     Ok(Artifact { path: path.clone(), text, is_cut })
 }
