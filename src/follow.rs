@@ -23,7 +23,7 @@ use runner_engine::outcome::Outcome;
 use runner_engine::store::{RunRow, RunState, StoreError};
 use runner_engine::time::boot_time;
 use runner_jobs::output;
-use runner_text::redact::Redacted;
+use runner_text::redact::{Redacted, StreamRedactor};
 use rustix::fs::inotify::WatchFlags;
 
 use crate::env::Env;
@@ -35,8 +35,8 @@ const WAIT: Duration = Duration::from_millis(500);
 /// Maximum time to keep reading the files of a settled run.
 const TRAIL: Duration = Duration::from_secs(5);
 const QUIET: Duration = Duration::from_millis(50);
-/// Maximum length of a line in bytes. A longer line is passed on in parts.
-const LINE: usize = 64 * 1024;
+/// Number of bytes to read at once.
+const CHUNK: usize = 64 * 1024;
 
 /// The followed files. Each has a prefix for its lines when all files are shown together.
 pub const FILES: [(&str, &str); 3] =
@@ -138,35 +138,44 @@ pub enum Stopped {
     Log(io::Error),
 }
 
-/// Reads data that is appended to a file. The file may not exist yet.
+/// Reads lines that are appended to a file, and redacts them. The file may not exist yet. A line of
+/// more than 144 KiB is passed on in parts, none of which contains a part of a secret.
 pub struct FileTail {
     pub path: PathBuf,
     file: Option<File>,
     /// The offset up to which the file has been read.
     at: u64,
-    /// The beginning of an incomplete line.
-    rest: Vec<u8>,
+    /// Whether the next data may begin in the middle of a line. The remainder of that line is
+    /// dropped, because part of a secret would not be recognised.
+    is_cut: bool,
+    /// Holds back an incomplete line.
+    redactor: StreamRedactor,
 }
 
 impl FileTail {
-    /// Creates a reader that begins at an offset.
+    /// Creates a reader that begins with the first line that starts at this offset or later.
     pub fn new(path: PathBuf, from: u64) -> Self {
-        Self { path, file: None, at: from, rest: Vec::new() }
-    }
-
-    /// Skips unread data before the last `length` bytes of the file. Returns whether it skipped any,
-    /// in which case the next read may start in the middle of a line.
-    pub fn skip_to_last(&mut self, length: u64) -> bool {
-        let end = std::fs::metadata(&self.path).map_or(0, |data| data.len());
-        let skips = end.saturating_sub(self.at) > length;
-        if skips {
-            self.at = end - length;
-            self.rest.clear();
+        // The byte before the offset shows whether a line starts there.
+        Self {
+            path,
+            file: None,
+            at: from.saturating_sub(1),
+            is_cut: from > 0,
+            redactor: Redacted::stream(),
         }
-        skips
     }
 
-    /// Passes new lines to `sink` and returns the number of bytes read.
+    /// Skips unread data before the last `length` bytes of the file.
+    pub fn skip_to_last(&mut self, length: u64) {
+        let end = std::fs::metadata(&self.path).map_or(0, |data| data.len());
+        if end.saturating_sub(self.at) > length {
+            self.at = end - length;
+            self.is_cut = true;
+            self.redactor = Redacted::stream();
+        }
+    }
+
+    /// Passes new lines to `sink`, with the offset after them, and returns the number of bytes read.
     ///
     /// # Errors
     /// Returns an error if the sink fails, or if the file cannot be read.
@@ -182,7 +191,7 @@ impl FileTail {
             }
         }
         let before = self.at;
-        let mut chunk = vec![0; LINE];
+        let mut chunk = vec![0; CHUNK];
         while let Some(file) = &self.file {
             let count = match file.read_at(&mut chunk, self.at) {
                 Ok(0) => break,
@@ -190,27 +199,33 @@ impl FileTail {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
                 Err(error) => return Err(Stopped::Log(error)),
             };
+            let from = self.at;
             self.at += count as u64;
-            self.rest.extend_from_slice(&chunk[..count]);
-            let whole = match self.rest.iter().rposition(|byte| *byte == b'\n') {
-                Some(end) => end + 1,
-                None if self.rest.len() >= LINE => self.rest.len(),
-                None => continue,
+            let mut new = &chunk[..count];
+            if self.is_cut {
+                let Some(end) = new.iter().position(|byte| *byte == b'\n') else { continue };
+                self.is_cut = false;
+                new = &new[end + 1..];
+            }
+            let text = self.redactor.push(new);
+            if text.is_empty() {
+                continue;
+            }
+            let line = chunk[..count].iter().rposition(|byte| *byte == b'\n');
+            let passed = match line {
+                Some(end) if text.ends_with('\n') => from + end as u64 + 1,
+                _ => self.at,
             };
-            let rest = self.rest.split_off(whole);
-            let text = std::mem::replace(&mut self.rest, rest);
-            let passed = self.at - self.rest.len() as u64;
-            sink(&String::from_utf8_lossy(&text), passed).map_err(|_| Stopped::Sink)?;
+            sink(&text, passed).map_err(|_| Stopped::Sink)?;
         }
         Ok(self.at - before)
     }
 
     /// Passes on an unterminated last line.
     fn rest(&mut self, sink: &mut dyn FnMut(&str, u64) -> io::Result<()>) -> io::Result<()> {
-        if self.rest.is_empty() {
-            return Ok(());
+        match self.redactor.finish() {
+            text if text.is_empty() => Ok(()),
+            text => sink(&text, self.at),
         }
-        let text = std::mem::take(&mut self.rest);
-        sink(&String::from_utf8_lossy(&text), self.at)
     }
 }

@@ -3,15 +3,18 @@
 //! A log is untrusted text: it is redacted, and it never reaches a page without being escaped. A part consists of whole
 //! lines, so that a secret is never cut into two halves that no pattern recognizes.
 
-use std::io::{self, Read as _, SeekFrom};
+use std::fs::File;
+use std::io::{self, BufRead as _, Read as _, Seek as _, SeekFrom};
 use std::os::fd::AsFd as _;
 use std::sync::Arc;
 use std::thread;
 
+use axum::body::Body;
 use axum::extract::{Path, Query, State};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::sse::Event;
 use axum::response::{IntoResponse as _, Response};
+use futures_util::stream;
 use runner_engine::files::open_host;
 use runner_engine::ids::RunId;
 use runner_text::redact::Redacted;
@@ -38,6 +41,7 @@ const FILES: [&str; 3] = ["log", "stdout", "stderr"];
 /// The part of a file requested by a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Wanted {
+    Everything,
     /// From this offset, at most this number of bytes.
     From(u64, u64),
     /// The last bytes.
@@ -45,9 +49,9 @@ enum Wanted {
 }
 
 impl Wanted {
-    /// Parses the `Range` header. Without one, the request is for the start of the file.
+    /// Parses the `Range` header. Without one, the request is for the entire file.
     fn parse(range: Option<&str>) -> Option<Self> {
-        let Some(range) = range else { return Some(Self::From(0, PART)) };
+        let Some(range) = range else { return Some(Self::Everything) };
         let (first, last) = range.strip_prefix("bytes=")?.split_once('-')?;
         let number = |text: &str| text.parse::<u64>().ok();
         match (first, last) {
@@ -74,33 +78,42 @@ struct Part {
     size: u64,
 }
 
-/// Reads whole lines. A line that is longer than the part is cut.
-fn read(mut file: impl io::Read + io::Seek, size: u64, wanted: Wanted) -> io::Result<Part> {
-    let (mut from, length) = match wanted {
-        Wanted::From(from, length) => (from.min(size), length),
+/// Reads whole lines, beginning with the first one that starts in the wanted range. A line that is
+/// too long for any part is replaced by a remark.
+fn read(file: impl io::Read + io::Seek, size: u64, wanted: Wanted) -> io::Result<Part> {
+    let (first, length) = match wanted {
+        Wanted::Everything => (0, PART),
+        Wanted::From(first, length) => (first.min(size), length),
         Wanted::Last(length) => (size.saturating_sub(length), length),
     };
-    let mut bytes = Vec::new();
-    // The byte before the part shows whether the part begins with a whole line.
-    let before = u64::from(from > 0);
-    file.seek(SeekFrom::Start(from - before))?;
-    file.take(length.min(size - from) + before).read_to_end(&mut bytes)?;
-    if before == 1 {
-        let cut = bytes.iter().position(|byte| *byte == b'\n').map_or(bytes.len(), |at| at + 1);
-        from = from - 1 + cut as u64;
-        bytes.drain(..cut);
+    let mut file = io::BufReader::new(file);
+    let mut from = first;
+    if first > 0 {
+        // The byte before the range shows whether a line starts there.
+        file.seek(SeekFrom::Start(first - 1))?;
+        from = first - 1 + file.skip_until(b'\n')? as u64;
     }
-    let end = from + bytes.len() as u64;
-    if end < size {
+    let size = size.max(from);
+    let end = if length == PART { from + PART } else { first + length };
+    let mut bytes = Vec::new();
+    (&mut file).take(end.min(size).saturating_sub(from)).read_to_end(&mut bytes)?;
+    let mut to = from + bytes.len() as u64;
+    if to < size {
         let whole = bytes.iter().rposition(|byte| *byte == b'\n').map_or(0, |last| last + 1);
         bytes.truncate(whole);
+        to = from + whole as u64;
     }
-    let to = from + bytes.len() as u64;
+    if bytes.is_empty() && length == PART && from < size {
+        file.seek(SeekFrom::Start(from))?;
+        let line = file.skip_until(b'\n')?;
+        bytes = format!("[a line of {line} bytes; the download of the file contains it]\n").into();
+        to = from + line as u64;
+    }
     let text = Redacted::of(&String::from_utf8_lossy(&bytes)).to_string();
-    Ok(Part { text, from, to, size })
+    Ok(Part { text, from, to, size: size.max(to) })
 }
 
-/// Responds with part of a run's file.
+/// Responds with part of a run's file, or with the entire file.
 pub async fn part(
     State(web): State<Arc<Web>>,
     Path(run): Path<String>,
@@ -128,27 +141,72 @@ pub async fn part(
         let path = home.run_folder(id.as_str()).join(name);
         let absent = |_| Failure::data(format!("run {id} has no {named}", named = FILES[which]));
         let file = open_host(&path).map_err(absent)?;
+        if wanted == Wanted::Everything {
+            return Ok(Found::File(file));
+        }
         let size = file.metadata().map_err(|error| Failure::unreadable(&path, error))?.len();
-        read(file, size, wanted).map_err(|error| Failure::unreadable(&path, error))
+        let part = read(file, size, wanted).map_err(|error| Failure::unreadable(&path, error))?;
+        Ok(Found::Part(part))
     });
-    match found.await {
-        Ok(Part { text, from, to, size }) => {
+    let mut response = match found.await {
+        Ok(Found::File(file)) => match whole(&web, file) {
+            Some(response) => response,
+            None => return too_many(),
+        },
+        Ok(Found::Part(Part { text, from, to, size })) => {
             let mut response = (StatusCode::PARTIAL_CONTENT, text).into_response();
-            let headers = response.headers_mut();
             let range = match to > from {
                 true => format!("bytes {from}-{}/{size}", to - 1),
                 false => format!("bytes */{size}"),
             };
             if let Ok(range) = HeaderValue::from_str(&range) {
-                headers.insert(header::CONTENT_RANGE, range);
+                response.headers_mut().insert(header::CONTENT_RANGE, range);
             }
-            headers.insert(header::ACCEPT_RANGES, HeaderValue::from_static("bytes"));
-            let attachment = HeaderValue::from_static("attachment; filename=\"log.txt\"");
-            headers.insert(header::CONTENT_DISPOSITION, attachment);
             response
         }
-        Err(failure) => failed(&failure, status(&failure)),
-    }
+        Err(failure) => return failed(&failure, status(&failure)),
+    };
+    let headers = response.headers_mut();
+    headers.insert(header::ACCEPT_RANGES, HeaderValue::from_static("bytes"));
+    let attachment = HeaderValue::from_static("attachment; filename=\"log.txt\"");
+    headers.insert(header::CONTENT_DISPOSITION, attachment);
+    response
+}
+
+/// What a request for a log found.
+enum Found {
+    File(File),
+    Part(Part),
+}
+
+/// Responds with an entire file, which is redacted while it is sent. Returns `None` if too many
+/// files are being sent.
+fn whole(web: &Web, mut file: File) -> Option<Response> {
+    let place = place(web)?;
+    let (sender, receiver) = mpsc::channel::<io::Result<String>>(WAITING);
+    let send = move || {
+        let _place = place;
+        let mut redactor = Redacted::stream();
+        let mut chunk = vec![0; PART as usize];
+        loop {
+            let (text, last) = match file.read(&mut chunk) {
+                Ok(0) => (Ok(redactor.finish()), true),
+                Ok(count) => (Ok(redactor.push(&chunk[..count])), false),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Err(error) => (Err(error), true),
+            };
+            let text = text.map(|text| Redacted::of(&text).into_string());
+            if sender.blocking_send(text).is_err() || last {
+                return;
+            }
+        }
+    };
+    thread::Builder::new().name("log".to_owned()).spawn(send).ok()?;
+    let pieces = stream::unfold(receiver, async |mut receiver| {
+        receiver.recv().await.map(|piece| (piece, receiver))
+    });
+    let kind = HeaderValue::from_static("text/plain; charset=utf-8");
+    Some(([(header::CONTENT_TYPE, kind)], Body::from_stream(pieces)).into_response())
 }
 
 /// Streams a run's log and output until the run finishes. An event without a name is escaped text for the
@@ -237,7 +295,7 @@ mod tests {
     #[test]
     fn ranges_are_limited() {
         for (range, expected) in [
-            (None, Some(Wanted::From(0, PART))),
+            (None, Some(Wanted::Everything)),
             (Some("bytes=5-"), Some(Wanted::From(5, PART))),
             (Some("bytes=5-6"), Some(Wanted::From(5, 2))),
             (Some("bytes=-7"), Some(Wanted::Last(7))),
@@ -265,6 +323,21 @@ mod tests {
         assert_eq!(all(part(Wanted::From(99, 4))), (String::new(), 18, 18));
         // Part of a line may contain part of a secret.
         assert_eq!(all(part(Wanted::From(0, 2))), (String::new(), 0, 0));
+    }
+
+    #[test]
+    fn a_line_that_fits_no_part_is_replaced() {
+        let text = format!("first\n{}\nlast\n", "a".repeat(300_000));
+        let part = |first| {
+            read(io::Cursor::new(&text), text.len() as u64, Wanted::From(first, PART)).unwrap()
+        };
+        let long = part(6);
+        assert!(long.text.starts_with("[a line of 300001 bytes"), "{}", long.text);
+        assert_eq!((long.from, long.to), (6, 300_007));
+        for first in [7, 100_000, long.to] {
+            assert_eq!((part(first).text, part(first).from), ("last\n".to_owned(), 300_007));
+        }
+        assert_eq!((part(0).text, part(0).to), ("first\n".to_owned(), 6));
     }
 
     #[test]

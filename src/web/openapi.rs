@@ -66,12 +66,7 @@ pub fn document(answers: AnswerSchemas) -> Value {
             "Changes to the database as server-sent events; Last-Event-ID continues",
             "text/event-stream",
         ),
-        (
-            "/runs/{run}/log",
-            "log",
-            "A part of a run's log; the header Range selects bytes",
-            "text/plain",
-        ),
+        ("/runs/{run}/log", "log", "A run's log; the header Range selects bytes", "text/plain"),
         ("/openapi.json", "openapi", "This document", "application/json"),
     ] {
         let mut described = operation(name, summary, &path_parameters(path), summary);

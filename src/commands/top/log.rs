@@ -10,24 +10,13 @@ const END: u64 = 128 * 1024;
 
 /// Reads the log and the output of one run.
 pub(super) struct LogReader {
-    tails: Vec<Tail>,
-}
-
-struct Tail {
-    file: FileTail,
-    /// Whether the next data begins in the middle of a line. The remainder of that line is dropped,
-    /// because part of a secret would not be recognised.
-    is_cut: bool,
+    files: Vec<FileTail>,
 }
 
 impl LogReader {
     /// Creates a reader for the files in a run's folder.
     pub(super) fn new(folder: &Path) -> Self {
-        let tail = |(name, _): (&str, &str)| Tail {
-            file: FileTail::new(folder.join(name), 0),
-            is_cut: false,
-        };
-        Self { tails: follow::FILES.map(tail).into() }
+        Self { files: follow::FILES.map(|(name, _)| FileTail::new(folder.join(name), 0)).into() }
     }
 
     /// Returns the new lines of all files, as `runner logs --follow` prints them.
@@ -36,16 +25,10 @@ impl LogReader {
     /// Returns a description of the problem if a file cannot be read.
     pub(super) fn read(&mut self) -> Result<String, String> {
         let mut new = String::new();
-        for (which, Tail { file, is_cut }) in self.tails.iter_mut().enumerate() {
-            *is_cut |= file.skip_to_last(END);
+        for (which, file) in self.files.iter_mut().enumerate() {
+            file.skip_to_last(END);
             let done = file.read(&mut |text, _| {
-                let whole = match text.split_once('\n') {
-                    Some((_, rest)) if *is_cut => rest,
-                    None if *is_cut => return Ok(()),
-                    _ => text,
-                };
-                *is_cut = false;
-                new.push_str(&follow::shown(which, whole));
+                new.push_str(&follow::shown(which, text));
                 Ok(())
             });
             if let Err(Stopped::Log(error)) = done {

@@ -6,7 +6,7 @@ use std::net::TcpStream;
 use serde_json::Value;
 
 use super::{Served, project};
-use crate::served::{Daemon, at};
+use crate::served::Daemon;
 
 /// An open event stream.
 pub struct Stream(BufReader<TcpStream>);
@@ -172,12 +172,47 @@ fn live_logs_end_with_the_run() {
 }
 
 #[test]
+fn logs_are_sent_without_parts_of_secrets() {
+    let fixture = project();
+    fixture.run(&["jobs", "run", "ok"]).ends(0);
+    let served = Served::start(&fixture);
+    let cookie = served.log_in();
+    let run = served.api("/runs")[0]["id"].as_str().unwrap().to_owned();
+    let secret = "0123456789abcdefghijABCDEFGHIJ012345";
+    let half = format!("{} end\n", &secret[10..]);
+    // The stream begins 32 KiB before the end, which is inside the token.
+    let padding = "x".repeat(32 * 1024 - half.len() - "\nlast\n".len());
+    let text = format!("first\ntoken ghp_{}{half}{padding}\nlast\n", &secret[..10]);
+    let stdout = fixture.state().join("runs").join(&run).join("stdout");
+    std::fs::write(&stdout, &text).unwrap();
+    let mut stream = Stream::open(&served, &format!("/runs/{run}/live"), &cookie, None);
+    let mut shown = String::new();
+    while let Some((_, name, data)) = stream.next() {
+        shown.push_str(&data);
+        if name == "over" {
+            break;
+        }
+    }
+    assert!(shown.contains("last") && !shown.contains(&secret[10..]), "{shown}");
+    std::fs::write(&stdout, format!("{text}{}\nend\n", "y".repeat(300_000))).unwrap();
+    let whole = served.send(
+        "GET",
+        &format!("/api/v1/runs/{run}/log?file=stdout"),
+        &[("Cookie", cookie.as_str())],
+        "",
+    );
+    let body = whole.ends(200).body;
+    assert!(body.contains("first\ntoken [redacted:github-token] end\n"), "{}", &body[..200]);
+    assert!(body.len() > 332_000 && body.contains("\nend\n"), "{}", body.len());
+}
+
+#[test]
 fn the_daemon_serves_if_it_is_enabled() {
     let fixture = project();
     let config = fixture.root().join("config/runner/config.toml");
     let text = std::fs::read_to_string(&config).unwrap();
     std::fs::write(&config, format!("{text}[serve]\nenabled = true\n")).unwrap();
-    at(&fixture, "2026-11-23T12:00:00Z");
+    fixture.set_clock("2026-11-23T12:00:00Z");
     let daemon = Daemon::start(&fixture, &[]);
     let socket = fixture.state().join("serve.sock");
     let mut stream = std::os::unix::net::UnixStream::connect(&socket).unwrap();

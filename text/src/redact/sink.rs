@@ -11,7 +11,7 @@ use std::sync::{LazyLock, PoisonError, RwLock};
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 
-use super::Redactor;
+use super::{Redactor, StreamRedactor};
 
 /// The secrets that this process has loaded, and the redactor for them. Their encoded forms are
 /// computed once, because all text that is stored or shown is searched for them.
@@ -45,6 +45,12 @@ impl Redacted {
     /// Replaces the secrets in text and removes its control characters.
     pub fn of(text: &str) -> Self {
         Self::by(&process_redactor(), text)
+    }
+
+    /// Creates a redactor for text that arrives in pieces. Each piece that it returns must still
+    /// become a [`Redacted`], which removes its control characters.
+    pub fn stream() -> StreamRedactor {
+        process_redactor().stream()
     }
 
     fn by(redactor: &Redactor, text: &str) -> Self {
