@@ -159,7 +159,7 @@ impl From<StoreError> for Failure {
             }
             StoreError::Newer { .. } => {
                 Self::new(Exit::Configuration, what)
-                    .hint("restart: stop this program and start the newer runner that wrote the database")
+                    .hint("start the newer version, which wrote the database; to return to a copy that this version can read: runner db restore")
             }
             StoreError::Older { .. } => Self::new(Exit::Configuration, what)
                 .hint("runner tick   (or any other command that writes)"),
