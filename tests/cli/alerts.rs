@@ -462,12 +462,7 @@ fn alerts_are_listed_while_settings_are_broken() {
 fn settings_that_stay_broken_raise_an_alert() {
     let fixture = Fixture::with(&FAILS.replace("manual", "every 1h"));
     fixture.write("ok", "");
-    let clock = fixture.root().join("clock");
-    let tick = |time: &str| {
-        fs::write(&clock, time).unwrap();
-        let mut tick = command(&fixture, &["tick"]);
-        crate::fixture::CommandOutput::of(tick.env("RUNNER_TEST_CLOCK", &clock).output().unwrap())
-    };
+    let tick = |time: &str| fixture.run_at(time, &["tick"]);
     let kinds = || fixture.count("SELECT count(*) FROM alerts WHERE ended IS NULL");
     tick("2026-11-23T10:00:00Z");
     let text = fixture.read("runner.toml");

@@ -6,7 +6,7 @@ use std::fs;
 use jiff::{SignedDuration, Timestamp};
 
 use crate::fixture::{CommandOutput, Fixture};
-use crate::served::{Daemon, NO_DREAM, at, begin, missed, over, run, runs};
+use crate::served::{Daemon, NO_DREAM, begin, missed, over, runs};
 
 const FRIDAY: &str = "2026-11-20T19:30:00Z";
 /// Monday morning: the wall clock, and the seconds of boot time since Friday.
@@ -15,8 +15,7 @@ const MONDAY: (&str, i64) = ("2026-11-23T08:45:00Z", (2 * 24 + 13) * 3_600 + 15 
 /// Creates a project on Friday evening with jobs that are due every full hour.
 fn weekend(jobs: &[(&str, &str)]) -> Fixture {
     let fixture = Fixture::new();
-    at(&fixture, FRIDAY);
-    run(&fixture, &["init"]).ends(0);
+    fixture.run_at(FRIDAY, &["init"]).ends(0);
     let jobs = jobs.iter().map(|(name, more)| {
         format!(
             "[jobs.{name}]\nkind = \"command\"\ntrigger = \"cron 0 * * * *\"\n{}{more}\n",
@@ -37,7 +36,7 @@ fn weekend(jobs: &[(&str, &str)]) -> Fixture {
 fn woken(fixture: &Fixture, later: i64) -> Timestamp {
     let (monday, slept) = MONDAY;
     let now = monday.parse::<Timestamp>().unwrap() + SignedDuration::from_secs(later);
-    at(fixture, &format!("{now}\n{}", slept + later));
+    fixture.set_clock(format!("{now}\n{}", slept + later));
     now
 }
 
@@ -59,7 +58,7 @@ fn each_job_catches_up_once_after_sleep() {
         );
         assert_eq!(runs(&fixture, name).len(), 1, "{name}");
     }
-    let listed = run(&fixture, &["runs", "--json"]).ends(0).json();
+    let listed = fixture.run_with_clock(&["runs", "--json"]).ends(0).json();
     let listed = listed.as_array().unwrap();
     let mut places = BTreeSet::new();
     for one in listed {
@@ -95,7 +94,7 @@ fn each_job_catches_up_once_after_sleep() {
     assert_eq!(fixture.count("SELECT count(*) FROM occurrences"), 10);
     let slept = "SELECT count(*) FROM events WHERE kind = 'slept'";
     assert!(fixture.count(slept) > 0);
-    at(&fixture, &format!("2026-11-23T09:00:00Z\n{}", MONDAY.1 + 900));
+    fixture.set_clock(format!("2026-11-23T09:00:00Z\n{}", MONDAY.1 + 900));
     daemon.tick();
     assert_eq!(runs(&fixture, "mail").len(), 2);
 }
@@ -111,7 +110,7 @@ fn tick_waits_for_staggered_runs() {
         ("two", "stagger = \"60s\""),
     ]);
     fixture.command("mkfifo", &["up.fifo"]).status().unwrap();
-    run(&fixture, &["tick"]).ends(0);
+    fixture.run_with_clock(&["tick"]).ends(0);
     woken(&fixture, 0);
     let tick = begin(&fixture, &["tick", "--json"]);
     // The tick has now recorded all three occurrences.
@@ -130,9 +129,9 @@ fn catch_up_respects_order_and_cap() {
         ("day", "catch_up = \"all\"\ncatch_up_window = \"3h\""),
         ("none", "catch_up = \"none\""),
     ]);
-    run(&fixture, &["tick"]).ends(0);
+    fixture.run_with_clock(&["tick"]).ends(0);
     woken(&fixture, 0);
-    let reported = run(&fixture, &["tick", "--json"]).ends(0).json();
+    let reported = fixture.run_with_clock(&["tick", "--json"]).ends(0).json();
     assert_eq!(reported["started"].as_array().unwrap().len(), 8, "{reported}");
     let due = |job: &str| -> String {
         let sql = "SELECT group_concat(strftime('%d %H', due / 1000, 'unixepoch'), ', ') FROM
@@ -149,13 +148,12 @@ fn catch_up_respects_order_and_cap() {
     assert_eq!(due("none"), "");
     assert_eq!(missed(&fixture, "none"), ["2026-11-20T20:00:00Z 2026-11-23T08:00:00Z 61"]);
     assert_eq!(fixture.count("SELECT count(*) FROM occurrences WHERE missed"), 3);
-    run(&fixture, &["tick"]).ends(0);
+    fixture.run_with_clock(&["tick"]).ends(0);
     assert_eq!(fixture.count("SELECT count(*) FROM runs"), 8);
     // All three jobs are on time again.
-    at(&fixture, &format!("2026-11-23T09:00:00Z\n{}", MONDAY.1 + 900));
-    run(&fixture, &["tick"]).ends(0);
+    fixture.run_at(format!("2026-11-23T09:00:00Z\n{}", MONDAY.1 + 900), &["tick"]).ends(0);
     assert_eq!(fixture.count("SELECT count(*) FROM runs"), 11);
     assert_eq!(due("none"), "23 09");
-    let reported = run(&fixture, &["status"]).ends(0);
+    let reported = fixture.run_with_clock(&["status"]).ends(0);
     reported.expect_text("missed");
 }

@@ -129,11 +129,9 @@ fn account(reported: &serde_json::Value, level: &str) -> serde_json::Value {
 }
 
 fn at(fixture: &Fixture, clock: &str, args: &[&str]) -> CommandOutput {
-    let path = fixture.root().join("clock");
-    fs::write(&path, clock).unwrap();
-    let mut command = fixture.runner(args);
-    command.env("RUNNER_TEST_CLOCK", &path).env("USER", "ann");
-    CommandOutput::of(command.output().unwrap())
+    fixture.set_clock(clock);
+    let mut command = fixture.runner_with_clock(args);
+    CommandOutput::of(command.env("USER", "ann").output().unwrap())
 }
 
 #[test]

@@ -279,13 +279,7 @@ fn changed_schedule_counts_from_the_change() {
     let fixture = Fixture::with(
         "[jobs.dream]\nenabled = false\n[jobs.tidy]\nkind = \"command\"\nprogram = \"true\"\ntrigger = \"every 1h\"\n",
     );
-    let clock = fixture.root().join("clock");
-    let at = |now: &str, args: &[&str]| {
-        std::fs::write(&clock, now).unwrap();
-        let mut command = fixture.runner(args);
-        let done = command.env("RUNNER_TEST_CLOCK", &clock).output().unwrap();
-        crate::fixture::CommandOutput::of(done).ends(0)
-    };
+    let at = |now: &str, args: &[&str]| fixture.run_at(now, args).ends(0);
     let next = || fixture.count("SELECT next_due / 60000 FROM jobs WHERE name = 'tidy'");
     at("2030-01-10T10:00:00Z", &["tick"]);
     let hourly = next();

@@ -5,7 +5,7 @@ use std::fs;
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 use serde_json::{Value, json};
 
-use crate::fixture::{CommandOutput, Fixture};
+use crate::fixture::Fixture;
 
 const LATEST: &str = ".agents/overnight/latest";
 const WORK: &str = concat!(
@@ -57,14 +57,8 @@ fn fixture(job: &str, backends: &[String]) -> Fixture {
         fixture.git(&["add", path]);
     }
     fixture.git(&["commit", "--quiet", "-m", "Give up in src/net.rs"]);
-    fixture.write("../clock", "2026-11-22T02:30:00Z\n");
+    fixture.set_clock("2026-11-22T02:30:00Z");
     fixture
-}
-
-fn run_ok(fixture: &Fixture, args: &[&str]) -> CommandOutput {
-    let mut command = fixture.runner(args);
-    command.env("RUNNER_TEST_CLOCK", fixture.root().join("clock"));
-    CommandOutput::of(command.output().unwrap())
 }
 
 fn artifact(fixture: &Fixture, name: &str) -> Value {
@@ -72,7 +66,8 @@ fn artifact(fixture: &Fixture, name: &str) -> Value {
 }
 
 fn valid(fixture: &Fixture) {
-    run_ok(fixture, &["overnight", "report", "--validate"])
+    fixture
+        .run_with_clock(&["overnight", "report", "--validate"])
         .ends(0)
         .expect_text("all valid against their schemas");
 }
@@ -95,7 +90,8 @@ fn synthesis_omits_failed_councillors() {
             ),
         ],
     );
-    let night = run_ok(&fixture, &["overnight", "start", "--goal", "a net that does not give up"]);
+    let night =
+        fixture.run_with_clock(&["overnight", "start", "--goal", "a net that does not give up"]);
     let summary = artifact(&fixture, "summary.json");
     assert_eq!(summary["status"], "done", "{night:?}");
     valid(&fixture);
@@ -165,12 +161,12 @@ fn synthesis_omits_failed_councillors() {
     let asked = fixture.count("SELECT count(*) FROM requests");
     assert_eq!(asked, 7, "five councillors are asked once, and one is asked twice");
     assert_eq!(fixture.count("SELECT count(DISTINCT backend) FROM requests"), 6);
-    let runs = run_ok(&fixture, &["runs", "--json"]).ends(0).json();
+    let runs = fixture.run_with_clock(&["runs", "--json"]).ends(0).json();
     let run = runs.as_array().unwrap().iter().find(|run| run["job"] == "overnight").unwrap();
     assert!(run["backend"].as_str().unwrap().contains("yes, no"), "{run}");
     assert!(fixture.survivors().is_empty(), "{:?}", fixture.survivors());
     // A councillor's text is escaped in every form of the report.
-    let markdown = run_ok(&fixture, &["overnight", "report", "--markdown"]).ends(0).out;
+    let markdown = fixture.run_with_clock(&["overnight", "report", "--markdown"]).ends(0).out;
     assert!(!markdown.contains("<script>") && !markdown.contains('\u{202e}'), "{markdown}");
 }
 
@@ -190,7 +186,7 @@ fn councillors_run_concurrently() {
         "runners = [\"give\", \"take\"]\nsandbox = \"off\"\ncouncil_timeout = \"60s\"\n",
         &[voice("give", &give), voice("take", &take)],
     );
-    run_ok(&fixture, &["overnight", "start"]).ends(0);
+    fixture.run_with_clock(&["overnight", "start"]).ends(0);
     let synthesis = artifact(&fixture, "council/synthesis.json");
     assert_eq!(synthesis["voices"], json!(["give", "take"]));
     assert_eq!(synthesis.get("tension"), None);
@@ -203,7 +199,7 @@ fn unaffordable_councillors_are_skipped() {
         "runners = [\"builtin\", \"dear\"]\n[day.budget]\ncalls = 5\ntokens = 0\n",
         &[voice("dear", &answer("implement", "Mend the retry", "high", ONE))],
     );
-    run_ok(&fixture, &["overnight", "start"]);
+    fixture.run_with_clock(&["overnight", "start"]);
     let summary = artifact(&fixture, "summary.json");
     assert_eq!(summary["status"], "done");
     assert!(
@@ -222,7 +218,7 @@ fn resumed_run_reuses_recorded_answers() {
         "runners = [\"one\"]\n",
         &[voice("one", &answer("implement", "Mend the retry", "high", ONE))],
     );
-    run_ok(&fixture, &["overnight", "start"]).ends(0);
+    fixture.run_with_clock(&["overnight", "start"]).ends(0);
     let asked = || fixture.count("SELECT count(*) FROM requests");
     assert_eq!(asked(), 1);
     // Simulate a run that died after the councillors answered.
@@ -231,7 +227,7 @@ fn resumed_run_reuses_recorded_answers() {
         fs::remove_file(fixture.path(&format!("{LATEST}/{name}"))).unwrap();
     }
     let first = artifact(&fixture, "council/packet.json");
-    run_ok(&fixture, &["overnight", "start"]);
+    fixture.run_with_clock(&["overnight", "start"]);
     let second = artifact(&fixture, "council/packet.json");
     assert_eq!(first["run_id"], second["run_id"], "the run was not continued");
     assert_eq!(first["candidates"], second["candidates"]);
@@ -243,7 +239,7 @@ fn resumed_run_reuses_recorded_answers() {
     }
     let more = WORK.replace("Count the calls", "Count all calls");
     fixture.write(".agents/rpi/next-work.jsonl", more);
-    run_ok(&fixture, &["overnight", "start"]);
+    fixture.run_with_clock(&["overnight", "start"]);
     assert_eq!(asked(), 2);
     assert_eq!(artifact(&fixture, "council/synthesis.json")["voices"], json!(["one"]));
     valid(&fixture);
@@ -252,11 +248,13 @@ fn resumed_run_reuses_recorded_answers() {
 #[test]
 fn unknown_councillor_is_rejected() {
     let fixture = fixture("", &[]);
-    run_ok(&fixture, &["overnight", "start", "--runner", "bulitin"])
+    fixture
+        .run_with_clock(&["overnight", "start", "--runner", "bulitin"])
         .ends(2)
         .expect_text("--runner bulitin: there is no such backend")
         .expect_text("did you mean \"builtin\"");
-    run_ok(&fixture, &["overnight", "start", "--runner", "builtin", "--runner", "builtin"])
+    fixture
+        .run_with_clock(&["overnight", "start", "--runner", "builtin", "--runner", "builtin"])
         .ends(2)
         .expect_text("named twice");
     assert!(!fixture.path(LATEST).exists());

@@ -1,21 +1,12 @@
 //! Tests that one report covers the curator's work by day and the dream at night.
 
-use std::fs;
-
 use serde_json::{Value, json};
 
-use crate::fixture::{CommandOutput, Fixture};
+use crate::fixture::Fixture;
 
 const DAY: &str = "2027-03-01T12:00:00Z";
 const EVENING: &str = "2027-03-01T18:00:00Z";
 const NIGHT: &str = "2027-03-02T02:30:00Z";
-
-fn at(fixture: &Fixture, clock: &str, args: &[&str]) -> CommandOutput {
-    let path = fixture.root().join("clock");
-    fs::write(&path, clock).unwrap();
-    let mut command = fixture.runner(args);
-    CommandOutput::of(command.env("RUNNER_TEST_CLOCK", &path).output().unwrap())
-}
 
 /// Returns a session of two chunks, with a fixed failure in one and a correction in the other.
 fn session() -> String {
@@ -58,7 +49,7 @@ fn session() -> String {
 #[test]
 fn report_covers_notes_and_session_results() {
     let fixture = Fixture::new();
-    at(&fixture, DAY, &["init"]).ends(0);
+    fixture.run_at(DAY, &["init"]).ends(0);
     // The script kills the process of its run once, during the session's first chunk.
     let script = "cat > /dev/null; cd \"$0\"; if [ ! -e killed ]; then touch killed; \
                   kill -9 $(sed 's/.*\"pid\":\\([0-9]*\\).*/\\1/' .runner/curator/processing/*.owner); fi; echo no";
@@ -73,21 +64,21 @@ fn report_covers_notes_and_session_results() {
         "# Plan\n\n- [ ] Retry the upload of a tide table after a connection reset, with a backoff that grows\n",
     );
     fixture.write("s.jsonl", session());
-    at(&fixture, DAY, &["tick"]).ends(0);
-    at(
-        &fixture,
-        DAY,
-        &["curator", "enqueue", "--kind", "ingest-claude-session", "--source", "s.jsonl"],
-    )
-    .ends(0);
-    let killed = at(&fixture, DAY, &["curator", "work", "--once"]);
+    fixture.run_at(DAY, &["tick"]).ends(0);
+    fixture
+        .run_at(
+            DAY,
+            &["curator", "enqueue", "--kind", "ingest-claude-session", "--source", "s.jsonl"],
+        )
+        .ends(0);
+    let killed = fixture.run_at(DAY, &["curator", "work", "--once"]);
     assert_ne!(killed.code, 0, "{killed:?}");
     assert!(fixture.path("killed").exists());
     assert!(!fixture.path(".agents/learnings").exists(), "the killed run published learnings");
     for kind in ["lint-wiki", "dream-seed"] {
-        at(&fixture, EVENING, &["curator", "enqueue", "--kind", kind]).ends(0);
+        fixture.run_at(EVENING, &["curator", "enqueue", "--kind", kind]).ends(0);
     }
-    at(&fixture, EVENING, &["curator", "work"]).ends(0);
+    fixture.run_at(EVENING, &["curator", "work"]).ends(0);
     assert_eq!(
         fixture.tree(".runner/curator/done").len(),
         4,
@@ -103,12 +94,12 @@ fn report_covers_notes_and_session_results() {
         format!("{cited}\n")
     });
     fixture.write(".agents/ao/citations.jsonl", used.collect::<String>());
-    let health = at(&fixture, NIGHT, &["corpus", "health", "--json"]).json();
+    let health = fixture.run_at(NIGHT, &["corpus", "health", "--json"]).json();
     assert_eq!(health["maturity_mix"]["unknown"], 2, "{health}");
-    let rise =
-        at(&fixture, NIGHT, &["corpus", "close-loop", "--threshold", "0", "--dry-run", "--json"])
-            .ends(0)
-            .json();
+    let rise = fixture
+        .run_at(NIGHT, &["corpus", "close-loop", "--threshold", "0", "--dry-run", "--json"])
+        .ends(0)
+        .json();
     assert_eq!(rise["considered"], 2, "{rise}");
     assert!(
         rise["promoted"]
@@ -119,7 +110,7 @@ fn report_covers_notes_and_session_results() {
         "{rise}"
     );
 
-    at(&fixture, NIGHT, &["tick"]).ends(0);
+    fixture.run_at(NIGHT, &["tick"]).ends(0);
     let report = fixture.read(".runner/reports/2027-03-02/report.md");
     for words in [
         "## By day",
@@ -142,7 +133,7 @@ fn report_covers_notes_and_session_results() {
         });
     assert!(seeded, "{reported}");
     // A report does not repeat the entries of the previous night.
-    at(&fixture, "2027-03-03T02:30:00Z", &["tick"]).ends(0);
+    fixture.run_at("2027-03-03T02:30:00Z", &["tick"]).ends(0);
     let next = fixture.read(".runner/reports/2027-03-03/report.md");
     assert!(!next.contains("## By day"), "{next}");
 }

@@ -252,7 +252,6 @@ fn hourly_cap_survives_restarts() {
         drop_job(&fixture, number, 0, 0);
     }
     let mut dice = Random::new("cap");
-    let clock = fixture.root().join("clock");
     let mut minute = 0;
     let mut seen: BTreeMap<(i64, String), usize> = BTreeMap::new();
     let (mut restarts, mut killed) = (0, 0);
@@ -260,11 +259,10 @@ fn hourly_cap_survives_restarts() {
     while !ids(&fixture, "queue").is_empty() || !ids(&fixture, "processing").is_empty() {
         assert!(minute < 60 * i64::try_from(count).unwrap(), "the queue does not advance");
         let now = first + jiff::SignedDuration::from_mins(minute);
-        fs::write(&clock, now.to_string()).unwrap();
+        fixture.set_clock(now);
         let reported = FolderCounts::of(&fixture.path(WORKER).join("processing"));
         let mut child = fixture
-            .runner(&["--quiet", "curator", "work"])
-            .env("RUNNER_TEST_CLOCK", &clock)
+            .runner_with_clock(&["--quiet", "curator", "work"])
             .stdout(Stdio::null())
             .stderr(Stdio::null())
             .spawn()

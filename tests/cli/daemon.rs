@@ -11,7 +11,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
 use crate::fixture::{CommandOutput, ended_within};
-use crate::served::{Daemon, LIMIT, WAIT, at, busy, fixture, outcome, owner, run};
+use crate::served::{Daemon, LIMIT, WAIT, busy, fixture, outcome, owner};
 
 #[test]
 fn daemon_starts_due_jobs() {
@@ -20,19 +20,20 @@ fn daemon_starts_due_jobs() {
     );
     let mut daemon = Daemon::start(&fixture, &[]);
     assert_eq!(daemon.tick(), json!({"is": "ticked", "started": [], "troubles": []}));
-    at(&fixture, "2026-11-21T20:01:00Z");
+    fixture.set_clock("2026-11-21T20:01:00Z");
     // The daemon's own heartbeat may already have started the job.
     daemon.tick();
     daemon.wait_for_text("count: started");
     daemon.wait_for_text("count: succeeded");
     daemon.tick();
     assert_eq!(fixture.read("times"), "x\n");
-    run(&fixture, &["status"])
+    fixture
+        .run_with_clock(&["status"])
         .ends(0)
         .expect_text(&format!("daemon: pid {} since", daemon.child.id()));
     daemon.signal(Signal::TERM);
     daemon.ends(0);
-    run(&fixture, &["status"]).ends(0).expect_text("no daemon");
+    fixture.run_with_clock(&["status"]).ends(0).expect_text("no daemon");
     assert!(!fixture.state().join("control.sock").exists());
     let log = fs::read_to_string(fixture.state().join("daemon.log")).unwrap();
     assert!(log.contains("ready") && log.contains("the wall clock was set"), "{log}");
@@ -43,8 +44,8 @@ fn daemon_starts_due_jobs() {
 fn second_daemon_names_the_first() {
     let fixture = fixture("");
     let daemon = Daemon::start(&fixture, &[]);
-    run(&fixture, &["daemon"]).ends(75).expect_text(&format!("PID {}", daemon.child.id()));
-    let status = run(&fixture, &["status", "--json"]).ends(0).json();
+    fixture.run_with_clock(&["daemon"]).ends(75).expect_text(&format!("PID {}", daemon.child.id()));
+    let status = fixture.run_with_clock(&["status", "--json"]).ends(0).json();
     assert_eq!(status["daemon"]["pid"], daemon.child.id());
     assert_eq!(status["daemon"]["live"], json!([]));
 }
@@ -58,14 +59,14 @@ fn invalid_configuration_defers_runs_until_fixed() {
     daemon.signal(Signal::HUP);
     let line = daemon.wait_for_text("runner.toml");
     assert!(line.contains("project"), "{line}");
-    at(&fixture, "2026-11-21T20:01:00Z");
+    fixture.set_clock("2026-11-21T20:01:00Z");
     daemon.tick();
     daemon.wait_for_text("wait: started");
     daemon.wait_for_text("wait: deferred");
     fixture.write("runner.toml", good);
     daemon.signal(Signal::HUP);
     daemon.wait_for_text("configuration read again");
-    at(&fixture, "2026-11-21T20:10:00Z");
+    fixture.set_clock("2026-11-21T20:10:00Z");
     daemon.tick();
     assert_eq!(fs::read_to_string(fixture.path("up.fifo")).unwrap(), "up\n");
     fs::write(fixture.path("go.fifo"), "go\n").unwrap();
@@ -219,7 +220,7 @@ fn followed_log_ends_with_the_run() {
     daemon.ends(0);
     // Without a daemon, the log of the ended run is the same.
     assert_eq!(CommandOutput::of(follow().wait_with_output().unwrap()).out, said.out);
-    run(&fixture, &["runs", "logs", "01ZZZZZZZZ", "--follow"]).ends(65);
+    fixture.run_with_clock(&["runs", "logs", "01ZZZZZZZZ", "--follow"]).ends(65);
 }
 
 #[test]
@@ -238,7 +239,7 @@ fn follower_survives_a_killed_daemon() {
     out.read_to_string(&mut said).unwrap();
     assert_eq!(follower.wait().unwrap().code(), Some(0));
     assert!(ended_within(pid.as_raw_nonzero().get().cast_unsigned(), LIMIT));
-    let whole = run(&fixture, &["runs", "logs", &id]).out;
+    let whole = fixture.run_with_clock(&["runs", "logs", &id]).out;
     assert_eq!(said, format!("{whole}wait: succeeded\n"), "a line is lost or duplicated");
 }
 
@@ -284,7 +285,7 @@ fn run_follow_streams_the_log() {
     assert_eq!(fs::read_to_string(fixture.path("up.fifo")).unwrap(), "up\n");
     fs::write(fixture.path("go.fifo"), "go\n").unwrap();
     assert_eq!(child.wait().unwrap().code(), Some(0));
-    run(&fixture, &["run", "wait", "--follow", "--json"]).ends(2);
+    fixture.run_with_clock(&["run", "wait", "--follow", "--json"]).ends(2);
 }
 
 #[test]
@@ -306,7 +307,7 @@ fn run_survives_a_killed_daemon() {
     daemon.child.kill().unwrap();
     daemon.child.wait().unwrap();
     assert!(fixture.state().join("control.sock").exists(), "the socket is missing");
-    run(&fixture, &["status"]).ends(0).expect_text("no daemon");
+    fixture.run_with_clock(&["status"]).ends(0).expect_text("no daemon");
     let second = Daemon::start(&fixture, &[]);
     assert_eq!(second.tick()["started"], json!([]));
     fs::write(fixture.path("go.fifo"), "go\n").unwrap();
@@ -362,7 +363,7 @@ fn service_manager_receives_notifications() {
     daemon.signal(Signal::HUP);
     hears("RELOADING=1\nMONOTONIC_USEC=");
     hears("READY=1");
-    at(&fixture, "2026-11-21T20:01:00Z");
+    fixture.set_clock("2026-11-21T20:01:00Z");
     daemon.tick();
     daemon.wait_for_text("env: succeeded");
     let seen = fixture.read("seen");

@@ -1,5 +1,6 @@
 //! A temporary home, state folder and repository for a test.
 
+use std::fmt::Display;
 use std::fs;
 use std::io::Write as _;
 use std::os::unix::process::CommandExt as _;
@@ -174,6 +175,31 @@ impl Fixture {
 
     pub fn run(&self, args: &[&str]) -> CommandOutput {
         CommandOutput::of(self.runner(args).output().unwrap())
+    }
+
+    /// Sets the fixture's clock. The file is replaced atomically, because a process that runs in
+    /// the background may read it at any time.
+    pub fn set_clock(&self, now: impl Display) {
+        let draft = self.root().join("clock.new");
+        fs::write(&draft, now.to_string()).unwrap();
+        fs::rename(draft, self.root().join("clock")).unwrap();
+    }
+
+    /// Returns a command that reads the time from the fixture's clock.
+    pub fn runner_with_clock(&self, args: &[&str]) -> Command {
+        let mut command = self.runner(args);
+        command.env("RUNNER_TEST_CLOCK", self.root().join("clock"));
+        command
+    }
+
+    pub fn run_with_clock(&self, args: &[&str]) -> CommandOutput {
+        CommandOutput::of(self.runner_with_clock(args).output().unwrap())
+    }
+
+    /// Sets the fixture's clock and runs a command.
+    pub fn run_at(&self, now: impl Display, args: &[&str]) -> CommandOutput {
+        self.set_clock(now);
+        self.run_with_clock(args)
     }
 
     pub fn git(&self, args: &[&str]) -> String {

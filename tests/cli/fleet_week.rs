@@ -65,15 +65,14 @@ fn fixture() -> Fixture {
 }
 
 /// Ticks until every run is settled.
-fn settle(fixture: &Fixture, clock: &std::path::Path) {
+fn settle(fixture: &Fixture) {
     for _ in 0..20 {
         let open = "SELECT count(*) FROM runs WHERE state <> 'settled' OR staging IS NOT NULL";
         if fixture.count(open) == 0 {
             return;
         }
-        let mut tick = fixture.runner(&["tick"]);
         // The tick may try the failing dream again.
-        tick.env("RUNNER_TEST_CLOCK", clock).output().unwrap();
+        fixture.run_with_clock(&["tick"]);
     }
     panic!("a run is not settled after 20 ticks");
 }
@@ -117,16 +116,15 @@ fn look(fixture: &Fixture) -> (usize, usize) {
 fn three_agents_share_a_board_for_a_week_with_kills() {
     let fixture = fixture();
     let mut dice = Random::new("fleet_week");
-    let clock = fixture.root().join("clock");
     let began = Instant::now();
     let (mut ticks, mut kills) = (0, 0);
     let mut whole = Duration::from_secs(1);
     for round in 0..21 {
         for (at, agent) in AGENTS.iter().enumerate() {
             let (day, hour) = (1 + round / 3, 1 + round % 3 * 7);
-            fs::write(&clock, format!("2026-06-{day:02}T{hour:02}:{:02}:00Z", at * 15)).unwrap();
-            let mut tick = fixture.runner(&["lifecycle", "tick", "--agent", agent]);
-            tick.env("RUNNER_TEST_CLOCK", &clock).stdout(Stdio::null()).stderr(Stdio::null());
+            fixture.set_clock(format!("2026-06-{day:02}T{hour:02}:{:02}:00Z", at * 15));
+            let mut tick = fixture.runner_with_clock(&["lifecycle", "tick", "--agent", agent]);
+            tick.stdout(Stdio::null()).stderr(Stdio::null());
             let started = Instant::now();
             let mut tick = tick.process_group(0).spawn().unwrap();
             // A third of the runs may be killed at any time.
@@ -143,7 +141,7 @@ fn three_agents_share_a_board_for_a_week_with_kills() {
             whole = whole.max(started.elapsed().min(Duration::from_secs(3)));
             ticks += 1;
         }
-        settle(&fixture, &clock);
+        settle(&fixture);
         look(&fixture);
     }
     let (picks, moves) = look(&fixture);

@@ -49,13 +49,6 @@ pub fn written(fixture: &Fixture, folder: &str, id: &str, verdicts: &str) {
     );
 }
 
-pub fn at(fixture: &Fixture, clock: &str, args: &[&str]) -> CommandOutput {
-    let path = fixture.root().join("clock");
-    fs::write(&path, clock).unwrap();
-    let mut command = fixture.runner(args);
-    CommandOutput::of(command.env("RUNNER_TEST_CLOCK", &path).output().unwrap())
-}
-
 /// Returns the cycle's state and the number of completed runs in it.
 fn stands(fixture: &Fixture) -> (String, u64) {
     let reported = fixture.run(&["lifecycle", "show", "--json"]).ends(0).json();
@@ -162,7 +155,7 @@ fn cycle_advances_and_check_reports_mistakes() {
 fn gate_holds_until_minimum_interval_passes() {
     let fixture = fixture("");
     fixture.write("cycle.md", CYCLE.replace("- KIND: rem", "- KIND: rem\n- MIN-INTERVAL: 50m"));
-    let tick = |clock: &str| at(&fixture, clock, &["lifecycle", "tick"]).ends(0);
+    let tick = |clock: &str| fixture.run_at(clock, &["lifecycle", "tick"]).ends(0);
     for minute in 0..6 {
         tick(&format!("2026-06-10T10:0{minute}:00Z"));
     }
@@ -185,7 +178,7 @@ fn idle_cycle_writes_no_entry_and_moves_on() {
     let cycle = |first: i64| {
         for number in 0..4 {
             let clock = format!("2026-06-10T{:02}:{:02}:00Z", first, number * 10);
-            at(&fixture, &clock, &["lifecycle", "tick"]).ends(0);
+            fixture.run_at(&clock, &["lifecycle", "tick"]).ends(0);
         }
         fixture.tree("rem").iter().filter(|(path, _)| path.ends_with(".org")).count()
     };
@@ -209,7 +202,7 @@ fn idle_cycle_writes_no_entry_and_moves_on() {
     assert!(audit.out.contains("you check it") && !audit.out.contains("Trust it"), "{audit:?}");
     // A commit, a task of a person, and a tool each make a cycle worth an entry.
     assert_eq!(cycle(3), 2);
-    at(&fixture, "2026-06-10T04:00:00Z", &["board", "add", "one more"]).ends(0);
+    fixture.run_at("2026-06-10T04:00:00Z", &["board", "add", "one more"]).ends(0);
     assert_eq!(cycle(4), 3);
     fixture.write("plan.org", fixture.read("plan.org").replace("TODO twin", "DONE twin"));
     assert_eq!(cycle(5), 4);
@@ -228,7 +221,7 @@ fn failed_dream_holds_position_and_backs_off() {
     ));
     fixture.run(&["lifecycle", "goto", "rem"]).ends(0);
     fs::write(&answer, "* tale\nnot an entry at all\n").unwrap();
-    let tick = |clock: &str| at(&fixture, clock, &["lifecycle", "tick"]);
+    let tick = |clock: &str| fixture.run_at(clock, &["lifecycle", "tick"]);
     for (number, minute) in ["00", "10", "20"].iter().enumerate() {
         tick(&format!("2026-06-10T10:{minute}:00Z")).ends(1);
         assert_eq!(stands(&fixture), ("rem".to_owned(), 0));
@@ -307,29 +300,25 @@ fn random_kills_preserve_position_and_verdicts() {
     let fixture = fixture("");
     let mut dice = Random::new("cycles");
     let (kills, began) = (scaled(40), Instant::now());
-    let clock = fixture.root().join("clock");
     let mut minute = 0;
     let mut now = || {
         minute += 2;
-        let at = format!(
+        fixture.set_clock(format!(
             "2026-06-{:02}T{:02}:{:02}:00Z",
             1 + minute / 1440,
             minute / 60 % 24,
             minute % 60
-        );
-        fs::write(&clock, at).unwrap();
+        ));
     };
     now();
-    let mut tick = fixture.runner(&["lifecycle", "tick"]);
     let calibrate = Instant::now();
-    tick.env("RUNNER_TEST_CLOCK", &clock).output().unwrap();
+    fixture.run_with_clock(&["lifecycle", "tick"]);
     let whole = u64::try_from(calibrate.elapsed().as_micros()).unwrap();
     let mut landed = 0;
     for number in 0..kills {
         now();
         let mut run = fixture
-            .runner(&["lifecycle", "tick"])
-            .env("RUNNER_TEST_CLOCK", &clock)
+            .runner_with_clock(&["lifecycle", "tick"])
             .stdout(Stdio::null())
             .stderr(Stdio::null())
             .process_group(0)
@@ -342,7 +331,7 @@ fn random_kills_preserve_position_and_verdicts() {
         }
         run.wait().unwrap();
         if number % 8 == 7 || number + 1 == kills {
-            settle(&fixture, &clock);
+            settle(&fixture);
             look(&fixture);
         }
     }
@@ -354,14 +343,13 @@ fn random_kills_preserve_position_and_verdicts() {
 }
 
 /// Ticks until every run is settled.
-fn settle(fixture: &Fixture, clock: &std::path::Path) {
+fn settle(fixture: &Fixture) {
     for _ in 0..20 {
         let open = "SELECT count(*) FROM runs WHERE state <> 'settled' OR staging IS NOT NULL";
         if fixture.count(open) == 0 {
             return;
         }
-        let mut tick = fixture.runner(&["tick"]);
-        CommandOutput::of(tick.env("RUNNER_TEST_CLOCK", clock).output().unwrap()).ends(0);
+        fixture.run_with_clock(&["tick"]).ends(0);
     }
     panic!("a run is not settled after 20 ticks");
 }
@@ -417,7 +405,8 @@ fn two_agents_share_a_project_for_a_week() {
         "[jobs.other]\nkind = \"lifecycle\"\ntrigger = \"every 6h\"\ncycle = \"cycle.md\"\nagent = \"two\"\n",
     );
     // The interval of `every 6h` starts when the setting is changed.
-    at(&fixture, "2026-06-01T00:00:00Z", &["config", "set", "jobs.lifecycle.trigger", "every 6h"])
+    fixture
+        .run_at("2026-06-01T00:00:00Z", &["config", "set", "jobs.lifecycle.trigger", "every 6h"])
         .ends(0);
     fixture.write("plan.org", "* TODO first\n");
     let began = Instant::now();
@@ -427,8 +416,8 @@ fn two_agents_share_a_project_for_a_week() {
             let clock = format!("2026-06-{day:02}T{hour:02}:30:00Z");
             // A person adds a task between the agents' runs.
             let heading = format!("task of day {day} at {hour}");
-            at(&fixture, &clock, &["board", "add", &heading]).ends(0);
-            at(&fixture, &clock, &["tick"]).ends(0);
+            fixture.run_at(&clock, &["board", "add", &heading]).ends(0);
+            fixture.run_at(&clock, &["tick"]).ends(0);
             ticks += 1;
         }
     }

@@ -5,7 +5,7 @@ use std::fs;
 use serde_json::Value;
 
 use crate::fixture::{CommandOutput, Fixture};
-use crate::lifecycle::{BOARD, CYCLE, at, fixture, written};
+use crate::lifecycle::{BOARD, CYCLE, fixture, written};
 
 #[test]
 fn adopt_names_missing_entries_and_invalid_agents() {
@@ -105,10 +105,10 @@ fn daydreams_follow_runs_without_configured_jobs() {
     );
     fixture.write("cycle.md", CYCLE);
     fixture.write("plan.org", BOARD);
-    at(&fixture, "2026-06-10T10:00:00Z", &["tick"]).ends(0);
+    fixture.run_at("2026-06-10T10:00:00Z", &["tick"]).ends(0);
     for minute in ["10", "20", "30"] {
-        at(&fixture, &format!("2026-06-10T10:{minute}:00Z"), &["tick"]);
-        at(&fixture, &format!("2026-06-10T10:{minute}:30Z"), &["tick"]);
+        fixture.run_at(format!("2026-06-10T10:{minute}:00Z"), &["tick"]);
+        fixture.run_at(format!("2026-06-10T10:{minute}:30Z"), &["tick"]);
     }
     let text = fixture.read("daydreams.json");
     let daydreams: Value = serde_json::from_str(&text).unwrap();
@@ -169,11 +169,9 @@ fn compatible_variables_take_effect_in_runs() {
         let program = format!("{}/dream.sh", fixture.path("").display());
         let jobs = if command == in_cycle { of_cycle } else { own };
         let run = |minute: usize, args: &[&str]| {
-            let clock = fixture.root().join("clock");
-            fs::write(&clock, format!("2026-06-10T10:{minute:02}:00Z")).unwrap();
-            let mut run = fixture.runner(args);
-            run.env("RUNNER_TEST_CLOCK", &clock).envs(variables.iter().copied());
-            CommandOutput::of(run.output().unwrap())
+            fixture.set_clock(format!("2026-06-10T10:{minute:02}:00Z"));
+            let mut run = fixture.runner_with_clock(args);
+            CommandOutput::of(run.envs(variables.iter().copied()).output().unwrap())
         };
         run(0, &["init"]).ends(0);
         let muse =

@@ -2,31 +2,25 @@
 
 use std::fs;
 
-use crate::fixture::{CommandOutput, Fixture};
+use crate::fixture::Fixture;
 
 const TWO: &str = "[jobs.a]\nkind = \"command\"\nprogram = \"true\"\n[jobs.b]\nkind = \"command\"\nprogram = \"true\"\n";
-
-fn at(fixture: &Fixture, clock: &str, args: &[&str]) -> CommandOutput {
-    let path = fixture.root().join("clock");
-    fs::write(&path, clock).unwrap();
-    CommandOutput::of(fixture.runner(args).env("RUNNER_TEST_CLOCK", &path).output().unwrap())
-}
 
 /// Creates a project whose notes are older than the quiet period.
 fn old(toml: &str) -> Fixture {
     let fixture = Fixture::new();
-    at(&fixture, "2026-11-21T20:00:00Z", &["init"]).ends(0);
+    fixture.run_at("2026-11-21T20:00:00Z", &["init"]).ends(0);
     fixture.configure(toml);
     fixture.write("ideas/note.md", "Maybe use a shorter name?\n");
     fixture.command("touch", &["-d", "2026-11-20T00:00:00Z", "ideas/note.md"]).status().unwrap();
-    at(&fixture, "2026-11-21T20:00:00Z", &["tick"]).ends(0);
+    fixture.run_at("2026-11-21T20:00:00Z", &["tick"]).ends(0);
     fixture
 }
 
 #[test]
 fn night_jobs_do_not_starve_each_other() {
     let fixture = old(TWO);
-    let reported = at(&fixture, "2026-11-22T02:30:00Z", &["tick", "--json"]).ends(0).json();
+    let reported = fixture.run_at("2026-11-22T02:30:00Z", &["tick", "--json"]).ends(0).json();
     let mut ends: Vec<String> = reported["started"]
         .as_array()
         .unwrap()
@@ -41,11 +35,11 @@ fn night_jobs_do_not_starve_each_other() {
 #[test]
 fn caught_up_night_reports_after_its_jobs() {
     let fixture = old(TWO);
-    at(&fixture, "2026-11-23T12:00:00Z", &["tick"]).ends(0);
+    fixture.run_at("2026-11-23T12:00:00Z", &["tick"]).ends(0);
     let report = fixture.read(".runner/reports/2026-11-23/report.md");
     assert!(report.contains("3 succeeded") && !report.contains("unfinished"), "{report}");
     assert!(report.contains("## Missed") && report.contains("nothing was running"), "{report}");
-    at(&fixture, "2026-11-23T12:05:00Z", &["status"]).ends(0).expect_text("missed");
+    fixture.run_at("2026-11-23T12:05:00Z", &["status"]).ends(0).expect_text("missed");
 }
 
 #[test]
@@ -54,7 +48,7 @@ fn unreported_usage_is_charged_as_reserved() {
         "[backends.mine]\ntype = \"command\"\nprogram = \"echo\"\nargs = [\"\\\"yes\\\"\"]\n\
          [jobs.ask]\nkind = \"prompt\"\nprompt = \"?\"\nto = \"notes/{date}.md\"\nbackend = \"mine\"\n",
     );
-    let reported = at(&fixture, "2026-11-22T02:30:00Z", &["tick", "--json"]).ends(0).json();
+    let reported = fixture.run_at("2026-11-22T02:30:00Z", &["tick", "--json"]).ends(0).json();
     assert_eq!(reported["started"].as_array().unwrap().len(), 3, "{reported}");
     assert_eq!(fixture.read("notes/2026-11-22.md"), "yes\n");
     let report = fixture.read(".runner/reports/2026-11-22/report.md");
@@ -125,29 +119,29 @@ fn run_cancelled_by_its_id_ends_alone() {
 #[test]
 fn clock_set_back_does_not_block_jobs() {
     let fixture = old("");
-    at(&fixture, "2036-01-01T00:00:00Z", &["tick", "--quiet"]);
-    at(&fixture, "2026-11-22T00:00:00Z", &["tick"]).ends(1).expect_text("set back");
-    at(&fixture, "2026-11-22T00:00:00Z", &["status"]).ends(0).expect_text("2026-11-22 02:30");
-    at(&fixture, "2026-11-22T00:01:00Z", &["tick"]).ends(0);
+    fixture.run_at("2036-01-01T00:00:00Z", &["tick", "--quiet"]);
+    fixture.run_at("2026-11-22T00:00:00Z", &["tick"]).ends(1).expect_text("set back");
+    fixture.run_at("2026-11-22T00:00:00Z", &["status"]).ends(0).expect_text("2026-11-22 02:30");
+    fixture.run_at("2026-11-22T00:01:00Z", &["tick"]).ends(0);
 }
 
 #[test]
 fn fresh_idea_defers_scheduled_passes() {
     let fixture = old("");
     fixture.command("touch", &["-d", "2026-11-22T02:28:00Z", "ideas/note.md"]).status().unwrap();
-    let reported = at(&fixture, "2026-11-22T02:30:00Z", &["tick", "--json"]).ends(0).json();
+    let reported = fixture.run_at("2026-11-22T02:30:00Z", &["tick", "--json"]).ends(0).json();
     let outcome = reported["started"][0]["outcome"].as_str().unwrap();
     assert!(outcome.starts_with("deferred until 2026-11-22T02:33:00Z"), "{outcome}");
     assert!(outcome.contains("ideas/note.md (just changed)"), "{outcome}");
     // The night is reported only after its deferred job.
     assert!(!fixture.path(".runner/reports").exists());
-    let reported = at(&fixture, "2026-11-22T02:33:00Z", &["tick", "--json"]).ends(0).json();
+    let reported = fixture.run_at("2026-11-22T02:33:00Z", &["tick", "--json"]).ends(0).json();
     assert_eq!(reported["started"].as_array().unwrap().len(), 2, "{reported}");
     assert!(fixture.read(".runner/reports/2026-11-22/report.md").contains("1 succeeded"));
     fixture.command("touch", &["-d", "2026-11-22T02:40:00Z", "ideas/note.md"]).status().unwrap();
     fixture.write("ideas/new.md", "Perhaps a shorter one still?\n");
     fixture.command("touch", &["-d", "2026-11-22T02:40:00Z", "ideas/new.md"]).status().unwrap();
-    at(&fixture, "2026-11-22T02:41:00Z", &["dream", "run"]).ends(0).expect_text("succeeded");
+    fixture.run_at("2026-11-22T02:41:00Z", &["dream", "run"]).ends(0).expect_text("succeeded");
 }
 
 #[test]

@@ -9,7 +9,7 @@ use std::time::Instant;
 use rustix::process::Signal;
 
 use crate::fixture::{CommandOutput, Fixture, print_line};
-use crate::served::{Daemon, at, busy, fixture, outcome, over, run, runs};
+use crate::served::{Daemon, busy, fixture, outcome, over, runs};
 
 /// A job that records the clock's time.
 const MINUTE: &str = "[jobs.minute]\nkind = \"command\"\ntrigger = \"cron * * * * *\"\nprogram = \"sh\"\n\
@@ -45,12 +45,11 @@ fn concurrent_schedulers_run_each_minute_once() {
     for step in 1..=360 {
         let (hour, minute, second) = (20 + step / 360, step / 6 % 60, step % 6 * 10);
         let now = format!("2026-11-21T{hour}:{minute:02}:{second:02}Z");
-        at(&fixture, &now);
+        fixture.set_clock(&now);
         // In even minutes the command and the daemon tick concurrently. In odd minutes the command
         // ticks first.
         let tick = fixture
-            .runner(&["tick", "--json"])
-            .env("RUNNER_TEST_CLOCK", fixture.root().join("clock"))
+            .runner_with_clock(&["tick", "--json"])
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .spawn()
@@ -108,9 +107,9 @@ fn waiting(overlap: &str) -> Fixture {
 fn overlapping_occurrence_is_skipped() {
     let fixture = waiting("skip");
     let (mut daemon, first) = busy(&fixture, &[]);
-    at(&fixture, "2026-11-21T20:02:00Z");
+    fixture.set_clock("2026-11-21T20:02:00Z");
     daemon.tick();
-    run(&fixture, &["tick"]).ends(0);
+    fixture.run_with_clock(&["tick"]).ends(0);
     fs::write(fixture.path("go.fifo"), "go\n").unwrap();
     daemon.wait_for_text("wait: succeeded");
     let found = runs(&fixture, "wait");
@@ -129,7 +128,7 @@ fn overlapping_occurrences_are_queued() {
     let fixture = waiting("queue");
     let (mut daemon, _) = busy(&fixture, &[]);
     for minute in ["02", "03"] {
-        at(&fixture, &format!("2026-11-21T20:{minute}:00Z"));
+        fixture.set_clock(format!("2026-11-21T20:{minute}:00Z"));
         daemon.tick();
     }
     let words = |fixture: &Fixture| -> Vec<String> {
@@ -152,7 +151,7 @@ fn overlapping_occurrences_are_queued() {
 fn overlapping_occurrence_replaces_the_live_run() {
     let fixture = waiting("replace");
     let (mut daemon, first) = busy(&fixture, &[]);
-    at(&fixture, "2026-11-21T20:02:00Z");
+    fixture.set_clock("2026-11-21T20:02:00Z");
     let reported = daemon.tick();
     assert_eq!(reported["started"], serde_json::json!([]), "two runs overlap");
     // The run is replaced immediately and not at a later tick.
@@ -179,16 +178,14 @@ fn dependent_jobs_start_by_predecessor_outcome() {
          [jobs.further]\nkind = \"command\"\ntrigger = \"after well\"\nprogram = \"true\"\n\
          [jobs.always]\nkind = \"command\"\ntrigger = \"after first ends\"\nprogram = \"true\"\n",
     );
-    run(&fixture, &["tick"]).ends(0);
-    at(&fixture, "2026-11-21T20:01:00Z");
-    run(&fixture, &["tick"]).ends(0);
+    fixture.run_with_clock(&["tick"]).ends(0);
+    fixture.run_at("2026-11-21T20:01:00Z", &["tick"]).ends(0);
     for job in ["first", "well", "further", "always"] {
         assert_eq!(runs(&fixture, job), [("succeeded".to_owned(), String::new())], "{job}");
     }
-    run(&fixture, &["tick"]).ends(0);
+    fixture.run_with_clock(&["tick"]).ends(0);
     fixture.write("broken", "");
-    at(&fixture, "2026-11-21T20:02:00Z");
-    run(&fixture, &["tick"]).ends(1);
+    fixture.run_at("2026-11-21T20:02:00Z", &["tick"]).ends(1);
     let last = |job| {
         let found = runs(&fixture, job);
         assert_eq!(found.len(), 2, "{job}: {found:?}");

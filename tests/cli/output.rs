@@ -58,32 +58,16 @@ fn status_reports_nights_and_trouble() {
     fixture.run(&["report"]).ends(0).expect_text("# Night");
 }
 
-/// Ticks at this time, with a clock that all processes of a fixture share.
-fn tick_at(fixture: &Fixture, at: &str) -> crate::fixture::CommandOutput {
-    let clock = fixture.root().join("clock");
-    fs::write(&clock, at).unwrap();
-    crate::fixture::CommandOutput::of(
-        fixture.runner(&["tick", "--json"]).env("RUNNER_TEST_CLOCK", &clock).output().unwrap(),
-    )
-}
-
 #[test]
 fn tick_runs_and_reports_night_once() {
     let fixture = Fixture::new();
-    let clock = fixture.root().join("clock");
-    fs::write(&clock, "2026-11-21T20:00:00Z").unwrap();
-    let init = fixture.runner(&["init"]).env("RUNNER_TEST_CLOCK", &clock).output().unwrap();
-    assert!(init.status.success());
+    let tick_at = |now: &str| fixture.run_at(now, &["tick", "--json"]).ends(0).json();
+    fixture.run_at("2026-11-21T20:00:00Z", &["init"]).ends(0);
     fixture.write("ideas/note.md", "Maybe use a shorter name?\n");
     // The note is older than the quiet minutes, so the pass is not deferred.
     fixture.command("touch", &["-d", "2026-11-20T00:00:00Z", "ideas/note.md"]).status().unwrap();
-    assert!(
-        tick_at(&fixture, "2026-11-22T02:29:59Z").ends(0).json()["started"]
-            .as_array()
-            .unwrap()
-            .is_empty()
-    );
-    let reported = tick_at(&fixture, "2026-11-22T02:30:00Z").ends(0).json();
+    assert!(tick_at("2026-11-22T02:29:59Z")["started"].as_array().unwrap().is_empty());
+    let reported = tick_at("2026-11-22T02:30:00Z");
     let jobs: Vec<_> = reported["started"]
         .as_array()
         .unwrap()
@@ -92,14 +76,9 @@ fn tick_runs_and_reports_night_once() {
         .collect();
     assert_eq!(jobs, ["dream", "report"], "{reported}");
     assert!(fixture.path(".runner/reports/2026-11-22/report.md").is_file());
-    assert!(
-        tick_at(&fixture, "2026-11-22T02:31:00Z").ends(0).json()["started"]
-            .as_array()
-            .unwrap()
-            .is_empty()
-    );
+    assert!(tick_at("2026-11-22T02:31:00Z")["started"].as_array().unwrap().is_empty());
     // After a long sleep, there is one run and one row for the missed times.
-    tick_at(&fixture, "2026-11-25T08:00:00Z").ends(0);
+    tick_at("2026-11-25T08:00:00Z");
     assert_eq!(
         fixture.count("SELECT count(*) FROM occurrences WHERE outcome LIKE '%\"missed\"%'"),
         1
@@ -113,16 +92,12 @@ fn concurrent_ticks_start_due_job_once() {
         "[jobs.count]\nkind = \"command\"\ntrigger = \"every 1m\"\nprogram = \"sh\"\nargs = [\"-c\", \"echo x >> times\"]\n[jobs.dream]\nenabled = false\n",
     );
     fixture.write("times", "");
-    let clock = fixture.root().join("clock");
-    let at = |text: &str| fs::write(&clock, text).unwrap();
-    at("2026-11-21T20:00:00Z");
     let tick = || {
-        let mut command = fixture.runner(&["tick", "--json"]);
-        command.env("RUNNER_TEST_CLOCK", &clock).stdout(std::process::Stdio::piped());
-        command.spawn().unwrap()
+        let mut command = fixture.runner_with_clock(&["tick", "--json"]);
+        command.stdout(std::process::Stdio::piped()).spawn().unwrap()
     };
-    tick().wait_with_output().unwrap();
-    at("2026-11-21T20:05:00Z");
+    fixture.run_at("2026-11-21T20:00:00Z", &["tick", "--json"]);
+    fixture.set_clock("2026-11-21T20:05:00Z");
     let ticks: Vec<_> = (0..6).map(|_| tick()).collect();
     for child in ticks {
         assert!(child.wait_with_output().unwrap().status.success());

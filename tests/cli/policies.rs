@@ -1,30 +1,22 @@
 //! Tests limits that a job sets for its schedule, and how a person overrides them.
 
-use std::fs;
-
-use crate::fixture::{CommandOutput, Fixture};
-
-fn at(fixture: &Fixture, clock: &str, args: &[&str]) -> CommandOutput {
-    let path = fixture.root().join("clock");
-    fs::write(&path, clock).unwrap();
-    CommandOutput::of(fixture.runner(args).env("RUNNER_TEST_CLOCK", &path).output().unwrap())
-}
+use crate::fixture::Fixture;
 
 /// Creates a fixture with one scheduled job that has been known since noon.
 fn tidy(toml: &str) -> Fixture {
     let fixture = Fixture::new();
-    at(&fixture, "2026-11-21T12:00:00Z", &["init"]).ends(0);
+    fixture.run_at("2026-11-21T12:00:00Z", &["init"]).ends(0);
     fixture.configure(&format!(
         "[jobs.dream]\nenabled = false\n[jobs.tidy]\nkind = \"command\"\nprogram = \"true\"\n{toml}\n"
     ));
-    at(&fixture, "2026-11-21T12:00:00Z", &["tick"]).ends(0);
+    fixture.run_at("2026-11-21T12:00:00Z", &["tick"]).ends(0);
     fixture
 }
 
 /// Ticks, and returns the outcomes of the runs that the tick started.
 #[track_caller]
 fn started(fixture: &Fixture, clock: &str) -> Vec<String> {
-    let reported = at(fixture, clock, &["tick", "--json"]).ends(0).json();
+    let reported = fixture.run_at(clock, &["tick", "--json"]).ends(0).json();
     reported["started"]
         .as_array()
         .unwrap()
@@ -52,7 +44,7 @@ fn quiet_hours_defer_only_scheduled_runs() {
     assert_eq!(found.len(), 1, "{found:?}");
     assert!(found[0].starts_with("deferred until 2026-11-22T17:00:00Z"), "{found:?}");
     assert!(found[0].contains("quiet hours"), "{found:?}");
-    at(&fixture, "2026-11-22T12:01:00Z", &["run", "tidy"]).ends(0).expect_text("succeeded");
+    fixture.run_at("2026-11-22T12:01:00Z", &["run", "tidy"]).ends(0).expect_text("succeeded");
     assert!(started(&fixture, "2026-11-22T16:50:00Z").is_empty());
     assert_eq!(started(&fixture, "2026-11-22T17:00:00Z"), ["succeeded"]);
     assert!(started(&fixture, "2026-11-22T17:00:01Z").is_empty());
@@ -69,7 +61,7 @@ fn minimum_interval_skips_scheduled_runs() {
         assert_eq!(found, [why]);
     }
     // A manual run also counts as a run.
-    at(&fixture, "2026-11-21T12:50:00Z", &["run", "tidy"]).ends(0).expect_text("succeeded");
+    fixture.run_at("2026-11-21T12:50:00Z", &["run", "tidy"]).ends(0).expect_text("succeeded");
     assert!(started(&fixture, "2026-11-21T13:15:00Z")[0].contains("it ran 25m ago"));
     assert!(started(&fixture, "2026-11-21T13:30:00Z")[0].starts_with("skipped"));
     assert!(started(&fixture, "2026-11-21T13:45:00Z")[0].starts_with("skipped"));
@@ -94,7 +86,7 @@ fn passed_start_deadline_skips_the_run() {
     assert_eq!(started(&fixture, "2026-11-22T04:00:00Z"), ["succeeded"]);
     assert!(started(&fixture, "2026-11-23T08:00:00Z").is_empty());
     newest(&fixture, "its start deadline passed at 2026-11-23T04:30:00Z");
-    at(&fixture, "2026-11-23T08:01:00Z", &["run", "tidy"]).ends(0).expect_text("succeeded");
+    fixture.run_at("2026-11-23T08:01:00Z", &["run", "tidy"]).ends(0).expect_text("succeeded");
 }
 
 #[test]

@@ -7,9 +7,7 @@ use std::process::Stdio;
 use rustix::process::{Signal, kill_process};
 
 use crate::fixture::{CommandOutput, Fixture, ended_within};
-use crate::served::{
-    Daemon, LIMIT, at, begin, fixture, kill, missed, outcome, owner, owners, run, runs,
-};
+use crate::served::{Daemon, LIMIT, begin, fixture, kill, missed, outcome, owner, owners, runs};
 
 /// Creates a fixture with three jobs that are due at each full hour. Each starts a process that
 /// leaves its process group, and waits for input.
@@ -31,7 +29,7 @@ fn three() -> Fixture {
 /// Starts a daemon that has a live run of each job.
 fn under_way(fixture: &Fixture) -> Daemon<'_> {
     let daemon = Daemon::start(fixture, &[]);
-    at(fixture, "2026-11-21T21:00:00Z");
+    fixture.set_clock("2026-11-21T21:00:00Z");
     daemon.tick();
     for name in ["last", "all", "none"] {
         let up = fs::read_to_string(fixture.path(&format!("{name}.fifo"))).unwrap();
@@ -86,7 +84,7 @@ fn daemon_settles_its_killed_runs() {
     }
     assert_eq!(fixture.survivors(), Vec::<String>::new());
     fixture.write("free", "");
-    at(&fixture, "2026-11-22T02:50:00Z");
+    fixture.set_clock("2026-11-22T02:50:00Z");
     daemon.tick();
     for _ in 0..4 {
         daemon.wait_for_text("succeeded");
@@ -107,13 +105,12 @@ fn next_tick_settles_killed_runs() {
     runs.into_iter().for_each(kill);
     assert!(started.len() >= 6, "{started:?}");
     fixture.write("free", "");
-    at(&fixture, "2026-11-22T02:50:00Z");
-    let reported = run(&fixture, &["tick", "--json"]).ends(0).json();
+    let reported = fixture.run_at("2026-11-22T02:50:00Z", &["tick", "--json"]).ends(0).json();
     let settled = reported["settled_for_the_dead"].as_object().unwrap();
     assert_eq!(settled.values().collect::<Vec<_>>(), ["lost"; 3]);
     each_by_its_rule(&fixture);
     assert_eq!(reported["started"].as_array().unwrap().len(), 4);
-    run(&fixture, &["tick"]).ends(0);
+    fixture.run_with_clock(&["tick"]).ends(0);
     each_by_its_rule(&fixture);
 }
 
@@ -123,9 +120,9 @@ fn surviving_runs_are_not_started_twice() {
     let mut daemon = under_way(&fixture);
     daemon.child.kill().unwrap();
     daemon.child.wait().unwrap();
-    at(&fixture, "2026-11-22T02:50:00Z");
+    fixture.set_clock("2026-11-22T02:50:00Z");
     // A new run would overlap with its job's earlier run, so all of them wait.
-    let reported = run(&fixture, &["tick", "--json"]).ends(0).json();
+    let reported = fixture.run_with_clock(&["tick", "--json"]).ends(0).json();
     assert_eq!(reported["settled_for_the_dead"], serde_json::json!({}));
     assert_eq!(reported["started"], serde_json::json!([]));
     let live = owners(&fixture);
@@ -138,7 +135,7 @@ fn surviving_runs_are_not_started_twice() {
         let raw = pid.as_raw_nonzero().get().cast_unsigned();
         assert!(ended_within(raw, LIMIT));
     }
-    run(&fixture, &["tick"]).ends(0);
+    fixture.run_with_clock(&["tick"]).ends(0);
     let words = |job| -> Vec<String> {
         let found = runs(&fixture, job).into_iter();
         found.map(|(word, _)| word).collect()
@@ -153,13 +150,13 @@ fn surviving_runs_are_not_started_twice() {
 /// long as the file `hold` exists.
 fn passes() -> (Fixture, String) {
     let fixture = Fixture::new();
-    at(&fixture, "2026-11-20T20:00:00Z");
+    fixture.set_clock("2026-11-20T20:00:00Z");
     fixture.write("ideas/note.md", "Maybe use a shorter name?\n");
     let touch = ["-d", "2026-11-20T00:00:00Z", "ideas/note.md"];
     fixture.command("touch", &touch).status().unwrap();
-    run(&fixture, &["init"]).ends(0);
+    fixture.run_with_clock(&["init"]).ends(0);
     fixture.configure("[jobs.dream]\ntrigger = \"cron 0 21 * * *\"\n");
-    run(&fixture, &["tick"]).ends(0);
+    fixture.run_with_clock(&["tick"]).ends(0);
     let root = fixture.root().display().to_string();
     let fifos = [format!("{root}/up.fifo"), format!("{root}/go.fifo")];
     fixture.command("mkfifo", &[&fifos[0], &fifos[1]]).status().unwrap();
@@ -184,8 +181,7 @@ fn lost_pass_is_retried_once() {
     let killed = |both: bool| {
         fs::write(&hold, "").unwrap();
         let mut tick = fixture
-            .runner(&["tick"])
-            .env("RUNNER_TEST_CLOCK", fixture.root().join("clock"))
+            .runner_with_clock(&["tick"])
             .env("PATH", &path)
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
@@ -211,25 +207,25 @@ fn lost_pass_is_retried_once() {
         let found = runs(&fixture, "dream").into_iter();
         found.map(|(word, _)| word).collect()
     };
-    at(&fixture, "2026-11-20T21:00:00Z");
+    fixture.set_clock("2026-11-20T21:00:00Z");
     killed(true);
     assert_eq!(words(), ["running"]);
-    run(&fixture, &["tick"]).ends(0).expect_text("lost");
+    fixture.run_with_clock(&["tick"]).ends(0).expect_text("lost");
     assert_eq!(words(), ["lost", "succeeded"]);
     assert_eq!(fixture.survivors(), Vec::<String>::new());
     // If only the pass is killed, the tick that started it retries it immediately.
     fixture.write("ideas/other.md", "Perhaps a shorter one still?\n");
-    at(&fixture, "2026-11-21T21:00:00Z");
+    fixture.set_clock("2026-11-21T21:00:00Z");
     killed(false).ends(1).expect_text("lost");
     assert_eq!(words()[2..], ["lost", "succeeded"]);
     // There is no third attempt.
     fixture.write("ideas/third.md", "Perhaps none at all?\n");
-    at(&fixture, "2026-11-22T21:00:00Z");
+    fixture.set_clock("2026-11-22T21:00:00Z");
     killed(true);
     killed(true);
-    run(&fixture, &["tick"]).ends(0).expect_text("lost");
+    fixture.run_with_clock(&["tick"]).ends(0).expect_text("lost");
     assert_eq!(words()[4..], ["lost", "lost"]);
-    run(&fixture, &["tick"]).ends(0);
+    fixture.run_with_clock(&["tick"]).ends(0);
     assert_eq!(words().len(), 6);
     assert_eq!(fixture.survivors(), Vec::<String>::new());
     assert_eq!(fixture.count("SELECT count(*) FROM occurrences"), 3);
@@ -252,9 +248,9 @@ fn tried_again_once(fixture: &Fixture) {
     assert_eq!((found[1].0.as_str(), found.len()), ("queued", 2));
     assert_eq!(fixture.survivors(), Vec::<String>::new());
     fixture.write("free", "");
-    let listed = run(fixture, &["runs", "--json"]).ends(0).json();
+    let listed = fixture.run_with_clock(&["runs", "--json"]).ends(0).json();
     let ready: jiff::Timestamp = listed[0]["ready_at"].as_str().unwrap().parse().unwrap();
-    at(fixture, &format!("{ready}\n9000"));
+    fixture.set_clock(format!("{ready}\n9000"));
     let ticks = [(); 2].map(|()| begin(fixture, &["tick", "--json"]));
     let started = ticks.map(|tick| {
         let reported = CommandOutput::of(tick.wait_with_output().unwrap()).ends(0).json();
@@ -270,18 +266,17 @@ fn tried_again_once(fixture: &Fixture) {
 #[test]
 fn next_tick_kills_an_overdue_run() {
     let fixture = hanging();
-    run(&fixture, &["tick"]).ends(0);
-    at(&fixture, "2026-11-21T21:00:00Z");
+    fixture.run_with_clock(&["tick"]).ends(0);
+    fixture.set_clock("2026-11-21T21:00:00Z");
     let first = begin(&fixture, &["tick"]);
     assert_eq!(fs::read_to_string(fixture.path("up.fifo")).unwrap(), "up\n");
     kill_process(owner(&fixture), Signal::STOP).unwrap();
     // The run's hour and its grace are not over yet.
-    at(&fixture, "2026-11-21T21:59:00Z\n3540");
-    run(&fixture, &["tick"]).ends(0);
+    fixture.run_at("2026-11-21T21:59:00Z\n3540", &["tick"]).ends(0);
     assert_eq!(fixture.survivors().len(), 2);
-    at(&fixture, "2026-11-21T22:01:00Z\n3660");
+    fixture.set_clock("2026-11-21T22:01:00Z\n3660");
     // Either tick may settle the run, and the outcome is the same.
-    run(&fixture, &["tick"]).ends(0);
+    fixture.run_with_clock(&["tick"]).ends(0);
     let first = CommandOutput::of(first.wait_with_output().unwrap()).ends(1);
     assert!(first.err.contains("timed-out"), "{first:?}");
     tried_again_once(&fixture);
@@ -291,11 +286,11 @@ fn next_tick_kills_an_overdue_run() {
 fn daemon_kills_its_overdue_run() {
     let fixture = hanging();
     let mut daemon = Daemon::start(&fixture, &[]);
-    at(&fixture, "2026-11-21T21:00:00Z");
+    fixture.set_clock("2026-11-21T21:00:00Z");
     let reported = daemon.tick();
     assert_eq!(fs::read_to_string(fixture.path("up.fifo")).unwrap(), "up\n");
     kill_process(owner(&fixture), Signal::STOP).unwrap();
-    at(&fixture, "2026-11-21T22:01:00Z\n3660");
+    fixture.set_clock("2026-11-21T22:01:00Z\n3660");
     assert_eq!(daemon.tick()["started"], serde_json::json!([]));
     daemon.wait_for_text("settled for its dead owner: timed-out");
     let id = reported["started"][0].as_str().unwrap();

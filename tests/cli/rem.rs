@@ -60,13 +60,6 @@ pub fn entries(fixture: &Fixture, folder: &str) -> Vec<String> {
     entries.map(|it| it["file"].as_str().unwrap().to_owned()).collect()
 }
 
-fn at(fixture: &Fixture, clock: &str, args: &[&str]) -> CommandOutput {
-    let path = fixture.root().join("clock");
-    fs::write(&path, clock).unwrap();
-    let mut command = fixture.runner(args);
-    CommandOutput::of(command.env("RUNNER_TEST_CLOCK", &path).output().unwrap())
-}
-
 #[test]
 fn rem_without_model_writes_a_carry() {
     let fixture =
@@ -77,7 +70,8 @@ fn rem_without_model_writes_a_carry() {
         {\"step\":2,\"tool\":\"Bash\",\"args\":{\"cmd\":\"make site\"},\"exit_code\":2,\"error\":\"make:\\nno rule for site.\\n---\"}\n\
         {\"step\":3,\"tool\":\"Bash\",\"args\":{\"cmd\":\"make test\"},\"exit_code\":0}\n",
     );
-    at(&fixture, "2026-11-02T03:04:05Z", &["run", "plain"])
+    fixture
+        .run_at("2026-11-02T03:04:05Z", &["run", "plain"])
         .ends(0)
         .expect_text("rem/night/2026-11-02-0304.org");
     let entry = fixture.read("rem/night/2026-11-02-0304.org");
@@ -99,7 +93,7 @@ fn rem_without_model_writes_a_carry() {
         assert!(entry.contains(words), "{words}: {entry}");
     }
     // The name of a minute's second entry includes the seconds. By default, runner commits nothing.
-    at(&fixture, "2026-11-02T03:04:50Z", &["run", "plain"]).ends(0);
+    fixture.run_at("2026-11-02T03:04:50Z", &["run", "plain"]).ends(0);
     assert_eq!(entries(&fixture, "rem/night"), ["2026-11-02-030450.org", "2026-11-02-0304.org"]);
     assert!(
         fixture
@@ -115,11 +109,11 @@ fn rem_without_model_writes_a_carry() {
 #[test]
 fn rem_requires_an_audit_and_interval() {
     let fixture = Fixture::new();
-    at(&fixture, "2026-10-31T23:00:00Z", &["init"]).ends(0);
+    fixture.run_at("2026-10-31T23:00:00Z", &["init"]).ends(0);
     fixture.configure("[jobs.dream]\nenabled = false\n[jobs.rem]\nkind = \"rem\"\ntrigger = \"every 10m\"\nstagger = \"0s\"\n");
-    at(&fixture, "2026-10-31T23:00:00Z", &["tick"]).ends(0);
+    fixture.run_at("2026-10-31T23:00:00Z", &["tick"]).ends(0);
     let started = |clock: &str| {
-        let reported = at(&fixture, clock, &["tick", "--json"]).json();
+        let reported = fixture.run_at(clock, &["tick", "--json"]).json();
         reported["started"][0]["outcome"].as_str().unwrap_or_default().to_owned()
     };
     assert!(started("2026-10-31T23:10:00Z").contains("no `audit:` commit"));
@@ -409,7 +403,7 @@ fn page_shows_verdict_results_without_private_data() {
         .write("_steps.jsonl", "{\"tool\":\"Bash\",\"args\":{\"cmd\":\"the-private-command\"}}\n");
     let tale = format!("<script>alert(1)</script> {TALE}");
     answer(&fixture, "", &data(&tale, "pick-up", "write the post").to_string());
-    at(&fixture, "2026-10-31T01:00:00Z", &["run", "rem"]).ends(0);
+    fixture.run_at("2026-10-31T01:00:00Z", &["run", "rem"]).ends(0);
     fixture.write("plan.org", BOARD.replace("TODO write", "DONE write"));
     fixture.git(&["add", "plan.org"]);
     fixture.git(&["commit", "-q", "-m", "add: the post"]);
@@ -446,7 +440,7 @@ fn page_shows_verdict_results_without_private_data() {
         )
         .to_string(),
     );
-    at(&fixture, "2026-11-01T02:00:00Z", &["run", "rem"]).ends(0);
+    fixture.run_at("2026-11-01T02:00:00Z", &["run", "rem"]).ends(0);
     let run = fixture.run(&["runs", "--json"]).json()[0]["id"].as_str().unwrap().to_owned();
     let asked =
         fs::read_to_string(fixture.state().join(format!("runs/{run}/child/request.json"))).unwrap();
@@ -493,7 +487,7 @@ fn cycle_waits_for_a_valid_dream() {
             fs::write(&kill, "").unwrap();
         }
         answer(&fixture, "", bad);
-        at(&fixture, &day(clock), &["run", "cycle"]).ends(1).expect_text("rem holds its place");
+        fixture.run_at(day(clock), &["run", "cycle"]).ends(1).expect_text("rem holds its place");
         assert_eq!(fixture.read(".runner/lifecycle-pos"), position, "{bad}");
         assert!(fixture.path(".runner/failed/cycle.json").is_file(), "{bad}");
         assert_eq!(entries(&fixture, "rem").len(), 1, "{bad}");
@@ -501,13 +495,14 @@ fn cycle_waits_for_a_valid_dream() {
     let mark = fixture.path(".runner/failed/cycle.json");
     let reported = fs::read_to_string(&mark).unwrap();
     assert!(reported.contains("the answer does not have the requested form"), "{reported}");
-    at(&fixture, &day(1), &["run", "cycle"])
+    fixture
+        .run_at(day(1), &["run", "cycle"])
         .ends(0)
         .expect_text("skipped: gate: rem failed 4 times in a row");
     let good =
         data("Now the shed has a new roof and the rain stays out.", "pick-up", "write the post");
     answer(&fixture, "", &good.to_string());
-    at(&fixture, &day(2), &["run", "cycle"]).ends(0).expect_text("succeeded");
+    fixture.run_at(day(2), &["run", "cycle"]).ends(0).expect_text("succeeded");
     assert_ne!(fixture.read(".runner/lifecycle-pos"), position);
     assert_eq!(entries(&fixture, "rem").len(), 2);
     assert!(!mark.exists());

@@ -9,7 +9,7 @@ use std::time::Duration;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
-use crate::fixture::{CommandOutput, Fixture, ended_within};
+use crate::fixture::{Fixture, ended_within};
 
 /// Maximum wait for an event that must occur.
 pub const LIMIT: Duration = Duration::from_secs(60);
@@ -107,26 +107,10 @@ impl<'a> Daemon<'a> {
     }
 }
 
-/// Sets a fixture's clock. The file is replaced atomically, because a daemon may read it at any
-/// time.
-pub fn at(fixture: &Fixture, clock: &str) {
-    let draft = fixture.root().join("clock.new");
-    fs::write(&draft, clock).unwrap();
-    fs::rename(draft, fixture.root().join("clock")).unwrap();
-}
-
-/// Runs the program under the fixture's clock.
-pub fn run(fixture: &Fixture, args: &[&str]) -> CommandOutput {
-    let mut command = fixture.runner(args);
-    command.env("RUNNER_TEST_CLOCK", fixture.root().join("clock"));
-    CommandOutput::of(command.output().unwrap())
-}
-
 /// Creates a project at 20:00 with these jobs and a disabled dream.
 pub fn fixture(toml: &str) -> Fixture {
     let fixture = Fixture::new();
-    at(&fixture, "2026-11-21T20:00:00Z");
-    run(&fixture, &["init"]).ends(0);
+    fixture.run_at("2026-11-21T20:00:00Z", &["init"]).ends(0);
     fixture.configure(&format!("{NO_DREAM}{toml}"));
     // Below the full sandbox, a job creates no files in the project's own folder.
     fixture.write("times", "");
@@ -137,7 +121,7 @@ pub fn fixture(toml: &str) -> Fixture {
 /// Starts a daemon with one live run of the waiting job.
 pub fn busy<'a>(fixture: &'a Fixture, args: &[&str]) -> (Daemon<'a>, String) {
     let daemon = Daemon::start(fixture, args);
-    at(fixture, "2026-11-21T20:01:00Z");
+    fixture.set_clock("2026-11-21T20:01:00Z");
     let reported = daemon.tick();
     assert_eq!(fs::read_to_string(fixture.path("up.fifo")).unwrap(), "up\n", "{reported}");
     let run = reported["started"][0].as_str().unwrap().to_owned();
@@ -161,12 +145,12 @@ pub fn owner(fixture: &Fixture) -> Pid {
 
 /// Waits until a run is settled.
 pub fn over(fixture: &Fixture, id: &str) {
-    run(fixture, &["runs", "logs", id, "--follow"]).ends(0);
+    fixture.run_with_clock(&["runs", "logs", id, "--follow"]).ends(0);
 }
 
 /// Returns the runs of a job, oldest first: state or outcome, and the reason.
 pub fn runs(fixture: &Fixture, job: &str) -> Vec<(String, String)> {
-    let listed = run(fixture, &["runs", "--json", "--job", job]).ends(0).json();
+    let listed = fixture.run_with_clock(&["runs", "--json", "--job", job]).ends(0).json();
     let words = |run: &serde_json::Value| {
         let word = run.get("outcome").unwrap_or(&run["state"]);
         let why = run["why"].as_str().unwrap_or_default();
@@ -191,15 +175,9 @@ pub fn owners(fixture: &Fixture) -> Vec<Pid> {
     owners.map(|owner| pid(owner.unwrap())).collect()
 }
 
-/// Starts a command under the fixture's clock, with its output piped for [`CommandOutput`].
+/// Starts a command under the fixture's clock, with its output piped for `CommandOutput`.
 pub fn begin(fixture: &Fixture, args: &[&str]) -> Child {
-    fixture
-        .runner(args)
-        .env("RUNNER_TEST_CLOCK", fixture.root().join("clock"))
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap()
+    fixture.runner_with_clock(args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
 }
 
 /// Kills a process and waits for its end, whether or not its parent reaps it.

@@ -3,8 +3,6 @@
 //! `INSTA_UPDATE=always` accepts the current output. Paths, ids, digests, durations and versions
 //! are replaced, because they differ between runs.
 
-use std::fs;
-
 use crate::fixture::{CommandOutput, Fixture};
 
 /// Replacements for text that differs between runs.
@@ -44,25 +42,14 @@ impl Scene {
     fn new(toml: &str) -> Self {
         let fixture = Fixture::new();
         let scene = Self { fixture, text: String::new() };
-        scene.clock("2026-11-21T20:00:00Z");
-        assert_eq!(scene.output(&["init"]).code, 0);
+        scene.fixture.run_at("2026-11-21T20:00:00Z", &["init"]).ends(0);
         scene.fixture.configure(toml);
         scene
     }
 
-    fn clock(&self, at: &str) {
-        fs::write(self.fixture.root().join("clock"), at).unwrap();
-    }
-
-    fn output(&self, args: &[&str]) -> CommandOutput {
-        let mut command = self.fixture.runner(args);
-        command.env("RUNNER_TEST_CLOCK", self.fixture.root().join("clock")).env("TZ", "UTC");
-        CommandOutput::of(command.output().unwrap())
-    }
-
     /// Runs a command and appends its exit code and its output to the snapshot.
     fn run(&mut self, args: &[&str]) -> &mut Self {
-        let CommandOutput { code, out, err } = self.output(args);
+        let CommandOutput { code, out, err } = self.fixture.run_with_clock(args);
         let line = format!("$ runner {}\nexit code: {code}\n", args.join(" "));
         self.text.push_str(&line);
         for (name, text) in [("stdout", out), ("stderr", err)] {
@@ -90,11 +77,11 @@ fn job_commands_match_snapshot() {
     scene.run(&["jobs"]).run(&["jobs", "show", "tidy"]).run(&["run", "tidy"]);
     scene.run(&["jobs", "list"]).run(&["jobs", "reset", "tidy"]).run(&["jobs", "reset"]);
     scene.run(&["jobs", "show", "tydi"]).compare("jobs");
-    let listed = scene.output(&["jobs", "--json"]).json();
+    let listed = scene.fixture.run_with_clock(&["jobs", "--json"]).json();
     let names: Vec<&str> =
         listed.as_array().unwrap().iter().map(|job| job["job"].as_str().unwrap()).collect();
     assert_eq!(names, ["ask", "dream", "tidy"]);
-    let shown = scene.output(&["jobs", "show", "tidy", "--json"]).json();
+    let shown = scene.fixture.run_with_clock(&["jobs", "show", "tidy", "--json"]).json();
     assert_eq!(shown["kind"], "command");
 }
 
@@ -102,7 +89,7 @@ fn job_commands_match_snapshot() {
 fn night_commands_match_snapshot() {
     let mut scene = Scene::new(JOBS);
     scene.run(&["status"]).run(&["schedule", "next"]).run(&["budget"]).run(&["runs"]);
-    scene.clock("2026-11-22T02:30:00Z");
+    scene.fixture.set_clock("2026-11-22T02:30:00Z");
     scene.run(&["tick"]).run(&["status"]).run(&["runs"]).run(&["report"]).compare("night");
 }
 

@@ -10,16 +10,9 @@ use rustix::process::{Pid, Signal, kill_process};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use serde_json::{Value, json};
 
-use crate::fixture::{CommandOutput, Fixture};
+use crate::fixture::Fixture;
 
 const TIDY: &str = "[jobs.dream]\nenabled = false\n[jobs.tidy]\nkind = \"command\"\nprogram = \"true\"\ntrigger = \"every 15m\"\n";
-
-fn clocked(fixture: &Fixture, now: &str, args: &[&str]) -> CommandOutput {
-    let clock = fixture.root().join("clock");
-    fs::write(&clock, now).unwrap();
-    let mut command = fixture.runner(args);
-    CommandOutput::of(command.env("RUNNER_TEST_CLOCK", &clock).output().unwrap())
-}
 
 #[test]
 fn status_survives_broken_configuration() {
@@ -70,10 +63,10 @@ fn status_reports_unregistered_project_mistakes() {
 #[test]
 fn missing_ticks_are_reported() {
     let fixture = Fixture::new();
-    clocked(&fixture, "2026-11-21T20:00:00Z", &["init"]).ends(0);
-    let status = |now: &str| clocked(&fixture, now, &["status"]).ends(0).out;
+    fixture.run_at("2026-11-21T20:00:00Z", &["init"]).ends(0);
+    let status = |now: &str| fixture.run_at(now, &["status"]).ends(0).out;
     assert!(status("2026-11-21T20:00:00Z").contains("NO TICKS: `runner tick` has never run"));
-    clocked(&fixture, "2026-11-21T20:01:00Z", &["tick"]).ends(0);
+    fixture.run_at("2026-11-21T20:01:00Z", &["tick"]).ends(0);
     let fresh = status("2026-11-21T21:01:00Z");
     assert!(!fresh.contains("NO TICKS"), "{fresh}");
     assert!(fresh.contains("no daemon; last tick 2026-11-21 20:01:00 UTC"), "{fresh}");
@@ -84,7 +77,7 @@ fn missing_ticks_are_reported() {
     );
     // If no job has a schedule, no tick is missing.
     fixture.configure("[jobs.dream]\ntrigger = \"manual\"\n");
-    clocked(&fixture, "2026-11-21T21:02:00Z", &["tick"]).ends(0);
+    fixture.run_at("2026-11-21T21:02:00Z", &["tick"]).ends(0);
     assert!(!status("2026-11-23T21:00:00Z").contains("NO TICKS"));
 }
 
@@ -93,11 +86,11 @@ fn times_are_shown_in_the_jobs_zone() {
     let fixture = Fixture::with(
         "[night]\nzone = \"Asia/Tokyo\"\n[jobs.dream]\nenabled = false\n[jobs.tidy]\nkind = \"command\"\nprogram = \"true\"\ntrigger = \"daily 07:00\"\nzone = \"Europe/Berlin\"\n",
     );
-    clocked(&fixture, "2026-11-21T20:00:00Z", &["tick"]).ends(0);
+    fixture.run_at("2026-11-21T20:00:00Z", &["tick"]).ends(0);
     let next = "tidy at 2026-11-22 07:00:00 CET";
-    let text = clocked(&fixture, "2026-11-21T20:00:00Z", &["status"]).ends(0);
+    let text = fixture.run_at("2026-11-21T20:00:00Z", &["status"]).ends(0);
     assert!(text.out.contains(next), "{}", text.out);
-    let json = clocked(&fixture, "2026-11-21T20:00:00Z", &["status", "--json"]).json();
+    let json = fixture.run_at("2026-11-21T20:00:00Z", &["status", "--json"]).json();
     let project = &json["projects"][0];
     assert_eq!(
         project["next"],
@@ -110,7 +103,7 @@ fn times_are_shown_in_the_jobs_zone() {
     );
     // The zone also applies to the preview of an expression in this project.
     let cron = ["schedule", "next", "--cron", "0 7 * * *", "-n", "1", "--json"];
-    let next = clocked(&fixture, "2026-11-21T20:00:00Z", &cron).ends(0).json();
+    let next = fixture.run_at("2026-11-21T20:00:00Z", &cron).ends(0).json();
     assert_eq!(next["zone"], "Asia/Tokyo");
 }
 
@@ -136,16 +129,14 @@ fn remaining_budget_is_reported() {
 #[test]
 fn repeatedly_replaced_job_is_reported_starved() {
     let fixture = Fixture::new();
-    clocked(&fixture, "2026-11-21T20:00:00Z", &["init"]).ends(0);
+    fixture.run_at("2026-11-21T20:00:00Z", &["init"]).ends(0);
     // The group has no free slot, so each occurrence waits until the next one replaces it.
     fixture.configure(
         "[jobs.dream]\nenabled = false\n[groups.one]\nslots = 1\n[jobs.tidy]\nkind = \"command\"\nprogram = \"true\"\ntrigger = \"every 15m\"\noverlap = \"replace\"\ngroup = \"one\"\n[jobs.long]\nkind = \"command\"\nprogram = \"sh\"\nargs = [\"-c\", \"cat fifo\"]\ngroup = \"one\"\n",
     );
     assert!(fixture.command("mkfifo", &["fifo"]).status().unwrap().success());
-    let clock = fixture.root().join("clock");
     let mut long = fixture
-        .runner(&["--quiet", "run", "long"])
-        .env("RUNNER_TEST_CLOCK", &clock)
+        .runner_with_clock(&["--quiet", "run", "long"])
         .stderr(Stdio::null())
         .spawn()
         .unwrap();
@@ -153,15 +144,16 @@ fn repeatedly_replaced_job_is_reported_starved() {
     let mut ticks = Vec::new();
     for now in ["20:01", "20:16", "20:31", "20:46", "21:01"] {
         // These ticks only queue the job, so they end without waiting for a run.
-        ticks.push(clocked(&fixture, &format!("2026-11-21T{now}:00Z"), &["tick"]));
+        ticks.push(fixture.run_at(format!("2026-11-21T{now}:00Z"), &["tick"]));
     }
-    let status = clocked(&fixture, "2026-11-21T21:01:00Z", &["status", "--json"]).json();
+    let status = fixture.run_at("2026-11-21T21:01:00Z", &["status", "--json"]).json();
     assert_eq!(
         status["projects"][0]["starved"],
         json!([{"job": "tidy", "replaced_in_a_row": 3}]),
         "{ticks:?}"
     );
-    clocked(&fixture, "2026-11-21T21:01:00Z", &["status"])
+    fixture
+        .run_at("2026-11-21T21:01:00Z", &["status"])
         .ends(0)
         .expect_text("STARVED")
         .expect_text("tidy: the last 3 scheduled times");

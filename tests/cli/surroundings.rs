@@ -4,7 +4,7 @@
 use std::fs;
 
 use crate::fixture::Fixture;
-use crate::served::{Daemon, at, fixture, run};
+use crate::served::{Daemon, fixture};
 
 const COUNT: &str =
     "[jobs.count]\nkind = \"command\"\ntrigger = \"every 1m\"\nprogram = \"true\"\n";
@@ -24,7 +24,7 @@ fn daemon_survives_removed_folder_and_executable() {
     let daemon = Daemon::of(&fixture, command);
     fs::remove_dir(&gone).unwrap();
     fs::remove_file(&program).unwrap();
-    at(&fixture, "2026-11-21T20:01:00Z");
+    fixture.set_clock("2026-11-21T20:01:00Z");
     let reported = daemon.tick();
     let id = reported["started"][0].as_str().unwrap().to_owned();
     crate::served::over(&fixture, &id);
@@ -36,34 +36,32 @@ fn daemon_survives_removed_folder_and_executable() {
 #[test]
 fn invalid_configuration_defers_the_run() {
     let fixture = fixture(COUNT);
-    run(&fixture, &["tick"]).ends(0);
+    fixture.run_with_clock(&["tick"]).ends(0);
     let path = fixture.path("runner.toml");
     let good = fs::read_to_string(&path).unwrap();
     fs::write(&path, format!("{good}\n[jobs.cou")).unwrap();
-    at(&fixture, "2026-11-21T20:01:00Z");
-    let reported = run(&fixture, &["tick", "--json"]).json();
+    let reported = fixture.run_at("2026-11-21T20:01:00Z", &["tick", "--json"]).json();
     let outcome = reported["started"][0]["outcome"].as_str().unwrap();
     assert!(outcome.starts_with("deferred until"), "{reported}");
     fs::write(&path, good).unwrap();
-    at(&fixture, "2026-11-21T20:20:00Z");
-    let reported = run(&fixture, &["tick", "--json"]).ends(0).json();
+    let reported = fixture.run_at("2026-11-21T20:20:00Z", &["tick", "--json"]).ends(0).json();
     assert_eq!(reported["started"][0]["outcome"], "succeeded", "{reported}");
 }
 
 #[test]
 fn pause_keeps_runs_already_due() {
     let fixture = fixture(COUNT);
-    run(&fixture, &["tick"]).ends(0);
-    at(&fixture, "2026-11-21T20:01:30Z");
-    run(&fixture, &["pause", "count", "--until", "2026-11-21T20:10:00Z"]).ends(0);
-    let queued = run(&fixture, &["runs", "--json"]).ends(0).json();
+    fixture.run_with_clock(&["tick"]).ends(0);
+    fixture
+        .run_at("2026-11-21T20:01:30Z", &["pause", "count", "--until", "2026-11-21T20:10:00Z"])
+        .ends(0);
+    let queued = fixture.run_with_clock(&["runs", "--json"]).ends(0).json();
     assert_eq!(queued[0]["state"], "queued", "{queued}");
     assert_eq!(queued[0]["due"], "2026-11-21T20:01:00Z", "{queued}");
-    at(&fixture, "2026-11-21T20:10:30Z");
-    run(&fixture, &["tick"]).ends(0);
-    let reported = run(&fixture, &["status", "--json"]).ends(0).out;
+    fixture.run_at("2026-11-21T20:10:30Z", &["tick"]).ends(0);
+    let reported = fixture.run_with_clock(&["status", "--json"]).ends(0).out;
     assert!(reported.contains("paused"), "{reported}");
-    let runs = run(&fixture, &["runs", "--json"]).ends(0).json();
+    let runs = fixture.run_with_clock(&["runs", "--json"]).ends(0).json();
     let of_then = |one: &&serde_json::Value| one["due"] == "2026-11-21T20:01:00Z";
     let then = runs.as_array().unwrap().iter().find(of_then).unwrap();
     assert_eq!(then["outcome"], "succeeded", "{runs}");

@@ -27,11 +27,9 @@ fn fifo(path: &Path) {
 /// Runs a command that must end by itself within the limit.
 #[track_caller]
 fn at(fixture: &Fixture, clock: &str, args: &[&str]) -> CommandOutput {
-    let path = fixture.root().join("clock");
-    fs::write(&path, clock).unwrap();
+    fixture.set_clock(clock);
     let mut child = fixture
-        .runner(args)
-        .env("RUNNER_TEST_CLOCK", &path)
+        .runner_with_clock(args)
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()

@@ -178,17 +178,14 @@ impl Week {
     }
 
     fn run(&self, args: &[&str]) -> CommandOutput {
-        let clock = self.fixture.root().join("clock");
-        fs::write(&clock, Self::time(self.quarter).to_string()).unwrap();
+        self.fixture.set_clock(Self::time(self.quarter));
         let path = format!(
             "{}:{}",
             self.fixture.root().join("bin").display(),
             std::env::var("PATH").unwrap()
         );
-        let mut command = self.fixture.runner(args);
-        CommandOutput::of(
-            command.env("RUNNER_TEST_CLOCK", clock).env("PATH", path).output().unwrap(),
-        )
+        let mut command = self.fixture.runner_with_clock(args);
+        CommandOutput::of(command.env("PATH", path).output().unwrap())
     }
 
     /// Ticks, and delivers what is due then.

@@ -49,10 +49,8 @@ fn at(fixture: &Fixture, clock: &str, args: &[&str]) -> CommandOutput {
 }
 
 fn command(fixture: &Fixture, clock: &str, args: &[&str]) -> Command {
-    let path = fixture.root().join("clock");
-    fs::write(&path, clock).unwrap();
-    let mut command = fixture.runner(args);
-    command.env("RUNNER_TEST_CLOCK", &path);
+    fixture.set_clock(clock);
+    let mut command = fixture.runner_with_clock(args);
     if fixture.root().join("trusts-nothing").exists() {
         command.env_remove("RUNNER_CONFIG__TRUST__PATHS");
     }
@@ -77,7 +75,7 @@ fn night(fixture: &Fixture) -> CommandOutput {
     let mut now: Timestamp = NIGHT.parse().unwrap();
     while !ended_within(tick.id(), Duration::from_secs(5)) {
         now = now.saturating_add(SignedDuration::from_mins(1)).unwrap();
-        fs::write(fixture.root().join("clock"), now.to_string()).unwrap();
+        fixture.set_clock(now);
     }
     CommandOutput::of(tick.wait_with_output().unwrap())
 }

@@ -25,17 +25,14 @@ program = "true"
 trigger = "manual"
 "#;
 
-/// A fixture whose clock is a file.
+/// A fixture whose wall clock and boot clock are set together.
 struct Aged {
     fixture: Fixture,
-    clock: PathBuf,
 }
 
 impl Aged {
     fn new() -> Self {
-        let fixture = Fixture::new();
-        let clock = fixture.root().join("clock");
-        let aged = Self { fixture, clock };
+        let aged = Self { fixture: Fixture::new() };
         aged.at("2026-01-10T12:00:00Z");
         aged.run(&["init"]).ends(0);
         aged.fixture.configure(JOBS);
@@ -47,17 +44,15 @@ impl Aged {
     /// Sets both clocks to this time.
     fn at(&self, time: &str) {
         let at: jiff::Timestamp = time.parse().unwrap();
-        fs::write(&self.clock, format!("{at}\n{}\n", at.as_second())).unwrap();
+        self.fixture.set_clock(format!("{at}\n{}\n", at.as_second()));
     }
 
     fn command(&self, args: &[&str]) -> std::process::Command {
-        let mut command = self.fixture.runner(args);
-        command.env("RUNNER_TEST_CLOCK", &self.clock);
-        command
+        self.fixture.runner_with_clock(args)
     }
 
     fn run(&self, args: &[&str]) -> CommandOutput {
-        CommandOutput::of(self.command(args).output().unwrap())
+        self.fixture.run_with_clock(args)
     }
 
     fn store(&self) -> PathBuf {
@@ -159,7 +154,7 @@ fn unsupported_database_formats_are_reported() {
     let path = aged.store();
     let sound = fs::read(&path).unwrap();
     aged.fixture.store().pragma_update(None, "user_version", 99).unwrap();
-    aged.run(&["tick"]).ends(78).expect_text("has format 99").expect_text("newer runner");
+    aged.run(&["tick"]).ends(78).expect_text("has format 99").expect_text("runner db restore");
     fs::write(&path, &sound).unwrap();
     aged.fixture.store().execute_batch("DROP TABLE maintenance; DROP TABLE pause").unwrap();
     for command in [&["tick"][..], &["status"], &["db", "check"]] {

@@ -7,11 +7,11 @@ use std::os::unix::fs::PermissionsExt as _;
 
 use super::kills::{States, is_ready, keep, reset};
 use super::{
-    JOB, LATEST, WORK, WORK_FILE, command, corpus, json, killed_after_one_iteration, night, run_ok,
-    start, summary_of, surroundings, tree, untouched,
+    JOB, LATEST, WORK, WORK_FILE, corpus, json, killed_after_one_iteration, night, run_ok, start,
+    summary_of, surroundings, tree, untouched,
 };
 use crate::bad_input::{Mounted, as_nobody};
-use crate::fixture::{CommandOutput, Fixture, print_line};
+use crate::fixture::{Fixture, print_line};
 
 #[test]
 fn invalid_nodes_are_reported_and_unchanged() {
@@ -93,7 +93,7 @@ fn unusable_output_and_foreign_marker_are_refused() {
 fn resume_survives_a_clock_set_back() {
     let fixture = night();
     killed_after_one_iteration(&fixture, &[]);
-    fixture.write("../clock", "2026-11-22T01:00:00Z\n");
+    fixture.set_clock("2026-11-22T01:00:00Z");
     start(&fixture, &[]).ends(0);
     let summary = summary_of(&fixture);
     assert_eq!(summary["status"], "done");
@@ -159,7 +159,7 @@ fn failed_night_names_its_output_folder() {
     let learnings = fixture.path(".agents/learnings");
     fs::set_permissions(&learnings, fs::Permissions::from_mode(0o555)).unwrap();
     let args = ["overnight", "start", "--output-dir", ".agents/other"];
-    let said = CommandOutput::of(command(&fixture, &args).output().unwrap());
+    let said = fixture.run_with_clock(&args);
     said.ends(78).expect_text("denied");
     fs::set_permissions(&learnings, fs::Permissions::from_mode(0o755)).unwrap();
     assert_eq!(json(&fixture, ".agents/other/summary.json")["status"], "failed");
@@ -180,7 +180,7 @@ fn full_disk_leaves_the_corpus_intact() {
     fixture.run(&["init"]).ends(0);
     fixture.configure(JOB);
     corpus(&fixture);
-    fixture.write("../clock", "2026-11-22T02:30:00Z\n");
+    fixture.set_clock("2026-11-22T02:30:00Z");
     keep(&fixture);
     let states = States::of(&fixture, false);
     let around = surroundings(&fixture);

@@ -5,8 +5,8 @@ use std::fs;
 use serde_json::Value;
 
 use super::{
-    JOB, WORK_FILE, citation, command, json, killed_after_one_iteration, learning, night, run_ok,
-    start, summary_of, tree, watched, words,
+    JOB, WORK_FILE, citation, json, killed_after_one_iteration, learning, night, run_ok, start,
+    summary_of, tree, watched, words,
 };
 use crate::fixture::{CommandOutput, Fixture, skip};
 
@@ -61,7 +61,7 @@ fn exhausted_run_time_ends_the_loop() {
     let fixture = night();
     killed_after_one_iteration(&fixture, &["--run-timeout", "1h"]);
     // Two seconds of the run's hour are left, which is less than the time reserved for the steps.
-    fixture.write("../clock", "2026-11-22T03:29:58Z\n");
+    fixture.set_clock("2026-11-22T03:29:58Z");
     start(&fixture, &["--run-timeout", "1h"]).ends(0);
     let summary = summary_of(&fixture);
     assert_eq!(summary["status"], "done");
@@ -102,7 +102,7 @@ fn broken_disk(fixture: &Fixture) -> Option<std::path::PathBuf> {
 }
 
 fn with_broken_disk(fixture: &Fixture, library: &std::path::Path, times: u64) -> CommandOutput {
-    let mut start = command(fixture, &["overnight", "start"]);
+    let mut start = fixture.runner_with_clock(&["overnight", "start"]);
     start
         .env("LD_PRELOAD", library)
         .env("EIO_OPENDIR", "/overnight/staging/")
@@ -166,7 +166,7 @@ fn proud() -> Fixture {
         let lesson = format!("Change {number}\n\nLearned: check it because {}", words(number + 50));
         fixture.git(&["commit", "--quiet", "--allow-empty", "-m", &lesson]);
     }
-    fixture.write("../clock", "2026-11-22T02:30:00Z\n");
+    fixture.set_clock("2026-11-22T02:30:00Z");
     fixture
 }
 

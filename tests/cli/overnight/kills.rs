@@ -8,8 +8,8 @@ use std::time::Instant;
 use serde_json::Value;
 
 use super::{
-    JOB, LATEST, Tree, WORK_FILE, command, copy, corpus, run_ok, start, summary_of, surroundings,
-    tree, untouched, words,
+    JOB, LATEST, Tree, WORK_FILE, copy, corpus, run_ok, start, summary_of, surroundings, tree,
+    untouched, words,
 };
 use crate::fixture::{CommandOutput, Fixture, Random, print_line, scaled_from};
 
@@ -33,7 +33,7 @@ fn fixture() -> Fixture {
         let lesson = format!("Change {number}\n\nLearned: check it because {}", words(number + 60));
         fixture.git(&["commit", "--quiet", "--allow-empty", "-m", &lesson]);
     }
-    fixture.write("../clock", "2026-11-22T02:30:00Z\n");
+    fixture.set_clock("2026-11-22T02:30:00Z");
     keep(&fixture);
     fixture
 }
@@ -121,7 +121,7 @@ impl States {
 
 /// Starts a night that kills itself before step `act`.
 fn killed_at(fixture: &Fixture, act: u64) -> CommandOutput {
-    let mut command = command(fixture, &["--quiet", "overnight", "start"]);
+    let mut command = fixture.runner_with_clock(&["--quiet", "overnight", "start"]);
     command.env("RUNNER_TEST_KILL", act.to_string());
     CommandOutput::of(command.output().unwrap())
 }
@@ -216,7 +216,7 @@ fn lane(fixture: &Fixture, states: &States, kills: usize, first: u64, mut dice: 
             tally.twice += 1;
         }
         if died.code != 0 {
-            CommandOutput::of(command(fixture, &["overnight", "start"]).output().unwrap()).ends(0);
+            fixture.run_with_clock(&["overnight", "start"]).ends(0);
         }
         tally.starts += 1;
         let done = summary_of(fixture);

@@ -110,15 +110,8 @@ const WORK: &str = concat!(
 fn night() -> Fixture {
     let fixture = Fixture::with(JOB);
     corpus(&fixture);
-    fixture.write("../clock", "2026-11-22T02:30:00Z\n");
+    fixture.set_clock("2026-11-22T02:30:00Z");
     fixture
-}
-
-/// Returns a command that runs at the fixture's fixed time.
-fn command(fixture: &Fixture, args: &[&str]) -> Command {
-    let mut command = fixture.runner(args);
-    command.env("RUNNER_TEST_CLOCK", fixture.root().join("clock"));
-    command
 }
 
 /// Runs a command, and checks that it creates no link and changes only the corpus and the night's
@@ -151,7 +144,7 @@ fn untouched(fixture: &Fixture, before: &Tree, by: &str) {
 
 #[track_caller]
 fn run_ok(fixture: &Fixture, args: &[&str]) -> CommandOutput {
-    watched(fixture, &mut command(fixture, args))
+    watched(fixture, &mut fixture.runner_with_clock(args))
 }
 
 #[track_caller]
@@ -231,7 +224,7 @@ fn copy(from: &Path, to: &Path) {
 /// Starts nights until one is killed after it has recorded its first iteration.
 fn killed_after_one_iteration(fixture: &Fixture, more: &[&str]) {
     for at in (40..4_000).step_by(20) {
-        let mut command = command(fixture, &[&["overnight", "start"][..], more].concat());
+        let mut command = fixture.runner_with_clock(&[&["overnight", "start"][..], more].concat());
         command.env("RUNNER_TEST_KILL", at.to_string());
         let ended = watched(fixture, &mut command).code == 0;
         let noted = fixture.tree(LATEST).into_iter();

@@ -3,9 +3,9 @@
 use std::fs;
 
 use super::{
-    JOB, LATEST, WORK, WORK_FILE, command, corpus, night, run_ok, start, summary_of, tree, watched,
+    JOB, LATEST, WORK, WORK_FILE, corpus, night, run_ok, start, summary_of, tree, watched,
 };
-use crate::fixture::{CommandOutput, Fixture};
+use crate::fixture::Fixture;
 
 #[test]
 fn only_the_first_night_improves_the_corpus() {
@@ -127,7 +127,7 @@ fn unknown_use_and_unclassified_nodes_are_left_alone() {
         let text = format!("---\ndate: 2020-01-01\nttl_days: 3\n---\n# {name}\n\n{text}\n");
         fixture.write(&format!(".agents/learnings/{name}.md"), text);
     }
-    fixture.write("../clock", "2026-11-22T02:30:00Z\n");
+    fixture.set_clock("2026-11-22T02:30:00Z");
     let before = tree(&fixture);
     start(&fixture, &[]).ends(0).expect_text("fitness unknown");
     assert_eq!(tree(&fixture), before);
@@ -207,11 +207,11 @@ fn each_packet_creates_one_bead() {
     fs::set_permissions(&bd, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
     let path = format!("{}:{}", bin.display(), std::env::var("PATH").unwrap());
     let night = || {
-        let mut command = command(&fixture, &["overnight", "start"]);
+        let mut command = fixture.runner_with_clock(&["overnight", "start"]);
         watched(&fixture, command.env("PATH", &path)).ends(0);
         summary_of(&fixture)
     };
-    fixture.write("../clock", "2026-11-22T02:30:00Z\n");
+    fixture.set_clock("2026-11-22T02:30:00Z");
     let summary = night();
     let step = summary["steps"].as_array().unwrap().last().unwrap().clone();
     assert_eq!(step["status"], "soft-fail", "{step}");
@@ -232,15 +232,12 @@ fn night_at_its_own_time_has_one_budget_and_one_page() {
          [jobs.overnight]\nkind = \"overnight\"\ntrigger = \"daily 03:30\"\n",
     );
     corpus(&fixture);
-    let at = |clock: &str| {
-        fixture.write("../clock", clock);
-        command(&fixture, &["tick"]).output().map(CommandOutput::of).unwrap()
-    };
+    let at = |clock: &str| fixture.run_at(clock, &["tick"]);
     // The jobs were recorded at the real time, so their schedules restart here.
-    at("2026-11-21T20:00:00Z\n");
-    at("2026-11-22T02:30:00Z\n").ends(0);
+    at("2026-11-21T20:00:00Z");
+    at("2026-11-22T02:30:00Z").ends(0);
     assert_eq!(fixture.count("SELECT count(*) FROM nights WHERE closed IS NULL"), 1);
-    at("2026-11-22T03:30:00Z\n").ends(0);
+    at("2026-11-22T03:30:00Z").ends(0);
     assert_eq!(fixture.count("SELECT count(*) FROM nights"), 1);
     let report = fixture.read(".runner/reports/2026-11-22/report.md");
     assert!(report.contains("| dream |") && report.contains("| overnight |"), "{report}");
@@ -266,7 +263,7 @@ fn start_makes_the_page_of_its_night() {
         "0",
     ];
     fixture.run(&event).ends(0);
-    let done = command(&fixture, &["overnight", "start"]).output().map(CommandOutput::of).unwrap();
+    let done = fixture.run_with_clock(&["overnight", "start"]);
     let folder = ".runner/reports/2026-11-22";
     let done = done.ends(0);
     assert!(done.err.contains(&format!("{folder}/report.md")), "{done:?}");

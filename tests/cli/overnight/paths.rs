@@ -5,14 +5,14 @@ use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::Path;
 
-use super::{JOB, LATEST, command, corpus};
+use super::{JOB, LATEST, corpus};
 use crate::fixture::{CommandOutput, Fixture};
 
 /// Creates a fixture with every kind of target that a path can lead to.
 fn fixture(jobs: &str) -> Fixture {
     let fixture = Fixture::with(jobs);
     corpus(&fixture);
-    fixture.write("../clock", "2026-11-22T02:30:00Z\n");
+    fixture.set_clock("2026-11-22T02:30:00Z");
     fixture.write("../outside/kept.txt", "kept\n");
     fixture.write("file", "a file\n");
     fixture.write("src/deep/own.rs", "// own\n");
@@ -122,7 +122,7 @@ fn foreign_output_folder_is_refused() {
         for more in [&[][..], &["--dry-run"]] {
             let args = [&["overnight", "start", "--output-dir", value][..], more].concat();
             let said = refused(&fixture, &format!("--output-dir {shown} {more:?}"), || {
-                CommandOutput::of(command(&fixture, &args).output().unwrap())
+                fixture.run_with_clock(&args)
             });
             assert!(said.err.contains("fix: "), "{said:?}");
         }
@@ -145,7 +145,7 @@ fn foreign_output_folder_is_refused() {
                 fixture.configure(&format!("output_dir = {value:?}\n"));
             }
             refused(&fixture, &format!("{args:?} {value} {variable} {line}"), || {
-                let mut command = command(&fixture, &args);
+                let mut command = fixture.runner_with_clock(&args);
                 if variable {
                     command.env("RUNNER_CONFIG__JOBS__OVERNIGHT__OUTPUT_DIR", value);
                 }
@@ -184,7 +184,7 @@ fn previous_output_folders_are_reused() {
     for folder in [LATEST, "nächte/夜", "empty", "fresh-parent/new/", "src/out"] {
         let args = ["overnight", "start", "--max-iterations", "1", "--output-dir", folder];
         for _ in 0..2 {
-            CommandOutput::of(command(&fixture, &args).output().unwrap()).ends(0);
+            fixture.run_with_clock(&args).ends(0);
             assert!(fixture.path(folder).join("summary.json").is_file(), "{folder}");
         }
         let runs = fixture.path(folder).parent().unwrap().join("runs");
@@ -198,12 +198,10 @@ fn previous_output_folders_are_reused() {
     // `.agents/overnight`.
     fixture.write("nächte/夜/mine.txt", "mine\n");
     let args = ["overnight", "start", "--output-dir", "nächte/夜"];
-    refused(&fixture, "a folder with somebody's file", || {
-        CommandOutput::of(command(&fixture, &args).output().unwrap())
-    })
-    .expect_text("mine.txt");
+    refused(&fixture, "a folder with somebody's file", || fixture.run_with_clock(&args))
+        .expect_text("mine.txt");
     fixture.write(&format!("{LATEST}/mine.txt"), "mine\n");
-    CommandOutput::of(command(&fixture, &["overnight", "start"]).output().unwrap()).ends(0);
+    fixture.run_with_clock(&["overnight", "start"]).ends(0);
     assert!(!fixture.path(LATEST).join("mine.txt").exists());
     // Another program's night is kept like one of runner's nights.
     fs::remove_dir_all(fixture.path(LATEST)).unwrap();
@@ -212,7 +210,7 @@ fn previous_output_folders_are_reused() {
         "{\"schema_version\":2,\"mode\":\"dream.local-bedtime\",\"run_id\":\"20260409T220000Z\",\"started_at\":\"2026-04-09T22:00:00Z\",\"status\":\"done\"}",
     );
     fixture.write(&format!("{LATEST}/terrain.json"), "{}");
-    CommandOutput::of(command(&fixture, &["overnight", "start"]).output().unwrap()).ends(0);
+    fixture.run_with_clock(&["overnight", "start"]).ends(0);
     assert!(fixture.path(".agents/overnight/runs/before/terrain.json").is_file());
 }
 

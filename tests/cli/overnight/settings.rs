@@ -2,8 +2,8 @@
 
 use std::fs;
 
-use super::{JOB, LATEST, command, corpus, night, run_ok, start, summary_of};
-use crate::fixture::{CommandOutput, Fixture};
+use super::{JOB, LATEST, corpus, night, run_ok, start, summary_of};
+use crate::fixture::Fixture;
 
 #[test]
 fn own_settings_override_alternate_names() {
@@ -49,7 +49,7 @@ fn alternate_names_alone_configure_manual_nights() {
         "[dream]\noutput_dir = \".agents/overnight/theirs\"\nmax_iterations = 1\nretries = 0\n",
     );
     corpus(&fixture);
-    fixture.write("../clock", "2026-11-22T02:30:00Z\n");
+    fixture.set_clock("2026-11-22T02:30:00Z");
     fixture.run(&["config", "get", "jobs.overnight.trigger"]).ends(0).expect_text("manual");
     start(&fixture, &[]).ends(0);
     assert!(!fixture.path(LATEST).exists());
@@ -59,7 +59,7 @@ fn alternate_names_alone_configure_manual_nights() {
     // If the job is also configured under its own name, no setting is applied twice.
     let fixture = Fixture::with(&format!("{JOB}[dream]\nmax_iterations = 1\n"));
     corpus(&fixture);
-    fixture.write("../clock", "2026-11-22T02:30:00Z\n");
+    fixture.set_clock("2026-11-22T02:30:00Z");
     start(&fixture, &[]).ends(0);
     assert_eq!(summary_of(&fixture)["iterations"].as_array().unwrap().len(), 1);
 }
@@ -68,12 +68,12 @@ fn alternate_names_alone_configure_manual_nights() {
 fn start_needs_only_a_corpus() {
     let fixture = night();
     fs::remove_file(fixture.path("runner.toml")).unwrap();
-    CommandOutput::of(command(&fixture, &["overnight", "start"]).output().unwrap()).ends(0);
+    fixture.run_with_clock(&["overnight", "start"]).ends(0);
     assert!(fixture.read("runner.toml").contains("[jobs.overnight]"));
     assert_eq!(summary_of(&fixture)["status"], "done");
     // A configured job is left as it is.
     let before = fixture.read("runner.toml");
-    CommandOutput::of(command(&fixture, &["overnight", "start"]).output().unwrap()).ends(0);
+    fixture.run_with_clock(&["overnight", "start"]).ends(0);
     assert_eq!(fixture.read("runner.toml"), before);
 }
 

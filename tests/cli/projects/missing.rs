@@ -4,14 +4,14 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::process::Stdio;
 
-use super::{SMALL, at, committed, copy, pairs, standings, then, tick};
+use super::{SMALL, at, committed, copy, pairs, standings, tick};
 use crate::fixture::{CommandOutput, Fixture};
 
 #[test]
 fn vanished_project_is_reported_once() {
     let fixture = Fixture::new();
     tick(&fixture, "2026-11-21T20:00:00Z");
-    then(&fixture, &["init"]).ends(0);
+    fixture.run_with_clock(&["init"]).ends(0);
     fixture.configure(SMALL);
     tick(&fixture, "2026-11-21T20:01:00Z").ends(0);
     let away = fixture.root().join("away");
@@ -19,14 +19,11 @@ fn vanished_project_is_reported_once() {
     let project = fixture.project();
     fs::create_dir(fixture.root().join("here")).unwrap();
     let inside = |args: &[&str]| {
-        let mut command = fixture.runner(args);
-        command
-            .current_dir(fixture.root().join("here"))
-            .env("RUNNER_TEST_CLOCK", fixture.root().join("clock"));
-        CommandOutput::of(command.output().unwrap())
+        let mut command = fixture.runner_with_clock(args);
+        CommandOutput::of(command.current_dir(fixture.root().join("here")).output().unwrap())
     };
     let tick_away = |now: &str| {
-        fs::write(fixture.root().join("clock"), now).unwrap();
+        fixture.set_clock(now);
         inside(&["tick"])
     };
     tick_away("2026-11-21T20:02:00Z")

@@ -53,17 +53,7 @@ fn pairs(expected: &[(&str, &str)]) -> Vec<(String, String)> {
 }
 
 fn tick(fixture: &Fixture, now: &str) -> CommandOutput {
-    let clock = fixture.root().join("clock");
-    fs::write(&clock, now).unwrap();
-    let mut command = fixture.runner(&["tick"]);
-    CommandOutput::of(command.env("RUNNER_TEST_CLOCK", &clock).output().unwrap())
-}
-
-/// Runs a command at the time of the last tick.
-fn then(fixture: &Fixture, args: &[&str]) -> CommandOutput {
-    let mut command = fixture.runner(args);
-    command.env("RUNNER_TEST_CLOCK", fixture.root().join("clock"));
-    CommandOutput::of(command.output().unwrap())
+    fixture.run_at(now, &["tick"])
 }
 
 #[test]

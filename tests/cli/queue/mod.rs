@@ -20,15 +20,11 @@ const JOBS: &str = "[jobs.dream]\nenabled = false\n\
     args = [\"-c\", \"setsid sleep 1000 & echo up > up.fifo; read word < go.fifo\"]\n";
 
 fn clock(fixture: &Fixture, clock: &str) {
-    let draft = fixture.root().join("clock.new");
-    fs::write(&draft, format!("2026-11-21T{clock}:00Z")).unwrap();
-    fs::rename(draft, fixture.root().join("clock")).unwrap();
+    fixture.set_clock(format!("2026-11-21T{clock}:00Z"));
 }
 
 fn run(fixture: &Fixture, args: &[&str]) -> CommandOutput {
-    let mut command = fixture.runner(args);
-    command.env("RUNNER_TEST_CLOCK", fixture.root().join("clock"));
-    CommandOutput::of(command.output().unwrap())
+    fixture.run_with_clock(args)
 }
 
 /// Creates a project at 20:00 with these jobs and the common jobs of this file.
@@ -69,8 +65,7 @@ fn shown(fixture: &Fixture, run_id: &str) -> serde_json::Value {
 /// Starts a tick and waits until it has started the waiting job.
 fn busy(fixture: &Fixture) -> Child {
     let tick = fixture
-        .runner(&["tick"])
-        .env("RUNNER_TEST_CLOCK", fixture.root().join("clock"))
+        .runner_with_clock(&["tick"])
         .stdout(Stdio::null())
         .stderr(Stdio::null())
         .spawn()

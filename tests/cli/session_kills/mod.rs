@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::os::unix::process::CommandExt as _;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
@@ -27,8 +27,7 @@ const FOLDER: &str = ".warden/cross-session";
 
 /// Starts a command in its own process group.
 fn start(fixture: &Fixture, args: &[&str]) -> std::process::Child {
-    let mut command: Command = fixture.runner(args);
-    command.env("RUNNER_TEST_CLOCK", fixture.root().join("clock"));
+    let mut command = fixture.runner_with_clock(args);
     command.stdout(Stdio::null()).stderr(Stdio::null()).process_group(0).spawn().unwrap()
 }
 
@@ -37,7 +36,7 @@ fn killed_analyses_count_each_event_once() {
     let fixture = Fixture::new();
     let mut writer = Writer::new(Random::new("session kills"));
     writer.advance(&fixture, 0);
-    served::run(&fixture, &["init"]).ends(0);
+    fixture.run_with_clock(&["init"]).ends(0);
     fixture.configure(JOB);
     let limit = Duration::from_secs(scaled_from(3_600, 0.004) as u64);
     let began = Instant::now();
@@ -92,14 +91,14 @@ fn rest(fixture: &Fixture, writer: &mut Writer) {
     let mut left: Vec<Value> = Vec::new();
     for _ in 0..20 {
         // Three deaths in a row stop a job until a person continues it.
-        served::run(fixture, &["jobs", "reset", "sessions"]).ends(0);
+        fixture.run_with_clock(&["jobs", "reset", "sessions"]).ends(0);
         for owner in served::owners(fixture) {
             let raw = owner.as_raw_nonzero().get().cast_unsigned();
             assert!(ended_within(raw, Duration::from_secs(60)), "run of PID {raw} does not end");
         }
         writer.advance(fixture, 1_200);
-        served::run(fixture, &["tick"]).ends(0);
-        let listed = served::run(fixture, &["sessions", "list", "--json"]).ends(0).json();
+        fixture.run_with_clock(&["tick"]).ends(0);
+        let listed = fixture.run_with_clock(&["sessions", "list", "--json"]).ends(0).json();
         let known = |it: &Value| it["state"] == "analyzed";
         left = listed.as_array().unwrap().iter().filter(|it| !known(it)).cloned().collect();
         if left.is_empty() && served::owners(fixture).is_empty() {
@@ -129,11 +128,10 @@ impl Compared {
 /// Compares the findings with the writer's counts, and with those of a project without kills.
 fn compare(fixture: &Fixture, writer: &Writer) -> Compared {
     let calm = Fixture::new();
-    served::at(&calm, &writer.now.to_string());
-    served::run(&calm, &["init"]).ends(0);
+    calm.run_at(writer.now, &["init"]).ends(0);
     calm.configure(JOB);
     copy(transcript(fixture, "x").parent().unwrap(), transcript(&calm, "x").parent().unwrap());
-    served::run(&calm, &["sessions", "analyze"]).ends(0);
+    calm.run_with_clock(&["sessions", "analyze"]).ends(0);
     let mut compared = Compared { times: 1, ..Compared::default() };
     for session in &writer.sessions {
         let mut expected = Counts::new();
@@ -167,7 +165,7 @@ fn compare(fixture: &Fixture, writer: &Writer) -> Compared {
         compared.calls += expected.get("calls").copied().unwrap_or(0);
     }
     let counts = |of: &Fixture| -> BTreeMap<String, Value> {
-        let all = served::run(of, &["sessions", "artifacts", "--json"]).ends(0).json();
+        let all = of.run_with_clock(&["sessions", "artifacts", "--json"]).ends(0).json();
         let count = |it: &Value| {
             json!([it["successes"], it["failures"], it["evidence"], it["source_sessions"]])
         };

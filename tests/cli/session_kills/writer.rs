@@ -11,7 +11,6 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
 use crate::fixture::{Fixture, Random};
-use crate::served;
 use crate::sessions::transcript;
 
 /// The number of sessions that grow at the same time, and of lines after which one is replaced.
@@ -279,6 +278,6 @@ impl Writer {
     /// Moves the clock forward.
     pub fn advance(&mut self, fixture: &Fixture, seconds: u64) {
         self.now += SignedDuration::from_secs(seconds.cast_signed());
-        served::at(fixture, &self.now.to_string());
+        fixture.set_clock(self.now);
     }
 }
