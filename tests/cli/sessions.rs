@@ -21,10 +21,11 @@ pub fn transcript(fixture: &Fixture, id: &str) -> PathBuf {
     folder.join(format!("{id}.jsonl"))
 }
 
-/// Writes a session that was last changed the given number of seconds ago.
+/// Writes a session of the fixture's project that was last changed the given number of seconds ago.
 fn write(fixture: &Fixture, id: &str, text: &str, age: u64) -> PathBuf {
     let path = transcript(fixture, id);
-    fs::write(&path, text).unwrap();
+    let root = fs::canonicalize(fixture.project()).unwrap();
+    fs::write(&path, text.replace("/home/me/project", root.to_str().unwrap())).unwrap();
     let modified = SystemTime::now() - Duration::from_secs(age);
     File::options().write(true).open(&path).unwrap().set_modified(modified).unwrap();
     path
@@ -179,6 +180,29 @@ fn end_of_session_starts_its_analysis() {
     fixture.run(&["sessions", "analyze", "one"]).ends(0);
     assert_eq!(ending(), "interrupted", "the session went on");
     assert_eq!(fixture.count("SELECT count(*) FROM runs"), 3);
+}
+
+#[test]
+fn session_in_a_subfolder_belongs_to_the_project() {
+    let fixture = Fixture::with(JOB);
+    let path = transcript(&fixture, "one");
+    let root = fs::canonicalize(fixture.project()).unwrap();
+    let write = |name: &str, cwd: &str| {
+        let folder = path.parent().unwrap().with_file_name(name);
+        fs::create_dir_all(&folder).unwrap();
+        fs::write(folder.join("one.jsonl"), repair(1).replace("/home/me/project", cwd)).unwrap();
+    };
+    let slug = path.parent().unwrap().file_name().unwrap().to_str().unwrap().to_owned();
+    write(&slug, "/another/project");
+    let listed = || fixture.run(&["sessions", "list", "--json"]).ends(0).json();
+    assert_eq!(listed(), json!([]));
+    write(&format!("{slug}-sub"), root.join("sub").to_str().unwrap());
+    assert_eq!(listed()[0]["session"], "one");
+    ended(&fixture, "one");
+    let began = Instant::now();
+    while listed()[0]["state"] != "analyzed" {
+        assert!(began.elapsed() < Duration::from_secs(60), "the session is not analyzed");
+    }
 }
 
 #[test]

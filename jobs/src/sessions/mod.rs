@@ -51,7 +51,7 @@ use event::Collector;
 pub use folder::{Digests, SessionFolder, resume_packet};
 use parts::Parts;
 use record::SessionRecord;
-use sources::{Source, SourcePlaces, sources};
+use sources::{Source, SourcePlaces, wanted_sources};
 pub use spec::SessionsSpec;
 use tasks::Task;
 use transcript::{LineGap, SessionEvent, Transcript};
@@ -102,8 +102,8 @@ pub fn analyze(
     Ok(record.counted(source, tally, transcript.place()))
 }
 
-/// Returns the idle sessions that have events not yet analyzed. No file is opened, because the file
-/// with a session's findings has the same modification time as the session's transcript.
+/// Returns the idle sessions that have events not yet analyzed. The transcript of an analyzed
+/// session is not opened, because the file with its findings has the same modification time.
 pub fn due(places: SourcePlaces<'_>, spec: &SessionsSpec, now: Timestamp) -> Vec<Source> {
     let known = |source: &Source| {
         let path =
@@ -111,8 +111,7 @@ pub fn due(places: SourcePlaces<'_>, spec: &SessionsSpec, now: Timestamp) -> Vec
         let modified = fs::symlink_metadata(path).and_then(|data| data.modified()).ok();
         modified.is_some_and(|modified| modified == SystemTime::from(source.modified))
     };
-    let all = sources(places, now).into_iter();
-    all.filter(|source| is_idle(source, spec, now) && !known(source)).collect()
+    wanted_sources(places, now, &|source| is_idle(source, spec, now) && !known(source))
 }
 
 /// Returns whether a session has been idle for long enough, but is not so old that its findings
@@ -193,27 +192,21 @@ fn analyze_due(
     finished: &mut Finished,
 ) -> Result<Vec<String>, JobError> {
     let now = ctx.clock.now();
-    let mut all = sources(places(ctx, spec), now);
-    if let Some(wanted) = &spec.session {
-        all.extend(sources::source(ctx.files.root().join(wanted)).filter(|_| wanted.contains('/')));
-        let path = ctx.files.root().join(wanted);
-        all.retain(|source| source.id == *wanted || source.path == path);
-        if all.is_empty() {
-            return Err(JobError::failed(
-                Class::Environment,
-                format!("there is no session {wanted:?} in this project"),
-            ));
-        }
-    } else {
-        let unchanged = |source: &Source| {
-            folder.records.get(&source.id).is_some_and(|known| {
-                known.size == source.size && known.modified == Some(source.modified)
+    let mut all = match &spec.session {
+        Some(wanted) => vec![find(ctx, spec, wanted)?],
+        None => {
+            let unchanged = |source: &Source| {
+                folder.records.get(&source.id).is_some_and(|known| {
+                    known.size == source.size && known.modified == Some(source.modified)
+                })
+            };
+            wanted_sources(places(ctx, spec), now, &|source| {
+                is_idle(source, spec, now) && (spec.all || !unchanged(source))
             })
-        };
-        all.retain(|source| is_idle(source, spec, now) && (spec.all || !unchanged(source)));
-        if !spec.all {
-            all.truncate(spec.batch as usize);
         }
+    };
+    if spec.session.is_none() && !spec.all {
+        all.truncate(spec.batch as usize);
     }
     sources::find_agents(&mut all);
     let mut done = Vec::new();
@@ -245,6 +238,23 @@ fn analyze_due(
         return Err(JobError::Nothing("no idle session has new events".to_owned()));
     }
     Ok(done)
+}
+
+/// Returns the transcript with this id or path.
+fn find(ctx: &Context<'_>, spec: &SessionsSpec, wanted: &str) -> Result<Source, JobError> {
+    let found = match wanted.contains('/') {
+        true => sources::source(ctx.files.root().join(wanted)),
+        false => {
+            let all = wanted_sources(places(ctx, spec), ctx.clock.now(), &|it| it.id == wanted);
+            all.into_iter().next()
+        }
+    };
+    found.ok_or_else(|| {
+        JobError::failed(
+            Class::Environment,
+            format!("there is no session {wanted:?} in this project"),
+        )
+    })
 }
 
 /// Describes an analyzed session in one line.
