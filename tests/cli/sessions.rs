@@ -2,6 +2,7 @@
 
 use std::fs::{self, File};
 use std::path::PathBuf;
+use std::process::{Child, Stdio};
 use std::time::{Duration, Instant, SystemTime};
 
 use serde_json::{Value, json};
@@ -202,6 +203,24 @@ fn session_in_a_subfolder_belongs_to_the_project() {
     let began = Instant::now();
     while listed()[0]["state"] != "analyzed" {
         assert!(began.elapsed() < Duration::from_secs(60), "the session is not analyzed");
+    }
+}
+
+#[test]
+fn sessions_that_end_together_are_all_analyzed() {
+    let fixture = Fixture::with(JOB);
+    let ids = ["one", "two", "three", "four"];
+    let start = |id: &str| {
+        write(&fixture, id, &repair(1), 0);
+        fixture.runner(&["sessions", "end", id]).stdout(Stdio::piped()).spawn().unwrap()
+    };
+    let running: Vec<Child> = ids.into_iter().map(start).collect();
+    for child in running {
+        CommandOutput::of(child.wait_with_output().unwrap()).ends(0).expect_text("succeeded");
+    }
+    for id in ids {
+        let shown = fixture.run(&["sessions", "show", id, "--json"]).ends(0).json();
+        assert_eq!(shown["ending"], "clean", "{id}");
     }
 }
 
