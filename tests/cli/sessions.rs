@@ -186,6 +186,7 @@ fn end_of_session_starts_its_analysis() {
 #[test]
 fn session_in_a_subfolder_belongs_to_the_project() {
     let fixture = Fixture::with(JOB);
+    fixture.run(&["tick"]).ends(0);
     let path = transcript(&fixture, "one");
     let root = fs::canonicalize(fixture.project()).unwrap();
     let write = |name: &str, cwd: &str| {
@@ -222,6 +223,16 @@ fn sessions_that_end_together_are_all_analyzed() {
         let shown = fixture.run(&["sessions", "show", id, "--json"]).ends(0).json();
         assert_eq!(shown["ending"], "clean", "{id}");
     }
+}
+
+#[test]
+fn session_older_than_its_findings_is_refused() {
+    let fixture = Fixture::with(JOB);
+    write(&fixture, "old", &repair(1), 100 * 86_400);
+    let refused = fixture.run(&["sessions", "analyze", "old"]);
+    assert_ne!(refused.code, 0, "{refused:?}");
+    refused.expect_text("findings are kept for 90 days");
+    assert!(playbooks(&fixture).is_empty());
 }
 
 #[test]

@@ -26,6 +26,7 @@ mod merge;
 mod parts;
 pub mod record;
 pub mod resume;
+mod retired;
 mod shell;
 mod signature;
 pub mod sources;
@@ -153,7 +154,7 @@ pub fn run(ctx: &mut Context<'_>, spec: &SessionsSpec) -> Result<Finished, JobEr
         }
         None => analyze_due(ctx, spec, &mut folder, &mut finished)?,
     };
-    remove_old(&mut folder, now);
+    retired::remove_old(&mut folder, now);
     let (old, decisions) = (folder.artifacts.clone(), folder.decisions.clone());
     let folded = fold::fold(&folder.in_order(), &old, &decisions);
     folder.artifacts.clone_from(&folded.artifacts);
@@ -241,6 +242,9 @@ fn analyze_due(
 }
 
 /// Returns the transcript with this id or path.
+///
+/// # Errors
+/// Returns an error if there is none, or if it is so old that its findings would be removed at once.
 fn find(ctx: &Context<'_>, spec: &SessionsSpec, wanted: &str) -> Result<Source, JobError> {
     let found = match wanted.contains('/') {
         true => sources::source(ctx.files.root().join(wanted)),
@@ -249,12 +253,17 @@ fn find(ctx: &Context<'_>, spec: &SessionsSpec, wanted: &str) -> Result<Source, 
             all.into_iter().next()
         }
     };
-    found.ok_or_else(|| {
-        JobError::failed(
-            Class::Environment,
-            format!("there is no session {wanted:?} in this project"),
-        )
-    })
+    let bad = |why: String| JobError::failed(Class::Environment, why);
+    let found =
+        found.ok_or_else(|| bad(format!("there is no session {wanted:?} in this project")))?;
+    if ctx.clock.now().duration_since(found.modified) >= KEPT {
+        return Err(bad(format!(
+            "session {wanted:?} was last changed at {}, and findings are kept for {} days",
+            found.modified,
+            KEPT.as_hours() / 24
+        )));
+    }
+    Ok(found)
 }
 
 /// Describes an analyzed session in one line.
@@ -281,19 +290,6 @@ fn line(record: &SessionRecord) -> String {
     text
 }
 
-/// Removes findings that are too old. Their counts are kept in the artifacts.
-fn remove_old(folder: &mut SessionFolder, now: Timestamp) {
-    let oldest = now.saturating_sub(KEPT).unwrap_or(Timestamp::UNIX_EPOCH);
-    // The counts belong to the individual artifacts, so merges are undone first. The derivation
-    // merges the artifacts again.
-    folder.artifacts = merge::apart(&folder.artifacts);
-    let is_old = |record: &SessionRecord| record.modified.is_some_and(|at| at < oldest);
-    for record in folder.records.values().filter(|record| is_old(record)) {
-        fold::keep_counts(record, &mut folder.artifacts);
-    }
-    folder.records.retain(|_, record| !is_old(record));
-}
-
 /// An analysis file: its path relative to the project, its content and its modification time.
 struct NewFile {
     path: String,
@@ -317,6 +313,9 @@ fn content(folder: &mut SessionFolder, spec: &SessionsSpec) -> Vec<NewFile> {
         add(format!("artifacts/{}.json", artifact.id), fold::bytes(artifact));
     }
     add("decisions.json".to_owned(), record::compact(&folder.decisions));
+    if !folder.retired.is_empty() {
+        add("retired.json".to_owned(), record::compact(&folder.retired));
+    }
     if let Some(packet) = &folder.packet {
         add("resume.json".to_owned(), record::compact(packet));
     }
