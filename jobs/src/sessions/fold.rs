@@ -52,6 +52,9 @@ pub struct Decision {
     #[serde(default)]
     pub split: bool,
     pub edit: Option<Content>,
+    /// The artifact, which undoing the decision restores if it no longer exists.
+    #[serde(default)]
+    pub artifact: Option<Artifact>,
 }
 
 /// The artifacts, and how many candidates were refused.

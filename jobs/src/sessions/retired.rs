@@ -73,7 +73,8 @@ fn take_back(folder: &mut SessionFolder) {
     }
 }
 
-/// Calls `change` for each artifact.
+/// Calls `change` for each artifact, and for each one that undoing a decision would restore.
 fn each(folder: &mut SessionFolder, change: impl FnMut(&mut Artifact)) {
-    folder.artifacts.iter_mut().for_each(change);
+    let restorable = folder.decisions.history.iter_mut().filter_map(|it| it.artifact.as_mut());
+    folder.artifacts.iter_mut().chain(restorable).for_each(change);
 }

@@ -50,7 +50,7 @@ pub struct SourcePlaces<'a> {
     pub steps: &'a str,
 }
 
-/// What shows that a transcript belongs to the project.
+/// The proof that a transcript belongs to the project.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Proof {
     /// The settings name the transcript or its folder.

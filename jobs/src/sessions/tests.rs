@@ -356,6 +356,55 @@ fn counted(folder: &mut SessionFolder, id: &str, now: Timestamp) -> Option<(u32,
 }
 
 #[test]
+fn undo_restores_an_artifact_without_records() {
+    let (mut folder, id) = repaired();
+    let modified = folder.records["s"].modified.unwrap();
+    let later = modified + KEPT + SignedDuration::from_hours(1);
+    folder.records.insert(
+        "t".to_owned(),
+        SessionRecord {
+            session: "t".to_owned(),
+            modified: Some(later),
+            ..folder.records["s"].clone()
+        },
+    );
+    let mut change = |verb: &str, now: Timestamp| {
+        decide::apply(&mut folder, &format!("{verb} {id}"), now).unwrap();
+        counted(&mut folder, &id, now)
+    };
+    assert_eq!(change("pin", later), Some((2, 0)), "one session has no record");
+    assert_eq!(change("forget", later), None);
+    assert_eq!(change("undo", later), Some((2, 0)));
+    assert_eq!(change("forget", later), None);
+    // The findings of the other session are removed while the artifact is forgotten.
+    let last = later + KEPT + SignedDuration::from_hours(1);
+    assert_eq!(counted(&mut folder, &id, last), None);
+    assert!(folder.records.is_empty());
+    decide::apply(&mut folder, &format!("undo {id}"), last).unwrap();
+    assert_eq!(counted(&mut folder, &id, last), Some((2, 0)));
+    assert!(folder.artifacts.iter().find(|it| it.id == id).unwrap().pinned);
+}
+
+#[test]
+fn edit_that_makes_an_artifact_too_large_is_refused() {
+    let (mut folder, id) = repaired();
+    let now = folder.records["s"].modified.unwrap();
+    decide::apply(&mut folder, &format!("pin {id}"), now).unwrap();
+    let playbook = folder.artifacts.iter().find(|it| it.id == id).unwrap();
+    let mut text = serde_json::to_value(&playbook.content).unwrap();
+    let mut accepted = 0;
+    for length in (0..fold::LARGEST).step_by(32) {
+        text["sequence"] = json!(["x ".repeat(length / 2)]);
+        match decide::apply(&mut folder, &format!("edit {id} {text}"), now) {
+            Ok(_) => accepted += 1,
+            Err(error) => assert!(error.to_string().contains("too long"), "{error}"),
+        }
+        assert!(counted(&mut folder, &id, now).is_some(), "{length} bytes");
+    }
+    assert!((20..50).contains(&accepted), "{accepted}");
+}
+
+#[test]
 fn removed_findings_count_once() {
     let (mut folder, id) = repaired();
     let session = folder.records["s"].clone();
