@@ -12,7 +12,7 @@ use std::process::{Command, Stdio};
 use jiff::Timestamp;
 use runner_engine::digest::Digest;
 use runner_engine::store::{NewOccurrence, Origin, Project, Store};
-use runner_jobs::sessions::sources::{Source, SourcePlaces, sources};
+use runner_jobs::sessions::sources::{Source, SourcePlaces, wanted_sources};
 use runner_jobs::sessions::{SessionsSpec, due};
 
 use crate::env::{self, Env};
@@ -81,8 +81,8 @@ pub fn analyze_ended(home: &Env, root: &Path, session: &str) -> Result<(), Failu
     let now = home.wall()?;
     // A session without a prompt has no transcript.
     let known = jobs.values().any(|spec| {
-        let all = sources(places(root, folder.as_deref(), spec), now);
-        all.iter().any(|source| source.id == session)
+        let places = places(root, folder.as_deref(), spec);
+        !wanted_sources(places, now, &|source| source.id == session).is_empty()
     });
     if !known {
         return Ok(());

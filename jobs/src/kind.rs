@@ -6,6 +6,7 @@
 use std::any::Any;
 use std::fmt::Debug;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use jiff::SignedDuration;
 use runner_engine::git::Git;
@@ -82,6 +83,11 @@ pub trait Kind: KindObject + Debug + Send + Sync + 'static {
     /// Returns the time limit of a run if the job does not set one.
     fn default_timeout(&self) -> SignedDuration {
         SignedDuration::from_mins(10)
+    }
+
+    /// Returns how long a manual run waits for another run of its job to end before it is skipped.
+    fn manual_wait(&self) -> Duration {
+        Duration::ZERO
     }
 
     /// Returns the number of retries of a failed run if the job does not set one. `None` selects

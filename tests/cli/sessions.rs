@@ -2,6 +2,7 @@
 
 use std::fs::{self, File};
 use std::path::PathBuf;
+use std::process::{Child, Stdio};
 use std::time::{Duration, Instant, SystemTime};
 
 use serde_json::{Value, json};
@@ -21,10 +22,11 @@ pub fn transcript(fixture: &Fixture, id: &str) -> PathBuf {
     folder.join(format!("{id}.jsonl"))
 }
 
-/// Writes a session that was last changed the given number of seconds ago.
+/// Writes a session of the fixture's project that was last changed the given number of seconds ago.
 fn write(fixture: &Fixture, id: &str, text: &str, age: u64) -> PathBuf {
     let path = transcript(fixture, id);
-    fs::write(&path, text).unwrap();
+    let root = fs::canonicalize(fixture.project()).unwrap();
+    fs::write(&path, text.replace("/home/me/project", root.to_str().unwrap())).unwrap();
     let modified = SystemTime::now() - Duration::from_secs(age);
     File::options().write(true).open(&path).unwrap().set_modified(modified).unwrap();
     path
@@ -179,6 +181,58 @@ fn end_of_session_starts_its_analysis() {
     fixture.run(&["sessions", "analyze", "one"]).ends(0);
     assert_eq!(ending(), "interrupted", "the session went on");
     assert_eq!(fixture.count("SELECT count(*) FROM runs"), 3);
+}
+
+#[test]
+fn session_in_a_subfolder_belongs_to_the_project() {
+    let fixture = Fixture::with(JOB);
+    fixture.run(&["tick"]).ends(0);
+    let path = transcript(&fixture, "one");
+    let root = fs::canonicalize(fixture.project()).unwrap();
+    let write = |name: &str, cwd: &str| {
+        let folder = path.parent().unwrap().with_file_name(name);
+        fs::create_dir_all(&folder).unwrap();
+        fs::write(folder.join("one.jsonl"), repair(1).replace("/home/me/project", cwd)).unwrap();
+    };
+    let slug = path.parent().unwrap().file_name().unwrap().to_str().unwrap().to_owned();
+    write(&slug, "/another/project");
+    let listed = || fixture.run(&["sessions", "list", "--json"]).ends(0).json();
+    assert_eq!(listed(), json!([]));
+    write(&format!("{slug}-sub"), root.join("sub").to_str().unwrap());
+    assert_eq!(listed()[0]["session"], "one");
+    ended(&fixture, "one");
+    let began = Instant::now();
+    while listed()[0]["state"] != "analyzed" {
+        assert!(began.elapsed() < Duration::from_secs(60), "the session is not analyzed");
+    }
+}
+
+#[test]
+fn sessions_that_end_together_are_all_analyzed() {
+    let fixture = Fixture::with(JOB);
+    let ids = ["one", "two", "three", "four"];
+    let start = |id: &str| {
+        write(&fixture, id, &repair(1), 0);
+        fixture.runner(&["sessions", "end", id]).stdout(Stdio::piped()).spawn().unwrap()
+    };
+    let running: Vec<Child> = ids.into_iter().map(start).collect();
+    for child in running {
+        CommandOutput::of(child.wait_with_output().unwrap()).ends(0).expect_text("succeeded");
+    }
+    for id in ids {
+        let shown = fixture.run(&["sessions", "show", id, "--json"]).ends(0).json();
+        assert_eq!(shown["ending"], "clean", "{id}");
+    }
+}
+
+#[test]
+fn session_older_than_its_findings_is_refused() {
+    let fixture = Fixture::with(JOB);
+    write(&fixture, "old", &repair(1), 100 * 86_400);
+    let refused = fixture.run(&["sessions", "analyze", "old"]);
+    assert_ne!(refused.code, 0, "{refused:?}");
+    refused.expect_text("findings are kept for 90 days");
+    assert!(playbooks(&fixture).is_empty());
 }
 
 #[test]

@@ -82,6 +82,13 @@ impl Counts {
         self.successes = self.successes.saturating_add(other.successes);
         self.failures = self.failures.saturating_add(other.failures);
     }
+
+    /// Removes the counts of a session that were added before.
+    pub fn remove(&mut self, other: Self) {
+        self.count = self.count.saturating_sub(other.count);
+        self.successes = self.successes.saturating_sub(other.successes);
+        self.failures = self.failures.saturating_sub(other.failures);
+    }
 }
 
 /// An artifact, with its provenance.

@@ -1,24 +1,28 @@
 //! Applies a user's decision on an artifact: edit, pin, unpin, forget, split and undo.
 //!
 //! Every decision is recorded with the state before it, so that it can be undone. This module must
-//! never change an artifact itself: [`super::fold`] applies the decisions.
+//! never change an artifact itself: [`super::fold`] applies the decisions. Undoing a decision only
+//! adds an artifact that no longer exists.
 
 use jiff::Timestamp;
 use runner_engine::outcome::Class;
 
-use super::artifact::Artifact;
-use super::fold::{Decision, Decisions};
+use super::artifact::{Artifact, Content};
+use super::fold::{Decision, LARGEST, bytes};
 use super::folder::SessionFolder;
+use super::merge::apart;
 use crate::JobError;
 
 /// Maximum number of decisions that can be undone.
 const HISTORY: usize = 50;
+/// The size reserved in an edited artifact for counts and times that are added later, in bytes.
+const ROOM: usize = 256;
 
 /// Applies a change such as `pin ID` or `edit ID {...}` and describes it.
 ///
 /// # Errors
-/// Returns an error if the artifact does not exist, or if the new text is not an artifact with the
-/// same type and trigger.
+/// Returns an error if the artifact does not exist, if the new text is not an artifact with the same
+/// type and trigger, or if the edited artifact would be too large.
 pub(super) fn apply(
     folder: &mut SessionFolder,
     change: &str,
@@ -28,12 +32,13 @@ pub(super) fn apply(
     let mut words = change.splitn(3, ' ');
     let (verb, wanted) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
     let id = named(folder, wanted, verb).map_err(bad)?;
+    let found = apart(&folder.artifacts).into_iter().find(|artifact| artifact.id == id);
     let decisions = &mut folder.decisions;
     if verb == "undo" {
         let found = decisions.history.iter().rposition(|earlier| earlier.id == id);
         let found = found.ok_or_else(|| bad(format!("there is no decision about {id} to undo")))?;
         let before = decisions.history.remove(found);
-        restore(decisions, before);
+        restore(folder, before);
         return Ok(format!("{id}: the last decision was undone"));
     }
     let before = Decision {
@@ -43,6 +48,11 @@ pub(super) fn apply(
         forgotten: decisions.forgotten.contains(&id),
         split: decisions.split.contains(&id),
         edit: decisions.edits.get(&id).cloned(),
+        artifact: found.map(|artifact| Artifact {
+            evidence: Vec::new(),
+            conflicts: Vec::new(),
+            ..artifact
+        }),
     };
     let says = match verb {
         "pin" => {
@@ -64,15 +74,8 @@ pub(super) fn apply(
         }
         "edit" => {
             let text = words.next().unwrap_or_default();
-            let new = Artifact::read(text.as_bytes());
-            let old = folder.artifacts.iter().find(|artifact| artifact.id == id);
-            let same = |new: &Artifact| old.is_some_and(|old| old.content.id() == new.content.id());
-            let Some(new) = new.filter(same) else {
-                return Err(bad(format!(
-                    "the new text must be an artifact with the same type and trigger as {id}"
-                )));
-            };
-            decisions.edits.insert(id.clone(), new.content);
+            let new = edited(before.artifact.as_ref(), text).map_err(bad)?;
+            decisions.edits.insert(id.clone(), new);
             format!("the text of {id} was replaced")
         }
         other => {
@@ -87,8 +90,32 @@ pub(super) fn apply(
     Ok(says)
 }
 
-fn restore(decisions: &mut Decisions, before: Decision) {
-    let Decision { id, pinned, forgotten, split, edit, .. } = before;
+/// Returns the content of an artifact that the user wrote.
+fn edited(old: Option<&Artifact>, text: &str) -> Result<Content, String> {
+    let old = old.ok_or("the artifact no longer exists")?;
+    let new = Artifact::read(text.as_bytes()).map(|new| new.content);
+    let new = new.filter(|new| new.id() == old.content.id()).ok_or_else(|| {
+        format!("the new text must be an artifact with the same type and trigger as {}", old.id)
+    })?;
+    let mut result = old.clone();
+    result.content.take_text(&new);
+    let size = bytes(&result).len() + ROOM;
+    match size.checked_sub(LARGEST) {
+        None | Some(0) => Ok(new),
+        Some(over) => Err(format!(
+            "the new text is {over} bytes too long: the file of {} may have {LARGEST} bytes, of which \
+             {ROOM} are reserved for counts",
+            old.id
+        )),
+    }
+}
+
+/// Restores the state before a decision.
+fn restore(folder: &mut SessionFolder, before: Decision) {
+    let Decision { id, pinned, forgotten, split, edit, artifact, .. } = before;
+    let exists = apart(&folder.artifacts).iter().any(|artifact| artifact.id == id);
+    folder.artifacts.extend(artifact.filter(|_| !exists));
+    let decisions = &mut folder.decisions;
     for (set, is) in [
         (&mut decisions.pinned, pinned),
         (&mut decisions.forgotten, forgotten),

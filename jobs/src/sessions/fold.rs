@@ -52,6 +52,9 @@ pub struct Decision {
     #[serde(default)]
     pub split: bool,
     pub edit: Option<Content>,
+    /// The artifact, which undoing the decision restores if it no longer exists.
+    #[serde(default)]
+    pub artifact: Option<Artifact>,
 }
 
 /// The artifacts, and how many candidates were refused.
@@ -192,23 +195,24 @@ pub fn fold(records: &[&SessionRecord], known: &[Artifact], decisions: &Decision
 /// Counts the sessions that received an artifact as context but still ended with the error.
 fn note_failures(records: &[&SessionRecord], all: &mut BTreeMap<String, Candidate>) {
     for candidate in all.values_mut() {
-        let id = &candidate.artifact.id;
-        let failed = |record: &&&SessionRecord| {
-            let got = record.findings.injections.iter().any(|it| it.artifacts.contains(id));
-            got && record.findings.errors.iter().any(|error| {
-                !error.resolved
-                    && match &candidate.artifact.content {
-                        Content::DreamPlaybook { trigger, .. } => *trigger == error.trigger,
-                        Content::RepairPattern { error_signature, .. } => {
-                            *error_signature == error.signature
-                        }
-                        _ => false,
-                    }
-            })
-        };
-        let failures = records.iter().filter(failed).count();
+        let failures = records.iter().filter(|it| has_failed(it, &candidate.artifact)).count();
         candidate.counts.failures += u32::try_from(failures).unwrap_or(u32::MAX);
     }
+}
+
+/// Returns whether a session received an artifact as context but still ended with the error.
+fn has_failed(record: &SessionRecord, artifact: &Artifact) -> bool {
+    let got = record.findings.injections.iter().any(|it| it.artifacts.contains(&artifact.id));
+    got && record.findings.errors.iter().any(|error| {
+        !error.resolved
+            && match &artifact.content {
+                Content::DreamPlaybook { trigger, .. } => *trigger == error.trigger,
+                Content::RepairPattern { error_signature, .. } => {
+                    *error_signature == error.signature
+                }
+                _ => false,
+            }
+    })
 }
 
 /// Updates the last use of the artifacts that a session received as context.
@@ -302,12 +306,12 @@ pub fn bytes(artifact: &Artifact) -> Vec<u8> {
     super::record::compact(artifact)
 }
 
-/// Adds to the artifacts the counts of a session whose findings are about to be removed.
-pub fn keep_counts(record: &SessionRecord, artifacts: &mut [Artifact]) {
-    for part in contributions(record) {
-        let id = part.content.id();
-        if let Some(artifact) = artifacts.iter_mut().find(|artifact| artifact.id == id) {
-            artifact.earlier.add(part.counts);
-        }
+/// Returns the counts that a session adds to an artifact.
+pub fn counts(record: &SessionRecord, artifact: &Artifact) -> Counts {
+    let mut counts = Counts::default();
+    for part in contributions(record).iter().filter(|part| part.content.id() == artifact.id) {
+        counts.add(part.counts);
     }
+    counts.failures += u32::from(has_failed(record, artifact));
+    counts
 }

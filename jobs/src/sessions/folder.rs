@@ -4,6 +4,7 @@
 //! <folder>/sessions/<id>.json    the findings of a session, with its cursor
 //! <folder>/artifacts/<id>.json   an artifact
 //! <folder>/decisions.json        what a person decided about artifacts
+//! <folder>/retired.json          the counts of sessions whose findings were removed
 //! <folder>/resume.json           the resume packet
 //! <folder>/hints.json            the hints for the guard hook
 //! <state>/sessions.json          the digests of these files, outside of the project
@@ -26,11 +27,12 @@ use super::artifact::Artifact;
 use super::fold::Decisions;
 use super::record::SessionRecord;
 use super::resume::Packet;
+use super::retired::Retired;
 
 /// The name of the digest file.
 const DIGESTS: &str = "sessions.json";
 /// Maximum size of a file in bytes.
-const LARGEST: u64 = 256 * 1024;
+const LARGEST: u64 = 2 << 20;
 /// Maximum size of the digest file, in bytes.
 const DIGESTS_LARGEST: u64 = 8 << 20;
 /// Maximum number of files in one folder.
@@ -85,6 +87,8 @@ pub struct SessionFolder {
     /// Artifacts that runner did not write, or that another program has since changed.
     pub unknown: Vec<Artifact>,
     pub decisions: Decisions,
+    /// The sessions whose findings were removed, oldest removal first.
+    pub retired: Vec<Retired>,
     pub packet: Option<Packet>,
     /// Files that cannot be used, with the reason.
     pub problems: Vec<String>,
@@ -118,11 +122,14 @@ impl SessionFolder {
         }
         let mut one = |name: &str| found.read(root, &format!("{folder}/{name}"), digests);
         let decisions = one("decisions.json");
+        let retired = one("retired.json");
         let packet = one("resume.json");
         // Each run derives the hints again, so only the digest of the file is needed.
         let _hints = one("hints.json");
         let parsed = decisions.and_then(|bytes| serde_json::from_slice(&bytes).ok());
         found.decisions = parsed.unwrap_or_default();
+        let parsed = retired.and_then(|bytes| serde_json::from_slice(&bytes).ok());
+        found.retired = parsed.unwrap_or_default();
         found.packet = packet.and_then(|bytes| serde_json::from_slice(&bytes).ok());
         found
     }

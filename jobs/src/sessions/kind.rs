@@ -1,11 +1,16 @@
 //! Implements [`Kind`] for session analysis.
 
+use std::time::Duration;
+
 use super::{KIND, SessionsSpec, due, places};
 use crate::dry_run::DryRunPlan;
 use crate::kind::{Asks, BadSetting, Kind, ProjectSettings, Targets};
 use crate::reserved::reserved;
 use crate::{Context, Finished, JobError};
 use runner_text::counted;
+
+/// How long a manual run waits for another run of its job.
+const MANUAL_WAIT: Duration = Duration::from_secs(300);
 
 impl Kind for SessionsSpec {
     fn name(&self) -> &'static str {
@@ -41,6 +46,11 @@ impl Kind for SessionsSpec {
 
     fn adopt(&mut self, project: &ProjectSettings<'_>) {
         self.steps.clone_from(&project.lifecycle.steps);
+    }
+
+    /// A manual run reports the end of a session or a decision, which nothing else repeats.
+    fn manual_wait(&self) -> Duration {
+        MANUAL_WAIT
     }
 
     fn is_unattended(&self) -> bool {

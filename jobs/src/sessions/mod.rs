@@ -26,6 +26,7 @@ mod merge;
 mod parts;
 pub mod record;
 pub mod resume;
+mod retired;
 mod shell;
 mod signature;
 pub mod sources;
@@ -51,7 +52,7 @@ use event::Collector;
 pub use folder::{Digests, SessionFolder, resume_packet};
 use parts::Parts;
 use record::SessionRecord;
-use sources::{Source, SourcePlaces, sources};
+use sources::{Source, SourcePlaces, wanted_sources};
 pub use spec::SessionsSpec;
 use tasks::Task;
 use transcript::{LineGap, SessionEvent, Transcript};
@@ -102,8 +103,8 @@ pub fn analyze(
     Ok(record.counted(source, tally, transcript.place()))
 }
 
-/// Returns the idle sessions that have events not yet analyzed. No file is opened, because the file
-/// with a session's findings has the same modification time as the session's transcript.
+/// Returns the idle sessions that have events not yet analyzed. The transcript of an analyzed
+/// session is not opened, because the file with its findings has the same modification time.
 pub fn due(places: SourcePlaces<'_>, spec: &SessionsSpec, now: Timestamp) -> Vec<Source> {
     let known = |source: &Source| {
         let path =
@@ -111,8 +112,7 @@ pub fn due(places: SourcePlaces<'_>, spec: &SessionsSpec, now: Timestamp) -> Vec
         let modified = fs::symlink_metadata(path).and_then(|data| data.modified()).ok();
         modified.is_some_and(|modified| modified == SystemTime::from(source.modified))
     };
-    let all = sources(places, now).into_iter();
-    all.filter(|source| is_idle(source, spec, now) && !known(source)).collect()
+    wanted_sources(places, now, &|source| is_idle(source, spec, now) && !known(source))
 }
 
 /// Returns whether a session has been idle for long enough, but is not so old that its findings
@@ -154,7 +154,7 @@ pub fn run(ctx: &mut Context<'_>, spec: &SessionsSpec) -> Result<Finished, JobEr
         }
         None => analyze_due(ctx, spec, &mut folder, &mut finished)?,
     };
-    remove_old(&mut folder, now);
+    retired::remove_old(&mut folder, now);
     let (old, decisions) = (folder.artifacts.clone(), folder.decisions.clone());
     let folded = fold::fold(&folder.in_order(), &old, &decisions);
     folder.artifacts.clone_from(&folded.artifacts);
@@ -193,27 +193,21 @@ fn analyze_due(
     finished: &mut Finished,
 ) -> Result<Vec<String>, JobError> {
     let now = ctx.clock.now();
-    let mut all = sources(places(ctx, spec), now);
-    if let Some(wanted) = &spec.session {
-        all.extend(sources::source(ctx.files.root().join(wanted)).filter(|_| wanted.contains('/')));
-        let path = ctx.files.root().join(wanted);
-        all.retain(|source| source.id == *wanted || source.path == path);
-        if all.is_empty() {
-            return Err(JobError::failed(
-                Class::Environment,
-                format!("there is no session {wanted:?} in this project"),
-            ));
-        }
-    } else {
-        let unchanged = |source: &Source| {
-            folder.records.get(&source.id).is_some_and(|known| {
-                known.size == source.size && known.modified == Some(source.modified)
+    let mut all = match &spec.session {
+        Some(wanted) => vec![find(ctx, spec, wanted)?],
+        None => {
+            let unchanged = |source: &Source| {
+                folder.records.get(&source.id).is_some_and(|known| {
+                    known.size == source.size && known.modified == Some(source.modified)
+                })
+            };
+            wanted_sources(places(ctx, spec), now, &|source| {
+                is_idle(source, spec, now) && (spec.all || !unchanged(source))
             })
-        };
-        all.retain(|source| is_idle(source, spec, now) && (spec.all || !unchanged(source)));
-        if !spec.all {
-            all.truncate(spec.batch as usize);
         }
+    };
+    if spec.session.is_none() && !spec.all {
+        all.truncate(spec.batch as usize);
     }
     sources::find_agents(&mut all);
     let mut done = Vec::new();
@@ -247,6 +241,31 @@ fn analyze_due(
     Ok(done)
 }
 
+/// Returns the transcript with this id or path.
+///
+/// # Errors
+/// Returns an error if there is none, or if it is so old that its findings would be removed at once.
+fn find(ctx: &Context<'_>, spec: &SessionsSpec, wanted: &str) -> Result<Source, JobError> {
+    let found = match wanted.contains('/') {
+        true => sources::source(ctx.files.root().join(wanted)),
+        false => {
+            let all = wanted_sources(places(ctx, spec), ctx.clock.now(), &|it| it.id == wanted);
+            all.into_iter().next()
+        }
+    };
+    let bad = |why: String| JobError::failed(Class::Environment, why);
+    let found =
+        found.ok_or_else(|| bad(format!("there is no session {wanted:?} in this project")))?;
+    if ctx.clock.now().duration_since(found.modified) >= KEPT {
+        return Err(bad(format!(
+            "session {wanted:?} was last changed at {}, and findings are kept for {} days",
+            found.modified,
+            KEPT.as_hours() / 24
+        )));
+    }
+    Ok(found)
+}
+
 /// Describes an analyzed session in one line.
 fn line(record: &SessionRecord) -> String {
     let transcript::Tally { lines, foreign, bad, too_long, torn, .. } = &record.tally;
@@ -269,19 +288,6 @@ fn line(record: &SessionRecord) -> String {
         }
     }
     text
-}
-
-/// Removes findings that are too old. Their counts are kept in the artifacts.
-fn remove_old(folder: &mut SessionFolder, now: Timestamp) {
-    let oldest = now.saturating_sub(KEPT).unwrap_or(Timestamp::UNIX_EPOCH);
-    // The counts belong to the individual artifacts, so merges are undone first. The derivation
-    // merges the artifacts again.
-    folder.artifacts = merge::apart(&folder.artifacts);
-    let is_old = |record: &SessionRecord| record.modified.is_some_and(|at| at < oldest);
-    for record in folder.records.values().filter(|record| is_old(record)) {
-        fold::keep_counts(record, &mut folder.artifacts);
-    }
-    folder.records.retain(|_, record| !is_old(record));
 }
 
 /// An analysis file: its path relative to the project, its content and its modification time.
@@ -307,6 +313,9 @@ fn content(folder: &mut SessionFolder, spec: &SessionsSpec) -> Vec<NewFile> {
         add(format!("artifacts/{}.json", artifact.id), fold::bytes(artifact));
     }
     add("decisions.json".to_owned(), record::compact(&folder.decisions));
+    if !folder.retired.is_empty() {
+        add("retired.json".to_owned(), record::compact(&folder.retired));
+    }
     if let Some(packet) = &folder.packet {
         add("resume.json".to_owned(), record::compact(packet));
     }

@@ -1,8 +1,9 @@
-//! Finds the transcripts of a project's sessions, without reading more than the first line of each.
+//! Finds the transcripts of a project's sessions, without reading more than the beginning of each.
 //!
 //! This module must never write, lock or follow anything in the folders of an agent's program.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::path::{Path, PathBuf};
@@ -13,8 +14,8 @@ use runner_engine::digest::Digest;
 use runner_engine::files::open_host;
 use serde_json::Value;
 
-/// Maximum length of the first line of a rollout, in bytes.
-const FIRST_LINE: u64 = 64 * 1024;
+/// Maximum number of bytes in which a transcript must name the folder of its session.
+const BEGINNING: u64 = 256 * 1024;
 /// Maximum length of the first line of a sub-agent's file, in bytes.
 const AGENT_LINE: u64 = 256 * 1024;
 /// The age at which Codex rollouts are no longer inspected.
@@ -49,34 +50,104 @@ pub struct SourcePlaces<'a> {
     pub steps: &'a str,
 }
 
+/// The proof that a transcript belongs to the project.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Proof {
+    /// The settings name the transcript or its folder.
+    Settings,
+    /// Claude Code's folder for the root. Another project whose path differs only in its
+    /// punctuation has the same folder, so a row that names a folder takes precedence.
+    Slug,
+    /// A row must name a folder in the project.
+    Row,
+}
+
+/// A transcript that may belong to the project.
+struct Candidate {
+    source: Source,
+    proof: Proof,
+}
+
+impl Candidate {
+    fn is_of(&self, root: &Path) -> bool {
+        let named = || folder_of(&self.source.path).map(|folder| folder.starts_with(root));
+        match self.proof {
+            Proof::Settings => true,
+            Proof::Slug => named() != Some(false),
+            Proof::Row => named() == Some(true),
+        }
+    }
+}
+
+/// Returns the name that Claude Code gives to the folder with the transcripts of sessions in `root`.
+fn slug(root: &Path) -> String {
+    let slug = |c: char| if c.is_ascii_alphanumeric() { c } else { '-' };
+    root.display().to_string().chars().map(slug).collect()
+}
+
 /// Returns the folder where Claude Code keeps a project's transcripts.
 pub fn claude_folder(root: &Path, home: &Path) -> PathBuf {
-    let slug = |c: char| if c.is_ascii_alphanumeric() { c } else { '-' };
-    let slug: String = root.display().to_string().chars().map(slug).collect();
-    home.join(".claude/projects").join(slug)
+    home.join(".claude/projects").join(slug(root))
+}
+
+/// Returns the folders where Claude Code may keep transcripts of sessions in subfolders of `root`.
+fn claude_subfolders(root: &Path, home: &Path) -> impl Iterator<Item = PathBuf> + use<> {
+    let prefix = slug(root) + "-";
+    let entries = fs::read_dir(home.join(".claude/projects")).into_iter().flatten().flatten();
+    let is_below = move |entry: &fs::DirEntry| {
+        entry.file_name().to_string_lossy().starts_with(&prefix)
+            && entry.file_type().is_ok_and(|kind| kind.is_dir())
+    };
+    entries.filter(is_below).map(|entry| entry.path())
 }
 
 /// Returns the transcripts of a project, newest first. The tool uses recorded by runner count as a
 /// session only if there is no other transcript, because agents' programs record the same tool
 /// uses.
 pub fn sources(places: SourcePlaces<'_>, now: Timestamp) -> Vec<Source> {
-    let mut found: BTreeMap<String, Source> = BTreeMap::new();
-    let mut add = |path: PathBuf| {
-        if let Some(source) = source(path) {
-            found.entry(source.id.clone()).or_insert(source);
+    wanted_sources(places, now, &|_| true)
+}
+
+/// Returns those transcripts of a project that are `wanted`, newest first. Other transcripts are
+/// not opened, except to find out whether the project has any.
+pub fn wanted_sources(
+    places: SourcePlaces<'_>,
+    now: Timestamp,
+    wanted: &dyn Fn(&Source) -> bool,
+) -> Vec<Source> {
+    let root = places.root;
+    let mut found: BTreeMap<String, Candidate> = BTreeMap::new();
+    let mut add = |path: PathBuf, proof: Proof| {
+        let Some(source) = source(path) else { return };
+        match found.entry(source.id.clone()) {
+            Entry::Vacant(free) => {
+                free.insert(Candidate { source, proof });
+            }
+            Entry::Occupied(mut known) if !known.get().is_of(root) => {
+                known.insert(Candidate { source, proof });
+            }
+            Entry::Occupied(_) => {}
         }
     };
     if let Some(home) = places.home {
-        transcripts(&claude_folder(places.root, home)).for_each(&mut add);
-        rollouts(&home.join(".codex/sessions"), places.root, now).into_iter().for_each(&mut add);
+        transcripts(&claude_folder(root, home)).for_each(|path| add(path, Proof::Slug));
+        for folder in claude_subfolders(root, home) {
+            transcripts(&folder).for_each(|path| add(path, Proof::Row));
+        }
+        let rollouts = rollouts(&home.join(".codex/sessions"), now);
+        rollouts.into_iter().for_each(|path| add(path, Proof::Row));
     }
     for folder in places.folders {
-        transcripts(&places.root.join(folder)).for_each(&mut add);
+        transcripts(&root.join(folder)).for_each(|path| add(path, Proof::Settings));
     }
-    if found.is_empty() {
-        found.extend(source(places.root.join(places.steps)).map(|it| (it.id.clone(), it)));
+    if !found.values().any(|one| one.is_of(root)) {
+        let steps = source(root.join(places.steps)).into_iter();
+        let steps = steps.map(|source| Candidate { source, proof: Proof::Settings });
+        found = steps.map(|one| (one.source.id.clone(), one)).collect();
     }
-    let mut all: Vec<Source> = found.into_values().collect();
+    let is_wanted = |one: &Candidate| wanted(&one.source) && one.is_of(root);
+    let mut all: Vec<Source> =
+        found.into_values().filter(is_wanted).map(|one| one.source).collect();
     all.sort_by(|a, b| b.modified.cmp(&a.modified).then(a.id.cmp(&b.id)));
     all.truncate(MOST);
     all
@@ -154,9 +225,8 @@ fn transcripts(folder: &Path) -> impl Iterator<Item = PathBuf> + use<> {
     entries.filter(is_own)
 }
 
-/// Returns the rollouts whose session worked in the project. Their folders are named after the year,
-/// the month and the day.
-fn rollouts(folder: &Path, root: &Path, now: Timestamp) -> Vec<PathBuf> {
+/// Returns the recent rollouts. Their folders are named after the year, the month and the day.
+fn rollouts(folder: &Path, now: Timestamp) -> Vec<PathBuf> {
     let oldest = now.saturating_sub(ROLLOUTS).unwrap_or(Timestamp::UNIX_EPOCH);
     let below = |folder: PathBuf| fs::read_dir(folder).into_iter().flatten().flatten();
     let days = below(folder.to_owned())
@@ -167,18 +237,68 @@ fn rollouts(folder: &Path, root: &Path, now: Timestamp) -> Vec<PathBuf> {
         let modified = fs::symlink_metadata(path).and_then(|data| data.modified()).ok();
         modified.and_then(|at| Timestamp::try_from(at).ok()).is_some_and(|at| at >= oldest)
     };
-    files.filter(recent).filter(|path| works_in(path, root)).collect()
+    files.filter(recent).collect()
 }
 
-/// Returns whether the first line of a rollout names a folder in the project.
-fn works_in(path: &Path, root: &Path) -> bool {
-    let Ok(file) = open_host(path) else { return false };
+/// Returns the folder named in the first row that names one, or `None` if there is no such row at
+/// the beginning of the transcript.
+fn folder_of(path: &Path) -> Option<PathBuf> {
+    let mut reader = BufReader::new(open_host(path).ok()?.take(BEGINNING));
     let mut line = Vec::new();
-    let mut reader = BufReader::new(file.take(FIRST_LINE));
-    if reader.read_until(b'\n', &mut line).is_err() {
-        return false;
+    while reader.read_until(b'\n', &mut line).ok()? > 0 {
+        let row: Value = serde_json::from_slice(&line).unwrap_or_default();
+        if let Some(cwd) = row["payload"]["cwd"].as_str().or(row["cwd"].as_str()) {
+            return Some(PathBuf::from(cwd));
+        }
+        line.clear();
     }
-    let first: Value = serde_json::from_slice(&line).unwrap_or_default();
-    let cwd = first["payload"]["cwd"].as_str().or(first["cwd"].as_str());
-    cwd.is_some_and(|cwd| Path::new(cwd).starts_with(root))
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn transcript_belongs_to_the_folder_it_names() {
+        let folder = tempfile::tempdir().unwrap();
+        let (home, root) = (folder.path().join("home"), folder.path().join("my-app"));
+        let write = |cwd: &Path, id: &str, text: String| {
+            let folder = claude_folder(cwd, &home);
+            fs::create_dir_all(&folder).unwrap();
+            fs::write(folder.join(format!("{id}.jsonl")), text).unwrap();
+        };
+        let row = |cwd: &Path| {
+            let row = serde_json::json!({ "type": "user", "cwd": cwd });
+            format!("{{\"type\":\"summary\"}}\nnot a row\n{row}\n")
+        };
+        let sub = root.join("sub");
+        let ids = |folders: &[String]| -> Vec<String> {
+            let places =
+                SourcePlaces { root: &root, home: Some(&home), folders, steps: "steps.jsonl" };
+            let mut ids: Vec<String> =
+                sources(places, Timestamp::UNIX_EPOCH).into_iter().map(|it| it.id).collect();
+            ids.sort();
+            ids
+        };
+        // The other project's folder has the same name.
+        let other = folder.path().join("my.app");
+        assert_eq!(claude_folder(&other, &home), claude_folder(&root, &home));
+        write(&other, "other", row(&other));
+        write(&other, "twice", row(&other));
+        fs::create_dir_all(&root).unwrap();
+        fs::write(root.join("steps.jsonl"), "{}\n").unwrap();
+        assert_eq!(ids(&[]), ["steps"], "the other project's sessions do not count");
+        write(&root, "own", row(&root));
+        write(&root, "unnamed", "{}\n".to_owned());
+        write(&sub, "below", row(&sub));
+        write(&sub, "twice", row(&sub));
+        write(&sub, "nowhere", "{}\n".to_owned());
+        let beside = folder.path().join("my-app-sub");
+        write(&beside, "beside", row(&beside));
+        assert_eq!(ids(&[]), ["below", "own", "twice", "unnamed"]);
+        // The settings may name any folder.
+        let named = claude_folder(&beside, &home).to_string_lossy().into_owned();
+        assert_eq!(ids(&[named]), ["below", "beside", "nowhere", "own", "twice", "unnamed"]);
+    }
 }

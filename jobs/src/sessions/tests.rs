@@ -337,6 +337,99 @@ fn decisions_hold_and_can_be_undone() {
     assert!(decide::apply(&mut folder, "burn everything", at).is_err());
 }
 
+/// The folder of a session that repaired an error, and the id of its playbook.
+fn repaired() -> (SessionFolder, String) {
+    let session = named("s", &repair("a"));
+    let artifacts = fold(&[&session], &[], &Decisions::default()).artifacts;
+    let playbook = artifacts.iter().find(|it| it.content.kind() == "DreamPlaybook").unwrap();
+    let id = playbook.id.clone();
+    let records = [("s".to_owned(), session)].into();
+    (SessionFolder { records, artifacts, ..SessionFolder::default() }, id)
+}
+
+/// Derives the artifacts as a run does, and returns the successes and failures of one of them.
+fn counted(folder: &mut SessionFolder, id: &str, now: Timestamp) -> Option<(u32, u32)> {
+    retired::remove_old(folder, now);
+    folder.artifacts = fold(&folder.in_order(), &folder.artifacts, &folder.decisions).artifacts;
+    let found = folder.artifacts.iter().find(|it| it.id == id);
+    found.map(|it| (it.successes, it.failures))
+}
+
+#[test]
+fn undo_restores_an_artifact_without_records() {
+    let (mut folder, id) = repaired();
+    let modified = folder.records["s"].modified.unwrap();
+    let later = modified + KEPT + SignedDuration::from_hours(1);
+    folder.records.insert(
+        "t".to_owned(),
+        SessionRecord {
+            session: "t".to_owned(),
+            modified: Some(later),
+            ..folder.records["s"].clone()
+        },
+    );
+    let mut change = |verb: &str, now: Timestamp| {
+        decide::apply(&mut folder, &format!("{verb} {id}"), now).unwrap();
+        counted(&mut folder, &id, now)
+    };
+    assert_eq!(change("pin", later), Some((2, 0)), "one session has no record");
+    assert_eq!(change("forget", later), None);
+    assert_eq!(change("undo", later), Some((2, 0)));
+    assert_eq!(change("forget", later), None);
+    // The findings of the other session are removed while the artifact is forgotten.
+    let last = later + KEPT + SignedDuration::from_hours(1);
+    assert_eq!(counted(&mut folder, &id, last), None);
+    assert!(folder.records.is_empty());
+    decide::apply(&mut folder, &format!("undo {id}"), last).unwrap();
+    assert_eq!(counted(&mut folder, &id, last), Some((2, 0)));
+    assert!(folder.artifacts.iter().find(|it| it.id == id).unwrap().pinned);
+}
+
+#[test]
+fn edit_that_makes_an_artifact_too_large_is_refused() {
+    let (mut folder, id) = repaired();
+    let now = folder.records["s"].modified.unwrap();
+    decide::apply(&mut folder, &format!("pin {id}"), now).unwrap();
+    let playbook = folder.artifacts.iter().find(|it| it.id == id).unwrap();
+    let mut text = serde_json::to_value(&playbook.content).unwrap();
+    let mut accepted = 0;
+    for length in (0..fold::LARGEST).step_by(32) {
+        text["sequence"] = json!(["x ".repeat(length / 2)]);
+        match decide::apply(&mut folder, &format!("edit {id} {text}"), now) {
+            Ok(_) => accepted += 1,
+            Err(error) => assert!(error.to_string().contains("too long"), "{error}"),
+        }
+        assert!(counted(&mut folder, &id, now).is_some(), "{length} bytes");
+    }
+    assert!((20..50).contains(&accepted), "{accepted}");
+}
+
+#[test]
+fn removed_findings_count_once() {
+    let (mut folder, id) = repaired();
+    let session = folder.records["s"].clone();
+    let modified = session.modified.unwrap();
+    let later = modified + KEPT + SignedDuration::from_hours(1);
+    assert_eq!(counted(&mut folder, &id, modified), Some((1, 0)));
+    // A session that received the playbook ended with the error.
+    let row = json!({ "type": "attachment", "timestamp": "2026-01-02T02:00:00Z", "attachment": {
+        "type": "hook_additional_context", "content": [format!("x [artifact {id}]")] } });
+    let error = claude(1, "Bash", json!({ "command": "cargo test" }), Some("test a::b ... FAILED"));
+    let failed = named("failed", &format!("{row}\n{error}"));
+    folder.records.insert("failed".to_owned(), failed);
+    assert_eq!(counted(&mut folder, &id, modified), Some((1, 1)));
+    for _ in 0..3 {
+        assert_eq!(counted(&mut folder, &id, later), Some((1, 1)));
+        assert!(folder.records.is_empty() && folder.retired.len() == 2);
+        // The session is analyzed again.
+        folder.records.insert("s".to_owned(), session.clone());
+    }
+    // The session continues, so its findings are kept again.
+    folder.records.get_mut("s").unwrap().modified = Some(later);
+    assert_eq!(counted(&mut folder, &id, later), Some((1, 1)));
+    assert_eq!((folder.records.len(), folder.retired.len()), (1, 1));
+}
+
 #[test]
 fn packet_is_short_deterministic_and_about_the_last_session() {
     let first = named("first", &repair("a"));

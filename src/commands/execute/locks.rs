@@ -1,6 +1,7 @@
 //! Takes the locks of a run: first the contract's lock, then the deciding lock.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use jiff::SignedDuration;
 use runner_engine::files::beneath;
@@ -8,6 +9,8 @@ use runner_engine::locks::{ContractLock, JobLock, LockError, LockHolder, job_loc
 use runner_engine::outcome::{Class, Outcome, SkipReason};
 use runner_engine::policy::Overlap;
 use runner_engine::store::{Origin, RunRow, RunState, Store};
+use runner_engine::time::boot_time;
+use rustix::event::{Timespec, poll};
 
 use super::{NotAdmitted, ResolvedRun, refuse};
 use crate::env::Env;
@@ -15,6 +18,8 @@ use crate::ui::Failure;
 
 /// The delay before retrying a run that is waiting for another run of its job.
 const TURN_WAIT: SignedDuration = SignedDuration::from_secs(60);
+/// Interval between two attempts to take the lock of an active run.
+const LOCK_INTERVAL: Timespec = Timespec { tv_sec: 0, tv_nsec: 50_000_000 };
 
 pub(super) fn take_locks(
     home: &Env,
@@ -30,11 +35,7 @@ pub(super) fn take_locks(
     };
     // The path uses the names from the database, as recovery does.
     let path = job_lock_path(&home.state, &setting.row.project, &setting.row.job_name);
-    let at_work = |holder: &LockHolder| {
-        let unsettled = |run: RunRow| !matches!(run.state, RunState::Settled { .. });
-        holder.owner.is_alive() && store.run(&holder.run).is_ok_and(unsettled)
-    };
-    let mut lock = JobLock::take_for_run(&path, at_work).map_err(|it| not_ours(setting, it))?;
+    let mut lock = take_lock(store, setting, &path).map_err(|it| not_ours(setting, it))?;
     lock.sign(holder)
         .map_err(|error| Failure::cannot_write(format!("cannot write the lock file: {error}")))?;
     if let Some(contract) = &contract
@@ -43,6 +44,28 @@ pub(super) fn take_locks(
         tracing::warn!(left, "another program's old lock file was replaced");
     }
     Ok((lock, contract))
+}
+
+/// Takes the deciding lock. A manual run waits for an active run as long as its kind requires.
+fn take_lock(store: &Store, setting: &ResolvedRun<'_>, path: &Path) -> Result<JobLock, LockError> {
+    let at_work = |holder: &LockHolder| {
+        let unsettled = |run: RunRow| !matches!(run.state, RunState::Settled { .. });
+        holder.owner.is_alive() && store.run(&holder.run).is_ok_and(unsettled)
+    };
+    let wait = match setting.row.origin {
+        Origin::Manual => setting.spec.kind.manual_wait(),
+        Origin::Queue | Origin::Clock | Origin::Event => Duration::ZERO,
+    };
+    let until = boot_time() + wait;
+    loop {
+        match JobLock::take_for_run(path, at_work) {
+            // `flock` has no timeout, so this loop polls.
+            Err(LockError::Held { .. }) if boot_time() < until => {
+                let _turn = poll(&mut [], Some(&LOCK_INTERVAL));
+            }
+            taken => return taken,
+        }
+    }
 }
 
 /// Returns the path of the contract's lock file, or `None` if the kind has no such file.

@@ -9,7 +9,7 @@ mod show;
 
 use std::path::PathBuf;
 
-use runner_engine::outcome::Exit;
+use runner_engine::outcome::{Exit, Outcome, SkipReason};
 use runner_jobs::Kind as _;
 use runner_jobs::sessions::sources::SourcePlaces;
 use runner_jobs::sessions::{Digests, KIND, SessionFolder, SessionsSpec, resume_packet};
@@ -120,7 +120,8 @@ fn load(cli: &Cli<'_>, project: &LoadedProject, spec: &SessionsSpec) -> SessionF
 }
 
 /// Runs the project's job of this kind once. A project without such a job gets one that runs only
-/// manually. The exit code of a deferred run is not 0, because nothing was analyzed.
+/// manually. If the run is deferred, or is skipped because another run is active, the exit code is
+/// not 0, because nothing was analyzed.
 fn work(
     cli: &Cli<'_>,
     project: LoadedProject,
@@ -135,7 +136,12 @@ fn work(
             (default_job::add(cli, &project.root, &added)?, KIND.to_owned())
         }
     };
-    by_hand::once(cli.env, &project, &name, None, ManualRun::new(cli, wanted))
+    let how = ManualRun::new(cli, wanted);
+    let (exit, outcome) = by_hand::settled(cli.env, &project, &name, None, how)?;
+    Ok(match outcome {
+        Some(Outcome::Skipped { reason: SkipReason::Busy, .. }) => Exit::TryLater,
+        _ => exit,
+    })
 }
 
 /// Returns the locations of the project's transcripts.
