@@ -12,17 +12,19 @@
 //! folder, never write to git, and never create a link.
 
 use runner_text::counted;
+use std::path::Path;
 use std::time::Duration;
 
 use jiff::tz::TimeZone;
 use runner_engine::awake::{InhibitLevel, Inhibitor};
 use runner_engine::digest::Digest;
 use runner_engine::ids::{Fence, RunId};
+use runner_engine::outcome::Class;
 use runner_engine::scope::Expect;
 use runner_engine::time::boot_time;
 use serde_json::{Value, json};
 
-use super::commit::{self, Commit, Target};
+use super::commit::{self, Commit, Recovered, Target};
 use super::corpus::brief::brief;
 use super::corpus::defrag::{Options, defrag, suggestions};
 use super::corpus::health::{Measured, measure};
@@ -30,6 +32,7 @@ use super::corpus::oscillation::FileHistory;
 use super::corpus::{Corpus, FOLDER as CORPUS, NEXT_WORK, read};
 use super::council::CouncilResult;
 use super::facts::Facts;
+use super::import::CommitEnd;
 use super::iterate::LoopResult;
 use super::lock::{FOLDER, LockError, RUN_LOCK, RunLock};
 use super::output::{LOG, Output, PACKETS, SUMMARY};
@@ -72,7 +75,7 @@ pub fn run(ctx: &mut Context<'_>, spec: &OvernightSpec) -> Result<Finished, JobE
     })?;
     let out = Output::new(root, &spec.output_dir);
     out.inspect().map_err(disk)?;
-    let recovered = commit::settle(root).map_err(failed)?;
+    let recovered = recover(root)?;
     let reported = resume::note(&out, &recovered);
     commit::clear(root).map_err(failed)?;
     super::staging::discard_all(root).map_err(disk)?;
@@ -141,6 +144,23 @@ pub fn run(ctx: &mut Context<'_>, spec: &OvernightSpec) -> Result<Finished, JobE
             night.fail(&error);
             Err(error)
         }
+    }
+}
+
+/// Finishes the commits of dead runs, and refuses to go on while another program's commit is
+/// unfinished, because the corpus may then be only partly committed.
+fn recover(root: &Path) -> Result<Recovered, JobError> {
+    let recovered = commit::settle(root).map_err(failed)?;
+    let (unfinished, _) = super::import::commits(root).map_err(disk)?;
+    match unfinished.iter().find(|it| it.end != CommitEnd::LeftAlone) {
+        None => Ok(recovered),
+        Some(commit) => Err(JobError::failed(
+            Class::Environment,
+            format!(
+                "another program did not finish its commit {}, so the corpus may be only partly committed; fix: runner overnight import",
+                commit.marker
+            ),
+        )),
     }
 }
 

@@ -140,6 +140,24 @@ fn what_another_program_left_is_imported() {
 }
 
 #[test]
+fn unfinished_foreign_commit_stops_the_night() {
+    let fixture = night();
+    let staged = "staging/3/.agents/learnings/a.md";
+    fixture
+        .write(".agents/overnight/COMMIT-MARKER.3", "{\"state\":\"READY\",\"iteration_id\":\"i\"}");
+    fixture.write(".agents/overnight/prev.3/patterns/first.md", "# old\n");
+    fixture.write(&format!(".agents/overnight/{staged}"), "# new\n");
+    fs::remove_dir_all(fixture.path(".agents/patterns")).unwrap();
+    start(&fixture, &[]).ends(78).expect_text("COMMIT-MARKER.3").expect_text("overnight import");
+    assert_eq!(fixture.read(&format!(".agents/overnight/{staged}")), "# new\n");
+    // Even without its staged files, a commit whose earlier files are not back is not complete.
+    fs::remove_dir_all(fixture.path(".agents/overnight/staging")).unwrap();
+    fixture.run(&["overnight", "import", "--apply"]).ends(0).expect_text("rolled back, 1 file");
+    assert_eq!(fixture.read(".agents/patterns/first.md"), "# old\n");
+    start(&fixture, &["--max-iterations", "1"]).ends(0);
+}
+
+#[test]
 fn linked_corpus_is_replaced_by_a_copy() {
     let fixture = Fixture::with("");
     fixture.write("../shared/learnings/a.md", "# a\n");
