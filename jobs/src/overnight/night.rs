@@ -75,7 +75,12 @@ pub fn run(ctx: &mut Context<'_>, spec: &OvernightSpec) -> Result<Finished, JobE
     })?;
     let out = Output::new(root, &spec.output_dir);
     out.inspect().map_err(disk)?;
-    let recovered = recover(root)?;
+    let recovered = recover(root).inspect_err(|_| {
+        // Only a later run can continue, so this one leaves the summary of the run that died.
+        if let Err(error) = resume::report_dead(&out, ctx.clock.now()) {
+            tracing::error!(%error, "the summary of the dead run could not be written");
+        }
+    })?;
     let reported = resume::note(&out, &recovered);
     commit::clear(root).map_err(failed)?;
     super::staging::discard_all(root).map_err(disk)?;

@@ -8,7 +8,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use super::kills::{States, is_ready, keep, reset};
 use super::{
     JOB, LATEST, WORK, WORK_FILE, command, corpus, json, killed_after_one_iteration, night, run_ok,
-    start, summary_of, surroundings, tree, untouched,
+    start, summary_of, surroundings, tree, untouched, watched,
 };
 use crate::bad_input::{Mounted, as_nobody};
 use crate::fixture::{CommandOutput, Fixture, print_line};
@@ -109,6 +109,27 @@ fn resume_survives_a_clock_set_back() {
     let dead = json(&fixture, &format!("{LATEST}/{run}/interrupted-1.json"));
     assert_eq!(dead["status"], "failed");
     run_ok(&fixture, &["overnight", "report", "--validate"]).ends(0);
+}
+
+#[test]
+fn conflict_after_a_kill_leaves_the_dead_summary() {
+    let fixture = night();
+    for act in (40..4_000).step_by(3) {
+        let mut command = command(&fixture, &["overnight", "start"]);
+        command.env("RUNNER_TEST_KILL", act.to_string());
+        assert_ne!(watched(&fixture, &mut command).code, 0, "no commit was interrupted");
+        if is_ready(&fixture) {
+            break;
+        }
+    }
+    let same = fixture.read(".agents/learnings/2026-10-00-lesson.md");
+    fixture.write(".agents/learnings/2026-10-00-lesson.md", same + "mine\n");
+    fs::write(fixture.path(".agents/learnings/same-two.md"), "mine\n").unwrap();
+    start(&fixture, &[]).ends(78).expect_text("neither the old nor the new");
+    let summary = summary_of(&fixture);
+    assert_eq!(summary["status"], "failed");
+    assert!(summary["failure_reason"].as_str().unwrap().contains("died at"), "{summary}");
+    assert!(fixture.path(&format!("{LATEST}/summary.md")).exists());
 }
 
 #[test]
