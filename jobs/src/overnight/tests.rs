@@ -71,11 +71,16 @@ fn promotion_needs_a_later_proof() {
     let harvested = new.replace("maturity", "harvested_at: 2026-11-22\nmaturity");
     let linked = learning("generated_by: runner\n", "See [[new-one]] and [[event-one]].");
     let commit = format!("{new}See 8f1e2d3 in net.rs, that is src/net.rs.\n");
+    // The commit that a learning was taken from does not prove it.
+    let taken = commit.replace("maturity", "source_commit: 8f1e2d3c4b5a\nmaturity");
+    let own = commit.replace("maturity", "generated_by: runner\nmaturity");
     let corpus = corpus(&[
         ("learnings/checked-one.md", &commit),
         ("learnings/event-one.md", &event),
         ("learnings/harvested-one.md", &harvested),
         ("learnings/new-one.md", &new),
+        ("learnings/own-one.md", &own),
+        ("learnings/taken-one.md", &taken),
         ("learnings/tonight-one.md", &tonight),
         ("patterns/p.md", &linked),
     ]);
