@@ -299,7 +299,7 @@ impl Night<'_, '_> {
         {
             return measured.clone();
         }
-        let measured = fitness(corpus, self.facts.known_uses());
+        let measured = fitness(corpus, self.facts.known_uses(), self.date);
         self.known = Some((key, measured.clone()));
         measured
     }

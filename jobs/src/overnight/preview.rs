@@ -64,7 +64,7 @@ pub fn preview(seen: &NightPreview<'_>) -> Result<Summary, JobError> {
     uses.merged.extend(merged(&defragged));
     let (compiled, changes) = compile(&corpus, date);
     corpus.apply(&changes);
-    let after = fitness(&corpus, &uses);
+    let after = fitness(&corpus, &uses, date);
     let proposed = suggestions(&corpus, &uses, &history, date, Options::default()).len();
     let pinned = match read_text_named(root, &spec.queue, DOCUMENT) {
         Ok(text) if !spec.queue.is_empty() => queue::parse(&spec.queue, &text),
