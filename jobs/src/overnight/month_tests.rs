@@ -122,7 +122,7 @@ fn month_keeps_useful_nodes_and_sinks_failed_ones() {
         assert!(changes.is_empty(), "nothing is removed without a decision");
         assert_eq!(regressions(&before, &fitness(&corpus, &uses, day), 0.05), []);
         let found = suggestions(&corpus, &uses, &history, day, Options::default());
-        proposals.update(&corpus, &found, ("run", &now.to_string()));
+        proposals.update(&corpus, &found, Options::default(), ("run", &now.to_string()));
         // Once a week the user accepts the nodes that failed.
         if number % 7 == 6 {
             let ids: Vec<String> = proposals

@@ -247,7 +247,8 @@ impl Night<'_, '_> {
         let root = self.ctx.files.root();
         let at = self.timestamp();
         let proposed = Proposals::read(root).and_then(|mut all| {
-            all.update(corpus, &report.suggested, (&self.summary.run_id, &at));
+            let by = (self.summary.run_id.as_str(), at.as_str());
+            all.update(corpus, &report.suggested, Options::default(), by);
             all.write(root).map(|()| all.open().count())
         });
         match proposed {

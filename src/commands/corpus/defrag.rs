@@ -42,7 +42,7 @@ impl DefragArgs {
             report.applied = self.apply;
             report.suggested = suggestions(corpus, facts.known_uses(), &history, date, options);
             if self.apply {
-                proposals::store(folder, corpus, &report.suggested)?;
+                proposals::store(folder, corpus, &report.suggested, options)?;
             }
             Ok((report, changes))
         };

@@ -168,6 +168,15 @@ impl CorpusFolder<'_> {
         &self,
         step: impl FnOnce(&Corpus) -> Result<(T, Changes), Failure>,
     ) -> Result<T, Failure> {
+        self.change_then(step, |_| Ok(()))
+    }
+
+    /// Runs a step like [`CorpusFolder::change`], and `after` under the same lock after the commit.
+    fn change_then<T>(
+        &self,
+        step: impl FnOnce(&Corpus) -> Result<(T, Changes), Failure>,
+        after: impl FnOnce(&T) -> Result<(), Failure>,
+    ) -> Result<T, Failure> {
         let now = self.cli.env.wall()?;
         let _lock = self.lock()?;
         commit::settle(&self.root).map_err(not_committed)?;
@@ -194,6 +203,7 @@ impl CorpusFolder<'_> {
         // Clear only this commit, because the next overnight run must still record the commits of a
         // run that died.
         commit::clear_one(&self.root, 0).map_err(not_committed)?;
+        after(&report)?;
         Ok(report)
     }
 
