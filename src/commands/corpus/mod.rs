@@ -16,7 +16,6 @@ use std::path::{Path, PathBuf};
 
 use jiff::tz::TimeZone;
 use runner_engine::error_chain::whole;
-use runner_engine::files::{DOCUMENT, read_in};
 use runner_engine::git::Git;
 use runner_engine::ids::{Fence, RunId};
 use runner_engine::outcome::Exit;
@@ -207,19 +206,19 @@ impl CorpusFolder<'_> {
         Ok(report)
     }
 
-    /// Returns the facts of the project, with the uses of the corpus.
-    fn facts(&self, corpus: &Corpus) -> Result<Facts, Failure> {
+    /// Returns the facts of the project, with the uses of the corpus. Uses of a merged node count for
+    /// the node that replaced it.
+    fn facts(&self, corpus: &Corpus, history: &FileHistory) -> Result<Facts, Failure> {
         let git = Git::new(&self.root, &env::child_environment(), &env::marker()?);
         let mut facts = Facts::read(&self.root, &git);
         let home = self.cli.env.folder().ok();
         let uses = facts.learn(&self.root, home.as_deref(), corpus);
-        uses.merged = self.history().merged;
+        uses.merged.clone_from(&history.merged);
         Ok(facts)
     }
 
     fn history(&self) -> FileHistory {
-        let bytes = read_in(&self.root, Path::new(NIGHT).join("oscillation.json"), DOCUMENT);
-        bytes.map(|bytes| FileHistory::parse(&bytes)).unwrap_or_default()
+        commit::history(&self.root)
     }
 }
 

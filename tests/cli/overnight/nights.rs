@@ -3,7 +3,8 @@
 use std::fs;
 
 use super::{
-    JOB, LATEST, WORK, WORK_FILE, command, corpus, night, run_ok, start, summary_of, tree, watched,
+    JOB, LATEST, WORK, WORK_FILE, citation, command, corpus, learning, night, run_ok, start,
+    summary_of, tree, watched, words,
 };
 use crate::fixture::{CommandOutput, Fixture};
 
@@ -118,6 +119,58 @@ fn retirement_needs_a_decision_and_can_be_undone() {
     let open = run_ok(&fixture, &["corpus", "proposals", "--json"]).ends(0).out;
     assert!(!open.contains(id), "a rejected proposal was made again");
     run_ok(&fixture, &["corpus", "accept", "retire-none"]).ends(2).expect_text("no proposal");
+}
+
+#[test]
+fn decisions_made_at_once_are_all_kept() {
+    let fixture = night();
+    for number in 0..12 {
+        let text = learning("old", "provisional", &format!("Old {number}"), &words(number + 200));
+        let text = text.replace("utility", "ttl_days: 2\nutility");
+        fixture.write(&format!(".agents/learnings/expired-{number}.md"), text);
+    }
+    run_ok(&fixture, &["corpus", "defrag", "--apply"]).ends(0);
+    let ids = || -> Vec<String> {
+        let open = run_ok(&fixture, &["corpus", "proposals", "--json"]).ends(0).json();
+        let open = open.as_array().unwrap().iter();
+        open.map(|it| it["id"].as_str().unwrap().to_owned()).collect()
+    };
+    let open = ids();
+    assert!(open.len() >= 12, "{open:?}");
+    // A defragmentation that looks for copies only keeps the other proposals.
+    run_ok(&fixture, &["corpus", "defrag", "--oscillation-sweep", "--apply"]).ends(0);
+    assert_eq!(ids(), open);
+    std::thread::scope(|scope| {
+        for id in &open {
+            scope.spawn(|| {
+                while command(&fixture, &["corpus", "accept", id]).output().unwrap().status.code()
+                    == Some(75)
+                {}
+            });
+        }
+    });
+    assert_eq!(ids(), Vec::<String>::new());
+    for id in &open {
+        run_ok(&fixture, &["corpus", "undo", id]).ends(0);
+    }
+    assert_eq!(ids().len(), open.len());
+}
+
+#[test]
+fn merged_copy_passes_its_uses_on() {
+    let fixture = Fixture::with(JOB);
+    let text = learning("ci", "candidate", "The same", &words(1));
+    for name in ["same-one", "same-two"] {
+        fixture.write(&format!(".agents/learnings/{name}.md"), text.clone());
+    }
+    fixture.write(".agents/ao/citations.jsonl", citation("same-two"));
+    fixture.write("../clock", "2026-11-22T02:30:00Z\n");
+    let fitness = || run_ok(&fixture, &["corpus", "health", "--json"]).json()["composite"].as_f64();
+    let before = fitness().unwrap();
+    run_ok(&fixture, &["corpus", "defrag", "--apply"]).ends(0).expect_text("same-two");
+    assert!(fitness().unwrap() >= before, "{:?} < {before}", fitness());
+    let open = run_ok(&fixture, &["corpus", "proposals"]).ends(0).out;
+    assert!(!open.contains("same-two"), "{open}");
 }
 
 #[test]
