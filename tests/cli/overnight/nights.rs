@@ -242,6 +242,40 @@ fn manual_steps_respect_the_night_lock() {
 }
 
 #[test]
+fn start_that_did_not_run_exits_with_75() {
+    let fixture = night();
+    let codes: Vec<Option<i32>> = std::thread::scope(|scope| {
+        let run = || command(&fixture, &["overnight", "start"]).output().unwrap().status.code();
+        let all: Vec<_> = (0..4).map(|_| scope.spawn(run)).collect();
+        all.into_iter().map(|it| it.join().unwrap()).collect()
+    });
+    assert!(codes.iter().all(|it| matches!(it, Some(0 | 75))), "{codes:?}");
+    let runs = run_ok(&fixture, &["runs", "--json"]).ends(0).json();
+    let runs = runs.as_array().unwrap().iter().filter(|it| it["job"] == "overnight");
+    let ran =
+        |it: &&serde_json::Value| matches!(it["outcome"].as_str(), Some("succeeded" | "degraded"));
+    let ended = codes.iter().filter(|it| **it == Some(0)).count();
+    assert_eq!(runs.filter(ran).count(), ended, "{codes:?}");
+}
+
+#[test]
+fn finding_keeps_its_evidence_and_its_age() {
+    let fixture = night();
+    let finding = "---\nid: f-2026-01-10-001\nseverity: high\ndate: 2026-01-10\nstatus: active\nevidence: \"the log of CI run 17 shows the loop\"\n---\n# Uploads spin for ever\n\nThey loop.\n";
+    fixture.write(".agents/findings/f-2026-01-10-001.md", finding);
+    let packet = || {
+        start(&fixture, &["--max-iterations", "1"]).ends(0);
+        let packets = summary_of(&fixture)["morning_packets"].clone();
+        let found = packets.as_array().unwrap().iter();
+        found.clone().find(|it| it["title"] == "Uploads spin for ever").unwrap().clone()
+    };
+    for night in [packet(), packet()] {
+        assert_eq!(night["finder_evidence"], "the log of CI run 17 shows the loop", "{night}");
+        assert_eq!(night["age_days"], 316, "{night}");
+    }
+}
+
+#[test]
 fn each_packet_creates_one_bead() {
     let fixture = Fixture::with(&format!("{JOB}sandbox = \"off\"\n"));
     corpus(&fixture);
