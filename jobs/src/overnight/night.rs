@@ -40,7 +40,7 @@ use super::packets::{Packet, PacketIndex, PacketSources, beads, markdown, queue,
 use super::proposals::Proposals;
 use super::state::{Night, disk, failed};
 use super::summary::{
-    Dreamscape, GUIDE, Iteration, RunStatus, Runtime, StepStatus, Summary, length,
+    Dreamscape, GUIDE, Iteration, IterationStatus, RunStatus, Runtime, StepStatus, Summary, length,
 };
 use super::{OvernightSpec, council, report, resume};
 use crate::curator::events::{self, EventStatus, Severity};
@@ -225,6 +225,13 @@ impl Night<'_, '_> {
     }
 
     fn close_loop(&mut self, looped: &LoopResult) -> Result<(), JobError> {
+        let last = self.summary.iterations.last();
+        let last = last.filter(|it| it.status == IterationStatus::Failed);
+        if let (Value::Null, Some(last)) = (&looped.close_loop, last) {
+            let why = last.error.clone().unwrap_or_default();
+            self.at("close-loop");
+            return Err(JobError::failed(Class::Environment, why));
+        }
         let mut report = match &looped.close_loop {
             Value::Object(_) => looped.close_loop.clone(),
             _ => {
