@@ -104,6 +104,9 @@ pub fn run(ctx: &mut Context<'_>, spec: &OvernightSpec) -> Result<Finished, JobE
     };
     let began = boot_time();
     let awake = ctx.keeper.as_mut().map(Inhibitor::standing);
+    let note = awake.as_ref().filter(|awake| awake.held != InhibitLevel::Sleep);
+    let note = note.map(ToString::to_string);
+    let missed = note.clone().filter(|_| must_stay_awake(ctx));
     let mut night = Night {
         summary: Summary {
             goal: Some(spec.goal.clone()).filter(|goal| !goal.is_empty()),
@@ -111,16 +114,14 @@ pub fn run(ctx: &mut Context<'_>, spec: &OvernightSpec) -> Result<Finished, JobE
             output_dir: out.below().to_owned(),
             started_at: opened.state.started_at.clone(),
             iterations: opened.iterations,
-            degraded: reported.into_iter().chain(opened.reported).collect(),
+            degraded: reported.into_iter().chain(opened.reported).chain(missed).collect(),
             runtime: Runtime {
                 keep_awake: spec.keep_awake,
                 keep_awake_mode: awake
                     .as_ref()
                     .filter(|awake| awake.held != InhibitLevel::Nothing)
                     .map_or_else(|| "none".to_owned(), |awake| awake.by.clone()),
-                keep_awake_note: awake
-                    .filter(|awake| awake.held != InhibitLevel::Sleep)
-                    .map(|awake| awake.to_string()),
+                keep_awake_note: note,
                 requested_timeout: length(Duration::from_secs(seconds)),
                 effective_timeout: length(Duration::from_secs(timeout.as_secs())),
                 lock_path: format!("{FOLDER}/{RUN_LOCK}"),
@@ -150,6 +151,14 @@ pub fn run(ctx: &mut Context<'_>, spec: &OvernightSpec) -> Result<Finished, JobE
             Err(error)
         }
     }
+}
+
+/// Returns whether a run is degraded if its host is not kept awake: always on macOS, and elsewhere
+/// if the run was started with `--keep-awake`.
+fn must_stay_awake(ctx: &mut Context<'_>) -> bool {
+    let row = ctx.spender.store().run(ctx.admitted.run());
+    let asked = row.is_ok_and(|row| row.settings.iter().any(|(key, _)| key == "keep_awake"));
+    asked || cfg!(target_os = "macos")
 }
 
 /// Finishes the commits of dead runs, and refuses to go on while another program's commit is

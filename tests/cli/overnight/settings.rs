@@ -140,6 +140,32 @@ fn what_another_program_left_is_imported() {
 }
 
 #[test]
+fn requested_inhibition_that_fails_degrades_the_night() {
+    let fixture = night();
+    for (more, degrades) in [(&[][..], false), (&["--keep-awake"], true)] {
+        let mut command = command(&fixture, &[&["overnight", "start"][..], more].concat());
+        command.env("DBUS_SYSTEM_BUS_ADDRESS", "unix:path=/nonexistent");
+        CommandOutput::of(command.output().unwrap()).ends(0);
+        let summary = summary_of(&fixture);
+        let note = summary["runtime"]["keep_awake_note"].as_str().unwrap().to_owned();
+        assert!(note.starts_with("not kept awake"), "{note}");
+        assert_eq!(
+            summary["degraded"].to_string().contains("not kept awake"),
+            degrades,
+            "{more:?}"
+        );
+    }
+}
+
+#[test]
+fn curator_is_reached_through_overnight() {
+    let fixture = night();
+    let [one, two] = [&["curator", "status"][..], &["overnight", "curator", "status"]]
+        .map(|args| run_ok(&fixture, args).ends(0).out);
+    assert_eq!(one, two);
+}
+
+#[test]
 fn unfinished_foreign_commit_stops_the_night() {
     let fixture = night();
     let staged = "staging/3/.agents/learnings/a.md";
