@@ -51,7 +51,7 @@ const PROBABLY_DONE: f64 = 25.0;
 /// Minimum share of a finding's title that a work item must contain to cover the finding.
 const COVERS: f64 = 0.7;
 
-/// The sources of packets for pinned items, and for metrics below their floor.
+/// The sources of packets for pinned items, and for metrics below their minimum.
 const PINNED: &str = "pinned-queue";
 const HEALTH: &str = "corpus-health";
 
@@ -172,8 +172,8 @@ impl PacketSources<'_> {
         item.is_free() && item.requires.iter().all(done)
     }
 
-    /// Returns whether runner proposed the item for a pinned item or a metric below its floor, and
-    /// the pinned item is gone or the metric has recovered.
+    /// Returns whether runner proposed the item for a pinned item or a metric below its minimum,
+    /// and the pinned item is gone or the metric has recovered.
     fn is_withdrawn(&self, item: &WorkItem) -> bool {
         let key = &item.dedup_key;
         item.is_own_proposal()
