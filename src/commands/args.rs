@@ -90,7 +90,8 @@ pub fn command_words(args: impl Iterator<Item = OsString>) -> impl Iterator<Item
 const WITHOUT_JSON: &str = "demo|daemon|serve|execute|config schema|config set|config unset|config edit|db path|\
     dream review|top|metrics|journal export|hook post-tool-use|hook session-start|hook prompt-submit|hook stop|\
     hook session-end|hook pre-compact|memory mcp|guard hook|completions|man|__deliver|\
-    curator events ack|curator setup|overnight schema";
+    curator events ack|curator setup|overnight curator events ack|overnight curator setup|\
+    overnight schema";
 
 /// Returns the definition of the command line, with `--json` added to each command that supports
 /// it.

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
 use runner_engine::ids::{OccurrenceId, RunId};
-use runner_engine::outcome::{Exit, Outcome};
+use runner_engine::outcome::{Exit, Outcome, SkipReason};
 use runner_engine::process_id::ProcessIdentity;
 use runner_engine::schedule::Trigger;
 use runner_engine::store::{NewOccurrence, Night, Recorded, Store};
@@ -128,7 +128,12 @@ pub(super) fn with_one(
     let closes = night.closes;
     let mut running = RunningNight { home, store, me, night, manner, worst: Exit::Done };
     let row = spawn::run_to_end(home, &mut running.store, &running.me, &run, manner)?;
-    running.worst = row.outcome().map_or(Exit::Internal, |outcome| outcome.exit(false));
+    running.worst = match row.outcome() {
+        None => Exit::Internal,
+        // Another run or another program was in the way.
+        Some(Outcome::Skipped { reason: SkipReason::Busy, .. }) => Exit::TryLater,
+        Some(outcome) => outcome.exit(false),
+    };
     // Jobs that follow this run may be ready now.
     client::wake(home);
     running.close(project)?;

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use crate::fixture::{Fixture, print_line, scaled_from};
-use crate::served::{Daemon, NO_DREAM, at, over, run};
+use crate::served::{Daemon, NO_DREAM, over};
 use crate::table::{DIALECTS, Ends, ROWS};
 use crate::testbed::{CANARY, differs, holding, link, picture};
 
@@ -76,7 +76,7 @@ fn healthy(fixture: &Fixture, name: &str) -> PathBuf {
     fs::create_dir_all(&folder).unwrap();
     fixture.git(&["init", "--quiet", "--initial-branch=main", &path]);
     fixture.git(&["-C", &path, "commit", "--quiet", "--allow-empty", "-m", "Begin"]);
-    run(fixture, &["-C", &path, "init"]).ends(0);
+    fixture.run_with_clock(&["-C", &path, "init"]).ends(0);
     let file = folder.join("runner.toml");
     let text = fs::read_to_string(&file).unwrap();
     let jobs = format!(
@@ -175,8 +175,8 @@ fn hostile_nights_leave_healthy_projects_alone() {
     let text = fs::read_to_string(&config).unwrap();
     fs::write(&config, format!("{text}\n[pools.shared.day]\ncalls = {CALLS}\n{RETENTION}"))
         .unwrap();
-    at(&fixture, "2026-11-01T20:00:00Z");
-    run(&fixture, &["init"]).ends(0);
+    fixture.set_clock("2026-11-01T20:00:00Z");
+    fixture.run_with_clock(&["init"]).ends(0);
     let own = fixture.read("runner.toml");
     let folders = HEALTHY.map(|name| healthy(&fixture, name));
     fixture.write("attack.sh", ATTACK);
@@ -211,12 +211,12 @@ fn hostile_nights_leave_healthy_projects_alone() {
     for night in 0..nights {
         fixture.write("runner.toml", format!("{own}\n{}", hostile_jobs(&fixture, night, nights)));
         let day = 2 + night;
-        at(&fixture, &format!("2026-11-{day:02}T02:00:00Z"));
+        fixture.set_clock(format!("2026-11-{day:02}T02:00:00Z"));
         settle(&fixture, &daemon);
         let protected = [fixture.read("runner.toml"), fixture.read(".git/config")];
         let mut waiting = Vec::new();
         for time in ["02:30:00", "02:45:00", "04:00:00", "06:00:00", "11:00:00", "11:15:00"] {
-            at(&fixture, &format!("2026-11-{day:02}T{time}Z"));
+            fixture.set_clock(format!("2026-11-{day:02}T{time}Z"));
             waiting = settle(&fixture, &daemon);
         }
         // An agent that reports a limit of its provider each time always waits.
@@ -243,7 +243,7 @@ fn hostile_nights_leave_healthy_projects_alone() {
         succeeded.extend(healthy_runs(&fixture));
         footprints.push(Footprint::of(&daemon));
     }
-    run(&fixture, &["db", "check"]).ends(0);
+    fixture.run_with_clock(&["db", "check"]).ends(0);
     let leaks = holding(&fixture, CANARY);
     let leaks: Vec<_> = leaks.into_iter().filter(|path| !path.contains("/scratch/")).collect();
     assert!(leaks.is_empty(), "the secret is in {leaks:?}");

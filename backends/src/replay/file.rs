@@ -167,7 +167,7 @@ impl Exchange {
                     value: None,
                     notes: reply.notes.iter().map(|note| clean(note)).collect(),
                     usage: reply.usage,
-                    stop: reply.stop.clone(),
+                    stop: reply.stop,
                 };
                 (Some(reply), None)
             }

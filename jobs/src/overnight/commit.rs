@@ -20,7 +20,7 @@ use std::fs;
 use std::path::Path;
 
 use runner_engine::digest::Digest;
-use runner_engine::files::{DOCUMENT, read_in};
+use runner_engine::files::{DOCUMENT, WriteError, read_in, write_atomic};
 use runner_engine::ids::{Fence, RunId};
 use runner_engine::outcome::Outcome;
 use runner_engine::publish::marker::{
@@ -32,9 +32,13 @@ use runner_engine::publish::{
 };
 use serde_json::Value;
 
+use super::corpus::oscillation::FileHistory;
 use super::corpus::{Changes, FOLDER as CORPUS, SUBPATHS};
 use super::lock::{CommitLock, FOLDER, LockError};
+use crate::json::pretty;
 
+/// The file with the history of added, removed and merged files.
+const HISTORY: &str = "oscillation.json";
 /// Maximum size in bytes of a file that is compared before it is replaced.
 const LONGEST: u64 = 64 * 1024 * 1024;
 
@@ -310,6 +314,20 @@ pub fn keep_removed(root: &Path, into: &Path, targets: &[Target]) -> Result<(), 
         done.map_err(|error| CommitError::Before(format!("cannot keep {}: {error}", target.path)))?;
     }
     Ok(())
+}
+
+/// Reads the history of added, removed and merged files. An unreadable history counts as empty.
+pub fn history(root: &Path) -> FileHistory {
+    let bytes = read_in(root, Path::new(FOLDER).join(HISTORY), DOCUMENT);
+    bytes.map(|bytes| FileHistory::parse(&bytes)).unwrap_or_default()
+}
+
+/// Writes the history of added, removed and merged files. The caller must hold the lock.
+///
+/// # Errors
+/// Returns an error if the file cannot be written.
+pub fn write_history(root: &Path, history: &FileHistory) -> Result<(), WriteError> {
+    write_atomic(&root.join(FOLDER).join(HISTORY), pretty(history).as_bytes(), 0o644)
 }
 
 fn open(root: &Path) -> Result<RealFs, CommitError> {

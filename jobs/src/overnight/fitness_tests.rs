@@ -197,7 +197,7 @@ fn history() -> Uses {
 }
 
 fn score(corpus: &Corpus, uses: &Uses) -> Fitness {
-    fitness(corpus, uses)
+    fitness(corpus, uses, date(2026, 11, 22))
 }
 
 /// Returns words that the corpus does not contain, different for each seed.
@@ -261,6 +261,13 @@ fn manipulations_lower_the_fitness() {
             "200 junk nodes that are labelled established",
             junk(|at| gibberish(at, 12), "established"),
         ),
+        ("200 junk nodes that runner harvested long ago", {
+            let junk = (0..200).map(|at| {
+                let front = "---\ngenerated_by: runner\nharvested_at: 2026-10-20\nmaturity: provisional\n---\n";
+                (format!("learnings/junk-{at}.md"), format!("{front}# {}\n", gibberish(at, 12)))
+            });
+            corpus(all().chain(junk))
+        }),
         ("200 junk nodes of real words", junk(plausible, "provisional")),
         ("200 copies of a used node", junk(|_| SUBJECTS[0].1.to_owned(), "provisional")),
     ] {
@@ -289,6 +296,12 @@ fn repairs_do_not_lower_the_fitness() {
     };
     let all = || (0..SUBJECTS.len()).map(node);
     let few = corpus(all().skip(20));
+    let harvested = (0..SUBJECTS.len()).map(|at| {
+        let front =
+            "---\ngenerated_by: runner\nharvested_at: 2026-11-20\nmaturity: provisional\n---\n";
+        (format!("learnings/harvest-{at}.md"), format!("{front}# {}\n", gibberish(at, 12)))
+    });
+    at_least("learnings are harvested", &whole(), &corpus(all().chain(harvested)), &uses);
     at_least("twenty withheld nodes are added", &few, &whole(), &uses);
 
     // The copy was used too, and its uses count towards the node that stays.

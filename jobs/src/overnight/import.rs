@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! findings/registry.jsonl ──a line──> findings/ID.md, unless the corpus has the finding
-//! COMMIT-MARKER.N, READY ──staging/N is empty──> completed: nothing changes
+//! COMMIT-MARKER.N, READY ──staging/N is empty, and every path of prev.N exists──> completed: nothing changes
 //!                         └─otherwise──────────> rolled back: the files of prev.N are restored
 //! ```
 //!
@@ -179,11 +179,10 @@ pub fn commits(root: &Path) -> io::Result<(Vec<ForeignCommit>, Changes)> {
         if !number.bytes().all(|byte| byte.is_ascii_digit()) {
             continue;
         }
-        let staged = tree(root, &below.join("staging").join(number).join(FOLDER))?;
-        let (end, files) = match (marker, staged.is_empty()) {
-            (None, _) => (CommitEnd::LeftAlone, 0),
-            (_, true) => (CommitEnd::Completed, 0),
-            (_, false) => (CommitEnd::RolledBack, roll_back(root, number, &mut changes)?),
+        let (end, files) = match marker {
+            None => (CommitEnd::LeftAlone, 0),
+            Some(_) if is_complete(root, number)? => (CommitEnd::Completed, 0),
+            Some(_) => (CommitEnd::RolledBack, roll_back(root, number, &mut changes)?),
         };
         let marker = below.join(&name).display().to_string();
         all.push(ForeignCommit { marker, number: number.to_owned(), end, files });
@@ -209,6 +208,24 @@ pub fn set_aside(root: &Path, commit: &ForeignCommit) -> io::Result<()> {
         }
     }
     Ok(())
+}
+
+/// Returns whether all files of a commit had been moved: no staged file is left, and every path that
+/// had files before the commit has some now.
+fn is_complete(root: &Path, number: &str) -> io::Result<bool> {
+    let below = Path::new(FOLDER).join(COMMITS);
+    if !tree(root, &below.join("staging").join(number).join(FOLDER))?.is_empty() {
+        return Ok(false);
+    }
+    let prev = below.join(format!("prev.{number}"));
+    for path in SUBPATHS {
+        let before =
+            tree(root, &prev.join(path))?.len() + tree(root, &prev.join(FOLDER).join(path))?.len();
+        if before > 0 && tree(root, &Path::new(FOLDER).join(path))?.is_empty() {
+            return Ok(false);
+        }
+    }
+    Ok(true)
 }
 
 /// Adds the changes that restore the files to their state before a commit. Returns the number of

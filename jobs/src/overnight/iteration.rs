@@ -28,15 +28,11 @@ use super::corpus::oscillation::FileHistory;
 use super::corpus::{Changes, Corpus, FOLDER as CORPUS, read};
 use super::halt::{HaltRules, IterationVerdict, decide, delta, reference};
 use super::iterate::{IterationFailure, LoopResult, NextIteration, measuring};
-use super::lock::FOLDER;
 use super::staging::Staging;
 use super::state::Night;
 use super::summary::{Iteration, IterationStatus, length};
 use super::warn_budget::WarnBudget;
-use crate::json::pretty;
 
-/// The file with the history of added and removed files.
-const HISTORY: &str = "oscillation.json";
 /// Maximum number of lost fields to name.
 const NAMED: usize = 20;
 
@@ -257,12 +253,7 @@ impl Night<'_, '_> {
             (was != is).then_some((path.as_str(), is))
         });
         history.note(&iteration.id, acts);
-        let noted = runner_engine::files::write_atomic(
-            &root.join(FOLDER).join(HISTORY),
-            pretty(history).as_bytes(),
-            0o644,
-        );
-        if let Err(error) = noted {
+        if let Err(error) = commit::write_history(root, history) {
             iteration.degraded.push(error.to_string());
         }
         let stripped = integrity(root, original, &expected);
@@ -299,15 +290,13 @@ impl Night<'_, '_> {
         {
             return measured.clone();
         }
-        let measured = fitness(corpus, self.facts.known_uses());
+        let measured = fitness(corpus, self.facts.known_uses(), self.date);
         self.known = Some((key, measured.clone()));
         measured
     }
 
     pub(super) fn history(&self) -> FileHistory {
-        let bytes =
-            read_in(self.ctx.files.root(), std::path::Path::new(FOLDER).join(HISTORY), DOCUMENT);
-        bytes.map(|bytes| FileHistory::parse(&bytes)).unwrap_or_default()
+        commit::history(self.ctx.files.root())
     }
 }
 

@@ -115,14 +115,14 @@ fn month_keeps_useful_nodes_and_sinks_failed_ones() {
                 question: format!("overload of the {} when its buffer is full", word(node)),
             });
         }
-        let before = fitness(&corpus, &uses);
+        let before = fitness(&corpus, &uses, day);
         let (_, changes) = close_loop(&corpus, &uses, day, 0);
         corpus.apply(&changes);
         let (_, changes) = defrag(&corpus, &history, Options::default());
         assert!(changes.is_empty(), "nothing is removed without a decision");
-        assert_eq!(regressions(&before, &fitness(&corpus, &uses), 0.05), []);
+        assert_eq!(regressions(&before, &fitness(&corpus, &uses, day), 0.05), []);
         let found = suggestions(&corpus, &uses, &history, day, Options::default());
-        proposals.update(&corpus, &found, ("run", &now.to_string()));
+        proposals.update(&corpus, &found, Options::default(), ("run", &now.to_string()));
         // Once a week the user accepts the nodes that failed.
         if number % 7 == 6 {
             let ids: Vec<String> = proposals
@@ -143,10 +143,10 @@ fn month_keeps_useful_nodes_and_sinks_failed_ones() {
             uses.consumed += usize::from(item.claim == Claim::Consumed);
             uses.failed += usize::from(item.claim != Claim::Consumed && item.failures > 0);
         }
-        first.get_or_insert(fitness(&corpus, &uses));
+        first.get_or_insert(fitness(&corpus, &uses, day));
     }
     let last = FIRST.checked_add(DAYS.days()).unwrap();
-    let (first, end) = (first.unwrap(), fitness(&corpus, &uses));
+    let (first, end) = (first.unwrap(), fitness(&corpus, &uses, last));
     let good = corpus.active().filter(|node| node.path.contains("good")).count();
     let promoted = corpus.active().filter(|node| node.maturity >= Maturity::Candidate).count();
     let morning = packets(&corpus, &uses, last);

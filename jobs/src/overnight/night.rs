@@ -12,17 +12,19 @@
 //! folder, never write to git, and never create a link.
 
 use runner_text::counted;
+use std::path::Path;
 use std::time::Duration;
 
 use jiff::tz::TimeZone;
 use runner_engine::awake::{InhibitLevel, Inhibitor};
 use runner_engine::digest::Digest;
 use runner_engine::ids::{Fence, RunId};
+use runner_engine::outcome::Class;
 use runner_engine::scope::Expect;
 use runner_engine::time::boot_time;
 use serde_json::{Value, json};
 
-use super::commit::{self, Commit, Target};
+use super::commit::{self, Commit, Recovered, Target};
 use super::corpus::brief::brief;
 use super::corpus::defrag::{Options, defrag, suggestions};
 use super::corpus::health::{Measured, measure};
@@ -30,6 +32,7 @@ use super::corpus::oscillation::FileHistory;
 use super::corpus::{Corpus, FOLDER as CORPUS, NEXT_WORK, read};
 use super::council::CouncilResult;
 use super::facts::Facts;
+use super::import::CommitEnd;
 use super::iterate::LoopResult;
 use super::lock::{FOLDER, LockError, RUN_LOCK, RunLock};
 use super::output::{LOG, Output, PACKETS, SUMMARY};
@@ -37,7 +40,7 @@ use super::packets::{Packet, PacketIndex, PacketSources, beads, markdown, queue,
 use super::proposals::Proposals;
 use super::state::{Night, disk, failed};
 use super::summary::{
-    Dreamscape, GUIDE, Iteration, RunStatus, Runtime, StepStatus, Summary, length,
+    Dreamscape, GUIDE, Iteration, IterationStatus, RunStatus, Runtime, StepStatus, Summary, length,
 };
 use super::{OvernightSpec, council, report, resume};
 use crate::curator::events::{self, EventStatus, Severity};
@@ -72,7 +75,12 @@ pub fn run(ctx: &mut Context<'_>, spec: &OvernightSpec) -> Result<Finished, JobE
     })?;
     let out = Output::new(root, &spec.output_dir);
     out.inspect().map_err(disk)?;
-    let recovered = commit::settle(root).map_err(failed)?;
+    let recovered = recover(root).inspect_err(|_| {
+        // Only a later run can continue, so this one leaves the summary of the run that died.
+        if let Err(error) = resume::report_dead(&out, ctx.clock.now()) {
+            tracing::error!(%error, "the summary of the dead run could not be written");
+        }
+    })?;
     let reported = resume::note(&out, &recovered);
     commit::clear(root).map_err(failed)?;
     super::staging::discard_all(root).map_err(disk)?;
@@ -96,6 +104,9 @@ pub fn run(ctx: &mut Context<'_>, spec: &OvernightSpec) -> Result<Finished, JobE
     };
     let began = boot_time();
     let awake = ctx.keeper.as_mut().map(Inhibitor::standing);
+    let note = awake.as_ref().filter(|awake| awake.held != InhibitLevel::Sleep);
+    let note = note.map(ToString::to_string);
+    let missed = note.clone().filter(|_| must_stay_awake(ctx));
     let mut night = Night {
         summary: Summary {
             goal: Some(spec.goal.clone()).filter(|goal| !goal.is_empty()),
@@ -103,16 +114,14 @@ pub fn run(ctx: &mut Context<'_>, spec: &OvernightSpec) -> Result<Finished, JobE
             output_dir: out.below().to_owned(),
             started_at: opened.state.started_at.clone(),
             iterations: opened.iterations,
-            degraded: reported.into_iter().chain(opened.reported).collect(),
+            degraded: reported.into_iter().chain(opened.reported).chain(missed).collect(),
             runtime: Runtime {
                 keep_awake: spec.keep_awake,
                 keep_awake_mode: awake
                     .as_ref()
                     .filter(|awake| awake.held != InhibitLevel::Nothing)
                     .map_or_else(|| "none".to_owned(), |awake| awake.by.clone()),
-                keep_awake_note: awake
-                    .filter(|awake| awake.held != InhibitLevel::Sleep)
-                    .map(|awake| awake.to_string()),
+                keep_awake_note: note,
                 requested_timeout: length(Duration::from_secs(seconds)),
                 effective_timeout: length(Duration::from_secs(timeout.as_secs())),
                 lock_path: format!("{FOLDER}/{RUN_LOCK}"),
@@ -141,6 +150,31 @@ pub fn run(ctx: &mut Context<'_>, spec: &OvernightSpec) -> Result<Finished, JobE
             night.fail(&error);
             Err(error)
         }
+    }
+}
+
+/// Returns whether a run is degraded if its host is not kept awake: always on macOS, and elsewhere
+/// if the run was started with `--keep-awake`.
+fn must_stay_awake(ctx: &mut Context<'_>) -> bool {
+    let row = ctx.spender.store().run(ctx.admitted.run());
+    let asked = row.is_ok_and(|row| row.settings.iter().any(|(key, _)| key == "keep_awake"));
+    asked || cfg!(target_os = "macos")
+}
+
+/// Finishes the commits of dead runs, and refuses to go on while another program's commit is
+/// unfinished, because the corpus may then be only partly committed.
+fn recover(root: &Path) -> Result<Recovered, JobError> {
+    let recovered = commit::settle(root).map_err(failed)?;
+    let (unfinished, _) = super::import::commits(root).map_err(disk)?;
+    match unfinished.iter().find(|it| it.end != CommitEnd::LeftAlone) {
+        None => Ok(recovered),
+        Some(commit) => Err(JobError::failed(
+            Class::Environment,
+            format!(
+                "another program did not finish its commit {}, so the corpus may be only partly committed; fix: runner overnight import",
+                commit.marker
+            ),
+        )),
     }
 }
 
@@ -200,6 +234,13 @@ impl Night<'_, '_> {
     }
 
     fn close_loop(&mut self, looped: &LoopResult) -> Result<(), JobError> {
+        let last = self.summary.iterations.last();
+        let last = last.filter(|it| it.status == IterationStatus::Failed);
+        if let (Value::Null, Some(last)) = (&looped.close_loop, last) {
+            let why = last.error.clone().unwrap_or_default();
+            self.at("close-loop");
+            return Err(JobError::failed(Class::Environment, why));
+        }
         let mut report = match &looped.close_loop {
             Value::Object(_) => looped.close_loop.clone(),
             _ => {
@@ -222,7 +263,8 @@ impl Night<'_, '_> {
         let root = self.ctx.files.root();
         let at = self.timestamp();
         let proposed = Proposals::read(root).and_then(|mut all| {
-            all.update(corpus, &report.suggested, (&self.summary.run_id, &at));
+            let by = (self.summary.run_id.as_str(), at.as_str());
+            all.update(corpus, &report.suggested, Options::default(), by);
             all.write(root).map(|()| all.open().count())
         });
         match proposed {

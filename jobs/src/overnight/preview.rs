@@ -5,11 +5,12 @@ use std::path::Path;
 
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
-use runner_engine::files::{DOCUMENT, read_in, read_text_named};
+use runner_engine::files::{DOCUMENT, read_text_named};
 use runner_engine::git::Git;
 use serde_json::json;
 
 use super::OvernightSpec;
+use super::commit;
 use super::corpus::brief::brief;
 use super::corpus::close_loop::close_loop;
 use super::corpus::compile::compile;
@@ -17,7 +18,6 @@ use super::corpus::defrag::{Options, defrag, merged, suggestions};
 use super::corpus::fitness::fitness;
 use super::corpus::harvest::harvest;
 use super::corpus::health::measure;
-use super::corpus::oscillation::FileHistory;
 use super::corpus::{FOLDER as CORPUS, read};
 use super::council::CouncilResult;
 use super::facts::Facts;
@@ -49,8 +49,7 @@ pub fn preview(seen: &NightPreview<'_>) -> Result<Summary, JobError> {
     let date = seen.now.to_zoned(TimeZone::UTC).date();
     let mut corpus = read(&root.join(CORPUS)).map_err(disk)?;
     let mut facts = Facts::read(root, seen.git);
-    let history = read_in(root, Path::new(FOLDER).join("oscillation.json"), DOCUMENT);
-    let history = history.map(|bytes| FileHistory::parse(&bytes)).unwrap_or_default();
+    let history = commit::history(root);
     let uses = facts.learn(root, seen.home, &corpus);
     uses.merged.clone_from(&history.merged);
     let mut uses = uses.clone();
@@ -64,7 +63,7 @@ pub fn preview(seen: &NightPreview<'_>) -> Result<Summary, JobError> {
     uses.merged.extend(merged(&defragged));
     let (compiled, changes) = compile(&corpus, date);
     corpus.apply(&changes);
-    let after = fitness(&corpus, &uses);
+    let after = fitness(&corpus, &uses, date);
     let proposed = suggestions(&corpus, &uses, &history, date, Options::default()).len();
     let pinned = match read_text_named(root, &spec.queue, DOCUMENT) {
         Ok(text) if !spec.queue.is_empty() => queue::parse(&spec.queue, &text),

@@ -6,9 +6,11 @@
 //! ```
 //!
 //! The proposals are stored in `.agents/overnight/proposals.jsonl`, one per line. An accepted
-//! proposal contains the node's previous bytes, so that it can be undone. After a decision about a
-//! node, no further decision is requested until the node's text changes. This module must never
-//! change the corpus; `accept` and `undo` return the changes.
+//! proposal contains the node's previous bytes, so that it can be undone. It is therefore stored
+//! before its node changes. If the process dies between the two, the node still has those bytes,
+//! and the proposal counts as open. After a decision about a node, no further decision is requested
+//! until the node's text changes. This module must never change the corpus; `accept` and `undo`
+//! return the changes.
 
 use std::path::Path;
 
@@ -17,7 +19,7 @@ use runner_engine::files::{DOCUMENT, beneath, read_in, write_atomic};
 use runner_text::front_matter::edit;
 use serde::{Deserialize, Serialize};
 
-use super::corpus::defrag::{RetireReason, Suggestion};
+use super::corpus::defrag::{Options, RetireReason, Suggestion};
 use super::corpus::work::short_hash;
 use super::corpus::{Changes, Corpus};
 use super::lock::FOLDER;
@@ -127,14 +129,29 @@ impl Proposals {
         self.0.iter().filter(|one| one.decision == Decision::Open)
     }
 
+    /// Reopens the accepted proposals whose nodes were not changed.
+    fn reopen_ineffective(&mut self, corpus: &Corpus) {
+        for one in &mut self.0 {
+            if let Decision::Accepted { before, .. } = &one.decision
+                && corpus.at(&one.path).is_some_and(|node| node.text == *before)
+            {
+                one.text.clone_from(before);
+                one.decision = Decision::Open;
+            }
+        }
+    }
+
     /// Replaces the open proposals with proposals based on `suggestions`, and returns the number of
-    /// new ones. A rejected suggestion is left out as long as the node's text is the same.
+    /// new ones. Open proposals stay if their reason is not one that `options` looks for. A rejected
+    /// suggestion is left out as long as the node's text is the same.
     pub fn update(
         &mut self,
         corpus: &Corpus,
         suggestions: &[Suggestion],
+        options: Options,
         (run_id, at): (&str, &str),
     ) -> usize {
+        self.reopen_ineffective(corpus);
         let mut fresh: Vec<CorpusProposal> = Vec::new();
         let mut added = 0;
         for one in suggestions {
@@ -161,7 +178,10 @@ impl Proposals {
                 }
             }
         }
-        self.0.retain(|one| one.decision != Decision::Open);
+        self.0.retain(|one| {
+            let renewed = fresh.iter().any(|it| it.id == one.id);
+            one.decision != Decision::Open || (!options.looks_for(one.reason) && !renewed)
+        });
         self.0.extend(fresh);
         added
     }
@@ -182,6 +202,7 @@ impl Proposals {
         id: &str,
         at: &str,
     ) -> Result<Changes, ProposalError> {
+        self.reopen_ineffective(corpus);
         let position = self.position(id)?;
         let one = &mut self.0[position];
         if one.decision != Decision::Open {
@@ -234,7 +255,10 @@ impl Proposals {
             Decision::Rejected { .. } => Changes::new(),
             Decision::Accepted { before, .. } => {
                 let now = corpus.at(&one.path).map(|node| node.digest);
-                if now != Some(Digest::of(one.text.as_bytes())) {
+                // The node already has its previous text if an earlier undo died before it was
+                // stored.
+                let known = [&one.text, before].map(|text| Some(Digest::of(text.as_bytes())));
+                if !known.contains(&now) {
                     return Err(ProposalError::Changed(one.path.clone()));
                 }
                 let before = before.clone();

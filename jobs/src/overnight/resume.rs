@@ -70,6 +70,45 @@ pub fn note(out: &Output, recovered: &Recovered) -> Vec<String> {
     reported
 }
 
+/// A run that died, with the summary that was written for it.
+pub struct DeadRun {
+    state: RunState,
+    iterations: Vec<Iteration>,
+    summary: Summary,
+    /// The lines to report about the run.
+    reported: Vec<String>,
+}
+
+/// Writes the summary of the last run if that run died, and records the death in its state.
+///
+/// # Errors
+/// Returns an error if the output folder does not belong to runner or cannot be written.
+pub fn report_dead(out: &Output, now: Timestamp) -> Result<Option<DeadRun>, OutputError> {
+    let Standing::Earlier(_) = out.inspect()? else { return Ok(None) };
+    let written: Option<Summary> = out.read(SUMMARY[0]);
+    // The summary of a dead run does not mark the end of the run, because the process that wrote
+    // the summary may also have died.
+    let ended = |state: &RunState| {
+        state.died.is_none()
+            && written.as_ref().is_some_and(|it| {
+                it.run_id == state.run_id
+                    && matches!(it.status, RunStatus::Done | RunStatus::Failed)
+            })
+    };
+    let Some(mut state) = out.runs().pop().filter(|state| !ended(state)) else { return Ok(None) };
+    let step = state.last_step.clone().unwrap_or_else(|| "none".to_owned());
+    let at = state.at_step.clone().unwrap_or_else(|| "its beginning".to_owned());
+    let why = format!("run {} died at {at}; last completed step: {step}", state.run_id);
+    state.died = Some(why.clone());
+    out.json(&format!("{}/run.json", state.run_id), &state)?;
+    let (iterations, rejected) = rehydrate(out, &state.run_id);
+    let summary = dead_summary(out, &state, &iterations, &why, now);
+    report::write(out, &summary)?;
+    let mut reported = vec![format!("recovered: {why}")];
+    reported.extend(rejected);
+    Ok(Some(DeadRun { state, iterations, summary, reported }))
+}
+
 /// Opens this run, either new or with the results of a dead run.
 ///
 /// # Errors
@@ -91,29 +130,10 @@ pub fn open(
     let Standing::Earlier(earlier) = out.inspect()? else {
         return Ok(OpenedRun { state: fresh, iterations: Vec::new(), reported: Vec::new() });
     };
-    let summary: Option<Summary> = out.read(SUMMARY[0]);
-    // The summary of a dead run does not mark the end of the run, because the process that wrote
-    // the summary may also have died.
-    let ended = |state: &RunState| {
-        state.died.is_none()
-            && summary.as_ref().is_some_and(|it| {
-                it.run_id == state.run_id
-                    && matches!(it.status, RunStatus::Done | RunStatus::Failed)
-            })
-    };
-    let last = out.runs().pop();
     let mut reported = Vec::new();
-    if let Some(mut dead) = last.clone().filter(|state| !ended(state)) {
-        let step = dead.last_step.clone().unwrap_or_else(|| "none".to_owned());
-        let at = dead.at_step.clone().unwrap_or_else(|| "its beginning".to_owned());
-        let why = format!("run {} died at {at}; last completed step: {step}", dead.run_id);
-        dead.died = Some(why.clone());
-        out.json(&format!("{}/run.json", dead.run_id), &dead)?;
-        let (iterations, rejected) = rehydrate(out, &dead.run_id);
-        let report = dead_summary(out, &dead, &iterations, &why, now);
-        report::write(out, &report)?;
-        reported.push(format!("recovered: {why}"));
-        reported.extend(rejected);
+    if let Some(dead) = report_dead(out, now)? {
+        let DeadRun { state: mut dead, iterations, summary: report, reported: lines } = dead;
+        reported = lines;
         if goes_on(&dead, spec, now, timeout_seconds) {
             dead.resumed += 1;
             dead.died = None;
@@ -132,7 +152,8 @@ pub fn open(
             return Ok(OpenedRun { state: dead, iterations, reported });
         }
     }
-    let name = last
+    let summary: Option<Summary> = out.read(SUMMARY[0]);
+    let name = (out.runs().pop())
         .map(|state| state.run_id)
         .or(summary.map(|it| it.run_id))
         .filter(|id| id.parse::<RunId>().is_ok())

@@ -21,7 +21,10 @@ use super::lock::FOLDER;
 #[derive(Debug, thiserror::Error)]
 pub enum StageError {
     /// The copy would exceed the cap.
-    #[error("the checkpoint needs {need} bytes, but only {cap} are allowed (checkpoint_max_mb)")]
+    #[error(
+        "the checkpoint needs {need} bytes, but only {cap} are allowed (checkpoint_max_mb); fix: runner overnight start --checkpoint-max-mb {}",
+        need.div_ceil(1024 * 1024)
+    )]
     Cap { need: u64, cap: u64 },
     /// A file or folder could not be read or written.
     #[error("cannot {act} {path}: {source}")]

@@ -16,6 +16,7 @@ use super::corpus::uses::{NodeUse, Uses};
 use super::corpus::work::WorkFile;
 use super::corpus::{Changes, Corpus, Maturity, NodeKind};
 use super::output::Output;
+use super::proposals::Proposals;
 use super::resume::rehydrate;
 use super::summary::Iteration;
 use super::warn_budget::WarnBudget;
@@ -71,11 +72,16 @@ fn promotion_needs_a_later_proof() {
     let harvested = new.replace("maturity", "harvested_at: 2026-11-22\nmaturity");
     let linked = learning("generated_by: runner\n", "See [[new-one]] and [[event-one]].");
     let commit = format!("{new}See 8f1e2d3 in net.rs, that is src/net.rs.\n");
+    // The commit that a learning was taken from does not prove it.
+    let taken = commit.replace("maturity", "source_commit: 8f1e2d3c4b5a\nmaturity");
+    let own = commit.replace("maturity", "generated_by: runner\nmaturity");
     let corpus = corpus(&[
         ("learnings/checked-one.md", &commit),
         ("learnings/event-one.md", &event),
         ("learnings/harvested-one.md", &harvested),
         ("learnings/new-one.md", &new),
+        ("learnings/own-one.md", &own),
+        ("learnings/taken-one.md", &taken),
         ("learnings/tonight-one.md", &tonight),
         ("patterns/p.md", &linked),
     ]);
@@ -134,6 +140,38 @@ fn retirement_is_only_suggested() {
         !found.contains(&("learnings/read-one.md", RetireReason::Stale)),
         "a use postpones staleness: {found:?}"
     );
+}
+
+#[test]
+fn ineffective_acceptance_is_open_again() {
+    let text = learning("date: 2020-01-01\nmaturity: provisional\n", TEXT);
+    let mut corpus = corpus(&[("learnings/a.md", &text)]);
+    let history = FileHistory::default();
+    let found = suggestions(&corpus, &Uses::default(), &history, TODAY, Options::default());
+    let mut all = Proposals::default();
+    all.update(&corpus, &found, Options::default(), ("r", "2026-11-22"));
+    let id = all.0[0].id.clone();
+    let open = |all: &Proposals| all.open().count();
+    // The process died before the commit: the decision is stored, and the node is unchanged.
+    all.accept(&corpus, &id, "now").unwrap();
+    let mut again = all.clone();
+    again.update(&corpus, &found, Options::default(), ("r", "later"));
+    assert_eq!((open(&all), open(&again)), (0, 1));
+    let changes = all.accept(&corpus, &id, "later").unwrap();
+    corpus.apply(&changes);
+    assert!(all.accept(&corpus, &id, "again").is_err());
+    // The process died after the commit of an undo: the node is restored, the decision is stored.
+    let mut died = all.clone();
+    let changes = died.undo(&corpus, &id).unwrap();
+    corpus.apply(&changes);
+    all.undo(&corpus, &id).unwrap();
+    assert_eq!((all.0[0].text.as_str(), open(&all)), (text.as_str(), 1));
+    // A defragmentation that does not look for stale nodes leaves the proposal open.
+    let dedup = Options { prune: false, oscillation_sweep: false, ..Options::default() };
+    all.update(&corpus, &[], dedup, ("r", "later"));
+    assert_eq!(open(&all), 1);
+    all.update(&corpus, &[], Options::default(), ("r", "later"));
+    assert_eq!(open(&all), 0);
 }
 
 #[test]

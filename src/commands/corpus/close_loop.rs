@@ -31,7 +31,7 @@ impl CloseLoopArgs {
         let hours = u64::try_from(span.as_hours()).unwrap_or(0);
         let date = folder.date()?;
         let step = |corpus: &Corpus| {
-            let mut facts = folder.facts(corpus)?;
+            let mut facts = folder.facts(corpus, &folder.history())?;
             Ok(close_loop(corpus, facts.known_uses(), date, hours))
         };
         let report = if self.dry_run { folder.preview(step)? } else { folder.change(step)? };

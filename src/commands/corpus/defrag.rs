@@ -1,8 +1,10 @@
 //! `runner corpus defrag`.
 
+use runner_engine::error_chain::whole;
 use runner_engine::outcome::Exit;
+use runner_jobs::overnight::commit;
 use runner_jobs::overnight::corpus::Corpus;
-use runner_jobs::overnight::corpus::defrag::{Defrag, Options, defrag, suggestions};
+use runner_jobs::overnight::corpus::defrag::{Defrag, Options, defrag, merged, suggestions};
 
 use super::{CorpusFolder, proposals};
 use crate::ui::{Failure, Ui, View, safe, show};
@@ -35,14 +37,23 @@ impl DefragArgs {
             oscillation_sweep: self.oscillation_sweep || all,
             ..Options::default()
         };
-        let (date, history) = (folder.date()?, folder.history());
+        let date = folder.date()?;
         let step = |corpus: &Corpus| {
+            let mut history = folder.history();
             let (mut report, changes) = defrag(corpus, &history, options);
-            let mut facts = folder.facts(corpus)?;
             report.applied = self.apply;
-            report.suggested = suggestions(corpus, facts.known_uses(), &history, date, options);
+            history.merged.extend(merged(&report));
+            let mut facts = folder.facts(corpus, &history)?;
+            let mut after = corpus.clone();
+            after.apply(&changes);
+            report.suggested = suggestions(&after, facts.known_uses(), &history, date, options);
             if self.apply {
-                proposals::store(folder, corpus, &report.suggested)?;
+                proposals::store(folder, &after, &report.suggested, options)?;
+            }
+            if self.apply && !changes.is_empty() {
+                history.note("by-hand", changes.keys().map(|path| (path.as_str(), false)));
+                commit::write_history(&folder.root, &history)
+                    .map_err(|error| Failure::cannot_write(whole(&error)))?;
             }
             Ok((report, changes))
         };

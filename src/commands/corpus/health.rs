@@ -11,7 +11,7 @@ use crate::ui::{Failure, Ui, View, safe, show};
 /// its minimum.
 pub fn run(folder: &CorpusFolder<'_>) -> Result<Exit, Failure> {
     let corpus = folder.corpus()?;
-    let mut facts = folder.facts(&corpus)?;
+    let mut facts = folder.facts(&corpus, &folder.history())?;
     let health = measure(&corpus, facts.known_uses(), folder.date()?).health;
     folder.cli.ui.show(&health);
     let below = health.metrics.iter().any(|it| it.below_floor);

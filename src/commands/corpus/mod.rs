@@ -16,7 +16,6 @@ use std::path::{Path, PathBuf};
 
 use jiff::tz::TimeZone;
 use runner_engine::error_chain::whole;
-use runner_engine::files::{DOCUMENT, read_in};
 use runner_engine::git::Git;
 use runner_engine::ids::{Fence, RunId};
 use runner_engine::outcome::Exit;
@@ -168,6 +167,15 @@ impl CorpusFolder<'_> {
         &self,
         step: impl FnOnce(&Corpus) -> Result<(T, Changes), Failure>,
     ) -> Result<T, Failure> {
+        self.change_then(step, |_| Ok(()))
+    }
+
+    /// Runs a step like [`CorpusFolder::change`], and `after` under the same lock after the commit.
+    fn change_then<T>(
+        &self,
+        step: impl FnOnce(&Corpus) -> Result<(T, Changes), Failure>,
+        after: impl FnOnce(&T) -> Result<(), Failure>,
+    ) -> Result<T, Failure> {
         let now = self.cli.env.wall()?;
         let _lock = self.lock()?;
         commit::settle(&self.root).map_err(not_committed)?;
@@ -194,22 +202,23 @@ impl CorpusFolder<'_> {
         // Clear only this commit, because the next overnight run must still record the commits of a
         // run that died.
         commit::clear_one(&self.root, 0).map_err(not_committed)?;
+        after(&report)?;
         Ok(report)
     }
 
-    /// Returns the facts of the project, with the uses of the corpus.
-    fn facts(&self, corpus: &Corpus) -> Result<Facts, Failure> {
+    /// Returns the facts of the project, with the uses of the corpus. Uses of a merged node count for
+    /// the node that replaced it.
+    fn facts(&self, corpus: &Corpus, history: &FileHistory) -> Result<Facts, Failure> {
         let git = Git::new(&self.root, &env::child_environment(), &env::marker()?);
         let mut facts = Facts::read(&self.root, &git);
         let home = self.cli.env.folder().ok();
         let uses = facts.learn(&self.root, home.as_deref(), corpus);
-        uses.merged = self.history().merged;
+        uses.merged.clone_from(&history.merged);
         Ok(facts)
     }
 
     fn history(&self) -> FileHistory {
-        let bytes = read_in(&self.root, Path::new(NIGHT).join("oscillation.json"), DOCUMENT);
-        bytes.map(|bytes| FileHistory::parse(&bytes)).unwrap_or_default()
+        commit::history(&self.root)
     }
 }
 

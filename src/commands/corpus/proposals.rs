@@ -2,9 +2,9 @@
 
 use jiff::Timestamp;
 use runner_engine::outcome::Exit;
-use runner_jobs::overnight::corpus::defrag::Suggestion;
+use runner_jobs::overnight::corpus::defrag::{Options, Suggestion};
 use runner_jobs::overnight::corpus::{Changes, Corpus};
-use runner_jobs::overnight::proposals::{CorpusProposal, ProposalError, Proposals};
+use runner_jobs::overnight::proposals::{CorpusProposal, Decision, ProposalError, Proposals};
 use serde::Serialize;
 
 use super::CorpusFolder;
@@ -66,16 +66,17 @@ pub fn store(
     folder: &CorpusFolder<'_>,
     corpus: &Corpus,
     suggestions: &[Suggestion],
+    options: Options,
 ) -> Result<(), Failure> {
     let at = format!("{:.0}", folder.cli.env.wall()?);
     let mut all = Proposals::read(&folder.root).map_err(refused)?;
-    all.update(corpus, suggestions, ("by-hand", &at));
+    all.update(corpus, suggestions, options, ("by-hand", &at));
     all.write(&folder.root).map_err(refused)
 }
 
-/// Makes a decision under the lock. The corpus changes before the decision is stored, so that a
-/// crash between them leaves an open proposal whose node has changed, and never a decision without
-/// its effect.
+/// Makes a decision and stores it under the lock. An accepted proposal contains the previous text of
+/// its node, so the file with the proposals is written before a node is retired, and after a node is
+/// restored. A crash between the two leaves a decision that can be made again.
 fn decide(
     folder: &CorpusFolder<'_>,
     id: &str,
@@ -83,12 +84,20 @@ fn decide(
     decision: impl FnOnce(&mut Proposals, &Corpus, Timestamp) -> Result<Changes, ProposalError>,
 ) -> Result<Exit, Failure> {
     let now = folder.cli.env.wall()?;
-    let all = folder.change(|corpus| {
+    let is_open =
+        |all: &Proposals| all.0.iter().any(|one| one.id == id && one.decision == Decision::Open);
+    let step = |corpus: &Corpus| {
         let mut all = Proposals::read(&folder.root).map_err(refused)?;
         let changes = decision(&mut all, corpus, now).map_err(refused)?;
+        if !is_open(&all) {
+            all.write(&folder.root).map_err(refused)?;
+        }
         Ok((all, changes))
+    };
+    folder.change_then(step, |all| match is_open(all) {
+        true => all.write(&folder.root).map_err(refused),
+        false => Ok(()),
     })?;
-    all.write(&folder.root).map_err(refused)?;
     folder.cli.ui.info(&format!("{id} is {verb}"));
     Ok(Exit::Done)
 }

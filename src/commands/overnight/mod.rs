@@ -12,6 +12,7 @@ use runner_jobs::overnight::lock::RunLock;
 use runner_jobs::overnight::warn_budget::WarnBudget;
 use runner_jobs::overnight::{OvernightSpec, ownership, schema};
 
+use super::curator::CuratorArgs;
 use super::{Cli, corpus};
 use crate::config::{Config, did_you_mean};
 use crate::project::LoadedProject;
@@ -32,6 +33,7 @@ enum OvernightCommand {
     Start(start::StartArgs),
     Report(report::NightReportArgs),
     Import(import::ImportArgs),
+    Curator(CuratorArgs),
     #[command(subcommand, after_help = "Example: runner overnight warn-budget reset")]
     WarnBudget(WarnBudgetCommand),
     /// Print the JSON schema of an artifact, or the names of all artifacts
@@ -80,11 +82,15 @@ fn warn_budget(cli: &Cli<'_>, command: &WarnBudgetCommand) -> Result<Exit, Failu
 
 impl OvernightArgs {
     pub fn is_dry(&self) -> bool {
-        matches!(&self.command, OvernightCommand::Start(start) if start.dry_run)
+        match &self.command {
+            OvernightCommand::Start(start) => start.dry_run,
+            OvernightCommand::Curator(curator) => curator.is_dry(),
+            _ => false,
+        }
     }
 
     pub fn run(&self, cli: &Cli<'_>) -> Result<Exit, Failure> {
-        dispatch!(&self.command, OvernightCommand: Setup Start Report Import => run(cli);
+        dispatch!(&self.command, OvernightCommand: Setup Start Report Import Curator => run(cli);
             OvernightCommand::WarnBudget(command) => warn_budget(cli, command),
             OvernightCommand::Schema { name } => print_schema(name.as_deref()))
     }

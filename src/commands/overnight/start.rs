@@ -93,11 +93,7 @@ impl StartArgs {
             return preview_night(cli, &project.root, spec);
         }
         RunLock::inspect(&project.root).map_err(corpus::locked)?;
-        match night::with_one(cli.env, &project, job, settings, cli.spawn_mode())? {
-            // Another overnight run took the lock first.
-            Exit::Done if RunLock::inspect(&project.root).is_err() => Ok(Exit::TryLater),
-            exit => Ok(exit),
-        }
+        night::with_one(cli.env, &project, job, settings, cli.spawn_mode())
     }
 
     /// Converts the flags to settings, as configuration text.

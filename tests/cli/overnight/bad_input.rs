@@ -8,7 +8,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use super::kills::{States, is_ready, keep, reset};
 use super::{
     JOB, LATEST, WORK, WORK_FILE, corpus, json, killed_after_one_iteration, night, run_ok, start,
-    summary_of, surroundings, tree, untouched,
+    summary_of, surroundings, tree, untouched, watched,
 };
 use crate::bad_input::{Mounted, as_nobody};
 use crate::fixture::{Fixture, print_line};
@@ -109,6 +109,31 @@ fn resume_survives_a_clock_set_back() {
     let dead = json(&fixture, &format!("{LATEST}/{run}/interrupted-1.json"));
     assert_eq!(dead["status"], "failed");
     run_ok(&fixture, &["overnight", "report", "--validate"]).ends(0);
+}
+
+#[test]
+fn conflict_after_a_kill_leaves_the_dead_summary() {
+    let fixture = night();
+    keep(&fixture);
+    for act in (60..4_000).step_by(6) {
+        reset(&fixture);
+        let mut command = fixture.runner_with_clock(&["overnight", "start"]);
+        command.env("RUNNER_TEST_KILL", act.to_string());
+        assert_ne!(watched(&fixture, &mut command).code, 0, "no commit was interrupted");
+        if is_ready(&fixture) {
+            break;
+        }
+    }
+    // One of these files is a target of the interrupted commit.
+    for path in [".agents/learnings/2026-10-00-lesson.md", WORK_FILE] {
+        let text = fixture.read(path);
+        fixture.write(path, text + "mine\n");
+    }
+    start(&fixture, &[]).ends(78).expect_text("neither the old nor the new");
+    let summary = summary_of(&fixture);
+    assert_eq!(summary["status"], "failed");
+    assert!(summary["failure_reason"].as_str().unwrap().contains("died at"), "{summary}");
+    assert!(fixture.path(&format!("{LATEST}/summary.md")).exists());
 }
 
 #[test]

@@ -13,13 +13,18 @@ use crate::fixture::{CommandOutput, Fixture, skip};
 #[test]
 fn limits_and_pinned_queue_are_respected() {
     let fixture = night();
-    // The checkpoint exceeds its limit, so nothing is staged. The rest of the night continues.
+    // The checkpoint exceeds its limit, so close-loop, which is a hard step, cannot run.
     fixture.write(".agents/knowledge/big.bin", vec![7; 2 * 1024 * 1024]);
     let before = tree(&fixture);
-    start(&fixture, &["--checkpoint-max-mb", "1"]).ends(0).expect_text("checkpoint");
+    start(&fixture, &["--checkpoint-max-mb", "1"]).ends(78).expect_text("--checkpoint-max-mb 3");
     assert_eq!(tree(&fixture), before);
     let summary = summary_of(&fixture);
-    assert_eq!(summary["iterations"][0]["status"], "failed");
+    assert_eq!(
+        (&summary["status"], &summary["iterations"][0]["status"]),
+        (&"failed".into(), &"failed".into())
+    );
+    assert_eq!(summary["steps"][0]["name"], "close-loop");
+    assert_eq!(summary["steps"][0]["status"], "failed");
     fs::remove_file(fixture.path(".agents/knowledge/big.bin")).unwrap();
     fixture.write("queue.md", "# Tonight\n- Look at the network [file: src/net.rs] [severity: low] [x: y]\n  it is slow\n\n- Second\n");
     start(&fixture, &["--queue", "queue.md", "--warn-only=false", "--plateau-epsilon", "1"])
@@ -45,6 +50,10 @@ fn limits_and_pinned_queue_are_respected() {
         1,
         "an item was added twice"
     );
+    // An item that is no longer pinned is not offered again.
+    start(&fixture, &[]).ends(0);
+    let titles = summary_of(&fixture)["morning_packets"].to_string();
+    assert!(!titles.contains("\"title\":\"Second\""), "{titles}");
     for bad in [
         ["--plateau-window", "1"],
         ["--output-dir", ".agents/learnings/x"],
@@ -145,7 +154,8 @@ fn three_measurement_failures_end_the_loop() {
     assert!(summary["fitness_delta"].as_f64().unwrap() > -0.01);
 }
 
-/// Creates a fixture with only established learnings, and commits that yield new ones.
+/// Creates a fixture in which all established learnings were used, and others that only a commit
+/// confirms. Their promotion lowers the share of supported claims.
 fn proud() -> Fixture {
     let fixture = Fixture::with(JOB);
     for number in 0..3_u64 {
@@ -162,9 +172,12 @@ fn proud() -> Fixture {
     fixture.write(".agents/ao/citations.jsonl", cited);
     fixture.write("src/net.rs", "// retry\n");
     fixture.git(&["add", "src"]);
+    fixture.git(&["commit", "--quiet", "-m", "Retry"]);
+    let commit = fixture.git(&["rev-parse", "HEAD"]);
     for number in 0..6_u64 {
-        let lesson = format!("Change {number}\n\nLearned: check it because {}", words(number + 50));
-        fixture.git(&["commit", "--quiet", "--allow-empty", "-m", &lesson]);
+        let text = format!("{} Commit {}.", words(number + 50), commit.trim());
+        let text = learning("ci", "provisional", &format!("Confirmed {number}"), &text);
+        fixture.write(&format!(".agents/learnings/confirmed-{number}.md"), text);
     }
     fixture.set_clock("2026-11-22T02:30:00Z");
     fixture

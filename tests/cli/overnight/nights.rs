@@ -3,7 +3,8 @@
 use std::fs;
 
 use super::{
-    JOB, LATEST, WORK, WORK_FILE, corpus, night, run_ok, start, summary_of, tree, watched,
+    JOB, LATEST, WORK, WORK_FILE, citation, corpus, learning, night, run_ok, start, summary_of,
+    tree, watched, words,
 };
 use crate::fixture::Fixture;
 
@@ -121,6 +122,63 @@ fn retirement_needs_a_decision_and_can_be_undone() {
 }
 
 #[test]
+fn decisions_made_at_once_are_all_kept() {
+    let fixture = night();
+    for number in 0..12 {
+        let text = learning("old", "provisional", &format!("Old {number}"), &words(number + 200));
+        let text = text.replace("utility", "ttl_days: 2\nutility");
+        fixture.write(&format!(".agents/learnings/expired-{number}.md"), text);
+    }
+    run_ok(&fixture, &["corpus", "defrag", "--apply"]).ends(0);
+    let ids = || -> Vec<String> {
+        let open = run_ok(&fixture, &["corpus", "proposals", "--json"]).ends(0).json();
+        let open = open.as_array().unwrap().iter();
+        open.map(|it| it["id"].as_str().unwrap().to_owned()).collect()
+    };
+    let open = ids();
+    assert!(open.len() >= 12, "{open:?}");
+    // A defragmentation that looks for copies only keeps the other proposals.
+    run_ok(&fixture, &["corpus", "defrag", "--oscillation-sweep", "--apply"]).ends(0);
+    assert_eq!(ids(), open);
+    std::thread::scope(|scope| {
+        for id in &open {
+            scope.spawn(|| {
+                while fixture
+                    .runner_with_clock(&["corpus", "accept", id])
+                    .output()
+                    .unwrap()
+                    .status
+                    .code()
+                    == Some(75)
+                {}
+            });
+        }
+    });
+    assert_eq!(ids(), Vec::<String>::new());
+    for id in &open {
+        run_ok(&fixture, &["corpus", "undo", id]).ends(0);
+    }
+    assert_eq!(ids().len(), open.len());
+}
+
+#[test]
+fn merged_copy_passes_its_uses_on() {
+    let fixture = Fixture::with(JOB);
+    let text = learning("ci", "candidate", "The same", &words(1));
+    for name in ["same-one", "same-two"] {
+        fixture.write(&format!(".agents/learnings/{name}.md"), text.clone());
+    }
+    fixture.write(".agents/ao/citations.jsonl", citation("same-two"));
+    fixture.set_clock("2026-11-22T02:30:00Z");
+    let fitness = || run_ok(&fixture, &["corpus", "health", "--json"]).json()["composite"].as_f64();
+    let before = fitness().unwrap();
+    run_ok(&fixture, &["corpus", "defrag", "--apply"]).ends(0).expect_text("same-two");
+    assert!(fitness().unwrap() >= before, "{:?} < {before}", fitness());
+    let open = run_ok(&fixture, &["corpus", "proposals"]).ends(0).out;
+    assert!(!open.contains("same-two"), "{open}");
+}
+
+#[test]
 fn unknown_use_and_unclassified_nodes_are_left_alone() {
     let fixture = Fixture::with(JOB);
     for (name, text) in [("one", "Tides turn the harbour."), ("two", "Lamps need oil.")] {
@@ -186,6 +244,41 @@ fn manual_steps_respect_the_night_lock() {
     run_ok(&fixture, &["corpus", "brief", "--goal", "retry"]).ends(0);
     lock.unlock().unwrap();
     start(&fixture, &["--max-iterations", "1"]).ends(0);
+}
+
+#[test]
+fn start_that_did_not_run_exits_with_75() {
+    let fixture = night();
+    let codes: Vec<Option<i32>> = std::thread::scope(|scope| {
+        let run =
+            || fixture.runner_with_clock(&["overnight", "start"]).output().unwrap().status.code();
+        let all: Vec<_> = (0..4).map(|_| scope.spawn(run)).collect();
+        all.into_iter().map(|it| it.join().unwrap()).collect()
+    });
+    assert!(codes.iter().all(|it| matches!(it, Some(0 | 75))), "{codes:?}");
+    let runs = run_ok(&fixture, &["runs", "--json"]).ends(0).json();
+    let runs = runs.as_array().unwrap().iter().filter(|it| it["job"] == "overnight");
+    let ran =
+        |it: &&serde_json::Value| matches!(it["outcome"].as_str(), Some("succeeded" | "degraded"));
+    let ended = codes.iter().filter(|it| **it == Some(0)).count();
+    assert_eq!(runs.filter(ran).count(), ended, "{codes:?}");
+}
+
+#[test]
+fn finding_keeps_its_evidence_and_its_age() {
+    let fixture = night();
+    let finding = "---\nid: f-2026-01-10-001\nseverity: high\ndate: 2026-01-10\nstatus: active\nevidence: \"the log of CI run 17 shows the loop\"\n---\n# Uploads spin for ever\n\nThey loop.\n";
+    fixture.write(".agents/findings/f-2026-01-10-001.md", finding);
+    let packet = || {
+        start(&fixture, &["--max-iterations", "1"]).ends(0);
+        let packets = summary_of(&fixture)["morning_packets"].clone();
+        let found = packets.as_array().unwrap().iter();
+        found.clone().find(|it| it["title"] == "Uploads spin for ever").unwrap().clone()
+    };
+    for night in [packet(), packet()] {
+        assert_eq!(night["finder_evidence"], "the log of CI run 17 shows the loop", "{night}");
+        assert_eq!(night["age_days"], 316, "{night}");
+    }
 }
 
 #[test]

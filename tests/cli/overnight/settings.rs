@@ -3,7 +3,7 @@
 use std::fs;
 
 use super::{JOB, LATEST, corpus, night, run_ok, start, summary_of};
-use crate::fixture::Fixture;
+use crate::fixture::{CommandOutput, Fixture};
 
 #[test]
 fn own_settings_override_alternate_names() {
@@ -137,6 +137,50 @@ fn what_another_program_left_is_imported() {
     assert_eq!(again["commits"][0]["end"], "left-alone");
     assert_eq!(again["commits"].as_array().unwrap().len(), 1);
     fixture.run(&["overnight", "start", "--max-iterations", "1"]).ends(0);
+}
+
+#[test]
+fn requested_inhibition_that_fails_degrades_the_night() {
+    let fixture = night();
+    for (more, degrades) in [(&[][..], false), (&["--keep-awake"], true)] {
+        let mut command = fixture.runner_with_clock(&[&["overnight", "start"][..], more].concat());
+        command.env("DBUS_SYSTEM_BUS_ADDRESS", "unix:path=/nonexistent");
+        CommandOutput::of(command.output().unwrap()).ends(0);
+        let summary = summary_of(&fixture);
+        let note = summary["runtime"]["keep_awake_note"].as_str().unwrap().to_owned();
+        assert!(note.starts_with("not kept awake"), "{note}");
+        assert_eq!(
+            summary["degraded"].to_string().contains("not kept awake"),
+            degrades,
+            "{more:?}"
+        );
+    }
+}
+
+#[test]
+fn curator_is_reached_through_overnight() {
+    let fixture = night();
+    let [one, two] = [&["curator", "status"][..], &["overnight", "curator", "status"]]
+        .map(|args| run_ok(&fixture, args).ends(0).out);
+    assert_eq!(one, two);
+}
+
+#[test]
+fn unfinished_foreign_commit_stops_the_night() {
+    let fixture = night();
+    let staged = "staging/3/.agents/learnings/a.md";
+    fixture
+        .write(".agents/overnight/COMMIT-MARKER.3", "{\"state\":\"READY\",\"iteration_id\":\"i\"}");
+    fixture.write(".agents/overnight/prev.3/patterns/first.md", "# old\n");
+    fixture.write(&format!(".agents/overnight/{staged}"), "# new\n");
+    fs::remove_dir_all(fixture.path(".agents/patterns")).unwrap();
+    start(&fixture, &[]).ends(78).expect_text("COMMIT-MARKER.3").expect_text("overnight import");
+    assert_eq!(fixture.read(&format!(".agents/overnight/{staged}")), "# new\n");
+    // Even without its staged files, a commit whose earlier files are not back is not complete.
+    fs::remove_dir_all(fixture.path(".agents/overnight/staging")).unwrap();
+    fixture.run(&["overnight", "import", "--apply"]).ends(0).expect_text("rolled back, 1 file");
+    assert_eq!(fixture.read(".agents/patterns/first.md"), "# old\n");
+    start(&fixture, &["--max-iterations", "1"]).ends(0);
 }
 
 #[test]

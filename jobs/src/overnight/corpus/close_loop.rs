@@ -141,11 +141,17 @@ fn first_gate(
 }
 
 /// Returns a commit mentioned in the node, if that commit changed a path that the node also
-/// mentions.
+/// mentions. The commit that the node was taken from is not a second proof of it, and neither is a
+/// commit that runner wrote into the node.
 fn checked_commit(node: &Node, uses: &Uses) -> Option<String> {
+    if node.generated {
+        return None;
+    }
     let body = node.body();
     let named: Vec<&str> = paths(body).collect();
-    commits(&node.text).find_map(|commit| {
+    let source = node.value("source_commit").unwrap_or_default();
+    let mut independent = commits(&node.text).filter(|it| source.get(..7) != it.get(..7));
+    independent.find_map(|commit| {
         let changed = uses.commits.get(commit.get(..7)?)?;
         let fits =
             |path: &&str| changed.iter().any(|it| it == path || it.ends_with(&format!("/{path}")));

@@ -35,6 +35,17 @@ impl Default for Options {
     }
 }
 
+impl Options {
+    /// Returns whether the steps suggest nodes for this reason.
+    pub fn looks_for(self, reason: RetireReason) -> bool {
+        match reason {
+            RetireReason::Duplicate => self.dedup,
+            RetireReason::Stale | RetireReason::Failed => self.prune,
+            RetireReason::Oscillating => self.oscillation_sweep,
+        }
+    }
+}
+
 /// A node that duplicates another node.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Repeat {

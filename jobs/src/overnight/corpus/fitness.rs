@@ -7,6 +7,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use jiff::civil::Date;
 use serde::{Deserialize, Serialize};
 
 use super::bench::QUESTIONS;
@@ -24,6 +25,9 @@ const DEPTH: usize = 10;
 const ASKED: usize = 200;
 /// Minimum share of a question's words that a node must contain to count as an answer.
 const ANSWERS: f64 = 0.5;
+/// Number of days that a harvested learning has to be used for the first time. Until then it counts
+/// neither for nor against the corpus.
+const TRIAL_DAYS: i32 = 30;
 /// Weight of an unproven active node, relative to a proven one, in the `in_use` measure.
 const UNUSED: f64 = 0.25;
 
@@ -38,7 +42,7 @@ pub const MEASURES: [(&str, f64, &str); 5] = [
     (
         "in_use",
         0.15,
-        "proven active nodes, divided by the sum of those nodes and a quarter of the other active nodes, excluding compiled patterns",
+        "proven active nodes, divided by the sum of those nodes and a quarter of the other active nodes, excluding compiled patterns and learnings harvested in the last 30 days",
     ),
     ("finished", 0.15, "share of finished work items among all finished and failed ones"),
     (
@@ -68,9 +72,9 @@ pub struct Fitness {
     pub floors: Option<Floors>,
 }
 
-/// Computes the fitness of a corpus from its recorded uses.
-pub fn fitness(corpus: &Corpus, uses: &Uses) -> Fitness {
-    let search = Search::active(corpus, jiff::civil::Date::ZERO);
+/// Computes the fitness of a corpus on `date` from its recorded uses.
+pub fn fitness(corpus: &Corpus, uses: &Uses, date: Date) -> Fitness {
+    let search = Search::active(corpus, Date::ZERO);
     let floors = Some(floors(&search));
     if uses.is_empty() {
         return Fitness { floors, ..Fitness::default() };
@@ -83,7 +87,7 @@ pub fn fitness(corpus: &Corpus, uses: &Uses) -> Fitness {
     let proven: BTreeSet<&UsedNode> =
         by_node.iter().filter(|(_, record)| record.is_proven()).map(|(node, _)| node).collect();
     let kept = proven.iter().filter(|node| is_active(node)).count();
-    let active = corpus.active().count() - own_patterns(corpus, &proven);
+    let active = corpus.active().count() - unjudged(corpus, &proven, date);
     let claims = corpus.nodes.iter().enumerate().filter(|(at, node)| {
         let claims = node.is_active() && node.maturity >= Maturity::Candidate;
         claims && !proven.contains(&UsedNode::Known(*at))
@@ -105,22 +109,30 @@ pub fn fitness(corpus: &Corpus, uses: &Uses) -> Fitness {
     }
 }
 
-/// Returns the number of active, unproven patterns that runner compiled from at least the required
-/// number of other nodes. They count neither for nor against the corpus.
-fn own_patterns(corpus: &Corpus, proven: &BTreeSet<&UsedNode>) -> usize {
+/// Returns the number of active, unproven nodes that count neither for nor against the corpus:
+/// patterns that runner compiled from at least the required number of other nodes, and learnings
+/// that it harvested so recently that nothing can have used them.
+fn unjudged(corpus: &Corpus, proven: &BTreeSet<&UsedNode>, date: Date) -> usize {
     let mut sources: BTreeMap<&str, usize> = BTreeMap::new();
     for subject in corpus.active().filter(|node| !node.generated).flat_map(|it| &it.subjects) {
         *sources.entry(subject).or_default() += 1;
     }
     let compiled = |node: &Node| {
         let mut subjects = node.subjects.iter();
-        node.generated
-            && node.kind == NodeKind::Pattern
+        node.kind == NodeKind::Pattern
             && subjects.any(|it| sources.get(it.as_str()).is_some_and(|count| *count >= FEWEST))
+    };
+    let young = |node: &Node| {
+        let harvested = node.value("harvested_at").and_then(super::node::day);
+        node.kind == NodeKind::Learning
+            && harvested.is_some_and(|day| (0..TRIAL_DAYS).contains(&(date - day).get_days()))
     };
     let all = corpus.nodes.iter().enumerate();
     all.filter(|(at, node)| {
-        node.is_active() && compiled(node) && !proven.contains(&UsedNode::Known(*at))
+        node.is_active()
+            && node.generated
+            && (compiled(node) || young(node))
+            && !proven.contains(&UsedNode::Known(*at))
     })
     .count()
 }
@@ -129,8 +141,7 @@ fn own_patterns(corpus: &Corpus, proven: &BTreeSet<&UsedNode>) -> usize {
 /// used for. Nodes used for the same question do not lower each other's rank.
 fn found(search: &Search<'_>, uses: &Uses, proven: &BTreeSet<&UsedNode>) -> f64 {
     let resolver = Resolver::of(uses, search.corpus);
-    let mut asked: BTreeMap<(std::cmp::Reverse<jiff::civil::Date>, &str), BTreeSet<UsedNode>> =
-        BTreeMap::new();
+    let mut asked: BTreeMap<(std::cmp::Reverse<Date>, &str), BTreeSet<UsedNode>> = BTreeMap::new();
     for event in uses.events.iter().filter(|event| event.helped && !event.question.is_empty()) {
         let node = resolver.node(&event.name);
         if proven.contains(&node) {

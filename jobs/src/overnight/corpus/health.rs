@@ -135,7 +135,7 @@ pub struct Measured {
 /// Measures the fitness, hygiene and retrieval of a corpus as of a given date.
 pub fn measure(corpus: &Corpus, uses: &Uses, date: Date) -> Measured {
     let bench = bench(corpus, date, None);
-    let fitness = fitness(corpus, uses);
+    let fitness = fitness(corpus, uses, date);
     let links = Links::of(corpus);
     let active: Vec<(usize, &super::Node)> =
         corpus.nodes.iter().enumerate().filter(|(_, node)| node.is_active()).collect();

@@ -36,6 +36,11 @@ pub struct WorkItem {
     pub source: String,
     pub description: String,
     pub evidence: String,
+    /// The finder's evidence, in an item that runner wrote. Its `evidence` names only files, commits
+    /// and nodes.
+    pub finder_evidence: Option<String>,
+    /// The date on which the work was found, if that was before the row was written.
+    pub found_at: Option<String>,
     /// The repository that the item belongs to.
     pub target_repo: Option<String>,
     /// How confident the author was in the item.
@@ -63,6 +68,13 @@ pub struct WorkItem {
 }
 
 impl WorkItem {
+    /// Returns whether runner wrote the item, and nobody has adopted it yet.
+    pub fn is_own_proposal(&self) -> bool {
+        self.is_free()
+            && self.source_epic.as_deref() == Some(OWN_EPIC)
+            && self.status.as_deref() == Some("proposed")
+    }
+
     /// Returns whether work on the item may begin.
     pub fn is_free(&self) -> bool {
         self.claim == Claim::Available
@@ -169,6 +181,8 @@ fn item(line: usize, at: Option<usize>, own: &Object, row: &Object) -> Option<Wo
         source: text("source").unwrap_or_default(),
         description: text("description").unwrap_or_default(),
         evidence,
+        finder_evidence: text("finder_evidence"),
+        found_at: text("found_at"),
         target_repo: text("target_repo"),
         confidence: text("confidence"),
         source_epic: row.text_of("source_epic"),

@@ -26,7 +26,7 @@ use super::corpus::compile::slug;
 use super::corpus::health::Health;
 use super::corpus::index::Search;
 use super::corpus::links;
-use super::corpus::work::{Claim, WorkItem, dedup_key, short_hash};
+use super::corpus::work::{Claim, OWN_EPIC, WorkItem, dedup_key, short_hash};
 use super::corpus::{Corpus, FOLDER as CORPUS, NEXT_WORK, Node, NodeKind};
 use super::council::CouncilResult;
 use super::facts::Facts;
@@ -50,6 +50,10 @@ const FOREIGN: f64 = 16.0;
 const PROBABLY_DONE: f64 = 25.0;
 /// Minimum share of a finding's title that a work item must contain to cover the finding.
 const COVERS: f64 = 0.7;
+
+/// The sources of packets for pinned items, and for metrics below their minimum.
+const PINNED: &str = "pinned-queue";
+const HEALTH: &str = "corpus-health";
 
 /// Minimum share of a title's words that a node must contain to count as evidence.
 const SPEAKS: f64 = 0.5;
@@ -98,8 +102,8 @@ impl PacketSources<'_> {
     /// Returns the packets, ordered by rank.
     pub fn packets(&self) -> Vec<Packet> {
         let mut found: Vec<Candidate> = self.pinned.iter().map(|it| self.of_pinned(it)).collect();
-        let free: Vec<&WorkItem> =
-            self.corpus.work.items.iter().filter(|item| self.is_ready(item)).collect();
+        let ready = |item: &&WorkItem| self.is_ready(item) && !self.is_withdrawn(item);
+        let free: Vec<&WorkItem> = self.corpus.work.items.iter().filter(ready).collect();
         found.extend(free.into_iter().map(|item| self.of_item(item)));
         found.extend(self.of_findings());
         found.extend(self.of_floors());
@@ -168,6 +172,18 @@ impl PacketSources<'_> {
         item.is_free() && item.requires.iter().all(done)
     }
 
+    /// Returns whether runner proposed the item for a pinned item or a metric below its minimum,
+    /// and the pinned item is gone or the metric has recovered.
+    fn is_withdrawn(&self, item: &WorkItem) -> bool {
+        let key = &item.dedup_key;
+        item.is_own_proposal()
+            && match item.source.as_str() {
+                PINNED => !self.pinned.iter().any(|it| dedup_key("pinned", &it.title) == *key),
+                HEALTH => !self.of_floors().any(|it| it.packet.dedup_key == *key),
+                _ => false,
+            }
+    }
+
     fn of_item(&self, item: &WorkItem) -> Candidate {
         let line = format!("{CORPUS}/{NEXT_WORK}:{}", item.line);
         let words = format!("{}\n{}\n{}", item.title, item.description, item.evidence);
@@ -182,7 +198,11 @@ impl PacketSources<'_> {
             bead_id: item.bead_id.clone(),
             dedup_key: item.dedup_key.clone(),
             description: item.description.clone(),
-            finder_evidence: item.evidence.clone(),
+            finder_evidence: match (&item.finder_evidence, item.source_epic.as_deref()) {
+                (Some(evidence), _) => evidence.clone(),
+                (None, Some(OWN_EPIC)) => String::new(),
+                (None, _) => item.evidence.clone(),
+            },
             failures: item.failures,
             requires: item.requires.clone(),
             ..Packet::default()
@@ -190,7 +210,8 @@ impl PacketSources<'_> {
         packet.id =
             item.id.clone().filter(|id| is_packet_id(id)).unwrap_or_else(|| id_of(&item.dedup_key));
         let score = self.ground(&mut packet, &words, vec![line]);
-        self.date(&mut packet, &item.timestamp, &words);
+        let found = item.found_at.as_ref().unwrap_or(&item.timestamp);
+        self.date(&mut packet, found, &words);
         let foreign = self.facts.is_foreign(item.target_repo.as_deref());
         let other = packet.target_repo.as_deref().filter(|_| foreign);
         packet.why_now = why_now(&packet, item.source_epic.as_deref(), other);
@@ -221,7 +242,7 @@ impl PacketSources<'_> {
             title: pinned.title.clone(),
             kind: "pinned".to_owned(),
             severity: pinned.severity.clone().unwrap_or_else(|| "high".to_owned()),
-            source: Some("pinned-queue".to_owned()),
+            source: Some(PINNED.to_owned()),
             queue_backed: Some(true),
             why_now: "pinned by the operator".to_owned(),
             dedup_key: key,
@@ -285,7 +306,8 @@ impl PacketSources<'_> {
     /// words in its title.
     fn is_covered(&self, node: &Node) -> bool {
         let title = terms(&node.title);
-        self.corpus.work.items.iter().any(|item| {
+        let mut offered = self.corpus.work.items.iter().filter(|item| !self.is_withdrawn(item));
+        offered.any(|item| {
             let text = format!("{} {} {}", item.title, item.description, item.evidence);
             if item.source.contains(&node.id) || text.contains(&node.id) {
                 return true;
@@ -312,7 +334,7 @@ impl PacketSources<'_> {
                     kind: "improvement".to_owned(),
                     severity: "low".to_owned(),
                     confidence: Some("high".to_owned()),
-                    source: Some("corpus-health".to_owned()),
+                    source: Some(HEALTH.to_owned()),
                     why_now: format!("{} is below its floor", metric.name.replace('_', " ")),
                     evidence: vec![format!("{}/metrics-health.json", self.output)],
                     queue_backed: Some(true),

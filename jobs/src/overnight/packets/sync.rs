@@ -4,10 +4,12 @@
 //! An item that is claimed or done is never changed, not even to add a field. Items are recognised
 //! by their dedup keys. Unknown keys and invalid lines are kept unchanged.
 
+use jiff::ToSpan as _;
 use runner_text::jsonl::keep::Object;
 use serde_json::{Value, json};
 
 use super::Packet;
+use crate::overnight::corpus::node::day;
 use crate::overnight::corpus::work::{OWN_EPIC, WorkFile};
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -60,6 +62,13 @@ pub fn sync(work: &mut WorkFile, packets: &[Packet], at: &str) -> SyncResult {
             ("status", json!("proposed")),
             ("claim_status", json!("available")),
         ]);
+        if !packet.finder_evidence.is_empty() {
+            item.set("finder_evidence", &json!(packet.finder_evidence));
+        }
+        let found = packet.age_days.zip(day(at));
+        if let Some(found) = found.and_then(|(age, day)| day.checked_sub(age.days()).ok()) {
+            item.set("found_at", &json!(found.to_string()));
+        }
         if let Some(repo) = &packet.target_repo {
             item.set("target_repo", &json!(repo));
         }
