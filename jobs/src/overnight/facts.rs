@@ -16,7 +16,7 @@ use super::corpus::uses::Uses;
 use super::corpus::{Corpus, FOLDER as CORPUS};
 use crate::evidence::ProjectEvidence;
 use crate::evidence::history::{self, HistoryLimits};
-use crate::sessions::sources::claude_folder;
+use crate::sessions::sources::claude_transcripts;
 
 /// The folders inside the corpus where sessions leave notes.
 const NOTES: [&str; 7] =
@@ -256,22 +256,18 @@ fn names(root: &Path) -> Vec<String> {
 }
 
 /// Returns the transcripts of the project's sessions, newest first: those inside the corpus, and
-/// those that Claude Code keeps in the home folder under the project's path.
+/// those that Claude Code keeps in the home folder.
 fn transcripts(root: &Path, home: Option<&Path>) -> Vec<PathBuf> {
     let own = beneath(root, &Path::new(CORPUS).join("ao/sessions")).ok();
-    let claude = home.map(|home| claude_folder(root, home));
+    let own = own.and_then(|folder| fs::read_dir(folder).ok()).into_iter().flatten().flatten();
     let mut found: Vec<(std::time::SystemTime, PathBuf)> = own
-        .into_iter()
-        .chain(claude)
-        .filter_map(|folder| fs::read_dir(folder).ok())
-        .flatten()
-        .flatten()
         .filter(|entry| entry.path().extension().is_some_and(|it| it == "jsonl"))
         .filter_map(|entry| {
             let data = entry.metadata().ok().filter(fs::Metadata::is_file)?;
             Some((data.modified().ok()?, entry.path()))
         })
         .collect();
+    found.extend(home.iter().flat_map(|home| claude_transcripts(root, home, SESSIONS)));
     found.sort_by(|a, b| b.cmp(a));
     found.into_iter().map(|(_, path)| path).take(SESSIONS).collect()
 }

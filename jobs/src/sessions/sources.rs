@@ -70,11 +70,18 @@ struct Candidate {
 
 impl Candidate {
     fn is_of(&self, root: &Path) -> bool {
-        let named = || folder_of(&self.source.path).map(|folder| folder.starts_with(root));
-        match self.proof {
-            Proof::Settings => true,
-            Proof::Slug => named() != Some(false),
-            Proof::Row => named() == Some(true),
+        self.proof.holds(&self.source.path, root)
+    }
+}
+
+impl Proof {
+    /// Returns whether a transcript belongs to the project at `root`.
+    fn holds(self, path: &Path, root: &Path) -> bool {
+        let named = || folder_of(path).map(|folder| folder.starts_with(root));
+        match self {
+            Self::Settings => true,
+            Self::Slug => named() != Some(false),
+            Self::Row => named() == Some(true),
         }
     }
 }
@@ -86,7 +93,7 @@ fn slug(root: &Path) -> String {
 }
 
 /// Returns the folder where Claude Code keeps a project's transcripts.
-pub fn claude_folder(root: &Path, home: &Path) -> PathBuf {
+fn claude_folder(root: &Path, home: &Path) -> PathBuf {
     home.join(".claude/projects").join(slug(root))
 }
 
@@ -99,6 +106,22 @@ fn claude_subfolders(root: &Path, home: &Path) -> impl Iterator<Item = PathBuf> 
             && entry.file_type().is_ok_and(|kind| kind.is_dir())
     };
     entries.filter(is_below).map(|entry| entry.path())
+}
+
+/// Returns the newest transcripts of Claude Code for a project, at most `most`, with the times of
+/// their last changes.
+pub fn claude_transcripts(root: &Path, home: &Path, most: usize) -> Vec<(SystemTime, PathBuf)> {
+    let own = transcripts(&claude_folder(root, home)).map(|path| (path, Proof::Slug));
+    let below = claude_subfolders(root, home)
+        .flat_map(|folder| transcripts(&folder).map(|path| (path, Proof::Row)));
+    let dated = |(path, proof): (PathBuf, Proof)| {
+        let data = fs::symlink_metadata(&path).ok().filter(fs::Metadata::is_file)?;
+        Some((data.modified().ok()?, path, proof))
+    };
+    let mut found: Vec<_> = own.chain(below).filter_map(dated).collect();
+    found.sort_by(|a, b| (b.0, &b.1).cmp(&(a.0, &a.1)));
+    let newest = found.into_iter().filter(|(_, path, proof)| proof.holds(path, root)).take(most);
+    newest.map(|(at, path, _)| (at, path)).collect()
 }
 
 /// Returns the transcripts of a project, newest first. The tool uses recorded by runner count as a
@@ -297,6 +320,11 @@ mod tests {
         let beside = folder.path().join("my-app-sub");
         write(&beside, "beside", row(&beside));
         assert_eq!(ids(&[]), ["below", "own", "twice", "unnamed"]);
+        let claude = claude_transcripts(&root, &home, 9);
+        let mut names: Vec<_> = claude.iter().map(|(_, path)| path.file_stem().unwrap()).collect();
+        names.sort();
+        assert_eq!(names, ["below", "own", "twice", "unnamed"]);
+        assert_eq!(claude_transcripts(&root, &home, 2), claude[..2]);
         // The settings may name any folder.
         let named = claude_folder(&beside, &home).to_string_lossy().into_owned();
         assert_eq!(ids(&[named]), ["below", "beside", "nowhere", "own", "twice", "unnamed"]);
