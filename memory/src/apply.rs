@@ -91,8 +91,9 @@ pub fn recall(
 }
 
 impl Change<'_> {
-    /// Executes the command of one element. The caller executes recalls and status requests,
-    /// because they only read the store. Returns a warning for the user, if there is one.
+    /// Executes the command of one element, which can name only nodes in the actor's scope. The
+    /// caller executes recalls and status requests, because they only read the store. Returns a
+    /// warning for the user, if there is one.
     ///
     /// # Errors
     /// Returns an error if the command is invalid.
@@ -102,6 +103,7 @@ impl Change<'_> {
                 MemoryError::Invalid(format!("<ctx:{}> needs the attribute {name}", element.name))
             })
         };
+        let node = |change: &Self, name: &str| change.resolve_in(required(name)?, &actor.scope);
         let tags = element.attribute("tags").map(list).unwrap_or_default();
         match element.name.as_str() {
             "remember" => {
@@ -118,8 +120,10 @@ impl Change<'_> {
                     .then(|| format!("large content ({size} bytes) in a remember command")));
             }
             "summarize" => {
+                let nodes = list(required("nodes")?);
+                let nodes = nodes.iter().map(|id| self.resolve_in(id, &actor.scope));
                 let summary = Summarize {
-                    nodes: list(required("nodes")?),
+                    nodes: nodes.collect::<Result<_>>()?,
                     content: element.content.clone(),
                     tags,
                     archive: element.is_set("archive"),
@@ -128,10 +132,10 @@ impl Change<'_> {
             }
             "link" => {
                 let kind = EdgeType::parse(element.attribute("type").unwrap_or("RELATES_TO"))?;
-                self.link(required("from")?, required("to")?, kind)?;
+                self.link(&node(self, "from")?, &node(self, "to")?, kind)?;
             }
-            "supersede" => drop(self.supersede(required("old")?, required("new")?)?),
-            "expand" => self.expand(required("node")?, actor)?,
+            "supersede" => drop(self.supersede(&node(self, "old")?, &node(self, "new")?)?),
+            "expand" => self.expand(&node(self, "node")?, actor)?,
             "task" => {
                 let name = required("name")?;
                 match required("action")? {
@@ -216,9 +220,8 @@ impl Change<'_> {
     }
 
     /// Requests that the session's next prompt show the sources of a summary.
-    fn expand(&mut self, prefix: &str, actor: &Actor) -> Result<()> {
-        let id = self.resolve(prefix)?;
-        let sources = self.sources(&id)?;
+    fn expand(&mut self, id: &str, actor: &Actor) -> Result<()> {
+        let sources = self.sources(id)?;
         let mut waiting: Vec<String> = self
             .pending(&actor.session, key::EXPAND)?
             .and_then(|text| serde_json::from_str(&text).ok())

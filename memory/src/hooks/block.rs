@@ -256,7 +256,7 @@ impl Reader<'_> {
         for (rank, title) in [(0, "Pinned"), (1, "Reference"), (2, "Working Context")] {
             more += self.add_tier(&mut body, rank, title, scope)?;
         }
-        self.add_expanded(&mut body, expanded)?;
+        self.add_expanded(&mut body, scope, expanded)?;
         Ok(match body.is_empty() && more == 0 {
             true => None,
             false => Some(body.close(more)),
@@ -308,16 +308,18 @@ impl Reader<'_> {
             let heading = if at == 0 { "## No longer valid\n" } else { "" };
             more += i64::from(!body.add(&format!("{heading}- {}\n", short[id])));
         }
-        self.add_expanded(&mut body, expanded)?;
+        self.add_expanded(&mut body, scope, expanded)?;
         Ok(match body.is_empty() && more == 0 {
             true => None,
             false => Some(body.close(more)),
         })
     }
 
-    /// Adds the nodes that the session asked to expand.
-    pub(crate) fn add_expanded(self, body: &mut Body, ids: &[String]) -> Result<()> {
-        let nodes = self.nodes(ids)?;
+    /// Adds the nodes of a scope that the session asked to expand. A summary may have been derived
+    /// from nodes of other projects.
+    pub(crate) fn add_expanded(self, body: &mut Body, scope: &Scope, ids: &[String]) -> Result<()> {
+        let mut nodes = self.nodes(ids)?;
+        nodes.retain(|node| scope.sees(node));
         let short = self.short_ids(nodes.iter().map(|node| &node.id))?;
         for (at, node) in nodes.iter().enumerate() {
             let heading = if at == 0 { "## Expanded\n" } else { "" };

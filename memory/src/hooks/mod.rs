@@ -210,7 +210,7 @@ impl Memory {
             return show(None);
         }
         self.change("prompt", context.now, |change| {
-            let block = prompt_block(change, id, &hits)?;
+            let block = prompt_block(change, id, &context.scope, &hits)?;
             change.clear_pending(id, &[key::STATUS, key::RECALL, key::EXPAND])?;
             if let Some(block) = &block {
                 change.deliver(id, &block.whole)?;
@@ -226,7 +226,12 @@ fn expanded(change: &Change<'_>, session: &str) -> Result<Vec<String>> {
     Ok(text.and_then(|text| serde_json::from_str(&text).ok()).unwrap_or_default())
 }
 
-fn prompt_block(change: &Change<'_>, id: &str, hits: &[String]) -> Result<Option<Block>> {
+fn prompt_block(
+    change: &Change<'_>,
+    id: &str,
+    scope: &Scope,
+    hits: &[String],
+) -> Result<Option<Block>> {
     let reader = change.reader();
     let mut body = Body::new(LONGEST);
     if let Some(status) = change.pending(id, key::STATUS)? {
@@ -240,7 +245,7 @@ fn prompt_block(change: &Change<'_>, id: &str, hits: &[String]) -> Result<Option
         let nodes = reader.nodes(&recall.nodes)?;
         body.add_lines(&reader.recall_markdown(&recall.query, &nodes, recall.found)?);
     }
-    reader.add_expanded(&mut body, &expanded(change, id)?)?;
+    reader.add_expanded(&mut body, scope, &expanded(change, id)?)?;
     let nodes = reader.nodes(hits)?;
     let short = reader.short_ids(nodes.iter().map(|node| &node.id))?;
     let own = body.nested(RECALLED_BYTES);

@@ -1,0 +1,132 @@
+//! Calls the hooks with the answers of sessions: which nodes a command can reach, and how often it
+//! is executed.
+#![allow(clippy::unwrap_used, clippy::disallowed_methods, missing_docs, reason = "a test program")]
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use runner_memory::apply::{Actor, Summarize};
+use runner_memory::hooks::{AnswerReport, AutoRecall, HookContext, HookEvent, Payload};
+use runner_memory::node::NewNode;
+use runner_memory::store::Access;
+use runner_memory::{Memory, Node, NodeType, Scope};
+
+/// A store with the transcript of one session.
+struct World {
+    folder: tempfile::TempDir,
+    memory: Memory,
+    now: Timestamp,
+    limit: Duration,
+}
+
+impl World {
+    fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let now: Timestamp = "2026-11-01T00:00:00Z".parse().unwrap();
+        let memory = Memory::open(&folder.path().join("s.db"), Access::Prompt, now).unwrap();
+        Self { folder, memory, now, limit: Duration::from_secs(60) }
+    }
+
+    fn context(&self, project: &str) -> HookContext {
+        HookContext {
+            now: self.now,
+            scope: Scope::Project(project.to_owned()),
+            folder: format!("/{project}"),
+            auto_recall: AutoRecall::Off,
+            last_session: None,
+            transcript_limit: self.limit,
+        }
+    }
+
+    fn transcript(&self) -> PathBuf {
+        self.folder.path().join("t.jsonl")
+    }
+
+    /// A payload without the ids of a prompt or a turn.
+    fn payload(&self) -> Payload {
+        Payload {
+            session_id: Some("s".to_owned()),
+            transcript_path: Some(self.transcript()),
+            ..Payload::default()
+        }
+    }
+
+    fn add(&mut self, content: &str, project: &str, tag: &str) -> String {
+        let node = NewNode {
+            kind: Some(NodeType::Fact),
+            content: content.to_owned(),
+            tags: vec![tag.to_owned()],
+            project: Some(project.to_owned()),
+            ..NewNode::default()
+        };
+        self.memory.change("add", self.now, |change| change.add(&node)).unwrap()
+    }
+
+    /// Calls a hook of project `p` with the last answer.
+    fn call(&mut self, event: HookEvent, last: Option<&str>) -> AnswerReport {
+        self.call_in("p", event, last)
+    }
+
+    fn call_in(&mut self, project: &str, event: HookEvent, last: Option<&str>) -> AnswerReport {
+        let last = last.map(str::to_owned);
+        let payload = Payload { last_assistant_message: last, ..self.payload() };
+        self.memory.take_answers(event, &payload, &self.context(project), None).unwrap()
+    }
+
+    /// Returns the text that the next prompt of a project receives.
+    fn prompt_in(&mut self, project: &str) -> String {
+        let mut got = String::new();
+        let context = self.context(project);
+        let shown = |text: Option<&str>| {
+            got = text.unwrap_or_default().to_owned();
+            Ok(())
+        };
+        self.memory.prompt_submit(&self.payload(), &context, shown).unwrap();
+        got
+    }
+
+    fn node(&self, id: &str) -> Node {
+        self.memory.node(id).unwrap()
+    }
+
+    /// Returns how many nodes have this content.
+    fn count(&self, content: &str) -> usize {
+        let all = self.memory.export().unwrap().nodes;
+        all.iter().filter(|node| node.content == content).count()
+    }
+}
+
+#[test]
+fn commands_reach_only_their_project() {
+    let mut world = World::new();
+    let theirs = world.add("their secret plan", "q", "tier:pinned");
+    let own = world.add("our plan", "p", "tier:pinned");
+    let summary = format!("<ctx:summarize nodes=\"{theirs}\">their summary</ctx:summarize>");
+    world.call_in("q", HookEvent::Stop, Some(&summary));
+    let all = world.memory.export().unwrap().nodes;
+    let summary = all.iter().find(|it| it.content == "their summary").unwrap().id.clone();
+    for command in [
+        format!("<ctx:expand node=\"{summary}\"/>"),
+        format!("<ctx:summarize nodes=\"{theirs}\" archive=\"true\">stolen</ctx:summarize>"),
+        format!("<ctx:supersede old=\"{theirs}\" new=\"{own}\"/>"),
+        format!("<ctx:link from=\"{own}\" to=\"{theirs}\"/>"),
+    ] {
+        let report = world.call(HookEvent::Stop, Some(&command));
+        assert_eq!(report.executed, 0, "{command}");
+        assert!(report.warnings[0].contains("there is no node"), "{report:?}");
+        assert_eq!(world.prompt_in("p"), "", "{command}");
+    }
+    let node = world.node(&theirs);
+    assert_eq!((node.tags, node.superseded_by), (vec!["tier:pinned".to_owned()], None));
+    assert_eq!(world.count("stolen"), 0);
+    // A summary of the project may have been derived from nodes of another project.
+    let actor = Actor { session: String::new(), scope: Scope::Project("p".to_owned()) };
+    let content = "of both".to_owned();
+    let summary = Summarize { nodes: vec![theirs, own], content, ..Summarize::default() };
+    let both = world.memory.change("summarize", world.now, |it| it.summarize(&summary, &actor));
+    let both = both.unwrap();
+    world.call(HookEvent::Stop, Some(&format!("<ctx:expand node=\"{both}\"/>")));
+    let got = world.prompt_in("p");
+    assert!(got.contains("our plan") && !got.contains("their secret plan"), "{got}");
+}
