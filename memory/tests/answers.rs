@@ -2,6 +2,7 @@
 //! is executed.
 #![allow(clippy::unwrap_used, clippy::disallowed_methods, missing_docs, reason = "a test program")]
 
+use std::fs;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -90,6 +91,10 @@ impl World {
         self.memory.node(id).unwrap()
     }
 
+    fn write(&self, rows: &[String]) {
+        fs::write(self.transcript(), rows.concat()).unwrap();
+    }
+
     /// Returns how many nodes have this content.
     fn count(&self, content: &str) -> usize {
         let all = self.memory.export().unwrap().nodes;
@@ -129,4 +134,30 @@ fn commands_reach_only_their_project() {
     world.call(HookEvent::Stop, Some(&format!("<ctx:expand node=\"{both}\"/>")));
     let got = world.prompt_in("p");
     assert!(got.contains("our plan") && !got.contains("their secret plan"), "{got}");
+}
+
+/// A row that begins a turn.
+fn prompt_row(uuid: &str) -> String {
+    format!("{{\"type\":\"user\",\"uuid\":\"{uuid}\",\"message\":{{\"content\":\"go\"}}}}\n")
+}
+
+/// A row with a text that contains JSON escape sequences.
+fn answer_row(text: &str) -> String {
+    format!("{{\"type\":\"assistant\",\"message\":{{\"content\":\"{text}\"}}}}\n")
+}
+
+#[test]
+fn cut_strings_lose_no_command() {
+    let mut world = World::new();
+    let fact = "bad \\ud83d here <ctx:remember>surrogate fact</ctx:remember>";
+    let broken = "{\"type\":\"assistant\",\"message\":7}\n".to_owned();
+    let rows = [prompt_row("u1"), answer_row(fact), broken];
+    world.write(&rows);
+    let report = world.call(HookEvent::SessionEnd, None);
+    assert_eq!(world.count("surrogate fact"), 1);
+    assert_eq!(report.skipped, [(rows[0].len() + rows[1].len()) as u64]);
+    let payload = b"{\"session_id\": \"one\", \"prompt\": \"cut \\udc00\", \"cwd\": \"/\xff\"}";
+    let payload = Payload::parse(payload);
+    assert_eq!(payload.session_id.as_deref(), Some("one"));
+    assert_eq!(payload.prompt.as_deref(), Some("cut \u{fffd}"));
 }

@@ -6,6 +6,7 @@
 
 mod answer;
 mod block;
+mod json;
 mod transcript;
 
 use std::path::PathBuf;
@@ -77,12 +78,14 @@ pub enum AutoRecall {
 }
 
 impl Payload {
-    /// Parses a payload. Fields of an unexpected type are treated as missing.
+    /// Parses a payload. Fields of an unexpected type are treated as missing, and invalid characters
+    /// are replaced.
     pub fn parse(bytes: &[u8]) -> Self {
-        if let Ok(payload) = serde_json::from_slice(bytes) {
+        let input = String::from_utf8_lossy(bytes);
+        if let Ok(payload) = json::parse(&input) {
             return payload;
         }
-        let Ok(serde_json::Value::Object(fields)) = serde_json::from_slice(bytes) else {
+        let Ok(serde_json::Value::Object(fields)) = json::parse(&input) else {
             return Self::default();
         };
         let text = |name: &str| fields.get(name)?.as_str().map(str::to_owned);

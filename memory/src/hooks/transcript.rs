@@ -20,6 +20,8 @@ use runner_text::jsonl::{Jsonl, JsonlRecord};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
+use super::json;
+
 /// Maximum length of a line in bytes. Longer lines are skipped.
 const LONGEST_LINE: usize = 8 << 20;
 
@@ -159,7 +161,11 @@ pub fn read(path: &Path, from: u64, limit: Duration) -> io::Result<Read> {
             continue;
         };
         let at = row.timestamp.as_deref().and_then(|at| at.parse().ok());
-        match step(&row) {
+        let Ok(step) = step(&row) else {
+            out.skipped.push(from + offset);
+            continue;
+        };
+        match step {
             Step::Begin { id, prompt } => {
                 // Codex names a turn in several rows.
                 if id.is_some() && id == current.id {
@@ -212,35 +218,39 @@ impl Turn {
     }
 }
 
-fn step(row: &Row<'_>) -> Step {
+/// Returns the effect of a row.
+///
+/// # Errors
+/// Returns an error if the row's message does not have the expected structure.
+fn step(row: &Row<'_>) -> serde_json::Result<Step> {
     if row.sidechain == Some(true) {
-        return Step::Nothing;
+        return Ok(Step::Nothing);
     }
-    let parse = |raw: Option<&RawValue>| -> Message {
-        raw.and_then(|raw| serde_json::from_str(raw.get()).ok()).unwrap_or_default()
+    let parse = |raw: Option<&RawValue>| -> serde_json::Result<Message> {
+        raw.map_or(Ok(Message::default()), |raw| json::parse(raw.get()))
     };
-    match row.kind.as_deref() {
+    Ok(match row.kind.as_deref() {
         Some("user") => {
-            let message = parse(row.message);
+            let message = parse(row.message)?;
             let blocks = message.content.as_array();
             let is = |block: &serde_json::Value, kind: &str| block["type"] == kind;
             let result = blocks.is_some_and(|all| all.iter().any(|it| is(it, "tool_result")));
             if row.meta == Some(true) || row.compact == Some(true) {
-                return Step::End(Part::Host);
+                return Ok(Step::End(Part::Host));
             }
             if result {
-                return Step::End(Part::Tool);
+                return Ok(Step::End(Part::Tool));
             }
             Step::Begin { id: row.uuid.clone(), prompt: row.prompt.clone() }
         }
-        Some("assistant") => Step::Answer(parts(&parse(row.message).content, "text")),
+        Some("assistant") => Step::Answer(parts(&parse(row.message)?.content, "text")),
         // The remaining rows are from Codex.
-        Some("turn_context") => match parse(row.payload).turn_id {
+        Some("turn_context") => match parse(row.payload)?.turn_id {
             Some(id) => Step::Begin { id: Some(id), prompt: None },
             None => Step::Nothing,
         },
         Some("response_item") => {
-            let message = parse(row.payload);
+            let message = parse(row.payload)?;
             match (message.kind.as_deref(), message.role.as_deref()) {
                 (Some("message"), Some("assistant")) => {
                     Step::Answer(parts(&message.content, "output_text"))
@@ -250,7 +260,7 @@ fn step(row: &Row<'_>) -> Step {
             }
         }
         _ => Step::Nothing,
-    }
+    })
 }
 
 /// Returns the pieces of text and the tool uses in a message's content, which is a string or a list
