@@ -19,7 +19,7 @@ const PER_SESSION: i64 = 500;
 /// The tag for nodes of a finished task that the user or a model should summarize.
 const NEEDS_SUMMARY: &str = "needs:summary";
 
-/// Names of the values waiting for a session's next prompt.
+/// Names of the values stored for a session.
 pub mod key {
     /// A JSON array of recalls.
     pub const RECALL: &str = "recall_results";
@@ -29,6 +29,8 @@ pub mod key {
     pub const EXPAND: &str = "expand_nodes";
     /// The name of the current task.
     pub const TASK: &str = "current_task";
+    /// A JSON object: the turn whose rows were not all read within the time limit.
+    pub const TURN: &str = "open_turn";
 }
 
 /// The session for which commands are executed.

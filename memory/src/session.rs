@@ -20,7 +20,8 @@ pub struct Session {
     /// The folder in which the session runs.
     pub folder: String,
     pub project: Option<String>,
-    /// The byte offset of the transcript's row that began the last turn.
+    /// The byte offset of the transcript's row that began the last turn, or of the first row that
+    /// was not read within the time limit.
     pub cursor: u64,
     /// A time in RFC 3339 format. The transcript's rows from before this time were copied from
     /// another session.
@@ -210,21 +211,20 @@ impl Change<'_> {
     }
 
     /// Records an effect of a turn. Returns whether the effect is new. If so, the caller must
-    /// execute it. `alias` is another name for the turn, under which the effect may have been
-    /// recorded.
+    /// execute it.
     ///
     /// # Errors
     /// Returns an error if the store cannot be written.
     pub fn claim(&mut self, turn: &TurnName<'_>, digest: &str, ordinal: u32) -> Result<bool> {
-        if let Some(alias) = turn.alias {
-            let sql = "SELECT 1 FROM effects WHERE turn = ?1 AND digest = ?2 AND ordinal = ?3";
+        let sql = "INSERT OR IGNORE INTO effects VALUES (?1, ?2, ?3, ?4)";
+        let added =
+            self.sql(|tx| tx.prepare_cached(sql)?.execute((turn.id, digest, ordinal, &self.at)))?;
+        let sql = "SELECT 1 FROM effects WHERE turn = ?1 AND digest = ?2 AND ordinal = ?3";
+        for alias in turn.aliases.iter().filter(|alias| *alias != turn.id) {
             if self.one::<i64>(sql, (alias, digest, ordinal))?.is_some() {
                 return Ok(false);
             }
         }
-        let sql = "INSERT OR IGNORE INTO effects VALUES (?1, ?2, ?3, ?4)";
-        let added =
-            self.sql(|tx| tx.prepare_cached(sql)?.execute((turn.id, digest, ordinal, &self.at)))?;
         Ok(added > 0)
     }
 }
@@ -234,6 +234,6 @@ impl Change<'_> {
 pub struct TurnName<'t> {
     /// The id of the row that began the turn.
     pub id: &'t str,
-    /// The name that the turn had while its row was not in the transcript yet.
-    pub alias: Option<&'t str>,
+    /// Other names of the turn, under which an effect may have been recorded.
+    pub aliases: &'t [String],
 }

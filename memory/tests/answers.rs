@@ -161,3 +161,80 @@ fn cut_strings_lose_no_command() {
     assert_eq!(payload.session_id.as_deref(), Some("one"));
     assert_eq!(payload.prompt.as_deref(), Some("cut \u{fffd}"));
 }
+
+/// A row in which the assistant uses a tool, and the row of its result.
+fn tool_rows() -> String {
+    let rows = [
+        "{\"type\":\"assistant\",\"message\":{\"content\":[{\"type\":\"tool_use\"}]}}\n",
+        "{\"type\":\"user\",\"message\":{\"content\":[{\"type\":\"tool_result\"}]}}\n",
+    ];
+    rows.concat()
+}
+
+fn remember(content: &str) -> String {
+    format!("<ctx:remember>{content}</ctx:remember>")
+}
+
+#[test]
+fn long_turns_are_read_in_parts() {
+    let mut world = World::new();
+    world.limit = Duration::ZERO;
+    let mut rows = vec![prompt_row("u1")];
+    for _ in 0..50 {
+        rows.extend([answer_row(&remember("the same")), tool_rows(), tool_rows()]);
+    }
+    rows.push(answer_row(&remember("the last")));
+    world.write(&rows);
+    let mut cut = 0;
+    while world.count("the last") == 0 {
+        let report = world.call(HookEvent::SessionEnd, None);
+        if world.count("the last") == 0 {
+            assert!(
+                report.warnings[0].contains("fix: export CTX_TRANSCRIPT_TIMEOUT"),
+                "{report:?}"
+            );
+            cut += 1;
+        }
+        assert!(cut < 6, "the cursor does not move: {report:?}");
+    }
+    assert!(cut > 2, "{cut}");
+    world.call(HookEvent::SessionEnd, None);
+    world.limit = Duration::from_secs(60);
+    world.call(HookEvent::SessionEnd, None);
+    assert_eq!((world.count("the same"), world.count("the last")), (50, 1));
+}
+
+#[test]
+fn cut_reading_misplaces_no_answer() {
+    let mut world = World::new();
+    let mut rows = vec![prompt_row("u1")];
+    rows.extend((0..70).map(|_| tool_rows()));
+    rows.extend([prompt_row("u2"), answer_row(&remember("a fact"))]);
+    world.write(&rows);
+    world.limit = Duration::ZERO;
+    world.call(HookEvent::Stop, Some(&remember("a fact")));
+    world.limit = Duration::from_secs(60);
+    world.call(HookEvent::Stop, Some(&remember("a fact")));
+    world.call(HookEvent::SessionEnd, None);
+    assert_eq!(world.count("a fact"), 1);
+}
+
+#[test]
+fn late_prompts_repeat_no_answer() {
+    let mut world = World::new();
+    let fact = remember("a fact");
+    world.call(HookEvent::Stop, Some(&fact));
+    world.call(HookEvent::Stop, Some(&fact));
+    let rows = ["{\"type\":\"summary\"}\n".to_owned(), prompt_row("u1"), answer_row(&fact)];
+    world.write(&rows[..2]);
+    world.call(HookEvent::Stop, Some(&fact));
+    world.write(&rows);
+    world.call(HookEvent::SessionEnd, None);
+    world.call(HookEvent::SessionEnd, None);
+    assert_eq!(world.count("a fact"), 1);
+    // The same answer to the next prompt is another command.
+    world.write(&[rows.concat(), prompt_row("u2"), answer_row(&fact)]);
+    world.call(HookEvent::Stop, Some(&fact));
+    world.call(HookEvent::SessionEnd, None);
+    assert_eq!(world.count("a fact"), 2);
+}
