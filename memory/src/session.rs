@@ -3,7 +3,7 @@
 //!
 //! A session must never use another session's results or cursor.
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use rusqlite::{OptionalExtension as _, Row, params};
 
 use crate::apply::key;
@@ -12,6 +12,9 @@ use crate::store::{Change, Memory, Reader};
 
 /// Maximum number of earlier sessions of a folder that a new session may continue.
 const EARLIER: i64 = 50;
+/// Maximum difference between the time of a session's last answer and the time that the host
+/// reports, which is in whole seconds and measured after the answer was written.
+const NEAR: SignedDuration = SignedDuration::from_secs(5);
 
 /// A session known to the hooks.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -63,7 +66,8 @@ impl Memory {
     }
 
     /// Returns the session that a new session in the same folder continues: the one whose last
-    /// answer is nearest to `answered`, or the newest one otherwise.
+    /// answer is nearest to `answered`, if it is at most a few seconds away. If the host does not
+    /// report that time, it is the newest session.
     ///
     /// # Errors
     /// Returns an error if the store cannot be read.
@@ -73,15 +77,14 @@ impl Memory {
         own: &str,
         answered: Option<Timestamp>,
     ) -> Result<Option<Session>> {
-        let mut earlier = self.earlier_sessions(folder, own)?;
-        if let Some(answered) = answered {
-            let distance = |session: &Session| {
-                let at: Option<Timestamp> = session.answered_at.as_deref()?.parse().ok();
-                at.map(|at| at.duration_since(answered).abs())
-            };
-            earlier.sort_by_key(|it| distance(it).unwrap_or(jiff::SignedDuration::MAX));
-        }
-        Ok(earlier.into_iter().next())
+        let earlier = self.earlier_sessions(folder, own)?;
+        let Some(answered) = answered else { return Ok(earlier.into_iter().next()) };
+        let distance = |session: &Session| {
+            let at: Timestamp = session.answered_at.as_deref()?.parse().ok()?;
+            Some(at.duration_since(answered).abs()).filter(|it| *it <= NEAR)
+        };
+        let near = earlier.into_iter().filter_map(|it| Some((distance(&it)?, it)));
+        Ok(near.min_by_key(|(distance, _)| *distance).map(|(_, session)| session))
     }
 
     fn earlier_sessions(&self, folder: &str, except: &str) -> Result<Vec<Session>> {

@@ -238,3 +238,35 @@ fn late_prompts_repeat_no_answer() {
     world.call(HookEvent::SessionEnd, None);
     assert_eq!(world.count("a fact"), 2);
 }
+
+#[test]
+fn unknown_sessions_continue_no_other() {
+    let mut world = World::new();
+    world.add("a note", "p", "tier:pinned");
+    let start = |world: &mut World, id: &str, source: &str, ago: Option<f64>| {
+        let payload = Payload {
+            session_id: Some(id.to_owned()),
+            source: Some(source.to_owned()),
+            seconds_since_last_response: ago,
+            ..Payload::default()
+        };
+        let mut got = String::new();
+        let context = world.context("p");
+        let shown = |text: Option<&str>| {
+            got = text.unwrap_or_default().to_owned();
+            Ok(())
+        };
+        world.memory.session_start(&payload, &context, shown).unwrap();
+        (got, world.memory.reader().pending(id, "current_task").unwrap())
+    };
+    start(&mut world, "s", "startup", None);
+    world.call(HookEvent::Stop, Some("<ctx:task name=\"own\" action=\"start\"/>"));
+    world.now += Duration::from_secs(100);
+    // A session whose earlier hooks did not run gets everything, and no task.
+    let (got, task) = start(&mut world, "unknown", "resume", Some(100.0));
+    assert!(got.contains("a note") && task.is_none(), "{got} {task:?}");
+    let (got, task) = start(&mut world, "fork of another", "fork", Some(50.0));
+    assert!(got.contains("a note") && task.is_none(), "{got} {task:?}");
+    let (got, task) = start(&mut world, "fork", "fork", Some(98.0));
+    assert_eq!((got.as_str(), task.as_deref()), ("", Some("own")));
+}

@@ -130,7 +130,8 @@ impl Memory {
         let continues = matches!(source, "resume" | "fork");
         let known = self.session(id)?;
         let parent = match (&known, source) {
-            (None, "resume" | "fork" | "clear") => {
+            // A resumed session keeps its id, so it continues no other session.
+            (None, "fork" | "clear") => {
                 let ago = payload.seconds_since_last_response.filter(|it| (0.0..1e9).contains(it));
                 let answered = ago.and_then(|seconds| {
                     context.now.checked_sub(SignedDuration::from_secs(seconds as i64)).ok()
@@ -139,7 +140,6 @@ impl Memory {
             }
             _ => None,
         };
-        // A resumed session keeps its id and its rows, even if its earlier hooks were killed.
         let copied = source == "fork" && known.is_none();
         let fresh = known.is_none();
         let got = known.as_ref().or(parent.as_ref()).and_then(|it| it.generation);
