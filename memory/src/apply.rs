@@ -9,6 +9,7 @@ use crate::query;
 use crate::rank;
 use crate::store::{Change, Reader, select_nodes};
 use jiff::Timestamp;
+use runner_text::redact::Redacted;
 use rusqlite::params;
 use serde::{Deserialize, Serialize};
 
@@ -258,6 +259,7 @@ impl Change<'_> {
     /// # Errors
     /// Returns an error if the name cannot be part of a tag.
     pub fn start_task(&mut self, name: &str, actor: &Actor) -> Result<()> {
+        let name = &*Redacted::of(name);
         let others = "NOT EXISTS (SELECT 1 FROM tags o JOIN pending p ON o.tag = 'task:' || p.value \
             WHERE o.node_id = n.id AND p.key = 'current_task' AND p.session <> ?2)";
         for id in self.working(others, &actor.session, actor)? {
@@ -275,6 +277,7 @@ impl Change<'_> {
     /// # Errors
     /// Returns an error if the store cannot be written.
     pub fn end_task(&mut self, name: &str, summarize: bool, actor: &Actor) -> Result<()> {
+        let name = &*Redacted::of(name);
         let mine = "EXISTS (SELECT 1 FROM tags o WHERE o.node_id = n.id AND o.tag = 'task:' || ?2)";
         for id in self.working(mine, name, actor)? {
             self.set_tier(&id, Tier::OffContext)?;

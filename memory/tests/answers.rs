@@ -270,3 +270,40 @@ fn unknown_sessions_continue_no_other() {
     let (got, task) = start(&mut world, "fork", "fork", Some(98.0));
     assert_eq!((got.as_str(), task.as_deref()), ("", Some("own")));
 }
+
+#[test]
+fn secrets_are_never_stored() {
+    let mut world = World::new();
+    let secret = format!("ghp_{}", "a1B2c3D4e5F6".repeat(3));
+    let id = world.add("to export", "p", "tier:pinned");
+    let mut export = world.memory.export().unwrap();
+    let node = &mut export.nodes[0];
+    node.id = id.replacen("01", "02", 1);
+    node.content = format!("the token is {secret}\u{1b}");
+    node.summary = Some(secret.clone());
+    node.metadata = format!("{{\"rationale\":\"{secret}\",\"password\":\"xK9-vQ2\\\"m7\"}}");
+    export.tags[0].node_id.clone_from(&node.id);
+    export.tags[0].tag.clone_from(&secret);
+    export.views[0].query = format!("text:{secret}");
+    world.memory.import(&export, world.now).unwrap();
+    let imported = world.node(&export.nodes[0].id);
+    assert_eq!(imported.token_estimate, (imported.content.len() / 4) as i64);
+    assert!(imported.content.starts_with("the token is [redacted:"), "{imported:?}");
+    assert!(!imported.content.contains('\u{1b}'), "{imported:?}");
+    let metadata: serde_json::Value = serde_json::from_str(&imported.metadata).unwrap();
+    assert!(metadata["rationale"].as_str().unwrap().contains("[redacted:"), "{metadata}");
+    let commands = format!(
+        "<ctx:recall query=\"{secret}\"/><ctx:task name=\"{secret}\" action=\"start\"/><ctx:status/>"
+    );
+    assert_eq!(world.call(HookEvent::Stop, Some(&commands)).executed, 3);
+    let reader = world.memory.reader();
+    for key in ["recall_results", "current_task", "status_output"] {
+        let value = reader.pending("s", key).unwrap().unwrap();
+        assert!(!value.contains(&secret), "{key}: {value}");
+    }
+    let end = format!("<ctx:task name=\"{secret}\" action=\"end\"/>");
+    assert_eq!(world.call(HookEvent::Stop, Some(&end)).executed, 1);
+    assert_eq!(world.memory.reader().pending("s", "current_task").unwrap(), None);
+    let export = serde_json::to_string(&world.memory.export().unwrap()).unwrap();
+    assert!(!export.contains(&secret), "{export}");
+}

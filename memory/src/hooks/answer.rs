@@ -10,6 +10,7 @@ use std::collections::HashMap;
 use std::io;
 
 use jiff::Timestamp;
+use runner_text::redact::Redacted;
 use ulid::Ulid;
 
 use super::transcript::{self, Extent, Turn};
@@ -322,6 +323,6 @@ impl Change<'_> {
         })?;
         let (nodes, found) = recall(self.reader(), query, &actor.scope, now)?;
         let nodes = nodes.into_iter().take(RECALLED).map(|node| node.id).collect();
-        Ok(Recall { query: query.to_owned(), found, nodes })
+        Ok(Recall { query: Redacted::of(query).into_string(), found, nodes })
     }
 }
