@@ -307,3 +307,27 @@ fn secrets_are_never_stored() {
     let export = serde_json::to_string(&world.memory.export().unwrap()).unwrap();
     assert!(!export.contains(&secret), "{export}");
 }
+
+#[test]
+fn long_pinned_nodes_are_whole() {
+    let mut world = World::new();
+    let long = |name: &str| format!("{name} {} end of {name}", "word ".repeat(1_000));
+    let first = world.add(&long("first"), "p", "tier:pinned");
+    world.now += Duration::from_secs(1);
+    world.add(&long("second"), "p", "tier:pinned");
+    let block = world.memory.reader().block(&world.context("p").scope, None, &[]);
+    let block = block.unwrap().unwrap();
+    assert!(block.text.contains("end of first"), "{}", block.text);
+    assert_eq!(block.whole, std::slice::from_ref(&first));
+    // The second one does not fit.
+    assert!(!block.text.contains("end of second"), "{}", block.text);
+    let cut = format!("... ({} bytes: runner memory show ", long("second").len());
+    assert!(block.text.contains(&cut), "{}", block.text);
+    assert!(block.text.len() <= runner_memory::hooks::LONGEST);
+    let summary = format!("<ctx:summarize nodes=\"{first}\">a summary</ctx:summarize>");
+    world.call(HookEvent::Stop, Some(&summary));
+    let all = world.memory.export().unwrap().nodes;
+    let summary = all.iter().find(|it| it.content == "a summary").unwrap().id.clone();
+    world.call(HookEvent::Stop, Some(&format!("<ctx:expand node=\"{summary}\"/>")));
+    assert!(world.prompt_in("p").contains("end of first"));
+}

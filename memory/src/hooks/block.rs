@@ -8,7 +8,6 @@ use std::fmt::Write as _;
 use runner_text::fence::Fence;
 use rusqlite::params;
 
-use crate::compose::index_line;
 use crate::element::{BEGIN, END};
 use crate::error::Result;
 use crate::node::{Node, Scope, Tier, preview, token_estimate};
@@ -19,8 +18,6 @@ use crate::store::{Reader, select_nodes};
 pub const LONGEST: usize = 9_500;
 /// Number of bytes to reserve for the frame of a block.
 const FRAME: usize = 420;
-/// Maximum length in bytes of node content that is shown in full.
-const WHOLE: usize = 3_000;
 /// Number of nodes to read at once.
 const BATCH: i64 = 24;
 /// Maximum number of omitted nodes to count exactly. A block describes a larger number as "more
@@ -80,15 +77,15 @@ impl Body {
         }
     }
 
-    /// Adds a node's complete content if it fits, or its preview otherwise. Returns whether either
-    /// fits.
+    /// Adds a node's complete content if it fits, or its beginning and its length otherwise. Returns
+    /// whether either fits.
     pub(crate) fn add_node(&mut self, node: &Node, short: &str, heading: &str) -> bool {
         let whole = heading.to_owned() + &whole_node(node, short);
-        let fits = node.content.len() <= WHOLE && self.add(&whole);
+        let fits = self.add(&whole);
         if fits {
             self.whole.push(node.id.clone());
         }
-        let added = fits || self.add(&(heading.to_owned() + &index_line(node, short)));
+        let added = fits || self.add(&(heading.to_owned() + &cut_node(node, short)));
         if added {
             self.nodes += 1;
             self.tokens += node.token_estimate;
@@ -146,6 +143,17 @@ fn whole_node(node: &Node, short: &str) -> String {
     }
     text.push('\n');
     text
+}
+
+/// Returns the beginning of a node whose complete content does not fit, with its length and the
+/// command that prints it.
+fn cut_node(node: &Node, short: &str) -> String {
+    format!(
+        "- [{}:{short}] {} ({} bytes: runner memory show {short})\n",
+        node.kind.as_str(),
+        node.preview(),
+        node.content.len()
+    )
 }
 
 /// Changes every part of a string that a later hook or host could mistake for a command or a
