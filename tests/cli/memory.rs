@@ -243,6 +243,7 @@ fn hooks_answer_valid_json_in_any_case() {
         assert_eq!(output.json(), json!({}), "{name}");
         assert!(output.err.contains("is damaged"), "{}", output.err);
     }
+    call(&fixture, &["--quiet", "hook", "stop"], b"{}").ends(1);
 }
 
 #[test]
