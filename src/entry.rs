@@ -19,7 +19,7 @@ pub fn run() -> ExitCode {
     }
     // The memory's hooks delay every prompt, so they bypass the full command-line parser.
     if let Some(call) = hooks::call(std::env::args_os()) {
-        return hooks::run(&call);
+        return ExitCode::from(hooks::run(&call) as u8);
     }
     let caller = HookCaller::of(std::env::args_os().skip(1));
     if caller == Some(HookCaller::Guard) {

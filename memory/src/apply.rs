@@ -9,6 +9,7 @@ use crate::query;
 use crate::rank;
 use crate::store::{Change, Reader, select_nodes};
 use jiff::Timestamp;
+use runner_text::redact::Redacted;
 use rusqlite::params;
 use serde::{Deserialize, Serialize};
 
@@ -19,7 +20,7 @@ const PER_SESSION: i64 = 500;
 /// The tag for nodes of a finished task that the user or a model should summarize.
 const NEEDS_SUMMARY: &str = "needs:summary";
 
-/// Names of the values waiting for a session's next prompt.
+/// Names of the values stored for a session.
 pub mod key {
     /// A JSON array of recalls.
     pub const RECALL: &str = "recall_results";
@@ -29,6 +30,8 @@ pub mod key {
     pub const EXPAND: &str = "expand_nodes";
     /// The name of the current task.
     pub const TASK: &str = "current_task";
+    /// A JSON object: the turn whose rows were not all read within the time limit.
+    pub const TURN: &str = "open_turn";
 }
 
 /// The session for which commands are executed.
@@ -91,8 +94,9 @@ pub fn recall(
 }
 
 impl Change<'_> {
-    /// Executes the command of one element. The caller executes recalls and status requests,
-    /// because they only read the store. Returns a warning for the user, if there is one.
+    /// Executes the command of one element, which can name only nodes in the actor's scope. The
+    /// caller executes recalls and status requests, because they only read the store. Returns a
+    /// warning for the user, if there is one.
     ///
     /// # Errors
     /// Returns an error if the command is invalid.
@@ -102,6 +106,7 @@ impl Change<'_> {
                 MemoryError::Invalid(format!("<ctx:{}> needs the attribute {name}", element.name))
             })
         };
+        let node = |change: &Self, name: &str| change.resolve_in(required(name)?, &actor.scope);
         let tags = element.attribute("tags").map(list).unwrap_or_default();
         match element.name.as_str() {
             "remember" => {
@@ -118,8 +123,10 @@ impl Change<'_> {
                     .then(|| format!("large content ({size} bytes) in a remember command")));
             }
             "summarize" => {
+                let nodes = list(required("nodes")?);
+                let nodes = nodes.iter().map(|id| self.resolve_in(id, &actor.scope));
                 let summary = Summarize {
-                    nodes: list(required("nodes")?),
+                    nodes: nodes.collect::<Result<_>>()?,
                     content: element.content.clone(),
                     tags,
                     archive: element.is_set("archive"),
@@ -128,10 +135,10 @@ impl Change<'_> {
             }
             "link" => {
                 let kind = EdgeType::parse(element.attribute("type").unwrap_or("RELATES_TO"))?;
-                self.link(required("from")?, required("to")?, kind)?;
+                self.link(&node(self, "from")?, &node(self, "to")?, kind)?;
             }
-            "supersede" => drop(self.supersede(required("old")?, required("new")?)?),
-            "expand" => self.expand(required("node")?, actor)?,
+            "supersede" => drop(self.supersede(&node(self, "old")?, &node(self, "new")?)?),
+            "expand" => self.expand(&node(self, "node")?, actor)?,
             "task" => {
                 let name = required("name")?;
                 match required("action")? {
@@ -216,9 +223,8 @@ impl Change<'_> {
     }
 
     /// Requests that the session's next prompt show the sources of a summary.
-    fn expand(&mut self, prefix: &str, actor: &Actor) -> Result<()> {
-        let id = self.resolve(prefix)?;
-        let sources = self.sources(&id)?;
+    fn expand(&mut self, id: &str, actor: &Actor) -> Result<()> {
+        let sources = self.sources(id)?;
         let mut waiting: Vec<String> = self
             .pending(&actor.session, key::EXPAND)?
             .and_then(|text| serde_json::from_str(&text).ok())
@@ -253,6 +259,7 @@ impl Change<'_> {
     /// # Errors
     /// Returns an error if the name cannot be part of a tag.
     pub fn start_task(&mut self, name: &str, actor: &Actor) -> Result<()> {
+        let name = &*Redacted::of(name);
         let others = "NOT EXISTS (SELECT 1 FROM tags o JOIN pending p ON o.tag = 'task:' || p.value \
             WHERE o.node_id = n.id AND p.key = 'current_task' AND p.session <> ?2)";
         for id in self.working(others, &actor.session, actor)? {
@@ -270,6 +277,7 @@ impl Change<'_> {
     /// # Errors
     /// Returns an error if the store cannot be written.
     pub fn end_task(&mut self, name: &str, summarize: bool, actor: &Actor) -> Result<()> {
+        let name = &*Redacted::of(name);
         let mine = "EXISTS (SELECT 1 FROM tags o WHERE o.node_id = n.id AND o.tag = 'task:' || ?2)";
         for id in self.working(mine, name, actor)? {
             self.set_tier(&id, Tier::OffContext)?;

@@ -186,7 +186,7 @@ impl Reader<'_> {
 }
 
 /// Returns the preview of a node with its tags, as list items.
-pub(crate) fn index_line(node: &Node, short: &str) -> String {
+fn index_line(node: &Node, short: &str) -> String {
     let mut text = format!("- [{}:{short}] {}\n", node.kind.as_str(), node.preview());
     if !node.tags.is_empty() {
         let _ = writeln!(text, "  - Tags: {}", node.tags.join(", "));

@@ -2,11 +2,12 @@
 //! original export.
 
 use jiff::Timestamp;
+use runner_text::redact::Redacted;
 use rusqlite::params;
 use serde::{Deserialize, Serialize};
 
 use crate::error::{MemoryError, Result};
-use crate::node::{NewNode, Node, NodeType, RECOMMENDED};
+use crate::node::{NewNode, Node, NodeType, RECOMMENDED, token_estimate};
 use crate::query::{Expr, Selection, Superseded};
 use crate::store::{Change, Edge, Memory, View};
 
@@ -92,8 +93,8 @@ impl Memory {
         })
     }
 
-    /// Adds the rows of an export. Existing rows are not changed, except that a view is replaced if
-    /// it was never edited.
+    /// Adds the rows of an export. Secrets in the rows are replaced first. Existing rows are not
+    /// changed, except that a view is replaced if it was never edited.
     ///
     /// # Errors
     /// Returns an error and adds nothing if a row is invalid, such as an edge from or to a missing
@@ -126,28 +127,33 @@ impl Change<'_> {
             return Err(MemoryError::Invalid(format!("{:?} is not a node id", bad.id)));
         }
         self.begin()?;
+        let cleaned = |text: &str| Redacted::of(text).into_string();
         let mut done = Imported::default();
         let rows = self.sql(|tx| {
             tx.execute_batch("PRAGMA defer_foreign_keys = ON")?;
             for it in &export.nodes {
+                let content = cleaned(&it.content);
+                let summary = it.summary.as_deref().map(cleaned);
                 done.nodes += tx
                     .prepare_cached("INSERT OR IGNORE INTO nodes VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)")?
                     .execute(params![
-                        it.id, it.kind.as_str(), it.content, it.summary, it.token_estimate,
-                        it.superseded_by, it.project, it.created_at, it.updated_at, it.metadata
+                        it.id, it.kind.as_str(), content, summary, token_estimate(&content),
+                        it.superseded_by, it.project, it.created_at, it.updated_at,
+                        cleaned(&it.metadata)
                     ])?;
             }
             for it in &export.edges {
                 done.edges += tx
                     .prepare_cached("INSERT OR IGNORE INTO edges VALUES (?1, ?2, ?3, ?4, ?5, ?6)")?
                     .execute(params![
-                        it.id, it.from_id, it.to_id, it.kind.as_str(), it.created_at, it.metadata
+                        it.id, it.from_id, it.to_id, it.kind.as_str(), it.created_at,
+                        cleaned(&it.metadata)
                     ])?;
             }
             for it in &export.tags {
                 done.tags += tx
                     .prepare_cached("INSERT OR IGNORE INTO tags VALUES (?1, ?2, ?3)")?
-                    .execute(params![it.node_id, it.tag, it.created_at])?;
+                    .execute(params![it.node_id, cleaned(&it.tag), it.created_at])?;
             }
             for it in &export.views {
                 done.views += tx
@@ -156,7 +162,7 @@ impl Change<'_> {
                          query = ?2, budget = ?3, created_at = ?4, updated_at = ?5 \
                          WHERE created_at = updated_at",
                     )?
-                    .execute(params![it.name, it.query, it.budget, it.created_at, it.updated_at])?;
+                    .execute(params![it.name, cleaned(&it.query), it.budget, it.created_at, it.updated_at])?;
             }
             tx.query_row("SELECT count(*) FROM pragma_foreign_key_check", [], |row| row.get::<_, i64>(0))
         })?;
@@ -176,7 +182,7 @@ impl Change<'_> {
     pub fn add_missing(&mut self, nodes: &[NewNode]) -> Result<Vec<String>> {
         let mut added = Vec::new();
         for node in nodes {
-            let content = runner_text::redact::Redacted::of(node.content.trim()).into_string();
+            let content = Redacted::of(node.content.trim()).into_string();
             let sql = "SELECT id FROM nodes WHERE content = ?1 AND project IS ?2 LIMIT 1";
             let known: Option<String> = self.one(sql, params![content, node.project])?;
             if known.is_none() && !content.is_empty() && content.len() <= 20 * RECOMMENDED {
@@ -246,14 +252,14 @@ impl Export {
             let created_at = take(5).unwrap_or_default();
             out.nodes.push(ExportedNode {
                 kind: kind.and_then(|kind| kind.parse().ok()).unwrap_or(NodeType::Fact),
-                token_estimate: crate::node::token_estimate(&content),
+                token_estimate: token_estimate(&content),
                 summary: take(3),
                 superseded_by: take(4),
                 project: None,
                 updated_at: take(6).unwrap_or_else(|| created_at.clone()),
                 metadata: take(7).filter(|text| text.starts_with('{')).unwrap_or_else(empty),
                 id,
-                content: runner_text::redact::Redacted::of(&content).into_string(),
+                content,
                 created_at,
             });
         }

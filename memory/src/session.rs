@@ -3,7 +3,7 @@
 //!
 //! A session must never use another session's results or cursor.
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use rusqlite::{OptionalExtension as _, Row, params};
 
 use crate::apply::key;
@@ -12,6 +12,9 @@ use crate::store::{Change, Memory, Reader};
 
 /// Maximum number of earlier sessions of a folder that a new session may continue.
 const EARLIER: i64 = 50;
+/// Maximum difference between the time of a session's last answer and the time that the host
+/// reports, which is in whole seconds and measured after the answer was written.
+const NEAR: SignedDuration = SignedDuration::from_secs(5);
 
 /// A session known to the hooks.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -20,7 +23,8 @@ pub struct Session {
     /// The folder in which the session runs.
     pub folder: String,
     pub project: Option<String>,
-    /// The byte offset of the transcript's row that began the last turn.
+    /// The byte offset of the transcript's row that began the last turn, or of the first row that
+    /// was not read within the time limit.
     pub cursor: u64,
     /// A time in RFC 3339 format. The transcript's rows from before this time were copied from
     /// another session.
@@ -62,7 +66,8 @@ impl Memory {
     }
 
     /// Returns the session that a new session in the same folder continues: the one whose last
-    /// answer is nearest to `answered`, or the newest one otherwise.
+    /// answer is nearest to `answered`, if it is at most a few seconds away. If the host does not
+    /// report that time, it is the newest session.
     ///
     /// # Errors
     /// Returns an error if the store cannot be read.
@@ -72,15 +77,14 @@ impl Memory {
         own: &str,
         answered: Option<Timestamp>,
     ) -> Result<Option<Session>> {
-        let mut earlier = self.earlier_sessions(folder, own)?;
-        if let Some(answered) = answered {
-            let distance = |session: &Session| {
-                let at: Option<Timestamp> = session.answered_at.as_deref()?.parse().ok();
-                at.map(|at| at.duration_since(answered).abs())
-            };
-            earlier.sort_by_key(|it| distance(it).unwrap_or(jiff::SignedDuration::MAX));
-        }
-        Ok(earlier.into_iter().next())
+        let earlier = self.earlier_sessions(folder, own)?;
+        let Some(answered) = answered else { return Ok(earlier.into_iter().next()) };
+        let distance = |session: &Session| {
+            let at: Timestamp = session.answered_at.as_deref()?.parse().ok()?;
+            Some(at.duration_since(answered).abs()).filter(|it| *it <= NEAR)
+        };
+        let near = earlier.into_iter().filter_map(|it| Some((distance(&it)?, it)));
+        Ok(near.min_by_key(|(distance, _)| *distance).map(|(_, session)| session))
     }
 
     fn earlier_sessions(&self, folder: &str, except: &str) -> Result<Vec<Session>> {
@@ -210,21 +214,20 @@ impl Change<'_> {
     }
 
     /// Records an effect of a turn. Returns whether the effect is new. If so, the caller must
-    /// execute it. `alias` is another name for the turn, under which the effect may have been
-    /// recorded.
+    /// execute it.
     ///
     /// # Errors
     /// Returns an error if the store cannot be written.
     pub fn claim(&mut self, turn: &TurnName<'_>, digest: &str, ordinal: u32) -> Result<bool> {
-        if let Some(alias) = turn.alias {
-            let sql = "SELECT 1 FROM effects WHERE turn = ?1 AND digest = ?2 AND ordinal = ?3";
+        let sql = "INSERT OR IGNORE INTO effects VALUES (?1, ?2, ?3, ?4)";
+        let added =
+            self.sql(|tx| tx.prepare_cached(sql)?.execute((turn.id, digest, ordinal, &self.at)))?;
+        let sql = "SELECT 1 FROM effects WHERE turn = ?1 AND digest = ?2 AND ordinal = ?3";
+        for alias in turn.aliases.iter().filter(|alias| *alias != turn.id) {
             if self.one::<i64>(sql, (alias, digest, ordinal))?.is_some() {
                 return Ok(false);
             }
         }
-        let sql = "INSERT OR IGNORE INTO effects VALUES (?1, ?2, ?3, ?4)";
-        let added =
-            self.sql(|tx| tx.prepare_cached(sql)?.execute((turn.id, digest, ordinal, &self.at)))?;
         Ok(added > 0)
     }
 }
@@ -234,6 +237,6 @@ impl Change<'_> {
 pub struct TurnName<'t> {
     /// The id of the row that began the turn.
     pub id: &'t str,
-    /// The name that the turn had while its row was not in the transcript yet.
-    pub alias: Option<&'t str>,
+    /// Other names of the turn, under which an effect may have been recorded.
+    pub aliases: &'t [String],
 }

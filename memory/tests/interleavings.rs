@@ -41,6 +41,11 @@ enum Planted {
     ResumeAsStartup,
 }
 
+/// Time to read a transcript to its end.
+const UNLIMITED: Duration = Duration::from_secs(60);
+/// Number of rows of a sub-agent, after which a hook without time stops reading.
+const MANY: usize = 70;
+
 struct Random(u64);
 
 impl Random {
@@ -81,6 +86,8 @@ struct World<'r> {
     faults: Vec<String>,
     /// The number of hook calls, including killed ones.
     calls: u64,
+    /// The time limit of the next hook that reads a transcript.
+    limit: Duration,
 }
 
 impl World<'_> {
@@ -106,7 +113,7 @@ impl World<'_> {
             folder: "/p".to_owned(),
             auto_recall: AutoRecall::Off,
             last_session: None,
-            transcript_limit: Duration::from_secs(60),
+            transcript_limit: self.limit,
         }
     }
 
@@ -115,7 +122,8 @@ impl World<'_> {
         Payload {
             session_id: Some(if shared { "one".to_owned() } else { session.id.clone() }),
             transcript_path: (self.planted != Planted::NoTranscript).then(|| self.path(session)),
-            prompt_id: Some(session.prompt.clone()),
+            // Some hosts send no ids.
+            prompt_id: (self.calls % 3 > 0).then(|| session.prompt.clone()),
             ..Payload::default()
         }
     }
@@ -249,7 +257,8 @@ impl World<'_> {
             let row = self.assistant(json!([{"type": "text", "text": forged}]));
             let mut row = row;
             row["isSidechain"] = true.into();
-            session.rows.push(row);
+            let count = if self.random.roll(6) == 0 { MANY } else { 1 };
+            session.rows.extend(std::iter::repeat_n(row, count));
             self.write(session);
         }
         let text = self.text(session);
@@ -283,6 +292,7 @@ impl World<'_> {
         // No two hooks run at the same time.
         self.now += SignedDuration::from_millis(1);
         self.calls += 1;
+        self.limit = if self.random.roll(4) == 0 { Duration::ZERO } else { UNLIMITED };
         self.memory.take_answers(event, payload, &self.context(), None).unwrap();
         if self.planted == Planted::ForgottenEffects {
             let db = rusqlite::Connection::open(self.memory.path()).unwrap();
@@ -297,6 +307,10 @@ impl World<'_> {
         self.flush(session);
         let payload = self.payload(session);
         self.take(HookEvent::SessionEnd, &payload);
+        // The hook may have reached its time limit.
+        self.limit = UNLIMITED;
+        let context = self.context();
+        self.memory.take_answers(HookEvent::SessionEnd, &payload, &context, None).unwrap();
     }
 
     fn fork(&mut self, session: &SimulatedSession) -> SimulatedSession {
@@ -402,6 +416,7 @@ fn history(seed: u64, planted: Planted, folder: &Path) -> (u64, Vec<String>) {
         sessions: Vec::new(),
         faults: Vec::new(),
         calls: 0,
+        limit: UNLIMITED,
     };
     for name in ["one", "two"] {
         let mut session = SimulatedSession { id: name.to_owned(), ..SimulatedSession::default() };

@@ -93,8 +93,7 @@ impl HookArgs {
             HookCommand::PreCompact(args) => (HookEvent::PreCompact, args),
         };
         let call = HookCall { event, response: args.response.clone(), db: args.db.clone() };
-        hooks::run(&call);
-        Ok(Exit::Done)
+        Ok(hooks::run(&call))
     }
 }
 

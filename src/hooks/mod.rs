@@ -8,10 +8,10 @@
 
 pub mod scope;
 
+use runner_engine::outcome::Exit;
 use std::ffi::{OsStr, OsString};
 use std::io::{self, IsTerminal as _, Read as _};
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -87,8 +87,8 @@ pub fn call(arguments: impl Iterator<Item = OsString>) -> Option<HookCall> {
     Some(call)
 }
 
-/// Answers a hook and returns the process exit code.
-pub fn run(call: &HookCall) -> ExitCode {
+/// Answers a hook and returns the exit of the process.
+pub fn run(call: &HookCall) -> Exit {
     #[allow(
         clippy::exit,
         clippy::disallowed_methods,
@@ -108,12 +108,12 @@ pub fn run(call: &HookCall) -> ExitCode {
         answer(&json!({}));
     }
     match done {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(()) => Exit::Done,
         Err(failure) => {
             show::complain(&failure.message());
             match failure.is_damaged_memory() {
-                true => ExitCode::from(1),
-                false => ExitCode::SUCCESS,
+                true => Exit::Failed,
+                false => Exit::Done,
             }
         }
     }

@@ -243,6 +243,7 @@ fn hooks_answer_valid_json_in_any_case() {
         assert_eq!(output.json(), json!({}), "{name}");
         assert!(output.err.contains("is damaged"), "{}", output.err);
     }
+    call(&fixture, &["--quiet", "hook", "stop"], b"{}").ends(1);
 }
 
 #[test]
@@ -366,6 +367,44 @@ fn installation_is_removed_without_a_trace() {
     fs::write(&settings, "not json").unwrap();
     fixture.run(&["memory", "install", "--apply"]).ends(65);
     assert_eq!(fs::read_to_string(&settings).unwrap(), "not json");
+}
+
+#[test]
+fn hooks_are_never_installed_twice() {
+    let fixture = Fixture::with("");
+    let settings = fixture.root().join(".claude/settings.json");
+    let record = fixture.root().join(".ctx/install.json");
+    let apply = || fixture.run(&["memory", "install", "--apply"]);
+    apply().ends(0);
+    let with = fs::read_to_string(&settings).unwrap();
+    // Changed entries are neither doubled nor removed.
+    let changed = with.replacen("\"timeout\": 10", "\"timeout\": 12", 1);
+    fs::write(&settings, &changed).unwrap();
+    for flag in ["--apply", "--remove"] {
+        let said = fixture.run(&["memory", "install", flag]).ends(65);
+        assert!(said.err.contains("hooks.Stop[0]"), "{}", said.err);
+        assert!(said.err.contains("fix: remove these entries"), "{}", said.err);
+        assert_eq!(fs::read_to_string(&settings).unwrap(), changed);
+    }
+    // Without the record, complete entries are recognised.
+    fs::write(&settings, &with).unwrap();
+    let recorded = fs::read_to_string(&record).unwrap();
+    fs::remove_file(&record).unwrap();
+    apply().ends(0).expect_text("already in");
+    assert_eq!(fs::read_to_string(&settings).unwrap(), with);
+    fixture.run(&["memory", "install", "--remove"]).ends(65).expect_text("hooks.SessionStart[0]");
+    // The entries of a program that was moved are replaced.
+    let moved = |text: &str| text.replace(env!("CARGO_BIN_EXE_runner"), "/gone/runner");
+    fs::write(&settings, moved(&with)).unwrap();
+    fs::write(&record, moved(&recorded)).unwrap();
+    apply().ends(0).expect_text("were added");
+    assert_eq!(fs::read_to_string(&settings).unwrap(), with);
+    // The record was written, but the settings were not.
+    fs::remove_file(&settings).unwrap();
+    apply().ends(0);
+    assert_eq!(fs::read_to_string(&settings).unwrap(), with);
+    fixture.run(&["memory", "install", "--remove"]).ends(0);
+    assert!(!settings.exists());
 }
 
 #[test]

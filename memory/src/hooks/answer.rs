@@ -10,15 +10,16 @@ use std::collections::HashMap;
 use std::io;
 
 use jiff::Timestamp;
+use runner_text::redact::Redacted;
 use ulid::Ulid;
 
-use super::transcript::{self, Turn};
+use super::transcript::{self, Extent, Turn};
 use super::{HookContext, HookEvent, Payload};
 use crate::apply::{Actor, RECALLED, Recall, key, recall};
 use crate::element::{Element, elements};
 use crate::error::{MemoryError, Result};
 use crate::session::{Session, TurnName};
-use crate::store::{Change, Memory};
+use crate::store::{Change, Memory, Reader};
 
 /// Maximum number of recalls to store for one prompt.
 const RECALLS: usize = 8;
@@ -63,26 +64,30 @@ impl Memory {
         session.folder.clone_from(&context.folder);
         session.project = context.scope.project().map(str::to_owned);
         let mut report = AnswerReport::default();
-        let mut turns = match (response, &payload.transcript_path) {
-            (None, Some(path)) => read_turns(path, &mut session, context, &mut report),
-            _ => Vec::new(),
+        let cursor = session.cursor;
+        let Unread { mut turns, rest } = match (response, &payload.transcript_path) {
+            (None, Some(path)) => {
+                let begun = begun_turn(self.reader(), &session)?;
+                read_turns(path, &mut session, begun, context, &mut report)
+            }
+            _ => Unread::default(),
         };
         let last = match event {
             HookEvent::Stop => response.or(payload.last_assistant_message.as_deref()),
             _ => response,
         };
-        let fallback = fallback_turn(payload, response);
-        let last = last.filter(|text| !text.is_empty());
+        // If rows of the transcript are left, the last answer is among them, and its turn is not
+        // known yet.
+        let last = last.filter(|text| !text.is_empty() && rest.is_none());
         if last.is_some() && !belongs(turns.last(), payload, response) {
-            turns.push(Turn { id: Some(fallback), offset: session.cursor, ..Turn::default() });
+            let id = Some(fallback_turn(payload, response, &session));
+            turns.push(Turn { id, offset: session.cursor, ..Turn::default() });
         }
-        let aliases: Vec<Option<String>> =
-            turns.iter().map(|it| it.prompt.as_deref().map(|it| format!("prompt:{it}"))).collect();
+        let aliases = aliases_of(&turns, id, cursor);
         let mut commands = Vec::new();
         let count = turns.len();
-        for (at, (turn, alias)) in turns.iter().zip(&aliases).enumerate() {
-            let name =
-                TurnName { id: turn.id.as_deref().unwrap_or_default(), alias: alias.as_deref() };
+        for (at, (turn, aliases)) in turns.iter().zip(&aliases).enumerate() {
+            let name = TurnName { id: turn.id.as_deref().unwrap_or_default(), aliases };
             let last = last.filter(|_| at + 1 == count);
             // The problems of earlier turns were reported when they ended.
             let mut problems = Vec::new();
@@ -102,6 +107,10 @@ impl Memory {
         let (executed, warnings) = self.change(&what, context.now, |change| {
             let done = change.execute_all(&commands, &actor, context.now)?;
             change.put_session(&session)?;
+            if let Some(rest) = &rest {
+                let rest = serde_json::to_string(rest).unwrap_or_default();
+                change.set_pending(id, key::TURN, &rest)?;
+            }
             Ok(done)
         })?;
         report.executed = executed;
@@ -111,27 +120,58 @@ impl Memory {
     }
 }
 
-/// Reads the turns after the session's cursor, and moves the cursor to the last turn. Turns that a
-/// fork copied from its parent are omitted.
+/// The turns after a session's cursor.
+#[derive(Default)]
+struct Unread {
+    turns: Vec<Turn>,
+    /// The turn to continue, if the time limit was reached before the end of the transcript.
+    rest: Option<Turn>,
+}
+
+/// Returns the turn at a session's cursor as far as an earlier call has read it.
+fn begun_turn(reader: Reader<'_>, session: &Session) -> Result<Turn> {
+    let text = reader.pending(&session.id, key::TURN)?;
+    let turn: Option<Turn> = text.and_then(|text| serde_json::from_str(&text).ok());
+    let turn = turn.filter(|turn| turn.offset == session.cursor);
+    Ok(turn.unwrap_or_else(|| Turn { offset: session.cursor, ..Turn::default() }))
+}
+
+/// Reads the turns after the session's cursor, and moves the cursor to the last turn, or to the
+/// first row that was not read. Turns that a fork copied from its parent are omitted.
 fn read_turns(
     path: &std::path::Path,
     session: &mut Session,
+    begun: Turn,
     context: &HookContext,
     report: &mut AnswerReport,
-) -> Vec<Turn> {
-    let read = match transcript::read(path, session.cursor, context.transcript_limit) {
+) -> Unread {
+    let read = match transcript::read(path, begun, context.transcript_limit) {
         Ok(read) => read,
         // The transcript does not exist before the first answer.
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Vec::new(),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Unread::default(),
         Err(error) => {
             report.warnings.push(format!("cannot read the transcript: {error}"));
-            return Vec::new();
+            return Unread::default();
         }
     };
     let since: Option<Timestamp> = session.since.as_deref().and_then(|at| at.parse().ok());
     let mut turns = read.turns;
-    if let Some(last) = turns.last().filter(|last| last.begun) {
-        session.cursor = last.offset;
+    for turn in &mut turns {
+        turn.id.get_or_insert_with(|| unnamed_turn(&session.id, turn.offset));
+    }
+    let rest = match read.extent {
+        Extent::Whole => None,
+        Extent::Cut(next) => {
+            report.warnings.push(format!(
+                "reached the time limit at byte {next} of the transcript's {}, where the session's \
+                 next hook continues; fix: export CTX_TRANSCRIPT_TIMEOUT=60",
+                read.end
+            ));
+            Some(rest_of(turns.last(), next))
+        }
+    };
+    if let Some(turn) = rest.as_ref().or(turns.last().filter(|last| last.begun)) {
+        session.cursor = turn.offset;
     }
     // The last turn is read again, so its lines are counted only after it has ended.
     session.skipped +=
@@ -141,12 +181,34 @@ fn read_turns(
         (Some(since), Some(at)) => at >= since,
         _ => true,
     });
-    for turn in &mut turns {
-        if turn.id.is_none() {
-            turn.id = Some(format!("row:{}:{}", session.id, turn.offset));
-        }
-    }
-    turns
+    Unread { turns, rest }
+}
+
+/// Returns the part of a turn from an offset on. The elements before it keep their numbers.
+fn rest_of(turn: Option<&Turn>, offset: u64) -> Turn {
+    let Some(turn) = turn else { return Turn { offset, ..Turn::default() } };
+    let mut earlier = turn.earlier.clone();
+    let read = commands_of(turn, None, &mut Vec::new());
+    earlier.extend(read.into_iter().map(|(element, number)| (element.digest, number)));
+    let (id, prompt) = (turn.id.clone(), turn.prompt.clone());
+    Turn { id, prompt, at: turn.at, offset, begun: true, earlier, ..Turn::default() }
+}
+
+/// Returns the names under which the effects of each turn may have been recorded before its row was
+/// in the transcript: that of its prompt and, for the first turn after the cursor, that of a turn
+/// without ids.
+fn aliases_of(turns: &[Turn], session: &str, cursor: u64) -> Vec<Vec<String>> {
+    let aliases = turns.iter().enumerate().map(|(at, turn)| {
+        let prompt = turn.prompt.as_deref().map(|prompt| format!("prompt:{prompt}"));
+        let unnamed = (at == 0).then(|| unnamed_turn(session, cursor));
+        prompt.into_iter().chain(unnamed).collect()
+    });
+    aliases.collect()
+}
+
+/// Returns the name of a turn without ids.
+fn unnamed_turn(session: &str, offset: u64) -> String {
+    format!("row:{session}:{offset}")
 }
 
 /// Returns whether the last answer belongs to the last turn of the transcript. If the host names
@@ -160,11 +222,14 @@ fn belongs(turn: Option<&Turn>, payload: &Payload, response: Option<&str>) -> bo
     }
 }
 
-/// Returns the name of a turn that is not in the transcript yet.
-fn fallback_turn(payload: &Payload, response: Option<&str>) -> String {
+/// Returns the name of a turn that is not in the transcript yet. Without a transcript and without
+/// ids, each call is a turn.
+fn fallback_turn(payload: &Payload, response: Option<&str>, session: &Session) -> String {
     match (&payload.prompt_id, &payload.turn_id) {
-        (Some(prompt), _) if response.is_none() => format!("prompt:{prompt}"),
-        (_, Some(turn)) if response.is_none() => turn.clone(),
+        _ if response.is_some() => format!("call:{}", Ulid::new()),
+        (Some(prompt), _) => format!("prompt:{prompt}"),
+        (_, Some(turn)) => turn.clone(),
+        _ if payload.transcript_path.is_some() => unnamed_turn(&session.id, session.cursor),
         _ => format!("call:{}", Ulid::new()),
     }
 }
@@ -172,7 +237,7 @@ fn fallback_turn(payload: &Payload, response: Option<&str>) -> String {
 /// Returns the elements of a turn with their numbers among equal elements. The open text of the
 /// transcript and `last` are the same message, and either may contain more of it.
 fn commands_of(turn: &Turn, last: Option<&str>, problems: &mut Vec<String>) -> Vec<(Element, u32)> {
-    let mut numbers: HashMap<String, u32> = HashMap::new();
+    let mut numbers = turn.earlier.clone();
     let mut out = Vec::new();
     let mut take = |element: Element, numbers: &mut HashMap<String, u32>| {
         let number = numbers.entry(element.digest.clone()).or_default();
@@ -258,6 +323,6 @@ impl Change<'_> {
         })?;
         let (nodes, found) = recall(self.reader(), query, &actor.scope, now)?;
         let nodes = nodes.into_iter().take(RECALLED).map(|node| node.id).collect();
-        Ok(Recall { query: query.to_owned(), found, nodes })
+        Ok(Recall { query: Redacted::of(query).into_string(), found, nodes })
     }
 }

@@ -8,7 +8,6 @@ use std::fmt::Write as _;
 use runner_text::fence::Fence;
 use rusqlite::params;
 
-use crate::compose::index_line;
 use crate::element::{BEGIN, END};
 use crate::error::Result;
 use crate::node::{Node, Scope, Tier, preview, token_estimate};
@@ -19,8 +18,6 @@ use crate::store::{Reader, select_nodes};
 pub const LONGEST: usize = 9_500;
 /// Number of bytes to reserve for the frame of a block.
 const FRAME: usize = 420;
-/// Maximum length in bytes of node content that is shown in full.
-const WHOLE: usize = 3_000;
 /// Number of nodes to read at once.
 const BATCH: i64 = 24;
 /// Maximum number of omitted nodes to count exactly. A block describes a larger number as "more
@@ -80,15 +77,15 @@ impl Body {
         }
     }
 
-    /// Adds a node's complete content if it fits, or its preview otherwise. Returns whether either
-    /// fits.
+    /// Adds a node's complete content if it fits, or its beginning and its length otherwise. Returns
+    /// whether either fits.
     pub(crate) fn add_node(&mut self, node: &Node, short: &str, heading: &str) -> bool {
         let whole = heading.to_owned() + &whole_node(node, short);
-        let fits = node.content.len() <= WHOLE && self.add(&whole);
+        let fits = self.add(&whole);
         if fits {
             self.whole.push(node.id.clone());
         }
-        let added = fits || self.add(&(heading.to_owned() + &index_line(node, short)));
+        let added = fits || self.add(&(heading.to_owned() + &cut_node(node, short)));
         if added {
             self.nodes += 1;
             self.tokens += node.token_estimate;
@@ -146,6 +143,17 @@ fn whole_node(node: &Node, short: &str) -> String {
     }
     text.push('\n');
     text
+}
+
+/// Returns the beginning of a node whose complete content does not fit, with its length and the
+/// command that prints it.
+fn cut_node(node: &Node, short: &str) -> String {
+    format!(
+        "- [{}:{short}] {} ({} bytes: runner memory show {short})\n",
+        node.kind.as_str(),
+        node.preview(),
+        node.content.len()
+    )
 }
 
 /// Changes every part of a string that a later hook or host could mistake for a command or a
@@ -256,7 +264,7 @@ impl Reader<'_> {
         for (rank, title) in [(0, "Pinned"), (1, "Reference"), (2, "Working Context")] {
             more += self.add_tier(&mut body, rank, title, scope)?;
         }
-        self.add_expanded(&mut body, expanded)?;
+        self.add_expanded(&mut body, scope, expanded)?;
         Ok(match body.is_empty() && more == 0 {
             true => None,
             false => Some(body.close(more)),
@@ -308,16 +316,18 @@ impl Reader<'_> {
             let heading = if at == 0 { "## No longer valid\n" } else { "" };
             more += i64::from(!body.add(&format!("{heading}- {}\n", short[id])));
         }
-        self.add_expanded(&mut body, expanded)?;
+        self.add_expanded(&mut body, scope, expanded)?;
         Ok(match body.is_empty() && more == 0 {
             true => None,
             false => Some(body.close(more)),
         })
     }
 
-    /// Adds the nodes that the session asked to expand.
-    pub(crate) fn add_expanded(self, body: &mut Body, ids: &[String]) -> Result<()> {
-        let nodes = self.nodes(ids)?;
+    /// Adds the nodes of a scope that the session asked to expand. A summary may have been derived
+    /// from nodes of other projects.
+    pub(crate) fn add_expanded(self, body: &mut Body, scope: &Scope, ids: &[String]) -> Result<()> {
+        let mut nodes = self.nodes(ids)?;
+        nodes.retain(|node| scope.sees(node));
         let short = self.short_ids(nodes.iter().map(|node| &node.id))?;
         for (at, node) in nodes.iter().enumerate() {
             let heading = if at == 0 { "## Expanded\n" } else { "" };

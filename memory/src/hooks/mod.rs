@@ -6,6 +6,7 @@
 
 mod answer;
 mod block;
+mod json;
 mod transcript;
 
 use std::path::PathBuf;
@@ -77,12 +78,14 @@ pub enum AutoRecall {
 }
 
 impl Payload {
-    /// Parses a payload. Fields of an unexpected type are treated as missing.
+    /// Parses a payload. Fields of an unexpected type are treated as missing, and invalid characters
+    /// are replaced.
     pub fn parse(bytes: &[u8]) -> Self {
-        if let Ok(payload) = serde_json::from_slice(bytes) {
+        let input = String::from_utf8_lossy(bytes);
+        if let Ok(payload) = json::parse(&input) {
             return payload;
         }
-        let Ok(serde_json::Value::Object(fields)) = serde_json::from_slice(bytes) else {
+        let Ok(serde_json::Value::Object(fields)) = json::parse(&input) else {
             return Self::default();
         };
         let text = |name: &str| fields.get(name)?.as_str().map(str::to_owned);
@@ -127,7 +130,8 @@ impl Memory {
         let continues = matches!(source, "resume" | "fork");
         let known = self.session(id)?;
         let parent = match (&known, source) {
-            (None, "resume" | "fork" | "clear") => {
+            // A resumed session keeps its id, so it continues no other session.
+            (None, "fork" | "clear") => {
                 let ago = payload.seconds_since_last_response.filter(|it| (0.0..1e9).contains(it));
                 let answered = ago.and_then(|seconds| {
                     context.now.checked_sub(SignedDuration::from_secs(seconds as i64)).ok()
@@ -136,7 +140,6 @@ impl Memory {
             }
             _ => None,
         };
-        // A resumed session keeps its id and its rows, even if its earlier hooks were killed.
         let copied = source == "fork" && known.is_none();
         let fresh = known.is_none();
         let got = known.as_ref().or(parent.as_ref()).and_then(|it| it.generation);
@@ -210,7 +213,7 @@ impl Memory {
             return show(None);
         }
         self.change("prompt", context.now, |change| {
-            let block = prompt_block(change, id, &hits)?;
+            let block = prompt_block(change, id, &context.scope, &hits)?;
             change.clear_pending(id, &[key::STATUS, key::RECALL, key::EXPAND])?;
             if let Some(block) = &block {
                 change.deliver(id, &block.whole)?;
@@ -226,7 +229,12 @@ fn expanded(change: &Change<'_>, session: &str) -> Result<Vec<String>> {
     Ok(text.and_then(|text| serde_json::from_str(&text).ok()).unwrap_or_default())
 }
 
-fn prompt_block(change: &Change<'_>, id: &str, hits: &[String]) -> Result<Option<Block>> {
+fn prompt_block(
+    change: &Change<'_>,
+    id: &str,
+    scope: &Scope,
+    hits: &[String],
+) -> Result<Option<Block>> {
     let reader = change.reader();
     let mut body = Body::new(LONGEST);
     if let Some(status) = change.pending(id, key::STATUS)? {
@@ -240,7 +248,7 @@ fn prompt_block(change: &Change<'_>, id: &str, hits: &[String]) -> Result<Option
         let nodes = reader.nodes(&recall.nodes)?;
         body.add_lines(&reader.recall_markdown(&recall.query, &nodes, recall.found)?);
     }
-    reader.add_expanded(&mut body, &expanded(change, id)?)?;
+    reader.add_expanded(&mut body, scope, &expanded(change, id)?)?;
     let nodes = reader.nodes(hits)?;
     let short = reader.short_ids(nodes.iter().map(|node| &node.id))?;
     let own = body.nested(RECALLED_BYTES);

@@ -9,6 +9,7 @@
 //! lines are skipped. A last line without a line break is left for the next call.
 
 use std::borrow::Cow;
+use std::collections::HashMap;
 use std::io::{self, BufReader, Read as _, Seek as _, SeekFrom};
 use std::path::Path;
 use std::time::Duration;
@@ -17,21 +18,27 @@ use jiff::Timestamp;
 use runner_engine::files::open_host;
 use runner_engine::time::boot_time;
 use runner_text::jsonl::{Jsonl, JsonlRecord};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
+
+use super::json;
 
 /// Maximum length of a line in bytes. Longer lines are skipped.
 const LONGEST_LINE: usize = 8 << 20;
 
+/// Minimum number of lines to read, whatever the time limit.
+const FEWEST: u64 = 64;
+
 /// The answers to one prompt.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Turn {
     /// The id of the row that began the turn, or its offset if it has no id.
     pub id: Option<String>,
     /// The id that the host assigned to the prompt.
     pub prompt: Option<String>,
     pub at: Option<Timestamp>,
-    /// The byte offset of the row that began the turn.
+    /// The byte offset of the row that began the turn, or of the first row that no earlier call has
+    /// read.
     pub offset: u64,
     /// Whether the turn began with a user's row. Otherwise, it began before the first line read.
     pub begun: bool,
@@ -41,6 +48,9 @@ pub struct Turn {
     pub open: String,
     /// Whether a row that is neither an answer nor a tool use followed the open text.
     pub followed: bool,
+    /// The numbers of the turn's elements before `offset`, by digest, if an earlier call read the
+    /// beginning of the turn.
+    pub earlier: HashMap<String, u32>,
 }
 
 /// The turns in a part of a transcript.
@@ -51,6 +61,18 @@ pub struct Read {
     pub skipped: Vec<u64>,
     /// The byte offset after the last complete line.
     pub end: u64,
+    pub extent: Extent,
+}
+
+/// How far a transcript was read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Extent {
+    /// All complete lines.
+    #[default]
+    Whole,
+    /// The lines before this byte offset, because the time limit was reached. The last turn has no
+    /// open text and may continue after the offset.
+    Cut(u64),
 }
 
 #[derive(Deserialize)]
@@ -131,42 +153,49 @@ fn end(path: &Path) -> io::Result<u64> {
     Ok(0)
 }
 
-/// Reads the turns after an offset, for at most `limit`. A file shorter than the offset has been
-/// replaced, and is read from its start.
+/// Reads the turns after the offset of `begun`, which is the turn at this offset as far as an
+/// earlier call has read it. A file shorter than the offset has been replaced, and is read from its
+/// start. Reading stops after `limit`, but never between a text and the row that follows it, so
+/// that each call makes progress.
 ///
 /// # Errors
 /// Returns an error if the file cannot be read.
-pub fn read(path: &Path, from: u64, limit: Duration) -> io::Result<Read> {
+pub fn read(path: &Path, begun: Turn, limit: Duration) -> io::Result<Read> {
     let end = end(path)?;
-    let from = if from > end { 0 } else { from };
+    let mut current = if begun.offset > end { Turn::default() } else { begun };
+    let from = current.offset;
     let mut file = open_host(path)?;
     file.seek(SeekFrom::Start(from))?;
     let mut out = Read { end, ..Read::default() };
-    let mut current = Turn { offset: from, ..Turn::default() };
     let until = boot_time() + limit;
     let rows: Jsonl<_, Box<RawValue>> =
         Jsonl::new(BufReader::new(file.take(end - from)), LONGEST_LINE);
     for (row, number) in rows.zip(0_u64..) {
-        let JsonlRecord { offset, value, .. } = match row {
-            Ok(record) => record,
-            Err(bad) => {
-                out.skipped.push(from + bad.offset);
-                continue;
-            }
+        let start = from + row.as_ref().map_or_else(|bad| bad.offset, |record| record.offset);
+        if number >= FEWEST && current.open.is_empty() && boot_time() > until {
+            out.extent = Extent::Cut(start);
+            break;
+        }
+        let Ok(JsonlRecord { value, .. }) = row else {
+            out.skipped.push(start);
+            continue;
         };
         let Ok(row) = serde_json::from_str::<Row<'_>>(value.get()) else {
-            out.skipped.push(from + offset);
+            out.skipped.push(start);
             continue;
         };
         let at = row.timestamp.as_deref().and_then(|at| at.parse().ok());
-        match step(&row) {
+        let Ok(step) = step(&row) else {
+            out.skipped.push(start);
+            continue;
+        };
+        match step {
             Step::Begin { id, prompt } => {
                 // Codex names a turn in several rows.
                 if id.is_some() && id == current.id {
                     continue;
                 }
-                let next =
-                    Turn { id, prompt, at, offset: from + offset, begun: true, ..Turn::default() };
+                let next = Turn { id, prompt, at, offset: start, begun: true, ..Turn::default() };
                 let last = std::mem::replace(&mut current, next);
                 if !last.is_empty() {
                     out.turns.push(last);
@@ -175,9 +204,6 @@ pub fn read(path: &Path, from: u64, limit: Duration) -> io::Result<Read> {
             Step::Answer(parts) => parts.into_iter().for_each(|part| current.add(part)),
             Step::End(part) => current.add(part),
             Step::Nothing => {}
-        }
-        if number % 64 == 63 && boot_time() > until {
-            break;
         }
     }
     if !current.is_empty() {
@@ -212,35 +238,39 @@ impl Turn {
     }
 }
 
-fn step(row: &Row<'_>) -> Step {
+/// Returns the effect of a row.
+///
+/// # Errors
+/// Returns an error if the row's message does not have the expected structure.
+fn step(row: &Row<'_>) -> serde_json::Result<Step> {
     if row.sidechain == Some(true) {
-        return Step::Nothing;
+        return Ok(Step::Nothing);
     }
-    let parse = |raw: Option<&RawValue>| -> Message {
-        raw.and_then(|raw| serde_json::from_str(raw.get()).ok()).unwrap_or_default()
+    let parse = |raw: Option<&RawValue>| -> serde_json::Result<Message> {
+        raw.map_or(Ok(Message::default()), |raw| json::parse(raw.get()))
     };
-    match row.kind.as_deref() {
+    Ok(match row.kind.as_deref() {
         Some("user") => {
-            let message = parse(row.message);
+            let message = parse(row.message)?;
             let blocks = message.content.as_array();
             let is = |block: &serde_json::Value, kind: &str| block["type"] == kind;
             let result = blocks.is_some_and(|all| all.iter().any(|it| is(it, "tool_result")));
             if row.meta == Some(true) || row.compact == Some(true) {
-                return Step::End(Part::Host);
+                return Ok(Step::End(Part::Host));
             }
             if result {
-                return Step::End(Part::Tool);
+                return Ok(Step::End(Part::Tool));
             }
             Step::Begin { id: row.uuid.clone(), prompt: row.prompt.clone() }
         }
-        Some("assistant") => Step::Answer(parts(&parse(row.message).content, "text")),
+        Some("assistant") => Step::Answer(parts(&parse(row.message)?.content, "text")),
         // The remaining rows are from Codex.
-        Some("turn_context") => match parse(row.payload).turn_id {
+        Some("turn_context") => match parse(row.payload)?.turn_id {
             Some(id) => Step::Begin { id: Some(id), prompt: None },
             None => Step::Nothing,
         },
         Some("response_item") => {
-            let message = parse(row.payload);
+            let message = parse(row.payload)?;
             match (message.kind.as_deref(), message.role.as_deref()) {
                 (Some("message"), Some("assistant")) => {
                     Step::Answer(parts(&message.content, "output_text"))
@@ -250,7 +280,7 @@ fn step(row: &Row<'_>) -> Step {
             }
         }
         _ => Step::Nothing,
-    }
+    })
 }
 
 /// Returns the pieces of text and the tool uses in a message's content, which is a string or a list

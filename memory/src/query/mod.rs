@@ -32,6 +32,8 @@ pub enum Term {
     Type(crate::NodeType),
     /// The complete tag, or its part after the last colon.
     Tag(String),
+    /// A word without a field.
+    Word(String),
     /// The words as a phrase.
     Text(String),
     /// A prefix of the id.
@@ -89,10 +91,11 @@ pub enum Has {
 }
 
 impl Expr {
-    /// Returns the words of a query, in order, if it consists only of words without a field.
+    /// Returns the words of a query, in order, if it consists only of words without a field. A
+    /// phrase is not a list of words.
     pub fn words(&self) -> Option<Vec<&str>> {
         match self {
-            Self::Term(Term::Text(text)) => Some(vec![text]),
+            Self::Term(Term::Word(word)) => Some(vec![word]),
             Self::And(parts) => {
                 let parts: Option<Vec<Vec<&str>>> = parts.iter().map(Self::words).collect();
                 parts.map(|parts| parts.concat())

@@ -233,6 +233,7 @@ fn term(field: Option<&str>, value: &str) -> std::result::Result<Term, String> {
     let text = value.to_owned();
     Ok(match field {
         None | Some("text") => match text.chars().any(char::is_alphanumeric) {
+            true if field.is_none() && !text.contains(char::is_whitespace) => Term::Word(text),
             true => Term::Text(text),
             false => return Err(format!("{value:?} has no letters or digits to search for")),
         },
@@ -311,7 +312,16 @@ mod tests {
     use proptest::prelude::*;
 
     fn text(word: &str) -> Expr {
-        Expr::Term(Term::Text(word.to_owned()))
+        Expr::Term(Term::Word(word.to_owned()))
+    }
+
+    #[test]
+    fn only_single_words_are_loose() {
+        let words = |query: &str| parse(query).unwrap().words().map(|it| it.join("|"));
+        assert_eq!(words("refresh token"), Some("refresh|token".to_owned()));
+        for query in ["\"refresh token\"", "text:\"refresh token\"", "text:token", "tag:a token"] {
+            assert_eq!(words(query), None, "{query}");
+        }
     }
 
     #[test]
@@ -334,7 +344,8 @@ mod tests {
 
     #[test]
     fn values_may_be_quoted() {
-        assert_eq!(parse("text:\"a (b) \\\"c\\\"\"").unwrap(), text("a (b) \"c\""));
+        let phrase = Expr::Term(Term::Text("a (b) \"c\"".into()));
+        assert_eq!(parse("text:\"a (b) \\\"c\\\"\"").unwrap(), phrase);
         assert_eq!(parse("tag:tier:pinned").unwrap(), Expr::Term(Term::Tag("tier:pinned".into())));
         assert_eq!(parse("\"AND\"").unwrap(), text("AND"));
     }

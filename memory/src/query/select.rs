@@ -112,7 +112,7 @@ impl Condition {
                 }
                 self.sql.push(')');
             }
-            Term::Text(text) => {
+            Term::Word(text) | Term::Text(text) => {
                 let sql = "i.seq IN (SELECT rowid FROM search WHERE search MATCH ?)";
                 self.bind(sql, phrase(text));
             }

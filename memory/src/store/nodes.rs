@@ -73,13 +73,16 @@ pub(crate) fn select(
     Ok(nodes)
 }
 
-/// Returns the id that a unique prefix resolves to.
-pub(crate) fn resolve(db: &Connection, prefix: &str) -> Result<Resolved> {
+/// Returns the id that a prefix resolves to, if the prefix is unique in the scope.
+pub(crate) fn resolve(db: &Connection, prefix: &str, scope: &Scope) -> Result<Resolved> {
     let wanted = prefix.trim().to_ascii_uppercase();
+    let (all, project) = scope_arguments(scope);
     let found = || -> rusqlite::Result<Vec<String>> {
-        let sql = "SELECT id FROM nodes WHERE id >= ?1 AND id < ?1 || '~' ORDER BY id LIMIT ?2";
+        let sql = "SELECT id FROM nodes WHERE id >= ?1 AND id < ?1 || '~' \
+            AND (?3 OR project IS NULL OR project = ?4) ORDER BY id LIMIT ?2";
         let mut statement = db.prepare_cached(sql)?;
-        statement.query_map(params![wanted, CANDIDATES], |row| row.get(0))?.collect()
+        let arguments = params![wanted, CANDIDATES, all, project];
+        statement.query_map(arguments, |row| row.get(0))?.collect()
     };
     let mut found = match wanted.is_empty() {
         true => Vec::new(),
@@ -112,7 +115,15 @@ impl Memory {
     /// # Errors
     /// Returns an error if no node or several nodes match.
     pub fn node(&self, prefix: &str) -> Result<Node> {
-        let id = resolve(&self.db, prefix)?;
+        self.node_in(prefix, &Scope::All)
+    }
+
+    /// Returns the node of a scope that a unique prefix resolves to.
+    ///
+    /// # Errors
+    /// Returns an error if no node or several nodes of the scope match.
+    pub fn node_in(&self, prefix: &str, scope: &Scope) -> Result<Node> {
+        let id = resolve(&self.db, prefix, scope)?;
         let found = self.read(|db| select(db, "FROM nodes n WHERE n.id = ?1", [&id]))?;
         found.into_iter().next().ok_or(MemoryError::NotFound { what: "node", name: id })
     }
@@ -122,7 +133,7 @@ impl Memory {
     /// # Errors
     /// Returns an error if no node or several nodes match.
     pub fn resolve(&self, prefix: &str) -> Result<Resolved> {
-        resolve(&self.db, prefix)
+        resolve(&self.db, prefix, &Scope::All)
     }
 }
 
@@ -272,6 +283,14 @@ impl Change<'_> {
     /// # Errors
     /// Returns an error if no node or several nodes match.
     pub fn resolve(&self, prefix: &str) -> Result<Resolved> {
-        resolve(&self.tx, prefix)
+        self.resolve_in(prefix, &Scope::All)
+    }
+
+    /// Resolves a prefix of an id that is unique in a scope.
+    ///
+    /// # Errors
+    /// Returns an error if no node or several nodes of the scope match.
+    pub fn resolve_in(&self, prefix: &str, scope: &Scope) -> Result<Resolved> {
+        resolve(&self.tx, prefix, scope)
     }
 }

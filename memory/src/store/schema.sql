@@ -68,7 +68,8 @@ CREATE VIRTUAL TABLE search USING fts5(
     content, summary, content='', contentless_delete=1, tokenize="porter unicode61"
 );
 
--- The state of each session. `cursor` is the byte offset of the transcript's row that began the last turn.
+-- The state of each session. `cursor` is the byte offset of the transcript's row that began the last turn, or
+-- of the first row that was not read within the time limit.
 -- Rows of the transcript that are older than `since` were copied from another session.
 CREATE TABLE sessions (
     session TEXT PRIMARY KEY NOT NULL,

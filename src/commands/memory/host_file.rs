@@ -11,6 +11,9 @@ use serde_json::{Value, json};
 /// The hooks to insert, by event, each as one entry of the event's list.
 pub type HookEntries = Vec<(&'static str, Value)>;
 
+/// The names of the memory's hooks.
+const NAMES: [&str; 5] = ["session-start", "prompt-submit", "stop", "session-end", "pre-compact"];
+
 type Fields<'t> = BTreeMap<String, &'t RawValue>;
 
 /// Returns the file's contents with the entries inserted, and the inserted strings. A missing file
@@ -49,6 +52,48 @@ pub fn remove(text: &str, inserted: &[String]) -> Option<String> {
         text.replace_range(at..at + snippet.len(), "");
     }
     Some(text)
+}
+
+/// Returns whether the file contains each of the entries, and no other hooks of runner's memory.
+pub fn is_complete(text: &str, entries: &HookEntries) -> bool {
+    let Ok(settings) = serde_json::from_str::<Value>(text) else { return false };
+    let has = |(event, entry): &(&str, Value)| {
+        settings["hooks"][*event].as_array().is_some_and(|list| list.contains(entry))
+    };
+    entries.iter().all(has) && own_hooks(text).is_ok_and(|own| own.len() == entries.len())
+}
+
+/// Returns the places of the hooks in the file that run a hook of runner's memory.
+///
+/// # Errors
+/// Returns an error if the contents are not JSON.
+pub fn own_hooks(text: &str) -> Result<Vec<String>, String> {
+    if text.trim().is_empty() {
+        return Ok(Vec::new());
+    }
+    let settings: Value = serde_json::from_str(text).map_err(|error| error.to_string())?;
+    let mut out = Vec::new();
+    for (event, list) in settings["hooks"].as_object().into_iter().flatten() {
+        for (at, entry) in list.as_array().into_iter().flatten().enumerate() {
+            let hooks = entry["hooks"].as_array().into_iter().flatten();
+            let own = hooks.filter(|hook| is_own(hook));
+            out.extend(own.map(|_| format!("hooks.{event}[{at}]")));
+        }
+    }
+    Ok(out)
+}
+
+/// Returns whether a hook runs a program whose name begins with "runner" with the arguments of a
+/// memory hook.
+fn is_own(hook: &Value) -> bool {
+    let words = hook["args"].as_array().into_iter().flatten();
+    let words = hook["command"].as_str().into_iter().chain(words.filter_map(Value::as_str));
+    let line = words.collect::<Vec<_>>().join(" ").replace(['\'', '"'], "");
+    NAMES.iter().any(|name| {
+        let Some((program, rest)) = line.split_once(&format!(" hook {name}")) else { return false };
+        let file = program.rsplit('/').next().unwrap_or_default();
+        file.starts_with("runner") && (rest.is_empty() || rest.starts_with(' '))
+    })
 }
 
 /// Returns where to insert an entry, and the string to insert.
@@ -120,6 +165,24 @@ mod tests {
         let (with, inserted) = insert("", &entries()).unwrap();
         assert_eq!(remove(&with, &inserted).as_deref(), Some(""));
         assert_eq!(remove("{}", &inserted), None);
+    }
+
+    #[test]
+    fn own_hooks_are_recognised() {
+        for (hook, own) in [
+            (json!({"command": "/opt/my tools/runner", "args": ["hook", "stop"]}), true),
+            (json!({"command": "'/opt/it'\\''s/runner' hook pre-compact --host codex"}), true),
+            (json!({"command": "runner hook stop --db x"}), true),
+            (json!({"command": "runner", "args": ["hook", "post-tool-use"]}), false),
+            (json!({"command": "/bin/ctx hook stop"}), false),
+            (json!({"command": "/bin/runner-memory hook stopwatch"}), false),
+            (json!({"command": ["runner hook stop"]}), false),
+        ] {
+            assert_eq!(is_own(&hook), own, "{hook}");
+        }
+        let text = json!({"hooks": {"Stop": [{}, {"hooks": [{"command": "runner hook stop"}]}]}});
+        assert_eq!(own_hooks(&text.to_string()).unwrap(), ["hooks.Stop[1]"]);
+        assert!(own_hooks("").unwrap().is_empty() && own_hooks("not json").is_err());
     }
 
     #[test]

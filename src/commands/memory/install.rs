@@ -66,6 +66,12 @@ struct InstallRecord {
     inserted: BTreeMap<String, Vec<String>>,
 }
 
+/// The record with its path.
+struct RecordFile {
+    path: PathBuf,
+    record: InstallRecord,
+}
+
 /// The settings and the skill of a program.
 #[derive(Debug, Serialize)]
 struct HostView {
@@ -144,12 +150,7 @@ impl InstallArgs {
             return plugin(folder, on);
         }
         let folder = on.location.path.parent().unwrap_or(Path::new(".")).to_owned();
-        let record_file = folder.join(RECORD);
-        let mut record: InstallRecord = match read(&record_file)? {
-            text if text.is_empty() => InstallRecord::default(),
-            text => serde_json::from_str(&text)
-                .map_err(|error| Failure::data(format!("{}: {error}", record_file.display())))?,
-        };
+        let mut record = RecordFile::read(folder.join(RECORD))?;
         let mut hosts = self.hosts.clone();
         if hosts.is_empty() {
             hosts.push(HostName::Claude);
@@ -163,11 +164,7 @@ impl InstallArgs {
             hosts: Vec::new(),
         };
         for name in hosts {
-            view.hosts.push(self.host(name, &mut record, &on.location)?);
-            // The record is written after each file, so that it survives a later error.
-            if self.apply || self.remove {
-                write(&record_file, &(show::json_line(&record)))?;
-            }
+            view.hosts.push(self.host(name, &mut record, on)?);
         }
         on.ui.show(&view);
         Ok(())
@@ -176,8 +173,8 @@ impl InstallArgs {
     fn host(
         &self,
         name: HostName,
-        record: &mut InstallRecord,
-        location: &Location,
+        record: &mut RecordFile,
+        on: &MemoryCli,
     ) -> Result<HostView, Failure> {
         let home = home_of(name)?;
         let settings = home.join(match name {
@@ -186,44 +183,34 @@ impl InstallArgs {
         });
         let key = settings.display().to_string();
         let entries = entries(name)?;
-        let skill = skill_file(&home, location);
+        let skill = skill_file(&home, &on.location);
         let text = read(&settings)?;
-        let present =
-            record.inserted.get(&key).is_some_and(|it| host_file::remove(&text, it).is_some());
+        // The settings without the recorded hooks, if those are still as they were inserted.
+        let rest = record.inserted(&key).and_then(|it| host_file::remove(&text, it));
         let state = match (self.apply, self.remove) {
             (_, true) => {
-                if let Some(inserted) = record.inserted.get(&key).filter(|_| present) {
-                    let rest = host_file::remove(&text, inserted).unwrap_or_default();
-                    match rest.is_empty() {
-                        true => fs::remove_file(&settings),
-                        false => write_settings(&settings, &rest),
-                    }
-                    .map_err(|error| Failure::not_written(&settings, error))?;
-                } else if record.inserted.contains_key(&key) {
-                    return Err(Failure::data(format!(
-                        "{key}: the inserted hooks were changed, so they cannot be removed exactly"
-                    ))
-                    .hint(format!(
-                        "remove the entries with `runner hook` from {key}, and then {RECORD}"
-                    )));
-                }
-                record.inserted.remove(&key);
+                let state = remove_hooks(&settings, &text, rest.as_deref())?;
+                record.set(&key, None)?;
                 remove_skill(&skill)?;
-                if present { HookState::Removed } else { HookState::Absent }
+                state
             }
-            (true, _) if !present => {
-                let (with, inserted) = host_file::insert(&text, &entries).map_err(|why| {
+            _ if host_file::is_complete(&text, &entries) => HookState::Present,
+            (true, _) => {
+                // Recorded hooks that differ, such as those of a moved program, are replaced.
+                let rest = rest.as_deref().unwrap_or(&text);
+                refuse_own(&key, rest, "runner memory install --apply")?;
+                let (with, inserted) = host_file::insert(rest, &entries).map_err(|why| {
                     Failure::data(format!("{key}: {why}")).hint(format!(
                         "repair {key}, or add the hooks manually: runner memory install"
                     ))
                 })?;
-                record.inserted.insert(key.clone(), inserted);
+                // The record is written first, so that hooks in the settings are always recorded.
+                record.set(&key, Some(inserted))?;
                 make_folder(&home)?;
                 write_settings(&settings, &with)
                     .map_err(|it| Failure::not_written(&settings, it))?;
                 HookState::Added
             }
-            _ if present => HookState::Present,
             _ => HookState::Printed,
         };
         if !self.remove {
@@ -233,6 +220,59 @@ impl InstallArgs {
             entries.into_iter().map(|(event, entry)| (event.to_owned(), json!([entry]))).collect();
         let skill = skill.display().to_string();
         Ok(HostView { name, settings: key, skill, state, hooks: json!({ "hooks": hooks }) })
+    }
+}
+
+/// Replaces the settings by `rest`, which lacks the recorded hooks. Without `rest`, there are no
+/// hooks to remove.
+fn remove_hooks(settings: &Path, text: &str, rest: Option<&str>) -> Result<HookState, Failure> {
+    let key = settings.display().to_string();
+    refuse_own(&key, rest.unwrap_or(text), "runner memory install --remove")?;
+    let Some(rest) = rest else { return Ok(HookState::Absent) };
+    let done = match rest.is_empty() {
+        true => fs::remove_file(settings),
+        false => write_settings(settings, rest),
+    };
+    done.map_err(|error| Failure::not_written(settings, error))?;
+    Ok(HookState::Removed)
+}
+
+/// Returns an error if settings contain hooks of the memory that are not as they were inserted, or
+/// if they are not JSON.
+fn refuse_own(key: &str, text: &str, command: &str) -> Result<(), Failure> {
+    let own = host_file::own_hooks(text).map_err(|why| {
+        Failure::data(format!("{key} is not JSON: {why}"))
+            .hint(format!("repair {key}, then {command}"))
+    })?;
+    if own.is_empty() {
+        return Ok(());
+    }
+    let what = "contains hooks of runner that were changed or added by someone else";
+    let failure = Failure::data(format!("{key} {what}: {}", own.join(", ")));
+    Err(failure.hint(format!("remove these entries from {key}, then {command}")))
+}
+
+impl RecordFile {
+    fn read(path: PathBuf) -> Result<Self, Failure> {
+        let record = match read(&path)? {
+            text if text.is_empty() => InstallRecord::default(),
+            text => serde_json::from_str(&text)
+                .map_err(|error| Failure::data(format!("{}: {error}", path.display())))?,
+        };
+        Ok(Self { path, record })
+    }
+
+    fn inserted(&self, key: &str) -> Option<&Vec<String>> {
+        self.record.inserted.get(key)
+    }
+
+    /// Records the strings inserted into a file, or that there are none.
+    fn set(&mut self, key: &str, inserted: Option<Vec<String>>) -> Result<(), Failure> {
+        match inserted {
+            Some(inserted) => self.record.inserted.insert(key.to_owned(), inserted),
+            None => self.record.inserted.remove(key),
+        };
+        write(&self.path, &show::json_line(&self.record))
     }
 }
 

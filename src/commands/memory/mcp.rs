@@ -162,11 +162,7 @@ mod server {
         #[tool(annotations(read_only_hint = true))]
         fn show(&self, Parameters(asked): Parameters<ShowRequest>) -> Answer {
             let memory = self.memory();
-            let node = memory.node(&asked.id).map_err(shown)?;
-            if !self.actor.scope.sees(&node) {
-                let (what, name) = ("node", asked.id);
-                return Err(shown(MemoryError::NotFound { what, name }));
-            }
+            let node = memory.node_in(&asked.id, &self.actor.scope).map_err(shown)?;
             let block = memory.reader().node_block(&node).map_err(shown)?;
             Ok(Redacted::of(&block.text).into_string())
         }

@@ -1,0 +1,333 @@
+//! Calls the hooks with the answers of sessions: which nodes a command can reach, and how often it
+//! is executed.
+#![allow(clippy::unwrap_used, clippy::disallowed_methods, missing_docs, reason = "a test program")]
+
+use std::fs;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use runner_memory::apply::{Actor, Summarize};
+use runner_memory::hooks::{AnswerReport, AutoRecall, HookContext, HookEvent, Payload};
+use runner_memory::node::NewNode;
+use runner_memory::store::Access;
+use runner_memory::{Memory, Node, NodeType, Scope};
+
+/// A store with the transcript of one session.
+struct World {
+    folder: tempfile::TempDir,
+    memory: Memory,
+    now: Timestamp,
+    limit: Duration,
+}
+
+impl World {
+    fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let now: Timestamp = "2026-11-01T00:00:00Z".parse().unwrap();
+        let memory = Memory::open(&folder.path().join("s.db"), Access::Prompt, now).unwrap();
+        Self { folder, memory, now, limit: Duration::from_secs(60) }
+    }
+
+    fn context(&self, project: &str) -> HookContext {
+        HookContext {
+            now: self.now,
+            scope: Scope::Project(project.to_owned()),
+            folder: format!("/{project}"),
+            auto_recall: AutoRecall::Off,
+            last_session: None,
+            transcript_limit: self.limit,
+        }
+    }
+
+    fn transcript(&self) -> PathBuf {
+        self.folder.path().join("t.jsonl")
+    }
+
+    /// A payload without the ids of a prompt or a turn.
+    fn payload(&self) -> Payload {
+        Payload {
+            session_id: Some("s".to_owned()),
+            transcript_path: Some(self.transcript()),
+            ..Payload::default()
+        }
+    }
+
+    fn add(&mut self, content: &str, project: &str, tag: &str) -> String {
+        let node = NewNode {
+            kind: Some(NodeType::Fact),
+            content: content.to_owned(),
+            tags: vec![tag.to_owned()],
+            project: Some(project.to_owned()),
+            ..NewNode::default()
+        };
+        self.memory.change("add", self.now, |change| change.add(&node)).unwrap()
+    }
+
+    /// Calls a hook of project `p` with the last answer.
+    fn call(&mut self, event: HookEvent, last: Option<&str>) -> AnswerReport {
+        self.call_in("p", event, last)
+    }
+
+    fn call_in(&mut self, project: &str, event: HookEvent, last: Option<&str>) -> AnswerReport {
+        let last = last.map(str::to_owned);
+        let payload = Payload { last_assistant_message: last, ..self.payload() };
+        self.memory.take_answers(event, &payload, &self.context(project), None).unwrap()
+    }
+
+    /// Returns the text that the next prompt of a project receives.
+    fn prompt_in(&mut self, project: &str) -> String {
+        let mut got = String::new();
+        let context = self.context(project);
+        let shown = |text: Option<&str>| {
+            got = text.unwrap_or_default().to_owned();
+            Ok(())
+        };
+        self.memory.prompt_submit(&self.payload(), &context, shown).unwrap();
+        got
+    }
+
+    fn node(&self, id: &str) -> Node {
+        self.memory.node(id).unwrap()
+    }
+
+    fn write(&self, rows: &[String]) {
+        fs::write(self.transcript(), rows.concat()).unwrap();
+    }
+
+    /// Returns how many nodes have this content.
+    fn count(&self, content: &str) -> usize {
+        let all = self.memory.export().unwrap().nodes;
+        all.iter().filter(|node| node.content == content).count()
+    }
+}
+
+#[test]
+fn commands_reach_only_their_project() {
+    let mut world = World::new();
+    let theirs = world.add("their secret plan", "q", "tier:pinned");
+    let own = world.add("our plan", "p", "tier:pinned");
+    let summary = format!("<ctx:summarize nodes=\"{theirs}\">their summary</ctx:summarize>");
+    world.call_in("q", HookEvent::Stop, Some(&summary));
+    let all = world.memory.export().unwrap().nodes;
+    let summary = all.iter().find(|it| it.content == "their summary").unwrap().id.clone();
+    for command in [
+        format!("<ctx:expand node=\"{summary}\"/>"),
+        format!("<ctx:summarize nodes=\"{theirs}\" archive=\"true\">stolen</ctx:summarize>"),
+        format!("<ctx:supersede old=\"{theirs}\" new=\"{own}\"/>"),
+        format!("<ctx:link from=\"{own}\" to=\"{theirs}\"/>"),
+    ] {
+        let report = world.call(HookEvent::Stop, Some(&command));
+        assert_eq!(report.executed, 0, "{command}");
+        assert!(report.warnings[0].contains("there is no node"), "{report:?}");
+        assert_eq!(world.prompt_in("p"), "", "{command}");
+    }
+    let node = world.node(&theirs);
+    assert_eq!((node.tags, node.superseded_by), (vec!["tier:pinned".to_owned()], None));
+    assert_eq!(world.count("stolen"), 0);
+    // A summary of the project may have been derived from nodes of another project.
+    let actor = Actor { session: String::new(), scope: Scope::Project("p".to_owned()) };
+    let content = "of both".to_owned();
+    let summary = Summarize { nodes: vec![theirs, own], content, ..Summarize::default() };
+    let both = world.memory.change("summarize", world.now, |it| it.summarize(&summary, &actor));
+    let both = both.unwrap();
+    world.call(HookEvent::Stop, Some(&format!("<ctx:expand node=\"{both}\"/>")));
+    let got = world.prompt_in("p");
+    assert!(got.contains("our plan") && !got.contains("their secret plan"), "{got}");
+}
+
+/// A row that begins a turn.
+fn prompt_row(uuid: &str) -> String {
+    format!("{{\"type\":\"user\",\"uuid\":\"{uuid}\",\"message\":{{\"content\":\"go\"}}}}\n")
+}
+
+/// A row with a text that contains JSON escape sequences.
+fn answer_row(text: &str) -> String {
+    format!("{{\"type\":\"assistant\",\"message\":{{\"content\":\"{text}\"}}}}\n")
+}
+
+#[test]
+fn cut_strings_lose_no_command() {
+    let mut world = World::new();
+    let fact = "bad \\ud83d here <ctx:remember>surrogate fact</ctx:remember>";
+    let broken = "{\"type\":\"assistant\",\"message\":7}\n".to_owned();
+    let rows = [prompt_row("u1"), answer_row(fact), broken];
+    world.write(&rows);
+    let report = world.call(HookEvent::SessionEnd, None);
+    assert_eq!(world.count("surrogate fact"), 1);
+    assert_eq!(report.skipped, [(rows[0].len() + rows[1].len()) as u64]);
+    let payload = b"{\"session_id\": \"one\", \"prompt\": \"cut \\udc00\", \"cwd\": \"/\xff\"}";
+    let payload = Payload::parse(payload);
+    assert_eq!(payload.session_id.as_deref(), Some("one"));
+    assert_eq!(payload.prompt.as_deref(), Some("cut \u{fffd}"));
+}
+
+/// A row in which the assistant uses a tool, and the row of its result.
+fn tool_rows() -> String {
+    let rows = [
+        "{\"type\":\"assistant\",\"message\":{\"content\":[{\"type\":\"tool_use\"}]}}\n",
+        "{\"type\":\"user\",\"message\":{\"content\":[{\"type\":\"tool_result\"}]}}\n",
+    ];
+    rows.concat()
+}
+
+fn remember(content: &str) -> String {
+    format!("<ctx:remember>{content}</ctx:remember>")
+}
+
+#[test]
+fn long_turns_are_read_in_parts() {
+    let mut world = World::new();
+    world.limit = Duration::ZERO;
+    let mut rows = vec![prompt_row("u1")];
+    for _ in 0..50 {
+        rows.extend([answer_row(&remember("the same")), tool_rows(), tool_rows()]);
+    }
+    rows.push(answer_row(&remember("the last")));
+    world.write(&rows);
+    let mut cut = 0;
+    while world.count("the last") == 0 {
+        let report = world.call(HookEvent::SessionEnd, None);
+        if world.count("the last") == 0 {
+            assert!(
+                report.warnings[0].contains("fix: export CTX_TRANSCRIPT_TIMEOUT"),
+                "{report:?}"
+            );
+            cut += 1;
+        }
+        assert!(cut < 6, "the cursor does not move: {report:?}");
+    }
+    assert!(cut > 2, "{cut}");
+    world.call(HookEvent::SessionEnd, None);
+    world.limit = Duration::from_secs(60);
+    world.call(HookEvent::SessionEnd, None);
+    assert_eq!((world.count("the same"), world.count("the last")), (50, 1));
+}
+
+#[test]
+fn cut_reading_misplaces_no_answer() {
+    let mut world = World::new();
+    let mut rows = vec![prompt_row("u1")];
+    rows.extend((0..70).map(|_| tool_rows()));
+    rows.extend([prompt_row("u2"), answer_row(&remember("a fact"))]);
+    world.write(&rows);
+    world.limit = Duration::ZERO;
+    world.call(HookEvent::Stop, Some(&remember("a fact")));
+    world.limit = Duration::from_secs(60);
+    world.call(HookEvent::Stop, Some(&remember("a fact")));
+    world.call(HookEvent::SessionEnd, None);
+    assert_eq!(world.count("a fact"), 1);
+}
+
+#[test]
+fn late_prompts_repeat_no_answer() {
+    let mut world = World::new();
+    let fact = remember("a fact");
+    world.call(HookEvent::Stop, Some(&fact));
+    world.call(HookEvent::Stop, Some(&fact));
+    let rows = ["{\"type\":\"summary\"}\n".to_owned(), prompt_row("u1"), answer_row(&fact)];
+    world.write(&rows[..2]);
+    world.call(HookEvent::Stop, Some(&fact));
+    world.write(&rows);
+    world.call(HookEvent::SessionEnd, None);
+    world.call(HookEvent::SessionEnd, None);
+    assert_eq!(world.count("a fact"), 1);
+    // The same answer to the next prompt is another command.
+    world.write(&[rows.concat(), prompt_row("u2"), answer_row(&fact)]);
+    world.call(HookEvent::Stop, Some(&fact));
+    world.call(HookEvent::SessionEnd, None);
+    assert_eq!(world.count("a fact"), 2);
+}
+
+#[test]
+fn unknown_sessions_continue_no_other() {
+    let mut world = World::new();
+    world.add("a note", "p", "tier:pinned");
+    let start = |world: &mut World, id: &str, source: &str, ago: Option<f64>| {
+        let payload = Payload {
+            session_id: Some(id.to_owned()),
+            source: Some(source.to_owned()),
+            seconds_since_last_response: ago,
+            ..Payload::default()
+        };
+        let mut got = String::new();
+        let context = world.context("p");
+        let shown = |text: Option<&str>| {
+            got = text.unwrap_or_default().to_owned();
+            Ok(())
+        };
+        world.memory.session_start(&payload, &context, shown).unwrap();
+        (got, world.memory.reader().pending(id, "current_task").unwrap())
+    };
+    start(&mut world, "s", "startup", None);
+    world.call(HookEvent::Stop, Some("<ctx:task name=\"own\" action=\"start\"/>"));
+    world.now += Duration::from_secs(100);
+    // A session whose earlier hooks did not run gets everything, and no task.
+    let (got, task) = start(&mut world, "unknown", "resume", Some(100.0));
+    assert!(got.contains("a note") && task.is_none(), "{got} {task:?}");
+    let (got, task) = start(&mut world, "fork of another", "fork", Some(50.0));
+    assert!(got.contains("a note") && task.is_none(), "{got} {task:?}");
+    let (got, task) = start(&mut world, "fork", "fork", Some(98.0));
+    assert_eq!((got.as_str(), task.as_deref()), ("", Some("own")));
+}
+
+#[test]
+fn secrets_are_never_stored() {
+    let mut world = World::new();
+    let secret = format!("ghp_{}", "a1B2c3D4e5F6".repeat(3));
+    let id = world.add("to export", "p", "tier:pinned");
+    let mut export = world.memory.export().unwrap();
+    let node = &mut export.nodes[0];
+    node.id = id.replacen("01", "02", 1);
+    node.content = format!("the token is {secret}\u{1b}");
+    node.summary = Some(secret.clone());
+    node.metadata = format!("{{\"rationale\":\"{secret}\",\"password\":\"xK9-vQ2\\\"m7\"}}");
+    export.tags[0].node_id.clone_from(&node.id);
+    export.tags[0].tag.clone_from(&secret);
+    export.views[0].query = format!("text:{secret}");
+    world.memory.import(&export, world.now).unwrap();
+    let imported = world.node(&export.nodes[0].id);
+    assert_eq!(imported.token_estimate, (imported.content.len() / 4) as i64);
+    assert!(imported.content.starts_with("the token is [redacted:"), "{imported:?}");
+    assert!(!imported.content.contains('\u{1b}'), "{imported:?}");
+    let metadata: serde_json::Value = serde_json::from_str(&imported.metadata).unwrap();
+    assert!(metadata["rationale"].as_str().unwrap().contains("[redacted:"), "{metadata}");
+    let commands = format!(
+        "<ctx:recall query=\"{secret}\"/><ctx:task name=\"{secret}\" action=\"start\"/><ctx:status/>"
+    );
+    assert_eq!(world.call(HookEvent::Stop, Some(&commands)).executed, 3);
+    let reader = world.memory.reader();
+    for key in ["recall_results", "current_task", "status_output"] {
+        let value = reader.pending("s", key).unwrap().unwrap();
+        assert!(!value.contains(&secret), "{key}: {value}");
+    }
+    let end = format!("<ctx:task name=\"{secret}\" action=\"end\"/>");
+    assert_eq!(world.call(HookEvent::Stop, Some(&end)).executed, 1);
+    assert_eq!(world.memory.reader().pending("s", "current_task").unwrap(), None);
+    let export = serde_json::to_string(&world.memory.export().unwrap()).unwrap();
+    assert!(!export.contains(&secret), "{export}");
+}
+
+#[test]
+fn long_pinned_nodes_are_whole() {
+    let mut world = World::new();
+    let long = |name: &str| format!("{name} {} end of {name}", "word ".repeat(1_000));
+    let first = world.add(&long("first"), "p", "tier:pinned");
+    world.now += Duration::from_secs(1);
+    world.add(&long("second"), "p", "tier:pinned");
+    let block = world.memory.reader().block(&world.context("p").scope, None, &[]);
+    let block = block.unwrap().unwrap();
+    assert!(block.text.contains("end of first"), "{}", block.text);
+    assert_eq!(block.whole, std::slice::from_ref(&first));
+    // The second one does not fit.
+    assert!(!block.text.contains("end of second"), "{}", block.text);
+    let cut = format!("... ({} bytes: runner memory show ", long("second").len());
+    assert!(block.text.contains(&cut), "{}", block.text);
+    assert!(block.text.len() <= runner_memory::hooks::LONGEST);
+    let summary = format!("<ctx:summarize nodes=\"{first}\">a summary</ctx:summarize>");
+    world.call(HookEvent::Stop, Some(&summary));
+    let all = world.memory.export().unwrap().nodes;
+    let summary = all.iter().find(|it| it.content == "a summary").unwrap().id.clone();
+    world.call(HookEvent::Stop, Some(&format!("<ctx:expand node=\"{summary}\"/>")));
+    assert!(world.prompt_in("p").contains("end of first"));
+}
