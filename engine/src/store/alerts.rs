@@ -369,7 +369,7 @@ fn digest(
     rules: &AlertRules,
     now: Timestamp,
 ) -> Result<(), Fault> {
-    let stopped = item.enabled && stopped(breaker::streak(tx, item.job)?);
+    let stopped = item.enabled && stopped(breaker::streak(tx, item.job, None)?);
     let news = match &item.outcome {
         outcome if outcome.published() => News::Placed,
         Outcome::Missed { .. } => News::Missed { stopped },

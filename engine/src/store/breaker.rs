@@ -10,7 +10,7 @@ use rusqlite::{Connection, params};
 
 use super::columns::{Query as _, json, millis};
 use super::{Event, Fault, JobId, Result, Store, events};
-use crate::ids::ProjectId;
+use crate::ids::{OccurrenceId, ProjectId};
 use crate::outcome::{Class, Outcome};
 
 /// A job's consecutive failures.
@@ -30,7 +30,13 @@ pub struct Streak {
 impl Store {
     /// Returns the job's consecutive failures since its last success or reset.
     pub fn streak(&self, job: JobId) -> Result<Streak> {
-        self.view(|db| streak(db, job))
+        self.view(|db| streak(db, job, None))
+    }
+
+    /// Returns the job's consecutive failures before an occurrence. The occurrence's own failed
+    /// attempts must not prevent its retries.
+    pub fn streak_before(&self, job: JobId, occurrence: &OccurrenceId) -> Result<Streak> {
+        self.view(|db| streak(db, job, Some(occurrence)))
     }
 
     /// Resets the job's circuit breaker. The schedule then starts the job again. Returns the number
@@ -44,7 +50,7 @@ impl Store {
         now: Timestamp,
     ) -> Result<u32> {
         self.write(|tx| {
-            let failures = streak(tx, job)?.failures;
+            let failures = streak(tx, job, None)?.failures;
             if failures == 0 {
                 return Ok(0);
             }
@@ -72,7 +78,12 @@ impl Store {
     }
 }
 
-pub(super) fn streak(db: &Connection, job: JobId) -> Result<Streak, Fault> {
+/// Returns the job's consecutive failures, without those of the occurrence `but`.
+pub(super) fn streak(
+    db: &Connection,
+    job: JobId,
+    but: Option<&OccurrenceId>,
+) -> Result<Streak, Fault> {
     // Skipped runs do not interrupt the streak.
     let tried: Vec<(Outcome, String, bool)> = db.all(
         "SELECT outcome, occurrence, started IS NOT NULL FROM runs INDEXED BY runs_tried
@@ -80,8 +91,9 @@ pub(super) fn streak(db: &Connection, job: JobId) -> Result<Streak, Fault> {
            AND outcome ->> 'outcome' IN ('succeeded', 'degraded', 'failed', 'timed-out', 'lost')
            AND rowid > (SELECT coalesce(max(seen.rowid), 0) FROM breaker_resets a
                         JOIN runs seen ON seen.id = a.run WHERE a.job = ?1)
+           AND occurrence IS NOT ?2
          ORDER BY rowid DESC LIMIT 50",
-        [job],
+        params![job, but],
         |row| Ok((json(row, 0)?, row.get(1)?, row.get(2)?)),
     )?;
     let (mut failed, mut started) = (BTreeSet::new(), BTreeSet::new());

@@ -45,7 +45,7 @@ pub(super) fn settle_row(
             Some(again) => {
                 queue(tx, &over.occurrence, again, None, now)?;
             }
-            None => ended.extend(settle_occurrence(tx, &over, &run, now)?),
+            None => ended.extend(settle_occurrence(tx, over, &run, now)?),
         }
     }
     Ok(())
@@ -148,14 +148,20 @@ pub(super) fn skip(
     settle_row(tx, run, &Outcome::skipped(reason, why), &RunSummary::default(), now)
 }
 
-/// Records an occurrence's outcome after its last run. Returns the waiting runs that ended as a
-/// result. The caller must settle their occurrences.
+/// Records an occurrence's outcome after its last run: that of the last attempt that was made, even
+/// if its retry was skipped. Returns the waiting runs that ended as a result. The caller must settle
+/// their occurrences.
 fn settle_occurrence(
     tx: &Transaction<'_>,
-    over: &EndedRun,
+    mut over: EndedRun,
     run: &RunId,
     now: Timestamp,
 ) -> Result<Vec<(RunId, EndedRun)>, Fault> {
+    if let Outcome::Skipped { .. } = over.outcome
+        && let Some(failure) = last_failure(tx, &over.occurrence)?
+    {
+        over.outcome = failure;
+    }
     let (occurrence, outcome) = (&over.occurrence, &over.outcome);
     let night: Option<NightId> = tx.value(
         "UPDATE occurrences SET outcome = ?2, settled = ?3 WHERE id = ?1
@@ -163,8 +169,19 @@ fn settle_occurrence(
         params![occurrence, free_json(outcome), millis(now)],
     )?;
     alerts::note(tx, occurrence, Some(run), outcome)?;
-    follow(tx, over, run, night, now)?;
+    follow(tx, &over, run, night, now)?;
     release(tx, occurrence, outcome, now)
+}
+
+/// Returns the outcome of an occurrence's last failed attempt.
+fn last_failure(tx: &Transaction<'_>, occurrence: &OccurrenceId) -> Result<Option<Outcome>, Fault> {
+    tx.first(
+        "SELECT outcome FROM runs
+         WHERE occurrence = ?1 AND outcome ->> 'outcome' IN ('failed', 'timed-out', 'lost')
+         ORDER BY rowid DESC LIMIT 1",
+        [occurrence],
+        |row| json(row, 0),
+    )
 }
 
 /// If this occurrence succeeded, makes the runs waiting for it ready. Otherwise, ends them as

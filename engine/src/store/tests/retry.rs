@@ -45,6 +45,23 @@ fn failures_are_retried_within_the_backoff() {
 }
 
 #[test]
+fn skipped_retry_does_not_hide_the_failure() {
+    let mut fixture = in_memory_fixture();
+    let job = fixture.id("dream");
+    let wish = fixture.wish("dream", Origin::Clock);
+    fixture.store.enqueue(&wish, now(), None, now()).unwrap();
+    let first = fixture.start(now()).remove(0);
+    fixture.end(&first, &failed(Class::Crash), now());
+    let again = fixture.start(later(2)).remove(0);
+    let occurrence = fixture.row(&again).occurrence;
+    assert_eq!(fixture.store.streak(job).unwrap().failures, 1);
+    assert_eq!(fixture.store.streak_before(job, &occurrence).unwrap().failures, 0);
+    let stopped = Outcome::skipped(SkipReason::Stopped, "stopped".to_owned());
+    fixture.end(&again, &stopped, later(2));
+    assert_eq!(fixture.stands(&first), Some(failed(Class::Crash)));
+}
+
+#[test]
 fn manual_and_permanent_failures_are_final() {
     let mut fixture = in_memory_fixture();
     let manual = fixture.requested("dream", "k");

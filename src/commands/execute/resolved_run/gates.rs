@@ -82,7 +82,7 @@ impl ResolvedRun<'_> {
             .map_err(|failure| refuse(Class::Environment, failure.to_string()))?;
         // The circuit breaker does not apply to a queued run, because the user requested it.
         let streak = match kind.opens_breaker() && self.row.origin != Origin::Queue {
-            true => store.streak(self.row.job)?,
+            true => store.streak_before(self.row.job, &self.row.occurrence)?,
             false => Streak::default(),
         };
         let asks = kind.asks() == Asks::Always;
