@@ -379,6 +379,9 @@ impl Kind for CommandSpec {
     }
 
     fn check(&self) -> Result<(), BadSetting> {
+        if self.program.trim().is_empty() {
+            return Err(("program", "must name a program".to_owned()));
+        }
         for artifact in &self.artifacts {
             reserved::target(&artifact.to).map_err(|why| ("artifacts", why))?;
         }

@@ -128,7 +128,7 @@ pub fn hint(outcome: &Outcome) -> &'static str {
         }
         Some(Class::RateLimited) => "wait, or give the job another backend",
         Some(Class::OverBudget) => {
-            "wait for the next budget period, raise the budget that the message names, or grant more once with `runner budget grant`"
+            "if the message names a budget, wait for its next period, raise it, or grant more once with `runner budget grant`; otherwise, the provider's account has no credit left"
         }
         Some(Class::Silent) => "the backend may hang or be unreachable; the run's log has details",
         Some(Class::Malformed) => "no part of the reply was used; try the backend manually",

@@ -98,3 +98,30 @@ fn quiet_hours_may_outlast_the_start_deadline() {
     assert!(started(&fixture, "2026-11-21T18:00:00Z").is_empty());
     newest(&fixture, "its start deadline passed at 2026-11-21T15:00:00Z");
 }
+
+#[test]
+fn breaker_opens_after_all_retries() {
+    let fixture = Fixture::new();
+    fixture.run_at("2026-02-28T12:00:00Z", &["init"]).ends(0);
+    fixture.configure(
+        "[jobs.dream]\nenabled = false\n\
+         [jobs.bad]\nkind = \"command\"\nprogram = \"false\"\ntrigger = \"daily 04:00\"\n\
+         backoff = [\"0s\"]\n",
+    );
+    for day in 1..=5 {
+        fixture.run_at(format!("2026-03-0{day}T04:00:30Z"), &["tick"]);
+    }
+    let count = |outcome: &str| {
+        fixture.count(&format!(
+            "SELECT count(*) FROM occurrences JOIN jobs ON jobs.id = occurrences.job \
+             WHERE jobs.name = 'bad' AND outcome ->> 'outcome' = '{outcome}'"
+        ))
+    };
+    assert_eq!((count("failed"), count("skipped")), (3, 1));
+    let runs = "SELECT count(*) FROM runs JOIN jobs ON jobs.id = runs.job \
+                WHERE jobs.name = 'bad' AND outcome ->> 'outcome' = 'failed'";
+    assert_eq!(fixture.count(runs), 9, "each occurrence has three attempts");
+    let alerts = fixture.run_at("2026-03-05T05:00:00Z", &["alerts", "--json"]).json();
+    let kinds: Vec<_> = alerts.as_array().unwrap().iter().map(|it| it["kind"].clone()).collect();
+    assert!(kinds.contains(&"breaker".into()), "{alerts}");
+}

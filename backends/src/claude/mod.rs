@@ -16,6 +16,7 @@
 
 mod stream;
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -189,9 +190,16 @@ impl Judge<'_> {
         }
         let (text, value) = self.answer(result, said)?;
         let mut notes = Vec::new();
-        let denied = result["permission_denials"].as_array().map_or(0, Vec::len);
-        if denied > 0 {
-            notes.push(format!("not permitted: {}", counted(denied, "use of a tool")));
+        let denied = result["permission_denials"].as_array().map_or(&[][..], Vec::as_slice);
+        if !denied.is_empty() {
+            let names = denied.iter().filter_map(|one| one["tool_name"].as_str());
+            let names: Vec<&str> = names.collect::<BTreeSet<_>>().into_iter().collect();
+            notes.push(format!(
+                "not permitted: {} ({}); `tools` in [backends.{}] lists the permitted tools",
+                counted(denied.len(), "use of a tool"),
+                names.join(", "),
+                self.plan.name
+            ));
         }
         Ok(Reply {
             text,

@@ -138,7 +138,6 @@ impl Answers {
                 return Ok(Vec::new());
             }
         };
-        self.notes.extend_from_slice(&reply.notes);
         Ok(self.take(batch, checked(&reply, batch.len(), &offer)))
     }
 

@@ -146,6 +146,12 @@ impl Spender<'_> {
             Err(error) => (unavailable("a runtime", &error), ObservedUsage::default()),
         };
         let unpaid = heard.not_billed && !heard.spoke;
+        for note in answer.iter().flat_map(|reply| &reply.notes) {
+            let remark = format!("{}: {note}", asked.backend.name());
+            if !self.remarks.contains(&remark) {
+                self.remarks.push(remark);
+            }
+        }
         Ok((self.close(&asked.spending, open, answer, heard)?, unpaid))
     }
 

@@ -105,6 +105,8 @@ pub struct Spender<'a> {
     backends: RunBackends,
     /// Backends that did not answer, each with the reason.
     fell: Vec<String>,
+    /// The remarks of the backends that answered, each once.
+    remarks: Vec<String>,
     asked: bool,
     failed_tools: u64,
     denied: Option<DeniedAccess>,
@@ -177,6 +179,7 @@ impl<'a> Spender<'a> {
             backends,
             fell: Vec::new(),
             asked: false,
+            remarks: Vec::new(),
             failed_tools: 0,
             denied: None,
             steps: None,
@@ -251,14 +254,15 @@ impl<'a> Spender<'a> {
         &self.fell
     }
 
-    /// Returns notes on skipped backends, on backends that did not answer, and on failed tool uses.
+    /// Returns notes on skipped backends, on backends that did not answer, and on failed tool uses,
+    /// and the remarks of the backends that answered.
     pub(crate) fn notes(&self) -> Vec<String> {
         let passed = self.passed().iter().map(|one| format!("was not asked: {one}"));
         let fell = self.fell.iter().map(|one| format!("did not answer: {one}"));
         let uses = if self.failed_tools == 1 { "use of a tool" } else { "uses of tools" };
         let failed =
             (self.failed_tools > 0).then(|| format!("{} {uses} failed", self.failed_tools));
-        passed.chain(fell).chain(failed).collect()
+        passed.chain(fell).chain(failed).chain(self.remarks.iter().cloned()).collect()
     }
 
     /// Starts recording each tool use by the backend's agent as a row in this file.
