@@ -323,6 +323,42 @@ fn event_budget_limits_nested_escalations() {
 }
 
 #[test]
+fn critical_event_is_shown_until_acknowledged() {
+    let fixture = Fixture::with(JOB);
+    let words = "--source ci --severity critical --desired-action restore --escalation-target me --budget 2";
+    let mut args = vec!["curator", "event"];
+    args.extend(words.split(' '));
+    fixture.run(&args).ends(0);
+    fixture.run(&["night"]).ends(0);
+    let events = fixture.run(&["curator", "events", "--json"]).ends(0).json();
+    let id = events[0]["id"].as_str().unwrap();
+    let report = |fixture: &Fixture| {
+        fixture
+            .tree(".runner/reports")
+            .into_iter()
+            .filter(|(path, _)| path.ends_with("report.md"))
+            .map(|(_, text)| String::from_utf8_lossy(&text).into_owned())
+            .collect::<String>()
+    };
+    assert!(report(&fixture).contains(id), "{}", report(&fixture));
+    let status = fixture.run(&["status", "--json"]).ends(0).json();
+    assert_eq!(status["projects"][0]["critical_events"][0]["id"], id, "{status}");
+    fixture.run(&["status"]).ends(0).expect_text(&format!("runner curator events show {id}"));
+    for _ in 0..2 {
+        fixture.run(&["tick"]).ends(0);
+    }
+    let alerts = fixture.run(&["alerts", "--json"]).ends(0).json();
+    assert_eq!(alerts[0]["kind"], "critical-event", "{alerts}");
+    assert_eq!((&alerts[0]["count"], &alerts[1]), (&json!(1), &Value::Null), "{alerts}");
+    assert!(alerts[0]["why"].as_str().unwrap().contains(id), "{alerts}");
+    fixture.run(&["curator", "events", "ack", id]).ends(0);
+    fixture.run(&["tick"]).ends(0);
+    assert_eq!(fixture.run(&["alerts", "--json"]).ends(0).json(), json!([]));
+    let status = fixture.run(&["status", "--json"]).ends(0).json();
+    assert_eq!(status["projects"][0]["critical_events"], json!([]));
+}
+
+#[test]
 fn diagnose_hints_lead_to_a_working_curator() {
     let fixture = Fixture::new();
     fixture.run(&["init"]).ends(0);
