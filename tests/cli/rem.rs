@@ -140,13 +140,16 @@ fn model_dream_is_published_and_committed() {
     fixture.git(&["add", "mine.txt"]);
     let hash = fixture.git(&["rev-parse", "--short=9", "HEAD"]);
     let tale = format!("It was begun in {}. {TALE}", hash.trim());
-    answer(&fixture, "", &data(&tale, "pick-up", "write the post").to_string());
+    let mut dream = data(&tale, "pick-up", "write the post");
+    dream["carry"]["verified"] = json!(["the check is clean; twice", "`cd x; make` ended with 0"]);
+    answer(&fixture, "", &dream.to_string());
     fixture.run(&["run", "rem"]).ends(0).expect_text("succeeded");
     let file = &entries(&fixture, "rem")[0];
     let entry = fixture.read(&format!("rem/{file}"));
     assert!(entry.contains("- pick up: write the post — it is time\n"), "{entry}");
     // A semicolon does not split a claim.
-    assert!(entry.contains("- verified this cycle: the check is clean, twice\n"), "{entry}");
+    let verified = "- verified this cycle: the check is clean, twice; `cd x; make` ended with 0\n";
+    assert!(entry.contains(verified), "{entry}");
     assert!(entry.contains("#+MODEL: dreamer\n"));
     let subject = fixture.git(&["log", "-1", "--format=%s"]);
     assert!(subject.starts_with("rem: It was begun in "), "{subject}");
