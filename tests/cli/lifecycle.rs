@@ -12,7 +12,7 @@ use serde_json::Value;
 use crate::fixture::{CommandOutput, Fixture, Random, ended_within, print_line, scaled};
 
 /// A cycle without gates, in Markdown.
-pub const CYCLE: &str = "# Cycle\n\n## add\n- KIND: wake\n- NEXT: rem\n- REPEAT: 2\n\nAdd.\n\n## rem\n- KIND: rem\n- NEXT: plan\n\n\
+pub const CYCLE: &str = "# Cycle\n\n## add\n- KIND: wake\n- NEXT: rem\n- REPEAT: 2\n\nAdd.\n\n## rem\n- KIND: rem\n- NEXT: plan\n- MIN-INTERVAL: 0m\n\n\
                      ## plan\n- KIND: plan\n- NEXT: add\n";
 
 pub const BOARD: &str = "#+TITLE: plan\r\n\r\n* Work\r\n** TODO tables — offline :data:\r\n** TODO twin\r\n\
@@ -161,7 +161,7 @@ fn cycle_advances_and_check_reports_mistakes() {
 #[test]
 fn gate_holds_until_minimum_interval_passes() {
     let fixture = fixture("");
-    fixture.write("cycle.md", CYCLE.replace("- KIND: rem", "- KIND: rem\n- MIN-INTERVAL: 50m"));
+    fixture.write("cycle.md", CYCLE.replace("- MIN-INTERVAL: 0m\n", ""));
     let tick = |clock: &str| at(&fixture, clock, &["lifecycle", "tick"]).ends(0);
     for minute in 0..6 {
         tick(&format!("2026-06-10T10:0{minute}:00Z"));
