@@ -431,4 +431,12 @@ fn work_and_enqueue_need_no_setup() {
     fixture.run(&["curator", "work"]);
     assert!(fixture.read("runner.toml").contains("[jobs.curator]"));
     assert_eq!(fixture.tree(".runner/curator/done").len(), 1);
+    // The job that was added runs only manually. Only the set-up gives it a trigger.
+    fixture.run(&["curator", "diagnose"]).expect_text("the job curator runs only manually");
+    fixture.run(&["config", "set", "jobs.curator.enabled", "false"]).ends(0);
+    fixture.run(&["curator", "setup", "--apply"]).ends(0);
+    let jobs = fixture.run(&["jobs", "--json"]).ends(0).json();
+    let curator = jobs.as_array().unwrap().iter().find(|job| job["job"] == "curator").unwrap();
+    assert_eq!((&curator["trigger"], &curator["enabled"]), (&json!("every 5m"), &json!(true)));
+    fixture.run(&["curator", "setup"]).ends(0).expect_text("the curator is set up");
 }
