@@ -20,7 +20,7 @@ use serde_json::{Value, json};
 use super::ask::{CuratorQuestion, ask_or_reason};
 use super::job::{CuratorJobKind, Source};
 use super::learning::{Finder, Learning};
-use super::lint::{notes, one_line};
+use super::lint::{IgnoredNotes, notes, one_line};
 use super::seed::{MARK, shortened, slug, yaml};
 use super::{CuratorSpec, JobFile, JobProduct};
 use crate::sessions::transcript::{LineGap, Tally, Transcript};
@@ -113,7 +113,8 @@ pub(super) fn run(
         )));
     }
     let count = learnings.len();
-    let there = notes(&ctx.files.root().join(&spec.learnings), ctx.files.root(), &[], None).0;
+    let folder = ctx.files.root().join(&spec.learnings);
+    let there = notes(&folder, ctx.files.root(), &[], None, IgnoredNotes::Read).0;
     let mut there: Vec<String> = there.into_iter().map(|note| note.text).collect();
     there.extend(made.iter().map(|(_, text)| text.clone()));
     let (kept, without) = choose(ctx, job, fresh(learnings, &there))?;
