@@ -6,6 +6,7 @@ use std::os::fd::OwnedFd;
 use std::thread;
 use std::time::Duration;
 
+use runner_engine::file_lock::{FileLock, LockMode};
 use runner_engine::time::boot_time;
 use rustix::net;
 use serde_json::{Value, json};
@@ -213,6 +214,39 @@ fn sessions_are_chunked_and_ideas_seeded_once() {
     assert_eq!(listed.as_array().map(Vec::len), Some(1), "{listed}");
     let target = listed[0]["targets"][0].as_str().unwrap();
     assert!(target.starts_with("ideas/seed-retry-the-upload"), "{listed}");
+}
+
+#[test]
+fn learnings_wait_for_the_corpus_lock() {
+    let fixture = Fixture::with(JOB);
+    let said = "Never push to the main branch without asking me first, because it deploys itself";
+    let line = json!({ "type": "user", "timestamp": "2026-01-02T03:04:05Z", "message": { "content": said } });
+    fixture.write(".gitignore", ".agents/\nideas/*\n");
+    fixture.write("s.jsonl", format!("{line}\n"));
+    fixture.write("t.jsonl", format!("{line}\n"));
+    fixture.write(".agents/overnight/run.lock", "");
+    let path = fixture.path(".agents/overnight/run.lock");
+    let night = FileLock::take(FileLock::open(&path).unwrap(), LockMode::Exclusive).unwrap();
+    let enqueue = |source: &str| {
+        let kind = ["curator", "enqueue", "--kind", "ingest-claude-session", "--source", source];
+        fixture.run(&kind).ends(0);
+    };
+    enqueue("s.jsonl");
+    fixture.run(&["curator", "work"]).expect_text("the corpus is locked by PID");
+    assert!(!fixture.path(".agents/learnings").exists(), "written while the night held the lock");
+    assert_eq!(fixture.tree(".runner/curator/queue").len(), 1);
+    drop(night);
+    fixture.run(&["curator", "work"]).ends(0);
+    assert_eq!(fixture.tree(".agents/learnings").len(), 1);
+    // A learning or an idea that git ignores is not written a second time.
+    enqueue("t.jsonl");
+    fixture.run(&["curator", "work"]).ends(0);
+    assert_eq!(fixture.tree(".agents/learnings").len(), 1);
+    fixture.write("ideas/upload.md", "# Retry the upload after a connection reset\n");
+    fixture.write("docs/plan.md", "# Plan\n\n- [ ] Retry the upload after a connection reset\n");
+    fixture.run(&["curator", "enqueue", "--kind", "dream-seed"]).ends(0);
+    fixture.run(&["curator", "work"]).ends(0);
+    assert_eq!(fixture.tree("ideas").len(), 1, "{:?}", fixture.tree("ideas"));
 }
 
 #[test]
