@@ -357,6 +357,30 @@ fn event_budget_limits_nested_escalations() {
 }
 
 #[test]
+fn unreachable_model_is_named_and_answers_no_event() {
+    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let fixture = Fixture::with(&format!(
+        "{JOB}backend = \"down\"\n[backends.down]\ntype = \"ollama\"\nmodel = \"m\"\n\
+         base_url = \"http://127.0.0.1:{port}\"\nfallback = [\"builtin\"]\n"
+    ));
+    fixture.write("docs/index.md", "# Index\n\n[gone](gone.md)\n");
+    fixture.run(&["curator", "enqueue", "--kind", "lint-wiki"]).ends(0);
+    let work = fixture.run(&["curator", "work"]).ends(0).expect_text("without suggestions: down: ");
+    assert!(!work.err.contains("no model is configured"), "{work:?}");
+    let words =
+        "--source ci --severity high --desired-action x --escalation-target down --budget 2";
+    let mut args = vec!["curator", "event", "--json"];
+    args.extend(words.split(' '));
+    let event = fixture.run(&args).ends(0).json();
+    let id = event["id"].as_str().unwrap();
+    let escalate = fixture.run(&["curator", "events", "escalate", id]);
+    assert_ne!(escalate.code, 0, "{escalate:?}");
+    escalate.expect_text("no model answered: down: ");
+    let events = fixture.run(&["curator", "events", "--json"]).ends(0).json();
+    assert_eq!((&events[0]["left"], &events[0]["last"][0]), (&json!(2), &json!("told")));
+}
+
+#[test]
 fn critical_event_is_shown_until_acknowledged() {
     let fixture = Fixture::with(JOB);
     let words = "--source ci --severity critical --desired-action restore --escalation-target me --budget 2";
