@@ -19,6 +19,20 @@ fn adopt_names_missing_entries_and_invalid_agents() {
 }
 
 #[test]
+fn unusable_position_hint_names_the_agent() {
+    let fixture = fixture(
+        "[jobs.one]\nkind = \"lifecycle\"\ntrigger = \"manual\"\ncycle = \"cycle.md\"\nagent = \"one\"\n",
+    );
+    fixture.write(".runner/agents/one/lifecycle-pos", "gone 0\n");
+    for command in ["tick", "show"] {
+        let failed = fixture.run(&["lifecycle", command, "--agent", "one"]);
+        failed.expect_text("fix: runner lifecycle goto add --agent one");
+    }
+    fixture.run(&["lifecycle", "goto", "add", "--agent", "one"]).ends(0);
+    fixture.run(&["lifecycle", "tick", "--agent", "one"]).ends(0);
+}
+
+#[test]
 fn config_check_includes_the_cycle() {
     let fixture = fixture("");
     fixture.run(&["config", "check"]).ends(0).expect_text("ok");
