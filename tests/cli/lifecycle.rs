@@ -239,7 +239,10 @@ fn failed_dream_holds_position_and_backs_off() {
         assert_eq!(said.contains("times in a row"), number > 0, "{said}");
     }
     assert!(!fixture.path("rem").join("manifest.json").exists());
-    tick("2026-06-10T10:30:00Z").ends(0).expect_text("gate: rem failed 3 times");
+    tick("2026-06-10T10:30:00Z")
+        .ends(0)
+        .expect_text("gate: rem failed 3 times")
+        .expect_text("runner jobs reset lifecycle");
     tick("2026-06-10T10:36:00Z").ends(1);
     tick("2026-06-10T11:05:00Z").ends(0).expect_text("gate: rem failed 4 times");
     let entry = serde_json::json!({
@@ -254,6 +257,22 @@ fn failed_dream_holds_position_and_backs_off() {
     // The next run applies the dream's verdicts first.
     tick("2026-06-10T11:10:00Z").ends(0).expect_text("TODO → NEXT: tables");
     assert!(fixture.read("plan.org").contains("DOING tables — offline"));
+}
+
+#[test]
+fn goto_ends_the_backoff() {
+    let fixture = fixture("backend = \"dreamer\"\n");
+    fixture.configure("[backends.dreamer]\ntype = \"command\"\nprogram = \"echo\"\n");
+    fixture.run(&["lifecycle", "goto", "rem"]).ends(0);
+    let tick =
+        |minute: &str| at(&fixture, &format!("2026-06-10T10:{minute}:00Z"), &["lifecycle", "tick"]);
+    for minute in ["00", "01", "02"] {
+        tick(minute).ends(1);
+    }
+    tick("03").ends(0).expect_text("gate: rem failed 3 times");
+    at(&fixture, "2026-06-10T10:04:00Z", &["lifecycle", "goto", "add"]).ends(0);
+    // The next failure is the first one of the other state.
+    tick("05").ends(1).expect_text("add holds its place: ");
 }
 
 #[test]

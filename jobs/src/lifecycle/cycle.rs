@@ -226,7 +226,7 @@ pub fn run(ctx: &mut Context<'_>, spec: &CycleSpec, job: &str) -> Result<Finishe
 
 /// Gathers the facts for the gates: the number of failures from the database, and the time of the
 /// last failure from the failmark.
-fn facts(
+fn facts<'f>(
     ctx: &Context<'_>,
     spec: &CycleSpec,
     state: &CycleState,
@@ -239,7 +239,7 @@ fn facts(
         let mark = failmark::read_at(ctx.files.root(), &failmark::of_job(job));
         Ok::<_, JobError>((failures, mark.map(|mark| mark.at)))
     })?;
-    Ok(TickFacts { ran, failures, failed })
+    Ok(TickFacts { job, ran, failures, failed })
 }
 
 /// Converts an unusable position to an error naming the command that resets the position.
@@ -249,7 +249,7 @@ fn unusable(error: &BadPosition, agent: &str) -> JobError {
 }
 
 /// Appends a note to a failure message saying that the cycle stays in its current state.
-fn held(error: JobError, state: &CycleState, facts: &TickFacts, now: Timestamp) -> JobError {
+fn held(error: JobError, state: &CycleState, facts: &TickFacts<'_>, now: Timestamp) -> JobError {
     let Outcome::Failed { class, why } = error.outcome(now) else {
         return error;
     };

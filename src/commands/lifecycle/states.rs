@@ -73,6 +73,7 @@ impl ShowArgs {
             let ran = position::ran(&here.root, agent, &state.name)
                 .map_err(|error| bad(&error, agent, &spec))?;
             let facts = TickFacts {
+                job: job.as_deref().unwrap_or_default(),
                 ran,
                 failures: if state.name == at.state { failures } else { 0 },
                 failed: failed.as_ref().map(|mark| mark.at),
