@@ -219,6 +219,29 @@ fn idle_cycle_writes_no_entry_and_moves_on() {
 }
 
 #[test]
+fn other_board_is_not_evidence_of_work() {
+    let fixture = fixture(
+        "[jobs.two]\nkind = \"lifecycle\"\ntrigger = \"manual\"\ncycle = \"cycle.md\"\n\
+         agent = \"two\"\nboard = \"two.org\"\n",
+    );
+    fixture.write("two.org", "* TODO another task\n");
+    let tick = |minute: usize, agent: &str| {
+        let clock = format!("2026-06-10T10:{minute:02}:00Z");
+        at(&fixture, &clock, &["lifecycle", "tick", "--agent", agent]).ends(0)
+    };
+    for minute in 0..4 {
+        tick(minute, "");
+    }
+    tick(10, "two").expect_text("another task");
+    for minute in 20..22 {
+        tick(minute, "");
+    }
+    let orient = fixture.run(&["lifecycle", "orient"]).ends(0);
+    assert!(!orient.out.contains("another task"), "{orient:?}");
+    tick(22, "").expect_text("nothing happened");
+}
+
+#[test]
 fn failed_dream_holds_position_and_backs_off() {
     let fixture = fixture("backend = \"dreamer\"\n");
     let answer = fixture.root().join("answer");
