@@ -281,12 +281,12 @@ impl Slice {
         if let Some(previous) = self.previous.as_ref().filter(|_| previous == PreviousEntry::Shown)
         {
             let mut text = previous.text.clone();
-            let failed: Vec<String> = (previous.audit.iter().flat_map(Audit::failed))
-                .map(|it| format!("- {} ({})", it.claim, it.why))
+            let checked: Vec<String> = (previous.audit.iter().flat_map(|audit| &audit.claims))
+                .map(|it| format!("- {}: {} ({})", it.claim, it.finding, it.why))
                 .collect();
-            if !failed.is_empty() {
-                text.push_str("\n\nAn audit found that these claims of its carry do not hold:\n");
-                text.push_str(&failed.join("\n"));
+            if !checked.is_empty() {
+                text.push_str("\n\nAn audit checked the claims of its carry:\n");
+                text.push_str(&checked.join("\n"));
             }
             sources.push(("the previous entry".to_owned(), text));
         }
