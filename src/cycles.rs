@@ -111,7 +111,7 @@ pub fn stand(
     let spec = cycle_with(root, cycle, texts)?;
     let position = position::read(root, &cycle.agent, &spec).map_err(|error| {
         Failure::environment(runner_engine::error_chain::whole(&error))
-            .hint(format!("runner lifecycle goto {}", spec.first().name))
+            .hint(position::reset(&cycle.agent, &spec.first().name))
     })?;
     let mut now = AgentPosition { spec, position, prompt: None, answer: AnswerForm::default() };
     let state = now.state().clone();

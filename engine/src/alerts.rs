@@ -67,6 +67,8 @@ pub enum AlertKind {
     /// A host in the job's fleet has not been seen for too long, or the fleet's database has not
     /// answered for too long.
     SilentHost,
+    /// A critical event of the curator awaits a person.
+    CriticalEvent,
 }
 
 impl AlertKind {
@@ -76,9 +78,9 @@ impl AlertKind {
     }
 
     /// Returns whether the problem concerns the job's runs, in which case a successful run ends it
-    /// and a user can fix it. A problem with hosts ends only when the hosts are seen again.
+    /// and a user can fix it. Any other problem ends only when it is no longer found.
     pub fn is_of_runs(self) -> bool {
-        self != Self::SilentHost
+        !matches!(self, Self::SilentHost | Self::CriticalEvent)
     }
 }
 
@@ -154,10 +156,11 @@ pub enum News {
     Blocked,
     /// The job has not succeeded for too long.
     Stale,
-    /// Hosts in the job's fleet are silent. The last of them became silent at this time.
-    HostsSilent { since: Timestamp },
-    /// All hosts in the job's fleet have been seen again.
-    HostsSeen,
+    /// A tick found a problem that does not concern the job's runs. Its latest part, such as the
+    /// last host that became silent, began at this time.
+    Found { kind: AlertKind, since: Timestamp },
+    /// A tick no longer found the problem of this kind.
+    Gone(AlertKind),
 }
 
 /// The facts of an open alert that affect decisions.
@@ -197,18 +200,18 @@ pub fn decide(
     rules: &AlertRules,
     now: Timestamp,
 ) -> Vec<AlertAction> {
-    let end = |of_runs: bool| {
-        let over = open.iter().filter(|one| one.kind.is_of_runs() == of_runs);
+    let end = |is_over: &dyn Fn(AlertKind) -> bool| {
+        let over = open.iter().filter(|one| is_over(one.kind));
         let end = |one: &OpenAlert| AlertAction::End {
             kind: one.kind,
             tell: rules.recovery && !one.silenced,
         };
         over.map(end).collect()
     };
-    let kinds: &[AlertKind] = match news {
-        News::Placed => return end(true),
-        News::HostsSeen => return end(false),
-        News::HostsSilent { .. } => &[AlertKind::SilentHost],
+    let kinds: &[AlertKind] = match &news {
+        News::Placed => return end(&AlertKind::is_of_runs),
+        News::Gone(kind) => return end(&|it| it == *kind),
+        News::Found { kind, .. } => std::slice::from_ref(kind),
         News::Failed { manual: true, stopped: true } => &[AlertKind::Breaker],
         News::Failed { manual: true, .. } => &[],
         News::Failed { stopped: true, .. } => &[AlertKind::Failure, AlertKind::Breaker],
@@ -226,13 +229,13 @@ pub fn decide(
             Some(one) => {
                 // A wrong clock may have recorded a time in the future.
                 let long_ago = now.duration_since(one.reported).abs().as_secs() >= rules.repeat;
-                // Another host became silent after the last message.
-                let further = matches!(news, News::HostsSilent { since } if since > one.reported);
-                // The check for stale jobs runs every hour, each tick finds a silent host, and a
-                // blocked run is deferred every few minutes, so a repeated result is not a new
-                // event.
-                let repeats =
-                    matches!(news, News::Stale | News::Blocked | News::HostsSilent { .. });
+                // A further host became silent, or a further event was raised, after the last
+                // message.
+                let further = matches!(news, News::Found { since, .. } if since > one.reported);
+                // The check for stale jobs runs every hour, each tick finds a silent host or an
+                // event again, and a blocked run is deferred every few minutes, so a repeated
+                // result is not a new event.
+                let repeats = matches!(news, News::Stale | News::Blocked | News::Found { .. });
                 if !repeats || long_ago || further {
                     let tell = wanted && (long_ago || further) && !one.silenced;
                     acts.push(AlertAction::Count { kind, tell });
@@ -271,8 +274,8 @@ mod tests {
         let at = |minute: i64| Timestamp::from_second(minute * 60).unwrap();
         let on = BTreeSet::from([AlertKind::SilentHost, AlertKind::Failure]);
         let rules = AlertRules { on, recovery: true, repeat: 3600, ..AlertRules::default() };
-        let silent = |since: i64| News::HostsSilent { since: at(since) };
         let kind = AlertKind::SilentHost;
+        let silent = |since: i64| News::Found { kind, since: at(since) };
         assert_eq!(decide(&[], silent(5), &rules, at(5)), [AlertAction::Raise(kind)]);
         let open = [
             OpenAlert { kind, reported: at(5), silenced: false },
@@ -283,7 +286,7 @@ mod tests {
         assert_eq!(decide(&open, silent(7), &rules, at(8)), sent, "a further host");
         assert_eq!(decide(&open, silent(5), &rules, at(65)), sent, "after a while");
         let end = |kind| [AlertAction::End { kind, tell: true }];
-        assert_eq!(decide(&open, News::HostsSeen, &rules, at(9)), end(kind));
+        assert_eq!(decide(&open, News::Gone(kind), &rules, at(9)), end(kind));
         assert_eq!(decide(&open, News::Placed, &rules, at(9)), end(AlertKind::Failure));
         assert_eq!(decide(&[], silent(5), &AlertRules::default(), at(5)), [], "not wanted");
     }

@@ -28,7 +28,9 @@ use std::thread;
 use runner_engine::alerts::{AlertKind, AlertRules};
 use runner_engine::file_lock::{FileLock, FileLockError, LockMode};
 use runner_engine::ids::ProjectId;
-use runner_engine::store::{AlertRow, AlertSelection, SilentHosts, Store, Task};
+use runner_engine::store::{AlertRow, AlertSelection, FoundProblem, Project, Store, Task};
+use runner_jobs::curator::events::{self, Event};
+use runner_text::some_of;
 
 use crate::config;
 use crate::env::{self, Env};
@@ -56,6 +58,7 @@ pub fn after_tick(home: &Env, store: &mut Store, tick: TickHealth) -> Result<Vec
 
 fn queue_messages(home: &Env, store: &mut Store, tick: TickHealth) -> Result<(), Failure> {
     let now = home.wall()?;
+    watch_events(home, store)?;
     let news = store.projects_with_news()?;
     if !news.is_empty() {
         store.digest(&rules(home, store, Some(&news))?, now)?;
@@ -90,19 +93,81 @@ pub fn watch_hosts(
 }
 
 fn watch_silent(home: &Env, store: &mut Store, silent: Vec<SilentFleet>) -> Result<(), Failure> {
-    let is_of_hosts = |alert: &AlertRow| alert.kind == AlertKind::SilentHost;
-    if silent.is_empty() && !store.alerts(None, AlertSelection::Open)?.iter().any(is_of_hosts) {
-        return Ok(());
-    }
     let mut found = Vec::new();
     for SilentFleet { fleet, since, why } in silent {
         // The alert belongs to a job of the fleet. A host without such a job leaves the alert to
         // the hosts that have one.
         let job = store.job_of_fleet(&fleet)?;
-        found.extend(job.map(|(job, project)| SilentHosts { job, project, since, why }));
+        found.extend(job.map(|(job, project)| FoundProblem { job, project, since, why }));
+    }
+    let open = open_alerts(store, AlertKind::SilentHost)?;
+    watch(home, store, (AlertKind::SilentHost, &open), &found)
+}
+
+/// Raises the alerts about critical events of the curator, and resolves those whose events are
+/// over.
+fn watch_events(home: &Env, store: &mut Store) -> Result<(), Failure> {
+    let open = open_alerts(store, AlertKind::CriticalEvent)?;
+    let kept = store.projections(None)?;
+    let mut found = Vec::new();
+    for project in store.projects()? {
+        let Some(kept) = kept.get(&project.id).and_then(|text| Projection::read(text)) else {
+            continue;
+        };
+        match critical_events(&project, &kept.worker_dir) {
+            Some(events) if events.is_empty() => {}
+            Some(events) => found.extend(problem_of(store, project.id, &events)?),
+            // Whether the events are over is not known, so the alert stays as it is.
+            None => found.extend((open.iter().filter(|alert| alert.project == project.id)).map(
+                |alert| {
+                    let (project, why) = (project.id.clone(), alert.why.clone());
+                    FoundProblem { job: alert.job, project, since: alert.raised, why }
+                },
+            )),
+        }
+    }
+    watch(home, store, (AlertKind::CriticalEvent, &open), &found)
+}
+
+/// Returns a project's open critical events, or `None` if they cannot be read.
+fn critical_events(project: &Project, folder: &str) -> Option<Vec<Event>> {
+    project.path.is_dir().then_some(())?;
+    events::critical(&project.path, folder).ok()
+}
+
+/// Returns the problem to report about a project's critical events. Returns `None` if the project
+/// has no job to which an alert could belong.
+fn problem_of(
+    store: &Store,
+    project: ProjectId,
+    events: &[Event],
+) -> Result<Option<FoundProblem>, Failure> {
+    let Some(job) = store.job_of_events(&project)? else { return Ok(None) };
+    let since = events.iter().map(|event| event.created_at).max().unwrap_or_default();
+    let described: Vec<String> = (events.iter().rev())
+        .map(|event| format!("{}: {} ({})", event.source, event.desired_action, event.id))
+        .collect();
+    let why = some_of(described.iter().map(String::as_str));
+    Ok(Some(FoundProblem { job, project, since, why }))
+}
+
+fn open_alerts(store: &Store, kind: AlertKind) -> Result<Vec<AlertRow>, Failure> {
+    let open = store.alerts(None, AlertSelection::Open)?;
+    Ok(open.into_iter().filter(|alert| alert.kind == kind).collect())
+}
+
+/// Updates the alerts of a kind that does not concern runs. `open` lists those that are open.
+fn watch(
+    home: &Env,
+    store: &mut Store,
+    (kind, open): (AlertKind, &[AlertRow]),
+    found: &[FoundProblem],
+) -> Result<(), Failure> {
+    if found.is_empty() && open.is_empty() {
+        return Ok(());
     }
     let rules = rules(home, store, None)?;
-    Ok(store.watch_hosts(&found, &rules, home.wall()?)?)
+    Ok(store.watch_problems(kind, found, &rules, home.wall()?)?)
 }
 
 /// Returns the alert rules from the projects' configurations as last read.

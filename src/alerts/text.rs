@@ -83,6 +83,7 @@ pub fn hint(item: &Delivery) -> String {
     match (item.kinds.first(), &item.run) {
         (Some(AlertKind::Breaker), _) => format!("runner jobs reset {job}, when it is fixed"),
         (Some(AlertKind::Missed | AlertKind::SilentHost), _) => "runner doctor".to_owned(),
+        (Some(AlertKind::CriticalEvent), _) => "runner curator events".to_owned(),
         (Some(AlertKind::Failure) | None, Some(run)) => format!("runner runs show {run}"),
         (Some(AlertKind::Failure | AlertKind::Stale) | None, _) => {
             format!("runner runs --job {job}")
@@ -138,6 +139,9 @@ impl Section<'_> {
                 "recovered" if item.kinds == [AlertKind::SilentHost] => {
                     "sees all hosts of its fleet again".to_owned()
                 }
+                "recovered" if item.kinds == [AlertKind::CriticalEvent] => {
+                    "has no critical event any more".to_owned()
+                }
                 "recovered" if many > 1 => "have recovered".to_owned(),
                 "recovered" => "has recovered".to_owned(),
                 "repeated" => {
@@ -157,6 +161,9 @@ impl Section<'_> {
             let line = match (is_recovery(item), self.jobs.len()) {
                 (true, _) if item.kinds == [AlertKind::SilentHost] => {
                     "All hosts of the fleet are seen, and its database answers.".to_owned()
+                }
+                (true, _) if item.kinds == [AlertKind::CriticalEvent] => {
+                    "A person has acknowledged each critical event.".to_owned()
                 }
                 (true, 1) => format!("It {}; now it has succeeded.", problems(&item.kinds, 1)),
                 (true, many) => {
@@ -205,6 +212,8 @@ fn problem(kind: AlertKind, jobs: usize) -> &'static str {
         (AlertKind::Missed, _) => "were missed",
         (AlertKind::SilentHost, 1) => "has a silent host in its fleet",
         (AlertKind::SilentHost, _) => "have a silent host in their fleets",
+        (AlertKind::CriticalEvent, 1) => "has a critical event",
+        (AlertKind::CriticalEvent, _) => "have critical events",
         (AlertKind::Stale, 1) => "has not succeeded for too long",
         (AlertKind::Stale, _) => "have not succeeded for too long",
     }

@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use runner_engine::alerts::AlertRules;
 use runner_engine::policy::Overlap;
 use runner_engine::store::Budget;
+use runner_jobs::curator::CuratorSpec;
 use runner_jobs::dream::DreamSpec;
 use runner_jobs::failmark;
 use runner_jobs::report::proposals::DreamJobs;
@@ -47,6 +48,9 @@ pub struct Projection {
     /// by an earlier build.
     #[serde(default)]
     pub sessions: BTreeMap<String, SessionsSpec>,
+    /// The curator's folder; the default folder in a projection written by an earlier build.
+    #[serde(default = "curator_folder")]
+    pub worker_dir: String,
     /// Failure marker folders, relative to the project. Most projects have none.
     folders: Vec<PathBuf>,
     /// Path of each job's failure marker, relative to the project, ordered by job name. The list is
@@ -87,6 +91,7 @@ impl Projection {
                     Some((name.clone(), job.spec.kind.of::<SessionsSpec>()?.clone()))
                 })
                 .collect(),
+            worker_dir: config.curator.spec.worker_dir.clone(),
             folders,
             marks: serde_json::value::to_raw_value(&marks).expect("paths of jobs are UTF-8"),
         }
@@ -126,6 +131,10 @@ impl Projection {
             .filter_map(|mark| failmark::read_at(root, mark))
             .collect()
     }
+}
+
+fn curator_folder() -> String {
+    CuratorSpec::default().worker_dir
 }
 
 fn folder(mark: &Path) -> &Path {

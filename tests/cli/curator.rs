@@ -6,6 +6,7 @@ use std::os::fd::OwnedFd;
 use std::thread;
 use std::time::Duration;
 
+use runner_engine::file_lock::{FileLock, LockMode};
 use runner_engine::time::boot_time;
 use rustix::net;
 use serde_json::{Value, json};
@@ -216,6 +217,39 @@ fn sessions_are_chunked_and_ideas_seeded_once() {
 }
 
 #[test]
+fn learnings_wait_for_the_corpus_lock() {
+    let fixture = Fixture::with(JOB);
+    let said = "Never push to the main branch without asking me first, because it deploys itself";
+    let line = json!({ "type": "user", "timestamp": "2026-01-02T03:04:05Z", "message": { "content": said } });
+    fixture.write(".gitignore", ".agents/\nideas/*\n");
+    fixture.write("s.jsonl", format!("{line}\n"));
+    fixture.write("t.jsonl", format!("{line}\n"));
+    fixture.write(".agents/overnight/run.lock", "");
+    let path = fixture.path(".agents/overnight/run.lock");
+    let night = FileLock::take(FileLock::open(&path).unwrap(), LockMode::Exclusive).unwrap();
+    let enqueue = |source: &str| {
+        let kind = ["curator", "enqueue", "--kind", "ingest-claude-session", "--source", source];
+        fixture.run(&kind).ends(0);
+    };
+    enqueue("s.jsonl");
+    fixture.run(&["curator", "work"]).expect_text("the corpus is locked by PID");
+    assert!(!fixture.path(".agents/learnings").exists(), "written while the night held the lock");
+    assert_eq!(fixture.tree(".runner/curator/queue").len(), 1);
+    drop(night);
+    fixture.run(&["curator", "work"]).ends(0);
+    assert_eq!(fixture.tree(".agents/learnings").len(), 1);
+    // A learning or an idea that git ignores is not written a second time.
+    enqueue("t.jsonl");
+    fixture.run(&["curator", "work"]).ends(0);
+    assert_eq!(fixture.tree(".agents/learnings").len(), 1);
+    fixture.write("ideas/upload.md", "# Retry the upload after a connection reset\n");
+    fixture.write("docs/plan.md", "# Plan\n\n- [ ] Retry the upload after a connection reset\n");
+    fixture.run(&["curator", "enqueue", "--kind", "dream-seed"]).ends(0);
+    fixture.run(&["curator", "work"]).ends(0);
+    assert_eq!(fixture.tree("ideas").len(), 1, "{:?}", fixture.tree("ideas"));
+}
+
+#[test]
 fn killed_worker_loses_and_duplicates_nothing() {
     let fixture = Fixture::with("");
     // The script kills its run's process once. The claim's owner file names that process.
@@ -323,6 +357,66 @@ fn event_budget_limits_nested_escalations() {
 }
 
 #[test]
+fn unreachable_model_is_named_and_answers_no_event() {
+    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let fixture = Fixture::with(&format!(
+        "{JOB}backend = \"down\"\n[backends.down]\ntype = \"ollama\"\nmodel = \"m\"\n\
+         base_url = \"http://127.0.0.1:{port}\"\nfallback = [\"builtin\"]\n"
+    ));
+    fixture.write("docs/index.md", "# Index\n\n[gone](gone.md)\n");
+    fixture.run(&["curator", "enqueue", "--kind", "lint-wiki"]).ends(0);
+    let work = fixture.run(&["curator", "work"]).ends(0).expect_text("without suggestions: down: ");
+    assert!(!work.err.contains("no model is configured"), "{work:?}");
+    let words =
+        "--source ci --severity high --desired-action x --escalation-target down --budget 2";
+    let mut args = vec!["curator", "event", "--json"];
+    args.extend(words.split(' '));
+    let event = fixture.run(&args).ends(0).json();
+    let id = event["id"].as_str().unwrap();
+    let escalate = fixture.run(&["curator", "events", "escalate", id]);
+    assert_ne!(escalate.code, 0, "{escalate:?}");
+    escalate.expect_text("no model answered: down: ");
+    let events = fixture.run(&["curator", "events", "--json"]).ends(0).json();
+    assert_eq!((&events[0]["left"], &events[0]["last"][0]), (&json!(2), &json!("told")));
+}
+
+#[test]
+fn critical_event_is_shown_until_acknowledged() {
+    let fixture = Fixture::with(JOB);
+    let words = "--source ci --severity critical --desired-action restore --escalation-target me --budget 2";
+    let mut args = vec!["curator", "event"];
+    args.extend(words.split(' '));
+    fixture.run(&args).ends(0);
+    fixture.run(&["night"]).ends(0);
+    let events = fixture.run(&["curator", "events", "--json"]).ends(0).json();
+    let id = events[0]["id"].as_str().unwrap();
+    let report = |fixture: &Fixture| {
+        fixture
+            .tree(".runner/reports")
+            .into_iter()
+            .filter(|(path, _)| path.ends_with("report.md"))
+            .map(|(_, text)| String::from_utf8_lossy(&text).into_owned())
+            .collect::<String>()
+    };
+    assert!(report(&fixture).contains(id), "{}", report(&fixture));
+    let status = fixture.run(&["status", "--json"]).ends(0).json();
+    assert_eq!(status["projects"][0]["critical_events"][0]["id"], id, "{status}");
+    fixture.run(&["status"]).ends(0).expect_text(&format!("runner curator events show {id}"));
+    for _ in 0..2 {
+        fixture.run(&["tick"]).ends(0);
+    }
+    let alerts = fixture.run(&["alerts", "--json"]).ends(0).json();
+    assert_eq!(alerts[0]["kind"], "critical-event", "{alerts}");
+    assert_eq!((&alerts[0]["count"], &alerts[1]), (&json!(1), &Value::Null), "{alerts}");
+    assert!(alerts[0]["why"].as_str().unwrap().contains(id), "{alerts}");
+    fixture.run(&["curator", "events", "ack", id]).ends(0);
+    fixture.run(&["tick"]).ends(0);
+    assert_eq!(fixture.run(&["alerts", "--json"]).ends(0).json(), json!([]));
+    let status = fixture.run(&["status", "--json"]).ends(0).json();
+    assert_eq!(status["projects"][0]["critical_events"], json!([]));
+}
+
+#[test]
 fn diagnose_hints_lead_to_a_working_curator() {
     let fixture = Fixture::new();
     fixture.run(&["init"]).ends(0);
@@ -395,4 +489,12 @@ fn work_and_enqueue_need_no_setup() {
     fixture.run(&["curator", "work"]);
     assert!(fixture.read("runner.toml").contains("[jobs.curator]"));
     assert_eq!(fixture.tree(".runner/curator/done").len(), 1);
+    // The job that was added runs only manually. Only the set-up gives it a trigger.
+    fixture.run(&["curator", "diagnose"]).expect_text("the job curator runs only manually");
+    fixture.run(&["config", "set", "jobs.curator.enabled", "false"]).ends(0);
+    fixture.run(&["curator", "setup", "--apply"]).ends(0);
+    let jobs = fixture.run(&["jobs", "--json"]).ends(0).json();
+    let curator = jobs.as_array().unwrap().iter().find(|job| job["job"] == "curator").unwrap();
+    assert_eq!((&curator["trigger"], &curator["enabled"]), (&json!("every 5m"), &json!(true)));
+    fixture.run(&["curator", "setup"]).ends(0).expect_text("the curator is set up");
 }

@@ -13,7 +13,7 @@ use crate::fixture::{Fixture, Random, ended_within, print_line};
 
 const AGENTS: [&str; 3] = ["", "two", "three"];
 
-const CYCLE: &str = "# Cycle\n\n## add\n- KIND: wake\n- NEXT: rem\n- REPEAT: 2\n\n## rem\n- KIND: rem\n- NEXT: add\n";
+const CYCLE: &str = "# Cycle\n\n## add\n- KIND: wake\n- NEXT: rem\n- REPEAT: 2\n\n## rem\n- KIND: rem\n- NEXT: add\n- MIN-INTERVAL: 0m\n";
 
 /// Finishes the picked task on the board and commits it, as an agent does, but leaves some
 /// tasks. The request is one line of JSON.

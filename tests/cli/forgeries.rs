@@ -50,6 +50,7 @@ fn forged_entries_move_no_task_and_orient_no_run() {
     // The entry was edited.
     fixture.write(entry, honest.1.replace("- keep course — y", VERDICT));
     is_without_effect(&fixture, "edited entry");
+    fixture.run(&["journal"]).ends(0).expect_text("not published by runner");
     let journal = fixture.run(&["journal", "--json"]).ends(0).json();
     let shown = journal["items"].as_array().unwrap().iter().find(|it| it["item"] == "entry");
     assert_eq!(shown.unwrap()["published"], false, "{journal}");

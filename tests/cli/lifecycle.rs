@@ -12,7 +12,7 @@ use serde_json::Value;
 use crate::fixture::{CommandOutput, Fixture, Random, ended_within, print_line, scaled};
 
 /// A cycle without gates, in Markdown.
-pub const CYCLE: &str = "# Cycle\n\n## add\n- KIND: wake\n- NEXT: rem\n- REPEAT: 2\n\nAdd.\n\n## rem\n- KIND: rem\n- NEXT: plan\n\n\
+pub const CYCLE: &str = "# Cycle\n\n## add\n- KIND: wake\n- NEXT: rem\n- REPEAT: 2\n\nAdd.\n\n## rem\n- KIND: rem\n- NEXT: plan\n- MIN-INTERVAL: 0m\n\n\
                      ## plan\n- KIND: plan\n- NEXT: add\n";
 
 pub const BOARD: &str = "#+TITLE: plan\r\n\r\n* Work\r\n** TODO tables — offline :data:\r\n** TODO twin\r\n\
@@ -154,7 +154,7 @@ fn cycle_advances_and_check_reports_mistakes() {
 #[test]
 fn gate_holds_until_minimum_interval_passes() {
     let fixture = fixture("");
-    fixture.write("cycle.md", CYCLE.replace("- KIND: rem", "- KIND: rem\n- MIN-INTERVAL: 50m"));
+    fixture.write("cycle.md", CYCLE.replace("- MIN-INTERVAL: 0m\n", ""));
     let tick = |clock: &str| fixture.run_at(clock, &["lifecycle", "tick"]).ends(0);
     for minute in 0..6 {
         tick(&format!("2026-06-10T10:0{minute}:00Z"));
@@ -212,6 +212,29 @@ fn idle_cycle_writes_no_entry_and_moves_on() {
 }
 
 #[test]
+fn other_board_is_not_evidence_of_work() {
+    let fixture = fixture(
+        "[jobs.two]\nkind = \"lifecycle\"\ntrigger = \"manual\"\ncycle = \"cycle.md\"\n\
+         agent = \"two\"\nboard = \"two.org\"\n",
+    );
+    fixture.write("two.org", "* TODO another task\n");
+    let tick = |minute: usize, agent: &str| {
+        let clock = format!("2026-06-10T10:{minute:02}:00Z");
+        fixture.run_at(clock, &["lifecycle", "tick", "--agent", agent]).ends(0)
+    };
+    for minute in 0..4 {
+        tick(minute, "");
+    }
+    tick(10, "two").expect_text("another task");
+    for minute in 20..22 {
+        tick(minute, "");
+    }
+    let orient = fixture.run(&["lifecycle", "orient"]).ends(0);
+    assert!(!orient.out.contains("another task"), "{orient:?}");
+    tick(22, "").expect_text("nothing happened");
+}
+
+#[test]
 fn failed_dream_holds_position_and_backs_off() {
     let fixture = fixture("backend = \"dreamer\"\n");
     let answer = fixture.root().join("answer");
@@ -232,7 +255,10 @@ fn failed_dream_holds_position_and_backs_off() {
         assert_eq!(said.contains("times in a row"), number > 0, "{said}");
     }
     assert!(!fixture.path("rem").join("manifest.json").exists());
-    tick("2026-06-10T10:30:00Z").ends(0).expect_text("gate: rem failed 3 times");
+    tick("2026-06-10T10:30:00Z")
+        .ends(0)
+        .expect_text("gate: rem failed 3 times")
+        .expect_text("runner jobs reset lifecycle");
     tick("2026-06-10T10:36:00Z").ends(1);
     tick("2026-06-10T11:05:00Z").ends(0).expect_text("gate: rem failed 4 times");
     let entry = serde_json::json!({
@@ -247,6 +273,23 @@ fn failed_dream_holds_position_and_backs_off() {
     // The next run applies the dream's verdicts first.
     tick("2026-06-10T11:10:00Z").ends(0).expect_text("TODO → NEXT: tables");
     assert!(fixture.read("plan.org").contains("DOING tables — offline"));
+}
+
+#[test]
+fn goto_ends_the_backoff() {
+    let fixture = fixture("backend = \"dreamer\"\n");
+    fixture.configure("[backends.dreamer]\ntype = \"command\"\nprogram = \"echo\"\n");
+    fixture.run(&["lifecycle", "goto", "rem"]).ends(0);
+    let tick = |minute: &str| {
+        fixture.run_at(format!("2026-06-10T10:{minute}:00Z"), &["lifecycle", "tick"])
+    };
+    for minute in ["00", "01", "02"] {
+        tick(minute).ends(1);
+    }
+    tick("03").ends(0).expect_text("gate: rem failed 3 times");
+    fixture.run_at("2026-06-10T10:04:00Z", &["lifecycle", "goto", "add"]).ends(0);
+    // The next failure is the first one of the other state.
+    tick("05").ends(1).expect_text("add holds its place: ");
 }
 
 #[test]

@@ -19,6 +19,20 @@ fn adopt_names_missing_entries_and_invalid_agents() {
 }
 
 #[test]
+fn unusable_position_hint_names_the_agent() {
+    let fixture = fixture(
+        "[jobs.one]\nkind = \"lifecycle\"\ntrigger = \"manual\"\ncycle = \"cycle.md\"\nagent = \"one\"\n",
+    );
+    fixture.write(".runner/agents/one/lifecycle-pos", "gone 0\n");
+    for command in ["tick", "show"] {
+        let failed = fixture.run(&["lifecycle", command, "--agent", "one"]);
+        failed.expect_text("fix: runner lifecycle goto add --agent one");
+    }
+    fixture.run(&["lifecycle", "goto", "add", "--agent", "one"]).ends(0);
+    fixture.run(&["lifecycle", "tick", "--agent", "one"]).ends(0);
+}
+
+#[test]
 fn config_check_includes_the_cycle() {
     let fixture = fixture("");
     fixture.run(&["config", "check"]).ends(0).expect_text("ok");
@@ -217,13 +231,18 @@ fn simple_claims_are_checked_again_in_a_sandbox() {
     // The agent reports that every claim holds.
     let fixture = fixture(
         "[jobs.audit]\nkind = \"audit\"\ntrigger = \"manual\"\nbackend = \"trusting\"\n\
-         [backends.trusting]\ntype = \"command\"\nprogram = \"sh\"\nargs = [\"-c\", \"seq 1 12 | sed 's/.*/claim &: holds/'\"]\n",
+         [backends.trusting]\ntype = \"command\"\nprogram = \"sh\"\nargs = [\"-c\", \"seq 1 15 | sed 's/.*/claim &: holds/'\"]\n",
     );
+    fixture.write("docs/a.md", "");
+    fixture.write("Makefile", "");
     fixture.git(&["commit", "--quiet", "--allow-empty", "-m", "Begin"]);
     let commit = fixture.git(&["rev-parse", "--short=8", "HEAD"]).trim().to_owned();
     let steps = "{\"tool\":\"Bash\",\"args\":{\"cmd\":\"touch b.txt\"},\"exit_code\":1}\n";
     let claims = [
-        ("`test -e plan.org` exits 0", "holds", "unknown"),
+        ("the command `cd docs; test -e a.md` exits 0", "holds", "unknown"),
+        ("the test suite ended with 0", "holds", "holds"),
+        ("docs/ exists", "holds", "holds"),
+        ("Makefile exists", "holds", "holds"),
         ("`sh -c 'exit 3'` ended with 0", "fails", "unknown"),
         ("`sh -c 'exit 3'` ended with code 3", "holds", "unknown"),
         // It cannot write here, and outside it could.
@@ -261,7 +280,8 @@ fn simple_claims_are_checked_again_in_a_sandbox() {
             let expected = if level == "off" { off } else { inside };
             assert_eq!(found["finding"], *expected, "{level} {claim}: {found} {run:?}");
             let is_named = found["why"].as_str().unwrap().contains("checked");
-            assert_eq!(is_named, *claim != "the page renders", "{level} {claim}: {found}");
+            let is_prose = ["the page renders", "the test suite ended with 0"].contains(claim);
+            assert_eq!(is_named, !is_prose, "{level} {claim}: {found}");
         }
         assert!(!fixture.path("a.txt").exists() && !fixture.path("b.txt").exists());
         fs::remove_file(fixture.path(&format!("rem/{id}.audit.json"))).unwrap();

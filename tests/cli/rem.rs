@@ -134,13 +134,16 @@ fn model_dream_is_published_and_committed() {
     fixture.git(&["add", "mine.txt"]);
     let hash = fixture.git(&["rev-parse", "--short=9", "HEAD"]);
     let tale = format!("It was begun in {}. {TALE}", hash.trim());
-    answer(&fixture, "", &data(&tale, "pick-up", "write the post").to_string());
+    let mut dream = data(&tale, "pick-up", "write the post");
+    dream["carry"]["verified"] = json!(["the check is clean; twice", "`cd x; make` ended with 0"]);
+    answer(&fixture, "", &dream.to_string());
     fixture.run(&["run", "rem"]).ends(0).expect_text("succeeded");
     let file = &entries(&fixture, "rem")[0];
     let entry = fixture.read(&format!("rem/{file}"));
     assert!(entry.contains("- pick up: write the post — it is time\n"), "{entry}");
     // A semicolon does not split a claim.
-    assert!(entry.contains("- verified this cycle: the check is clean, twice\n"), "{entry}");
+    let verified = "- verified this cycle: the check is clean, twice; `cd x; make` ended with 0\n";
+    assert!(entry.contains(verified), "{entry}");
     assert!(entry.contains("#+MODEL: dreamer\n"));
     let subject = fixture.git(&["log", "-1", "--format=%s"]);
     assert!(subject.starts_with("rem: It was begun in "), "{subject}");
@@ -409,7 +412,9 @@ fn page_shows_verdict_results_without_private_data() {
     fixture.git(&["commit", "-q", "-m", "add: the post"]);
     let id = entries(&fixture, "rem")[0].trim_end_matches(".org").to_owned();
     let audit = json!({"entry": id, "run": "01K00000000000000000000000", "at": "2026-11-01T01:00:00Z",
-        "claims": [{"claim": "the check is clean, twice", "finding": "fails", "why": "it is not"}]});
+        "claims": [{"claim": "the check is clean, twice", "finding": "fails", "why": "it is not"},
+                   {"claim": "the page renders", "finding": "holds", "why": "it does"},
+                   {"claim": "it is fast", "finding": "unknown", "why": "no clock"}]});
     fixture.write(&format!("rem/{id}.audit.json"), audit.to_string());
     fixture.git(&["add", "rem"]);
     fixture.git(&["commit", "-q", "-m", "rem: manually"]);
@@ -426,7 +431,7 @@ fn page_shows_verdict_results_without_private_data() {
     assert!(page.contains(&format!("https://example.org/a/b/commit/{}", hash.trim())), "{page}");
     assert!(page.contains("pick up: write the post — it is time → <a "), "{page}");
     assert!(page.contains("<span class=\"tag add\">add</span> the post"), "{page}");
-    assert!(page.contains("found false: 1 of 1 claim"), "{page}");
+    assert!(page.contains("found false: 1 of 3 claims"), "{page}");
     assert!(page.contains("&lt;script&gt;") && !page.contains("<script"), "{page}");
     assert!(!page.contains("the-private-command") && !page.contains("http:"), "{page}");
     // The next dream receives the findings of the audit.
@@ -444,10 +449,11 @@ fn page_shows_verdict_results_without_private_data() {
     let run = fixture.run(&["runs", "--json"]).json()[0]["id"].as_str().unwrap().to_owned();
     let asked =
         fs::read_to_string(fixture.state().join(format!("runs/{run}/child/request.json"))).unwrap();
-    assert!(
-        asked.contains("claims of its carry do not hold") && asked.contains("(it is not)"),
-        "{asked}"
-    );
+    for finding in
+        ["twice: fails (it is not)", "renders: holds (it does)", "fast: not checked (no clock)"]
+    {
+        assert!(asked.contains(finding), "{asked}");
+    }
 }
 
 #[test]

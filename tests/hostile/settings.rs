@@ -8,7 +8,7 @@ use crate::testbed::link;
 
 /// A cycle whose states name one prompt that exists and one that does not.
 const CYCLE: &str = "* add\n:PROPERTIES:\n:KIND: wake\n:NEXT: rem\n:PROMPT: prompts/wake.md\n:END:\n\
-                     * rem\n:PROPERTIES:\n:KIND: rem\n:NEXT: plan\n:END:\n\
+                     * rem\n:PROPERTIES:\n:KIND: rem\n:NEXT: plan\n:MIN-INTERVAL: 0m\n:END:\n\
                      * plan\n:PROPERTIES:\n:KIND: plan\n:NEXT: add\n:PROMPT: prompts/plan.md\n:END:\n";
 
 /// Files of the project that no child may change.

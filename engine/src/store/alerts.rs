@@ -79,15 +79,17 @@ pub struct Overdue {
     pub since: Timestamp,
 }
 
-/// The silent hosts of a fleet.
+/// A problem that a tick found and that does not concern the runs of a job: the silent hosts of a
+/// fleet, or the critical events of a project.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SilentHosts {
-    /// The job that represents the fleet ([`Store::job_of_fleet`]).
+pub struct FoundProblem {
+    /// The job that represents the fleet ([`Store::job_of_fleet`]) or the project
+    /// ([`Store::job_of_events`]).
     pub job: JobId,
     pub project: ProjectId,
-    /// The time at which the last of them became silent.
+    /// The time at which the latest part of the problem began.
     pub since: Timestamp,
-    /// Describes the hosts, with the times at which they were last seen.
+    /// Describes the hosts or the events.
     pub why: String,
 }
 
@@ -190,35 +192,35 @@ impl Store {
         })
     }
 
-    /// Raises or continues the alerts about silent hosts, and ends those of jobs that are not
-    /// listed. Each job represents its fleet.
-    pub fn watch_hosts(
+    /// Raises or continues the alerts of a kind that does not concern runs, and ends those of jobs
+    /// that are not listed.
+    pub fn watch_problems(
         &mut self,
-        silent: &[SilentHosts],
+        kind: AlertKind,
+        found: &[FoundProblem],
         rules: &BTreeMap<ProjectId, AlertRules>,
         now: Timestamp,
     ) -> Result<()> {
         self.write(|tx| {
             let sql = "SELECT a.job, j.project FROM alerts a JOIN jobs j ON j.id = a.job
                        WHERE a.kind = ?1 AND a.ended IS NULL";
-            let known: Vec<(JobId, ProjectId)> =
-                tx.all(sql, [AlertKind::SilentHost], |row| row.try_into())?;
+            let known: Vec<(JobId, ProjectId)> = tx.all(sql, [kind], |row| row.try_into())?;
             let usual = AlertRules::default();
             for (job, project) in known {
-                if silent.iter().any(|one| one.job == job) {
+                if found.iter().any(|one| one.job == job) {
                     continue;
                 }
                 let rules = rules.get(&project).unwrap_or(&usual);
                 let event = AlertEvent { job, run: None, why: String::new() };
-                for act in decide(&open(tx, job)?, News::HostsSeen, rules, now) {
+                for act in decide(&open(tx, job)?, News::Gone(kind), rules, now) {
                     let over = carry_out(tx, act, &event, rules, now)?;
                     messages::recovered(tx, over.as_slice(), &rules.channels, now)?;
                 }
             }
-            for one in silent {
+            for one in found {
                 let Some(rules) = rules.get(&one.project) else { continue };
                 let event = AlertEvent { job: one.job, run: None, why: one.why.clone() };
-                let news = News::HostsSilent { since: one.since };
+                let news = News::Found { kind, since: one.since };
                 for act in decide(&open(tx, one.job)?, news, rules, now) {
                     carry_out(tx, act, &event, rules, now)?;
                 }
@@ -236,6 +238,17 @@ impl Store {
                      NOT EXISTS (SELECT 1 FROM alerts a
                        WHERE a.job = j.id AND a.kind = ?2 AND a.ended IS NULL), j.id LIMIT 1";
         self.view(|db| db.first(sql, params![fleet, AlertKind::SilentHost], |row| row.try_into()))
+    }
+
+    /// Returns the job that represents a project's critical events in alerts: the one with an open
+    /// alert about them, or otherwise a curator's job or any other job. Returns `None` if the
+    /// project has no job.
+    pub fn job_of_events(&self, project: &ProjectId) -> Result<Option<JobId>> {
+        let sql = "SELECT j.id FROM jobs j WHERE j.project = ?1 ORDER BY
+                     NOT EXISTS (SELECT 1 FROM alerts a
+                       WHERE a.job = j.id AND a.kind = ?2 AND a.ended IS NULL),
+                     j.kind <> 'curator', NOT j.enabled, j.id LIMIT 1";
+        self.view(|db| db.first(sql, params![project, AlertKind::CriticalEvent], |row| row.get(0)))
     }
 
     /// Returns the alerts of one project or of all projects, most recently raised first.
@@ -283,8 +296,8 @@ impl Store {
     }
 
     /// Ends a job's open alerts because the user has fixed the job, and returns their count. No message
-    /// is sent, and the next failure raises a new alert. An alert about a stale job or a silent host is
-    /// only silenced, because the problem persists.
+    /// is sent, and the next failure raises a new alert. An alert about a stale job, a silent host or a
+    /// critical event is only silenced, because the problem persists.
     pub fn end_alerts(&mut self, job: JobId, who: &str, now: Timestamp) -> Result<u32> {
         self.write(|tx| {
             // This also acknowledges the outcomes that have not been digested.

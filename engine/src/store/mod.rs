@@ -62,7 +62,7 @@ use std::path::{Path, PathBuf};
 use rusqlite::{Connection, ErrorCode, Transaction, TransactionBehavior};
 
 pub use admit::{Admission, Admitted, Enter};
-pub use alerts::{AlertEnd, AlertRow, AlertSelection, Overdue, SilentHosts};
+pub use alerts::{AlertEnd, AlertRow, AlertSelection, FoundProblem, Overdue};
 pub use backup::{BackupCopy, inspect_copy};
 pub use breaker::Streak;
 pub use cancel::{CANCEL_GRACE, Cancelled};

@@ -29,6 +29,7 @@ use serde_json::{Map, Value};
 
 use crate::clock::RunClock;
 use crate::lifecycle::publish::Publish;
+use crate::overnight::lock::RunLock;
 use crate::recording::{LARGEST, Recorder};
 use crate::spender::{RunBackends, Spender, SpenderTools};
 
@@ -80,6 +81,8 @@ pub struct Context<'a> {
     pub(crate) facts: Map<String, Value>,
     /// The commit to make once everything is published.
     pub(crate) publish: Option<Publish>,
+    /// The corpus's lock, if the run writes to the corpus. It is held until the run is settled.
+    pub(crate) corpus: Option<RunLock>,
     /// The inhibitor that keeps the machine awake until the run is settled, if that was requested.
     pub(crate) keeper: Option<Inhibitor>,
 }
@@ -161,6 +164,7 @@ impl<'a> Context<'a> {
             recorder,
             facts: Map::new(),
             publish: None,
+            corpus: None,
             keeper: parts.keeper,
         })
     }

@@ -28,12 +28,12 @@ pub(super) fn ask_or_reason(
     question: CuratorQuestion<'_>,
 ) -> Result<Result<Value, String>, JobError> {
     if ctx.spender.answers_by_rule() {
-        return Ok(Err(wordless(ctx)));
+        return Ok(Err(without_model(ctx)));
     }
     let request = request(ctx, question);
     match ctx.spender.ask(&request, 0) {
         // The last backend in the chain returns the rule-based answer.
-        Ok(_) if ctx.spender.answers_by_rule() => Ok(Err(wordless(ctx))),
+        Ok(_) if ctx.spender.answers_by_rule() => Ok(Err(without_model(ctx))),
         Ok(reply) => Ok(reply.value.ok_or_else(|| "the answer is not JSON".to_owned())),
         Err(AskError::Ledger(error)) => Err(error.into()),
         Err(error) if ctx.cancel.is_cancelled() => Err(error.into()),
@@ -41,11 +41,12 @@ pub(super) fn ask_or_reason(
     }
 }
 
-/// Returns the reason the answer is rule-based: the configured backend did not answer an earlier
-/// request, or no model is configured.
-fn wordless(ctx: &Context<'_>) -> String {
-    match ctx.spender.fell().first() {
-        Some(why) => why.clone(),
+/// Returns the reason the answer is rule-based: a configured backend is not available or did not
+/// answer an earlier request, or no model is configured.
+pub(super) fn without_model(ctx: &Context<'_>) -> String {
+    let mut reasons = ctx.spender.passed().iter().chain(ctx.spender.fell());
+    match reasons.next() {
+        Some(why) => ctx.redactor.redact(why).into_owned(),
         None => "no model is configured for it".to_owned(),
     }
 }

@@ -18,6 +18,7 @@
 use runner_text::counted;
 use std::collections::BTreeMap;
 use std::io;
+use std::path::Path;
 
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
@@ -28,6 +29,8 @@ use serde::{Deserialize, Serialize};
 use super::queue::{Worker, append};
 use crate::json::line;
 
+/// The file of the raised events, in the worker's folder.
+const PENDING: &str = "events/pending.jsonl";
 /// Maximum length of an event's text field, in bytes.
 const TEXT: usize = 2_000;
 /// Maximum budget of one event, in model calls.
@@ -205,7 +208,7 @@ pub fn raise(
         let outcome = format!("raises {}", event.id);
         note(worker, &step(now, parent, "raise", (before, after), &outcome))?;
     }
-    append(&worker.path("events/pending.jsonl"), &line(&event))?;
+    append(&worker.path(PENDING), &line(&event))?;
     let first = step(now, &event.id, "raised", (0, event.budget), "needs-review");
     note(worker, &EventStep { parent: parent.map(str::to_owned), ..first })?;
     Ok(event)
@@ -259,6 +262,22 @@ pub fn all(worker: &Worker) -> io::Result<(Vec<EventStatus>, u64)> {
     Ok((events, bad))
 }
 
+/// Returns the open critical events of the project at `root`, oldest first. `dir` is the worker's
+/// folder. A folder that cannot be a worker's folder has no events.
+///
+/// # Errors
+/// Returns an error if a file cannot be read.
+pub fn critical(root: &Path, dir: &str) -> io::Result<Vec<Event>> {
+    // In most projects, nobody has raised an event, and this is all that is looked at.
+    if !root.join(dir).join(PENDING).exists() {
+        return Ok(Vec::new());
+    }
+    let Ok(worker) = Worker::of(root, dir) else { return Ok(Vec::new()) };
+    let open = all(&worker)?.0.into_iter();
+    let open = open.filter(|it| !it.over && it.event.severity == Severity::Critical);
+    Ok(open.map(|it| it.event).collect())
+}
+
 /// Returns the event with this id, or the only event whose id begins or ends with `id`.
 ///
 /// # Errors
@@ -289,7 +308,7 @@ fn find(book: &EventBook, id: &str) -> Result<EventStatus, EventError> {
 }
 
 fn load(worker: &Worker) -> io::Result<EventBook> {
-    let (raised, mut bad) = lines::<Event>(worker, "events/pending.jsonl")?;
+    let (raised, mut bad) = lines::<Event>(worker, PENDING)?;
     let (steps, worse) = lines::<EventStep>(worker, "events/ledger.jsonl")?;
     bad += worse;
     let mut order = Vec::new();

@@ -11,7 +11,9 @@ use std::fs::File;
 use std::io::BufReader;
 use std::path::{Path, PathBuf};
 
+use jiff::{SignedDuration, Timestamp};
 use runner_engine::digest::Digest;
+use runner_engine::error_chain::whole;
 use runner_engine::files::open_named;
 use runner_engine::outcome::Class;
 use runner_text::near;
@@ -20,14 +22,17 @@ use serde_json::{Value, json};
 use super::ask::{CuratorQuestion, ask_or_reason};
 use super::job::{CuratorJobKind, Source};
 use super::learning::{Finder, Learning};
-use super::lint::{notes, one_line};
+use super::lint::{IgnoredNotes, notes, one_line};
 use super::seed::{MARK, shortened, slug, yaml};
 use super::{CuratorSpec, JobFile, JobProduct};
+use crate::overnight::lock::{LockError, RunLock};
 use crate::sessions::transcript::{LineGap, Tally, Transcript};
 use crate::{Context, JobError};
 
 /// Number of lines in a chunk, unless the job specifies the chunk's end.
 const CHUNK: u64 = 5_000;
+/// Delay before a job is tried again after finding the corpus locked.
+const LOCKED_WAIT: SignedDuration = SignedDuration::from_mins(5);
 /// Maximum number of learnings from one chunk.
 const MOST: usize = 10;
 
@@ -99,6 +104,12 @@ pub(super) fn run(
     if own.iter().any(|own| real.starts_with(ctx.files.root().join(own))) {
         return Err(bad(format!("its source {} was written by runner", path.display())));
     }
+    let now = ctx.clock.now();
+    let takes_lock = ctx.corpus.is_none() && !ctx.recording.replays();
+    if takes_lock {
+        // The work would be lost if a night held the lock at the end.
+        RunLock::inspect(ctx.files.root()).map_err(|error| locked(now, error))?;
+    }
     let start = source.chunk_start.unwrap_or(1).max(1);
     let end = source.chunk_end.unwrap_or(start.saturating_add(CHUNK - 1));
     let Read { learnings, tally, own, next } = read(ctx, &path, start, end)?;
@@ -113,7 +124,8 @@ pub(super) fn run(
         )));
     }
     let count = learnings.len();
-    let there = notes(&ctx.files.root().join(&spec.learnings), ctx.files.root(), &[], None).0;
+    let folder = ctx.files.root().join(&spec.learnings);
+    let there = notes(&folder, ctx.files.root(), &[], None, IgnoredNotes::Read).0;
     let mut there: Vec<String> = there.into_iter().map(|note| note.text).collect();
     there.extend(made.iter().map(|(_, text)| text.clone()));
     let (kept, without) = choose(ctx, job, fresh(learnings, &there))?;
@@ -125,6 +137,10 @@ pub(super) fn run(
         })
         .collect();
     let written = artifacts.len();
+    if written > 0 && takes_lock {
+        let lock = RunLock::take(ctx.files.root(), ctx.admitted.run().as_str(), now);
+        ctx.corpus = Some(lock.map_err(|error| locked(now, error))?);
+    }
     let mut headline = format!(
         "lines {start} to {}: {} of {count} found; {}",
         start + tally.lines.saturating_sub(1),
@@ -157,6 +173,17 @@ fn describe(tally: &Tally, own: u64) -> String {
         }
     }
     reported
+}
+
+/// Returns the error for a lock that cannot be taken. The job waits if another process holds it.
+fn locked(now: Timestamp, error: LockError) -> JobError {
+    match error {
+        LockError::Held { .. } => JobError::Wait {
+            until: now.saturating_add(LOCKED_WAIT).unwrap_or(now),
+            why: error.to_string(),
+        },
+        LockError::Io { .. } => JobError::failed(Class::Environment, whole(&error)),
+    }
 }
 
 /// Returns whether a file has a line with this number.

@@ -35,6 +35,7 @@ pub mod seed;
 pub mod spec;
 pub mod worker_status;
 
+use jiff::Timestamp;
 use runner_engine::error_chain::whole;
 use runner_engine::ids::RunId;
 use runner_engine::outcome::Class;
@@ -141,6 +142,10 @@ pub fn run(ctx: &mut Context<'_>, spec: &CuratorSpec) -> Result<Finished, JobErr
         };
         return Err(JobError::Nothing(why));
     }
+    // A run in which a job only waited is deferred. Otherwise, a worker would repeat it at once.
+    if let (0, 0, Some((until, why))) = (reported.done, reported.failed, reported.waits.take()) {
+        return Err(JobError::Wait { until, why });
+    }
     let mut finished = Finished {
         headline: format!(
             "{} done, {} failed, {} returned to the queue",
@@ -195,6 +200,8 @@ struct RunCounts {
     lines: Vec<String>,
     without: Option<String>,
     last_error: Option<String>,
+    /// The time until which a job waits, with the reason.
+    waits: Option<(Timestamp, String)>,
     /// The staged jobs; `made` contains their files.
     claimed: Vec<Claimed>,
     made: Vec<(String, String)>,
@@ -237,6 +244,13 @@ fn one(
         ) => {
             worker.put_back(claimed, None).map_err(|error| io("use", worker, error))?;
             Err(error)
+        }
+        // The job has not failed, so this is not an attempt.
+        Err(JobError::Wait { until, why }) => {
+            reported.back += 1;
+            reported.lines.push(format!("{} waits: {why}", job.id));
+            reported.waits = Some((until, why));
+            worker.put_back(claimed, None).map_err(|error| io("use", worker, error))
         }
         // A cancelled job is put back without counting a failed attempt.
         Err(error) if ctx.cancel.is_cancelled() => {

@@ -16,7 +16,7 @@ use runner_text::{front_matter, markdown, near};
 use serde_json::{Value, json};
 
 use super::ask::{CuratorQuestion, ask_or_reason};
-use super::lint::{LintNote, notes, one_line, vault};
+use super::lint::{IgnoredNotes, LintNote, notes, one_line, vault};
 use super::{CuratorSpec, JobFile, JobProduct};
 use crate::session_notes::{ProjectMemory, SessionNote};
 use crate::{Context, JobError};
@@ -186,7 +186,7 @@ pub(super) fn run(
     };
     let read = match &job.source {
         None => match vault(ctx.files.root(), &spec.vault_dir) {
-            Ok(folder) => notes(&folder, ctx.files.root(), &leave, None).0,
+            Ok(folder) => notes(&folder, ctx.files.root(), &leave, None, IgnoredNotes::LeftOut).0,
             // Sessions may have left open points even if there are no notes.
             Err(_) if !left.is_empty() => Vec::new(),
             Err(why) => return Err(bad(why)),
@@ -202,7 +202,7 @@ pub(super) fn run(
                     path.display()
                 )));
             }
-            notes(ctx.files.root(), ctx.files.root(), &leave, Some(&path)).0
+            notes(ctx.files.root(), ctx.files.root(), &leave, Some(&path), IgnoredNotes::LeftOut).0
         }
     };
     let mut there = ideas(&ctx.files.root().join(&spec.ideas));
@@ -262,7 +262,7 @@ fn of_memory(ctx: &Context<'_>) -> (Vec<Seed>, Option<String>) {
 
 /// Returns the contents of all ideas, including archived ones.
 fn ideas(folder: &Path) -> Vec<String> {
-    let (notes, _) = notes(folder, folder, &[], None);
+    let (notes, _) = notes(folder, folder, &[], None, IgnoredNotes::Read);
     notes.into_iter().map(|note| note.text).collect()
 }
 

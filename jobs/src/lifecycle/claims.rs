@@ -11,7 +11,7 @@
 //! the host or the run's results, and must never quote the output of a command.
 
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use runner_engine::process::{
@@ -38,7 +38,16 @@ enum SimpleClaim<'c> {
     Exists { path: &'c str },
     Contains { path: &'c str, text: &'c str },
     Commit { hash: &'c str },
-    Ends { command: &'c str, code: i64 },
+    Ends { command: &'c str, code: i64, form: CommandForm },
+}
+
+/// How a claim gives a command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum CommandForm {
+    /// Between quotes or backticks.
+    Quoted,
+    /// As plain words, which may also be prose.
+    Bare,
 }
 
 /// The result of running a command again.
@@ -49,6 +58,8 @@ enum Rerun {
     Ended(i64),
     /// The command was not run, or its result in the sandbox does not count, for this reason.
     NotRun(String),
+    /// The words are not a command.
+    Prose,
 }
 
 /// The result of a check, with its reason.
@@ -68,7 +79,7 @@ pub fn recheck(
     let mut commands = 0;
     for one in checked {
         let claim = one.claim.clone();
-        let Check(finding, why) = match simple(&claim) {
+        let Check(finding, why) = match simple(&claim, &|path| is_there(ctx, path)) {
             None => continue,
             Some(SimpleClaim::Exists { path }) => exists(ctx, path),
             Some(SimpleClaim::Contains { path, text }) => contains(ctx, path, text),
@@ -76,14 +87,22 @@ pub fn recheck(
                 Some(_) => Check(ClaimFinding::Holds, "the commit exists".to_owned()),
                 None => Check(ClaimFinding::Fails, "the repository has no such commit".to_owned()),
             },
-            Some(SimpleClaim::Ends { command, code }) => {
-                commands += 1;
-                let again = match commands > COMMANDS {
+            Some(SimpleClaim::Ends { command, code, form }) => {
+                let again = match commands >= COMMANDS {
                     true => Rerun::NotRun(format!("only {COMMANDS} commands are run again")),
-                    false => ctx
-                        .recording
-                        .through("claim", command, || Ok::<_, JobError>(run_again(ctx, command)))?,
+                    false => ctx.recording.through("claim", command, || {
+                        Ok::<_, JobError>(
+                            match form == CommandForm::Bare && is_prose(ctx, command) {
+                                true => Rerun::Prose,
+                                false => run_again(ctx, command),
+                            },
+                        )
+                    })?,
                 };
+                if again == Rerun::Prose {
+                    continue;
+                }
+                commands += 1;
                 judge(&again, steps, (command, code))
             }
         };
@@ -99,17 +118,18 @@ pub fn recheck(
     Ok(())
 }
 
-/// Parses a claim, or returns `None` if it has no simple form.
-fn simple(claim: &str) -> Option<SimpleClaim<'_>> {
+/// Parses a claim, or returns `None` if it has no simple form. `is_there` returns whether the
+/// project has a path.
+fn simple<'c>(claim: &'c str, is_there: &dyn Fn(&str) -> bool) -> Option<SimpleClaim<'c>> {
     let claim = claim.trim().trim_end_matches('.');
     if let Some(rest) = claim.strip_suffix("exists") {
-        let rest = plain(rest);
-        let rest = rest.strip_prefix("the ").unwrap_or(rest);
+        let rest = without(plain(rest), "the ");
         if let Some(hash) = rest.strip_prefix("commit ").map(plain) {
             let is_hash = hash.len() >= 7 && hash.bytes().all(|it| it.is_ascii_hexdigit());
             return is_hash.then_some(SimpleClaim::Commit { hash });
         }
-        return file(rest).map(|path| SimpleClaim::Exists { path });
+        let path = file(rest).or_else(|| Some(plain(rest)).filter(|path| is_there(path)))?;
+        return Some(SimpleClaim::Exists { path });
     }
     if let Some((path, text)) = claim.split_once(" contains ")
         && let Some(path) = file(path)
@@ -133,9 +153,22 @@ fn simple(claim: &str) -> Option<SimpleClaim<'_>> {
     for word in ["exit ", "code ", "status "] {
         code = code.strip_prefix(word).unwrap_or(code);
     }
+    let command = without(without(command.trim(), "the "), "command ").trim();
+    let form = match plain(command) == command {
+        true => CommandForm::Bare,
+        false => CommandForm::Quoted,
+    };
     let command = plain(command);
     let code = code.parse().ok().filter(|_| !command.is_empty())?;
-    Some(SimpleClaim::Ends { command, code })
+    Some(SimpleClaim::Ends { command, code, form })
+}
+
+/// Removes a word from the beginning of a string, in upper or lower case.
+fn without<'t>(text: &'t str, word: &str) -> &'t str {
+    match text.split_at_checked(word.len()) {
+        Some((head, rest)) if head.eq_ignore_ascii_case(word) => rest,
+        _ => text,
+    }
 }
 
 /// Removes surrounding blanks and one pair of quotes from a string.
@@ -148,9 +181,9 @@ fn plain(text: &str) -> &str {
 
 /// Returns the path in a string such as "the file `a/b`", if it can only be a path in the project.
 fn file(text: &str) -> Option<&str> {
-    let text = plain(text);
-    let text = text.strip_prefix("the ").unwrap_or(text);
-    let named = text.strip_prefix("file ").map(plain);
+    let text = without(plain(text), "the ");
+    let mut kinds = ["file ", "folder ", "directory "].into_iter();
+    let named = kinds.find_map(|kind| text.strip_prefix(kind)).map(plain);
     let path = named.unwrap_or(text);
     let is_path = (named.is_some() || path.contains(['.', '/']))
         && !path.is_empty()
@@ -160,10 +193,24 @@ fn file(text: &str) -> Option<&str> {
     is_path.then_some(path)
 }
 
+/// Returns whether the project has a file or a folder at the path.
+fn is_there(ctx: &Context<'_>, path: &str) -> bool {
+    ctx.files.is_there(path.trim_end_matches('/'))
+}
+
+/// Returns whether words without quotes are prose: their first word is not a program. "test" is
+/// also a word of prose, so as a program it must have an option.
+fn is_prose(ctx: &Context<'_>, words: &str) -> bool {
+    let (first, rest) = words.split_once(' ').unwrap_or((words, ""));
+    let path = ctx.programs.env().get("PATH").map_or("", String::as_str);
+    let found = process::find_program(Path::new(first), ctx.files.root(), path);
+    found.is_err() || (first == "test" && !rest.starts_with(['-', '!']))
+}
+
 fn exists(ctx: &Context<'_>, path: &str) -> Check {
-    match ctx.files.is_file(path) {
-        true => Check(ClaimFinding::Holds, "the file is there".to_owned()),
-        false => Check(ClaimFinding::Fails, "there is no such file".to_owned()),
+    match is_there(ctx, path) {
+        true => Check(ClaimFinding::Holds, "it is there".to_owned()),
+        false => Check(ClaimFinding::Fails, "there is no such file or folder".to_owned()),
     }
 }
 
@@ -186,6 +233,11 @@ fn judge(again: &Rerun, steps: &[ToolStep], (command, code): (&str, i64)) -> Che
         false => ClaimFinding::Fails,
     };
     let why = match again {
+        // A shell ends with these codes if it cannot start a program.
+        Rerun::Ended(ended @ (126 | 127)) => {
+            &format!("run again without write access, it could not be started ({ended})")
+        }
+        Rerun::Prose => "it is not a command",
         Rerun::Ended(ended) => {
             let why = format!("run again without write access, it ended with {ended}");
             return Check(finding(*ended), why);
@@ -201,7 +253,7 @@ fn judge(again: &Rerun, steps: &[ToolStep], (command, code): (&str, i64)) -> Che
             let why = format!("its last recorded use ended with {ended} (not run again: {why})");
             Check(finding(ended), why)
         }
-        None => Check(ClaimFinding::Unknown, why.clone()),
+        None => Check(ClaimFinding::Unknown, why.to_owned()),
     }
 }
 
@@ -262,7 +314,8 @@ mod tests {
     #[test]
     fn simple_forms_are_parsed() {
         use SimpleClaim::{Commit, Contains, Ends, Exists};
-        let ends = |command, code| Some(Ends { command, code });
+        let ends = |command, code| Some(Ends { command, code, form: CommandForm::Quoted });
+        let bare = |command, code| Some(Ends { command, code, form: CommandForm::Bare });
         for (claim, expected) in [
             ("a.txt exists", Some(Exists { path: "a.txt" })),
             ("the file `LICENSE` exists.", Some(Exists { path: "LICENSE" })),
@@ -274,7 +327,15 @@ mod tests {
             ("commit `39ff213` exists", Some(Commit { hash: "39ff213" })),
             ("commit of today exists", None),
             ("`make site` ended with 0", ends("make site", 0)),
-            ("make test ended 0", ends("make test", 0)),
+            ("make test ended 0", bare("make test", 0)),
+            ("the command `make ok` ended with 0", ends("make ok", 0)),
+            ("The command make ok ended with 0", bare("make ok", 0)),
+            ("the test suite ended with 0", bare("test suite", 0)),
+            ("`cd x; test -e y` ended with 0", ends("cd x; test -e y", 0)),
+            ("docs/ exists", Some(Exists { path: "docs/" })),
+            ("the folder `docs` exists", Some(Exists { path: "docs" })),
+            ("Makefile exists", Some(Exists { path: "Makefile" })),
+            ("harmony exists", None),
             ("`make test` exited with code 2", ends("make test", 2)),
             ("`sh -c 'exit 3'` ended with 3", ends("sh -c 'exit 3'", 3)),
             ("`python3 -m unittest -q` exits 0", ends("python3 -m unittest -q", 0)),
@@ -285,7 +346,7 @@ mod tests {
             ("the week ended well", None),
             ("the page renders", None),
         ] {
-            assert_eq!(simple(claim), expected, "{claim}");
+            assert_eq!(simple(claim, &|path| path == "Makefile"), expected, "{claim}");
         }
     }
 
@@ -304,6 +365,8 @@ mod tests {
             (&not_run, "make site", 0, ClaimFinding::Unknown),
             (&Rerun::Ended(0), "make test", 0, ClaimFinding::Holds),
             (&Rerun::Ended(1), "make site", 0, ClaimFinding::Fails),
+            (&Rerun::Ended(127), "make site", 0, ClaimFinding::Unknown),
+            (&Rerun::Ended(126), "make test", 2, ClaimFinding::Holds),
         ] {
             assert_eq!(judge(again, &steps, (command, code)).0, expected, "{again:?} {command}");
         }

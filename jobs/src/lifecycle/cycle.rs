@@ -188,6 +188,7 @@ pub fn run(ctx: &mut Context<'_>, spec: &CycleSpec, job: &str) -> Result<Finishe
         return Err(JobError::failed(Class::Internal, "its position was not read"));
     };
     let state = now.state();
+    let unusable = |error| unusable(&error, &spec.agent);
     let position = position::read_in(&ctx.files, &spec.agent, &now.spec).map_err(unusable)?;
     if position != now.position {
         let why = format!("gate: the cycle moved to {position} while this run waited");
@@ -225,29 +226,30 @@ pub fn run(ctx: &mut Context<'_>, spec: &CycleSpec, job: &str) -> Result<Finishe
 
 /// Gathers the facts for the gates: the number of failures from the database, and the time of the
 /// last failure from the failmark.
-fn facts(
+fn facts<'f>(
     ctx: &Context<'_>,
     spec: &CycleSpec,
     state: &CycleState,
-    job: &str,
-) -> Result<TickFacts, JobError> {
-    let ran = position::ran_in(&ctx.files, &spec.agent, &state.name).map_err(unusable)?;
+    job: &'f str,
+) -> Result<TickFacts<'f>, JobError> {
+    let ran = position::ran_in(&ctx.files, &spec.agent, &state.name)
+        .map_err(|error| unusable(&error, &spec.agent))?;
     let (failures, failed) = ctx.recording.through(FAILURES, job, || {
         let failures = ctx.spender.store().streak(ctx.admitted.job())?.failures;
         let mark = failmark::read_at(ctx.files.root(), &failmark::of_job(job));
         Ok::<_, JobError>((failures, mark.map(|mark| mark.at)))
     })?;
-    Ok(TickFacts { ran, failures, failed })
+    Ok(TickFacts { job, ran, failures, failed })
 }
 
 /// Converts an unusable position to an error naming the command that resets the position.
-fn unusable(error: BadPosition) -> JobError {
-    let why = format!("{error}; `runner lifecycle goto STATE` sets it again");
+fn unusable(error: &BadPosition, agent: &str) -> JobError {
+    let why = format!("{error}; `{}` sets it again", position::reset(agent, "STATE"));
     JobError::failed(Class::Environment, why)
 }
 
 /// Appends a note to a failure message saying that the cycle stays in its current state.
-fn held(error: JobError, state: &CycleState, facts: &TickFacts, now: Timestamp) -> JobError {
+fn held(error: JobError, state: &CycleState, facts: &TickFacts<'_>, now: Timestamp) -> JobError {
     let Outcome::Failed { class, why } = error.outcome(now) else {
         return error;
     };
@@ -269,7 +271,8 @@ fn stage(
 ) -> Result<Position, JobError> {
     let path = position::path(&spec.agent);
     let seen = ctx.files.inspect(&path, 1 << 16)?;
-    let stands = position::read_in(&ctx.files, &spec.agent, &now.spec).map_err(unusable)?;
+    let stands = position::read_in(&ctx.files, &spec.agent, &now.spec)
+        .map_err(|error| unusable(&error, &spec.agent))?;
     if stands != now.position {
         return Ok(stands);
     }

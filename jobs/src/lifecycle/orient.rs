@@ -58,11 +58,17 @@ pub struct Orientation {
     pub troubles: Vec<String>,
 }
 
-/// Lists what happened since the newest entry: the commits, and the tasks that moved.
+/// Lists what happened since the newest entry: the commits, and the tasks of the board at
+/// `board_path` that moved.
 ///
 /// # Errors
 /// Returns an error if git or the board's history cannot be read.
-pub fn since(git: &Git, scope: &Scope, newest: Option<&Listed>) -> Result<Vec<String>, JobError> {
+pub fn since(
+    git: &Git,
+    scope: &Scope,
+    board_path: &str,
+    newest: Option<&Listed>,
+) -> Result<Vec<String>, JobError> {
     let commits = log::commits(git)?;
     let newer = log::newer(git, &commits, newest)?;
     let commits = commits.iter().filter(|commit| newer.contains(&commit.hash));
@@ -71,7 +77,7 @@ pub fn since(git: &Git, scope: &Scope, newest: Option<&Listed>) -> Result<Vec<St
     let history = scope.inspect(board::PATH, board::LARGEST)?;
     let history = BoardHistory::parse(&history.map(|(bytes, _)| bytes).unwrap_or_default());
     let after = newest.and_then(|newest| newest.ts);
-    let records = history.records.iter().rev();
+    let records = history.of_board(board_path).rev();
     let records = records.filter(|record| after.is_none_or(|after| record.ts >= after));
     let moves = records.flat_map(|record| record.moves.iter().rev());
     out.extend(moves.take(HAPPENED).map(|it| {

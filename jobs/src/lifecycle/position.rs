@@ -90,6 +90,14 @@ pub fn ran_path(agent: &str, state: &str) -> String {
     format!("{}/lifecycle-ran-{state}", folder(agent))
 }
 
+/// Returns the command that moves an agent to a state.
+pub fn reset(agent: &str, state: &str) -> String {
+    match agent {
+        "" => format!("runner lifecycle goto {state}"),
+        agent => format!("runner lifecycle goto {state} --agent {agent}"),
+    }
+}
+
 /// Reads an agent's position. Without a file, the agent is at the beginning of the cycle.
 ///
 /// # Errors

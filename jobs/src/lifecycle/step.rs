@@ -23,10 +23,12 @@ const FIRST_WAIT: SignedDuration = SignedDuration::from_mins(15);
 const LONGEST_WAIT: SignedDuration = SignedDuration::from_hours(6);
 
 #[derive(Clone, Copy, Debug, Default)]
-pub struct TickFacts {
+pub struct TickFacts<'f> {
+    /// The job that runs the cycle.
+    pub job: &'f str,
     /// The time of the state's last successful run.
     pub ran: Option<Timestamp>,
-    /// Number of consecutive failures of the cycle.
+    /// Number of consecutive failures of the cycle since it came to the state.
     pub failures: u32,
     /// The time of the last failure.
     pub failed: Option<Timestamp>,
@@ -41,7 +43,7 @@ pub enum CycleStep {
 }
 
 /// Decides the action for a state at `now`.
-pub fn step(state: &CycleState, facts: &TickFacts, now: Timestamp) -> CycleStep {
+pub fn step(state: &CycleState, facts: &TickFacts<'_>, now: Timestamp) -> CycleStep {
     let name = &state.name;
     if let (Some(least), Some(ran)) = (state.min_interval, facts.ran)
         && let Ok(until) = ran.checked_add(least)
@@ -59,8 +61,9 @@ pub fn step(state: &CycleState, facts: &TickFacts, now: Timestamp) -> CycleStep 
         && failed <= now
     {
         let why = format!(
-            "gate: {name} failed {} times in a row and is not tried again before {until:.0}",
-            facts.failures
+            "gate: {name} failed {} times in a row and is not tried again before {until:.0}; \
+             `runner jobs reset {}` tries it at once",
+            facts.failures, facts.job
         );
         return CycleStep::Gate { until, why };
     }
@@ -85,7 +88,7 @@ mod tests {
         Timestamp::from_second(1_780_000_000 + minutes * 60).unwrap()
     }
 
-    fn goes(facts: TickFacts, now: i64) -> bool {
+    fn goes(facts: TickFacts<'_>, now: i64) -> bool {
         let spec = parse(DEFAULT, BoardForm::Org).unwrap();
         step(spec.state("rem").unwrap(), &facts, at(now)) == CycleStep::Go
     }

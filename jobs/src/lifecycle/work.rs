@@ -230,7 +230,8 @@ fn oriented(
 ) -> Result<Orientation, JobError> {
     let mut orientation = orient(&ctx.files, &spec.board, newest);
     let shown = newest.as_ref().ok().and_then(Option::as_ref);
-    orientation.since = since(&ctx.git, &ctx.files, shown.map(|(newest, _)| &newest.listed))?;
+    orientation.since =
+        since(&ctx.git, &ctx.files, &spec.board, shown.map(|(newest, _)| &newest.listed))?;
     orientation.since.splice(0..0, uncommitted(&ctx.git, &spec.board)?);
     Ok(orientation)
 }

@@ -43,8 +43,7 @@ use super::summary::{
     Dreamscape, GUIDE, Iteration, IterationStatus, RunStatus, Runtime, StepStatus, Summary, length,
 };
 use super::{OvernightSpec, council, report, resume};
-use crate::curator::events::{self, EventStatus, Severity};
-use crate::curator::queue::Worker;
+use crate::curator::events;
 use crate::json::pretty;
 use crate::{Context, Finished, JobError};
 
@@ -56,8 +55,6 @@ const RESERVE: Duration = Duration::from_secs(300);
 
 /// Maximum number of critical events that a night reports.
 const EVENTS: usize = 5;
-/// The name of the fact that lists the open critical events as objects with `id` and `what`.
-pub const CRITICAL_EVENTS: &str = "critical_events";
 
 /// Runs a night.
 ///
@@ -219,18 +216,13 @@ impl Night<'_, '_> {
 
     /// Reports the curator's open critical events, which the user should see first.
     fn critical_events(&mut self) {
-        let Ok(worker) = Worker::of(self.ctx.files.root(), &self.spec.worker_dir) else { return };
-        let all = match events::all(&worker) {
-            Ok((all, _)) => all,
+        let critical = match events::critical(self.ctx.files.root(), &self.spec.worker_dir) {
+            Ok(critical) => critical,
             Err(error) => return self.degrade(&format!("the events cannot be read: {error}")),
         };
-        let open = all.into_iter().filter(|it| !it.over && it.event.severity == Severity::Critical);
-        let mut critical = Vec::new();
-        for EventStatus { event, .. } in open.take(EVENTS) {
+        for event in critical.iter().take(EVENTS) {
             self.degrade(&format!("critical event {}: {}", event.id, event.desired_action));
-            critical.push(json!({ "id": event.id, "what": event.desired_action }));
         }
-        self.ctx.facts.insert(CRITICAL_EVENTS.to_owned(), critical.into());
     }
 
     fn close_loop(&mut self, looped: &LoopResult) -> Result<(), JobError> {

@@ -37,11 +37,12 @@ pub fn whole(
     now: Timestamp,
 ) -> Result<NightReport, StoreError> {
     let mut report = gather(store, night, root, now)?;
-    let dreams = proposals::dream_jobs(store, &store.night(night)?.project)?;
+    let project = store.night(night)?.project;
+    let dreams = proposals::dream_jobs(store, &project)?;
     let found = proposals::read(root, &dreams, &report.runs, report.closed);
     (report.proposals, report.more_proposals) = (found.proposals, found.more);
     report.unread_proposals = found.unread;
-    report.waiting = pending::read(root, &report.runs);
+    report.waiting = pending::read(root, &report.runs, &pending::curator_folder(store, &project)?);
     report.dreamscapes = dreamscape::read(root, &report.runs);
     report.first = next_steps::moves(&report);
     if let Some(state) = store.path().parent() {

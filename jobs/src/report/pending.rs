@@ -3,11 +3,13 @@
 //!
 //! Such an item is a journal entry whose verdicts move the board, a draft of an idea, a provisional
 //! learning, or an event that needs attention, each with the command that shows it. The items are
-//! read from the files that the runs published and from the runs' counts. A file that no longer
-//! exists is never listed.
+//! read from the files that the runs published, from the curator's events, and from the runs' counts.
+//! A file that no longer exists is never listed, and a critical event is listed until it is over.
 
 use std::path::Path;
 
+use runner_engine::ids::ProjectId;
+use runner_engine::store::{Store, StoreError};
 use runner_text::counted;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -15,9 +17,10 @@ use serde_json::Value;
 
 use super::proposals::shell_word;
 use super::run_line::RunLine;
+use crate::curator::events::{self, Event};
+use crate::curator::{CuratorSpec, KIND as CURATOR};
 use crate::dream::inventory::Reader;
 use crate::dream::proposal::clean;
-use crate::overnight::night::CRITICAL_EVENTS;
 
 /// Maximum size, in bytes, of a file whose title is read.
 const LARGEST: u64 = 1024 * 1024;
@@ -62,8 +65,45 @@ pub struct PendingItem {
     pub command: String,
 }
 
-/// Reads the items left by these runs. The kinds are in a fixed order.
-pub(super) fn read(root: &Path, runs: &[RunLine]) -> Vec<PendingItem> {
+/// Returns the curator's folder from the configuration stored in the database. It is the default
+/// folder if an earlier build did not store it.
+pub(super) fn curator_folder(store: &Store, project: &ProjectId) -> Result<String, StoreError> {
+    #[derive(Deserialize)]
+    struct Kept {
+        worker_dir: String,
+    }
+    let kept = store.projections(Some(project))?;
+    let kept = kept.get(project).and_then(|text| serde_json::from_str::<Kept>(text).ok());
+    Ok(kept.map_or_else(|| CuratorSpec::default().worker_dir, |kept| kept.worker_dir))
+}
+
+/// Reads the open critical events of the project at `root`. `folder` is the curator's folder.
+fn critical(root: &Path, folder: &str) -> Vec<PendingItem> {
+    let item = |what: String, why: String, command: String| PendingItem {
+        sort: PendingSort::Event,
+        job: CURATOR.to_owned(),
+        what,
+        why,
+        command,
+    };
+    let events = match events::critical(root, folder) {
+        Ok(events) => events,
+        Err(error) => {
+            let why = clean(&format!("they cannot be read: {error}"), 200);
+            return vec![item("the events".to_owned(), why, "runner curator events".to_owned())];
+        }
+    };
+    let item = |event: &Event| {
+        let what = format!("the critical event: {}", clean(&event.desired_action, 200));
+        let command = format!("runner curator events show {}", shell_word(&clean(&event.id, 200)));
+        item(what, "nobody has acknowledged it".to_owned(), command)
+    };
+    events.iter().map(item).collect()
+}
+
+/// Reads the items left by these runs, and the open critical events from the curator's folder. The
+/// kinds are in a fixed order.
+pub(super) fn read(root: &Path, runs: &[RunLine], curator_folder: &str) -> Vec<PendingItem> {
     let Ok(reader) = Reader::open(root, LARGEST) else {
         return Vec::new();
     };
@@ -77,7 +117,7 @@ pub(super) fn read(root: &Path, runs: &[RunLine]) -> Vec<PendingItem> {
         let name = path.rsplit('/').next().unwrap_or(path).to_owned();
         Some(clean(&head.unwrap_or(name), 200))
     };
-    let mut all = Vec::new();
+    let mut all = critical(root, curator_folder);
     for run in runs {
         let mut push = |sort, what: String, why: &str, command: String| {
             all.push(PendingItem {
@@ -96,7 +136,7 @@ pub(super) fn read(root: &Path, runs: &[RunLine]) -> Vec<PendingItem> {
                     let why = "its verdicts move the board once they are applied";
                     push(PendingSort::JournalEntry, what, why, "runner board apply".to_owned());
                 }
-            } else if is("curator", ".md") {
+            } else if is(CURATOR, ".md") {
                 let learning = path.split('/').any(|part| part == "learnings");
                 let Some(what) = title(path) else {
                     continue;
@@ -117,15 +157,8 @@ pub(super) fn read(root: &Path, runs: &[RunLine]) -> Vec<PendingItem> {
                 }
             }
         }
-        for event in run.facts.get(CRITICAL_EVENTS).and_then(Value::as_array).into_iter().flatten()
-        {
-            let text = |name: &str| clean(event[name].as_str().unwrap_or_default(), 200);
-            let command = format!("runner curator events show {}", shell_word(&text("id")));
-            let what = format!("the critical event: {}", text("what"));
-            push(PendingSort::Event, what, "nobody has acknowledged it", command);
-        }
         let raised = run.facts.get("raised").and_then(Value::as_u64).unwrap_or(0);
-        if run.kind == "curator" && raised > 0 {
+        if run.kind == CURATOR && raised > 0 {
             let what = counted(raised, "new event");
             let why = "a person should look at it";
             push(PendingSort::Event, what, why, "runner curator events".to_owned());
@@ -139,6 +172,8 @@ pub(super) fn read(root: &Path, runs: &[RunLine]) -> Vec<PendingItem> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::curator::events::{NewEvent, Severity};
+    use crate::curator::queue::Worker;
     use crate::report::sample_tests as sample;
     use std::fs;
 
@@ -160,7 +195,25 @@ mod tests {
         curator.artifacts =
             ["ideas/draft.md", ".agents/learnings/l.md", "ideas/gone.md"].map(str::to_owned).into();
         curator.facts.insert("raised".into(), 2.into());
-        let reported = read(root.path(), &[rem, curator]);
+        let worker = Worker::of(root.path(), ".c").unwrap();
+        let now = "2026-11-22T02:30:00Z".parse().unwrap();
+        let raise = |severity, action: &str| {
+            let event = NewEvent {
+                source: "ci".into(),
+                severity,
+                desired_action: action.into(),
+                escalation_target: "me".into(),
+                budget: 0,
+                note: None,
+            };
+            events::raise(&worker, event, None, now).unwrap().id
+        };
+        let id = raise(Severity::Critical, "restore the backup");
+        let over = raise(Severity::Critical, "over");
+        raise(Severity::High, "less urgent");
+        events::record_outcome(&worker, &over, "ack", "seen", now).unwrap();
+        let reported = read(root.path(), &[rem, curator], ".c");
+        let show = format!("runner curator events show {id}");
         let all: Vec<(&str, &str, &str)> = reported
             .iter()
             .map(|it| (it.sort.as_str(), it.what.as_str(), it.command.as_str()))
@@ -169,6 +222,7 @@ mod tests {
             all,
             [
                 ("draft", "Ship it", "$EDITOR ideas/draft.md"),
+                ("event", "the critical event: restore the backup", &show),
                 ("event", "2 new events", "runner curator events"),
                 ("journal entry", "A quiet night", "runner board apply"),
                 ("learning", "l.md", "runner corpus close-loop --dry-run"),

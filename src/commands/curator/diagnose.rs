@@ -126,6 +126,10 @@ fn findings(
             format!("the job {job} is not enabled"),
             typed(&["runner", "config", "set", &format!("jobs.{job}.enabled"), "true"]),
         );
+    } else if configured.manual {
+        let job = configured.job.as_deref().unwrap_or_default();
+        let what = format!("the job {job} runs only manually, so no timer serves the queue");
+        add("note", what, "runner curator setup --apply".to_owned());
     }
     let folder = |path: &str, key: &str, usual: &str| match is_windows(path) {
         true => format!("runner config set curator.{key} {usual}"),

@@ -8,6 +8,7 @@ use jiff::Timestamp;
 use runner_backends::registry::KINDS;
 use runner_backends::{OllamaHealth, ollama_health};
 use runner_engine::process::find_program;
+use runner_engine::schedule::Trigger;
 use runner_jobs::curator::CuratorSpec;
 use runner_jobs::curator::lint::vault;
 use runner_jobs::curator::queue::{Depths, Worker};
@@ -15,6 +16,7 @@ use runner_jobs::curator::worker_status::WorkerStatus;
 use serde::Serialize;
 use serde_json::Value;
 
+use crate::config::TriggerSpec;
 use crate::env;
 use crate::project::LoadedProject;
 
@@ -59,6 +61,9 @@ pub struct Configured {
     pub job: Option<String>,
     /// Whether the job is enabled.
     pub enabled: bool,
+    /// Whether the schedule never starts the job.
+    #[serde(skip)]
+    pub manual: bool,
     /// The job's backend.
     pub backend: Option<String>,
     /// Maximum number of jobs that may start within 60 minutes.
@@ -135,6 +140,8 @@ pub fn gather(here: &LoadedProject, now: Timestamp) -> CuratorStanding {
             endpoint: curator.endpoint.clone(),
             job: job.map(str::to_owned),
             enabled: configured_job.is_some_and(|job| job.enabled),
+            manual: configured_job
+                .is_some_and(|job| job.when == TriggerSpec::Clock(Trigger::Manual)),
             backend: configured_job.map(|job| job.spec.backend.clone()),
             hourly_cap: spec.hourly_cap,
             kinds: spec.kinds.iter().map(|kind| kind.as_str()).collect(),

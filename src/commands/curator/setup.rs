@@ -2,13 +2,17 @@
 
 use runner_backends::registry::KINDS;
 use runner_engine::outcome::Exit;
+use runner_engine::schedule::Trigger;
 
 use super::model::job_of;
 use crate::commands::config::{self, ConfigFile};
 use crate::commands::{Cli, default_job};
-use crate::config::SettingChange;
+use crate::config::{SettingChange, TriggerSpec};
 use crate::project::LoadedProject;
 use crate::ui::{Failure, show};
+
+/// The trigger of the job that processes the queue.
+const TRIGGER: &str = "every 5m";
 
 /// Show the settings that make the curator run; --apply writes them into runner.toml
 #[derive(Debug, clap::Args)]
@@ -83,10 +87,19 @@ fn settings(project: &LoadedProject) -> Vec<(String, String)> {
         }
         _ => "builtin".to_owned(),
     };
-    if job_of(project).is_none() {
+    let Some(name) = job_of(project) else {
         add("jobs.curator.kind", "curator");
-        add("jobs.curator.trigger", "every 5m");
+        add("jobs.curator.trigger", TRIGGER);
         add("jobs.curator.backend", &backend);
+        return wanted;
+    };
+    let job = &config.jobs[name];
+    if !job.enabled {
+        add(&format!("jobs.{name}.enabled"), "true");
+    }
+    // No timer serves a job that runs only manually.
+    if job.when == TriggerSpec::Clock(Trigger::Manual) {
+        add(&format!("jobs.{name}.trigger"), TRIGGER);
     }
     wanted
 }

@@ -128,6 +128,9 @@ impl View for Journal {
                     };
                     let line = entry.tale.lines().next().unwrap_or_default();
                     show::out(&format!("{at}{agent}  {}\n", safe::line(line)));
+                    if !entry.published {
+                        show::out("  not published by runner\n");
+                    }
                     for verdict in &entry.verdicts {
                         let done = verdict.resolved.as_ref();
                         let done = done.map_or_else(String::new, |it| format!(" ({})", it.short));

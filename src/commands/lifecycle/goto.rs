@@ -13,6 +13,7 @@ use serde::Serialize;
 use super::{AgentArg, named};
 use crate::commands::{Cli, board};
 use crate::cycles;
+use crate::env;
 use crate::project::LoadedProject;
 use crate::ui::{Failure, Ui, View};
 
@@ -48,7 +49,7 @@ impl View for NewPosition {
 
 impl GotoArgs {
     pub(super) fn run(&self, cli: &Cli<'_>, here: &LoadedProject) -> Result<Exit, Failure> {
-        let (_, cycle) = named(here, &self.agent.agent)?;
+        let (job, cycle) = named(here, &self.agent.agent)?;
         let spec = cycles::cycle_of(&here.root, cycle)?;
         let Some(state) = spec.state(&self.state) else {
             let names: Vec<&str> = spec.states.iter().map(|it| it.name.as_str()).collect();
@@ -82,6 +83,12 @@ impl GotoArgs {
                 Ok(())
             })
             .map_err(board::act_failure)?;
+        drop((held, hand));
+        // The failures belong to the state that the agent has left.
+        let now = cli.env.wall()?;
+        if let Ok(row) = store.job(&here.id, job) {
+            store.acknowledge(&here.id, row.id, job, &env::person(), now)?;
+        }
         cli.ui.show(&NewPosition { state: state.name.clone(), hits: 0, run, kind: state.kind });
         Ok(Exit::Done)
     }

@@ -10,7 +10,7 @@ mod states;
 use runner_engine::error_chain::whole;
 use runner_engine::outcome::Exit;
 use runner_jobs::lifecycle::cycle::CycleSpec;
-use runner_jobs::lifecycle::position::BadPosition;
+use runner_jobs::lifecycle::position::{BadPosition, reset};
 use runner_jobs::lifecycle::spec::Spec;
 
 use super::Cli;
@@ -113,7 +113,6 @@ fn named<'h>(here: &'h LoadedProject, agent: &str) -> Result<(&'h str, &'h Cycle
     })
 }
 
-fn bad(error: &BadPosition, spec: &Spec) -> Failure {
-    Failure::environment(safe::line(&whole(error)))
-        .hint(format!("runner lifecycle goto {}", spec.first().name))
+fn bad(error: &BadPosition, agent: &str, spec: &Spec) -> Failure {
+    Failure::environment(safe::line(&whole(error))).hint(reset(agent, &spec.first().name))
 }

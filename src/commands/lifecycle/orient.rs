@@ -61,7 +61,7 @@ impl OrientArgs {
         let git = Git::new(&here.root, &env::child_environment(), &env::marker()?);
         let listed =
             newest.as_ref().ok().and_then(Option::as_ref).map(|(newest, _)| &newest.listed);
-        orientation.since = since(&git, &scope, listed)
+        orientation.since = since(&git, &scope, &board, listed)
             .map_err(|error| Failure::environment(safe::line(&error.whole())))?;
         let left = uncommitted(&git, &board)
             .map_err(|error| Failure::environment(safe::line(&error.whole())))?;

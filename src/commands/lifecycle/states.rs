@@ -56,7 +56,8 @@ impl ShowArgs {
         let agent = self.agent.agent.as_str();
         let (job, cycle) = of_agent(here, agent);
         let spec = cycles::cycle_of(&here.root, &cycle)?;
-        let at = position::read(&here.root, agent, &spec).map_err(|error| bad(&error, &spec))?;
+        let at =
+            position::read(&here.root, agent, &spec).map_err(|error| bad(&error, agent, &spec))?;
         let now = cli.env.wall()?;
         let failures = match (&job, cli.env.store_to_read()?) {
             (Some(job), Some(store)) => match store.job(&here.id, job) {
@@ -70,8 +71,9 @@ impl ShowArgs {
         let mut states = Vec::new();
         for state in &spec.states {
             let ran = position::ran(&here.root, agent, &state.name)
-                .map_err(|error| bad(&error, &spec))?;
+                .map_err(|error| bad(&error, agent, &spec))?;
             let facts = TickFacts {
+                job: job.as_deref().unwrap_or_default(),
                 ran,
                 failures: if state.name == at.state { failures } else { 0 },
                 failed: failed.as_ref().map(|mark| mark.at),

@@ -9,6 +9,7 @@ use runner_engine::store::{Project, Store};
 use runner_jobs::failmark::Failmark;
 use runner_jobs::report::proposals::{WaitingProposals, waiting};
 
+use super::model::CriticalEvent;
 use super::project_scan::ProjectScan;
 use crate::env::Env;
 use crate::project::projection::Projection;
@@ -22,6 +23,7 @@ pub(super) struct Files {
     pub(super) projection: Option<Projection>,
     pub(super) marks: Vec<Failmark>,
     pub(super) report: Option<(PathBuf, bool)>,
+    pub(super) events: Vec<CriticalEvent>,
     pub(super) proposals: WaitingProposals,
 }
 
@@ -40,6 +42,7 @@ impl Files {
                 projection: kept,
                 marks: seen.marks,
                 report,
+                events: seen.events,
                 proposals: seen.proposals,
             });
         }
@@ -68,6 +71,8 @@ impl Files {
         let marks = projection.as_ref().map(|it| it.marks(&known.path)).unwrap_or_default();
         let proposals = projection.as_ref().map(|it| waiting(&known.path, &it.dreams));
         let proposals = proposals.unwrap_or_default();
-        Ok(Self { standing, trouble, projection, marks, report, proposals })
+        let events = projection.as_ref().map(|it| CriticalEvent::all(&known.path, &it.worker_dir));
+        let events = events.unwrap_or_default();
+        Ok(Self { standing, trouble, projection, marks, report, events, proposals })
     }
 }

@@ -1,9 +1,13 @@
 //! The status for scripts, as described by `config/schemas/status.schema.json`. Fields may be
 //! added; none are renamed or removed within a schema version. Times are UTC.
 
+use std::path::Path;
+
 use jiff::Timestamp;
 use runner_engine::store::{Amounts, Budget};
+use runner_jobs::curator::events;
 use runner_jobs::report::proposals::WaitingProposals;
+use runner_text::redact::Redacted;
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -70,6 +74,8 @@ pub(super) struct ProjectStatus {
     pub(super) stopped: Vec<StoppedJob>,
     pub(super) starved: Vec<StarvedJob>,
     pub(super) alerts: Vec<OpenAlert>,
+    /// The curator's critical events that nobody has acknowledged.
+    pub(super) critical_events: Vec<CriticalEvent>,
     /// The proposals from all nights that are awaiting a decision.
     pub(super) proposals: WaitingProposals,
     pub(super) budget: ProjectBudgets,
@@ -84,6 +90,33 @@ pub(super) struct OpenAlert {
     pub(super) count: u32,
     /// Whether the alert is silenced, so that no further messages are sent about it.
     pub(super) silenced: bool,
+}
+
+/// A critical event of the curator.
+#[derive(Debug, JsonSchema, Serialize)]
+pub(super) struct CriticalEvent {
+    pub(super) id: String,
+    pub(super) source: String,
+    pub(super) since: Timestamp,
+    /// The action that should be taken.
+    pub(super) what: String,
+}
+
+impl CriticalEvent {
+    /// Returns the open critical events of the project at `root`. A file that cannot be read counts
+    /// as empty, because `runner curator events` reports it.
+    pub(super) fn all(root: &Path, worker_dir: &str) -> Vec<Self> {
+        let critical = events::critical(root, worker_dir).unwrap_or_default().into_iter();
+        let shown = |text: &str| Redacted::of(text).into_string();
+        critical
+            .map(|it| Self {
+                what: shown(&it.desired_action),
+                source: shown(&it.source),
+                since: it.created_at,
+                id: it.id,
+            })
+            .collect()
+    }
 }
 
 /// A pause that is in effect.

@@ -16,6 +16,7 @@ use runner_jobs::failmark::Failmark;
 use runner_jobs::report;
 use runner_jobs::report::proposals::{WaitingProposals, waiting};
 
+use super::model::CriticalEvent;
 use crate::project::projection::Projection;
 use crate::project::{self, StampBase};
 
@@ -35,6 +36,8 @@ pub(super) struct ProjectScan {
     pub marks: Vec<Failmark>,
     /// The path of the last night's report, and whether the file exists.
     pub report: Option<(PathBuf, bool)>,
+    /// The open critical events of the curator; none for a project whose files have changed.
+    pub events: Vec<CriticalEvent>,
     /// The proposals awaiting a decision; none for a project whose files have changed.
     pub proposals: WaitingProposals,
 }
@@ -54,9 +57,13 @@ impl ScanInput<'_> {
         let kept = kept.and_then(|text| Projection::read(text));
         let fresh = known.config_stamp == self.stamps.of_project(&known.path)
             && kept.as_ref().is_some_and(|kept| kept.is_current(&known.path));
-        let (marks, proposals) = match (&kept, fresh) {
-            (Some(kept), true) => (kept.marks(&known.path), waiting(&known.path, &kept.dreams)),
-            _ => (Vec::new(), WaitingProposals::default()),
+        let (marks, proposals, events) = match (&kept, fresh) {
+            (Some(kept), true) => (
+                kept.marks(&known.path),
+                waiting(&known.path, &kept.dreams),
+                CriticalEvent::all(&known.path, &kept.worker_dir),
+            ),
+            _ => (Vec::new(), WaitingProposals::default(), Vec::new()),
         };
         let report = self.nights.get(&known.id).map(|last| {
             let folder = last.reported.as_ref().map(|it| &it.folder);
@@ -70,7 +77,7 @@ impl ScanInput<'_> {
         });
         let contradiction =
             project::contradiction(known).map(|(what, hint)| format!("{what}\n  fix: {hint}"));
-        ProjectScan { kept, fresh, contradiction, marks, report, proposals }
+        ProjectScan { kept, fresh, contradiction, marks, report, events, proposals }
     }
 
     /// Scans all projects and returns the results in the projects' order. Runs `meanwhile` at the

@@ -65,6 +65,7 @@ impl GatheredStatus<'_> {
             paused: self.pauses(id),
             starved: self.starved(id, projection)?,
             alerts: self.alerts(id),
+            critical_events: files.events,
             proposals: files.proposals,
             stopped: self.asked.stopped.remove(id).unwrap_or_default(),
             budget,

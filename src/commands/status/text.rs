@@ -3,7 +3,7 @@
 use super::model::{BudgetStatus, DaemonState, MissedTimes, Pause, ProjectStatus, Status};
 use crate::commands::pause::until_words;
 use crate::ui::show::Tone;
-use crate::ui::{Ui, View, show};
+use crate::ui::{Ui, View, safe, show};
 use runner_engine::store::FOREVER;
 
 type Rows = Vec<Vec<String>>;
@@ -93,6 +93,11 @@ fn problems(project: &ProjectStatus) -> Rows {
     }
     for mark in &project.failmarks {
         row("FAILED", format!("{} ({}): {} — {}", mark.job, mark.class, mark.message, mark.hint));
+    }
+    for event in &project.critical_events {
+        let show = format!("`runner curator events show {}`", event.id);
+        let (source, what) = (safe::line(&event.source), safe::line(&event.what));
+        row("CRITICAL", format!("{source}: {what}; {show}"));
     }
     for stopped in &project.stopped {
         row(

@@ -63,6 +63,14 @@ pub fn vault(root: &Path, dir: &str) -> Result<PathBuf, String> {
     if path.is_dir() { Ok(path) } else { Err(format!("{} is not a folder", path.display())) }
 }
 
+/// Whether the notes that an ignore file of git names are read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum IgnoredNotes {
+    LeftOut,
+    /// They are read, because a new note must not repeat them.
+    Read,
+}
+
 /// Returns the notes inside `one`, or inside `folder` if `one` is `None`, sorted by path and
 /// excluding the folders listed in `leave`. Also returns the problems with files that could not be
 /// read.
@@ -71,10 +79,13 @@ pub(super) fn notes(
     root: &Path,
     leave: &[&str],
     one: Option<&Path>,
+    ignored: IgnoredNotes,
 ) -> (Vec<LintNote>, Vec<String>) {
     let leave: Vec<PathBuf> = leave.iter().map(|path| root.join(path)).collect();
     let (mut notes, mut left) = (Vec::new(), Vec::new());
     let begin = one.unwrap_or(folder);
+    let leaves_out = ignored == IgnoredNotes::LeftOut;
+    let unusable = move |folder: &Path| unusable(folder).filter(|_| leaves_out);
     if let Some(why) = begin.ancestors().find_map(unusable) {
         return (notes, vec![why]);
     }
@@ -83,6 +94,11 @@ pub(super) fn notes(
     let walk = WalkBuilder::new(begin)
         .follow_links(false)
         .require_git(false)
+        .ignore(leaves_out)
+        .git_ignore(leaves_out)
+        .git_exclude(leaves_out)
+        .git_global(leaves_out)
+        .parents(leaves_out)
         .sort_by_file_path(Ord::cmp)
         .filter_entry(move |entry| {
             if leave.iter().any(|path| entry.path().starts_with(path)) {
@@ -144,8 +160,13 @@ pub(super) fn run(
 ) -> Result<JobProduct, JobError> {
     let folder = vault(ctx.files.root(), &spec.vault_dir)
         .map_err(|why| JobError::failed(Class::Environment, why))?;
-    let (notes, left) =
-        notes(&folder, ctx.files.root(), &[&spec.worker_dir, "dreams", ".runner"], None);
+    let (notes, left) = notes(
+        &folder,
+        ctx.files.root(),
+        &[&spec.worker_dir, "dreams", ".runner"],
+        None,
+        IgnoredNotes::LeftOut,
+    );
     let root = ctx.files.root().to_owned();
     let vault = folder.clone();
     let there = move |path: &str| root.join(path).exists() || vault.join(path).exists();

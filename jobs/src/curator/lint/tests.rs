@@ -99,11 +99,11 @@ fn invalid_ignore_file_excludes_only_its_folder() {
     let fifo = |path: &str| mknodat(CWD, root.join(path), FileType::Fifo, Mode::RWXU, 0).unwrap();
     fifo("shut/.gitignore");
     fifo("open/pipe.md");
-    let (found, left) = notes(root, root, &[], None);
+    let (found, left) = notes(root, root, &[], None, IgnoredNotes::LeftOut);
     let found: Vec<_> = found.iter().map(|note| note.path.as_str()).collect();
     assert_eq!(found, ["open/note.md"]);
     assert!(left.len() == 1 && left[0].contains(".gitignore is not a regular file"), "{left:?}");
     fifo(".ignore");
-    let (found, left) = notes(root, root, &[], None);
+    let (found, left) = notes(root, root, &[], None, IgnoredNotes::LeftOut);
     assert!(found.is_empty() && left.len() == 1, "{left:?}");
 }

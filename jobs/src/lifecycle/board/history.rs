@@ -92,6 +92,11 @@ pub struct BoardHistory {
 }
 
 impl BoardHistory {
+    /// Returns the records of the board at `path`, oldest first.
+    pub fn of_board(&self, path: &str) -> impl DoubleEndedIterator<Item = &HistoryRecord> {
+        self.records.iter().filter(move |record| record.board == path)
+    }
+
     /// Parses the history. Invalid lines are counted and kept.
     pub fn parse(bytes: &[u8]) -> Self {
         let text = String::from_utf8_lossy(bytes);

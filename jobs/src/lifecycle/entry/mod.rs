@@ -154,6 +154,21 @@ impl Sections {
     }
 }
 
+/// Returns the position of the first semicolon that separates two claims. A semicolon between
+/// backticks is part of a command.
+pub fn separator(said: &str) -> Option<usize> {
+    let mut at = 0;
+    loop {
+        at += said[at..].find([';', '`'])?;
+        if said[at..].starts_with(';') {
+            return Some(at);
+        }
+        // A backtick without a second one quotes nothing.
+        let end = said[at + 1..].find('`');
+        at += end.map_or(1, |end| end + 2);
+    }
+}
+
 impl Entry {
     /// Returns the claims that the carry lists as verified, for an audit to check again.
     pub fn claims(&self) -> Vec<String> {
@@ -162,7 +177,15 @@ impl Entry {
             let (_, said) = line.split_once(':')?;
             head.eq_ignore_ascii_case("verified").then_some(said)
         });
-        let claims = verified.flat_map(|said| said.split(';'));
+        let claims = verified.flat_map(|said| {
+            let (mut parts, mut rest) = (Vec::new(), said);
+            while let Some(at) = separator(rest) {
+                parts.push(&rest[..at]);
+                rest = &rest[at + 1..];
+            }
+            parts.push(rest);
+            parts
+        });
         claims
             .map(|claim| claim.trim().trim_end_matches('.').to_owned())
             .filter(|claim| !claim.is_empty())

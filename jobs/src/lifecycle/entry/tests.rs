@@ -41,7 +41,7 @@ fn with(before: &str, line: &str) -> String {
 
 #[test]
 fn entry_round_trips_through_parse_and_render() {
-    let entry = parse("2026-06-10-1430", ENTRY).unwrap();
+    let mut entry = parse("2026-06-10-1430", ENTRY).unwrap();
     assert_eq!(entry.title, "rem — 2026-06-10 14:30 UTC");
     assert_eq!(entry.model, "some/model");
     let marked = Entry {
@@ -68,6 +68,9 @@ fn entry_round_trips_through_parse_and_render() {
     assert_eq!(entry.claims(), ["the check is clean", "the table renders"]);
     assert_eq!(said.warnings(), ["not a verdict: think about it"]);
     assert_eq!(render(&entry), ENTRY);
+    entry.sections.carry = vec!["verified: `cd x; make` ended with 0; a ` b; c; `d;`".to_owned()];
+    let claims = ["`cd x; make` ended with 0", "a ` b; c; `d", "`"];
+    assert_eq!(entry.claims(), claims, "an odd backtick pairs with the next one");
 }
 
 #[test]

@@ -17,7 +17,7 @@ use runner_engine::digest::Digest;
 use runner_engine::outcome::Class;
 use runner_text::org::{Board, BoardForm};
 
-use super::super::board::{self, BoardHistory, HistoryEvent};
+use super::super::board::{self, BoardHistory, HistoryEvent, HistoryRecord};
 use super::super::entry::Entry;
 use super::super::log::{self, Commit};
 use super::super::manifest::{self, Listed, ReadManifest};
@@ -109,7 +109,8 @@ pub fn gather(ctx: &Context<'_>, spec: &RemSpec) -> Result<Slice, JobError> {
     let whole = plan.as_deref().unwrap_or_default();
     let history = ctx.files.inspect(board::PATH, LARGEST_BOARD)?;
     let history = BoardHistory::parse(&history.map(|(bytes, _)| bytes).unwrap_or_default());
-    let board_changed = newest.is_none_or(|newest| is_board_changed(&history, newest, whole));
+    let board_changed =
+        newest.is_none_or(|newest| is_board_changed(&history, newest, (&spec.board, whole)));
     let agent = spec.agent.as_deref().unwrap_or_default();
     let doing = board::current(&board, &history, agent).map(|task| task.heading.clone());
     let doing_since = doing.as_deref().and_then(|task| history.begun(task));
@@ -183,11 +184,13 @@ fn about(ctx: &Context<'_>) -> Option<String> {
 }
 
 /// Returns whether somebody other than runner changed the board since the newest entry. Runner's
-/// own moves, which apply verdicts and pick tasks, are not evidence of work.
-fn is_board_changed(history: &BoardHistory, newest: &Listed, plan: &str) -> bool {
+/// own moves, which apply verdicts and pick tasks, are not evidence of work. `path` and `plan` are
+/// the board's path and text.
+fn is_board_changed(history: &BoardHistory, newest: &Listed, (path, plan): (&str, &str)) -> bool {
     let mut known = newest.board.clone();
-    for record in history.records.iter().filter(|record| newest.ts.is_none_or(|ts| record.ts >= ts))
-    {
+    let newer = |record: &&HistoryRecord| newest.ts.is_none_or(|ts| record.ts >= ts);
+    // The history contains the changes of all boards of the project.
+    for record in history.of_board(path).filter(newer) {
         match record.what {
             HistoryEvent::Apply | HistoryEvent::Pick if record.before == known => {
                 known.clone_from(&record.after);
@@ -278,12 +281,12 @@ impl Slice {
         if let Some(previous) = self.previous.as_ref().filter(|_| previous == PreviousEntry::Shown)
         {
             let mut text = previous.text.clone();
-            let failed: Vec<String> = (previous.audit.iter().flat_map(Audit::failed))
-                .map(|it| format!("- {} ({})", it.claim, it.why))
+            let checked: Vec<String> = (previous.audit.iter().flat_map(|audit| &audit.claims))
+                .map(|it| format!("- {}: {} ({})", it.claim, it.finding, it.why))
                 .collect();
-            if !failed.is_empty() {
-                text.push_str("\n\nAn audit found that these claims of its carry do not hold:\n");
-                text.push_str(&failed.join("\n"));
+            if !checked.is_empty() {
+                text.push_str("\n\nAn audit checked the claims of its carry:\n");
+                text.push_str(&checked.join("\n"));
             }
             sources.push(("the previous entry".to_owned(), text));
         }

@@ -12,7 +12,7 @@ use runner_text::redact::Redactor;
 use serde_json::{Value, json};
 
 use super::super::entry::render;
-use super::super::entry::{Entry, HEADINGS, Sections, Verdict, VerdictMove};
+use super::super::entry::{Entry, HEADINGS, Sections, Verdict, VerdictMove, separator};
 use super::checks::Refusal;
 use super::gather::{PreviousEntry, Slice};
 use super::{AnswerForm, rule};
@@ -209,6 +209,19 @@ struct Carry {
     verified: Vec<String>,
 }
 
+/// Replaces the semicolons that would split a claim into several claims. A backtick without a
+/// second one would hide the end of the claim.
+fn one_claim(claim: &str) -> String {
+    let mut claim = match claim.matches('`').count() % 2 {
+        0 => claim.to_owned(),
+        _ => claim.replace('`', "'"),
+    };
+    while let Some(at) = separator(&claim) {
+        claim.replace_range(at..=at, ",");
+    }
+    claim
+}
+
 /// Returns the sections of a structured answer.
 ///
 /// # Errors
@@ -235,8 +248,7 @@ pub fn sections_of(answer: &Value) -> Result<Sections, Refusal> {
         carry.push(format!("file: {}", data.carry.file));
     }
     let verified: Vec<String> = (data.carry.verified.iter())
-        // A semicolon would split the claim into several claims.
-        .map(|claim| claim.replace(';', ","))
+        .map(|claim| one_claim(claim))
         .filter(|claim| !claim.trim().is_empty())
         .collect();
     if !verified.is_empty() {

@@ -16,6 +16,11 @@ const LONGEST_NAME: usize = 64;
 /// Maximum value of `REPEAT`.
 const MOST_REPEATS: u32 = 1000;
 
+/// The minimum interval of a rem state that gives none.
+const REM_INTERVAL: SignedDuration = SignedDuration::from_mins(50);
+/// The `MIN-INTERVAL` of a rem state without a gate.
+const NO_INTERVAL: &str = "0m";
+
 const KEYS: [&str; 8] =
     ["KIND", "NEXT", "REPEAT", "MIN-INTERVAL", "PROMPT", "BACKEND", "BUDGET", "TIMEOUT"];
 
@@ -176,6 +181,9 @@ fn state(
         }
         seen.push(key);
     }
+    if state.kind == StateKind::Rem {
+        state.min_interval.get_or_insert(REM_INTERVAL);
+    }
     if state.next.is_empty() && !seen.iter().any(|key| key == "NEXT") {
         wrong(line, format!("{name} has no NEXT: no state follows it"));
     }
@@ -199,6 +207,7 @@ fn put(state: &mut CycleState, key: &str, value: &str) -> Result<(), String> {
                 format!("REPEAT must be from 1 to {MOST_REPEATS}, but it is {value:?}")
             })?;
         }
+        "MIN-INTERVAL" if value == NO_INTERVAL => state.min_interval = Some(SignedDuration::ZERO),
         "MIN-INTERVAL" => state.min_interval = Some(duration(value)?),
         "PROMPT" => state.prompt = Some(value.to_owned()),
         "BACKEND" => state.backend = Some(value.to_owned()),

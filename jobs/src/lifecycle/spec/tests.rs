@@ -41,6 +41,11 @@ fn markdown_cycle_parses_with_mixed_whitespace() {
         Budget { calls: Some(3), micros: Some(500_000), seconds: Some(600), ..Budget::default() };
     assert_eq!(add.budget, want);
     assert_eq!(spec.states[1].min_interval, Some(SignedDuration::from_mins(90)));
+    for (given, minutes) in [("", 50), ("* MIN-INTERVAL: 0m", 0)] {
+        let spec = parse(&text.replace("* MIN-INTERVAL: 1h30m", given), BoardForm::Markdown);
+        let interval = spec.unwrap().states[1].min_interval;
+        assert_eq!(interval, Some(SignedDuration::from_mins(minutes)), "{given:?}");
+    }
 }
 
 #[test]
