@@ -12,7 +12,7 @@ use runner_engine::digest::Digest;
 use runner_engine::files::{DOCUMENT, read_host, write_atomic};
 use serde::{Deserialize, Serialize};
 
-use super::classify::{Born, OTHERS};
+use super::classify::{Born, ClassifiedIdea, OTHERS};
 use super::decisions::Decisions;
 use super::features::Features;
 use super::inventory::{Idea, Reader};
@@ -53,11 +53,16 @@ impl SeenEvidence {
         }
     }
 
-    /// Records the commit that has implemented an idea with this content, or that there is none.
-    pub(super) fn note(&mut self, path: &str, digest: Digest, commit: Option<&str>) {
-        match commit {
-            Some(commit) => self.decided.insert(path.to_owned(), (digest, commit.to_owned())),
-            None => self.decided.remove(path),
+    /// Records the commit that has implemented an idea according to the rule, or that there is
+    /// none.
+    pub(super) fn note(&mut self, room: &ProjectEvidence, one: &ClassifiedIdea) {
+        let archived = one.verdict.action == Action::Archive;
+        let hash = one.verdict.commits.first().filter(|_| archived);
+        match hash.and_then(|hash| room.commit_named(hash)) {
+            Some(commit) => {
+                self.decided.insert(one.path.clone(), (one.digest, commit.hash.clone()))
+            }
+            None => self.decided.remove(&one.path),
         };
     }
 

@@ -11,8 +11,19 @@ use serde_json::{Value, json};
 use crate::fixture::Fixture;
 use crate::{DONE, keep, of, project};
 
-#[test]
-fn new_commit_selects_an_unchanged_idea() {
+const RETRY: &str = "ideas/retry-policy.md";
+
+/// Removes the record of the evidence that earlier passes saw.
+fn forget_evidence(place: &Fixture) {
+    for entry in std::fs::read_dir(place.cache()).unwrap().map(Result::unwrap) {
+        if entry.file_name().to_string_lossy().starts_with("dream-evidence") {
+            std::fs::remove_file(entry.path()).unwrap();
+        }
+    }
+}
+
+/// Creates a project with two ideas, neither of which is implemented, and runs a pass over them.
+fn waiting() -> Fixture {
     let mut place = Fixture::new();
     place.commit("chore: begin", &["README.md"]);
     for (subject, path) in [
@@ -27,6 +38,12 @@ fn new_commit_selects_an_unchanged_idea() {
     place.write("ideas/retry-policy.md", DONE);
     place.write("ideas/coffee.md", "Coffee is better in the morning.\n");
     place.pass();
+    place
+}
+
+#[test]
+fn new_commit_selects_an_unchanged_idea() {
+    let mut place = waiting();
     assert_eq!(of(&place.proposals().1, "ideas/retry-policy.md").action, Action::Promote);
     let skipped = Outcome::skipped(SkipReason::Idle, "no delta (2 ideas unchanged)");
     assert_eq!(place.pass().outcome, skipped);
@@ -48,12 +65,12 @@ fn new_commit_selects_an_unchanged_idea() {
     assert_eq!(place.pass().outcome, skipped, "the same commit decides it");
 
     // Without the record of the last pass, the idea is examined once more.
-    std::fs::remove_file(place.cache().join("dream-evidence.json")).unwrap();
+    forget_evidence(&place);
     assert_eq!(place.pass().summary.facts["shown"], 1);
     let line = json!({"proposal_id": found.id, "decision": "rejected", "action": "archive", "at": "x",
                       "targets_hash": found.targets_hash});
     place.write("dreams/ledger.md", format!("- {line}\n"));
-    std::fs::remove_file(place.cache().join("dream-evidence.json")).unwrap();
+    forget_evidence(&place);
     assert_eq!(place.pass().outcome, skipped, "a person has decided");
 }
 
@@ -143,4 +160,33 @@ fn later_failure_keeps_earlier_answers() {
     assert_eq!(why, "1 idea got no answer");
     assert_eq!(place.proposals().1.len(), 5);
     assert!(settled.summary.lines.iter().any(|line| line.starts_with("no second answer:")));
+}
+
+#[test]
+fn idea_with_new_evidence_waits_for_an_answer() {
+    let mut place = waiting();
+    place.write("ideas/new.md", "A new thought.\n");
+    place.commit("feat: retry policy with jitter", &["src/retry.rs"]);
+    let only = || vec![Step::Answer(json!([keep("ideas/new.md")])), Step::Answer(json!([]))];
+    let settled = place.pass_with(Arc::new(Scripted::new("model", only())), &mut Silent);
+    assert_eq!(settled.summary.facts["unanswered"], 1);
+    let backend = Arc::new(Scripted::new("model", [Step::Answer(json!([keep(RETRY)]))]));
+    place.pass_with(backend.clone(), &mut Silent);
+    assert_eq!(backend.asked()[0].offer["sources"], json!([RETRY]));
+    let skipped = Outcome::skipped(SkipReason::Idle, "no delta (3 ideas unchanged)");
+    assert_eq!(place.pass().outcome, skipped);
+}
+
+#[test]
+fn unusable_answers_park_an_idea_with_new_evidence() {
+    let mut place = waiting();
+    place.commit("feat: retry policy with jitter", &["src/retry.rs"]);
+    for _ in 0..3 {
+        let steps = [Step::Answer(json!([])), Step::Answer(json!([]))];
+        place.pass_with(Arc::new(Scripted::new("model", steps)), &mut Silent);
+    }
+    let why = place.pass().outcome.why().unwrap().to_owned();
+    assert!(why.contains("no delta") && why.contains(RETRY), "{why}");
+    std::fs::remove_file(place.cache().join("dream-parked.json")).unwrap();
+    assert_eq!(place.pass().summary.facts["shown"], 1, "it is found again");
 }
