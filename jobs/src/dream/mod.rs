@@ -151,7 +151,7 @@ pub fn run(ctx: &mut Context<'_>, spec: &DreamSpec) -> Result<Finished, JobError
         state.map_err(|bad| state_file::bad_state(spec, &bad))?.with(&changes)
     };
     ctx.files.stage(&spec.state_path(), text.as_bytes(), later)?;
-    keep_seen(ctx, &seen);
+    keep_seen(ctx, spec, &seen);
     Ok(reported.finish(&kept, judged.shown.len(), ideas.len(), &folder))
 }
 
@@ -228,7 +228,7 @@ fn ground<'a>(
     let (state, survey) = inputs(ctx, spec, file)?;
     let (parked, mut seen) = match ctx.recording.replays() {
         true => (recalled(&ctx.recording, PARKED)?, recalled(&ctx.recording, SEEN)?),
-        false => (Quarantine::load(ctx.files.cache()), SeenEvidence::load(ctx.files.cache())),
+        false => (Quarantine::load(ctx.files.cache()), SeenEvidence::load(ctx.files.cache(), spec)),
     };
     let before = seen.clone();
     let mut delta = match &state {
@@ -263,8 +263,10 @@ fn ground<'a>(
         delta.add(newly, is_parked, spec.max_ideas);
         room = Some(evidence);
     }
-    // Ideas deferred because of the limit, and ideas that are set aside, must be found again.
-    seen.head = head.filter(|_| delta.deferred == 0);
+    if selection == Selection::Changed {
+        // Ideas deferred because of the limit, and ideas that are set aside, must be found again.
+        seen.head = head.filter(|_| delta.deferred == 0);
+    }
     let backend = ctx.spender.backend();
     let backend = [Some(backend.kind), backend.model].into_iter().flatten();
     let backend = backend.collect::<Vec<_>>().join(" ");
@@ -280,7 +282,7 @@ fn ground<'a>(
             seen.backend = Some(other);
         }
         if seen != before {
-            keep_seen(ctx, &seen);
+            keep_seen(ctx, spec, &seen);
         }
         if let Some(cache) = survey.cache_digest.filter(|_| delta.parked.is_empty()) {
             file.mark(ctx, cache);
@@ -378,9 +380,9 @@ fn inputs<'a>(
     Ok((Some(state), survey?))
 }
 
-fn keep_seen(ctx: &Context<'_>, seen: &SeenEvidence) {
+fn keep_seen(ctx: &Context<'_>, spec: &DreamSpec, seen: &SeenEvidence) {
     if ctx.files.keeps_caches() && !ctx.recording.replays() {
-        seen.save(ctx.files.cache());
+        seen.save(ctx.files.cache(), spec);
     }
 }
 

@@ -12,12 +12,13 @@ use runner_engine::digest::Digest;
 use runner_engine::files::{DOCUMENT, read_host, write_atomic};
 use serde::{Deserialize, Serialize};
 
-use super::classify::{Born, ClassifiedIdea, OTHERS};
+use super::classify::{Born, ClassifiedIdea};
 use super::decisions::Decisions;
 use super::features::Features;
 use super::inventory::{Idea, Reader};
 use super::proposal::{self, Action, IdeaStatus};
 use super::rule;
+use super::spec::DreamSpec;
 use super::state::DreamState;
 use crate::evidence::{ProjectEvidence, places};
 
@@ -35,20 +36,22 @@ pub(super) struct SeenEvidence {
 }
 
 impl SeenEvidence {
-    fn path(cache: &Path) -> PathBuf {
-        cache.join("dream-evidence.json")
+    /// Returns the path of the record. Dream jobs with different folders have different records.
+    fn path(cache: &Path, spec: &DreamSpec) -> PathBuf {
+        let folders = format!("{}\0{}", spec.ideas, spec.dreams);
+        cache.join(format!("dream-evidence-{}.json", Digest::of(folders.as_bytes()).short()))
     }
 
     /// Reads the record. A missing or damaged file yields an empty record.
-    pub(super) fn load(cache: &Path) -> Self {
-        let bytes = read_host(Self::path(cache), DOCUMENT).unwrap_or_default();
+    pub(super) fn load(cache: &Path, spec: &DreamSpec) -> Self {
+        let bytes = read_host(Self::path(cache, spec), DOCUMENT).unwrap_or_default();
         serde_json::from_slice(&bytes).unwrap_or_default()
     }
 
     /// Writes the record. A failure only costs time.
-    pub(super) fn save(&self, cache: &Path) {
+    pub(super) fn save(&self, cache: &Path, spec: &DreamSpec) {
         let bytes = serde_json::to_vec(self).expect("paths and hashes are JSON");
-        if let Err(error) = write_atomic(&Self::path(cache), &bytes, 0o600) {
+        if let Err(error) = write_atomic(&Self::path(cache, spec), &bytes, 0o600) {
             tracing::warn!(%error, "the evidence that this pass saw could not be recorded");
         }
     }
@@ -102,7 +105,7 @@ impl Unchanged<'_> {
             let by = done.first().map(|best| self.room.commit(best).hash.as_str());
             by.is_some_and(|commit| !seen.knows(&idea.path, digest, commit))
         };
-        indices.take(OTHERS).filter(newly).collect()
+        indices.filter(newly).collect()
     }
 
     /// Returns whether the user has made a decision on archiving this content.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use runner_backends::{BackendError, Scripted, Step};
 use runner_engine::outcome::{Class, Outcome, SkipReason};
 use runner_jobs::Silent;
+use runner_jobs::dream::DreamSpec;
 use runner_jobs::dream::proposal::{Action, IdeaStatus};
 use serde_json::{Value, json};
 
@@ -189,4 +190,29 @@ fn unusable_answers_park_an_idea_with_new_evidence() {
     assert!(why.contains("no delta") && why.contains(RETRY), "{why}");
     std::fs::remove_file(place.cache().join("dream-parked.json")).unwrap();
     assert_eq!(place.pass().summary.facts["shown"], 1, "it is found again");
+}
+
+#[test]
+fn selected_idea_leaves_new_commits_unseen() {
+    let mut place = waiting();
+    place.commit("feat: retry policy with jitter", &["src/retry.rs"]);
+    place.spec.select = "ideas/coffee.md".to_owned();
+    place.pass();
+    place.spec.select = "changed".to_owned();
+    let settled = place.pass();
+    assert_eq!(settled.summary.facts["moved"], 1);
+}
+
+#[test]
+fn each_dream_job_sees_new_commits() {
+    let mut place = waiting();
+    let first = place.spec.clone();
+    let second = DreamSpec { ideas: "notes".into(), done: "notes/done".into(), ..first.clone() };
+    place.write("notes/other.md", "Tea is better in the evening.\n");
+    std::fs::write(place.root.join(".git/info/exclude"), "/ideas/\n/dreams/\n/notes/\n").unwrap();
+    place.commit("feat: retry policy with jitter", &["src/retry.rs"]);
+    place.spec = second;
+    place.pass();
+    place.spec = first;
+    assert_eq!(place.pass().summary.facts["moved"], 1);
 }
