@@ -254,9 +254,9 @@ fn ground<'a>(
     if moved {
         let evidence = evidence(ctx, spec)?;
         let decisions = decisions(ctx, spec)?;
-        let (ideas, state, reader) = (survey.ideas.as_slice(), &state, &reader);
-        let unchanged = Unchanged { ideas, state, decisions: &decisions, reader, room: &evidence };
-        let selected: BTreeSet<usize> = delta.changed(&survey.ideas, state);
+        let (ideas, reader) = (survey.ideas.as_slice(), &reader);
+        let unchanged = Unchanged { ideas, decisions: &decisions, reader, room: &evidence };
+        let selected: BTreeSet<usize> = delta.changed(ideas, &state);
         let others = (0..survey.ideas.len()).filter(|at| !selected.contains(at));
         let newly = unchanged.newly_done(others, &seen, &born);
         let is_parked = |at: usize| parked.holds(&ideas[at].path, &ideas[at].digest);

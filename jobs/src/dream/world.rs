@@ -19,7 +19,6 @@ use super::inventory::{Idea, Reader};
 use super::proposal::{self, Action, IdeaStatus};
 use super::rule;
 use super::spec::DreamSpec;
-use super::state::DreamState;
 use crate::evidence::{ProjectEvidence, places};
 
 /// The evidence seen by earlier passes.
@@ -77,7 +76,6 @@ impl SeenEvidence {
 /// The facts about the ideas that the rule judges again.
 pub(super) struct Unchanged<'a> {
     pub(super) ideas: &'a [Idea],
-    pub(super) state: &'a DreamState<'a>,
     pub(super) decisions: &'a Decisions,
     pub(super) reader: &'a Reader,
     pub(super) room: &'a ProjectEvidence,
@@ -93,9 +91,7 @@ impl Unchanged<'_> {
     ) -> Vec<usize> {
         let newly = |at: &usize| {
             let idea = &self.ideas[*at];
-            let active = self.state.standing(&idea.path);
-            let active = active.and_then(|record| record.status).is_none_or(|it| it == "active");
-            if !active || self.is_decided(idea) {
+            if self.is_decided(idea) {
                 return false;
             }
             let Ok((text, _, digest)) = self.reader.text(&idea.path) else { return false };

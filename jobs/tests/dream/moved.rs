@@ -7,6 +7,7 @@ use runner_engine::outcome::{Class, Outcome, SkipReason};
 use runner_jobs::Silent;
 use runner_jobs::dream::DreamSpec;
 use runner_jobs::dream::proposal::{Action, IdeaStatus};
+use runner_jobs::dream::review::DecisionInput;
 use serde_json::{Value, json};
 
 use crate::fixture::Fixture;
@@ -214,5 +215,20 @@ fn each_dream_job_sees_new_commits() {
     place.spec = second;
     place.pass();
     place.spec = first;
+    assert_eq!(place.pass().summary.facts["moved"], 1);
+}
+
+#[test]
+fn new_idea_at_an_archived_path_is_examined() {
+    let mut place = waiting();
+    place.decide(RETRY, DecisionInput::Amend { action: Action::Archive, into: None }).unwrap();
+    assert_eq!(place.state(RETRY)["status"], "archived");
+    place.write(RETRY, format!("{DONE}\nOnce more.\n"));
+    place.pass();
+    assert_eq!(place.state(RETRY)["status"], "active");
+    // Even while the state still calls it archived, an idea that exists is judged again.
+    let state = std::fs::read_to_string(place.root.join("dreams/state.json")).unwrap();
+    place.write("dreams/state.json", state.replace("\"active\"", "\"archived\""));
+    place.commit("feat: retry policy with jitter", &["src/retry.rs"]);
     assert_eq!(place.pass().summary.facts["moved"], 1);
 }
