@@ -483,3 +483,17 @@ fn crash_at_any_commit_leaves_all_or_nothing() {
     println!("deaths: {cases} cases, {forward} rolled forward");
     assert!(forward >= 10, "{forward}");
 }
+
+#[test]
+fn forced_blog_mark_leaves_unread_text_selected() {
+    let mut place = proposed();
+    let path = "ideas/coffee.md";
+    place.write(path, "Coffee is better in the evening.\n");
+    let id = place.id_of(path);
+    let consent = Consent { if_changed: IfChanged::Proceed, ..Consent::default() };
+    let verdict = DecisionInput::Amend { action: Action::MarkBlog, into: None };
+    place
+        .with_decider(|it| it.decide(&DecisionRequest { id: &id, verdict, note: None, consent }))
+        .unwrap();
+    assert_eq!(place.pass().summary.facts["shown"], 1);
+}
