@@ -121,7 +121,8 @@ pub fn run(ctx: &mut Context<'_>, spec: &DreamSpec) -> Result<Finished, JobError
     reported.unasked = answers.error.map(|error| error.whole());
     let proposals = answers.proposals.into_iter().map(|it| it.redacted(&ctx.redactor)).collect();
     let quotes = &answers.quotes;
-    let checks = Checks { room: &room, judged: &judged, excerpts: &excerpts, quotes };
+    let open = answer::open_moves(ctx, spec)?;
+    let checks = Checks { room: &room, judged: &judged, excerpts: &excerpts, quotes, open };
     let (proposals, struck) = checks.apply(proposals);
     reported.downgraded = struck;
     let proposals: Vec<Proposal> =

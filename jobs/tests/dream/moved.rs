@@ -232,3 +232,27 @@ fn new_idea_at_an_archived_path_is_examined() {
     place.commit("feat: retry policy with jitter", &["src/retry.rs"]);
     assert_eq!(place.pass().summary.facts["moved"], 1);
 }
+
+#[test]
+fn opposite_merges_are_never_both_open() {
+    let (mut place, _) = project();
+    let [a, b] = ["ideas/report-page.md", "ideas/sub/report.md"];
+    let merge = |from: &str, into: &str| {
+        json!({"targets": [from, into], "status": "duplicate", "action": "merge",
+               "evidence": "the same text", "confidence": "high", "rationale": "r"})
+    };
+    place.spec.select = a.to_owned();
+    place.answered(json!([merge(a, b)]));
+    assert_eq!(of(&place.proposals().1, a).action, Action::Merge);
+    place.spec.select = b.to_owned();
+    place.answered(json!([merge(b, a)]));
+    let (_, proposals) = place.proposals();
+    assert_eq!(of(&proposals, b).action, Action::Keep);
+    assert!(of(&proposals, b).rationale.contains("itself merged"), "{proposals:?}");
+    // A newer answer replaces the older proposal about its idea.
+    place.spec.select = a.to_owned();
+    place.answered(json!([keep(a)]));
+    place.spec.select = b.to_owned();
+    place.answered(json!([merge(b, a)]));
+    assert_eq!(of(&place.proposals().1, b).action, Action::Merge);
+}
