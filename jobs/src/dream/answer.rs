@@ -11,7 +11,7 @@ use runner_backends::Reply;
 use runner_engine::error_chain::whole;
 use runner_engine::outcome::Class;
 use runner_text::counted;
-use runner_text::json_extract::extract_array;
+use runner_text::json_extract::extract_arrays;
 use runner_text::redact::Redactor;
 use serde_json::{Value, json};
 
@@ -47,7 +47,8 @@ pub(super) fn fits(reply: &Reply, shown: usize) -> Result<(), String> {
     Err(format!("the reply is {bytes} bytes long; the limit is {most}"))
 }
 
-/// Returns the elements of a reply: from an array, an array in an object, or an array in the text.
+/// Returns the elements of a reply: from an array, an array in an object, or the arrays in the text.
+/// The elements of a later array come first, so that a final answer has priority over a draft.
 pub(super) fn elements(reply: &Reply) -> Vec<Result<Value, String>> {
     let given = match &reply.value {
         Some(Value::Array(elements)) => Some(elements),
@@ -56,10 +57,13 @@ pub(super) fn elements(reply: &Reply) -> Vec<Result<Value, String>> {
     };
     let mut elements: Vec<Result<Value, String>> = match given {
         Some(elements) => elements.iter().take(ELEMENTS + 1).cloned().map(Ok).collect(),
-        None => match extract_array(&reply.text) {
-            Ok(elements) => {
-                let elements = elements.into_iter().take(ELEMENTS + 1);
-                elements.map(|element| element.map_err(|error| error.to_string())).collect()
+        None => match extract_arrays(&reply.text) {
+            Ok(arrays) => {
+                let count = arrays.len();
+                let several = (count > 1).then(|| Err(several(count)));
+                let elements = arrays.into_iter().rev().flatten();
+                let elements = elements.map(|element| element.map_err(|error| error.to_string()));
+                several.into_iter().chain(elements).take(ELEMENTS + 1).collect()
             }
             Err(error) => vec![Err(error.to_string())],
         },
@@ -68,6 +72,11 @@ pub(super) fn elements(reply: &Reply) -> Vec<Result<Value, String>> {
         elements[ELEMENTS] = Err(format!("elements after the first {ELEMENTS} are ignored"));
     }
     elements
+}
+
+/// Describes a reply with several arrays.
+fn several(count: usize) -> String {
+    format!("{count} JSON arrays where one was expected; the last answer about each idea counts")
 }
 
 /// Returns the error for replies that contain nothing usable.

@@ -156,7 +156,7 @@ pub struct Offer {
 /// A rejected element of a reply.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refused {
-    /// The index of the element in the reply, from 0.
+    /// The index of the element among those examined, from 0.
     pub index: usize,
     /// The reason for the refusal, safe to print.
     pub why: String,

@@ -256,3 +256,22 @@ fn opposite_merges_are_never_both_open() {
     place.answered(json!([merge(b, a)]));
     assert_eq!(of(&place.proposals().1, b).action, Action::Merge);
 }
+
+#[test]
+fn elements_of_several_arrays_survive() {
+    let (mut place, _) = project();
+    let paths = ["coffee", "offline-maps", "report-page", "retry-policy", "scheduler-story"];
+    let fences =
+        paths.map(|name| format!("```json\n{}\n```\n", json!([keep(&format!("ideas/{name}.md"))])));
+    let mut last = keep("ideas/coffee.md");
+    last["evidence"] = json!("the final answer");
+    let text = format!("{}Final:\n```json\n{}\n```\n", fences.concat(), json!([last]));
+    let steps = [Step::Text(text), Step::Answer(json!([keep("ideas/sub/report.md")]))];
+    let settled = place.pass_with(Arc::new(Scripted::new("model", steps)), &mut Silent);
+    let (_, proposals) = place.proposals();
+    assert_eq!(proposals.len(), 6, "{settled:?}");
+    assert_eq!(of(&proposals, "ideas/coffee.md").evidence, "the final answer");
+    assert!(matches!(settled.outcome, Outcome::Degraded { .. }));
+    let refused = settled.summary.refused.join("\n");
+    assert!(refused.contains("6 JSON arrays") && refused.contains("coffee.md"), "{refused}");
+}
