@@ -43,7 +43,7 @@ pub enum IdeaStatus {
 pub enum Action {
     /// Move the idea to the archived ideas.
     Archive,
-    /// Append the idea to the second target and archive it.
+    /// Append what the second target does not contain to it, and archive the idea.
     Merge,
     /// Turn the idea into a spec.
     Promote,

@@ -175,8 +175,8 @@ fn idea_with_new_evidence_waits_for_an_answer() {
     let backend = Arc::new(Scripted::new("model", [Step::Answer(json!([keep(RETRY)]))]));
     place.pass_with(backend.clone(), &mut Silent);
     assert_eq!(backend.asked()[0].offer["sources"], json!([RETRY]));
-    let skipped = Outcome::skipped(SkipReason::Idle, "no delta (3 ideas unchanged)");
-    assert_eq!(place.pass().outcome, skipped);
+    let why = place.pass().outcome.why().unwrap().to_owned();
+    assert!(why.starts_with("no delta (3 ideas unchanged)"), "{why}");
 }
 
 #[test]
