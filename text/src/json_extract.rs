@@ -65,24 +65,33 @@ struct ExtractedArray {
 /// The time is linear in the length of the text. After a few hundred damaged places, the parser
 /// stops and returns an error as the last element.
 pub fn extract_array(text: &str) -> Result<Vec<ElementResult>, ExtractError> {
+    let mut found = extract_arrays(text)?;
+    match found.len() {
+        1 => Ok(found.remove(0)),
+        count => Err(ExtractError::Several { count }),
+    }
+}
+
+/// Returns the elements of each array in `text`, in the order of the text. The arrays are found as
+/// by [`extract_array`]; of several textually identical arrays in a row, only one is returned.
+///
+/// # Errors
+/// Returns an error other than [`ExtractError::Several`].
+pub fn extract_arrays(text: &str) -> Result<Vec<Vec<ElementResult>>, ExtractError> {
     if text.len() > MAX_BYTES {
         return Err(ExtractError::TooLong { bytes: text.len() });
     }
     let mut found = find::arrays(text);
-    let count = found.len();
-    let alike = |a: &ExtractedArray, b: &ExtractedArray| {
-        text[a.start..a.end].trim() == text[b.start..b.end].trim()
-    };
-    if found.windows(2).any(|pair| !alike(&pair[0], &pair[1])) {
-        return Err(ExtractError::Several { count });
+    found.dedup_by(|a, b| text[a.start..a.end].trim() == text[b.start..b.end].trim());
+    for ExtractedArray { elements, .. } in &found {
+        if elements.len() > MAX_ELEMENTS && elements.iter().all(Result::is_ok) {
+            return Err(ExtractError::TooMany { count: elements.len() });
+        }
     }
-    let elements = found.pop().ok_or(ExtractError::NoArray)?.elements;
-    let intact = elements.iter().all(Result::is_ok);
-    if intact && elements.len() > MAX_ELEMENTS {
-        let count = elements.len();
-        return Err(ExtractError::TooMany { count });
+    if found.is_empty() {
+        return Err(ExtractError::NoArray);
     }
-    Ok(elements)
+    Ok(found.into_iter().map(|array| array.elements).collect())
 }
 
 /// Whether the end of an array is known.

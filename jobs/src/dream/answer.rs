@@ -8,25 +8,31 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use runner_backends::Reply;
+use runner_engine::error_chain::whole;
 use runner_engine::outcome::Class;
 use runner_text::counted;
-use runner_text::json_extract::extract_array;
+use runner_text::json_extract::extract_arrays;
 use runner_text::redact::Redactor;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::classify::OFFERED_NEIGHBOURS;
 use super::classify::{ClassifiedIdea, ClassifiedIdeas};
 use super::excerpt::Excerpts;
 use super::proposal::{self, Action, Confidence, IdeaStatus, Offer, Proposal, Refused};
+use super::recalled;
 use super::request;
+use super::review::Proposals;
 use super::rule;
-use crate::JobError;
+use super::spec::DreamSpec;
 use crate::evidence::{ProjectEvidence, Reference, references};
+use crate::{Context, JobError};
 
 /// Maximum length of a reply in bytes, unless the number of shown ideas allows more.
 const LONGEST_REPLY: usize = 4 * 1024 * 1024;
 /// Bytes allowed for each shown idea, if their sum is larger than [`LONGEST_REPLY`].
 const PER_ANSWER: usize = 1024;
+/// The recording key for the open archives and merges of earlier passes.
+const OPEN: &str = "open-moves";
 /// Maximum number of a reply's elements to examine.
 const ELEMENTS: usize = 5000;
 
@@ -41,7 +47,8 @@ pub(super) fn fits(reply: &Reply, shown: usize) -> Result<(), String> {
     Err(format!("the reply is {bytes} bytes long; the limit is {most}"))
 }
 
-/// Returns the elements of a reply: from an array, an array in an object, or an array in the text.
+/// Returns the elements of a reply: from an array, an array in an object, or the arrays in the text.
+/// The elements of a later array come first, so that a final answer has priority over a draft.
 pub(super) fn elements(reply: &Reply) -> Vec<Result<Value, String>> {
     let given = match &reply.value {
         Some(Value::Array(elements)) => Some(elements),
@@ -50,10 +57,13 @@ pub(super) fn elements(reply: &Reply) -> Vec<Result<Value, String>> {
     };
     let mut elements: Vec<Result<Value, String>> = match given {
         Some(elements) => elements.iter().take(ELEMENTS + 1).cloned().map(Ok).collect(),
-        None => match extract_array(&reply.text) {
-            Ok(elements) => {
-                let elements = elements.into_iter().take(ELEMENTS + 1);
-                elements.map(|element| element.map_err(|error| error.to_string())).collect()
+        None => match extract_arrays(&reply.text) {
+            Ok(arrays) => {
+                let count = arrays.len();
+                let several = (count > 1).then(|| Err(several(count)));
+                let elements = arrays.into_iter().rev().flatten();
+                let elements = elements.map(|element| element.map_err(|error| error.to_string()));
+                several.into_iter().chain(elements).take(ELEMENTS + 1).collect()
             }
             Err(error) => vec![Err(error.to_string())],
         },
@@ -62,6 +72,11 @@ pub(super) fn elements(reply: &Reply) -> Vec<Result<Value, String>> {
         elements[ELEMENTS] = Err(format!("elements after the first {ELEMENTS} are ignored"));
     }
     elements
+}
+
+/// Describes a reply with several arrays.
+fn several(count: usize) -> String {
+    format!("{count} JSON arrays where one was expected; the last answer about each idea counts")
 }
 
 /// Returns the error for replies that contain nothing usable.
@@ -93,6 +108,27 @@ pub(super) struct Checks<'a> {
     pub(super) excerpts: &'a Excerpts,
     /// The quotations of the reply, by idea.
     pub(super) quotes: &'a BTreeMap<String, String>,
+    /// The targets of the archives and merges from earlier passes that are awaiting a decision.
+    pub(super) open: Vec<Vec<String>>,
+}
+
+/// Returns the targets of the archives and merges that are awaiting a decision.
+pub(super) fn open_moves(
+    ctx: &Context<'_>,
+    spec: &DreamSpec,
+) -> Result<Vec<Vec<String>>, JobError> {
+    if ctx.recording.replays() {
+        // Older recordings do not contain this input.
+        return match ctx.recording.has(OPEN, "") {
+            true => recalled(&ctx.recording, OPEN),
+            false => Ok(Vec::new()),
+        };
+    }
+    let proposals = Proposals::read(ctx.files.root(), spec)
+        .map_err(|error| JobError::failed(Class::Environment, whole(&error)))?;
+    let open = proposals.moves();
+    ctx.recording.note(OPEN, "", json!(open), None);
+    Ok(open)
 }
 
 impl Checks<'_> {
@@ -102,8 +138,15 @@ impl Checks<'_> {
     /// the number of struck claims.
     pub(super) fn apply(&self, proposals: Vec<Proposal>) -> (Vec<Proposal>, usize) {
         let mut struck = 0;
-        // An idea that is merged or archived cannot be the destination of a merge.
+        // An idea that is merged or archived cannot be the destination of a merge. A new answer
+        // about an idea replaces the earlier proposal about it.
+        let answered: BTreeSet<&String> = proposals.iter().map(|it| &it.targets[0]).collect();
+        let open = self.open.iter().filter(|targets| !answered.contains(&targets[0]));
         let (mut moving, mut receiving) = (BTreeSet::new(), BTreeSet::new());
+        for targets in open {
+            moving.insert(targets[0].clone());
+            receiving.extend(targets.get(1).cloned());
+        }
         let checked = proposals.into_iter().map(|proposal| {
             let Some(one) = self.judged.of(&proposal.targets[0]) else { return proposal };
             let held = self.holds(one, &proposal).and_then(|()| match proposal.action {

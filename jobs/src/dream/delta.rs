@@ -19,16 +19,25 @@ pub struct Delta {
     pub unchanged: usize,
     /// Indices of the changed ideas that are set aside.
     pub parked: Vec<usize>,
-    /// Number of unchanged ideas that are selected because their evidence changed.
+    /// Number of unchanged ideas that are selected because their evidence changed. They come last
+    /// among the selected ideas.
     pub moved: usize,
+    /// Number of unchanged ideas whose evidence changed, but which are set aside or exceed the
+    /// limit.
+    pub deferred: usize,
 }
 
 impl Delta {
-    /// Selects unchanged ideas as well, after the others, up to `max` ideas in total.
-    pub fn add(&mut self, unchanged: Vec<usize>, max: usize) {
+    /// Selects unchanged ideas as well, after the others, up to `max` ideas in total. Does not
+    /// select an idea for which `is_parked` returns true.
+    pub fn add(&mut self, unchanged: Vec<usize>, is_parked: impl Fn(usize) -> bool, max: usize) {
+        let (parked, unchanged): (Vec<usize>, Vec<usize>) =
+            unchanged.into_iter().partition(|at| is_parked(*at));
         let free = max.saturating_sub(self.selected.len());
         let taken = unchanged.len().min(free);
         self.waiting += unchanged.len() - taken;
+        self.deferred = unchanged.len() - taken + parked.len();
+        self.parked.extend(parked);
         self.unchanged -= taken;
         self.moved = taken;
         self.selected.extend(unchanged.into_iter().take(free));
@@ -72,7 +81,7 @@ pub fn select(
     });
     let waiting = selected.len().saturating_sub(max);
     selected.truncate(max);
-    Delta { selected, waiting, unchanged, parked: parked_ideas, moved: 0 }
+    Delta { selected, waiting, unchanged, parked: parked_ideas, moved: 0, deferred: 0 }
 }
 
 #[cfg(test)]

@@ -58,12 +58,12 @@ pub use spec::{ALL, Dirty, DreamSpec, Selection};
 
 use answer::{Checks, none_good, worded};
 use ask::Answers;
-use classify::ClassifiedIdeas;
+use classify::{ClassifiedIdea, ClassifiedIdeas};
 use decisions::Decisions;
 use excerpt::Excerpts;
 use inventory::{Idea, Reader};
 use pass_summary::{PassSummary, listed};
-use proposal::{Action, Offer, Proposal};
+use proposal::{Offer, Proposal};
 use quarantine::Quarantine;
 use request::QuestionFacts;
 use state::{DreamState, IdeaUpdate, Triaged};
@@ -99,8 +99,18 @@ pub fn run(ctx: &mut Context<'_>, spec: &DreamSpec) -> Result<Finished, JobError
         ask::ask(ctx, &facts, &grounded.judged)?
     };
     grounded.note_answers(ctx, &answers);
-    let PassEvidence { state, ideas, folder, reader, room, judged, mut reported, mut seen, .. } =
-        grounded;
+    let PassEvidence {
+        state,
+        ideas,
+        folder,
+        reader,
+        room,
+        judged,
+        mut reported,
+        mut seen,
+        moved,
+        ..
+    } = grounded;
     if answers.proposals.is_empty() {
         return Err(answers.error.unwrap_or_else(|| none_good(&answers.refused)));
     }
@@ -111,21 +121,24 @@ pub fn run(ctx: &mut Context<'_>, spec: &DreamSpec) -> Result<Finished, JobError
     reported.unasked = answers.error.map(|error| error.whole());
     let proposals = answers.proposals.into_iter().map(|it| it.redacted(&ctx.redactor)).collect();
     let quotes = &answers.quotes;
-    let checks = Checks { room: &room, judged: &judged, excerpts: &excerpts, quotes };
+    let open = answer::open_moves(ctx, spec)?;
+    let checks = Checks { room: &room, judged: &judged, excerpts: &excerpts, quotes, open };
     let (proposals, struck) = checks.apply(proposals);
     reported.downgraded = struck;
     let proposals: Vec<Proposal> =
         proposals.into_iter().map(|it| worded(&judged, it, &ctx.redactor)).collect();
-    let answered =
-        |one: &classify::ClassifiedIdea| proposals.iter().any(|it| it.targets[0] == one.path);
-    reported.unanswered = judged.shown.iter().filter(|one| !answered(one)).count();
-    for one in judged.shown.iter().filter(|one| answered(one)) {
-        seen.note(&one.path, one.digest, decided_by(&room, one).as_deref());
-    }
+    let answered = |one: &&ClassifiedIdea| proposals.iter().any(|it| it.targets[0] == one.path);
+    reported.unanswered = judged.shown.len() - judged.shown.iter().filter(answered).count();
     // While the lock is held, no decision can be made between the check and the publication.
     ctx.files.hold_lock(&review::files_lock(ctx.files.cache()));
     let changed = changed_meanwhile(&reader, &judged.offer, &proposals);
-    let changes = changes(&judged, &ideas, &state, (&proposals, &changed), ctx.clock.now());
+    let valid = valid_answers(&proposals, &changed);
+    for one in judged.shown.iter().filter(|one| valid.contains(&one.path)) {
+        seen.note(&room, one);
+    }
+    // An idea with new evidence must be found again until a valid answer about it arrives.
+    seen.head = seen.head.filter(|_| moved.is_subset(&valid));
+    let changes = changes(&judged, &ideas, &state, &valid, ctx.clock.now());
     let kept = undecided(proposals, &changed, &decisions(ctx, spec)?, &mut reported);
     reported.changed = changed.into_iter().map(str::to_owned).collect();
     ctx.files.stage(&proposals_path(&folder), pretty(&kept).as_bytes(), Expect::Absent)?;
@@ -139,7 +152,7 @@ pub fn run(ctx: &mut Context<'_>, spec: &DreamSpec) -> Result<Finished, JobError
         state.map_err(|bad| state_file::bad_state(spec, &bad))?.with(&changes)
     };
     ctx.files.stage(&spec.state_path(), text.as_bytes(), later)?;
-    keep_seen(ctx, &seen);
+    keep_seen(ctx, spec, &seen);
     Ok(reported.finish(&kept, judged.shown.len(), ideas.len(), &folder))
 }
 
@@ -154,6 +167,8 @@ struct PassEvidence<'a> {
     parked: Quarantine,
     reported: PassSummary,
     seen: SeenEvidence,
+    /// The unchanged ideas that are selected because their evidence changed.
+    moved: BTreeSet<String>,
 }
 
 impl PassEvidence<'_> {
@@ -214,7 +229,7 @@ fn ground<'a>(
     let (state, survey) = inputs(ctx, spec, file)?;
     let (parked, mut seen) = match ctx.recording.replays() {
         true => (recalled(&ctx.recording, PARKED)?, recalled(&ctx.recording, SEEN)?),
-        false => (Quarantine::load(ctx.files.cache()), SeenEvidence::load(ctx.files.cache())),
+        false => (Quarantine::load(ctx.files.cache()), SeenEvidence::load(ctx.files.cache(), spec)),
     };
     let before = seen.clone();
     let mut delta = match &state {
@@ -240,16 +255,19 @@ fn ground<'a>(
     if moved {
         let evidence = evidence(ctx, spec)?;
         let decisions = decisions(ctx, spec)?;
-        let (ideas, state, reader) = (survey.ideas.as_slice(), &state, &reader);
-        let unchanged = Unchanged { ideas, state, decisions: &decisions, reader, room: &evidence };
-        let selected: BTreeSet<usize> = delta.changed(&survey.ideas, state);
+        let (ideas, reader) = (survey.ideas.as_slice(), &reader);
+        let unchanged = Unchanged { ideas, decisions: &decisions, reader, room: &evidence };
+        let selected: BTreeSet<usize> = delta.changed(ideas, &state);
         let others = (0..survey.ideas.len()).filter(|at| !selected.contains(at));
         let newly = unchanged.newly_done(others, &seen, &born);
-        delta.add(newly, spec.max_ideas);
+        let is_parked = |at: usize| parked.holds(&ideas[at].path, &ideas[at].digest);
+        delta.add(newly, is_parked, spec.max_ideas);
         room = Some(evidence);
     }
-    // Ideas deferred because of the limit must be found again.
-    seen.head = head.filter(|_| delta.waiting == 0);
+    if selection == Selection::Changed {
+        // Ideas deferred because of the limit, and ideas that are set aside, must be found again.
+        seen.head = head.filter(|_| delta.deferred == 0);
+    }
     let backend = ctx.spender.backend();
     let backend = [Some(backend.kind), backend.model].into_iter().flatten();
     let backend = backend.collect::<Vec<_>>().join(" ");
@@ -265,7 +283,7 @@ fn ground<'a>(
             seen.backend = Some(other);
         }
         if seen != before {
-            keep_seen(ctx, &seen);
+            keep_seen(ctx, spec, &seen);
         }
         if let Some(cache) = survey.cache_digest.filter(|_| delta.parked.is_empty()) {
             file.mark(ctx, cache);
@@ -306,7 +324,9 @@ fn ground<'a>(
     reported.compared = judged.compared;
     reported.memory = noted::add(ctx, &mut judged);
     let ideas = survey.ideas;
-    Ok(PassEvidence { state, ideas, folder, reader, room, judged, parked, reported, seen })
+    let moved = &delta.selected[delta.selected.len() - delta.moved..];
+    let moved = moved.iter().map(|at| ideas[*at].path.to_string()).collect();
+    Ok(PassEvidence { state, ideas, folder, reader, room, judged, parked, reported, seen, moved })
 }
 
 /// Records the inputs of a pass. A pass with nothing to do is not recorded, so that recording does
@@ -361,16 +381,9 @@ fn inputs<'a>(
     Ok((Some(state), survey?))
 }
 
-/// Returns the commit that leads the rule to decide that an idea is done.
-fn decided_by(room: &ProjectEvidence, one: &classify::ClassifiedIdea) -> Option<String> {
-    let archived = one.verdict.action == Action::Archive;
-    let hash = one.verdict.commits.first().filter(|_| archived)?;
-    room.commit_named(hash).map(|commit| commit.hash.clone())
-}
-
-fn keep_seen(ctx: &Context<'_>, seen: &SeenEvidence) {
+fn keep_seen(ctx: &Context<'_>, spec: &DreamSpec, seen: &SeenEvidence) {
     if ctx.files.keeps_caches() && !ctx.recording.replays() {
-        seen.save(ctx.files.cache());
+        seen.save(ctx.files.cache(), spec);
     }
 }
 
@@ -553,21 +566,25 @@ fn undecided(
     kept
 }
 
+/// Returns the ideas with a valid answer. An answer is ignored if the content of the idea or of its
+/// destination has changed.
+fn valid_answers(proposals: &[Proposal], changed: &BTreeSet<&str>) -> BTreeSet<String> {
+    let is_valid =
+        |it: &&Proposal| !it.targets.iter().any(|target| changed.contains(target.as_str()));
+    proposals.iter().filter(is_valid).map(|it| it.targets[0].clone()).collect()
+}
+
 /// Returns the updates of the state. Every new idea is recorded as seen, and every shown idea as
 /// shown; an idea with a valid answer and unchanged content is recorded as triaged.
 fn changes<'a>(
     judged: &'a ClassifiedIdeas,
     ideas: &'a [Idea],
     state: &DreamState<'_>,
-    (proposals, changed): (&[Proposal], &BTreeSet<&str>),
+    valid: &BTreeSet<String>,
     now: Timestamp,
 ) -> BTreeMap<&'a str, IdeaUpdate> {
-    let change = |one: &'a classify::ClassifiedIdea| {
-        let mut answers = proposals.iter().filter(|proposal| proposal.targets[0] == one.path);
-        // An answer is ignored if the content of the idea or of its destination has changed.
-        let valid =
-            answers.any(|it| !it.targets.iter().any(|target| changed.contains(target.as_str())));
-        let triaged = valid.then(|| Triaged {
+    let change = |one: &'a ClassifiedIdea| {
+        let triaged = valid.contains(&one.path).then(|| Triaged {
             hash: one.digest,
             modified: Timestamp::from_nanosecond(i128::from(one.stat.mtime)).unwrap_or(now),
             merit: one.merit,

@@ -43,7 +43,7 @@ pub enum IdeaStatus {
 pub enum Action {
     /// Move the idea to the archived ideas.
     Archive,
-    /// Append the idea to the second target and archive it.
+    /// Append what the second target does not contain to it, and archive the idea.
     Merge,
     /// Turn the idea into a spec.
     Promote,
@@ -156,7 +156,7 @@ pub struct Offer {
 /// A rejected element of a reply.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refused {
-    /// The index of the element in the reply, from 0.
+    /// The index of the element among those examined, from 0.
     pub index: usize,
     /// The reason for the refusal, safe to print.
     pub why: String,

@@ -80,13 +80,22 @@ impl Default for DreamSpec {
             max_ideas: 50,
             max_idea_bytes: 1024 * 1024,
             quiet_minutes: 5,
-            canonical: Vec::new(),
+            canonical: CANONICAL.map(str::to_owned).into(),
             private: None,
             dirty: Dirty::default(),
             select: CHANGED.to_owned(),
         }
     }
 }
+
+/// The files of a project's memory, which neither a pass nor an accept writes by default.
+const CANONICAL: [&str; 5] = [
+    ".context/DECISIONS.md",
+    ".context/LEARNINGS.md",
+    ".context/CONVENTIONS.md",
+    ".context/CONSTITUTION.md",
+    ".context/TASKS.md",
+];
 
 /// The value of `select` for the ideas that changed.
 const CHANGED: &str = "changed";
@@ -163,6 +172,10 @@ mod tests {
         assert_eq!(spec, DreamSpec::default());
         assert!(spec.check().is_ok());
         assert_eq!((spec.state_path().as_str(), spec.max_ideas), ("dreams/state.json", 50));
+        for name in ["DECISIONS", "LEARNINGS", "CONVENTIONS", "CONSTITUTION", "TASKS"] {
+            let path = format!(".context/{name}.md");
+            assert_eq!(spec.canonical_over(&path), Some(path.as_str()));
+        }
         assert!(serde_json::from_str::<DreamSpec>(r#"{"max_idea": 3}"#).is_err());
         let strict: DreamSpec = serde_json::from_str(r#"{"dirty": "strict"}"#).unwrap();
         assert_eq!(strict.dirty, Dirty::Strict);

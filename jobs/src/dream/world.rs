@@ -12,13 +12,13 @@ use runner_engine::digest::Digest;
 use runner_engine::files::{DOCUMENT, read_host, write_atomic};
 use serde::{Deserialize, Serialize};
 
-use super::classify::{Born, OTHERS};
+use super::classify::{Born, ClassifiedIdea};
 use super::decisions::Decisions;
 use super::features::Features;
 use super::inventory::{Idea, Reader};
 use super::proposal::{self, Action, IdeaStatus};
 use super::rule;
-use super::state::DreamState;
+use super::spec::DreamSpec;
 use crate::evidence::{ProjectEvidence, places};
 
 /// The evidence seen by earlier passes.
@@ -35,29 +35,36 @@ pub(super) struct SeenEvidence {
 }
 
 impl SeenEvidence {
-    fn path(cache: &Path) -> PathBuf {
-        cache.join("dream-evidence.json")
+    /// Returns the path of the record. Dream jobs with different folders have different records.
+    fn path(cache: &Path, spec: &DreamSpec) -> PathBuf {
+        let folders = format!("{}\0{}", spec.ideas, spec.dreams);
+        cache.join(format!("dream-evidence-{}.json", Digest::of(folders.as_bytes()).short()))
     }
 
     /// Reads the record. A missing or damaged file yields an empty record.
-    pub(super) fn load(cache: &Path) -> Self {
-        let bytes = read_host(Self::path(cache), DOCUMENT).unwrap_or_default();
+    pub(super) fn load(cache: &Path, spec: &DreamSpec) -> Self {
+        let bytes = read_host(Self::path(cache, spec), DOCUMENT).unwrap_or_default();
         serde_json::from_slice(&bytes).unwrap_or_default()
     }
 
     /// Writes the record. A failure only costs time.
-    pub(super) fn save(&self, cache: &Path) {
+    pub(super) fn save(&self, cache: &Path, spec: &DreamSpec) {
         let bytes = serde_json::to_vec(self).expect("paths and hashes are JSON");
-        if let Err(error) = write_atomic(&Self::path(cache), &bytes, 0o600) {
+        if let Err(error) = write_atomic(&Self::path(cache, spec), &bytes, 0o600) {
             tracing::warn!(%error, "the evidence that this pass saw could not be recorded");
         }
     }
 
-    /// Records the commit that has implemented an idea with this content, or that there is none.
-    pub(super) fn note(&mut self, path: &str, digest: Digest, commit: Option<&str>) {
-        match commit {
-            Some(commit) => self.decided.insert(path.to_owned(), (digest, commit.to_owned())),
-            None => self.decided.remove(path),
+    /// Records the commit that has implemented an idea according to the rule, or that there is
+    /// none.
+    pub(super) fn note(&mut self, room: &ProjectEvidence, one: &ClassifiedIdea) {
+        let archived = one.verdict.action == Action::Archive;
+        let hash = one.verdict.commits.first().filter(|_| archived);
+        match hash.and_then(|hash| room.commit_named(hash)) {
+            Some(commit) => {
+                self.decided.insert(one.path.clone(), (one.digest, commit.hash.clone()))
+            }
+            None => self.decided.remove(&one.path),
         };
     }
 
@@ -69,7 +76,6 @@ impl SeenEvidence {
 /// The facts about the ideas that the rule judges again.
 pub(super) struct Unchanged<'a> {
     pub(super) ideas: &'a [Idea],
-    pub(super) state: &'a DreamState<'a>,
     pub(super) decisions: &'a Decisions,
     pub(super) reader: &'a Reader,
     pub(super) room: &'a ProjectEvidence,
@@ -85,9 +91,7 @@ impl Unchanged<'_> {
     ) -> Vec<usize> {
         let newly = |at: &usize| {
             let idea = &self.ideas[*at];
-            let active = self.state.standing(&idea.path);
-            let active = active.and_then(|record| record.status).is_none_or(|it| it == "active");
-            if !active || self.is_decided(idea) {
+            if self.is_decided(idea) {
                 return false;
             }
             let Ok((text, _, digest)) = self.reader.text(&idea.path) else { return false };
@@ -97,7 +101,7 @@ impl Unchanged<'_> {
             let by = done.first().map(|best| self.room.commit(best).hash.as_str());
             by.is_some_and(|commit| !seen.knows(&idea.path, digest, commit))
         };
-        indices.take(OTHERS).filter(newly).collect()
+        indices.filter(newly).collect()
     }
 
     /// Returns whether the user has made a decision on archiving this content.

@@ -5,14 +5,27 @@ use std::sync::Arc;
 use runner_backends::{BackendError, Scripted, Step};
 use runner_engine::outcome::{Class, Outcome, SkipReason};
 use runner_jobs::Silent;
+use runner_jobs::dream::DreamSpec;
 use runner_jobs::dream::proposal::{Action, IdeaStatus};
+use runner_jobs::dream::review::DecisionInput;
 use serde_json::{Value, json};
 
 use crate::fixture::Fixture;
 use crate::{DONE, keep, of, project};
 
-#[test]
-fn new_commit_selects_an_unchanged_idea() {
+const RETRY: &str = "ideas/retry-policy.md";
+
+/// Removes the record of the evidence that earlier passes saw.
+fn forget_evidence(place: &Fixture) {
+    for entry in std::fs::read_dir(place.cache()).unwrap().map(Result::unwrap) {
+        if entry.file_name().to_string_lossy().starts_with("dream-evidence") {
+            std::fs::remove_file(entry.path()).unwrap();
+        }
+    }
+}
+
+/// Creates a project with two ideas, neither of which is implemented, and runs a pass over them.
+fn waiting() -> Fixture {
     let mut place = Fixture::new();
     place.commit("chore: begin", &["README.md"]);
     for (subject, path) in [
@@ -27,6 +40,12 @@ fn new_commit_selects_an_unchanged_idea() {
     place.write("ideas/retry-policy.md", DONE);
     place.write("ideas/coffee.md", "Coffee is better in the morning.\n");
     place.pass();
+    place
+}
+
+#[test]
+fn new_commit_selects_an_unchanged_idea() {
+    let mut place = waiting();
     assert_eq!(of(&place.proposals().1, "ideas/retry-policy.md").action, Action::Promote);
     let skipped = Outcome::skipped(SkipReason::Idle, "no delta (2 ideas unchanged)");
     assert_eq!(place.pass().outcome, skipped);
@@ -48,12 +67,12 @@ fn new_commit_selects_an_unchanged_idea() {
     assert_eq!(place.pass().outcome, skipped, "the same commit decides it");
 
     // Without the record of the last pass, the idea is examined once more.
-    std::fs::remove_file(place.cache().join("dream-evidence.json")).unwrap();
+    forget_evidence(&place);
     assert_eq!(place.pass().summary.facts["shown"], 1);
     let line = json!({"proposal_id": found.id, "decision": "rejected", "action": "archive", "at": "x",
                       "targets_hash": found.targets_hash});
     place.write("dreams/ledger.md", format!("- {line}\n"));
-    std::fs::remove_file(place.cache().join("dream-evidence.json")).unwrap();
+    forget_evidence(&place);
     assert_eq!(place.pass().outcome, skipped, "a person has decided");
 }
 
@@ -143,4 +162,116 @@ fn later_failure_keeps_earlier_answers() {
     assert_eq!(why, "1 idea got no answer");
     assert_eq!(place.proposals().1.len(), 5);
     assert!(settled.summary.lines.iter().any(|line| line.starts_with("no second answer:")));
+}
+
+#[test]
+fn idea_with_new_evidence_waits_for_an_answer() {
+    let mut place = waiting();
+    place.write("ideas/new.md", "A new thought.\n");
+    place.commit("feat: retry policy with jitter", &["src/retry.rs"]);
+    let only = || vec![Step::Answer(json!([keep("ideas/new.md")])), Step::Answer(json!([]))];
+    let settled = place.pass_with(Arc::new(Scripted::new("model", only())), &mut Silent);
+    assert_eq!(settled.summary.facts["unanswered"], 1);
+    let backend = Arc::new(Scripted::new("model", [Step::Answer(json!([keep(RETRY)]))]));
+    place.pass_with(backend.clone(), &mut Silent);
+    assert_eq!(backend.asked()[0].offer["sources"], json!([RETRY]));
+    let why = place.pass().outcome.why().unwrap().to_owned();
+    assert!(why.starts_with("no delta (3 ideas unchanged)"), "{why}");
+}
+
+#[test]
+fn unusable_answers_park_an_idea_with_new_evidence() {
+    let mut place = waiting();
+    place.commit("feat: retry policy with jitter", &["src/retry.rs"]);
+    for _ in 0..3 {
+        let steps = [Step::Answer(json!([])), Step::Answer(json!([]))];
+        place.pass_with(Arc::new(Scripted::new("model", steps)), &mut Silent);
+    }
+    let why = place.pass().outcome.why().unwrap().to_owned();
+    assert!(why.contains("no delta") && why.contains(RETRY), "{why}");
+    std::fs::remove_file(place.cache().join("dream-parked.json")).unwrap();
+    assert_eq!(place.pass().summary.facts["shown"], 1, "it is found again");
+}
+
+#[test]
+fn selected_idea_leaves_new_commits_unseen() {
+    let mut place = waiting();
+    place.commit("feat: retry policy with jitter", &["src/retry.rs"]);
+    place.spec.select = "ideas/coffee.md".to_owned();
+    place.pass();
+    place.spec.select = "changed".to_owned();
+    let settled = place.pass();
+    assert_eq!(settled.summary.facts["moved"], 1);
+}
+
+#[test]
+fn each_dream_job_sees_new_commits() {
+    let mut place = waiting();
+    let first = place.spec.clone();
+    let second = DreamSpec { ideas: "notes".into(), done: "notes/done".into(), ..first.clone() };
+    place.write("notes/other.md", "Tea is better in the evening.\n");
+    std::fs::write(place.root.join(".git/info/exclude"), "/ideas/\n/dreams/\n/notes/\n").unwrap();
+    place.commit("feat: retry policy with jitter", &["src/retry.rs"]);
+    place.spec = second;
+    place.pass();
+    place.spec = first;
+    assert_eq!(place.pass().summary.facts["moved"], 1);
+}
+
+#[test]
+fn new_idea_at_an_archived_path_is_examined() {
+    let mut place = waiting();
+    place.decide(RETRY, DecisionInput::Amend { action: Action::Archive, into: None }).unwrap();
+    assert_eq!(place.state(RETRY)["status"], "archived");
+    place.write(RETRY, format!("{DONE}\nOnce more.\n"));
+    place.pass();
+    assert_eq!(place.state(RETRY)["status"], "active");
+    // Even while the state still calls it archived, an idea that exists is judged again.
+    let state = std::fs::read_to_string(place.root.join("dreams/state.json")).unwrap();
+    place.write("dreams/state.json", state.replace("\"active\"", "\"archived\""));
+    place.commit("feat: retry policy with jitter", &["src/retry.rs"]);
+    assert_eq!(place.pass().summary.facts["moved"], 1);
+}
+
+#[test]
+fn opposite_merges_are_never_both_open() {
+    let (mut place, _) = project();
+    let [a, b] = ["ideas/report-page.md", "ideas/sub/report.md"];
+    let merge = |from: &str, into: &str| {
+        json!({"targets": [from, into], "status": "duplicate", "action": "merge",
+               "evidence": "the same text", "confidence": "high", "rationale": "r"})
+    };
+    place.spec.select = a.to_owned();
+    place.answered(json!([merge(a, b)]));
+    assert_eq!(of(&place.proposals().1, a).action, Action::Merge);
+    place.spec.select = b.to_owned();
+    place.answered(json!([merge(b, a)]));
+    let (_, proposals) = place.proposals();
+    assert_eq!(of(&proposals, b).action, Action::Keep);
+    assert!(of(&proposals, b).rationale.contains("itself merged"), "{proposals:?}");
+    // A newer answer replaces the older proposal about its idea.
+    place.spec.select = a.to_owned();
+    place.answered(json!([keep(a)]));
+    place.spec.select = b.to_owned();
+    place.answered(json!([merge(b, a)]));
+    assert_eq!(of(&place.proposals().1, b).action, Action::Merge);
+}
+
+#[test]
+fn elements_of_several_arrays_survive() {
+    let (mut place, _) = project();
+    let paths = ["coffee", "offline-maps", "report-page", "retry-policy", "scheduler-story"];
+    let fences =
+        paths.map(|name| format!("```json\n{}\n```\n", json!([keep(&format!("ideas/{name}.md"))])));
+    let mut last = keep("ideas/coffee.md");
+    last["evidence"] = json!("the final answer");
+    let text = format!("{}Final:\n```json\n{}\n```\n", fences.concat(), json!([last]));
+    let steps = [Step::Text(text), Step::Answer(json!([keep("ideas/sub/report.md")]))];
+    let settled = place.pass_with(Arc::new(Scripted::new("model", steps)), &mut Silent);
+    let (_, proposals) = place.proposals();
+    assert_eq!(proposals.len(), 6, "{settled:?}");
+    assert_eq!(of(&proposals, "ideas/coffee.md").evidence, "the final answer");
+    assert!(matches!(settled.outcome, Outcome::Degraded { .. }));
+    let refused = settled.summary.refused.join("\n");
+    assert!(refused.contains("6 JSON arrays") && refused.contains("coffee.md"), "{refused}");
 }

@@ -101,7 +101,9 @@ fn every_action_is_undone_byte_for_byte() {
                 assert_eq!(moved("ideas/done/sub/report.md"), text);
                 let into = place.read("ideas/report-page.md");
                 assert!(into.starts_with(&before[&place.root.join("ideas/report-page.md")].0));
-                assert!(into.ends_with(&text));
+                let text = String::from_utf8(text).unwrap();
+                let missing = text.strip_prefix("# Report on one page\n\n").unwrap();
+                assert!(into.ends_with(missing.as_bytes()), "the title is not repeated");
                 "merged"
             }
             Action::Promote => {
@@ -482,4 +484,31 @@ fn crash_at_any_commit_leaves_all_or_nothing() {
     }
     println!("deaths: {cases} cases, {forward} rolled forward");
     assert!(forward >= 10, "{forward}");
+}
+
+#[test]
+fn forced_blog_mark_leaves_unread_text_selected() {
+    let mut place = proposed();
+    let path = "ideas/coffee.md";
+    place.write(path, "Coffee is better in the evening.\n");
+    let id = place.id_of(path);
+    let consent = Consent { if_changed: IfChanged::Proceed, ..Consent::default() };
+    let verdict = DecisionInput::Amend { action: Action::MarkBlog, into: None };
+    place
+        .with_decider(|it| it.decide(&DecisionRequest { id: &id, verdict, note: None, consent }))
+        .unwrap();
+    assert_eq!(place.pass().summary.facts["shown"], 1);
+}
+
+#[test]
+fn merge_appends_only_missing_passages() {
+    let mut place = proposed();
+    let (from, into) = ("ideas/report-page.md", "ideas/sub/report.md");
+    let before = fs::read(place.root.join(into)).unwrap();
+    let merge = || DecisionInput::Amend { action: Action::Merge, into: Some(into.to_owned()) };
+    place.decide(from, merge()).unwrap();
+    assert_eq!(fs::read(place.root.join(into)).unwrap(), before, "it has the whole text");
+    assert!(place.root.join("ideas/done/report-page.md").exists());
+    place.undo(from).unwrap();
+    assert!(place.root.join(from).exists());
 }

@@ -46,6 +46,14 @@ fn array_is_found_in_surrounding_text() {
 }
 
 #[test]
+fn each_of_several_arrays_is_returned() {
+    let text = "Draft: [{\"id\":1},{\"id\":2}]\n\nFinal: [{\"id\":3}]\n\n[{\"id\":3}]";
+    let found = extract_arrays(text).unwrap();
+    assert_eq!(found.iter().map(Vec::len).collect::<Vec<_>>(), [2, 1]);
+    assert_eq!(extract_arrays("no"), Err(ExtractError::NoArray));
+}
+
+#[test]
 fn missing_and_multiple_arrays_are_errors() {
     for text in ["", "  ", "no", "{\"id\":1}", "[see below]", "- [ ] todo", "call f([])"] {
         assert_eq!(seen(text), Err(ExtractError::NoArray), "{text}");

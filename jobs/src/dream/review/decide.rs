@@ -329,7 +329,12 @@ impl Decider<'_> {
         // Anything at that path counts as taken, including a folder or a link.
         let taken = |path: &str| self.root.join(path).symlink_metadata().is_ok();
         let plan = plan(action, &from, into.as_ref(), stamp, (self.spec, taken));
-        Ok((action, plan.map_err(ReviewError::Cannot)?))
+        let mut plan = plan.map_err(ReviewError::Cannot)?;
+        if item.stale.is_some() {
+            // No pass has read the current content, so it does not count as triaged.
+            plan.marks.iter_mut().for_each(|(_, mark)| mark.hash = None);
+        }
+        Ok((action, plan))
     }
 
     /// Applies the path rules for acts to every path that a plan writes.

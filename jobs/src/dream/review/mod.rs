@@ -41,6 +41,7 @@ mod backup;
 mod decide;
 mod guard;
 mod likes;
+mod passages;
 mod plan;
 mod proposals;
 mod publish;

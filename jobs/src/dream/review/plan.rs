@@ -12,6 +12,7 @@ use serde_json::json;
 use super::super::proposal::Action;
 use super::super::spec::DreamSpec;
 use super::super::state::Mark;
+use super::passages;
 
 /// The line that marks an idea as meant for publication.
 pub const MARKER: &str = "<!-- ctx-dream: blog-candidate -->";
@@ -129,10 +130,16 @@ pub fn plan(
         }
         Action::Merge => {
             let into = into.ok_or("a merge needs an idea to merge into")?;
-            let bytes = merged(source, into, stamp)?;
+            let merged = merged(source, into, stamp)?;
             let to = free(&spec.done, source, spec, taken)?;
-            plan.says = format!("{} is appended to {} and moves to {to}", source.path, into.path);
-            plan.grows(into, bytes);
+            let (from, path) = (&source.path, &into.path);
+            plan.says = match merged {
+                Some(bytes) => {
+                    plan.grows(into, bytes);
+                    format!("{from} is appended to {path} and moves to {to}")
+                }
+                None => format!("{from} moves to {to}; {path} already contains its text"),
+            };
             plan.moves(source, to.clone(), source.bytes.clone());
             plan.mark(source, "merged", action, stamp, Marked::Moved(&into.path));
         }
@@ -288,10 +295,16 @@ fn ended(bytes: &[u8], end: &str) -> Vec<u8> {
     bytes
 }
 
-/// Returns the destination with the source's body appended. The source's front matter is left out,
-/// because it would not be at the start of the file there; the archived source keeps it.
-fn merged(source: &Source, into: &Source, stamp: Stamp<'_>) -> Result<Vec<u8>, String> {
+/// Returns the destination with those passages of the source's body appended that it does not
+/// contain, or `None` if it contains them all. The source's front matter is left out, because it
+/// would not be at the start of the file there; the archived source keeps it.
+fn merged(source: &Source, into: &Source, stamp: Stamp<'_>) -> Result<Option<Vec<u8>>, String> {
     let (from, to) = (text(source)?, text(into)?);
+    let body = front_matter::split(from).body().trim_start_matches(['\r', '\n']);
+    let missing = passages::missing(body, to);
+    if missing.is_empty() {
+        return Ok(None);
+    }
     let end = newline(to);
     let mut bytes = ended(&into.bytes, end);
     // `--` in a path would end the comment.
@@ -299,9 +312,8 @@ fn merged(source: &Source, into: &Source, stamp: Stamp<'_>) -> Result<Vec<u8>, S
     let (day, id) = (stamp.at.strftime("%Y-%m-%d"), stamp.id);
     let head = format!("{end}<!-- ctx-dream: merged from {path} on {day} ({id}) -->{end}{end}");
     bytes.extend_from_slice(head.as_bytes());
-    let body = front_matter::split(from).body();
-    bytes.extend_from_slice(&ended(body.trim_start_matches(['\r', '\n']).as_bytes(), end));
-    Ok(bytes)
+    bytes.extend_from_slice(&ended(missing.as_bytes(), end));
+    Ok(Some(bytes))
 }
 
 /// Returns the source with its origin added to the front matter. Every byte of the source is kept.

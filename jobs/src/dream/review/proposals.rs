@@ -202,6 +202,14 @@ impl Proposals {
         self.items.iter().filter(|item| item.decision.is_none())
     }
 
+    /// Returns the targets of the archives and merges that are awaiting a decision.
+    pub(in crate::dream) fn moves(&self) -> Vec<Vec<String>> {
+        let moves = |item: &&ProposalItem| {
+            item.waits() && matches!(item.proposal.action, Action::Archive | Action::Merge)
+        };
+        self.items.iter().filter(moves).map(|item| item.proposal.targets.clone()).collect()
+    }
+
     /// Returns the proposal with this id, or the only proposal whose id begins with `id`.
     ///
     /// # Errors

@@ -116,7 +116,13 @@ pub(super) fn element(mut keys: Keys<'_>, path: &str, change: &IdeaUpdate) -> St
         }
     }
     match change.shown {
-        true => keys.set("last_surfaced", at.as_str()),
+        true => {
+            keys.set("last_surfaced", at.as_str());
+            // A shown idea exists, even if an earlier idea at its path was archived.
+            if keys.get("status").is_some_and(|status| status != r#""active""#) {
+                keys.set("status", "active");
+            }
+        }
         false => keys.set_default("last_surfaced", never),
     }
     match &change.triaged {
