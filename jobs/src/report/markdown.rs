@@ -9,6 +9,7 @@ use super::budget_usage::{UnitUsage, format_amount};
 use super::dreamscape::Dreamscape;
 use super::fleet_usage::{self, FleetUsage};
 use super::model::{NextStep, NightReport};
+use super::proposals::ReportedProposal;
 use super::run_line::RunLine;
 use crate::failmark;
 
@@ -96,18 +97,30 @@ fn list(out: &mut String, title: &str, items: impl Iterator<Item = String>) -> s
     writeln!(out)
 }
 
-/// Writes the first proposals awaiting a decision, and the number of remaining ones.
+/// Writes the first proposals awaiting a decision and the first ideas that may be done or
+/// duplicates, each with the number of remaining ones.
 fn proposals(out: &mut String, report: &NightReport) -> std::fmt::Result {
     const SHOWN: usize = 10;
-    let waiting: Vec<_> = report.proposals.iter().filter(|it| it.waits()).collect();
-    let more = waiting.len().saturating_sub(SHOWN) + report.more_proposals;
-    let lines = waiting.iter().take(SHOWN).map(|it| {
-        let age = it.age().map_or_else(String::new, |age| format!(", has waited for {age}"));
-        let targets = it.targets.iter().map(|path| code(path)).collect::<Vec<_>>().join(" into ");
-        format!("{} {targets}{age} — {}", it.action.as_str(), code(&it.command("show")))
-    });
-    let more = (more > 0).then(|| format!("{more} more — {}", code("runner dream list")));
-    list(out, "Proposals to review", lines.chain(more))
+    let (waiting, perhaps): (Vec<_>, Vec<_>) = report
+        .proposals
+        .iter()
+        .filter(|it| it.waits() || it.is_perhaps())
+        .partition(|it| it.waits());
+    let lines = |found: Vec<&ReportedProposal>, unlisted: usize| {
+        let more = found.len().saturating_sub(SHOWN) + unlisted;
+        let lines: Vec<String> = found.into_iter().take(SHOWN).map(proposal).collect();
+        let more = (more > 0).then(|| format!("{more} more — {}", code("runner dream list")));
+        lines.into_iter().chain(more)
+    };
+    list(out, "Proposals to review", lines(waiting, report.more_proposals))?;
+    list(out, "Perhaps done or a duplicate", lines(perhaps, 0))
+}
+
+fn proposal(it: &ReportedProposal) -> String {
+    let age = it.age().map_or_else(String::new, |age| format!(", has waited for {age}"));
+    let targets = it.targets.iter().map(|path| code(path)).collect::<Vec<_>>().join(" into ");
+    let what = if it.is_perhaps() { it.status.as_str() } else { it.action.as_str() };
+    format!("{what} {targets}{age} — {}", code(&it.command("show")))
 }
 
 fn budgets(out: &mut String, budgets: &[UnitUsage]) -> std::fmt::Result {

@@ -88,7 +88,12 @@ impl ReportedProposal {
 
     /// Returns whether the user must decide. A proposal to keep an idea as it is needs no decision.
     pub fn waits(&self) -> bool {
-        self.decided.is_none() && self.action != Action::Keep && !self.obsolete
+        self.is_open() && self.action != Action::Keep
+    }
+
+    /// Returns whether the proposal is undecided, and a decision on it would still have an effect.
+    fn is_open(&self) -> bool {
+        self.decided.is_none() && !self.obsolete
     }
 
     /// Describes the age of a proposal from an earlier night.
@@ -96,10 +101,11 @@ impl ReportedProposal {
         (self.days > 0).then(|| counted(self.days, "day"))
     }
 
-    /// Returns whether the idea is kept even though it may be done or a duplicate.
+    /// Returns whether the user should look at an idea that is kept even though it may be done or a
+    /// duplicate.
     pub fn is_perhaps(&self) -> bool {
         let claimed = matches!(self.status, IdeaStatus::Implemented | IdeaStatus::Duplicate);
-        claimed && self.action == Action::Keep
+        claimed && self.action == Action::Keep && self.is_open()
     }
 
     /// Returns the command that applies `verb` to the proposal: `show`, `accept` or `reject`.
@@ -127,20 +133,26 @@ pub(super) fn dream_jobs(store: &Store, project: &ProjectId) -> Result<DreamJobs
     Ok(dreams.map(|job| (job.name.clone(), kept.remove(&job.name).unwrap_or_default())).collect())
 }
 
-/// The proposals awaiting a decision.
+/// The proposals that the user has not decided on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, JsonSchema, Serialize)]
 pub struct WaitingProposals {
+    /// Number of proposals awaiting a decision.
     pub count: usize,
     /// The time of the pass that made the oldest of them.
     pub oldest: Option<Timestamp>,
+    /// Number of undecided ideas that are kept even though they may be done or duplicates.
+    #[serde(default)]
+    pub perhaps: usize,
 }
 
-/// Counts these jobs' proposals that are awaiting a decision. A folder that cannot be read counts
-/// as empty.
+/// Counts these jobs' proposals that are awaiting a decision, and the ideas that may be done or
+/// duplicates. A folder that cannot be read counts as empty.
 pub fn waiting(root: &Path, jobs: &DreamJobs) -> WaitingProposals {
     let mut found = WaitingProposals::default();
     for (_, book) in books(root, jobs) {
-        for item in book.iter().flat_map(|book| &book.items).filter(|item| item.waits()) {
+        let items = || book.iter().flat_map(|book| &book.items);
+        found.perhaps += items().filter(|item| item.is_perhaps()).count();
+        for item in items().filter(|item| item.waits()) {
             found.count += 1;
             found.oldest = match (found.oldest, item.proposed()) {
                 (Some(oldest), Some(at)) => Some(oldest.min(at)),
@@ -199,7 +211,7 @@ pub(super) fn read(
         for item in &book.items {
             let new = tonight.contains(item.pass.as_str());
             let earlier = item.proposed().is_none_or(|at| at <= until);
-            if new || (item.waits() && earlier) {
+            if new || ((item.waits() || item.is_perhaps()) && earlier) {
                 let like = past.like(&item.proposal);
                 found.proposals.push(ReportedProposal {
                     like: like.describe(),
@@ -209,7 +221,9 @@ pub(super) fn read(
             }
         }
     }
-    found.proposals.sort_by_key(|it| (!it.waits(), it.decided.is_some(), it.disfavoured));
+    found
+        .proposals
+        .sort_by_key(|it| (!it.waits(), !it.is_perhaps(), it.decided.is_some(), it.disfavoured));
     found.more = found.proposals.len().saturating_sub(MOST);
     found.proposals.truncate(MOST);
     found
@@ -294,7 +308,10 @@ mod tests {
         assert_eq!(ages, [Some("4 days".to_owned()), Some("7 days".to_owned())]);
         assert_eq!(found.proposals[0].command("show"), "runner dream show cc --job dream");
         let oldest = "2026-11-18T02:00:00Z".parse().ok();
-        assert_eq!(waiting(root, &jobs(&["dream"])), WaitingProposals { count: 2, oldest });
+        assert_eq!(
+            waiting(root, &jobs(&["dream"])),
+            WaitingProposals { count: 2, oldest, perhaps: 0 }
+        );
         // The decision on a proposal of the same kind is shown beside the others, which are listed
         // last. The accepted one is of that kind too, so the balance is even.
         let rejected =
@@ -314,6 +331,36 @@ mod tests {
         let before: Timestamp = "2026-11-19T03:00:00Z".parse().unwrap();
         let found = read(root, &jobs(&["dream"]), &[], before);
         assert_eq!(found.proposals.iter().map(|it| &*it.id).collect::<Vec<_>>(), ["old"]);
+    }
+
+    #[test]
+    fn perhaps_done_ideas_stay_until_decided() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path();
+        for name in ["a", "b", "c"] {
+            write(root, &format!("ideas/{name}.md"), name);
+        }
+        let items = serde_json::json!([
+            element("done", "ideas/a.md", "keep", "implemented"),
+            element("twin", "ideas/b.md", "keep", "duplicate"),
+            element("note", "ideas/c.md", "keep", "sidenote"),
+        ]);
+        write(root, "dreams/20261118T020000Z/proposals.json", &items.to_string());
+        let later: Timestamp = "2026-11-25T03:00:00Z".parse().unwrap();
+        let perhaps = || -> Vec<(String, Option<String>)> {
+            let found = read(root, &jobs(&["dream"]), &[], later).proposals;
+            assert!(found.iter().all(ReportedProposal::is_perhaps), "{found:?}");
+            found.iter().map(|it| (it.id.clone(), it.age())).collect()
+        };
+        let days = Some("7 days".to_owned());
+        assert_eq!(perhaps(), [("done".to_owned(), days.clone()), ("twin".to_owned(), days)]);
+        assert_eq!(waiting(root, &jobs(&["dream"])).perhaps, 2);
+        // A decision, a newer pass and the removal of the idea each end the question.
+        let accepted = r#"- {"proposal_id":"done","decision":"accepted","targets_hash":"h"}"#;
+        write(root, "dreams/ledger.md", accepted);
+        fs::remove_file(root.join("ideas/b.md")).unwrap();
+        assert_eq!(perhaps(), []);
+        assert_eq!(waiting(root, &jobs(&["dream"])), WaitingProposals::default());
     }
 
     #[test]

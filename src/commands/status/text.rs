@@ -150,6 +150,10 @@ fn schedule(status: &Status, project: &ProjectStatus) -> Rows {
         let count = show::count(proposals.count as u64, "proposal");
         row("waiting", format!("{count} to decide on{since}; `runner dream review`"));
     }
+    if proposals.perhaps > 0 {
+        let count = show::count(proposals.perhaps as u64, "idea");
+        row("perhaps", format!("{count} perhaps done or a duplicate; `runner dream list`"));
+    }
     match &project.next {
         None if status.paused.is_some() || !project.paused.is_empty() => {
             row("next due", "nothing during the pause".to_owned());

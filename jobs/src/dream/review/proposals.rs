@@ -66,10 +66,18 @@ impl ProposalItem {
     /// Returns whether the user must decide. A proposal to keep an idea as it is needs no decision,
     /// and neither does one that a newer pass replaced or whose idea no longer exists.
     pub fn waits(&self) -> bool {
-        self.decision.is_none()
-            && self.proposal.action != Action::Keep
-            && !self.superseded
-            && self.stale != Some(Stale::Gone)
+        self.is_open() && self.proposal.action != Action::Keep
+    }
+
+    /// Returns whether the user should look at an idea that is kept even though it may be done or a
+    /// duplicate.
+    pub fn is_perhaps(&self) -> bool {
+        self.is_open() && self.proposal.is_perhaps()
+    }
+
+    /// Returns whether the proposal is undecided, and a decision on it would still have an effect.
+    fn is_open(&self) -> bool {
+        self.decision.is_none() && !self.superseded && self.stale != Some(Stale::Gone)
     }
 
     /// Returns the time of the pass that made the proposal, from the name of its folder.
