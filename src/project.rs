@@ -123,8 +123,7 @@ impl LoadedProject {
         self.config.job(&row.job_name).map(|job| job.spec.clone())
     }
 
-    /// Returns the job named `wanted`, or the only one whose settings are of type `S`. `what` names
-    /// the kind, and `setup` is the command that creates such a job.
+    /// Returns a job as [`Config::job_of_kind`] does.
     ///
     /// # Errors
     /// Returns an error if there is no such job, or several of them and `wanted` is `None`.
@@ -134,29 +133,7 @@ impl LoadedProject {
         what: &str,
         setup: &str,
     ) -> Result<(&str, &S), Failure> {
-        let jobs = self.config.jobs.iter();
-        let jobs: Vec<(&str, &S)> = jobs
-            .filter_map(|(name, job)| Some((name.as_str(), job.spec.kind.of::<S>()?)))
-            .collect();
-        if let Some(wanted) = wanted {
-            self.config.job(wanted)?;
-            let found = jobs.into_iter().find(|(name, _)| *name == wanted);
-            return found.ok_or_else(|| Failure::usage(format!("{wanted} is not {what} job")));
-        }
-        let kind = what.rsplit(' ').next().unwrap_or(what);
-        match jobs.as_slice() {
-            [only] => Ok(*only),
-            [] => {
-                let what = format!("this project has no job of kind {kind}");
-                Err(Failure::configuration(what).hint(setup))
-            }
-            several => {
-                let names: Vec<&str> = several.iter().map(|(name, _)| *name).collect();
-                let (count, all) = (names.len(), names.join(", "));
-                Err(Failure::usage(format!("this project has {count} {kind} jobs: {all}"))
-                    .hint(format!("add --job {}", names[0])))
-            }
-        }
+        self.config.job_of_kind(wanted, what, setup)
     }
 
     /// Updates the database from the project's files.

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use runner_engine::git::Git;
 use runner_engine::outcome::Exit;
-use runner_jobs::dream::leak;
+use runner_jobs::dream::{DreamSpec, leak};
 use runner_jobs::sessions::hints;
 use serde::Serialize;
 
@@ -33,9 +33,9 @@ enum GuardCommand {
         after_help = "Example: runner guard write-scope --job dream dreams/state.json .git/config"
     )]
     WriteScope {
-        /// The job's name in runner.toml
+        /// The job's name in runner.toml; the project's dream job if it is not given
         #[arg(long)]
-        job: String,
+        job: Option<String>,
         /// The paths, relative to the current folder
         #[arg(required = true)]
         paths: Vec<String>,
@@ -76,8 +76,8 @@ impl GuardArgs {
     pub fn run(&self, cli: &Cli<'_>) -> Result<Exit, Failure> {
         match &self.command {
             GuardCommand::Hook(args) => Ok(args.run(cli)),
-            GuardCommand::WriteScope { job, paths, .. } => {
-                let bounds = bounds_of(cli, job)?;
+            GuardCommand::WriteScope { job, paths } => {
+                let bounds = WriteBounds { private: None, ..bounds_of(cli, job.as_deref())? };
                 Ok(answer(cli, paths, SCOPE, |path| bounds.allow(cli.here, path)))
             }
             GuardCommand::Leak { paths, .. } => {
@@ -115,7 +115,7 @@ impl HookArgs {
 
     fn refusal(&self, cli: &Cli<'_>, payload: &[u8]) -> Result<(), String> {
         let mut bounds = match &self.job {
-            Some(job) => bounds_of(cli, job).map_err(|failure| failure.to_string())?,
+            Some(job) => bounds_of(cli, Some(job)).map_err(|failure| failure.to_string())?,
             None => WriteBounds::default(),
         };
         let whole = |path: &PathBuf| -> PathBuf {
@@ -131,22 +131,34 @@ impl HookArgs {
     }
 }
 
-fn bounds_of(cli: &Cli<'_>, job: &str) -> Result<WriteBounds, Failure> {
+/// Returns what a job, or else the project's dream job, may write.
+fn bounds_of(cli: &Cli<'_>, job: Option<&str>) -> Result<WriteBounds, Failure> {
     let root = project::find(cli.here)?;
-    let config = match trust::in_run() {
-        // No database is available inside the sandbox. The run was admitted with accepted settings,
-        // and fails at the end if these files have changed.
-        true => config::load(&cli.env.stack(Some(&root.join(project::FILE))))?,
-        false => {
-            let here = LoadedProject::load(cli.env, &root)?;
-            here.check_trusted(job)?;
-            here.config
-        }
+    // No database is available inside the sandbox. The run was admitted with accepted settings, and
+    // fails at the end if these files have changed.
+    let here = match trust::in_run() {
+        true => None,
+        false => Some(LoadedProject::load(cli.env, &root)?),
     };
+    let config = match &here {
+        Some(here) => here.config.clone(),
+        None => config::load(&cli.env.stack(Some(&root.join(project::FILE))))?,
+    };
+    let job = match job {
+        Some(job) => job,
+        None => config.job_of_kind::<DreamSpec>(None, "a dream", "runner init")?.0,
+    };
+    if let Some(here) = &here {
+        here.check_trusted(job)?;
+    }
     let spec = &config.job(job)?.spec;
     let (write, keep) = of_job(&root, spec, &config);
+    let private = match spec.kind.of::<DreamSpec>() {
+        Some(_) => Some(Git::new(&root, &env::child_environment(), &env::marker()?)),
+        None => None,
+    };
     let commits = spec.kind.works().is_some_and(commits).then_some(root);
-    Ok(WriteBounds { write, keep, commits, ..WriteBounds::default() })
+    Ok(WriteBounds { write, keep, private, commits, ..WriteBounds::default() })
 }
 
 /// Returns what the project's finished sessions show about the command that an agent is about to

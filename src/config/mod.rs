@@ -49,6 +49,7 @@ use runner_engine::ids::ProjectId;
 use runner_engine::schedule::{Schedule, Trigger};
 use runner_engine::store::{Budget, NewJob, Retention};
 use runner_engine::tick::report_job;
+use runner_jobs::Kind;
 use runner_jobs::lifecycle::Files;
 use runner_jobs::prices::Prices;
 use toml::Table;
@@ -136,6 +137,42 @@ impl Config {
             let what = format!("no job {name:?} in this project{near} (there is: {there})");
             Failure::configuration(what).hint("runner config show")
         })
+    }
+
+    /// Returns the job named `wanted`, or the only one whose settings are of type `S`. `what` names
+    /// the kind, and `setup` is the command that creates such a job.
+    ///
+    /// # Errors
+    /// Returns an error if there is no such job, or several of them and `wanted` is `None`.
+    pub fn job_of_kind<S: Kind>(
+        &self,
+        wanted: Option<&str>,
+        what: &str,
+        setup: &str,
+    ) -> Result<(&str, &S), Failure> {
+        let jobs = self.jobs.iter();
+        let jobs: Vec<(&str, &S)> = jobs
+            .filter_map(|(name, job)| Some((name.as_str(), job.spec.kind.of::<S>()?)))
+            .collect();
+        if let Some(wanted) = wanted {
+            self.job(wanted)?;
+            let found = jobs.into_iter().find(|(name, _)| *name == wanted);
+            return found.ok_or_else(|| Failure::usage(format!("{wanted} is not {what} job")));
+        }
+        let kind = what.rsplit(' ').next().unwrap_or(what);
+        match jobs.as_slice() {
+            [only] => Ok(*only),
+            [] => {
+                let what = format!("this project has no job of kind {kind}");
+                Err(Failure::configuration(what).hint(setup))
+            }
+            several => {
+                let names: Vec<&str> = several.iter().map(|(name, _)| *name).collect();
+                let (count, all) = (names.len(), names.join(", "));
+                Err(Failure::usage(format!("this project has {count} {kind} jobs: {all}"))
+                    .hint(format!("add --job {}", names[0])))
+            }
+        }
     }
 
     /// Returns the jobs, including the report job, in the form that the database stores.

@@ -13,14 +13,16 @@
 //! exits with 2. The hook refuses early, with a reason that the model can read; the sandbox stops
 //! any write that the hook misses.
 //!
-//! This module must never write, call git or open the database, because it runs before every tool
-//! call.
+//! This module must never write or open the database, because it runs before every tool call. It
+//! calls git only for a job whose files must stay out of git's history.
 
 use std::fs;
 use std::io::{self, Read};
 use std::path::{Component, Path, PathBuf};
 
 use runner_engine::error_chain::error_chain;
+use runner_engine::git::Git;
+use runner_jobs::dream::leak;
 use serde_json::Value;
 
 use super::shell::{self, ShellAction, ShellPlace};
@@ -43,6 +45,8 @@ pub struct WriteBounds {
     pub home: Option<PathBuf>,
     /// The project, if its jobs get a private git directory and may commit.
     pub commits: Option<PathBuf>,
+    /// The project, if what the job writes there must stay out of git's history.
+    pub private: Option<Git>,
 }
 
 /// Reads a payload to its end.
@@ -174,9 +178,17 @@ impl WriteBounds {
             ));
         }
         if self.write.iter().any(|place| whole.starts_with(place)) {
-            return Ok(());
+            return self.stays_private(whole);
         }
         Err(format!("{} is outside the paths that this job may write", whole.display()))
+    }
+
+    /// Checks that what is written to a real path cannot leak.
+    fn stays_private(&self, whole: &Path) -> Result<(), String> {
+        let Some(git) = &self.private else { return Ok(()) };
+        let Ok(path) = whole.strip_prefix(git.root()) else { return Ok(()) };
+        let path = path.to_str().ok_or_else(|| format!("{} is not UTF-8", whole.display()))?;
+        leak::check(git, path).map_err(|leak| leak.to_string())
     }
 }
 
@@ -265,6 +277,7 @@ mod tests {
             reads: vec!["mcp__wiki__*".to_owned()],
             commits: Some(root.join("work")),
             home: Some(root.clone()),
+            private: None,
         };
         let ask = |tool: &str, input: Value| {
             let payload =

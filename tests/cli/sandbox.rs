@@ -314,6 +314,35 @@ fn guard_commands_report_scopes_and_leaks() {
     let json =
         fixture.run(&["guard", "leak", "--json", "dreams/state.json", "README.md"]).ends(1).json();
     assert_eq!((&json[0]["allowed"], &json[1]["allowed"]), (&true.into(), &false.into()));
+    // Without a name, the scope is that of the dream job.
+    fixture.run(&["guard", "write-scope", "dreams/x"]).ends(0).expect_text("may be written");
+    fixture.run(&["guard", "write-scope", "README.md"]).ends(1);
+}
+
+#[test]
+fn dream_hook_refuses_paths_that_leak() {
+    let fixture = Fixture::with("");
+    fixture.write("dreams/tracked.md", "x\n");
+    fixture.git(&["add", "-f", "dreams/tracked.md"]);
+    let ask = |path: &str| {
+        let payload = serde_json::json!({
+            "hook_event_name": "PreToolUse", "tool_name": "Write", "cwd": fixture.project(),
+            "tool_input": { "file_path": path, "content": "x" },
+        });
+        let mut hook = fixture
+            .runner(&["guard", "hook", "--job", "dream"])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        hook.stdin.take().unwrap().write_all(payload.to_string().as_bytes()).unwrap();
+        CommandOutput::of(hook.wait_with_output().unwrap())
+    };
+    ask("dreams/new.md").ends(0);
+    ask("dreams/tracked.md").ends(2).expect_text("dreams/tracked.md is tracked by git");
+    // The path is still in scope, so only the leak is the reason.
+    fixture.run(&["guard", "write-scope", "dreams/tracked.md"]).ends(0);
 }
 
 /// Returns a fixture whose job prints the files of runner's configuration and of other programs.
