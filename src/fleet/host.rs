@@ -386,7 +386,7 @@ impl Host<'_> {
             Ok(Verdict::Accepted | Verdict::Repeated) => "delivered".to_owned(),
             Ok(Verdict::Late) => {
                 self.trouble(format!(
-                    "run {run} ended after its lease; its result is kept, not applied"
+                    "the claim of run {run} was lost; its result is kept, not applied"
                 ));
                 "late".to_owned()
             }
