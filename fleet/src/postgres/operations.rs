@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use postgres::Row;
 use runner_engine::outcome::Outcome;
 use serde_json::{Value, json as value};
+use tokio_postgres::Row;
 
 use super::{Fault, Step, json};
 use crate::decide::{charge_levels, late_surplus, lost_reason};
@@ -45,7 +45,8 @@ pub(super) fn set_host_state(
 pub(super) fn offer(step: &mut Step<'_>, offer: &Offer) -> Result<String, Fault> {
     let known =
         "SELECT id FROM runner_fleet.occurrences WHERE project = $1 AND job = $2 AND key = $3";
-    let key: [&(dyn postgres::types::ToSql + Sync); 3] = [&offer.project, &offer.job, &offer.key];
+    let key: [&(dyn tokio_postgres::types::ToSql + Sync); 3] =
+        [&offer.project, &offer.job, &offer.key];
     if let Some(row) = step.first(known, &key)? {
         return Ok(row.try_get(0)?);
     }
