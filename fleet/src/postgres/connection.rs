@@ -185,8 +185,8 @@ impl Postgres {
         Ok((client, Wait { runtime, deadline }, statements))
     }
 
-    /// Opens a new connection, which sends a message to `told` for a notification.
-    fn connect(&self, deadline: Duration, told: Sender<()>) -> Result<(Runtime, Client)> {
+    /// Opens a new connection, which sends a message to `notify` for a notification.
+    fn connect(&self, deadline: Duration, notify: Sender<()>) -> Result<(Runtime, Client)> {
         let runtime = Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(|error| FleetError::Unreachable(error.to_string()))?;
         let opened = Wait { runtime: &runtime, deadline }.on(self.config.connect(tls()?));
@@ -199,7 +199,7 @@ impl Postgres {
             while let Some(Ok(message)) = poll_fn(|task| connection.poll_message(task)).await {
                 if matches!(message, AsyncMessage::Notification(_)) {
                     // A full channel already holds a message.
-                    let _ = told.try_send(());
+                    let _ = notify.try_send(());
                 }
             }
         });
@@ -210,10 +210,10 @@ impl Postgres {
     pub(super) fn connect_to_listen(
         &self,
         sql: &str,
-        told: Sender<()>,
+        notify: Sender<()>,
     ) -> Result<(Runtime, Client)> {
         let deadline = boot_time().saturating_add(self.patience);
-        let (runtime, client) = self.connect(deadline, told)?;
+        let (runtime, client) = self.connect(deadline, notify)?;
         Wait { runtime: &runtime, deadline }.on(client.batch_execute(sql))?;
         Ok((runtime, client))
     }

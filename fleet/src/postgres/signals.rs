@@ -15,7 +15,7 @@ use crate::store::{FleetError, Result};
 /// so a lost notification only delays work until the host next looks. The host looks only once,
 /// regardless of how many notifications have arrived.
 pub struct Signals {
-    told: Receiver<()>,
+    notified: Receiver<()>,
     runtime: Runtime,
     /// Dropping it ends the connection.
     _client: Client,
@@ -27,9 +27,9 @@ impl Postgres {
     /// # Errors
     /// Returns a [`FleetError`].
     pub fn listen(&self) -> Result<Signals> {
-        let (tell, told) = channel(1);
-        let (runtime, client) = self.connect_to_listen(&format!("LISTEN {CHANNEL}"), tell)?;
-        Ok(Signals { told, runtime, _client: client })
+        let (notify, notified) = channel(1);
+        let (runtime, client) = self.connect_to_listen(&format!("LISTEN {CHANNEL}"), notify)?;
+        Ok(Signals { notified, runtime, _client: client })
     }
 }
 
@@ -39,8 +39,8 @@ impl Signals {
     /// # Errors
     /// Returns a [`FleetError`] if the connection is lost.
     pub fn wait(&mut self, most: Duration) -> Result<bool> {
-        let told = self.told.recv();
-        match self.runtime.block_on(async { timeout(most, told).await }) {
+        let notified = self.notified.recv();
+        match self.runtime.block_on(async { timeout(most, notified).await }) {
             Ok(Some(())) => Ok(true),
             Ok(None) => Err(FleetError::Unreachable("the connection ended".to_owned())),
             Err(_elapsed) => Ok(false),
