@@ -176,6 +176,19 @@ pub fn charge_levels(
     }
 }
 
+/// Returns why a claim is lost although its worker delivers a result: its lease has ended, or the
+/// run was stopped while nobody had cancelled the occurrence, so the work is still to be done.
+/// `left` is the rest of the lease in milliseconds.
+pub fn lost_reason(outcome: &Outcome, cancel: Option<&str>, left: i64) -> Option<String> {
+    match outcome {
+        _ if left <= 0 => Some("the lease ended before the result arrived".to_owned()),
+        Outcome::Cancelled { why } if cancel.is_none() => {
+            Some(format!("the run was stopped on its host: {why}"))
+        }
+        _ => None,
+    }
+}
+
 /// Returns the amounts by which a late result's usage exceeds the amounts charged.
 pub fn late_surplus(charged: [i64; 5], used: [i64; 5]) -> [i64; 5] {
     std::array::from_fn(|unit| (used[unit] - charged[unit]).max(0))

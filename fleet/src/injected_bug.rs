@@ -4,6 +4,8 @@
 pub enum InjectedBug {
     /// A delivery is accepted with any fence.
     DeliverIgnoresFence,
+    /// A delivery is accepted after the lease has ended.
+    DeliverIgnoresLease,
     /// A publication may begin with any fence.
     PublishIgnoresFence,
     /// A publication may begin before a delivery.
@@ -39,8 +41,9 @@ pub enum InjectedBug {
 }
 
 impl InjectedBug {
-    pub const ALL: [Self; 17] = [
+    pub const ALL: [Self; 18] = [
         Self::DeliverIgnoresFence,
+        Self::DeliverIgnoresLease,
         Self::PublishIgnoresFence,
         Self::PublishIgnoresState,
         Self::ClaimKeepsFence,

@@ -7,12 +7,12 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use runner_engine::outcome::Outcome;
 
-use crate::decide::{self, Candidate, Step, late_surplus};
+use crate::decide::{self, Candidate, Step, late_surplus, lost_reason};
 #[cfg(feature = "fault-injection")]
 use crate::injected_bug::InjectedBug;
 use crate::rows::{
     AttemptRow, BudgetRow, Ending, HostRow, HostState, OccurrenceRow, Snapshot, State, amounts,
-    limits, units,
+    limits, plus, units,
 };
 use crate::store::{FleetError, FleetStore, Result};
 use crate::types::{
@@ -95,6 +95,19 @@ impl Simulation {
             (attempt.ended, attempt.ending) = (Some(now), Some(ending));
             attempt.charged = Some(charged);
             decide::charge_levels(&mut self.budgets, &row.levels, attempt.reserved, charged);
+        }
+    }
+
+    /// Ends a claim that is lost although its worker delivers.
+    fn lose(&mut self, row: &OccurrenceRow, delivery: &Delivery, why: String) {
+        let charged = plus(row.want, late_surplus(row.want, units(delivery.used)));
+        self.close(row, row.fence, Ending::Late, charged);
+        if let Some(attempt) = self.attempts.get_mut(&(row.id.clone(), row.fence)) {
+            record(attempt, delivery);
+        }
+        if let Some(row) = self.occurrences.get_mut(&row.id) {
+            (row.state, row.wake, row.owner) = (State::Pending, Some(self.now), None);
+            (row.lost, row.why) = (row.lost + 1, Some(why));
         }
     }
 
@@ -245,6 +258,9 @@ fn claim(row: &OccurrenceRow) -> Claim {
     }
 }
 
+/// The reason for which a claim can no longer be renewed although no other claim replaced it.
+pub(crate) const LEASE_ENDED: &str = "its lease has ended";
+
 pub(crate) fn stale_reason(state: State, fence: i64) -> String {
     let state = match state {
         State::Pending => "pending",
@@ -372,7 +388,8 @@ impl FleetStore for Simulation {
         let row = self.claimed(occurrence, fence, worker)?;
         // Another claim in the same group may have begun since.
         if row.wake.is_none_or(|wake| wake <= self.now) {
-            return Err(self.stale(occurrence, fence));
+            let why = LEASE_ENDED.to_owned();
+            return Err(Stale { occurrence: occurrence.to_owned(), held: fence, why }.into());
         }
         self.seen(worker);
         let until = self.now + row.lease;
@@ -393,6 +410,13 @@ impl FleetStore for Simulation {
         });
         if let Some(row) = current {
             self.seen(worker);
+            let left = row.wake.map_or(0, |wake| wake - self.now);
+            if let Some(why) = lost_reason(&delivery.outcome, row.cancel.as_deref(), left)
+                && !injected!(self, DeliverIgnoresLease)
+            {
+                self.lose(&row, delivery, why);
+                return Ok(Verdict::Late);
+            }
             self.close(&row, row.fence, Ending::Delivered, used);
             let attempt = self.attempts.get_mut(&(row.id.clone(), row.fence));
             if let Some(attempt) = attempt {
@@ -429,7 +453,7 @@ impl FleetStore for Simulation {
                 if let Some(attempt) = self.attempts.get_mut(&key) {
                     attempt.ending = Some(Ending::Late);
                     let more = late_surplus(charged, used);
-                    attempt.charged = Some(crate::rows::plus(charged, more));
+                    attempt.charged = Some(plus(charged, more));
                     record(attempt, delivery);
                 }
                 if injected!(self, LateIsApplied)

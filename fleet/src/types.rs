@@ -128,7 +128,8 @@ pub enum Verdict {
     Accepted,
     /// The same delivery had already been accepted.
     Repeated,
-    /// The claim had been lost. The result is stored and charged but never applied.
+    /// The claim was lost, or is lost now, because the lease has ended or the run was stopped. The
+    /// result is stored and charged but never applied.
     Late,
 }
 

@@ -9,6 +9,7 @@ use std::io::Write as _;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
+use std::time::Duration;
 
 use jiff::Timestamp;
 use runner_engine::files::{beneath, write_atomic};
@@ -17,7 +18,7 @@ use runner_engine::ids::ProjectId;
 use runner_engine::publish::RelPath;
 use runner_fleet::{Claim, Postgres};
 
-use super::lease::lease;
+use super::host::claim_lease;
 use super::membership::failure;
 use super::source::{FileKind, History, Source, SourceFile, allows, stays_inside};
 use crate::config::Fleet;
@@ -46,7 +47,9 @@ pub fn prepare(
             let pack = database.blob(*digest).map_err(failure)?;
             git(root, &["index-pack", "--stdin", "--strict", "--threads=1"], &pack)?;
         }
-        History::Remote { address, branch } => fetch(settings, root, address, branch)?,
+        History::Remote { address, branch } => {
+            fetch(settings, root, (address, branch), claim_lease(claim) / 2)?;
+        }
     }
     git(root, &["checkout", "--quiet", "--force", "-B", "main", &source.commit], &[])?;
     let info = root.join(".git/info");
@@ -66,15 +69,20 @@ pub fn prepare(
     Ok(())
 }
 
-/// Fetches a branch, taking at most half of the lease.
-fn fetch(settings: &Fleet, root: &Path, address: &str, branch: &str) -> Result<(), Failure> {
+/// Fetches a branch from an address within a limit.
+fn fetch(
+    settings: &Fleet,
+    root: &Path,
+    (address, branch): (&str, &str),
+    limit: Duration,
+) -> Result<(), Failure> {
     if !allows(&settings.remotes, address) {
         let why = format!("this host may not fetch from {address}");
         return Err(Failure::environment(why).hint("add the address to `remotes` of the fleet"));
     }
     let env = env::child_environment();
     Git::new(root, &env, "fleet")
-        .fetch(address, branch, &env, lease(settings) / 2)
+        .fetch(address, branch, &env, limit)
         .map_err(|error| Failure::environment(error.to_string()))
 }
 

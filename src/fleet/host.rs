@@ -7,6 +7,7 @@
 //! ```
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 use runner_engine::ids::RunId;
@@ -223,53 +224,66 @@ impl Host<'_> {
         })
     }
 
-    /// Claims as many occurrences as this host has free slots, and requests their runs.
+    /// Claims occurrences while this host has free slots, and requests their runs. The runs start
+    /// after the tick, so no further claim is made once a sixth of a lease has passed: a copy may
+    /// take half of a lease to make.
     fn claim(&mut self) -> Result<(), Trouble> {
         let since = self.now()?.saturating_sub(MEMORY).unwrap_or(Timestamp::UNIX_EPOCH);
         let live = self.store.unreported_for_fleet(FleetNote::Claimed, since)?.len();
         let most = self.settings.slots.saturating_sub(u32::try_from(live).unwrap_or(u32::MAX));
-        if most == 0 {
-            return Ok(());
-        }
         let request = ClaimRequest {
             host: self.member.host.clone(),
             worker: self.member.worker.clone(),
             tags: self.settings.tags.clone(),
-            most,
+            most: 1,
             home: None,
         };
-        // The lease is counted from just before the request was sent.
-        let asked = boot_time();
-        let (claims, declined) = self.database.claim(&request)?;
-        for one in declined {
-            tracing::info!(occurrence = one.occurrence, why = one.why, "not claimed");
-        }
-        for claim in claims {
-            match self.enter(&claim, asked) {
-                Ok(run) => self.step.start.extend(run),
-                Err(problem) => {
-                    let why = problem.to_string();
-                    self.trouble(format!("{} was given back: {why}", claim.job));
-                    self.database.release(&Release {
-                        occurrence: claim.occurrence,
-                        fence: claim.fence,
-                        worker: self.member.worker.clone(),
-                        used: Amounts::default(),
-                        host_waits: HOST_WAITS,
-                        why,
-                    })?;
-                }
+        let mut latest = Duration::MAX;
+        for _ in 0..most {
+            let asked = boot_time();
+            if asked >= latest {
+                break;
+            }
+            // The lease is counted from just before the request was sent.
+            let (claims, declined) = self.database.claim(&request)?;
+            if claims.is_empty() && declined.is_empty() {
+                break;
+            }
+            for one in declined {
+                tracing::info!(occurrence = one.occurrence, why = one.why, "not claimed");
+            }
+            for claim in claims {
+                latest = latest.min(asked.saturating_add(claim_lease(&claim) / 6));
+                self.start_or_release(claim, asked)?;
             }
         }
         Ok(())
     }
 
+    /// Requests the run of a claim, or gives the claim back.
+    fn start_or_release(&mut self, claim: Claim, asked: Duration) -> Result<(), Trouble> {
+        let problem = match self.enter(&claim, asked) {
+            Ok(run) => {
+                self.step.start.extend(run);
+                return Ok(());
+            }
+            Err(problem) => problem,
+        };
+        let why = problem.to_string();
+        self.trouble(format!("{} was given back: {why}", claim.job));
+        self.database.release(&Release {
+            occurrence: claim.occurrence,
+            fence: claim.fence,
+            worker: self.member.worker.clone(),
+            used: Amounts::default(),
+            host_waits: HOST_WAITS,
+            why,
+        })?;
+        Ok(())
+    }
+
     /// Makes a copy of a claim's project, and records the claim with its fence.
-    fn enter(
-        &mut self,
-        claim: &Claim,
-        asked: std::time::Duration,
-    ) -> Result<Option<RunId>, Failure> {
+    fn enter(&mut self, claim: &Claim, asked: Duration) -> Result<Option<RunId>, Failure> {
         let now = self.now()?;
         let fleet = self.member.fleet.clone();
         let root = copies::make(self.home, (&fleet, claim), self.me)?;
@@ -278,7 +292,7 @@ impl Host<'_> {
         here.config.job(&claim.job)?;
         here.register(self.store, now)?;
         let job = self.store.job(&here.id, &claim.job)?;
-        let lease = u64::try_from(claim.lease).unwrap_or(0);
+        let lease = u64::try_from(claim_lease(claim).as_millis()).unwrap_or(u64::MAX);
         let note = ClaimNote {
             fleet,
             occurrence: claim.occurrence.clone(),
@@ -386,7 +400,7 @@ impl Host<'_> {
             Ok(Verdict::Accepted | Verdict::Repeated) => "delivered".to_owned(),
             Ok(Verdict::Late) => {
                 self.trouble(format!(
-                    "run {run} ended after its lease; its result is kept, not applied"
+                    "the claim of run {run} was lost; its result is kept, not applied"
                 ));
                 "late".to_owned()
             }
@@ -541,6 +555,11 @@ impl Host<'_> {
         }
         Ok(())
     }
+}
+
+/// Returns the length of a claim's lease.
+pub fn claim_lease(claim: &Claim) -> Duration {
+    Duration::from_millis(u64::try_from(claim.lease).unwrap_or(0))
 }
 
 /// Returns the amounts that a claim on a job reserves: the job's own limits, or otherwise the

@@ -25,6 +25,7 @@ from fleet_hosts import (
     ROOT, failures, say, run, Server, outcome, dreams, Fleet, copies, show, until, held_job, stop_in_backend,
     claims_again, let_go, send, kill_executes, check_budgets,
 )
+from fleet_stalls import lost_renewal, slow_copies, stalled_server, stopped_by_signal
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from skips import skip  # noqa: E402
@@ -568,7 +569,8 @@ def least_rights(server):
 
 
 CHECKS = [one_job, nightly, silent_host, pages, wakeups, old_rows, remotes, laptop, database_loss, unreachable_host, changed_at_home, applying_deferred,
-          one_copy_per_claim, modes_and_links, secrets_stay_out, drain_and_leave, least_rights]
+          one_copy_per_claim, modes_and_links, secrets_stay_out, drain_and_leave, least_rights,
+          lost_renewal, stopped_by_signal, stalled_server, slow_copies]
 
 
 def main():

@@ -4,6 +4,7 @@
 use runner_engine::digest::Digest;
 
 use super::Postgres;
+use super::connection::LONG;
 use crate::store::{FleetError, Result};
 
 /// Maximum size of a blob in bytes. A blob is held in memory.
@@ -27,7 +28,7 @@ impl Postgres {
         }
         let digest = Digest::of(content);
         let name = digest.to_string();
-        self.write(|step| {
+        self.write_within(LONG, |step| {
             let known =
                 "UPDATE runner_fleet.blobs SET stored = runner_fleet.clock() WHERE digest = $1";
             if step.change(known, &[&name])? == 0 {
@@ -56,7 +57,7 @@ impl Postgres {
     /// different digest.
     pub fn blob(&mut self, digest: Digest) -> Result<Vec<u8>> {
         let name = digest.to_string();
-        let found = self.write(|step| {
+        let found = self.write_within(LONG, |step| {
             let sql = "SELECT content FROM runner_fleet.blobs WHERE digest = $1 ORDER BY part";
             let rows = step.query(sql, &[&name])?;
             let mut content = Vec::new();

@@ -3,9 +3,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use postgres::Row;
 use serde::Serialize;
 use serde_json::{Value, json as value};
+use tokio_postgres::Row;
 
 use super::{Fault, Step, operations};
 use crate::decide::{self, Candidate, Decided};

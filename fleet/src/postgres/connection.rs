@@ -2,13 +2,18 @@
 
 use std::collections::HashMap;
 use std::fmt;
+use std::future::poll_fn;
 use std::net::IpAddr;
 use std::time::Duration;
 
-use postgres::config::{Host, SslMode};
-use postgres::error::SqlState;
-use postgres::{Client, Config, IsolationLevel, Statement, Transaction};
+use runner_engine::time::boot_time;
 use rustls::{ClientConfig, RootCertStore};
+use tokio::runtime::{Builder, Runtime};
+use tokio::sync::mpsc::{self, Sender};
+use tokio::time::timeout;
+use tokio_postgres::config::{Host, SslMode};
+use tokio_postgres::error::SqlState;
+use tokio_postgres::{AsyncMessage, Client, Config, IsolationLevel, Statement};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
 use super::{Fault, Step};
@@ -17,8 +22,12 @@ use crate::store::{FleetError, Result};
 /// Connection timeout. It is short because a tick's local work waits for the connection.
 const CONNECT: Duration = Duration::from_secs(2);
 
-/// Timeout for a response if the network is down.
+/// Maximum time for one operation. The database's own timeouts have no effect while it is stopped
+/// or the network is down.
 const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Maximum time for an operation that transfers a large content or changes many rows.
+pub(super) const LONG: Duration = Duration::from_mins(2);
 
 /// Timeouts for statements and for lock waits. The database also ends a transaction whose client is
 /// idle, so that a stopped host holds no locks.
@@ -32,22 +41,33 @@ const LIMITS: &str = "SET statement_timeout = '30s'; SET lock_timeout = '20s';
 const PLANS: &str = "SET plan_cache_mode = force_generic_plan; SET enable_seqscan = off;
      SET enable_sort = off; SET jit = off";
 
-/// A connection's prepared statements, keyed by their text.
-#[derive(Default)]
-pub(super) struct Statements(HashMap<&'static str, Statement>);
+/// A connection's prepared statements, by their text.
+pub(super) type Statements = HashMap<&'static str, Statement>;
 
-impl Statements {
-    pub fn get(
-        &mut self,
-        tx: &mut Transaction<'_>,
-        sql: &'static str,
-    ) -> Result<Statement, postgres::Error> {
-        if let Some(statement) = self.0.get(sql) {
-            return Ok(statement.clone());
-        }
-        let statement = tx.prepare(sql)?;
-        self.0.insert(sql, statement.clone());
-        Ok(statement)
+/// An open connection. Messages are exchanged only while an operation waits.
+struct Connection {
+    runtime: Runtime,
+    client: Client,
+    statements: Statements,
+}
+
+/// Waits for the responses to an operation until its deadline.
+#[derive(Clone, Copy)]
+pub(super) struct Wait<'a> {
+    pub runtime: &'a Runtime,
+    /// The boot time at which the operation fails.
+    pub deadline: Duration,
+}
+
+impl Wait<'_> {
+    pub fn on<T>(
+        self,
+        response: impl Future<Output = Result<T, tokio_postgres::Error>>,
+    ) -> Result<T, Fault> {
+        let left = self.deadline.saturating_sub(boot_time());
+        let found = self.runtime.block_on(async { timeout(left, response).await });
+        let silent = "it accepts connections, but does not respond in time";
+        Ok(found.map_err(|_elapsed| FleetError::Unreachable(silent.to_owned()))??)
     }
 }
 
@@ -55,7 +75,9 @@ impl Statements {
 /// is lost.
 pub struct Postgres {
     config: Config,
-    live: Option<(Client, Statements)>,
+    live: Option<Connection>,
+    /// Maximum time for one operation.
+    patience: Duration,
 }
 
 impl fmt::Debug for Postgres {
@@ -81,7 +103,7 @@ impl Postgres {
         }
         config.tcp_user_timeout(PATIENCE).keepalives_idle(PATIENCE);
         config.keepalives_interval(PATIENCE / 5).keepalives_retries(3);
-        Ok(Self { config, live: None })
+        Ok(Self { config, live: None, patience: PATIENCE })
     }
 
     /// Returns a human-readable description of the database, without a password.
@@ -96,12 +118,26 @@ impl Postgres {
         format!("{name} at {hosts}")
     }
 
+    /// Limits the time for each operation further, because its result is useless after `limit`.
+    pub fn limit(&mut self, limit: Duration) {
+        self.patience = limit.min(PATIENCE);
+    }
+
     /// Runs one transaction.
     pub(super) fn write<T>(
         &mut self,
         work: impl FnOnce(&mut Step<'_>) -> Result<T, Fault>,
     ) -> Result<T> {
-        let done = self.transaction(work);
+        self.write_within(self.patience, work)
+    }
+
+    /// Runs one transaction that may take a certain time.
+    pub(super) fn write_within<T>(
+        &mut self,
+        limit: Duration,
+        work: impl FnOnce(&mut Step<'_>) -> Result<T, Fault>,
+    ) -> Result<T> {
+        let done = self.transaction(limit, work).map_err(FleetError::from);
         if matches!(done, Err(FleetError::Unreachable(_))) {
             self.live = None;
         }
@@ -110,47 +146,89 @@ impl Postgres {
 
     fn transaction<T>(
         &mut self,
+        limit: Duration,
         work: impl FnOnce(&mut Step<'_>) -> Result<T, Fault>,
-    ) -> Result<T> {
-        let (client, statements) = self.client()?;
+    ) -> Result<T, Fault> {
+        let (client, wait, statements) = self.client(limit)?;
         let build = client.build_transaction().isolation_level(IsolationLevel::ReadCommitted);
-        let mut step = Step { tx: build.start().map_err(known)?, statements };
+        let mut step = Step { tx: wait.on(build.start())?, wait, statements };
         match work(&mut step) {
-            Ok(done) => step.tx.commit().map(|()| done).map_err(known),
-            Err(Fault::Known(error)) => Err(error),
-            Err(Fault::Sql(error)) => Err(known(error)),
+            Ok(done) => wait.on(step.tx.commit()).map(|()| done),
+            Err(fault) => {
+                // Otherwise, the database would keep the locks until the next operation.
+                wait.on(step.tx.rollback())?;
+                Err(fault)
+            }
         }
     }
 
-    /// Returns the connection, and connects first if necessary.
-    pub(super) fn client(&mut self) -> Result<(&mut Client, &mut Statements)> {
-        if self.live.as_ref().is_some_and(|(client, _)| client.is_closed()) {
+    /// Returns the connection for an operation that may take a certain time, and connects first if
+    /// necessary.
+    pub(super) fn client(
+        &mut self,
+        limit: Duration,
+    ) -> Result<(&mut Client, Wait<'_>, &mut Statements), Fault> {
+        let deadline = boot_time().saturating_add(limit);
+        if self.live.as_ref().is_some_and(|live| live.client.is_closed()) {
             self.live = None;
         }
         if self.live.is_none() {
-            let mut client = self.connect()?;
-            client.batch_execute(&format!("{LIMITS}; {PLANS}")).map_err(known)?;
-            self.live = Some((client, Statements::default()));
+            // Nobody listens on this connection.
+            let (runtime, client) = self.connect(deadline, mpsc::channel(1).0)?;
+            let settings = format!("{LIMITS}; {PLANS}");
+            Wait { runtime: &runtime, deadline }.on(client.batch_execute(&settings))?;
+            self.live = Some(Connection { runtime, client, statements: Statements::new() });
         }
         let live = self.live.as_mut();
-        let (client, statements) =
+        let Connection { runtime, client, statements } =
             live.ok_or_else(|| FleetError::Unreachable("there is no connection".to_owned()))?;
-        Ok((client, statements))
+        Ok((client, Wait { runtime, deadline }, statements))
     }
 
-    /// Opens a new connection.
-    pub(super) fn connect(&self) -> Result<Client> {
-        self.config.connect(tls()?).map_err(|error| {
-            let refused = error.code().is_some_and(|code| {
-                *code == SqlState::INVALID_PASSWORD
-                    || *code == SqlState::INVALID_AUTHORIZATION_SPECIFICATION
-                    || *code == SqlState::INVALID_CATALOG_NAME
-            });
-            match refused {
-                true => FleetError::Denied(chain(&error)),
-                false => FleetError::Unreachable(chain(&error)),
+    /// Opens a new connection, which sends a message to `notify` for a notification.
+    fn connect(&self, deadline: Duration, notify: Sender<()>) -> Result<(Runtime, Client)> {
+        let runtime = Builder::new_current_thread().enable_all().build();
+        let runtime = runtime.map_err(|error| FleetError::Unreachable(error.to_string()))?;
+        let opened = Wait { runtime: &runtime, deadline }.on(self.config.connect(tls()?));
+        let (client, mut connection) = opened.map_err(|fault| match fault {
+            Fault::Known(error) => error,
+            Fault::Sql(error) => refused(&error),
+        })?;
+        // This task exchanges all messages. It ends with the connection.
+        runtime.spawn(async move {
+            while let Some(Ok(message)) = poll_fn(|task| connection.poll_message(task)).await {
+                if matches!(message, AsyncMessage::Notification(_)) {
+                    // A full channel already holds a message.
+                    let _ = notify.try_send(());
+                }
             }
-        })
+        });
+        Ok((runtime, client))
+    }
+
+    /// Opens a separate connection that listens on a channel.
+    pub(super) fn connect_to_listen(
+        &self,
+        sql: &str,
+        notify: Sender<()>,
+    ) -> Result<(Runtime, Client)> {
+        let deadline = boot_time().saturating_add(self.patience);
+        let (runtime, client) = self.connect(deadline, notify)?;
+        Wait { runtime: &runtime, deadline }.on(client.batch_execute(sql))?;
+        Ok((runtime, client))
+    }
+}
+
+/// Translates an error of a new connection.
+fn refused(error: &tokio_postgres::Error) -> FleetError {
+    let refused = error.code().is_some_and(|code| {
+        *code == SqlState::INVALID_PASSWORD
+            || *code == SqlState::INVALID_AUTHORIZATION_SPECIFICATION
+            || *code == SqlState::INVALID_CATALOG_NAME
+    });
+    match refused {
+        true => FleetError::Denied(chain(error)),
+        false => FleetError::Unreachable(chain(error)),
     }
 }
 
@@ -185,8 +263,17 @@ fn tls() -> Result<MakeRustlsConnect> {
     Ok(MakeRustlsConnect::new(config.with_root_certificates(roots).with_no_client_auth()))
 }
 
+impl From<Fault> for FleetError {
+    fn from(fault: Fault) -> Self {
+        match fault {
+            Fault::Known(error) => error,
+            Fault::Sql(error) => known(error),
+        }
+    }
+}
+
 /// Translates an error from the client or the database.
-pub(super) fn known(error: postgres::Error) -> FleetError {
+fn known(error: tokio_postgres::Error) -> FleetError {
     let Some(code) = error.code() else {
         // An error without a code comes from the connection or from this client.
         return match error.is_closed() || io_error(&error) {
@@ -211,7 +298,7 @@ pub(super) fn known(error: postgres::Error) -> FleetError {
     }
 }
 
-fn io_error(error: &postgres::Error) -> bool {
+fn io_error(error: &tokio_postgres::Error) -> bool {
     let mut source = std::error::Error::source(error);
     while let Some(cause) = source {
         if cause.is::<std::io::Error>() {
@@ -271,6 +358,19 @@ mod tests {
         }
         assert_eq!(mode("postgresql://db.example/fleet?sslmode=disable"), SslMode::Disable);
         assert_eq!(mode("postgresql://localhost/fleet?sslmode=require"), SslMode::Require);
+    }
+
+    #[test]
+    fn silent_server_is_given_up() {
+        // The kernel accepts the connection, but nobody answers.
+        let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = silent.local_addr().unwrap().port();
+        let mut database = Postgres::at(&format!("postgresql://r@127.0.0.1:{port}/fleet")).unwrap();
+        database.limit(Duration::from_millis(200));
+        let error = database.check_format().unwrap_err();
+        assert!(error.is_transient() && error.to_string().ends_with("in time"), "{error}");
+        let Err(error) = database.listen() else { panic!("nobody answered") };
+        assert!(error.is_transient(), "{error}");
     }
 
     #[test]

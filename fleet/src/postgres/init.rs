@@ -1,6 +1,6 @@
 //! Creates the schema, checks its format, and gathers facts about the database for the doctor.
 
-use super::connection::known;
+use super::connection::LONG;
 use super::{Postgres, Step};
 use crate::store::{FleetError, Result};
 
@@ -49,21 +49,21 @@ impl Postgres {
             Err(FleetError::NoFleet | FleetError::Format { found: ..FORMAT, .. }) => {}
             found => return found.map(|()| Initialized::Unchanged),
         }
-        self.write(|step| {
+        self.write_within(LONG, |step| {
             // Only one host at a time changes the schema.
-            step.tx.execute("SELECT pg_advisory_xact_lock(7235409)", &[])?;
+            step.change("SELECT pg_advisory_xact_lock(7235409)", &[])?;
             let Some(found) = format(step)? else {
-                step.tx.batch_execute(include_str!("../schema.sql"))?;
+                step.batch(include_str!("../schema.sql"))?;
                 let sql = "INSERT INTO runner_fleet.format VALUES (1, $1, runner_fleet.clock())";
-                step.tx.execute(sql, &[&FORMAT])?;
+                step.change(sql, &[&FORMAT])?;
                 return Ok(Initialized::Created);
             };
             for (upgrade, from) in UPGRADES.iter().zip(1..) {
                 if from >= found {
-                    step.tx.batch_execute(upgrade)?;
+                    step.batch(upgrade)?;
                 }
             }
-            step.tx.execute("UPDATE runner_fleet.format SET version = $1", &[&FORMAT])?;
+            step.change("UPDATE runner_fleet.format SET version = $1", &[&FORMAT])?;
             Ok(Initialized::Upgraded)
         })
     }
@@ -87,9 +87,8 @@ impl Postgres {
         self.check_format()?;
         let pooled = self.is_pooled()?;
         self.write(|step| {
-            let row = step
-                .tx
-                .query_one("SELECT current_setting('server_version'), runner_fleet.clock()", &[])?;
+            let row =
+                step.one("SELECT current_setting('server_version'), runner_fleet.clock()", &[])?;
             let mut missing = Vec::new();
             for table in TABLES {
                 for right in ["SELECT", "INSERT", "UPDATE", "DELETE"] {
@@ -98,7 +97,7 @@ impl Postgres {
                     }
                     let name = format!("runner_fleet.{table}");
                     let sql = "SELECT has_table_privilege($1, $2)";
-                    if !step.tx.query_one(sql, &[&name, &right])?.try_get::<_, bool>(0)? {
+                    if !step.one(sql, &[&name, &right])?.try_get::<_, bool>(0)? {
                         missing.push(format!("{right} on {table}"));
                     }
                 }
@@ -113,7 +112,7 @@ impl Postgres {
     /// Returns a [`FleetError`].
     pub fn now(&mut self) -> Result<i64> {
         self.write(|step| {
-            let row = step.tx.query_one("SELECT runner_fleet.clock()", &[])?;
+            let row = step.one("SELECT runner_fleet.clock()", &[])?;
             Ok(row.try_get(0)?)
         })
     }
@@ -121,15 +120,15 @@ impl Postgres {
     /// Returns whether session state is lost between two transactions. Without a pooler, a
     /// temporary name that one transaction sets is visible in the next one, on the same backend
     /// process.
-    fn is_pooled(&mut self) -> Result<bool> {
-        let (client, _) = self.client()?;
+    fn is_pooled(&mut self) -> Result<bool, super::Fault> {
+        let (client, wait, _) = self.client(LONG)?;
         let mut pids = std::collections::BTreeSet::new();
         for _ in 0..4 {
-            let row = client.query_one("SELECT pg_backend_pid()", &[]).map_err(known)?;
-            pids.insert(row.try_get::<_, i32>(0).map_err(known)?);
+            let row = wait.on(client.query_one("SELECT pg_backend_pid()", &[]))?;
+            pids.insert(row.try_get::<_, i32>(0)?);
         }
-        let row = client.query_one("SELECT current_setting('application_name')", &[]);
-        let name: String = row.map_err(known)?.try_get(0).map_err(known)?;
+        let row = wait.on(client.query_one("SELECT current_setting('application_name')", &[]))?;
+        let name: String = row.try_get(0)?;
         Ok(pids.len() > 1 || name != "runner")
     }
 }
@@ -137,9 +136,9 @@ impl Postgres {
 /// Returns the schema's format, or `None` if there is no schema.
 fn format(step: &mut Step<'_>) -> Result<Option<i32>, super::Fault> {
     let sql = "SELECT to_regclass('runner_fleet.format') IS NOT NULL";
-    if !step.tx.query_one(sql, &[])?.try_get::<_, bool>(0)? {
+    if !step.one(sql, &[])?.try_get::<_, bool>(0)? {
         return Ok(None);
     }
-    let row = step.tx.query_opt("SELECT version FROM runner_fleet.format", &[])?;
+    let row = step.first("SELECT version FROM runner_fleet.format", &[])?;
     Ok(Some(row.ok_or(FleetError::NoFleet)?.try_get(0)?))
 }

@@ -1,5 +1,6 @@
 //! Reads the overview of a fleet for each tick, and removes old rows.
 
+use super::connection::LONG;
 use super::{Fault, Postgres, Step, json, operations};
 use crate::rows::Overview;
 use crate::store::{FleetError, Result};
@@ -74,12 +75,12 @@ impl Postgres {
     /// Returns a [`FleetError`].
     pub fn prune(&mut self, age: i64) -> Result<Pruned> {
         let now = self.now()?;
-        let occurrences = self.write(|step| {
+        let occurrences = self.write_within(LONG, |step| {
             let row = step.first(OCCURRENCES, &[&(now - age)])?;
             let count: i64 = row.ok_or(FleetError::NoFleet)?.try_get(0)?;
             Ok(count.unsigned_abs())
         })?;
-        let blobs = self.write(|step| step.change(BLOBS, &[&(now - UNREFERENCED)]))?;
+        let blobs = self.write_within(LONG, |step| step.change(BLOBS, &[&(now - UNREFERENCED)]))?;
         Ok(Pruned { occurrences, blobs })
     }
 }

@@ -12,11 +12,11 @@ mod maintenance;
 mod operations;
 mod signals;
 
-use postgres::types::ToSql;
-use postgres::{Row, Transaction};
 use runner_engine::outcome::Outcome;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
+use tokio_postgres::types::ToSql;
+use tokio_postgres::{Row, Statement, Transaction};
 
 pub use connection::Postgres;
 pub use maintenance::Pruned;
@@ -35,11 +35,11 @@ type Params<'a> = &'a [&'a (dyn ToSql + Sync)];
 #[derive(Debug)]
 enum Fault {
     Known(FleetError),
-    Sql(postgres::Error),
+    Sql(tokio_postgres::Error),
 }
 
-impl From<postgres::Error> for Fault {
-    fn from(error: postgres::Error) -> Self {
+impl From<tokio_postgres::Error> for Fault {
+    fn from(error: tokio_postgres::Error) -> Self {
         Self::Sql(error)
     }
 }
@@ -53,13 +53,28 @@ impl From<FleetError> for Fault {
 /// A transaction whose statements are prepared once per connection.
 struct Step<'a> {
     tx: Transaction<'a>,
+    wait: connection::Wait<'a>,
     statements: &'a mut connection::Statements,
 }
 
 impl Step<'_> {
+    fn prepare(&mut self, sql: &'static str) -> Result<Statement, Fault> {
+        if let Some(statement) = self.statements.get(sql) {
+            return Ok(statement.clone());
+        }
+        let statement = self.wait.on(self.tx.prepare(sql))?;
+        self.statements.insert(sql, statement.clone());
+        Ok(statement)
+    }
+
     fn query(&mut self, sql: &'static str, params: Params<'_>) -> Result<Vec<Row>, Fault> {
-        let statement = self.statements.get(&mut self.tx, sql)?;
-        Ok(self.tx.query(&statement, params)?)
+        let statement = self.prepare(sql)?;
+        self.wait.on(self.tx.query(&statement, params))
+    }
+
+    fn one(&mut self, sql: &'static str, params: Params<'_>) -> Result<Row, Fault> {
+        let statement = self.prepare(sql)?;
+        self.wait.on(self.tx.query_one(&statement, params))
     }
 
     fn first(&mut self, sql: &'static str, params: Params<'_>) -> Result<Option<Row>, Fault> {
@@ -67,8 +82,13 @@ impl Step<'_> {
     }
 
     fn change(&mut self, sql: &'static str, params: Params<'_>) -> Result<u64, Fault> {
-        let statement = self.statements.get(&mut self.tx, sql)?;
-        Ok(self.tx.execute(&statement, params)?)
+        let statement = self.prepare(sql)?;
+        self.wait.on(self.tx.execute(&statement, params))
+    }
+
+    /// Runs several statements.
+    fn batch(&mut self, sql: &str) -> Result<(), Fault> {
+        self.wait.on(self.tx.batch_execute(sql))
     }
 }
 

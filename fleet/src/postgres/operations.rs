@@ -2,14 +2,14 @@
 
 use std::collections::BTreeMap;
 
-use postgres::Row;
 use runner_engine::outcome::Outcome;
 use serde_json::{Value, json as value};
+use tokio_postgres::Row;
 
 use super::{Fault, Step, json};
-use crate::decide::{charge_levels, late_surplus};
+use crate::decide::{charge_levels, late_surplus, lost_reason};
 use crate::rows::{BudgetRow, Ending, HostState, State, Units, limits, plus, units};
-use crate::simulation::stale_reason;
+use crate::simulation::{LEASE_ENDED, stale_reason};
 use crate::store::{FleetError, Result};
 use crate::types::{Deliverable, Delivery, HostInfo, Lease, Offer, Release, Stale, Verdict};
 
@@ -45,7 +45,8 @@ pub(super) fn set_host_state(
 pub(super) fn offer(step: &mut Step<'_>, offer: &Offer) -> Result<String, Fault> {
     let known =
         "SELECT id FROM runner_fleet.occurrences WHERE project = $1 AND job = $2 AND key = $3";
-    let key: [&(dyn postgres::types::ToSql + Sync); 3] = [&offer.project, &offer.job, &offer.key];
+    let key: [&(dyn tokio_postgres::types::ToSql + Sync); 3] =
+        [&offer.project, &offer.job, &offer.key];
     if let Some(row) = step.first(known, &key)? {
         return Ok(row.try_get(0)?);
     }
@@ -101,13 +102,17 @@ struct Standing {
     levels: Vec<String>,
     lease: i64,
     cancel: Option<String>,
+    want: Units,
+    /// The rest of the lease in milliseconds.
+    left: i64,
 }
 
 /// Locks an occurrence. Returns `None` if no occurrence has this id.
 fn lock(step: &mut Step<'_>, occurrence: &str) -> Result<Option<Standing>, Fault> {
     let row = step.first(
-        "SELECT state, fence, owner, home, levels, lease, cancel FROM runner_fleet.occurrences
-         WHERE id = $1 FOR UPDATE",
+        "SELECT state, fence, owner, home, levels, lease, cancel, want,
+           coalesce(wake - runner_fleet.clock(), 0)
+         FROM runner_fleet.occurrences WHERE id = $1 FOR UPDATE",
         &[&occurrence],
     )?;
     let Some(row) = row else { return Ok(None) };
@@ -119,6 +124,8 @@ fn lock(step: &mut Step<'_>, occurrence: &str) -> Result<Option<Standing>, Fault
         levels: row.try_get(4)?,
         lease: row.try_get(5)?,
         cancel: row.try_get(6)?,
+        want: units_of(&row, 7)?,
+        left: row.try_get(8)?,
     }))
 }
 
@@ -169,7 +176,9 @@ pub(super) fn renew(
         &[&occurrence],
     )?;
     if renewed == 0 {
-        return Err(stale(Some(&row), occurrence, fence));
+        let why = LEASE_ENDED.to_owned();
+        let stale = Stale { occurrence: occurrence.to_owned(), held: fence, why };
+        return Err(Fault::Known(stale.into()));
     }
     Ok(Lease { lease: row.lease, cancel: row.cancel })
 }
@@ -264,6 +273,22 @@ fn record(step: &mut Step<'_>, delivery: &Delivery) -> Result<(), Fault> {
     Ok(())
 }
 
+/// Ends a claim that is lost although its worker delivers: charges it in full, stores the result
+/// with it, and makes the occurrence claimable again.
+fn lose(step: &mut Step<'_>, row: &Standing, delivery: &Delivery, why: &str) -> Result<(), Fault> {
+    let Delivery { occurrence, fence, used, .. } = delivery;
+    let charged = plus(row.want, late_surplus(row.want, units(*used)));
+    close(step, &row.levels, (occurrence, *fence), ("late", charged))?;
+    record(step, delivery)?;
+    step.change(
+        "UPDATE runner_fleet.occurrences SET state = 'pending', wake = runner_fleet.clock(),
+           owner = NULL, lost = lost + 1, why = $2 WHERE id = $1",
+        &[occurrence, &why],
+    )?;
+    step.query(NOTIFY, &[occurrence])?;
+    Ok(())
+}
+
 pub(super) fn deliver(step: &mut Step<'_>, delivery: &Delivery) -> Result<Verdict, Fault> {
     let Delivery { occurrence, fence, worker, .. } = delivery;
     let used = units(delivery.used);
@@ -271,6 +296,10 @@ pub(super) fn deliver(step: &mut Step<'_>, delivery: &Delivery) -> Result<Verdic
     let found = lock(step, occurrence)?;
     let Some(row) = found else { return Err(stale(None, occurrence, *fence)) };
     if row.is_claimed_by(worker, *fence) {
+        if let Some(why) = lost_reason(&delivery.outcome, row.cancel.as_deref(), row.left) {
+            lose(step, &row, delivery, &why)?;
+            return Ok(Verdict::Late);
+        }
         close(step, &row.levels, (occurrence, *fence), ("delivered", used))?;
         record(step, delivery)?;
         step.change(

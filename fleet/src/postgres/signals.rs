@@ -2,27 +2,34 @@
 
 use std::time::Duration;
 
-use postgres::Client;
-use postgres::fallible_iterator::FallibleIterator as _;
+use tokio::runtime::Runtime;
+use tokio::sync::mpsc::{Receiver, channel};
+use tokio::time::timeout;
+use tokio_postgres::Client;
 
 use super::Postgres;
-use super::connection::known;
 use super::operations::CHANNEL;
-use crate::store::Result;
+use crate::store::{FleetError, Result};
 
 /// A connection waiting for notifications. A notification merely makes a host look for work sooner,
-/// so a lost notification only delays work until the host next looks.
-pub struct Signals(Client);
+/// so a lost notification only delays work until the host next looks. The host looks only once,
+/// regardless of how many notifications have arrived.
+pub struct Signals {
+    notified: Receiver<()>,
+    runtime: Runtime,
+    /// Dropping it ends the connection.
+    _client: Client,
+}
 
 impl Postgres {
     /// Starts listening on a separate connection.
     ///
     /// # Errors
-    /// Returns a [`FleetError`](crate::FleetError).
+    /// Returns a [`FleetError`].
     pub fn listen(&self) -> Result<Signals> {
-        let mut client = self.connect()?;
-        client.batch_execute(&format!("LISTEN {CHANNEL}")).map_err(known)?;
-        Ok(Signals(client))
+        let (notify, notified) = channel(1);
+        let (runtime, client) = self.connect_to_listen(&format!("LISTEN {CHANNEL}"), notify)?;
+        Ok(Signals { notified, runtime, _client: client })
     }
 }
 
@@ -30,12 +37,13 @@ impl Signals {
     /// Waits for a notification for at most `most`. Returns false if none arrived.
     ///
     /// # Errors
-    /// Returns a [`FleetError`](crate::FleetError) if the connection is lost.
+    /// Returns a [`FleetError`] if the connection is lost.
     pub fn wait(&mut self, most: Duration) -> Result<bool> {
-        let mut notifications = self.0.notifications();
-        let found = notifications.timeout_iter(most).next().map_err(known)?.is_some();
-        // The host looks only once, regardless of how many notifications have arrived.
-        while notifications.iter().next().map_err(known)?.is_some() {}
-        Ok(found)
+        let notified = self.notified.recv();
+        match self.runtime.block_on(async { timeout(most, notified).await }) {
+            Ok(Some(())) => Ok(true),
+            Ok(None) => Err(FleetError::Unreachable("the connection ended".to_owned())),
+            Err(_elapsed) => Ok(false),
+        }
     }
 }

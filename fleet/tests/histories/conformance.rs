@@ -49,8 +49,10 @@ impl Rig for Real {
 
 type Rule = fn(&mut dyn Rig);
 
-const RULES: [(&str, Rule); 7] = [
+const RULES: [(&str, Rule); 9] = [
     ("takeover", taken_over_claim_is_late),
+    ("late", late_result_frees_its_occurrence),
+    ("stopped", stopped_run_is_claimed_again),
     ("budget", budget_is_exact),
     ("slots", group_limits_claims),
     ("hosts", only_active_hosts_with_tags_claim),
@@ -111,6 +113,46 @@ fn taken_over_claim_is_late(rig: &mut dyn Rig) {
     let all = rig.store().snapshot().unwrap();
     assert_eq!(all.budgets[0].used, [2, 27, 0, 0, 0], "the dead claim in full, the other as used");
     assert_eq!(all.occurrences[0].fence, second.fence);
+}
+
+fn late_result_frees_its_occurrence(rig: &mut dyn Rig) {
+    let first = claimed(rig);
+    rig.advance(LEASE);
+    let ended = rig.store().renew("o1", first.fence, "a.0").unwrap_err().to_string();
+    assert!(ended.ends_with("its lease has ended"), "{ended}");
+    // The first claim used more than its reservation of 2 calls and 20 tokens.
+    let used = Amounts { tokens: 25, ..Amounts::default() };
+    let late = delivery(&first, "a.0", used);
+    for _ in 0..2 {
+        assert_eq!(rig.store().deliver(&late).unwrap(), Verdict::Late);
+    }
+    let all = rig.store().snapshot().unwrap();
+    assert_eq!(all.budgets[0].used, [2, 25, 0, 0, 0], "in full, and more if more was used");
+    assert_eq!(all.budgets[0].held, [0; 5]);
+    assert_eq!(all.attempts[0].outcome, Some(Outcome::Succeeded), "the result is kept");
+    let second = claim(rig, "b").remove(0);
+    assert_eq!(second.fence, first.fence + 1);
+}
+
+fn stopped_run_is_claimed_again(rig: &mut dyn Rig) {
+    let mut last = claimed(rig);
+    for most in [1, 1, 0] {
+        let mut stopped = delivery(&last, &format!("{}.0", last_host(rig)), Amounts::default());
+        stopped.outcome = Outcome::Cancelled { why: "signal 15".to_owned() };
+        assert_eq!(rig.store().deliver(&stopped).unwrap(), Verdict::Late);
+        let mut again = claim(rig, "b");
+        assert_eq!(again.len(), most, "the third lost claim is the last one");
+        last = again.pop().unwrap_or(last);
+    }
+    let all = rig.store().snapshot().unwrap();
+    assert_eq!(all.budgets[0].used, [6, 60, 0, 0, 0], "each claim is charged in full");
+    let found = rig.store().deliveries("a").unwrap().remove(0);
+    assert!(matches!(found.outcome, Outcome::Lost { .. }), "{found:?}");
+}
+
+/// Returns the host of the last claim.
+fn last_host(rig: &mut dyn Rig) -> String {
+    rig.store().snapshot().unwrap().attempts.pop().unwrap().host
 }
 
 fn budget_is_exact(rig: &mut dyn Rig) {
@@ -198,6 +240,13 @@ fn cancel_ends_or_asks(rig: &mut dyn Rig) {
     }
     let lease = rig.store().renew("o1", running.fence, "a.0").unwrap();
     assert_eq!(lease.cancel.as_deref(), Some("a person"));
+    rig.store().offer(&offer("o3", "k3", "a")).unwrap();
+    let other = claim(rig, "b").remove(0);
+    rig.store().cancel("o3", "a", "a person").unwrap();
+    let mut ends = delivery(&other, "b.0", Amounts::default());
+    ends.outcome = Outcome::Cancelled { why: "a person".to_owned() };
+    assert_eq!(rig.store().deliver(&ends).unwrap(), Verdict::Accepted, "the fleet cancelled it");
+    rig.store().settle("o3", other.fence, "a", &ends.outcome).unwrap();
     let rows = rig.store().snapshot().unwrap().occurrences;
     assert_eq!(rows[1].state, State::Settled);
     rig.advance(LEASE);

@@ -250,14 +250,14 @@ impl<'a> World<'a> {
         let Some((claim, worker)) = self.take(index) else { return };
         let used = self.used(&claim);
         let mut sent = delivery(&claim, &worker, used);
-        if self.random.one_in(6) {
-            sent.outcome = Outcome::TimedOut { why: "too slow".to_owned() };
+        match self.random.below(6) {
+            0 => sent.outcome = Outcome::TimedOut { why: "too slow".to_owned() },
+            1 => sent.outcome = Outcome::Cancelled { why: "signal 15".to_owned() },
+            _ => {}
         }
         let reply = self.call(&Call::Deliver(sent.clone()));
         self.check_verdict(&reply, &claim);
-        if matches!(reply, Reply::Verdict(Verdict::Accepted)) {
-            self.leases.insert(claim.occurrence.clone(), (claim.fence, self.now));
-        }
+        self.end_lease(&reply, &claim);
         if self.random.one_in(4) {
             // The reply was lost, so the host delivers again, now or later.
             self.call(&Call::Deliver(sent));
@@ -320,22 +320,26 @@ impl<'a> World<'a> {
                 let sent = delivery(&claim, &worker, used);
                 let reply = self.call(&Call::Deliver(sent));
                 self.check_verdict(&reply, &claim);
-                if reply.is_ok() {
-                    // The delivery ended the lease early.
-                    let lease = self.leases.get_mut(&claim.occurrence);
-                    if let Some(lease) = lease.filter(|lease| lease.0 == claim.fence) {
-                        lease.1 = lease.1.min(self.now);
-                    }
-                }
+                self.end_lease(&reply, &claim);
             }
         }
     }
 
-    /// Checks that only the last claim of an occurrence may deliver its result.
+    /// Ends the lease of a claim whose delivery was not rejected.
+    fn end_lease(&mut self, reply: &Reply, claim: &Claim) {
+        let lease = self.leases.get_mut(&claim.occurrence);
+        if let Some(lease) = lease.filter(|lease| reply.is_ok() && lease.0 == claim.fence) {
+            lease.1 = lease.1.min(self.now);
+        }
+    }
+
+    /// Checks that only the last claim of an occurrence may deliver its result, and only during its
+    /// lease.
     fn check_verdict(&self, reply: &Reply, claim: &Claim) {
-        let last = self.leases.get(&claim.occurrence).map(|lease| lease.0);
+        let lease = self.leases.get(&claim.occurrence);
+        let live = lease.is_some_and(|(fence, end)| *fence == claim.fence && *end > self.now);
         let accepted = matches!(reply, Reply::Verdict(Verdict::Accepted));
-        assert!(!accepted || last == Some(claim.fence), "{claim:?}: the last fence is {last:?}");
+        assert!(!accepted || live, "{claim:?}: the last lease is {lease:?}, now {}", self.now);
     }
 
     fn changes_files(&mut self, occurrence: &str, fence: i64) {
