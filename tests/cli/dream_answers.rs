@@ -274,3 +274,16 @@ fn each_answer_has_its_outcome() {
         }
     }
 }
+
+#[test]
+fn status_counts_perhaps_done_ideas() {
+    let fixture = Fixture::with("");
+    fixture.write("ideas/a.md", "# A\n");
+    let proposal = r#"[{"id":"01","targets":["ideas/a.md"],"status":"implemented","action":"keep","evidence":"e","confidence":"med"}]"#;
+    fixture.write("dreams/20260101T000000Z/proposals.json", proposal);
+    let line = "1 idea perhaps done or a duplicate";
+    fixture.run(&["status"]).ends(0).expect_text(line);
+    fixture.write("dreams/ledger.md", r#"- {"proposal_id":"01","decision":"skipped"}"#);
+    let said = fixture.run(&["status"]).ends(0);
+    assert!(!said.out.contains("perhaps"), "{said:?}");
+}
