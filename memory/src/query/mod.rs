@@ -32,7 +32,7 @@ pub enum Term {
     Type(crate::NodeType),
     /// The complete tag, or its part after the last colon.
     Tag(String),
-    /// A word without a field.
+    /// A word without a field and without quotation marks.
     Word(String),
     /// The words as a phrase.
     Text(String),
@@ -91,8 +91,8 @@ pub enum Has {
 }
 
 impl Expr {
-    /// Returns the words of a query, in order, if it consists only of words without a field. A
-    /// phrase is not a list of words.
+    /// Returns the words of a query, in order, if it consists only of words without a field and
+    /// without quotation marks.
     pub fn words(&self) -> Option<Vec<&str>> {
         match self {
             Self::Term(Term::Word(word)) => Some(vec![word]),

@@ -31,7 +31,8 @@ enum TokenKind {
     Not,
     And,
     Or,
-    /// A field, or `None` for a word without one, and the value.
+    /// A field, or `None` for a word without one, and the value. Quoted text without a field is a
+    /// `text` field.
     Term(Option<String>, String),
 }
 
@@ -79,7 +80,7 @@ fn tokens(query: &str) -> Parsed<Vec<Token>> {
                 at += 1;
                 TokenKind::Close
             }
-            '"' => TokenKind::Term(None, quoted(&chars, &mut at)?),
+            '"' => TokenKind::Term(Some("text".to_owned()), quoted(&chars, &mut at)?),
             _ => word(&chars, &mut at)?,
         };
         out.push(Token { column, what });
@@ -233,7 +234,7 @@ fn term(field: Option<&str>, value: &str) -> std::result::Result<Term, String> {
     let text = value.to_owned();
     Ok(match field {
         None | Some("text") => match text.chars().any(char::is_alphanumeric) {
-            true if field.is_none() && !text.contains(char::is_whitespace) => Term::Word(text),
+            true if field.is_none() => Term::Word(text),
             true => Term::Text(text),
             false => return Err(format!("{value:?} has no letters or digits to search for")),
         },
@@ -319,7 +320,13 @@ mod tests {
     fn only_single_words_are_loose() {
         let words = |query: &str| parse(query).unwrap().words().map(|it| it.join("|"));
         assert_eq!(words("refresh token"), Some("refresh|token".to_owned()));
-        for query in ["\"refresh token\"", "text:\"refresh token\"", "text:token", "tag:a token"] {
+        for query in [
+            "\"refresh token\"",
+            "\"token\"",
+            "text:\"refresh token\"",
+            "text:token",
+            "tag:a token",
+        ] {
             assert_eq!(words(query), None, "{query}");
         }
     }
@@ -347,7 +354,7 @@ mod tests {
         let phrase = Expr::Term(Term::Text("a (b) \"c\"".into()));
         assert_eq!(parse("text:\"a (b) \\\"c\\\"\"").unwrap(), phrase);
         assert_eq!(parse("tag:tier:pinned").unwrap(), Expr::Term(Term::Tag("tier:pinned".into())));
-        assert_eq!(parse("\"AND\"").unwrap(), text("AND"));
+        assert_eq!(parse("\"AND\"").unwrap(), Expr::Term(Term::Text("AND".into())));
     }
 
     #[test]
