@@ -3,6 +3,8 @@
 //!
 //! A session must never use another session's results or cursor.
 
+use std::collections::HashMap;
+
 use jiff::{SignedDuration, Timestamp};
 use rusqlite::{OptionalExtension as _, Row, params};
 
@@ -223,8 +225,9 @@ impl Change<'_> {
         let added =
             self.sql(|tx| tx.prepare_cached(sql)?.execute((turn.id, digest, ordinal, &self.at)))?;
         let sql = "SELECT 1 FROM effects WHERE turn = ?1 AND digest = ?2 AND ordinal = ?3";
-        for alias in turn.aliases.iter().filter(|alias| *alias != turn.id) {
-            if self.one::<i64>(sql, (alias, digest, ordinal))?.is_some() {
+        for alias in turn.aliases.iter().filter(|alias| alias.name != turn.id) {
+            let ordinal = ordinal + alias.earlier.get(digest).copied().unwrap_or(0);
+            if self.one::<i64>(sql, (&alias.name, digest, ordinal))?.is_some() {
                 return Ok(false);
             }
         }
@@ -238,5 +241,13 @@ pub struct TurnName<'t> {
     /// The id of the row that began the turn.
     pub id: &'t str,
     /// Other names of the turn, under which an effect may have been recorded.
-    pub aliases: &'t [String],
+    pub aliases: &'t [TurnAlias],
+}
+
+/// Another name of a turn.
+#[derive(Clone, Debug, Default)]
+pub struct TurnAlias {
+    pub name: String,
+    /// The numbers of the elements recorded under this name that are not the turn's, by digest.
+    pub earlier: HashMap<String, u32>,
 }

@@ -240,6 +240,29 @@ fn late_prompts_repeat_no_answer() {
 }
 
 #[test]
+fn late_later_prompts_repeat_no_answer() {
+    let mut world = World::new();
+    let (first, second) = (remember("the first"), remember("the second"));
+    let both = format!("{second}{first}");
+    let rows = [prompt_row("u1"), answer_row(&first), prompt_row("u2"), answer_row(&both)];
+    world.write(&rows[..2]);
+    world.call(HookEvent::Stop, Some(&first));
+    // The transcript ends before the second prompt.
+    world.call(HookEvent::Stop, Some(&both));
+    world.call(HookEvent::Stop, Some(&both));
+    world.write(&rows[..3]);
+    world.call(HookEvent::Stop, Some(&both));
+    world.write(&rows);
+    world.call(HookEvent::SessionEnd, None);
+    world.call(HookEvent::SessionEnd, None);
+    assert_eq!((world.count("the first"), world.count("the second")), (2, 1));
+    // The same answer to the next prompt is another command.
+    world.write(&[rows.concat(), prompt_row("u3"), answer_row(&both)]);
+    world.call(HookEvent::SessionEnd, None);
+    assert_eq!((world.count("the first"), world.count("the second")), (3, 2));
+}
+
+#[test]
 fn unknown_sessions_continue_no_other() {
     let mut world = World::new();
     world.add("a note", "p", "tier:pinned");

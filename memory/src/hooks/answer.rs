@@ -18,7 +18,7 @@ use super::{HookContext, HookEvent, Payload};
 use crate::apply::{Actor, RECALLED, Recall, key, recall};
 use crate::element::{Element, elements};
 use crate::error::{MemoryError, Result};
-use crate::session::{Session, TurnName};
+use crate::session::{Session, TurnAlias, TurnName};
 use crate::store::{Change, Memory, Reader};
 
 /// Maximum number of recalls to store for one prompt.
@@ -187,21 +187,34 @@ fn read_turns(
 /// Returns the part of a turn from an offset on. The elements before it keep their numbers.
 fn rest_of(turn: Option<&Turn>, offset: u64) -> Turn {
     let Some(turn) = turn else { return Turn { offset, ..Turn::default() } };
-    let mut earlier = turn.earlier.clone();
-    let read = commands_of(turn, None, &mut Vec::new());
-    earlier.extend(read.into_iter().map(|(element, number)| (element.digest, number)));
-    let (id, prompt) = (turn.id.clone(), turn.prompt.clone());
+    let (id, prompt, earlier) = (turn.id.clone(), turn.prompt.clone(), numbers_of(turn));
     Turn { id, prompt, at: turn.at, offset, begun: true, earlier, ..Turn::default() }
 }
 
+/// Returns the number of each element in the rows of a turn, by digest.
+fn numbers_of(turn: &Turn) -> HashMap<String, u32> {
+    let mut numbers = turn.earlier.clone();
+    let read = commands_of(turn, None, &mut Vec::new());
+    numbers.extend(read.into_iter().map(|(element, number)| (element.digest, number)));
+    numbers
+}
+
 /// Returns the names under which the effects of each turn may have been recorded before its row was
-/// in the transcript: that of its prompt and, for the first turn after the cursor, that of a turn
-/// without ids.
-fn aliases_of(turns: &[Turn], session: &str, cursor: u64) -> Vec<Vec<String>> {
+/// in the transcript: that of its prompt, for the first turn after the cursor that of a turn without
+/// ids, and for the second one that of the first, which then has more effects than elements.
+fn aliases_of(turns: &[Turn], session: &str, cursor: u64) -> Vec<Vec<TurnAlias>> {
+    let named = |name| TurnAlias { name, ..TurnAlias::default() };
     let aliases = turns.iter().enumerate().map(|(at, turn)| {
-        let prompt = turn.prompt.as_deref().map(|prompt| format!("prompt:{prompt}"));
-        let unnamed = (at == 0).then(|| unnamed_turn(session, cursor));
-        prompt.into_iter().chain(unnamed).collect()
+        let before = match (at, &turn.prompt) {
+            (0, _) => Some(named(unnamed_turn(session, cursor))),
+            (1, None) if turn.begun => turns[0].id.clone().map(|name| {
+                let earlier = numbers_of(&turns[0]);
+                TurnAlias { name, earlier }
+            }),
+            _ => None,
+        };
+        let prompt = turn.prompt.as_deref().map(|prompt| named(format!("prompt:{prompt}")));
+        prompt.into_iter().chain(before).collect()
     });
     aliases.collect()
 }
