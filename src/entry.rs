@@ -32,10 +32,14 @@ pub fn run() -> ExitCode {
         std::panic::set_hook(Box::new(|_| std::process::exit(2)));
     }
     let code = match args::parse(std::env::args_os()) {
+        Err(Exit::Usage) if caller == Some(HookCaller::Memory) => hooks::answer_nothing(),
         Err(code) => code,
         Ok(args) => commands::run(&args).unwrap_or_else(|failure| {
             ui::show::complain(&failure.message());
-            failure.exit
+            match caller {
+                Some(HookCaller::Memory) => hooks::answer_nothing(),
+                _ => failure.exit,
+            }
         }),
     };
     let code = match code {
@@ -45,9 +49,9 @@ pub fn run() -> ExitCode {
     match code {
         Exit::Done => ExitCode::SUCCESS,
         code => ExitCode::from(match caller {
-            // The recorder runs after the tool and cannot refuse it. Exit code 1 only reports the
-            // failure.
-            Some(HookCaller::Recorder) => Exit::Failed,
+            // The recorder runs after the tool and cannot refuse it, and the memory must not block a
+            // prompt. Exit code 1 only reports the failure.
+            Some(HookCaller::Recorder | HookCaller::Memory) => Exit::Failed,
             Some(HookCaller::Guard) => Exit::Usage,
             None => code,
         } as u8),
@@ -59,8 +63,10 @@ pub fn run() -> ExitCode {
 enum HookCaller {
     /// `runner guard hook`, which may refuse a tool.
     Guard,
-    /// `runner hook`, which records tool use.
+    /// `runner hook post-tool-use`, which records tool use.
     Recorder,
+    /// The memory's hooks, which must always answer.
+    Memory,
 }
 
 impl HookCaller {
@@ -69,7 +75,10 @@ impl HookCaller {
     fn of(args: impl Iterator<Item = OsString>) -> Option<Self> {
         let mut words = command_words(args);
         match words.next()?.as_str() {
-            "hook" => Some(Self::Recorder),
+            "hook" => Some(match words.next().and_then(|name| hooks::event(&name)) {
+                Some(_) => Self::Memory,
+                None => Self::Recorder,
+            }),
             "guard" => (words.next()? == "hook").then_some(Self::Guard),
             _ => None,
         }
@@ -82,7 +91,7 @@ mod tests {
 
     #[test]
     fn hooks_are_found_behind_global_flags() {
-        use HookCaller::{Guard, Recorder};
+        use HookCaller::{Guard, Memory, Recorder};
         for (line, caller) in [
             ("guard hook", Some(Guard)),
             ("-C guard guard hook", Some(Guard)),
@@ -93,6 +102,8 @@ mod tests {
             ("hook post-tool-use", Some(Recorder)),
             ("-C dir hook post-tool-use", Some(Recorder)),
             ("--config hook=1 hook", Some(Recorder)),
+            ("hook stop --bogus", Some(Memory)),
+            ("-q hook session-start", Some(Memory)),
             ("-C hook status", None),
             ("--dir hook jobs", None),
             ("guard check hook", None),

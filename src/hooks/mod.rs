@@ -55,6 +55,18 @@ fn event_name(event: HookEvent) -> &'static str {
     }
 }
 
+/// Returns the event that calls a hook of the memory.
+pub fn event(hook: &str) -> Option<HookEvent> {
+    match hook {
+        "session-start" => Some(HookEvent::SessionStart),
+        "prompt-submit" => Some(HookEvent::PromptSubmit),
+        "stop" => Some(HookEvent::Stop),
+        "session-end" => Some(HookEvent::SessionEnd),
+        "pre-compact" => Some(HookEvent::PreCompact),
+        _ => None,
+    }
+}
+
 /// Parses a hook call from a command line without using the full command parser. Returns `None` if
 /// the full parser must handle the command line, to print help or errors.
 pub fn call(arguments: impl Iterator<Item = OsString>) -> Option<HookCall> {
@@ -62,14 +74,7 @@ pub fn call(arguments: impl Iterator<Item = OsString>) -> Option<HookCall> {
     if words.next()? != "hook" {
         return None;
     }
-    let event = match words.next()?.to_str()? {
-        "session-start" => HookEvent::SessionStart,
-        "prompt-submit" => HookEvent::PromptSubmit,
-        "stop" => HookEvent::Stop,
-        "session-end" => HookEvent::SessionEnd,
-        "pre-compact" => HookEvent::PreCompact,
-        _ => return None,
-    };
+    let event = event(words.next()?.to_str()?)?;
     let mut call = HookCall { event, response: None, db: None };
     while let Some(word) = words.next() {
         let word = word.into_string().ok()?;
@@ -117,6 +122,12 @@ pub fn run(call: &HookCall) -> Exit {
             }
         }
     }
+}
+
+/// Answers a hook that cannot run because of its command line.
+pub fn answer_nothing() -> Exit {
+    answer(&json!({}));
+    Exit::Done
 }
 
 fn answer(value: &Value) -> bool {

@@ -229,6 +229,15 @@ fn hooks_answer_valid_json_in_any_case() {
             assert_eq!(output.json(), json!({}), "{name}");
         }
     }
+    for args in [
+        &["hook", "stop", "--bogus"][..],
+        &["hook", "prompt-submit", "--response"],
+        &["--config", "a=b", "hook", "session-start"],
+    ] {
+        let output = call(&fixture, args, b"{}").ends(0);
+        assert_eq!(output.json(), json!({}), "{args:?}");
+        assert!(!output.err.is_empty(), "{args:?}");
+    }
     // In a run of runner, nothing is injected and nothing is written.
     fixture.run(&["memory", "add", "--tag", "tier:pinned", "a note"]).ends(0);
     let before = fs::read(fixture.root().join(".ctx/store.db")).unwrap();
