@@ -123,7 +123,7 @@ impl World<'_> {
             session_id: Some(if shared { "one".to_owned() } else { session.id.clone() }),
             transcript_path: (self.planted != Planted::NoTranscript).then(|| self.path(session)),
             // Some hosts send no ids.
-            prompt_id: (self.calls % 3 > 0).then(|| session.prompt.clone()),
+            prompt_id: (!self.calls.is_multiple_of(3)).then(|| session.prompt.clone()),
             ..Payload::default()
         }
     }
