@@ -173,7 +173,7 @@ pub async fn part(
     response
 }
 
-/// What a request for a log found.
+/// The file or the part that a request for a log found.
 enum Found {
     File(File),
     Part(Part),

@@ -219,6 +219,13 @@ pub(crate) fn questions(
     Ok((requests, notes))
 }
 
+/// Returns the kind and the model of the backend that examines the ideas.
+fn backend_name(ctx: &Context<'_>) -> String {
+    let backend = ctx.spender.backend();
+    let parts = [Some(backend.kind), backend.model].into_iter().flatten();
+    parts.collect::<Vec<_>>().join(" ")
+}
+
 /// Gathers the evidence and determines the rule-based answers. Stores only caches.
 fn ground<'a>(
     ctx: &mut Context<'_>,
@@ -268,9 +275,7 @@ fn ground<'a>(
         // Ideas deferred because of the limit, and ideas that are set aside, must be found again.
         seen.head = head.filter(|_| delta.deferred == 0);
     }
-    let backend = ctx.spender.backend();
-    let backend = [Some(backend.kind), backend.model].into_iter().flatten();
-    let backend = backend.collect::<Vec<_>>().join(" ");
+    let backend = backend_name(ctx);
     let other = seen.backend.replace(backend.clone()).filter(|other| *other != backend);
     let aside: Vec<String> =
         delta.parked.iter().map(|at| survey.ideas[*at].path.to_string()).collect();
@@ -303,10 +308,7 @@ fn ground<'a>(
         ..PassSummary::default()
     };
     reported.privacy = review::Privacy::of(&ctx.git, spec)?.to_string();
-    let room = match room {
-        Some(room) => room,
-        None => evidence(ctx, spec)?,
-    };
+    let room = room.map_or_else(|| evidence(ctx, spec), Ok)?;
     let troubles = reported.troubles.len();
     let mut judged = classify::judge_all(
         (&survey.ideas, &delta.selected),

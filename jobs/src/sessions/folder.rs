@@ -23,11 +23,10 @@ use runner_engine::digest::Digest;
 use runner_engine::files::{read_host, read_in, write_atomic};
 use serde::{Deserialize, Serialize};
 
-use super::artifact::Artifact;
+use super::artifact::{Artifact, Counts};
 use super::fold::Decisions;
 use super::record::SessionRecord;
 use super::resume::Packet;
-use super::retired::Retired;
 
 /// The name of the digest file.
 const DIGESTS: &str = "sessions.json";
@@ -77,6 +76,14 @@ impl Digests {
         fs::create_dir_all(state)?;
         write_atomic(&state.join(DIGESTS), &bytes, 0o600).map_err(io::Error::other)
     }
+}
+
+/// A session whose findings were removed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Retired {
+    pub session: String,
+    /// The counts that the session added to each artifact, keyed by artifact id.
+    pub counts: BTreeMap<String, Counts>,
 }
 
 /// The analysis files.

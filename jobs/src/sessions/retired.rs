@@ -7,23 +7,14 @@
 use std::collections::BTreeMap;
 
 use jiff::Timestamp;
-use serde::{Deserialize, Serialize};
 
 use super::KEPT;
 use super::artifact::{Artifact, Counts};
-use super::folder::SessionFolder;
+use super::folder::{Retired, SessionFolder};
 use super::{fold, merge};
 
 /// Maximum number of retired sessions that are remembered.
 const MOST: usize = 500;
-
-/// A session whose findings were removed.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Retired {
-    pub session: String,
-    /// The counts that the session added to each artifact, keyed by artifact id.
-    pub counts: BTreeMap<String, Counts>,
-}
 
 /// Removes findings that are too old. Their counts are kept in the artifacts.
 pub(super) fn remove_old(folder: &mut SessionFolder, now: Timestamp) {

@@ -52,7 +52,7 @@ fn passages(text: &str) -> impl Iterator<Item = &str> {
         after_heading = is_heading(line);
         at += line.len();
     }
-    let ends = starts[1..].to_vec().into_iter().chain([text.len()]);
+    let ends: Vec<usize> = starts[1..].iter().copied().chain([text.len()]).collect();
     starts.into_iter().zip(ends).map(|(start, end)| &text[start..end])
 }
 
