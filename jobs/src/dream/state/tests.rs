@@ -72,7 +72,7 @@ fn foreign_entries_and_fields_are_preserved() {
     let text = state.with(&BTreeMap::from([("a.md", triaged(b"new"))]));
     assert!(text.contains(other), "{text}");
     let values: Vec<Map<String, Value>> = serde_json::from_str(&text).unwrap();
-    assert_eq!(values[1]["status"], "archived");
+    assert_eq!(values[1]["status"], "active", "a shown idea exists");
     assert_eq!(values[1]["history"][0]["proposal_id"], "1");
     assert_eq!(values[1]["x"]["y"][0], 1);
     assert_eq!(values[1]["merit"], 0.5);
