@@ -81,7 +81,7 @@ fn held(holder: Option<&LockHolder>, path: &Path) -> String {
 #[derive(Debug)]
 pub struct JobLock {
     file: FileLock,
-    /// Whether the lock file contains this lock's holder.
+    /// Whether the lock file names the holder of this lock.
     signed: bool,
 }
 
@@ -170,8 +170,7 @@ impl JobLock {
 }
 
 impl Drop for JobLock {
-    /// Removes the holder from the lock file. The process may live on, and the file must not name
-    /// it any longer.
+    /// Removes the holder from the lock file, because the process may continue without the lock.
     fn drop(&mut self) {
         if self.signed
             && let Err(error) = self.file.write(b"")

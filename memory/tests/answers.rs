@@ -1,5 +1,5 @@
-//! Calls the hooks with the answers of sessions: which nodes a command can reach, and how often it
-//! is executed.
+//! Calls the hooks with the answers of sessions. Checks which nodes a command can reach, and how
+//! often it is executed.
 #![allow(clippy::unwrap_used, clippy::disallowed_methods, missing_docs, reason = "a test program")]
 
 use std::fs;

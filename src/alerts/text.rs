@@ -140,7 +140,7 @@ impl Section<'_> {
                     "sees all hosts of its fleet again".to_owned()
                 }
                 "recovered" if item.kinds == [AlertKind::CriticalEvent] => {
-                    "has no critical event any more".to_owned()
+                    "no longer has a critical event".to_owned()
                 }
                 "recovered" if many > 1 => "have recovered".to_owned(),
                 "recovered" => "has recovered".to_owned(),
@@ -163,7 +163,7 @@ impl Section<'_> {
                     "All hosts of the fleet are seen, and its database answers.".to_owned()
                 }
                 (true, _) if item.kinds == [AlertKind::CriticalEvent] => {
-                    "A person has acknowledged each critical event.".to_owned()
+                    "A person has acknowledged every critical event.".to_owned()
                 }
                 (true, 1) => format!("It {}; now it has succeeded.", problems(&item.kinds, 1)),
                 (true, many) => {

@@ -130,7 +130,7 @@ pub(super) fn with_one(
     let row = spawn::run_to_end(home, &mut running.store, &running.me, &run, manner)?;
     running.worst = match row.outcome() {
         None => Exit::Internal,
-        // Another run or another program was in the way.
+        // Another run or another program was active.
         Some(Outcome::Skipped { reason: SkipReason::Busy, .. }) => Exit::TryLater,
         Some(outcome) => outcome.exit(false),
     };

@@ -23,7 +23,7 @@ use crate::ui::Failure;
 const PREVIEW: u64 = 256 * 1024;
 /// Maximum length in bytes of a file to download.
 const DOWNLOAD: u64 = 16 * 1024 * 1024;
-/// Number of bytes to read behind a preview, so that its end contains no part of a secret.
+/// Number of bytes to read after a preview, so that its end contains no part of a secret.
 const MARGIN: u64 = 64 * 1024;
 
 /// A published file.

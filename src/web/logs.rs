@@ -78,8 +78,8 @@ struct Part {
     size: u64,
 }
 
-/// Reads whole lines, beginning with the first one that starts in the wanted range. A line that is
-/// too long for any part is replaced by a remark.
+/// Reads whole lines, beginning with the first one that starts in the wanted range. A note replaces
+/// a line that is too long for any part.
 fn read(file: impl io::Read + io::Seek, size: u64, wanted: Wanted) -> io::Result<Part> {
     let (first, length) = match wanted {
         Wanted::Everything => (0, PART),
@@ -173,7 +173,7 @@ pub async fn part(
     response
 }
 
-/// The file or the part that a request for a log found.
+/// The content to send for a request for a log.
 enum Found {
     File(File),
     Part(Part),

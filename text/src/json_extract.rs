@@ -76,7 +76,7 @@ pub fn extract_array(text: &str) -> Result<Vec<ElementResult>, ExtractError> {
 /// by [`extract_array`]; of several textually identical arrays in a row, only one is returned.
 ///
 /// # Errors
-/// Returns an error other than [`ExtractError::Several`].
+/// Returns the errors of [`extract_array`], except [`ExtractError::Several`].
 pub fn extract_arrays(text: &str) -> Result<Vec<Vec<ElementResult>>, ExtractError> {
     if text.len() > MAX_BYTES {
         return Err(ExtractError::TooLong { bytes: text.len() });

@@ -90,8 +90,8 @@ impl Redactor {
         self.redact_beginning(text, usize::MAX)
     }
 
-    /// Returns the beginning of [`Redactor::redact`], which is longer than `least` bytes unless it
-    /// is complete. Use it for text that is cut afterwards.
+    /// Returns the beginning of the text that [`Redactor::redact`] returns: more than `least`
+    /// bytes, or the complete text. Use it for text that is cut afterwards.
     pub fn redact_beginning<'t>(&self, text: &'t str, least: usize) -> Cow<'t, str> {
         let mut state = RedactState::default();
         let mut out: Option<String> = None;

@@ -148,9 +148,9 @@ pub(super) fn skip(
     settle_row(tx, run, &Outcome::skipped(reason, why), &RunSummary::default(), now)
 }
 
-/// Records an occurrence's outcome after its last run: that of the last attempt that was made, even
-/// if its retry was skipped. Returns the waiting runs that ended as a result. The caller must settle
-/// their occurrences.
+/// Records an occurrence's outcome after its last run. If a retry was skipped, this is the outcome
+/// of the last failed attempt. Returns the waiting runs that ended as a result. The caller must
+/// settle their occurrences.
 fn settle_occurrence(
     tx: &Transaction<'_>,
     mut over: EndedRun,

@@ -26,7 +26,7 @@ const CONNECT: Duration = Duration::from_secs(2);
 /// or the network is down.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Maximum time for an operation that transfers a large content or changes many rows.
+/// Maximum time for an operation that transfers large contents or changes many rows.
 pub(super) const LONG: Duration = Duration::from_mins(2);
 
 /// Timeouts for statements and for lock waits. The database also ends a transaction whose client is
@@ -131,7 +131,7 @@ impl Postgres {
         self.write_within(self.patience, work)
     }
 
-    /// Runs one transaction that may take a certain time.
+    /// Runs one transaction that may take up to `limit`.
     pub(super) fn write_within<T>(
         &mut self,
         limit: Duration,
@@ -162,7 +162,7 @@ impl Postgres {
         }
     }
 
-    /// Returns the connection for an operation that may take a certain time, and connects first if
+    /// Returns the connection for an operation that must end within `limit`, and connects first if
     /// necessary.
     pub(super) fn client(
         &mut self,
@@ -173,7 +173,7 @@ impl Postgres {
             self.live = None;
         }
         if self.live.is_none() {
-            // Nobody listens on this connection.
+            // This connection receives no notifications.
             let (runtime, client) = self.connect(deadline, mpsc::channel(1).0)?;
             let settings = format!("{LIMITS}; {PLANS}");
             Wait { runtime: &runtime, deadline }.on(client.batch_execute(&settings))?;
@@ -185,7 +185,7 @@ impl Postgres {
         Ok((client, Wait { runtime, deadline }, statements))
     }
 
-    /// Opens a new connection, which sends a message to `notify` for a notification.
+    /// Opens a new connection, which sends a message to `notify` when a notification arrives.
     fn connect(&self, deadline: Duration, notify: Sender<()>) -> Result<(Runtime, Client)> {
         let runtime = Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(|error| FleetError::Unreachable(error.to_string()))?;

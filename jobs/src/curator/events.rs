@@ -268,7 +268,7 @@ pub fn all(worker: &Worker) -> io::Result<(Vec<EventStatus>, u64)> {
 /// # Errors
 /// Returns an error if a file cannot be read.
 pub fn critical(root: &Path, dir: &str) -> io::Result<Vec<Event>> {
-    // In most projects, nobody has raised an event, and this is all that is looked at.
+    // Most projects have no events, so no other file of theirs is read.
     if !root.join(dir).join(PENDING).exists() {
         return Ok(Vec::new());
     }

@@ -107,7 +107,7 @@ pub(super) fn run(
     let now = ctx.clock.now();
     let takes_lock = ctx.corpus.is_none() && !ctx.recording.replays();
     if takes_lock {
-        // The work would be lost if a night held the lock at the end.
+        // If a night holds the lock, the learnings could not be written, so nothing is read.
         RunLock::inspect(ctx.files.root()).map_err(|error| locked(now, error))?;
     }
     let start = source.chunk_start.unwrap_or(1).max(1);

@@ -22,8 +22,8 @@ pub struct Delta {
     /// Number of unchanged ideas that are selected because their evidence changed. They come last
     /// among the selected ideas.
     pub moved: usize,
-    /// Number of unchanged ideas whose evidence changed, but which are set aside or exceed the
-    /// limit.
+    /// Number of unchanged ideas whose evidence changed, but which are not selected, because they
+    /// are set aside or exceed the limit.
     pub deferred: usize,
 }
 

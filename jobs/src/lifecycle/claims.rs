@@ -41,12 +41,12 @@ enum SimpleClaim<'c> {
     Ends { command: &'c str, code: i64, form: CommandForm },
 }
 
-/// How a claim gives a command.
+/// The form in which a claim contains a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum CommandForm {
     /// Between quotes or backticks.
     Quoted,
-    /// As plain words, which may also be prose.
+    /// Without quotes, so the text may also be prose.
     Bare,
 }
 
@@ -58,7 +58,7 @@ enum Rerun {
     Ended(i64),
     /// The command was not run, or its result in the sandbox does not count, for this reason.
     NotRun(String),
-    /// The words are not a command.
+    /// The text is not a command.
     Prose,
 }
 
@@ -163,7 +163,7 @@ fn simple<'c>(claim: &'c str, is_there: &dyn Fn(&str) -> bool) -> Option<SimpleC
     Some(SimpleClaim::Ends { command, code, form })
 }
 
-/// Removes a word from the beginning of a string, in upper or lower case.
+/// Removes a prefix from a string, ignoring the case.
 fn without<'t>(text: &'t str, word: &str) -> &'t str {
     match text.split_at_checked(word.len()) {
         Some((head, rest)) if head.eq_ignore_ascii_case(word) => rest,
@@ -198,8 +198,8 @@ fn is_there(ctx: &Context<'_>, path: &str) -> bool {
     ctx.files.is_there(path.trim_end_matches('/'))
 }
 
-/// Returns whether words without quotes are prose: their first word is not a program. "test" is
-/// also a word of prose, so as a program it must have an option.
+/// Returns whether unquoted text is prose: it does not begin with the name of a program. "test" is
+/// common in prose, so it counts as a program only if an option or `!` follows.
 fn is_prose(ctx: &Context<'_>, words: &str) -> bool {
     let (first, rest) = words.split_once(' ').unwrap_or((words, ""));
     let path = ctx.programs.env().get("PATH").map_or("", String::as_str);
@@ -233,7 +233,7 @@ fn judge(again: &Rerun, steps: &[ToolStep], (command, code): (&str, i64)) -> Che
         false => ClaimFinding::Fails,
     };
     let why = match again {
-        // A shell ends with these codes if it cannot start a program.
+        // A shell exits with these codes if it cannot start a program.
         Rerun::Ended(ended @ (126 | 127)) => {
             &format!("run again without write access, it could not be started ({ended})")
         }

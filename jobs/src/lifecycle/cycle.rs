@@ -244,7 +244,7 @@ fn facts<'f>(
 
 /// Converts an unusable position to an error naming the command that resets the position.
 fn unusable(error: &BadPosition, agent: &str) -> JobError {
-    let why = format!("{error}; `{}` sets it again", position::reset(agent, "STATE"));
+    let why = format!("{error}; fix: {}", position::reset(agent, "STATE"));
     JobError::failed(Class::Environment, why)
 }
 

@@ -62,7 +62,7 @@ pub fn step(state: &CycleState, facts: &TickFacts<'_>, now: Timestamp) -> CycleS
     {
         let why = format!(
             "gate: {name} failed {} times in a row and is not tried again before {until:.0}; \
-             `runner jobs reset {}` tries it at once",
+             `runner jobs reset {}` ends the backoff",
             facts.failures, facts.job
         );
         return CycleStep::Gate { until, why };

@@ -73,7 +73,7 @@ pub fn run(ctx: &mut Context<'_>, spec: &OvernightSpec) -> Result<Finished, JobE
     let out = Output::new(root, &spec.output_dir);
     out.inspect().map_err(disk)?;
     let recovered = recover(root).inspect_err(|_| {
-        // Only a later run can continue, so this one leaves the summary of the run that died.
+        // This run cannot continue, so it writes the summary of the run that died.
         if let Err(error) = resume::report_dead(&out, ctx.clock.now()) {
             tracing::error!(%error, "the summary of the dead run could not be written");
         }
@@ -158,7 +158,7 @@ fn must_stay_awake(ctx: &mut Context<'_>) -> bool {
     asked || cfg!(target_os = "macos")
 }
 
-/// Finishes the commits of dead runs, and refuses to go on while another program's commit is
+/// Finishes the commits of dead runs. Returns an error while another program's commit is
 /// unfinished, because the corpus may then be only partly committed.
 fn recover(root: &Path) -> Result<Recovered, JobError> {
     let recovered = commit::settle(root).map_err(failed)?;

@@ -79,7 +79,7 @@ pub struct DeadRun {
     reported: Vec<String>,
 }
 
-/// Writes the summary of the last run if that run died, and records the death in its state.
+/// If the last run died, records this in its state and writes its summary.
 ///
 /// # Errors
 /// Returns an error if the output folder does not belong to runner or cannot be written.

@@ -49,7 +49,7 @@ pub(super) fn remove_old(folder: &mut SessionFolder, now: Timestamp) {
     folder.retired.drain(..surplus);
 }
 
-/// Takes the counts of retired sessions that were analyzed again out of the artifacts.
+/// Removes from the artifacts the counts of retired sessions that were analyzed again.
 fn take_back(folder: &mut SessionFolder) {
     let all = std::mem::take(&mut folder.retired);
     let (again, retired) =

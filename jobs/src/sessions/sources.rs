@@ -131,8 +131,9 @@ pub fn sources(places: SourcePlaces<'_>, now: Timestamp) -> Vec<Source> {
     wanted_sources(places, now, &|_| true)
 }
 
-/// Returns those transcripts of a project that are `wanted`, newest first. Other transcripts are
-/// not opened, except to find out whether the project has any.
+/// Returns the transcripts of a project for which `wanted` returns true, newest first. Opens
+/// another transcript only to find out whether the project has any, or which one of two with the
+/// same id belongs to it.
 pub fn wanted_sources(
     places: SourcePlaces<'_>,
     now: Timestamp,

@@ -105,7 +105,7 @@ pub struct Spender<'a> {
     backends: RunBackends,
     /// Backends that did not answer, each with the reason.
     fell: Vec<String>,
-    /// The remarks of the backends that answered, each once.
+    /// The notes of the backends that answered, without duplicates.
     remarks: Vec<String>,
     asked: bool,
     failed_tools: u64,
@@ -255,7 +255,7 @@ impl<'a> Spender<'a> {
     }
 
     /// Returns notes on skipped backends, on backends that did not answer, and on failed tool uses,
-    /// and the remarks of the backends that answered.
+    /// and the notes of the backends that answered.
     pub(crate) fn notes(&self) -> Vec<String> {
         let passed = self.passed().iter().map(|one| format!("was not asked: {one}"));
         let fell = self.fell.iter().map(|one| format!("did not answer: {one}"));

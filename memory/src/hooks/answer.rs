@@ -184,7 +184,7 @@ fn read_turns(
     Unread { turns, rest }
 }
 
-/// Returns the part of a turn from an offset on. The elements before it keep their numbers.
+/// Returns the part of a turn that begins at an offset. The elements before it keep their numbers.
 fn rest_of(turn: Option<&Turn>, offset: u64) -> Turn {
     let Some(turn) = turn else { return Turn { offset, ..Turn::default() } };
     let (id, prompt, earlier) = (turn.id.clone(), turn.prompt.clone(), numbers_of(turn));
@@ -199,9 +199,10 @@ fn numbers_of(turn: &Turn) -> HashMap<String, u32> {
     numbers
 }
 
-/// Returns the names under which the effects of each turn may have been recorded before its row was
-/// in the transcript: that of its prompt, for the first turn after the cursor that of a turn without
-/// ids, and for the second one that of the first, which then has more effects than elements.
+/// Returns the names under which the effects of each turn may have been recorded before the
+/// transcript contained its row: the name of its prompt; for the first turn, the name of a turn
+/// without ids at the cursor; and for a second turn without a prompt id, the name of the first
+/// turn, which then has more effects than elements.
 fn aliases_of(turns: &[Turn], session: &str, cursor: u64) -> Vec<Vec<TurnAlias>> {
     let named = |name| TurnAlias { name, ..TurnAlias::default() };
     let aliases = turns.iter().enumerate().map(|(at, turn)| {

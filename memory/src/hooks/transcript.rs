@@ -26,7 +26,7 @@ use super::json;
 /// Maximum length of a line in bytes. Longer lines are skipped.
 const LONGEST_LINE: usize = 8 << 20;
 
-/// Minimum number of lines to read, whatever the time limit.
+/// Minimum number of lines to read, regardless of the time limit.
 const FEWEST: u64 = 64;
 
 /// The answers to one prompt.

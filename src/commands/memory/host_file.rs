@@ -63,7 +63,7 @@ pub fn is_complete(text: &str, entries: &HookEntries) -> bool {
     entries.iter().all(has) && own_hooks(text).is_ok_and(|own| own.len() == entries.len())
 }
 
-/// Returns the places of the hooks in the file that run a hook of runner's memory.
+/// Returns the positions of the file's hooks that run a hook of runner's memory.
 ///
 /// # Errors
 /// Returns an error if the contents are not JSON.

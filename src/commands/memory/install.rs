@@ -223,7 +223,7 @@ impl InstallArgs {
     }
 }
 
-/// Replaces the settings by `rest`, which lacks the recorded hooks. Without `rest`, there are no
+/// Replaces the settings with `rest`, which lacks the recorded hooks. Without `rest`, there are no
 /// hooks to remove.
 fn remove_hooks(settings: &Path, text: &str, rest: Option<&str>) -> Result<HookState, Failure> {
     let key = settings.display().to_string();
@@ -237,8 +237,8 @@ fn remove_hooks(settings: &Path, text: &str, rest: Option<&str>) -> Result<HookS
     Ok(HookState::Removed)
 }
 
-/// Returns an error if settings contain hooks of the memory that are not as they were inserted, or
-/// if they are not JSON.
+/// Returns an error if settings contain hooks of the memory that were changed or that runner did
+/// not insert, or if the settings are not JSON.
 fn refuse_own(key: &str, text: &str, command: &str) -> Result<(), Failure> {
     let own = host_file::own_hooks(text).map_err(|why| {
         Failure::data(format!("{key} is not JSON: {why}"))

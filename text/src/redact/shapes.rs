@@ -27,7 +27,7 @@ pub(super) fn scan(text: &str, from: usize, to: usize, spans: &mut Vec<Span>) {
     }
 }
 
-/// The shapes by the first two bytes of their prefixes, which rule out most positions.
+/// The shapes, keyed by the first two bytes of their prefixes, which rule out most positions.
 struct Index {
     groups: Vec<Vec<usize>>,
     /// The number of a pair's group in `groups`. Group 0 is empty.

@@ -63,7 +63,7 @@ pub fn vault(root: &Path, dir: &str) -> Result<PathBuf, String> {
     if path.is_dir() { Ok(path) } else { Err(format!("{} is not a folder", path.display())) }
 }
 
-/// Whether the notes that an ignore file of git names are read.
+/// Whether notes that git ignores are read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum IgnoredNotes {
     LeftOut,

@@ -295,9 +295,9 @@ fn ended(bytes: &[u8], end: &str) -> Vec<u8> {
     bytes
 }
 
-/// Returns the destination with those passages of the source's body appended that it does not
-/// contain, or `None` if it contains them all. The source's front matter is left out, because it
-/// would not be at the start of the file there; the archived source keeps it.
+/// Appends the passages of the source's body that the destination does not contain, and returns the
+/// new destination, or `None` if it contains them all. The source's front matter is left out,
+/// because it would not be at the start of the destination; the archived source keeps it.
 fn merged(source: &Source, into: &Source, stamp: Stamp<'_>) -> Result<Option<Vec<u8>>, String> {
     let (from, to) = (text(source)?, text(into)?);
     let body = front_matter::split(from).body().trim_start_matches(['\r', '\n']);

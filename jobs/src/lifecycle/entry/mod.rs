@@ -163,7 +163,7 @@ pub fn separator(said: &str) -> Option<usize> {
         if said[at..].starts_with(';') {
             return Some(at);
         }
-        // A backtick without a second one quotes nothing.
+        // An unpaired backtick quotes nothing.
         let end = said[at + 1..].find('`');
         at += end.map_or(1, |end| end + 2);
     }

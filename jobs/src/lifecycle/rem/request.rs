@@ -209,8 +209,8 @@ struct Carry {
     verified: Vec<String>,
 }
 
-/// Replaces the semicolons that would split a claim into several claims. A backtick without a
-/// second one would hide the end of the claim.
+/// Replaces the semicolons that would split a claim into several claims. If a backtick is unpaired,
+/// also replaces all backticks, because it would combine the claim with the next one.
 fn one_claim(claim: &str) -> String {
     let mut claim = match claim.matches('`').count() % 2 {
         0 => claim.to_owned(),

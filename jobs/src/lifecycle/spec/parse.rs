@@ -16,9 +16,9 @@ const LONGEST_NAME: usize = 64;
 /// Maximum value of `REPEAT`.
 const MOST_REPEATS: u32 = 1000;
 
-/// The minimum interval of a rem state that gives none.
+/// The default minimum interval of a rem state.
 const REM_INTERVAL: SignedDuration = SignedDuration::from_mins(50);
-/// The `MIN-INTERVAL` of a rem state without a gate.
+/// The value of `MIN-INTERVAL` for no minimum interval.
 const NO_INTERVAL: &str = "0m";
 
 const KEYS: [&str; 8] =

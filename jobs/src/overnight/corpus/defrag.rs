@@ -36,7 +36,7 @@ impl Default for Options {
 }
 
 impl Options {
-    /// Returns whether the steps suggest nodes for this reason.
+    /// Returns whether the selected steps look for nodes to retire for this reason.
     pub fn looks_for(self, reason: RetireReason) -> bool {
         match reason {
             RetireReason::Duplicate => self.dedup,

@@ -25,8 +25,8 @@ const DEPTH: usize = 10;
 const ASKED: usize = 200;
 /// Minimum share of a question's words that a node must contain to count as an answer.
 const ANSWERS: f64 = 0.5;
-/// Number of days that a harvested learning has to be used for the first time. Until then it counts
-/// neither for nor against the corpus.
+/// Number of days during which a harvested learning that has not been used yet counts neither for
+/// nor against the corpus.
 const TRIAL_DAYS: i32 = 30;
 /// Weight of an unproven active node, relative to a proven one, in the `in_use` measure.
 const UNUSED: f64 = 0.25;
@@ -111,7 +111,7 @@ pub fn fitness(corpus: &Corpus, uses: &Uses, date: Date) -> Fitness {
 
 /// Returns the number of active, unproven nodes that count neither for nor against the corpus:
 /// patterns that runner compiled from at least the required number of other nodes, and learnings
-/// that it harvested so recently that nothing can have used them.
+/// that it harvested in the last [`TRIAL_DAYS`] days.
 fn unjudged(corpus: &Corpus, proven: &BTreeSet<&UsedNode>, date: Date) -> usize {
     let mut sources: BTreeMap<&str, usize> = BTreeMap::new();
     for subject in corpus.active().filter(|node| !node.generated).flat_map(|it| &it.subjects) {
