@@ -1,9 +1,9 @@
 //! Notices when sessions of coding agents become idle or end, and has them analyzed.
 //!
 //! The daemon and `runner tick` call this module at each tick, and it records an occurrence for
-//! each new state of the sessions. The session-end hook calls it for the session that ended. This
-//! module looks only at the names and times of files. It must never open a transcript, and never
-//! record an occurrence without new events.
+//! each new state of the sessions. The session-end hook calls it for the session that ended. It
+//! reads at most the beginning of a transcript, to find its project. This module must never record
+//! an occurrence without new events.
 
 use std::os::unix::process::CommandExt as _;
 use std::path::Path;

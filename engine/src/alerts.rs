@@ -231,7 +231,8 @@ pub fn decide(
                 let long_ago = now.duration_since(one.reported).abs().as_secs() >= rules.repeat;
                 // A further host became silent, or a further event was raised, after the last
                 // message.
-                let further = matches!(news, News::Found { since, .. } if since > one.reported);
+                let further = matches!(news, News::Found { since, .. }
+                    if since > one.reported && since <= now);
                 // The check for stale jobs runs every hour, each tick finds a silent host or an
                 // event again, and a blocked run is deferred every few minutes, so a repeated
                 // result is not a new event.

@@ -248,7 +248,8 @@ impl Scope {
         laid.map_err(|error| FsError::new("write", path, error))
     }
 
-    /// Returns whether an entry exists at the path. A link is an entry.
+    /// Returns whether an entry exists at the path, or whether that cannot be determined. A link is
+    /// an entry.
     pub fn is_there(&self, path: &str) -> bool {
         self.is(path, "something", |found| !matches!(found, Ok(None)))
     }

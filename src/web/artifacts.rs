@@ -89,10 +89,11 @@ fn read(web: &Web, run: &str, number: usize, limit: u64) -> Result<Artifact, Fai
         }
         Err(_) => return Err(Failure::data(format!("{path} is not a text file"))),
     };
-    let mut text = Redacted::of(text).to_string();
-    if is_cut {
-        let end = text.floor_char_boundary(text.len().saturating_sub(MARGIN as usize));
-        text.truncate(text[..end].rfind('\n').map_or(end, |line| line + 1));
-    }
+    let text = match is_cut {
+        // The stream holds back an incomplete line.
+        true => Redacted::of(&Redacted::stream().push(text.as_bytes())),
+        false => Redacted::of(text),
+    };
+    let text = text.into_string();
     Ok(Artifact { path: path.clone(), text, is_cut })
 }

@@ -173,12 +173,14 @@ fn settle_occurrence(
     release(tx, occurrence, outcome, now)
 }
 
-/// Returns the outcome of an occurrence's last failed attempt.
+/// Returns the outcome of an occurrence's last failed attempt, unless the job has succeeded since.
 fn last_failure(tx: &Transaction<'_>, occurrence: &OccurrenceId) -> Result<Option<Outcome>, Fault> {
     tx.first(
-        "SELECT outcome FROM runs
-         WHERE occurrence = ?1 AND outcome ->> 'outcome' IN ('failed', 'timed-out', 'lost')
-         ORDER BY rowid DESC LIMIT 1",
+        "SELECT r.outcome FROM runs r
+         WHERE r.occurrence = ?1 AND r.outcome ->> 'outcome' IN ('failed', 'timed-out', 'lost')
+           AND NOT EXISTS (SELECT 1 FROM runs s WHERE s.job = r.job AND s.rowid > r.rowid
+                           AND s.outcome ->> 'outcome' IN ('succeeded', 'degraded'))
+         ORDER BY r.rowid DESC LIMIT 1",
         [occurrence],
         |row| json(row, 0),
     )

@@ -269,7 +269,7 @@ pub fn all(worker: &Worker) -> io::Result<(Vec<EventStatus>, u64)> {
 /// Returns an error if a file cannot be read.
 pub fn critical(root: &Path, dir: &str) -> io::Result<Vec<Event>> {
     // Most projects have no events, so no other file of theirs is read.
-    if !root.join(dir).join(PENDING).exists() {
+    if !root.join(dir).join(PENDING).try_exists()? {
         return Ok(Vec::new());
     }
     let Ok(worker) = Worker::of(root, dir) else { return Ok(Vec::new()) };

@@ -250,7 +250,9 @@ fn one(
             reported.back += 1;
             reported.lines.push(format!("{} waits: {why}", job.id));
             reported.waits = Some((until, why));
-            worker.put_back(claimed, None).map_err(|error| io("use", worker, error))
+            let now = ctx.clock.wall();
+            let back = worker.put_back(claimed, None).and_then(|()| worker.forget(&job.id, now));
+            back.map_err(|error| io("use", worker, error))
         }
         // A cancelled job is put back without counting a failed attempt.
         Err(error) if ctx.cancel.is_cancelled() => {

@@ -198,13 +198,15 @@ fn is_there(ctx: &Context<'_>, path: &str) -> bool {
     ctx.files.is_there(path.trim_end_matches('/'))
 }
 
-/// Returns whether unquoted text is prose: it does not begin with the name of a program. "test" is
-/// common in prose, so it counts as a program only if an option or `!` follows.
+/// Returns whether unquoted text is prose: it begins with neither the name of a program nor a
+/// frequent beginning of shell commands. "test" is common in prose, so it counts as a program only
+/// if an option or `!` follows.
 fn is_prose(ctx: &Context<'_>, words: &str) -> bool {
     let (first, rest) = words.split_once(' ').unwrap_or((words, ""));
     let path = ctx.programs.env().get("PATH").map_or("", String::as_str);
     let found = process::find_program(Path::new(first), ctx.files.root(), path);
-    found.is_err() || (first == "test" && !rest.starts_with(['-', '!']))
+    let of_shell = matches!(first, "cd" | "!" | "export") || first.contains('=');
+    (found.is_err() && !of_shell) || (first == "test" && !rest.starts_with(['-', '!']))
 }
 
 fn exists(ctx: &Context<'_>, path: &str) -> Check {

@@ -113,8 +113,16 @@ fn edited(old: Option<&Artifact>, text: &str) -> Result<Content, String> {
 /// Restores the state before a decision.
 fn restore(folder: &mut SessionFolder, before: Decision) {
     let Decision { id, pinned, forgotten, split, edit, artifact, .. } = before;
-    let exists = apart(&folder.artifacts).iter().any(|artifact| artifact.id == id);
-    folder.artifacts.extend(artifact.filter(|_| !exists));
+    folder.artifacts = apart(&folder.artifacts);
+    let edit_changes = folder.decisions.edits.get(&id) != edit.as_ref();
+    if let Some(before) = artifact {
+        match folder.artifacts.iter_mut().find(|known| known.id == id) {
+            // If no record is left, nothing else replaces the text that the user wrote.
+            Some(known) if edit_changes => known.content.take_text(&before.content),
+            Some(_) => {}
+            None => folder.artifacts.push(before),
+        }
+    }
     let decisions = &mut folder.decisions;
     for (set, is) in [
         (&mut decisions.pinned, pinned),

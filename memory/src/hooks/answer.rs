@@ -164,7 +164,8 @@ fn read_turns(
         Extent::Cut(next) => {
             report.warnings.push(format!(
                 "reached the time limit at byte {next} of the transcript's {}, where the session's \
-                 next hook continues; fix: export CTX_TRANSCRIPT_TIMEOUT=60",
+                 next hook continues; fix: export CTX_TRANSCRIPT_TIMEOUT=8 (hosts end a hook after \
+                 10 seconds)",
                 read.end
             ));
             Some(rest_of(turns.last(), next))

@@ -84,15 +84,16 @@ pub fn own_hooks(text: &str) -> Result<Vec<String>, String> {
 }
 
 /// Returns whether a hook runs a program whose name begins with "runner" with the arguments of a
-/// memory hook.
+/// memory hook, possibly with global options or variables.
 fn is_own(hook: &Value) -> bool {
     let words = hook["args"].as_array().into_iter().flatten();
     let words = hook["command"].as_str().into_iter().chain(words.filter_map(Value::as_str));
     let line = words.collect::<Vec<_>>().join(" ").replace(['\'', '"'], "");
     NAMES.iter().any(|name| {
         let Some((program, rest)) = line.split_once(&format!(" hook {name}")) else { return false };
-        let file = program.rsplit('/').next().unwrap_or_default();
-        file.starts_with("runner") && (rest.is_empty() || rest.starts_with(' '))
+        let is_runner =
+            |word: &str| word.rsplit('/').next().is_some_and(|it| it.starts_with("runner"));
+        program.split(' ').any(is_runner) && (rest.is_empty() || rest.starts_with(' '))
     })
 }
 
@@ -173,6 +174,7 @@ mod tests {
             (json!({"command": "/opt/my tools/runner", "args": ["hook", "stop"]}), true),
             (json!({"command": "'/opt/it'\\''s/runner' hook pre-compact --host codex"}), true),
             (json!({"command": "runner hook stop --db x"}), true),
+            (json!({"command": "A=1 /opt/runner -C /p hook stop"}), true),
             (json!({"command": "runner", "args": ["hook", "post-tool-use"]}), false),
             (json!({"command": "/bin/ctx hook stop"}), false),
             (json!({"command": "/bin/runner-memory hook stopwatch"}), false),

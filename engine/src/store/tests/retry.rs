@@ -62,6 +62,21 @@ fn skipped_retry_does_not_hide_the_failure() {
 }
 
 #[test]
+fn failure_before_a_later_success_is_over() {
+    let mut fixture = in_memory_fixture();
+    let wish = fixture.wish("dream", Origin::Clock);
+    fixture.store.enqueue(&wish, now(), None, now()).unwrap();
+    let first = fixture.start(now()).remove(0);
+    fixture.end(&first, &failed(Class::Crash), now());
+    let manual = fixture.requested("dream", "manual");
+    fixture.end(&manual, &Outcome::Succeeded, later(1));
+    let again = fixture.start(later(2)).remove(0);
+    let idle = Outcome::skipped(SkipReason::Idle, "nothing to do".to_owned());
+    fixture.end(&again, &idle, later(2));
+    assert_eq!(fixture.stands(&first), Some(idle));
+}
+
+#[test]
 fn manual_and_permanent_failures_are_final() {
     let mut fixture = in_memory_fixture();
     let manual = fixture.requested("dream", "k");

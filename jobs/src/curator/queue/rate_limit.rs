@@ -77,6 +77,17 @@ impl Worker {
         append(&self.path("logs/hour.jsonl"), &lines(last)?)
     }
 
+    /// Removes the last recorded start of a job that only waited.
+    pub(crate) fn forget(&self, id: &str, now: Timestamp) -> io::Result<()> {
+        let _held = self.lock()?;
+        let mut starts = self.starts(now)?.list;
+        if let Some(at) = starts.iter().rposition(|start| start.id == id) {
+            starts.remove(at);
+            self.rewrite(&starts)?;
+        }
+        Ok(())
+    }
+
     pub(super) fn rewrite(&self, starts: &[StartRecord]) -> io::Result<()> {
         let path = self.path("logs/hour.jsonl");
         write_atomic(&path, &lines(starts)?, 0o644).map_err(|it| it.source)
