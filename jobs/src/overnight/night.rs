@@ -168,7 +168,7 @@ fn recover(root: &Path) -> Result<Recovered, JobError> {
         Some(commit) => Err(JobError::failed(
             Class::Environment,
             format!(
-                "another program did not finish its commit {}, so the corpus may be only partly committed; fix: runner overnight import",
+                "another program did not finish its commit {}, so the corpus may be only partly committed; fix: runner overnight import --apply",
                 commit.marker
             ),
         )),
@@ -228,7 +228,11 @@ impl Night<'_, '_> {
     fn close_loop(&mut self, looped: &LoopResult) -> Result<(), JobError> {
         let last = self.summary.iterations.last();
         let last = last.filter(|it| it.status == IterationStatus::Failed);
-        if let (Value::Null, Some(last)) = (&looped.close_loop, last) {
+        // In a resumed night, an iteration of the earlier process may have closed the loop.
+        let closed =
+            |it: &Iteration| matches!(it.status, IterationStatus::Done | IterationStatus::Degraded);
+        let never = !self.summary.iterations.iter().any(closed);
+        if let (Value::Null, true, Some(last)) = (&looped.close_loop, never, last) {
             let why = last.error.clone().unwrap_or_default();
             self.at("close-loop");
             return Err(JobError::failed(Class::Environment, why));

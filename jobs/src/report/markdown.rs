@@ -112,8 +112,13 @@ fn proposals(out: &mut String, report: &NightReport) -> std::fmt::Result {
         let more = (more > 0).then(|| format!("{more} more — {}", code("runner dream list")));
         lines.into_iter().chain(more)
     };
-    list(out, "Proposals to review", lines(waiting, report.more_proposals))?;
-    list(out, "Perhaps done or a duplicate", lines(perhaps, 0))
+    // The proposals are sorted, so those that were left out belong to the last list.
+    let (more_waiting, more_perhaps) = match perhaps.is_empty() {
+        true => (report.more_proposals, 0),
+        false => (0, report.more_proposals),
+    };
+    list(out, "Proposals to review", lines(waiting, more_waiting))?;
+    list(out, "Perhaps done or a duplicate", lines(perhaps, more_perhaps))
 }
 
 fn proposal(it: &ReportedProposal) -> String {

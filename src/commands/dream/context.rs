@@ -76,7 +76,7 @@ impl<'h> ReviewContext<'h> {
 
     /// Returns the resources for a preview, which changes nothing in an existing database.
     pub(in crate::commands) fn tools_to_preview(&self) -> Result<Tools, Failure> {
-        match self.home.store_to_read()? {
+        match self.home.store_to_identify()? {
             Some(store) => self.tools_with(store),
             None => self.tools(),
         }

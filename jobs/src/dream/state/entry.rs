@@ -118,8 +118,10 @@ pub(super) fn element(mut keys: Keys<'_>, path: &str, change: &IdeaUpdate) -> St
     match change.shown {
         true => {
             keys.set("last_surfaced", at.as_str());
-            // A shown idea exists, even if an earlier idea at its path was archived.
-            if keys.get("status").is_some_and(|status| status != r#""active""#) {
+            // An idea with a valid answer exists, even if an earlier idea at its path was archived.
+            // Another shown idea may have been archived during the pass.
+            let status = keys.get("status").filter(|_| change.triaged.is_some());
+            if status.is_some_and(|status| status != r#""active""#) {
                 keys.set("status", "active");
             }
         }
