@@ -114,7 +114,7 @@ fn refused(changes: &[SettingChange], mistake: &ConfigMistake) -> Failure {
     match changes.iter().any(|change| change.key() == mistake.key) {
         true => failure,
         false => failure.hint(
-            "runner config edit   (for settings that depend on each other; `runner config set` also takes several)",
+            "runner config set KEY VALUE KEY VALUE ...   (changes settings that depend on each other; runner config edit also removes settings)",
         ),
     }
 }
