@@ -314,9 +314,9 @@ def nights(runner):
         need(halted["iterations"] and halted["plateau_reason"], f"the night did not end by a plateau: {halted}")
         project.reset()
         project.put(".agents/knowledge/big.bin", "x" * 2 * 1024 * 1024)
-        project.night("--checkpoint-max-mb", "1")
-        degraded = read(project.out)
-        need(degraded["degraded"] and degraded["iterations"][0]["status"] == "failed", "not degraded")
+        project.night("--checkpoint-max-mb", "1", code=78)
+        failed = read(project.out)
+        need(failed["status"] == "failed" and failed["iterations"][0]["status"] == "failed", "the night did not fail")
         project.reset()
         killed = {}
         project.reset()
