@@ -86,11 +86,11 @@ class Place:
         return {path.stem: json.loads(path.read_text()) for path in self.folder("done").glob("*.json")}
 
     def files(self):
-        """Returns every file and its content, except the worker's files."""
+        """Returns every file and its content, except the worker's files and the lock of the corpus."""
         found = {}
         for path in self.root.rglob("*"):
             below = path.relative_to(self.root)
-            own = str(below).startswith(("state", "project/.runner", "project/.git/"))
+            own = str(below).startswith(("state", "project/.runner", "project/.git/", "project/.agents/overnight/run.lock"))
             if path.is_file() and not own:
                 found[str(below)] = path.read_bytes()
         return found
