@@ -16,8 +16,8 @@ use runner_engine::ids::ProjectId;
 use runner_engine::store::{Budget, JobRow, Node, Project, RunRow, Store, why_gone};
 use runner_engine::tick::REPORT_JOB;
 use runner_engine::zones;
+use runner_jobs::JobSpec;
 use runner_jobs::report::kind::ReportSpec;
-use runner_jobs::{JobSpec, Kind};
 
 use crate::config::{self, Config};
 use crate::env::Env;
@@ -121,19 +121,6 @@ impl LoadedProject {
             });
         }
         self.config.job(&row.job_name).map(|job| job.spec.clone())
-    }
-
-    /// Returns a job as [`Config::job_of_kind`] does.
-    ///
-    /// # Errors
-    /// Returns an error if there is no such job, or several of them and `wanted` is `None`.
-    pub fn job_of_kind<S: Kind>(
-        &self,
-        wanted: Option<&str>,
-        what: &str,
-        setup: &str,
-    ) -> Result<(&str, &S), Failure> {
-        self.config.job_of_kind(wanted, what, setup)
     }
 
     /// Updates the database from the project's files.

@@ -111,8 +111,8 @@ fn watch_events(home: &Env, store: &mut Store) -> Result<(), Failure> {
     let kept = store.projections(None)?;
     let mut found = Vec::new();
     for project in store.projects()? {
-        let kept = kept.get(&project.id).and_then(|text| Projection::read(text));
-        match kept.and_then(|kept| critical_events(&project, &kept.worker_dir)) {
+        let folder = kept.get(&project.id).and_then(|text| Projection::read_curator_folder(text));
+        match folder.and_then(|folder| critical_events(&project, &folder)) {
             Some(events) if events.is_empty() => {}
             Some(events) => found.extend(problem_of(store, project.id, &events)?),
             // Whether the events are over is not known, so the alert stays as it is.

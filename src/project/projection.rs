@@ -108,6 +108,17 @@ impl Projection {
         serde_json::from_str(text).ok()
     }
 
+    /// Reads only the curator's folder, which is much cheaper. Returns `None` for a projection that
+    /// cannot be read.
+    pub fn read_curator_folder(text: &str) -> Option<String> {
+        #[derive(Deserialize)]
+        struct CuratorFolder {
+            #[serde(default = "curator_folder")]
+            worker_dir: String,
+        }
+        serde_json::from_str(text).ok().map(|CuratorFolder { worker_dir }| worker_dir)
+    }
+
     pub fn zone_of(&self, job: &str) -> &str {
         self.zones.get(job).unwrap_or(&self.zone)
     }

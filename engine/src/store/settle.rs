@@ -148,8 +148,8 @@ pub(super) fn skip(
     settle_row(tx, run, &Outcome::skipped(reason, why), &RunSummary::default(), now)
 }
 
-/// Records an occurrence's outcome after its last run. If a retry was skipped, this is the outcome
-/// of the last failed attempt. Returns the waiting runs that ended as a result. The caller must
+/// Records an occurrence's outcome after its last run. A skipped retry leaves the outcome of the
+/// attempt that failed before it. Returns the waiting runs that ended as a result. The caller must
 /// settle their occurrences.
 fn settle_occurrence(
     tx: &Transaction<'_>,

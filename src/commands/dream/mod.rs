@@ -71,5 +71,5 @@ fn dream_job<'h>(
     here: &'h LoadedProject,
     which: &DreamJobArg,
 ) -> Result<(&'h str, &'h DreamSpec), Failure> {
-    here.job_of_kind(which.job.as_deref(), "a dream", "runner init")
+    here.config.job_of_kind(which.job.as_deref(), "a dream", "runner init")
 }

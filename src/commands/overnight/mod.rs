@@ -116,7 +116,7 @@ fn night_job<'h>(
     here: &'h LoadedProject,
     wanted: Option<&str>,
 ) -> Result<(&'h str, &'h OvernightSpec), Failure> {
-    here.job_of_kind(wanted, "an overnight", "runner overnight setup --apply")
+    here.config.job_of_kind(wanted, "an overnight", "runner overnight setup --apply")
 }
 
 /// Checks that each `--runner` is a configured backend.

@@ -9,8 +9,8 @@ use std::collections::BTreeSet;
 const NESTED: usize = 2;
 
 /// Returns the passages of `text` that `other` does not contain, as they are written, with the
-/// blank lines that follow them. A paragraph is also contained if it is one or more whole sentences
-/// of a passage in `other`.
+/// blank lines that follow them. A paragraph also counts as contained if a passage in `other`
+/// contains all its sentences in a row.
 pub(super) fn missing(text: &str, other: &str) -> String {
     let known: BTreeSet<String> = passages(other).map(normalized).collect();
     let is_known = |passage: &str| {
