@@ -14,7 +14,7 @@ use runner_engine::outcome::Exit;
 use runner_jobs::Folders;
 use runner_jobs::kinds;
 use runner_jobs::recording::{FOLDER, Recording, RecordingError, run_named};
-use runner_jobs::replay::{Replayed, replay};
+use runner_jobs::replay::{ReplayError, Replayed, replay};
 use serde::Serialize;
 
 use super::{Cli, runs};
@@ -73,7 +73,7 @@ impl ReplayArgs {
             state: None,
         };
         let done = replay(&recording, lent, &cli.env.clock);
-        let replayed = done.map_err(|error| Failure::internal(whole(&error)))?;
+        let replayed = done.map_err(|error| unreplayable(&path, &error))?;
         let exit = if replayed.equal { Exit::Done } else { Exit::Failed };
         let head = recording.head;
         cli.ui.show(&ReplayView {
@@ -185,6 +185,18 @@ fn unusable(error: &RecordingError) -> Failure {
     match error {
         RecordingError::File(_) => failure.hint("runner runs   (lists other runs)"),
         RecordingError::TooLong { .. } => failure,
+    }
+}
+
+/// A job that cannot be used is a fault of the recording; the other errors are of this machine.
+fn unreplayable(path: &Path, error: &ReplayError) -> Failure {
+    match error {
+        ReplayError::Job(_) => Failure::data(format!("{}: {}", path.display(), whole(error)))
+            .hint("runner runs   (lists other runs)"),
+        ReplayError::Ledger(_)
+        | ReplayError::Scope(_)
+        | ReplayError::Perform(_)
+        | ReplayError::Cancel(_) => Failure::internal(whole(error)),
     }
 }
 

@@ -265,6 +265,10 @@ fn incomplete_recording_is_reported() {
     fixture.run(&["replay", &dream]).ends(65).expect_text("not a complete recording");
     fs::write(&path, b"\0\x01garbage\n").unwrap();
     fixture.run(&["replay", &dream]).ends(65).expect_text("is not a recording: line 1");
+    let unknown = String::from_utf8(whole.clone()).unwrap();
+    let unknown = unknown.replace("\"kind\":\"dream\"", "\"kind\":\"drea\"");
+    fs::write(&path, unknown).unwrap();
+    fixture.run(&["replay", &dream]).ends(65).expect_text("there is no kind \"drea\"");
     fs::remove_file(&path).unwrap();
     fixture.run(&["replay", &dream]).ends(65).expect_text("has no recording");
     fixture.run(&["replay", "NOSUCHRUN"]).ends(65).expect_text("no run NOSUCHRUN");
