@@ -9,7 +9,8 @@ use std::str::FromStr;
 
 use jiff::Timestamp;
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::digest::Digest;
 
@@ -43,7 +44,7 @@ fn random() -> u128 {
 macro_rules! ulid_id {
     ($(#[$doc:meta])* $name:ident) => {
         $(#[$doc])*
-        #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, JsonSchema, Serialize, Deserialize)]
+        #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, JsonSchema, Serialize)]
         #[serde(transparent)]
         pub struct $name(String);
 
@@ -91,6 +92,12 @@ macro_rules! ulid_id {
                     Ok(id) => Ok(Self(id.to_string())),
                     Err(_) => Err(BadId { text: text.to_owned() }),
                 }
+            }
+        }
+
+        impl<'de> Deserialize<'de> for $name {
+            fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+                String::deserialize(from)?.parse().map_err(D::Error::custom)
             }
         }
     };

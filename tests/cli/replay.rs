@@ -265,10 +265,15 @@ fn incomplete_recording_is_reported() {
     fixture.run(&["replay", &dream]).ends(65).expect_text("not a complete recording");
     fs::write(&path, b"\0\x01garbage\n").unwrap();
     fixture.run(&["replay", &dream]).ends(65).expect_text("is not a recording: line 1");
-    let unknown = String::from_utf8(whole.clone()).unwrap();
-    let unknown = unknown.replace("\"kind\":\"dream\"", "\"kind\":\"drea\"");
-    fs::write(&path, unknown).unwrap();
-    fixture.run(&["replay", &dream]).ends(65).expect_text("there is no kind \"drea\"");
+    let text = String::from_utf8(whole.clone()).unwrap();
+    for (from, to, message) in [
+        ("\"kind\":\"dream\"", "\"kind\":\"drea\"", "there is no kind \"drea\""),
+        ("\"project\":\"01", "\"project\":\"0", "is not an id"),
+    ] {
+        assert!(text.contains(from), "{from}");
+        fs::write(&path, text.replacen(from, to, 1)).unwrap();
+        fixture.run(&["replay", &dream]).ends(65).expect_text(message);
+    }
     fs::remove_file(&path).unwrap();
     fixture.run(&["replay", &dream]).ends(65).expect_text("has no recording");
     fixture.run(&["replay", "NOSUCHRUN"]).ends(65).expect_text("no run NOSUCHRUN");
