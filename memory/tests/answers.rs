@@ -136,6 +136,17 @@ fn commands_reach_only_their_project() {
     assert!(got.contains("our plan") && !got.contains("their secret plan"), "{got}");
 }
 
+#[test]
+fn given_response_is_a_turn_of_its_own() {
+    let mut world = World::new();
+    let text = "<ctx:remember>said twice</ctx:remember>";
+    assert_eq!(world.call(HookEvent::Stop, Some(text)).executed, 1);
+    let (payload, context) = (world.payload(), world.context("p"));
+    let event = HookEvent::PromptSubmit;
+    let report = world.memory.take_answers(event, &payload, &context, Some(text)).unwrap();
+    assert_eq!(report.executed, 1, "{report:?}");
+}
+
 /// A row that begins a turn.
 fn prompt_row(uuid: &str) -> String {
     format!("{{\"type\":\"user\",\"uuid\":\"{uuid}\",\"message\":{{\"content\":\"go\"}}}}\n")

@@ -89,7 +89,11 @@ pub fn edit(
     let old = sources.layers[at].text.clone().into_owned();
     let mut new = old.clone();
     for change in edit.changes {
-        new = changed(&new, change, edit.file)?;
+        let next = changed(&new, change, edit.file)?;
+        if next == new {
+            edit.needs_a_setting(change)?;
+        }
+        new = next;
     }
     let before = known_mistakes(&sources);
     sources.layers[at].text = Cow::Owned(new.clone());
@@ -163,6 +167,18 @@ impl Edit<'_> {
                     .hint("runner config show   (lists all settings)")
             }
         })
+    }
+
+    /// Refuses to remove a setting that the file does not contain if its name is a misspelling.
+    fn needs_a_setting(&self, change: &SettingChange) -> Result<(), Failure> {
+        let SettingChange::Remove(key) = change else { return Ok(()) };
+        let path: Vec<String> = key.split('.').map(str::to_owned).collect();
+        let Some(near) = reference::known(&path).err().and_then(|unknown| unknown.near) else {
+            return Ok(());
+        };
+        let user = if self.user { "--user " } else { "" };
+        let why = format!("there is no setting {key:?}, and {} has none", self.file.display());
+        Err(Failure::configuration(why).hint(format!("runner config unset {user}{near}")))
     }
 }
 

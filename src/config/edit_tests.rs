@@ -163,7 +163,6 @@ fn unset_removes_only_its_setting() {
         ("jobs.dream.max_ideas", "# a comment above\nmax_ideas = 7 # seven\n", ""),
         ("night.length", "length   =\"8h\"# tight\n", ""),
         ("jobs.b.program", "", ""),
-        ("night.att", "", ""),
     ] {
         assert_eq!(remove(key).unwrap(), COMMENTED.replacen(old, new, 1), "{key}");
     }
@@ -171,6 +170,8 @@ fn unset_removes_only_its_setting() {
     assert!(!without.contains("[jobs.a]") && without.contains("[jobs.dream]"), "{without}");
     let said = remove("jobs.a.program").unwrap_err().to_string();
     assert!(said.contains("has no program"), "{said}");
+    let said = remove("night.att").unwrap_err().to_string();
+    assert!(said.contains("runner config unset night.at"), "{said}");
     // A misspelled setting can be removed.
     let text = "[night]\natt = \"25:00\"\nat = \"01:00\"\n";
     let fixed = change(text, &[SettingChange::Remove("night.att".to_owned())]).unwrap();

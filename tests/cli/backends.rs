@@ -191,6 +191,28 @@ fn fallback_with_exhausted_pool_is_skipped() {
 }
 
 #[test]
+fn backend_with_exhausted_pool_gives_way_to_its_fallback() {
+    let fixture = fixture("Good", "pool = \"max\"\nfallback = [\"builtin\"]");
+    fixture.configure("[jobs.ask.budget]\ncalls = 1\n");
+    let user = fixture.root().join("config/runner/config.toml");
+    fs::create_dir_all(user.parent().unwrap()).unwrap();
+    fs::write(&user, "[pools.max.week]\ncalls = 1\n").unwrap();
+    fixture.run(&["run", "ask"]).ends(0);
+    assert_eq!(last(&fixture)["backend"], "mine");
+    let dry = fixture.run(&["run", "ask", "--dry-run"]);
+    assert!(dry.out.contains("not asked: mine: pool max"), "{}{}", dry.out, dry.err);
+    fixture.run(&["run", "ask"]).ends(0);
+    let run = last(&fixture);
+    assert_eq!(
+        (&run["outcome"], &run["backend"]),
+        (&"degraded".into(), &"builtin".into()),
+        "{run}"
+    );
+    assert!(run["lines"].to_string().contains("was not asked: mine: pool max in "), "{run}");
+    assert_eq!(fixture.count("SELECT COUNT(*) FROM requests WHERE backend = 'mine'"), 1);
+}
+
+#[test]
 fn test_asks_one_small_question() {
     let fixture = fixture("Good", "");
     let said = fixture.run(&["backends", "test", "mine", "--json"]).ends(0).json();

@@ -252,6 +252,7 @@ fn simple_claims_are_checked_again_in_a_sandbox() {
         ("plan.org contains `TODO twin`", "holds", "holds"),
         ("plan.org contains `TODO triplets`", "fails", "fails"),
         ("the file gone.txt exists", "fails", "fails"),
+        ("docs/a.md/b.md exists", "fails", "fails"),
         (&format!("commit {commit} exists"), "holds", "holds"),
         ("commit 1234567 exists", "fails", "fails"),
         ("the page renders", "holds", "holds"),

@@ -30,6 +30,7 @@ mod docs;
 mod doctor;
 mod dream_answers;
 mod dream_bench;
+mod dream_external;
 mod dry_run;
 mod dst;
 mod first_hour;

@@ -17,6 +17,7 @@ use serde_json::json;
 
 use super::answer::{elements, fits};
 use super::classify::{ClassifiedIdea, ClassifiedIdeas};
+use super::external::Submission;
 use super::proposal::{self, CheckedReply, Offer, Proposal, Refused};
 use super::request::{self, QuestionFacts};
 use crate::spender::AskError;
@@ -101,6 +102,15 @@ pub(super) fn ask(
         return Err(error);
     }
     Ok(answers)
+}
+
+/// Extracts the proposals from the answer to an external request, which is one batch.
+pub(super) fn take(submission: &Submission, judged: &ClassifiedIdeas) -> Answers {
+    let mut answers = Answers::default();
+    let all: Vec<&ClassifiedIdea> = judged.shown.iter().collect();
+    answers.take(&all, checked(&submission.reply(), all.len(), &judged.offer));
+    answers.notes.push(submission.described());
+    answers
 }
 
 /// Returns whether an error ends the whole run, regardless of earlier answers.

@@ -8,7 +8,7 @@ use runner_engine::publish::RelPath;
 
 use super::spec::DreamSpec;
 use crate::dry_run::{DryRunPlan, priced};
-use crate::kind::{BadSetting, Kind, Targets};
+use crate::kind::{Asks, BadSetting, Kind, Targets};
 use crate::reserved::reserved;
 use crate::{Context, Finished, JobError};
 
@@ -69,6 +69,13 @@ impl Kind for DreamSpec {
             return Err(("ideas", why));
         }
         Ok(())
+    }
+
+    fn asks(&self) -> Asks {
+        match self.answer {
+            Some(_) => Asks::Never,
+            None => Asks::Always,
+        }
     }
 
     fn default_timeout(&self) -> SignedDuration {

@@ -20,8 +20,10 @@ pub mod decisions;
 pub mod delta;
 mod dirty;
 mod excerpt;
+mod external;
 pub mod features;
 pub mod inventory;
+mod kept;
 mod kind;
 pub mod leak;
 mod noted;
@@ -38,7 +40,7 @@ mod state_file;
 pub mod walk;
 mod world;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use jiff::Timestamp;
 use runner_backends::Request;
@@ -61,12 +63,15 @@ use ask::Answers;
 use classify::{ClassifiedIdea, ClassifiedIdeas};
 use decisions::Decisions;
 use excerpt::Excerpts;
+pub use external::Offered;
+use external::Submission;
 use inventory::{Idea, Reader};
+use kept::{changed_meanwhile, changes, undecided, valid_answers};
 use pass_summary::{PassSummary, listed};
-use proposal::{Offer, Proposal};
+use proposal::Proposal;
 use quarantine::Quarantine;
 use request::QuestionFacts;
-use state::{DreamState, IdeaUpdate, Triaged};
+use state::DreamState;
 use state_file::StateFile;
 use walk::WalkProblem;
 use world::{SeenEvidence, Unchanged};
@@ -91,12 +96,13 @@ const SEEN: &str = "seen";
 pub fn run(ctx: &mut Context<'_>, spec: &DreamSpec) -> Result<Finished, JobError> {
     spec.check()?;
     let file = StateFile::default();
-    let mut grounded = ground(ctx, spec, &file)?;
-    let excerpts = excerpts(ctx, &grounded)?;
+    let submission = Submission::read(ctx, spec)?;
+    let mut grounded = ground(ctx, spec, &file, submission.as_ref())?;
+    let excerpts = excerpts(ctx, spec, &grounded)?;
     let project = about_project(ctx);
-    let answers = {
-        let facts = grounded.facts(&excerpts, &project);
-        ask::ask(ctx, &facts, &grounded.judged)?
+    let answers = match &submission {
+        Some(submission) => ask::take(submission, &grounded.judged),
+        None => ask::ask(ctx, &grounded.facts(&excerpts, &project), &grounded.judged)?,
     };
     grounded.note_answers(ctx, &answers);
     let PassEvidence {
@@ -210,17 +216,24 @@ pub(crate) fn questions(
 ) -> Result<(Vec<CountedRequest>, Vec<String>), JobError> {
     spec.check()?;
     let file = StateFile::default();
-    let grounded = ground(ctx, spec, &file)?;
-    let excerpts = excerpts(ctx, &grounded)?;
+    let grounded = ground(ctx, spec, &file, None)?;
+    let excerpts = excerpts(ctx, spec, &grounded)?;
     let project = about_project(ctx);
-    let requests = ask::requests(ctx, &grounded.facts(&excerpts, &project), &grounded.judged);
+    let mut requests = ask::requests(ctx, &grounded.facts(&excerpts, &project), &grounded.judged);
+    if spec.answer.is_some() {
+        let offer = &grounded.judged.offer;
+        requests.iter_mut().for_each(|(request, _)| Offered::note(offer, &mut request.offer));
+    }
     let mut notes = grounded.room.notes().to_vec();
     notes.extend(grounded.reported.before_asking());
     Ok((requests, notes))
 }
 
 /// Returns the kind and the model of the backend that examines the ideas.
-fn backend_name(ctx: &Context<'_>) -> String {
+fn backend_name(ctx: &Context<'_>, spec: &DreamSpec) -> String {
+    if spec.answer.is_some() {
+        return "runner dream submit".to_owned();
+    }
     let backend = ctx.spender.backend();
     let parts = [Some(backend.kind), backend.model].into_iter().flatten();
     parts.collect::<Vec<_>>().join(" ")
@@ -231,21 +244,28 @@ fn ground<'a>(
     ctx: &mut Context<'_>,
     spec: &DreamSpec,
     file: &'a StateFile,
+    submission: Option<&Submission>,
 ) -> Result<PassEvidence<'a>, JobError> {
-    let selection = spec.selection();
-    let (state, survey) = inputs(ctx, spec, file)?;
+    let offered = submission.map(|it| &it.offered);
+    let selection = offered.map_or_else(|| spec.selection(), |it| Selection::Offered(&it.sources));
+    let max_ideas = offered.map_or(spec.max_ideas, |it| it.sources.len());
+    let (state, survey) = inputs((ctx, spec), selection, file)?;
     let (parked, mut seen) = match ctx.recording.replays() {
         true => (recalled(&ctx.recording, PARKED)?, recalled(&ctx.recording, SEEN)?),
         false => (Quarantine::load(ctx.files.cache()), SeenEvidence::load(ctx.files.cache(), spec)),
     };
     let before = seen.clone();
     let mut delta = match &state {
-        Some(state) => delta::select(&survey.ideas, state, &parked, selection, spec.max_ideas),
+        Some(state) => delta::select(&survey.ideas, state, &parked, selection, max_ideas),
         None => delta::Delta { unchanged: survey.ideas.len(), ..Default::default() },
     };
     if let (Selection::Idea(path), true) = (selection, delta.selected.is_empty()) {
         let why = format!("there is no idea {path}; `runner dream run --all` examines every idea");
         return Err(JobError::failed(Class::Environment, why));
+    }
+    if offered.is_some() && delta.selected.is_empty() {
+        let why = "none of the ideas in the request exists any more; `runner dream delta` prints a new one";
+        return Err(JobError::Nothing(why.to_owned()));
     }
     let reader = reader(ctx, spec)?;
     let head = ctx.git.head()?;
@@ -275,7 +295,7 @@ fn ground<'a>(
         // Ideas deferred because of the limit, and ideas that are set aside, must be found again.
         seen.head = head.filter(|_| delta.deferred == 0);
     }
-    let backend = backend_name(ctx);
+    let backend = backend_name(ctx, spec);
     let other = seen.backend.replace(backend.clone()).filter(|other| *other != backend);
     let aside: Vec<String> =
         delta.parked.iter().map(|at| survey.ideas[*at].path.to_string()).collect();
@@ -324,6 +344,9 @@ fn ground<'a>(
     let unread = reported.troubles.len() - troubles;
     reported.waiting += delta.selected.len() - judged.shown.len() - unread;
     reported.compared = judged.compared;
+    if let Some(offered) = offered {
+        offered.restore(&mut judged.offer);
+    }
     reported.memory = noted::add(ctx, &mut judged);
     let ideas = survey.ideas;
     let moved = &delta.selected[delta.selected.len() - delta.moved..];
@@ -354,12 +377,12 @@ fn unreadable(selected: usize, troubles: &[WalkProblem]) -> JobError {
 
 /// Lists the ideas and reads the state. The state is `None` if it is known to cover all ideas.
 fn inputs<'a>(
-    ctx: &Context<'_>,
-    spec: &DreamSpec,
+    (ctx, spec): (&Context<'_>, &DreamSpec),
+    selection: Selection<'_>,
     file: &'a StateFile,
 ) -> Result<(Option<DreamState<'a>>, inventory::Inventory), JobError> {
     let (files, recording) = (&ctx.files, &ctx.recording);
-    let covered = state_file::covered(ctx, spec).filter(|_| spec.selection() == Selection::Changed);
+    let covered = state_file::covered(ctx, spec).filter(|_| selection == Selection::Changed);
     if covered.is_some() {
         let survey = take_inventory(files, spec)?;
         if survey.cache_digest == covered {
@@ -389,9 +412,13 @@ fn keep_seen(ctx: &Context<'_>, spec: &DreamSpec, seen: &SeenEvidence) {
     }
 }
 
-/// Reads the candidates' changes, unless no model will read them.
-fn excerpts(ctx: &Context<'_>, grounded: &PassEvidence<'_>) -> Result<Excerpts, JobError> {
-    if ctx.spender.answers_by_rule() {
+/// Reads the candidates' changes, unless neither a model nor another program will read them.
+fn excerpts(
+    ctx: &Context<'_>,
+    spec: &DreamSpec,
+    grounded: &PassEvidence<'_>,
+) -> Result<Excerpts, JobError> {
+    if ctx.spender.answers_by_rule() && spec.answer.is_none() {
         return Ok(Excerpts::default());
     }
     let candidates = grounded.judged.shown.iter().flat_map(|one| &one.grounds.candidates);
@@ -527,73 +554,4 @@ fn pass_folder(ctx: &Context<'_>, spec: &DreamSpec) -> String {
         taken
     };
     (1..).map(named).find(|folder| !taken(folder)).expect("there are more numbers than folders")
-}
-
-/// Returns the shown ideas and destinations whose content has changed since it was triaged.
-fn changed_meanwhile<'a>(
-    reader: &Reader,
-    offer: &'a Offer,
-    proposals: &[Proposal],
-) -> BTreeSet<&'a str> {
-    let used = |path: &str| {
-        proposals.iter().any(|proposal| proposal.targets.iter().any(|target| target == path))
-    };
-    offer
-        .digests
-        .iter()
-        .filter(|(path, _)| offer.sources.contains(path) || used(path))
-        .filter(|(path, digest)| reader.digest(path).as_ref() != Ok(*digest))
-        .map(|(path, _)| path.as_str())
-        .collect()
-}
-
-/// Returns the proposals to publish: those about unchanged content that are still undecided.
-fn undecided(
-    proposals: Vec<Proposal>,
-    changed: &BTreeSet<&str>,
-    decisions: &Decisions,
-    reported: &mut PassSummary,
-) -> Vec<Proposal> {
-    let mut kept = Vec::with_capacity(proposals.len());
-    for proposal in proposals {
-        let gone = |target: &String| changed.contains(target.as_str());
-        if proposal.targets.iter().any(gone) {
-            reported.dropped += 1;
-        } else if decisions.decided(&proposal.id, &proposal.targets_hash) {
-            reported.decided += 1;
-        } else {
-            kept.push(proposal);
-        }
-    }
-    kept
-}
-
-/// Returns the ideas with a valid answer. An answer is ignored if the content of the idea or of its
-/// destination has changed.
-fn valid_answers(proposals: &[Proposal], changed: &BTreeSet<&str>) -> BTreeSet<String> {
-    let is_valid =
-        |it: &&Proposal| !it.targets.iter().any(|target| changed.contains(target.as_str()));
-    proposals.iter().filter(is_valid).map(|it| it.targets[0].clone()).collect()
-}
-
-/// Returns the updates of the state. Every new idea is recorded as seen, and every shown idea as
-/// shown; an idea with a valid answer and unchanged content is recorded as triaged.
-fn changes<'a>(
-    judged: &'a ClassifiedIdeas,
-    ideas: &'a [Idea],
-    state: &DreamState<'_>,
-    valid: &BTreeSet<String>,
-    now: Timestamp,
-) -> BTreeMap<&'a str, IdeaUpdate> {
-    let change = |one: &'a ClassifiedIdea| {
-        let triaged = valid.contains(&one.path).then(|| Triaged {
-            hash: one.digest,
-            modified: Timestamp::from_nanosecond(i128::from(one.stat.mtime)).unwrap_or(now),
-            merit: one.merit,
-        });
-        (one.path.as_str(), IdeaUpdate { at: now, shown: true, triaged })
-    };
-    let new = ideas.iter().map(|idea| &*idea.path).filter(|path| !state.knows(path));
-    let new = new.map(|path| (path, IdeaUpdate { at: now, shown: false, triaged: None }));
-    new.chain(judged.shown.iter().map(change)).collect()
 }

@@ -1,5 +1,6 @@
 //! The settings of a dream pass: its folders and limits.
 
+use runner_engine::digest::Digest;
 use runner_engine::outcome::Class;
 use runner_engine::publish::RelPath;
 use runner_text::values::{Size, read_folder};
@@ -29,6 +30,8 @@ pub enum Selection<'a> {
     All,
     /// One idea, even if it is unchanged or set aside.
     Idea(&'a str),
+    /// The ideas of an external request, even if they are unchanged or set aside.
+    Offered(&'a [String]),
 }
 
 /// The settings of a dream job. All paths are relative to the project.
@@ -68,6 +71,9 @@ pub struct DreamSpec {
     pub dirty: Dirty,
     /// The ideas that a pass examines: "changed", "all", or the path of one idea.
     pub select: String,
+    /// A file with the answer to the request of `runner dream delta`. `runner dream submit` sets
+    /// it for one run, and that run asks no backend.
+    pub answer: Option<String>,
 }
 
 impl Default for DreamSpec {
@@ -84,6 +90,7 @@ impl Default for DreamSpec {
             private: None,
             dirty: Dirty::default(),
             select: CHANGED.to_owned(),
+            answer: None,
         }
     }
 }
@@ -149,6 +156,11 @@ impl DreamSpec {
             ALL => Selection::All,
             path => Selection::Idea(path.trim_start_matches("./")),
         }
+    }
+
+    /// Identifies the job's folders in the name of a cache file.
+    pub(super) fn folders_digest(&self) -> String {
+        Digest::of(format!("{}\0{}", self.ideas, self.dreams).as_bytes()).short()
     }
 
     /// Returns the path of `dreams/state.json`.

@@ -37,8 +37,7 @@ pub(super) struct SeenEvidence {
 impl SeenEvidence {
     /// Returns the path of the record. Dream jobs with different folders have different records.
     fn path(cache: &Path, spec: &DreamSpec) -> PathBuf {
-        let folders = format!("{}\0{}", spec.ideas, spec.dreams);
-        cache.join(format!("dream-evidence-{}.json", Digest::of(folders.as_bytes()).short()))
+        cache.join(format!("dream-evidence-{}.json", spec.folders_digest()))
     }
 
     /// Reads the record. A missing or damaged file yields an empty record.

@@ -195,7 +195,10 @@ fn file(text: &str) -> Option<&str> {
 
 /// Returns whether the project has a file or a folder at the path.
 fn is_there(ctx: &Context<'_>, path: &str) -> bool {
-    ctx.files.is_there(path.trim_end_matches('/'))
+    let path = path.trim_end_matches('/');
+    // Nothing exists below a file.
+    let mut above = path.match_indices('/').map(|(at, _)| &path[..at]);
+    ctx.files.is_there(path) && !above.any(|folder| ctx.files.is_file(folder))
 }
 
 /// Returns whether unquoted text is prose: it begins with neither the name of a program nor a

@@ -83,7 +83,11 @@ impl Memory {
             let id = Some(fallback_turn(payload, response, &session));
             turns.push(Turn { id, offset: session.cursor, ..Turn::default() });
         }
-        let aliases = aliases_of(&turns, id, cursor);
+        let aliases = match (response, &payload.transcript_path) {
+            (None, Some(_)) => aliases_of(&turns, id, cursor),
+            // Only a row of a transcript can have two names.
+            _ => turns.iter().map(|_| Vec::new()).collect(),
+        };
         let mut commands = Vec::new();
         let count = turns.len();
         for (at, (turn, aliases)) in turns.iter().zip(&aliases).enumerate() {

@@ -47,17 +47,21 @@ impl DefragArgs {
             let mut after = corpus.clone();
             after.apply(&changes);
             report.suggested = suggestions(&after, facts.known_uses(), &history, date, options);
-            if self.apply {
-                proposals::store(folder, &after, &report.suggested, options)?;
-            }
-            if self.apply && !changes.is_empty() {
-                history.note("by-hand", changes.keys().map(|path| (path.as_str(), false)));
-                commit::write_history(&folder.root, &history)
-                    .map_err(|error| Failure::cannot_write(whole(&error)))?;
-            }
-            Ok((report, changes))
+            history.note("by-hand", changes.keys().map(|path| (path.as_str(), false)));
+            let history = (!changes.is_empty()).then_some(history);
+            Ok(((report, after, history), changes))
         };
-        let report = if self.apply { folder.change(step)? } else { folder.preview(step)? };
+        // The files that describe the changes are written after the changes are committed.
+        let describe = |(report, after, history): &(Defrag, Corpus, Option<_>)| {
+            proposals::store(folder, after, &report.suggested, options)?;
+            let Some(history) = history else { return Ok(()) };
+            commit::write_history(&folder.root, history)
+                .map_err(|error| Failure::cannot_write(whole(&error)))
+        };
+        let (report, ..) = match self.apply {
+            true => folder.change_then(step, describe)?,
+            false => folder.preview(step)?,
+        };
         folder.cli.ui.show(&report);
         Ok(Exit::Done)
     }

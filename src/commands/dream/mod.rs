@@ -4,6 +4,7 @@ mod bench;
 mod context;
 pub(super) mod decide;
 pub(super) mod details;
+mod external;
 pub(super) mod list;
 mod pass;
 mod review;
@@ -29,6 +30,8 @@ pub struct DreamArgs {
 #[derive(Debug, clap::Subcommand)]
 enum DreamCommand {
     Run(pass::PassArgs),
+    Delta(external::DeltaArgs),
+    Submit(external::SubmitArgs),
     Bench(bench::BenchArgs),
     List(list::ListArgs),
     Show(details::ShowArgs),
@@ -52,7 +55,7 @@ impl DreamArgs {
 
     /// Carries out one of the `dream` commands.
     pub fn run(&self, cli: &Cli<'_>) -> Result<Exit, Failure> {
-        dispatch!(&self.command, DreamCommand: Run Bench List Show Accept Amend Undo Review => run(cli);
+        dispatch!(&self.command, DreamCommand: Run Delta Submit Bench List Show Accept Amend Undo Review => run(cli);
             DreamCommand::Reject(args) => args.run(cli, DecisionInput::Reject),
             DreamCommand::Skip(args) => args.run(cli, DecisionInput::Skip))
     }

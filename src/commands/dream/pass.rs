@@ -14,10 +14,9 @@ use crate::commands::run::{self as by_hand, ManualRun};
 use crate::project::LoadedProject;
 use crate::ui::Failure;
 
-/// Run one pass now
+/// The ideas that a pass examines.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Example: runner dream run --max 5 --json")]
-pub(super) struct PassArgs {
+pub(super) struct IdeaSelection {
     /// Maximum number of ideas to show [default: the job's max_ideas]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     max: Option<u32>,
@@ -27,6 +26,24 @@ pub(super) struct PassArgs {
     /// Examine this idea, even if it has not changed or was set aside
     #[arg(long, value_name = "PATH", conflicts_with = "all")]
     idea: Option<String>,
+}
+
+impl IdeaSelection {
+    /// Returns the settings of the job for one run.
+    pub(super) fn settings(&self) -> Vec<(String, String)> {
+        let max = self.max.map(|max| ("max_ideas".to_owned(), max.to_string()));
+        let select = self.idea.clone().or(self.all.then(|| ALL.to_owned()));
+        let select = select.map(|select| ("select".to_owned(), select));
+        max.into_iter().chain(select).collect()
+    }
+}
+
+/// Run one pass now
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Example: runner dream run --max 5 --json")]
+pub(super) struct PassArgs {
+    #[command(flatten)]
+    selection: IdeaSelection,
     /// Show again the ideas that were set aside after three invalid answers
     #[arg(long)]
     retry_parked: bool,
@@ -40,10 +57,7 @@ pub(super) struct PassArgs {
 
 impl PassArgs {
     pub(super) fn run(&self, cli: &Cli<'_>) -> Result<Exit, Failure> {
-        let max = self.max.map(|max| ("max_ideas".to_owned(), max.to_string()));
-        let select = self.idea.clone().or(self.all.then(|| ALL.to_owned()));
-        let select = select.map(|select| ("select".to_owned(), select));
-        let settings: Vec<_> = max.into_iter().chain(select).collect();
+        let settings = self.selection.settings();
         if self.dry_run {
             let project = LoadedProject::load_for_dry_run(cli.env, cli.here)?;
             let (job, _) = dream_job(&project, &self.which)?;

@@ -10,7 +10,8 @@ const NESTED: usize = 2;
 
 /// Returns the passages of `text` that `other` does not contain, as they are written, with the
 /// blank lines that follow them. A paragraph also counts as contained if a passage in `other`
-/// contains all its sentences in a row.
+/// contains all its sentences in a row. The heading of a section comes before its missing passages
+/// even if `other` contains it, unless it is the title.
 pub(super) fn missing(text: &str, other: &str) -> String {
     let known: BTreeSet<String> = passages(other).map(normalized).collect();
     let is_known = |passage: &str| {
@@ -19,7 +20,18 @@ pub(super) fn missing(text: &str, other: &str) -> String {
             || known.contains(&passage)
             || known.iter().any(|known| has_sentences(known, &passage))
     };
-    passages(text).filter(|passage| !is_known(passage)).collect()
+    let (mut missing, mut heading) = (String::new(), "");
+    for passage in passages(text) {
+        let known = is_known(passage);
+        if is_heading(passage) {
+            heading = if known && passage.starts_with("##") { passage } else { "" };
+        }
+        if !known {
+            missing.push_str(std::mem::take(&mut heading));
+            missing.push_str(passage);
+        }
+    }
+    missing
 }
 
 fn normalized(passage: &str) -> String {
@@ -102,7 +114,9 @@ mod tests {
         assert_eq!(missing(TEXT, TEXT), "");
         let longer = TEXT.replace("- Show the age", "- Delete old tiles\n- Show   the age");
         assert_eq!(missing(TEXT, &longer.replace("region\nis", "region is")), "");
-        assert_eq!(missing(&longer, TEXT), "- Delete old tiles\n");
+        assert_eq!(missing(&longer, TEXT), "## Steps\n- Delete old tiles\n");
+        let titled = "# Maps\n\nA new sentence.\n\n## Steps\n- Show the age\n## Costs\nNone.\n";
+        assert_eq!(missing(titled, TEXT), "A new sentence.\n\n## Costs\nNone.\n");
     }
 
     #[test]

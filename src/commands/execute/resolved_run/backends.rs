@@ -7,10 +7,12 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use runner_backends::chain::moves_on;
 use runner_backends::{Backend, BackendError, BackendSpec, Surroundings, build};
+use runner_engine::admission::Shortfall;
 use runner_engine::outcome::Class;
 use runner_engine::sandbox::SandboxedStart;
 use runner_engine::store::{FallbackReservation, Store};
 use runner_jobs::JobSpec;
+use runner_jobs::kind::Asks;
 
 use super::super::{NotAdmitted, refuse};
 use super::panel::describe_shortfall;
@@ -50,11 +52,20 @@ impl ResolvedRun<'_> {
             let built = build(spec, &around);
             let ready = built.as_ref().map_err(Clone::clone);
             let ready = ready.and_then(|backend| backend.preflight());
-            // A rate limit on the last backend is left to admission, which defers the run.
+            // A limit of the last backend is left to admission, which defers or declines the run.
             let ready = match (ready, left.is_empty() || spec.kind == "builtin") {
                 (Ok(()), false) => self.room(store, &spec.name)?,
                 (ready, _) => ready,
             };
+            if ready.is_ok()
+                && !left.is_empty()
+                && let Some(short) = self.pool_shortfall(store, spec)?
+            {
+                let why = describe_shortfall(&short);
+                tracing::warn!(backend = spec.name, why, "the backend is skipped");
+                passed.push(format!("{}: {why}", spec.name));
+                continue;
+            }
             match (built, ready) {
                 // Admission reports a preflight error of the last backend.
                 (Ok(first), Err(error)) if left.is_empty() || !moves_on(&error) => {
@@ -110,6 +121,27 @@ impl ResolvedRun<'_> {
         })
     }
 
+    /// Returns the shortfall in the budget of the backend's pool, or `None` if the pool has enough
+    /// left for the run.
+    fn pool_shortfall(
+        &self,
+        store: &Store,
+        spec: &BackendSpec,
+    ) -> Result<Option<Shortfall>, Failure> {
+        let config = &self.here.config;
+        let pool = config.pool_of.get(&spec.name);
+        let Some((name, pool)) = pool.and_then(|name| config.pools.get_key_value(name)) else {
+            return Ok(None);
+        };
+        if self.spec.kind.is_exempt() {
+            return Ok(None);
+        }
+        let now = self.home.wall()?;
+        let accounts = budget::of_pool(name, pool, now);
+        let levels: Vec<_> = accounts.into_iter().map(|account| account.level).collect();
+        Ok(store.short_of(self.want(&spec.kind), self.spec.total, &levels, now)?)
+    }
+
     /// Computes the reservations for the first backend and its fallbacks. A fallback whose budget
     /// is not sufficient is skipped and listed in `passed`.
     pub fn hold_chain(
@@ -140,13 +172,20 @@ impl ResolvedRun<'_> {
 /// Returns the job's backend and its fallbacks, in the order in which they are tried.
 pub(super) fn chain<'c>(spec: &JobSpec, here: &'c LoadedProject) -> Vec<&'c BackendSpec> {
     let backends = &here.config.backends;
+    let builtin = || backends.values().find(|it| it.kind == "builtin");
+    if spec.kind.asks() == Asks::Never
+        && let Some(builtin) = builtin()
+    {
+        // No backend is asked, so the configured one need not be ready.
+        return vec![builtin];
+    }
     let Some(first) = backends.get(&spec.backend) else { return Vec::new() };
     let others = first.fallback.iter().filter_map(|name| backends.get(name));
     let mut chain: Vec<&BackendSpec> = std::iter::once(first).chain(others).collect();
     // The built-in backend can do a curator's rule-based work without a model. Work on an event has
     // no such fallback, because only the event's target may do it.
     if spec.kind.falls_back_to_rules() && chain.iter().all(|it| it.kind != "builtin") {
-        chain.extend(backends.values().find(|it| it.kind == "builtin"));
+        chain.extend(builtin());
     }
     chain
 }
