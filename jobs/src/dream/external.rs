@@ -95,7 +95,7 @@ impl Submission {
     /// Returns [`JobError::Nothing`] if there is no request, and a failure of class `environment`
     /// if the answer cannot be read.
     pub(super) fn read(ctx: &Context<'_>, spec: &DreamSpec) -> Result<Option<Self>, JobError> {
-        let Some(file) = &spec.answer else { return Ok(None) };
+        let Some(file) = &spec.answer_file else { return Ok(None) };
         if ctx.recording.replays() {
             let offered = recalled(&ctx.recording, OFFERED)?;
             let answer = ctx.recording.recall(ANSWER, "");

@@ -220,7 +220,7 @@ pub(crate) fn questions(
     let excerpts = excerpts(ctx, spec, &grounded)?;
     let project = about_project(ctx);
     let mut requests = ask::requests(ctx, &grounded.facts(&excerpts, &project), &grounded.judged);
-    if spec.answer.is_some() {
+    if spec.answer_file.is_some() {
         let offer = &grounded.judged.offer;
         requests.iter_mut().for_each(|(request, _)| Offered::note(offer, &mut request.offer));
     }
@@ -231,7 +231,7 @@ pub(crate) fn questions(
 
 /// Returns the kind and the model of the backend that examines the ideas.
 fn backend_name(ctx: &Context<'_>, spec: &DreamSpec) -> String {
-    if spec.answer.is_some() {
+    if spec.answer_file.is_some() {
         return "runner dream submit".to_owned();
     }
     let backend = ctx.spender.backend();
@@ -418,7 +418,7 @@ fn excerpts(
     spec: &DreamSpec,
     grounded: &PassEvidence<'_>,
 ) -> Result<Excerpts, JobError> {
-    if ctx.spender.answers_by_rule() && spec.answer.is_none() {
+    if ctx.spender.answers_by_rule() && spec.answer_file.is_none() {
         return Ok(Excerpts::default());
     }
     let candidates = grounded.judged.shown.iter().flat_map(|one| &one.grounds.candidates);

@@ -73,7 +73,7 @@ pub struct DreamSpec {
     pub select: String,
     /// A file with the answer to the request of `runner dream delta`. `runner dream submit` sets
     /// it for one run, and that run asks no backend.
-    pub answer: Option<String>,
+    pub answer_file: Option<String>,
 }
 
 impl Default for DreamSpec {
@@ -90,7 +90,7 @@ impl Default for DreamSpec {
             private: None,
             dirty: Dirty::default(),
             select: CHANGED.to_owned(),
-            answer: None,
+            answer_file: None,
         }
     }
 }

@@ -25,7 +25,7 @@ use crate::project::LoadedProject;
 use crate::ui::{Failure, Ui, View, safe, show};
 
 /// The setting with the file of the answer.
-const ANSWER: &str = "answer";
+const ANSWER: &str = "answer_file";
 /// The answer of a request that is only printed.
 const NO_ANSWER: &str = "/dev/null";
 
