@@ -113,6 +113,7 @@ pub fn run(ctx: &mut Context<'_>, spec: &DreamSpec) -> Result<Finished, JobError
         room,
         judged,
         mut reported,
+        seen_before,
         mut seen,
         moved,
         ..
@@ -158,7 +159,7 @@ pub fn run(ctx: &mut Context<'_>, spec: &DreamSpec) -> Result<Finished, JobError
         state.map_err(|bad| state_file::bad_state(spec, &bad))?.with(&changes)
     };
     ctx.files.stage(&spec.state_path(), text.as_bytes(), later)?;
-    keep_seen(ctx, spec, &seen);
+    keep_seen(ctx, spec, &seen_before.then(proposals_path(&folder), seen));
     Ok(reported.finish(&kept, judged.shown.len(), ideas.len(), &folder))
 }
 
@@ -172,6 +173,8 @@ struct PassEvidence<'a> {
     judged: ClassifiedIdeas,
     parked: Quarantine,
     reported: PassSummary,
+    /// The record of the passes before, and of this one.
+    seen_before: SeenEvidence,
     seen: SeenEvidence,
     /// The unchanged ideas that are selected because their evidence changed.
     moved: BTreeSet<String>,
@@ -252,7 +255,7 @@ fn ground<'a>(
     let (state, survey) = inputs((ctx, spec), selection, file)?;
     let (parked, mut seen) = match ctx.recording.replays() {
         true => (recalled(&ctx.recording, PARKED)?, recalled(&ctx.recording, SEEN)?),
-        false => (Quarantine::load(ctx.files.cache()), SeenEvidence::load(ctx.files.cache(), spec)),
+        false => (Quarantine::load(ctx.files.cache()), SeenEvidence::load(&ctx.files, spec)),
     };
     let before = seen.clone();
     let mut delta = match &state {
@@ -351,7 +354,19 @@ fn ground<'a>(
     let ideas = survey.ideas;
     let moved = &delta.selected[delta.selected.len() - delta.moved..];
     let moved = moved.iter().map(|at| ideas[*at].path.to_string()).collect();
-    Ok(PassEvidence { state, ideas, folder, reader, room, judged, parked, reported, seen, moved })
+    Ok(PassEvidence {
+        state,
+        ideas,
+        folder,
+        reader,
+        room,
+        judged,
+        parked,
+        reported,
+        seen_before: before,
+        seen,
+        moved,
+    })
 }
 
 /// Records the inputs of a pass. A pass with nothing to do is not recorded, so that recording does

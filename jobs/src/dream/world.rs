@@ -19,6 +19,7 @@ use super::inventory::{Idea, Reader};
 use super::proposal::{self, Action, IdeaStatus};
 use super::rule;
 use super::spec::DreamSpec;
+use crate::RunFiles;
 use crate::evidence::{ProjectEvidence, places};
 
 /// The evidence seen by earlier passes.
@@ -32,6 +33,9 @@ pub(super) struct SeenEvidence {
     /// The content and the commit of each idea that, according to the rule, a commit has
     /// implemented.
     decided: BTreeMap<String, (Digest, String)>,
+    /// The record as of a pass that was about to publish, with the path of its proposals. It holds
+    /// if they were published.
+    next: Option<(String, Box<SeenEvidence>)>,
 }
 
 impl SeenEvidence {
@@ -41,9 +45,18 @@ impl SeenEvidence {
     }
 
     /// Reads the record. A missing or damaged file yields an empty record.
-    pub(super) fn load(cache: &Path, spec: &DreamSpec) -> Self {
-        let bytes = read_host(Self::path(cache, spec), DOCUMENT).unwrap_or_default();
-        serde_json::from_slice(&bytes).unwrap_or_default()
+    pub(super) fn load(files: &RunFiles<'_>, spec: &DreamSpec) -> Self {
+        let bytes = read_host(Self::path(files.cache(), spec), DOCUMENT).unwrap_or_default();
+        let mut seen: Self = serde_json::from_slice(&bytes).unwrap_or_default();
+        match seen.next.take() {
+            Some((proposals, next)) if files.is_file(&proposals) => *next,
+            _ => seen,
+        }
+    }
+
+    /// Replaces this record by `next` if the proposals at this path are published.
+    pub(super) fn then(self, proposals: String, next: Self) -> Self {
+        Self { next: Some((proposals, Box::new(next))), ..self }
     }
 
     /// Writes the record. A failure only costs time.

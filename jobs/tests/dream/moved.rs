@@ -77,6 +77,21 @@ fn new_commit_selects_an_unchanged_idea() {
 }
 
 #[test]
+fn evidence_of_a_pass_that_was_not_published_is_found_again() {
+    let mut place = waiting();
+    let state = std::fs::read(place.root.join("dreams/state.json")).unwrap();
+    place.commit("feat: retry policy with jitter", &["src/retry.rs"]);
+    assert_eq!(place.pass().summary.facts["moved"], 1);
+    // The project as it would be if the process had died before the publication.
+    let (folder, _) = place.proposals();
+    std::fs::remove_dir_all(place.root.join(folder)).unwrap();
+    std::fs::write(place.root.join("dreams/state.json"), state).unwrap();
+    assert_eq!(place.pass().summary.facts["moved"], 1);
+    let skipped = Outcome::skipped(SkipReason::Idle, "no delta (2 ideas unchanged)");
+    assert_eq!(place.pass().outcome, skipped);
+}
+
+#[test]
 fn work_older_than_an_idea_does_not_implement_it() {
     let (mut place, _) = project();
     place.pass();
