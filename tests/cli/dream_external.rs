@@ -39,9 +39,13 @@ fn element(idea: &str, claim: (&str, &str), evidence: &str, quote: &str) -> Valu
 
 /// Writes an answer outside of the project and submits it.
 fn submit(fixture: &Fixture, answer: &str) -> crate::fixture::CommandOutput {
+    submit_to(fixture, answer, &[])
+}
+
+fn submit_to(fixture: &Fixture, answer: &str, request: &[&str]) -> crate::fixture::CommandOutput {
     let file = fixture.root().join("answer.json");
     std::fs::write(&file, answer).unwrap();
-    fixture.run(&["dream", "submit", file.to_str().unwrap(), "--json"])
+    fixture.run(&[&["dream", "submit", file.to_str().unwrap(), "--json"], request].concat())
 }
 
 fn proposals(fixture: &Fixture) -> Vec<String> {
@@ -72,6 +76,11 @@ fn harness_answers_a_pass_without_a_backend() {
     assert!(fixture.tree("dreams").is_empty(), "a request publishes nothing");
 
     fixture.run(&["dream", "submit", "absent.json"]).ends(65).expect_text("absent.json");
+    submit(&fixture, &request.to_string()).ends(65).expect_text("is a request, not an answer");
+    fixture
+        .run(&["dream", "submit", "x", "--request", "y"])
+        .ends(65)
+        .expect_text("no request y awaits");
     let invented = [element("maps", ("implemented", "archive"), "0123456789ab did it", "")];
     let answer = [element("retry", ("implemented", "archive"), &hash, LINE), invented[0].clone()];
     let run = submit(&fixture, &format!("My answer:\n{}\n", json!(answer))).ends(0).json();
@@ -85,6 +94,103 @@ fn harness_answers_a_pass_without_a_backend() {
     assert_eq!(over["outcome"]["outcome"], "skipped", "{over:#}");
     let id = run["id"].as_str().unwrap();
     assert_eq!(fixture.run(&["replay", id, "--json"]).ends(0).json()["equal"], true);
+    submit(&fixture, &json!(answer).to_string())
+        .ends(65)
+        .expect_text("no request awaits an answer");
+}
+
+#[test]
+fn answer_applies_only_to_its_own_request() {
+    let (fixture, _) = fixture();
+    let first = delta(&fixture);
+    fixture
+        .write("ideas/maps.md", "# Never offline maps\n\nMaps on a train are not wanted at all.\n");
+    fixture.run(&["dream", "delta"]).ends(0);
+    let second = delta(&fixture);
+    assert_ne!(first["id"], second["id"]);
+    let answer =
+        json!([element("maps", ("meritorious", "promote"), "worth doing", "")]).to_string();
+    submit(&fixture, &answer).ends(2).expect_text("2 requests await an answer");
+    let of_first = ["--request", first["id"].as_str().unwrap()];
+    let run = submit_to(&fixture, &answer, &of_first).ends(0).json();
+    assert!(
+        run["lines"].to_string().contains("ideas/maps.md"),
+        "the changed idea is named: {run:#}"
+    );
+    assert!(proposals(&fixture).is_empty(), "the answer is about another content");
+    let of_second = ["--request", second["id"].as_str().unwrap()];
+    submit_to(&fixture, &answer, &of_second).ends(0);
+    assert_eq!(proposals(&fixture), ["ideas/maps.md promote high"]);
+}
+
+#[test]
+fn answer_may_use_only_what_its_request_offered() {
+    let (fixture, _) = fixture();
+    delta(&fixture);
+    // A commit and an idea that are newer than the request were not offered.
+    fixture.write("src/maps.rs", "fn maps() {}\n");
+    fixture.git(&["add", "src"]);
+    fixture.git(&[
+        "commit",
+        "-qm",
+        "feat: offline maps, the map of a region on a train without a network",
+    ]);
+    let new = fixture.git(&["log", "-1", "--format=%H"]);
+    fixture.write("ideas/twin.md", MAPS);
+    let merge = json!([{"targets": ["ideas/maps.md", "ideas/twin.md"], "status": "duplicate", "action": "merge",
+                        "evidence": "the same", "commits": [], "confidence": "high", "quote": "", "rationale": "same"}]);
+    submit(&fixture, &merge.to_string()).ends(1).expect_text("ideas/twin.md");
+    let archive =
+        json!([element("maps", ("implemented", "archive"), &new.trim()[..12], "fn maps() {}")]);
+    submit(&fixture, &archive.to_string()).ends(0);
+    assert_eq!(proposals(&fixture), ["ideas/maps.md keep low"], "the commit was not offered");
+}
+
+#[test]
+fn offered_destination_stays_available() {
+    let (fixture, _) = fixture();
+    fixture.write("ideas/twin.md", format!("{MAPS}\nWith the age of each tile.\n"));
+    let request = delta(&fixture);
+    let near = request["request"]["offer"]["neighbours"]["ideas/maps.md"].to_string();
+    assert!(near.contains("ideas/twin.md"), "{request:#}");
+    for number in 0..12 {
+        fixture.write(&format!("ideas/copy-{number}.md"), MAPS);
+    }
+    let merge = json!([{"targets": ["ideas/maps.md", "ideas/twin.md"], "status": "duplicate", "action": "merge",
+                        "evidence": "the same", "commits": [], "confidence": "high", "quote": "", "rationale": "same"}]);
+    submit(&fixture, &merge.to_string()).ends(0);
+    assert_eq!(proposals(&fixture), ["ideas/maps.md merge high"]);
+}
+
+#[test]
+fn partial_answers_park_no_idea_and_are_not_repeated() {
+    let (fixture, _) = fixture();
+    for name in ["one", "two", "three"] {
+        fixture.write(
+            &format!("ideas/{name}.md"),
+            format!("# Idea {name}\n\nThe {name} should be {name}.\n"),
+        );
+    }
+    delta(&fixture);
+    for name in ["one", "two", "three", "maps"] {
+        let answer = json!([element(name, ("sidenote", "keep"), "a note", "")]);
+        submit(&fixture, &answer.to_string()).ends(0);
+    }
+    assert_eq!(
+        ideas(&delta(&fixture)),
+        ["ideas/retry.md"],
+        "the idea without an answer is not parked"
+    );
+    let again = json!([element("one", ("meritorious", "promote"), "worth doing", "")]);
+    let requests = fixture.run(&["dream", "delta", "--json"]).ends(0).json();
+    let run =
+        submit_to(&fixture, &again.to_string(), &["--request", requests["id"].as_str().unwrap()]);
+    run.ends(1).expect_text("ideas/one.md");
+    assert!(
+        !proposals(&fixture).iter().any(|it| it.contains("one.md promote")),
+        "{:?}",
+        proposals(&fixture)
+    );
 }
 
 #[test]
@@ -117,11 +223,13 @@ fn unusable_submission_fails_and_keeps_the_ideas_selected() {
         "three answers without a proposal park the ideas"
     );
     assert!(parked["outcome"].to_string().contains("ideas/maps.md"), "{parked:#}");
+    let line = fixture.run(&["runs", "--json"]).json();
+    assert_eq!(line.as_array().unwrap().len(), 3, "a submission is not retried: {line:#}");
     let again =
         fixture.run(&["dream", "delta", "--idea", "ideas/maps.md", "--json"]).ends(0).json();
     assert_eq!(ideas(&again), ["ideas/maps.md"]);
-    submit(&fixture, &json!([element("maps", ("sidenote", "keep"), "a note", "")]).to_string())
-        .ends(0);
+    let answer = json!([element("maps", ("sidenote", "keep"), "a note", "")]).to_string();
+    submit_to(&fixture, &answer, &["--request", again["id"].as_str().unwrap()]).ends(0);
     assert_eq!(proposals(&fixture), ["ideas/maps.md keep high"]);
     assert!(
         !fixture.path("dreams/.failed").exists(),

@@ -66,12 +66,11 @@ pub fn select(
         Selection::Changed => state.triaged(&idea.path, &mut next) != Some(idea.digest),
         Selection::All => true,
         Selection::Idea(path) => &*idea.path == path,
-        Selection::Offered(paths) => paths.iter().any(|path| **path == *idea.path),
     };
     let selected: Vec<usize> = (0..ideas.len()).filter(|at| chosen(&ideas[*at])).collect();
     let unchanged = ideas.len() - selected.len();
-    let named = matches!(selection, Selection::Idea(_) | Selection::Offered(_));
-    let aside = |at: &usize| !named && parked.holds(&ideas[*at].path, &ideas[*at].digest);
+    let one = matches!(selection, Selection::Idea(_));
+    let aside = |at: &usize| !one && parked.holds(&ideas[*at].path, &ideas[*at].digest);
     let (parked_ideas, mut selected): (Vec<usize>, Vec<usize>) =
         selected.into_iter().partition(aside);
     // `None` (never shown) sorts before any time. The sort is stable, and the ideas are already in

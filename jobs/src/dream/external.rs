@@ -1,17 +1,20 @@
 //! A pass that is answered by a program that runner does not start.
 //!
 //! ```text
-//! runner dream delta ──> request + record of the offered contents ──> the program
-//!                                        │                               │ its answer, in a file
-//!                                        └──────> runner dream submit <──┘
+//! runner dream delta ──> request, and a record of what it offered ──> the program
+//!                                          │                             │ its answer
+//!                                          └────> runner dream submit <──┘
+//!                                                          │ the submission: record and answer
+//!                                                          └──> a run of the job
 //! ```
 //!
-//! The record names the contents that the request showed. This module must never let an answer
-//! apply to another content: an idea that has changed since the request stays selected.
+//! This module must never let an answer apply to anything but what its request offered: other
+//! contents, destinations, commits and ideas that were answered since.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
+use jiff::Timestamp;
 use runner_backends::{Reply, Stop};
 use runner_engine::digest::Digest;
 use runner_engine::files::{DOCUMENT, WriteError, read_host, write_atomic};
@@ -20,38 +23,68 @@ use runner_text::counted;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
+use super::classify::{ClassifiedIdea, ClassifiedIdeas};
+use super::inventory::Idea;
 use super::proposal::Offer;
 use super::recalled;
 use super::spec::DreamSpec;
+use super::state::DreamState;
+use crate::evidence::{Neighbour, ProjectEvidence};
 use crate::{Context, JobError};
 
 /// The key of the contents in the offer of an external request.
 const DIGESTS: &str = "digests";
-/// The recording keys for the record and for the answer.
-const OFFERED: &str = "offered";
-const ANSWER: &str = "submitted answer";
+/// The recording key for a submission.
+const SUBMISSION: &str = "submission";
+/// Maximum number of requests that await an answer.
+const WAITING: usize = 8;
+/// Maximum number of candidates for each idea when an answer is checked. New commits must not
+/// displace those of the request.
+const CANDIDATES: usize = 20;
 
-/// The ideas that the last external request offered.
+/// The choices that an external request offered.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Offered {
     /// The ideas that were shown.
     pub sources: Vec<String>,
-    /// The contents of these ideas, and of the ideas that they may be merged into.
+    /// The ideas that another idea may be merged into.
+    destinations: BTreeSet<String>,
+    /// The offered destinations of each idea, best first.
+    neighbours: BTreeMap<String, Vec<String>>,
+    /// The abbreviated hashes of each idea's candidates.
+    candidates: BTreeMap<String, Vec<String>>,
+    /// The contents of all these ideas.
     pub digests: BTreeMap<String, Digest>,
 }
 
-impl Offered {
+/// A request that awaits an answer.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ExternalRequest {
+    /// Identifies the request. Two requests with the same offer have the same id.
+    pub id: String,
+    /// The time of the request.
+    at: Timestamp,
+    offered: Offered,
+}
+
+/// The requests that await an answer, oldest first.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct ExternalRequests(Vec<ExternalRequest>);
+
+impl ExternalRequests {
     /// Returns the path of the record. Dream jobs with different folders have different records.
     fn path(cache: &Path, spec: &DreamSpec) -> PathBuf {
-        cache.join(format!("dream-offered-{}.json", spec.folders_digest()))
+        cache.join(format!("dream-requests-{}.json", spec.folders_digest()))
     }
 
-    /// Reads the record of an external request from its offer.
-    pub fn of_request(offer: &Value) -> Option<Self> {
-        serde_json::from_value(offer.clone()).ok()
+    /// Reads the record. A missing or damaged file contains no requests.
+    pub fn load(cache: &Path, spec: &DreamSpec) -> Self {
+        let bytes = read_host(Self::path(cache, spec), DOCUMENT).unwrap_or_default();
+        serde_json::from_slice(&bytes).unwrap_or_default()
     }
 
-    /// Writes the record, in place of the one of the request before.
+    /// Writes the record.
     ///
     /// # Errors
     /// Returns an error if the file cannot be written.
@@ -60,60 +93,141 @@ impl Offered {
         write_atomic(&Self::path(cache, spec), &bytes, 0o600)
     }
 
-    /// Reads the record, or returns `None` if there is none.
-    pub fn load(cache: &Path, spec: &DreamSpec) -> Option<Self> {
-        serde_json::from_slice(&read_host(Self::path(cache, spec), DOCUMENT).ok()?).ok()
+    /// Adds a request. The oldest one is dropped if there are too many.
+    pub fn add(&mut self, request: ExternalRequest) {
+        self.remove(&request.id);
+        self.0.push(request);
+        let over = self.0.len().saturating_sub(WAITING);
+        self.0.drain(..over);
     }
 
+    pub fn remove(&mut self, id: &str) {
+        self.0.retain(|request| request.id != id);
+    }
+
+    /// Returns the requests, oldest first.
+    pub fn all(&self) -> &[ExternalRequest] {
+        &self.0
+    }
+}
+
+impl ExternalRequest {
+    /// Reads the record of a request from its offer.
+    pub fn new(offer: &Value, at: Timestamp) -> Option<Self> {
+        let offered: Offered = serde_json::from_value(offer.clone()).ok()?;
+        let bytes = serde_json::to_vec(&offered).expect("paths and hashes are JSON");
+        Some(Self { id: Digest::of(&bytes).short(), at, offered })
+    }
+
+    /// Returns the ideas that were shown, with the digests of their contents.
+    pub fn ideas(&self) -> BTreeMap<&str, Digest> {
+        let digest = |path: &String| self.offered.digests.get(path).copied();
+        let sources = self.offered.sources.iter();
+        sources.filter_map(|path| Some((path.as_str(), digest(path)?))).collect()
+    }
+}
+
+impl Offered {
     /// Adds the contents of an offer to the offer of its request.
     pub(super) fn note(offer: &Offer, request: &mut Value) {
         request[DIGESTS] = json!(offer.digests);
     }
-
-    /// Replaces the current contents in an offer by those that the request showed, so that the
-    /// answer counts only where they are the same.
-    pub(super) fn restore(&self, offer: &mut Offer) {
-        for (path, digest) in &mut offer.digests {
-            if let Some(shown) = self.digests.get(path) {
-                *digest = *shown;
-            }
-        }
-    }
 }
 
-/// The answer to an external request.
-#[derive(Clone, Debug)]
-pub(super) struct Submission {
-    pub(super) offered: Offered,
+/// An answer to an external request.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Submission {
+    request: ExternalRequest,
     answer: String,
 }
 
 impl Submission {
-    /// Reads the answer that this run was given, or returns `None` if a backend answers.
+    /// Pairs an answer with its request.
+    pub fn new(request: ExternalRequest, answer: String) -> Self {
+        Self { request, answer }
+    }
+
+    /// Writes the submission for the run that will check it.
     ///
     /// # Errors
-    /// Returns [`JobError::Nothing`] if there is no request, and a failure of class `environment`
-    /// if the answer cannot be read.
+    /// Returns an error if the file cannot be written.
+    pub fn save(&self, file: &Path) -> Result<(), WriteError> {
+        let bytes = serde_json::to_vec(self).expect("text is JSON");
+        write_atomic(file, &bytes, 0o600)
+    }
+
+    /// Reads the submission that this run was given, or returns `None` if a backend answers.
+    ///
+    /// # Errors
+    /// Returns a failure of class `environment` if the submission cannot be read.
     pub(super) fn read(ctx: &Context<'_>, spec: &DreamSpec) -> Result<Option<Self>, JobError> {
-        let Some(file) = &spec.answer_file else { return Ok(None) };
+        let Some(file) = &spec.submission else { return Ok(None) };
         if ctx.recording.replays() {
-            let offered = recalled(&ctx.recording, OFFERED)?;
-            let answer = ctx.recording.recall(ANSWER, "");
-            let bytes = answer.ok().and_then(|it| it.content).map(|(_, bytes)| bytes);
-            let answer = String::from_utf8_lossy(&bytes.unwrap_or_default()).into_owned();
-            return Ok(Some(Self { offered, answer }));
+            return recalled(&ctx.recording, SUBMISSION).map(Some);
         }
-        let Some(offered) = Offered::load(ctx.files.cache(), spec) else {
-            let why = "there is no request to answer; `runner dream delta --json` prints one";
-            return Err(JobError::Nothing(why.to_owned()));
+        let unusable = |why: String| {
+            let why = format!("the submission {file}: {why}; `runner dream submit` writes it");
+            JobError::failed(Class::Environment, why)
         };
-        let bytes = read_host(file, DOCUMENT).map_err(|error| {
-            JobError::failed(Class::Environment, format!("the answer {file}: {error}"))
-        })?;
-        ctx.recording.note(OFFERED, "", json!(offered), None);
-        ctx.recording.note(ANSWER, "", Value::Null, Some(&bytes));
-        let answer = String::from_utf8_lossy(&bytes).into_owned();
-        Ok(Some(Self { offered, answer }))
+        let bytes = read_host(file, DOCUMENT).map_err(|error| unusable(error.to_string()))?;
+        let submission: Self =
+            serde_json::from_slice(&bytes).map_err(|error| unusable(error.to_string()))?;
+        ctx.recording.note(SUBMISSION, "", json!(submission), None);
+        Ok(Some(submission))
+    }
+
+    /// Returns the ideas of the request that have not been answered since, by index.
+    pub(super) fn select(&self, ideas: &[Idea], state: &DreamState<'_>) -> Vec<usize> {
+        let ExternalRequest { offered, at, .. } = &self.request;
+        let shown: BTreeSet<&str> = offered.sources.iter().map(String::as_str).collect();
+        let mut next = 0;
+        let mut is_open = |idea: &Idea| {
+            let triaged = state.triaged(&idea.path, &mut next) == Some(idea.digest);
+            let answered = triaged && state.surfaced(&idea.path).is_some_and(|then| then > *at);
+            shown.contains(&*idea.path) && !answered
+        };
+        (0..ideas.len()).filter(|at| is_open(&ideas[*at])).collect()
+    }
+
+    /// Lets the evidence contain enough candidates to find all those of the request again.
+    pub(super) fn widen(room: &mut ProjectEvidence) {
+        room.most_candidates = CANDIDATES;
+    }
+
+    /// Replaces what could be offered now by what the request offered. An idea with another content
+    /// than the request showed counts as changed.
+    pub(super) fn restore(&self, room: &ProjectEvidence, judged: &mut ClassifiedIdeas) {
+        let offered = &self.request.offered;
+        judged.offer.destinations.clone_from(&offered.destinations);
+        judged.offer.digests.clone_from(&offered.digests);
+        for one in &mut judged.shown {
+            self.restore_idea(room, one);
+        }
+    }
+
+    fn restore_idea(&self, room: &ProjectEvidence, one: &mut ClassifiedIdea) {
+        let offered = &self.request.offered;
+        let of = |all: &BTreeMap<String, Vec<String>>| all.get(&one.path).cloned();
+        let (hashes, near) = (of(&offered.candidates), of(&offered.neighbours));
+        let hashes = hashes.unwrap_or_default();
+        one.grounds
+            .candidates
+            .retain(|it| hashes.iter().any(|hash| hash == room.commit(it).short()));
+        let now = std::mem::take(&mut one.near);
+        let named = near.unwrap_or_default().into_iter();
+        one.near = named
+            .map(|path| match now.iter().find(|near| near.path == path) {
+                Some(near) => near.clone(),
+                None => Neighbour::unlike(path),
+            })
+            .collect();
+        one.verdict.into =
+            one.verdict.into.take().filter(|into| one.near.iter().any(|near| near.path == *into));
+    }
+
+    /// Returns whether the request showed this content of an idea.
+    pub(super) fn showed(&self, one: &ClassifiedIdea) -> bool {
+        self.request.offered.digests.get(&one.path) == Some(&one.digest)
     }
 
     /// Returns the answer in the form of a backend's reply.
@@ -129,10 +243,9 @@ impl Submission {
 
     /// Describes who answered, for the report.
     pub(super) fn described(&self) -> String {
-        let ideas = counted(self.offered.sources.len(), "idea");
-        format!(
-            "answered by `runner dream submit` for a request with {ideas}; no backend was asked"
-        )
+        let ExternalRequest { id, offered, .. } = &self.request;
+        let ideas = counted(offered.sources.len(), "idea");
+        format!("`runner dream submit` answered request {id} with {ideas}; no backend was asked")
     }
 }
 
@@ -140,21 +253,32 @@ impl Submission {
 mod tests {
     use super::*;
 
+    fn request(content: &str) -> ExternalRequest {
+        let digest = Digest::of(content.as_bytes());
+        let offer = json!({"sources": ["ideas/a.md"], "destinations": ["ideas/a.md", "ideas/b.md"],
+                           "neighbours": {"ideas/a.md": ["ideas/b.md"]}, "candidates": {}, "statuses": ["sidenote"],
+                           "digests": {"ideas/a.md": digest}});
+        ExternalRequest::new(&offer, Timestamp::UNIX_EPOCH).unwrap()
+    }
+
     #[test]
-    fn record_of_a_request_restores_the_contents_that_were_shown() {
-        let [old, new] = ["old", "new"].map(|text| Digest::of(text.as_bytes()));
-        let now = |digest| Offer {
-            sources: vec!["ideas/a.md".to_owned()],
-            digests: BTreeMap::from([("ideas/a.md".to_owned(), digest)]),
-            ..Offer::default()
-        };
-        let mut request = json!({"sources": ["ideas/a.md"], "destinations": []});
-        assert_eq!(Offered::of_request(&request), None, "a backend's request has no contents");
-        Offered::note(&now(old), &mut request);
-        let offered = Offered::of_request(&request).unwrap();
-        assert_eq!((&offered.sources, &offered.digests), (&now(old).sources, &now(old).digests));
-        let mut later = now(new);
-        offered.restore(&mut later);
-        assert_eq!(later, now(old));
+    fn same_offer_is_the_same_request() {
+        let mut all = ExternalRequests::default();
+        for content in ["a", "b", "a"] {
+            all.add(request(content));
+        }
+        let ids: Vec<&str> = all.all().iter().map(|it| it.id.as_str()).collect();
+        assert_eq!(ids, [request("b").id, request("a").id]);
+        for number in 0..20 {
+            all.add(request(&number.to_string()));
+        }
+        assert_eq!(all.all().len(), WAITING);
+        all.remove(&request("19").id);
+        assert_eq!(all.all().last().unwrap().id, request("18").id);
+        let backend = json!({"sources": ["ideas/a.md"], "destinations": [], "neighbours": {}, "candidates": {}});
+        assert!(
+            ExternalRequest::new(&backend, Timestamp::UNIX_EPOCH).is_none(),
+            "it has no contents"
+        );
     }
 }

@@ -72,7 +72,7 @@ impl Kind for DreamSpec {
     }
 
     fn asks(&self) -> Asks {
-        match self.answer_file {
+        match self.submission {
             Some(_) => Asks::Never,
             None => Asks::Always,
         }

@@ -63,8 +63,8 @@ use ask::Answers;
 use classify::{ClassifiedIdea, ClassifiedIdeas};
 use decisions::Decisions;
 use excerpt::Excerpts;
-pub use external::Offered;
-use external::Submission;
+use external::Offered;
+pub use external::{ExternalRequest, ExternalRequests, Submission};
 use inventory::{Idea, Reader};
 use kept::{changed_meanwhile, changes, undecided, valid_answers};
 use pass_summary::{PassSummary, listed};
@@ -104,7 +104,7 @@ pub fn run(ctx: &mut Context<'_>, spec: &DreamSpec) -> Result<Finished, JobError
         Some(submission) => ask::take(submission, &grounded.judged),
         None => ask::ask(ctx, &grounded.facts(&excerpts, &project), &grounded.judged)?,
     };
-    grounded.note_answers(ctx, &answers);
+    grounded.note_answers(ctx, &answers, submission.as_ref());
     let PassEvidence {
         state,
         ideas,
@@ -187,7 +187,12 @@ impl PassEvidence<'_> {
     }
 
     /// Records which ideas got a valid answer and which did not.
-    fn note_answers(&mut self, ctx: &Context<'_>, answers: &Answers) {
+    fn note_answers(
+        &mut self,
+        ctx: &Context<'_>,
+        answers: &Answers,
+        submission: Option<&Submission>,
+    ) {
         for one in &self.judged.shown {
             match answers.proposals.iter().any(|it| it.targets[0] == one.path) {
                 true => self.parked.note_valid(&one.path),
@@ -196,6 +201,14 @@ impl PassEvidence<'_> {
                 }
                 // Without a reply, nothing is known about the idea.
                 false if !answers.asked.contains(&one.path) => continue,
+                // A submission may answer in part, and was not asked about a newer content.
+                false
+                    if submission.is_some_and(|submission| {
+                        !answers.proposals.is_empty() || !submission.showed(one)
+                    }) =>
+                {
+                    continue;
+                }
                 false => self.parked.note_invalid(&one.path, one.digest, ctx.clock.now()),
             }
             if self.parked.holds(&one.path, &one.digest) {
@@ -223,7 +236,7 @@ pub(crate) fn questions(
     let excerpts = excerpts(ctx, spec, &grounded)?;
     let project = about_project(ctx);
     let mut requests = ask::requests(ctx, &grounded.facts(&excerpts, &project), &grounded.judged);
-    if spec.answer_file.is_some() {
+    if spec.submission.is_some() {
         let offer = &grounded.judged.offer;
         requests.iter_mut().for_each(|(request, _)| Offered::note(offer, &mut request.offer));
     }
@@ -234,7 +247,7 @@ pub(crate) fn questions(
 
 /// Returns the kind and the model of the backend that examines the ideas.
 fn backend_name(ctx: &Context<'_>, spec: &DreamSpec) -> String {
-    if spec.answer_file.is_some() {
+    if spec.submission.is_some() {
         return "runner dream submit".to_owned();
     }
     let backend = ctx.spender.backend();
@@ -249,25 +262,30 @@ fn ground<'a>(
     file: &'a StateFile,
     submission: Option<&Submission>,
 ) -> Result<PassEvidence<'a>, JobError> {
-    let offered = submission.map(|it| &it.offered);
-    let selection = offered.map_or_else(|| spec.selection(), |it| Selection::Offered(&it.sources));
-    let max_ideas = offered.map_or(spec.max_ideas, |it| it.sources.len());
+    let selection = submission.map_or_else(|| spec.selection(), |_| Selection::All);
     let (state, survey) = inputs((ctx, spec), selection, file)?;
     let (parked, mut seen) = match ctx.recording.replays() {
         true => (recalled(&ctx.recording, PARKED)?, recalled(&ctx.recording, SEEN)?),
         false => (Quarantine::load(ctx.files.cache()), SeenEvidence::load(&ctx.files, spec)),
     };
     let before = seen.clone();
-    let mut delta = match &state {
-        Some(state) => delta::select(&survey.ideas, state, &parked, selection, max_ideas),
-        None => delta::Delta { unchanged: survey.ideas.len(), ..Default::default() },
+    let mut delta = match (&state, submission) {
+        (Some(state), Some(submission)) => {
+            let selected = submission.select(&survey.ideas, state);
+            let unchanged = survey.ideas.len() - selected.len();
+            delta::Delta { selected, unchanged, ..Default::default() }
+        }
+        (Some(state), None) => {
+            delta::select(&survey.ideas, state, &parked, selection, spec.max_ideas)
+        }
+        (None, _) => delta::Delta { unchanged: survey.ideas.len(), ..Default::default() },
     };
     if let (Selection::Idea(path), true) = (selection, delta.selected.is_empty()) {
         let why = format!("there is no idea {path}; `runner dream run --all` examines every idea");
         return Err(JobError::failed(Class::Environment, why));
     }
-    if offered.is_some() && delta.selected.is_empty() {
-        let why = "none of the ideas in the request exists any more; `runner dream delta` prints a new one";
+    if submission.is_some() && delta.selected.is_empty() {
+        let why = "every idea of the request was answered since, or is gone; `runner dream delta` prints a new request";
         return Err(JobError::Nothing(why.to_owned()));
     }
     let reader = reader(ctx, spec)?;
@@ -305,9 +323,11 @@ fn ground<'a>(
     if delta.selected.is_empty() {
         let mut why = nothing(delta.unchanged, survey.own, &aside, &survey.troubles);
         if let Some(other) = other.filter(|_| delta.unchanged > 0) {
-            why.push_str(&format!(
-                "; {other} examined them; `runner dream run --all` lets {backend} examine them"
-            ));
+            let again = match spec.submission {
+                Some(_) => "`runner dream delta --all` prints a request about them".to_owned(),
+                None => format!("`runner dream run --all` lets {backend} examine them"),
+            };
+            why.push_str(&format!("; {other} examined them; {again}"));
             seen.backend = Some(other);
         }
         if seen != before {
@@ -331,7 +351,10 @@ fn ground<'a>(
         ..PassSummary::default()
     };
     reported.privacy = review::Privacy::of(&ctx.git, spec)?.to_string();
-    let room = room.map_or_else(|| evidence(ctx, spec), Ok)?;
+    let mut room = room.map_or_else(|| evidence(ctx, spec), Ok)?;
+    if submission.is_some() {
+        Submission::widen(&mut room);
+    }
     let troubles = reported.troubles.len();
     let mut judged = classify::judge_all(
         (&survey.ideas, &delta.selected),
@@ -347,8 +370,8 @@ fn ground<'a>(
     let unread = reported.troubles.len() - troubles;
     reported.waiting += delta.selected.len() - judged.shown.len() - unread;
     reported.compared = judged.compared;
-    if let Some(offered) = offered {
-        offered.restore(&mut judged.offer);
+    if let Some(submission) = submission {
+        submission.restore(&room, &mut judged);
     }
     reported.memory = noted::add(ctx, &mut judged);
     let ideas = survey.ideas;
@@ -433,7 +456,7 @@ fn excerpts(
     spec: &DreamSpec,
     grounded: &PassEvidence<'_>,
 ) -> Result<Excerpts, JobError> {
-    if ctx.spender.answers_by_rule() && spec.answer_file.is_none() {
+    if ctx.spender.answers_by_rule() && spec.submission.is_none() {
         return Ok(Excerpts::default());
     }
     let candidates = grounded.judged.shown.iter().flat_map(|one| &one.grounds.candidates);

@@ -30,8 +30,6 @@ pub enum Selection<'a> {
     All,
     /// One idea, even if it is unchanged or set aside.
     Idea(&'a str),
-    /// The ideas of an external request, even if they are unchanged or set aside.
-    Offered(&'a [String]),
 }
 
 /// The settings of a dream job. All paths are relative to the project.
@@ -71,9 +69,8 @@ pub struct DreamSpec {
     pub dirty: Dirty,
     /// The ideas that a pass examines: "changed", "all", or the path of one idea.
     pub select: String,
-    /// A file with the answer to the request of `runner dream delta`. `runner dream submit` sets
-    /// it for one run, and that run asks no backend.
-    pub answer_file: Option<String>,
+    /// A file that `runner dream submit` writes for one run. That run asks no backend.
+    pub submission: Option<String>,
 }
 
 impl Default for DreamSpec {
@@ -90,7 +87,7 @@ impl Default for DreamSpec {
             private: None,
             dirty: Dirty::default(),
             select: CHANGED.to_owned(),
-            answer_file: None,
+            submission: None,
         }
     }
 }

@@ -53,7 +53,7 @@ use index::Index;
 use overlap::TouchedPaths;
 use places::Tracked;
 
-/// Maximum number of candidates for a note.
+/// Maximum number of candidates for a note, unless a caller sets another.
 const CANDIDATES: usize = 5;
 /// Maximum number of paths, and of documents, for a note.
 const PATHS: usize = 8;
@@ -80,6 +80,8 @@ pub struct ProjectEvidence {
     /// Hashes of the commits that were reverted or that revert others.
     reverted: HashSet<String>,
     notes: Vec<String>,
+    /// Maximum number of candidates for a note.
+    pub most_candidates: usize,
 }
 
 /// The evidence for and against one note.
@@ -186,6 +188,7 @@ impl ProjectEvidence {
             git: None,
             reverted: HashSet::new(),
             notes: Vec::new(),
+            most_candidates: CANDIDATES,
         }
     }
 
@@ -210,7 +213,7 @@ impl ProjectEvidence {
         let words = NoteTerms::of(path, text);
         let (index, touched, history) = (&self.index, &self.touched, self.history.as_slice());
         let compared = Compared { index, touched, history };
-        let candidates = candidates(compared, (path, text), &words, born, CANDIDATES);
+        let candidates = candidates(compared, (path, text), &words, born, self.most_candidates);
         let own = |paths: Vec<&str>| -> Vec<String> {
             paths.into_iter().filter(|found| *found != path).map(str::to_owned).collect()
         };

@@ -64,6 +64,13 @@ pub struct Neighbour {
     pub same: bool,
 }
 
+impl Neighbour {
+    /// Creates a neighbour about which nothing but its path is known.
+    pub fn unlike(path: String) -> Self {
+        Self { path, score: 0.0, similarity: 0.0, containment: 0.0, same: false }
+    }
+}
+
 /// A note to compare.
 #[derive(Clone, Copy, Debug)]
 pub struct Note<'a> {

@@ -49,14 +49,19 @@ impl DefragArgs {
             report.suggested = suggestions(&after, facts.known_uses(), &history, date, options);
             history.note("by-hand", changes.keys().map(|path| (path.as_str(), false)));
             let history = (!changes.is_empty()).then_some(history);
-            Ok(((report, after, history), changes))
+            let proposed = match self.apply {
+                true => Some(proposals::updated(folder, &after, &report.suggested, options)?),
+                false => None,
+            };
+            Ok(((report, proposed, history), changes))
         };
         // The files that describe the changes are written after the changes are committed.
-        let describe = |(report, after, history): &(Defrag, Corpus, Option<_>)| {
-            proposals::store(folder, after, &report.suggested, options)?;
-            let Some(history) = history else { return Ok(()) };
-            commit::write_history(&folder.root, history)
-                .map_err(|error| Failure::cannot_write(whole(&error)))
+        let describe = |(_, proposed, history): &(Defrag, Option<_>, Option<_>)| {
+            if let Some(history) = history {
+                commit::write_history(&folder.root, history)
+                    .map_err(|error| Failure::cannot_write(whole(&error)))?;
+            }
+            proposed.as_ref().map_or(Ok(()), |proposed| proposals::write(folder, proposed))
         };
         let (report, ..) = match self.apply {
             true => folder.change_then(step, describe)?,

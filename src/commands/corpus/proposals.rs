@@ -61,16 +61,21 @@ pub fn undo(folder: &CorpusFolder<'_>, id: &str) -> Result<Exit, Failure> {
     decide(folder, id, "open again", |all, corpus, _| all.undo(corpus, id))
 }
 
-/// Stores the proposals derived from suggestions. The caller holds the lock.
-pub fn store(
+/// Returns the proposals, with those derived from suggestions. The caller holds the lock.
+pub fn updated(
     folder: &CorpusFolder<'_>,
     corpus: &Corpus,
     suggestions: &[Suggestion],
     options: Options,
-) -> Result<(), Failure> {
+) -> Result<Proposals, Failure> {
     let at = format!("{:.0}", folder.cli.env.wall()?);
     let mut all = Proposals::read(&folder.root).map_err(refused)?;
     all.update(corpus, suggestions, options, ("by-hand", &at));
+    Ok(all)
+}
+
+/// Writes the proposals.
+pub fn write(folder: &CorpusFolder<'_>, all: &Proposals) -> Result<(), Failure> {
     all.write(&folder.root).map_err(refused)
 }
 

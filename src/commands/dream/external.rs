@@ -4,15 +4,16 @@
 //! This module must never publish anything itself: the answer is checked and published by a run.
 
 use std::collections::BTreeMap;
-use std::fs;
-use std::path::PathBuf;
+use std::fs::{self, File};
+use std::io::{self, Read as _};
+use std::path::{Path, PathBuf};
 
 use runner_engine::digest::Digest;
 use runner_engine::error_chain::whole;
-use runner_engine::files::{DOCUMENT, read_host};
+use runner_engine::files::DOCUMENT;
 use runner_engine::ids::OccurrenceId;
 use runner_engine::outcome::{Exit, Outcome, SkipReason};
-use runner_jobs::dream::{DreamSpec, Offered};
+use runner_jobs::dream::{DreamSpec, ExternalRequest, ExternalRequests, Submission};
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -24,10 +25,10 @@ use crate::commands::run::{self as by_hand, ManualRun};
 use crate::project::LoadedProject;
 use crate::ui::{Failure, Ui, View, safe, show};
 
-/// The setting with the file of the answer.
-const ANSWER: &str = "answer_file";
-/// The answer of a request that is only printed.
-const NO_ANSWER: &str = "/dev/null";
+/// The setting with the path of a submission.
+const SUBMISSION: &str = "submission";
+/// The submission of a request that is only printed.
+const NO_SUBMISSION: &str = "/dev/null";
 
 /// Print the request of the next pass, for a program that answers it with `runner dream submit`
 #[derive(Debug, clap::Args)]
@@ -44,17 +45,20 @@ pub(super) struct DeltaArgs {
     which: DreamJobArg,
 }
 
-/// Check and publish an answer to the last request of `runner dream delta`
+/// Check and publish an answer to a request of `runner dream delta --json`
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "The answer is a JSON array of proposals. It is checked like the answer of a backend, by one run of the \
                   dream job. An idea that has changed since the request stays selected.\n\n\
-                  Example: runner dream submit answer.json"
+                  Example: runner dream submit answer.json --request \"$(jq -r .id request.json)\""
 )]
 pub(super) struct SubmitArgs {
-    /// The file with the answer
+    /// The file with the answer, or - for standard input
     #[arg(value_name = "FILE")]
     file: PathBuf,
+    /// The id of the request, if several await an answer
+    #[arg(long, value_name = "ID")]
+    request: Option<String>,
     #[command(flatten)]
     which: DreamJobArg,
 }
@@ -64,8 +68,10 @@ pub(super) struct SubmitArgs {
 struct DeltaView<'a> {
     schema_version: u32,
     job: &'a str,
+    /// The id of the request, or null if a pass would ask nothing.
+    id: Option<&'a str>,
     /// The ideas in the request, with the SHA-256 digests of their contents.
-    ideas: BTreeMap<String, Digest>,
+    ideas: BTreeMap<&'a str, Digest>,
     /// The request, or null if a pass would ask nothing.
     request: Value,
     /// Why a pass would ask nothing.
@@ -77,7 +83,7 @@ impl DeltaArgs {
         let project = LoadedProject::load(cli.env, cli.here)?;
         let (job, spec) = dream_job(&project, &self.which)?;
         let mut settings = self.selection.settings();
-        settings.push((ANSWER.to_owned(), NO_ANSWER.to_owned()));
+        settings.push((SUBMISSION.to_owned(), NO_SUBMISSION.to_owned()));
         let mut store = DryRunStore::of(cli.env, &project)?;
         let key = OccurrenceId::new(store.now).to_string();
         let run = store.enter(&project, job, &key, None, settings)?;
@@ -86,14 +92,15 @@ impl DeltaArgs {
             Ok(request) => (request, None),
             Err(outcome) => (Value::Null, Some(outcome)),
         };
-        let offered = Offered::of_request(&request["offer"]).unwrap_or_default();
-        if outcome.is_none() {
-            keep(cli, &project, spec, &offered)?;
+        let record = ExternalRequest::new(&request["offer"], store.now);
+        // Without --json, the request is not printed, so nobody can answer it.
+        if let Some(record) = record.as_ref().filter(|_| cli.ui.json) {
+            change_requests(cli, &project, spec, |all| all.add(record.clone()))?;
         }
         let exit = outcome.as_ref().map_or(Exit::Done, |outcome| outcome.exit(true));
-        let of = |path: &String| Some((path.clone(), *offered.digests.get(path)?));
-        let ideas = offered.sources.iter().filter_map(of).collect();
-        cli.ui.show(&DeltaView { schema_version: 1, job, ideas, request, outcome });
+        let id = record.as_ref().map(|record| record.id.as_str());
+        let ideas = record.as_ref().map(ExternalRequest::ideas).unwrap_or_default();
+        cli.ui.show(&DeltaView { schema_version: 1, job, id, ideas, request, outcome });
         Ok(exit)
     }
 }
@@ -121,15 +128,17 @@ fn asked(planned: DryRun) -> Result<Value, Outcome> {
     }))
 }
 
-fn keep(
+fn change_requests(
     cli: &Cli<'_>,
     project: &LoadedProject,
     spec: &DreamSpec,
-    offered: &Offered,
+    change: impl FnOnce(&mut ExternalRequests),
 ) -> Result<(), Failure> {
     let cache = cli.env.cache_folder(&project.id);
     fs::create_dir_all(&cache).map_err(|error| Failure::not_made(&cache, error))?;
-    offered.save(&cache, spec).map_err(|error| Failure::cannot_write(whole(&error)))
+    let mut all = ExternalRequests::load(&cache, spec);
+    change(&mut all);
+    all.save(&cache, spec).map_err(|error| Failure::cannot_write(whole(&error)))
 }
 
 impl View for DeltaView<'_> {
@@ -152,18 +161,76 @@ impl SubmitArgs {
     pub(super) fn run(&self, cli: &Cli<'_>) -> Result<Exit, Failure> {
         let project = LoadedProject::load(cli.env, cli.here)?;
         let (job, spec) = dream_job(&project, &self.which)?;
-        if Offered::load(&cli.env.cache_folder(&project.id), spec).is_none() {
-            return Err(Failure::data("there is no request to answer")
-                .hint("runner dream delta --json > request.json"));
-        }
-        let file = cli.here.join(&self.file);
-        read_host(&file, DOCUMENT)
-            .map_err(|error| Failure::data(format!("cannot read {}: {error}", file.display())))?;
-        let Some(file) = file.to_str() else {
-            return Err(Failure::data(format!("{} is not valid UTF-8", file.display())));
-        };
-        let settings = vec![(ANSWER.to_owned(), file.to_owned())];
+        let requests = ExternalRequests::load(&cli.env.cache_folder(&project.id), spec);
+        let request = self.request_of(&requests)?;
+        let answer = self.answer(cli.here)?;
+        let folder = cli.env.scratch("submission");
+        cli.env.make_state()?;
+        fs::create_dir_all(&folder).map_err(|error| Failure::not_made(&folder, error))?;
+        let file = folder.join("submission.json");
+        let saved = Submission::new(request.clone(), answer).save(&file);
+        let settings = vec![(SUBMISSION.to_owned(), file.display().to_string())];
         let how = ManualRun { deferral_is_normal: true, ..ManualRun::new(cli, settings) };
-        by_hand::once(cli.env, &project, job, None, how)
+        let done = saved
+            .map_err(|error| Failure::cannot_write(whole(&error)))
+            .and_then(|()| by_hand::settled(cli.env, &project, job, None, how));
+        // Daily pruning removes anything that cannot be removed now.
+        let _ = fs::remove_dir_all(&folder);
+        let (exit, outcome) = done?;
+        if outcome == Some(Outcome::Succeeded) {
+            change_requests(cli, &project, spec, |all| all.remove(&request.id))?;
+        }
+        Ok(exit)
+    }
+
+    /// Returns the request that the answer belongs to.
+    fn request_of<'r>(
+        &self,
+        requests: &'r ExternalRequests,
+    ) -> Result<&'r ExternalRequest, Failure> {
+        let found = match (&self.request, requests.all()) {
+            (Some(id), all) => all.iter().find(|request| request.id == *id),
+            (None, [only]) => Some(only),
+            (None, []) => None,
+            (None, [.., last]) => {
+                let why = format!("{} requests await an answer", requests.all().len());
+                let answer = self.file.display();
+                return Err(Failure::usage(why).hint(format!(
+                    "runner dream submit {answer} --request {}   (the last one)",
+                    last.id
+                )));
+            }
+        };
+        let why = match &self.request {
+            Some(id) => format!("no request {id} awaits an answer"),
+            None => "no request awaits an answer".to_owned(),
+        };
+        found.ok_or_else(|| Failure::data(why).hint("runner dream delta --json > request.json"))
+    }
+
+    /// Reads the answer.
+    fn answer(&self, here: &Path) -> Result<String, Failure> {
+        let file = here.join(&self.file);
+        let read = |from: &mut dyn io::Read| {
+            let mut bytes = Vec::new();
+            from.take(DOCUMENT + 1).read_to_end(&mut bytes).map(|_| bytes)
+        };
+        let bytes = match self.file.as_os_str() == "-" {
+            true => read(&mut io::stdin()),
+            false => File::open(&file).and_then(|mut file| read(&mut file)),
+        };
+        let bytes = bytes
+            .map_err(|error| Failure::data(format!("cannot read {}: {error}", file.display())))?;
+        if bytes.len() as u64 > DOCUMENT {
+            let why = format!("{} is longer than {} MiB", file.display(), DOCUMENT >> 20);
+            return Err(Failure::data(why));
+        }
+        let answer = String::from_utf8_lossy(&bytes).into_owned();
+        let is_request =
+            serde_json::from_str(&answer).is_ok_and(|it: Value| it.get("request").is_some());
+        match is_request {
+            true => Err(Failure::data(format!("{} is a request, not an answer", file.display()))),
+            false => Ok(answer),
+        }
     }
 }

@@ -8,7 +8,7 @@ use runner_engine::recover::{Driver, recover_stale};
 use runner_engine::sandbox::SandboxedStart;
 use runner_engine::store::{Budget, BudgetLevel, Enter, Store};
 
-use super::resolved_run::{Backends, Convened, Purpose, ResolvedRun};
+use super::resolved_run::{Backends, Convened, Purpose, ResolvedRun, with_passed};
 use super::{NotAdmitted, refuse};
 use crate::spawn;
 use crate::ui::Failure;
@@ -36,7 +36,9 @@ impl AdmissionInput {
             .sandbox_start(purpose)
             .map_err(|failure| refuse(Class::Environment, failure.to_string()))?;
         let mut backends = setting.backends(store, &sandbox_start)?;
-        let facts = setting.facts(store, &git, backends.first.as_ref())?;
+        let mut facts = setting.facts(store, &git, backends.first.as_ref())?;
+        let passed = &backends.passed;
+        facts.preflight = facts.preflight.map(|(class, why)| (class, with_passed(why, passed)));
         let held = setting.hold_chain(store, &mut backends, home.wall()?)?;
         let mut convened = setting.convene(store, &sandbox_start, purpose)?;
         let first = backends.first.describe().kind;

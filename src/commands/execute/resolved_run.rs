@@ -38,8 +38,8 @@ use crate::keyring;
 use crate::project::{FILE, LoadedProject};
 use crate::ui::Failure;
 
-pub(super) use backends::Backends;
 use backends::chain;
+pub(super) use backends::{Backends, with_passed};
 pub(super) use panel::Convened;
 pub(super) use sandbox::TEMP_FOLDER;
 

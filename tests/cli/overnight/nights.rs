@@ -172,6 +172,12 @@ fn merged_copy_passes_its_uses_on() {
     fixture.set_clock("2026-11-22T02:30:00Z");
     let fitness = || run_ok(&fixture, &["corpus", "health", "--json"]).json()["composite"].as_f64();
     let before = fitness().unwrap();
+    // A damaged file is reported before anything is changed.
+    let proposals = ".agents/overnight/proposals.jsonl";
+    fixture.write(proposals, "no proposal\n");
+    run_ok(&fixture, &["corpus", "defrag", "--apply"]).ends(65).expect_text("is not a proposal");
+    assert!(fixture.path(".agents/learnings/same-two.md").exists());
+    fs::remove_file(fixture.path(proposals)).unwrap();
     run_ok(&fixture, &["corpus", "defrag", "--apply"]).ends(0).expect_text("same-two");
     assert!(fitness().unwrap() >= before, "{:?} < {before}", fitness());
     let open = run_ok(&fixture, &["corpus", "proposals"]).ends(0).out;

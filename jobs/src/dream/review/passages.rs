@@ -10,8 +10,8 @@ const NESTED: usize = 2;
 
 /// Returns the passages of `text` that `other` does not contain, as they are written, with the
 /// blank lines that follow them. A paragraph also counts as contained if a passage in `other`
-/// contains all its sentences in a row. The heading of a section comes before its missing passages
-/// even if `other` contains it, unless it is the title.
+/// contains all its sentences in a row. The headings of a section come before its missing passages
+/// even if `other` contains them, unless it is the title.
 pub(super) fn missing(text: &str, other: &str) -> String {
     let known: BTreeSet<String> = passages(other).map(normalized).collect();
     let is_known = |passage: &str| {
@@ -20,18 +20,31 @@ pub(super) fn missing(text: &str, other: &str) -> String {
             || known.contains(&passage)
             || known.iter().any(|known| has_sentences(known, &passage))
     };
-    let (mut missing, mut heading) = (String::new(), "");
+    let mut missing = String::new();
+    // The headings above the current passage, each with whether it is still to be copied.
+    let mut above: Vec<(&str, bool)> = Vec::new();
     for passage in passages(text) {
         let known = is_known(passage);
         if is_heading(passage) {
-            heading = if known && passage.starts_with("##") { passage } else { "" };
+            above.retain(|(heading, _)| level(heading) < level(passage));
         }
         if !known {
-            missing.push_str(std::mem::take(&mut heading));
+            for (heading, open) in above.iter_mut().filter(|(_, open)| *open) {
+                missing.push_str(heading);
+                *open = false;
+            }
             missing.push_str(passage);
+        }
+        if is_heading(passage) {
+            above.push((passage, known && level(passage) > 1));
         }
     }
     missing
+}
+
+/// Returns the level of a heading: 1 for the title.
+fn level(heading: &str) -> usize {
+    heading.len() - heading.trim_start_matches('#').len()
 }
 
 fn normalized(passage: &str) -> String {
@@ -117,6 +130,10 @@ mod tests {
         assert_eq!(missing(&longer, TEXT), "## Steps\n- Delete old tiles\n");
         let titled = "# Maps\n\nA new sentence.\n\n## Steps\n- Show the age\n## Costs\nNone.\n";
         assert_eq!(missing(titled, TEXT), "A new sentence.\n\n## Costs\nNone.\n");
+        let other = "# Cache\n## Storage\n### Limits\n- 1 GB\n## Network\n";
+        let nested = "# Cache\n## Storage\n### Limits\n- 1 GB\n- evict\n### Quota\n- none\n## Network\n- retry\n";
+        let expected = "## Storage\n### Limits\n- evict\n### Quota\n- none\n## Network\n- retry\n";
+        assert_eq!(missing(nested, other), expected);
     }
 
     #[test]

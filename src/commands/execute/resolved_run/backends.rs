@@ -72,7 +72,7 @@ impl ResolvedRun<'_> {
                     return Ok(Backends::only(first, passed));
                 }
                 (Err(error), _) if left.is_empty() || !moves_on(&error) => {
-                    return Err(refuse(error.class(), error.to_string()));
+                    return Err(refuse(error.class(), with_passed(error.to_string(), &passed)));
                 }
                 (_, Err(error)) => {
                     let why = self.redactor.redact(&error.to_string()).into_owned();
@@ -166,6 +166,14 @@ impl ResolvedRun<'_> {
             backends.passed.push(format!("{}: {why}", backend.name()));
         }
         Ok(held)
+    }
+}
+
+/// Adds to the reason why the last backend is not ready why the ones before it were skipped.
+pub(in super::super) fn with_passed(why: String, passed: &[String]) -> String {
+    match passed {
+        [] => why,
+        passed => format!("{why}; skipped: {}", passed.join("; ")),
     }
 }
 
