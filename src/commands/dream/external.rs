@@ -4,13 +4,13 @@
 //! This module must never publish anything itself: the answer is checked and published by a run.
 
 use std::collections::BTreeMap;
-use std::fs::{self, File};
+use std::fs;
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 
 use runner_engine::digest::Digest;
 use runner_engine::error_chain::whole;
-use runner_engine::files::DOCUMENT;
+use runner_engine::files::{DOCUMENT, read_host};
 use runner_engine::ids::OccurrenceId;
 use runner_engine::outcome::{Exit, Outcome, SkipReason};
 use runner_jobs::dream::{DreamSpec, ExternalRequest, ExternalRequests, Submission};
@@ -211,20 +211,15 @@ impl SubmitArgs {
     /// Reads the answer.
     fn answer(&self, here: &Path) -> Result<String, Failure> {
         let file = here.join(&self.file);
-        let read = |from: &mut dyn io::Read| {
-            let mut bytes = Vec::new();
-            from.take(DOCUMENT + 1).read_to_end(&mut bytes).map(|_| bytes)
-        };
         let bytes = match self.file.as_os_str() == "-" {
-            true => read(&mut io::stdin()),
-            false => File::open(&file).and_then(|mut file| read(&mut file)),
+            true => {
+                let mut bytes = Vec::new();
+                io::stdin().take(DOCUMENT).read_to_end(&mut bytes).map(|_| bytes)
+            }
+            false => read_host(&file, DOCUMENT),
         };
         let bytes = bytes
             .map_err(|error| Failure::data(format!("cannot read {}: {error}", file.display())))?;
-        if bytes.len() as u64 > DOCUMENT {
-            let why = format!("{} is longer than {} MiB", file.display(), DOCUMENT >> 20);
-            return Err(Failure::data(why));
-        }
         let answer = String::from_utf8_lossy(&bytes).into_owned();
         let is_request =
             serde_json::from_str(&answer).is_ok_and(|it: Value| it.get("request").is_some());
