@@ -28,7 +28,7 @@ use std::thread;
 use runner_engine::alerts::{AlertKind, AlertRules};
 use runner_engine::file_lock::{FileLock, FileLockError, LockMode};
 use runner_engine::ids::ProjectId;
-use runner_engine::store::{AlertRow, AlertSelection, FoundProblem, Project, Store, Task};
+use runner_engine::store::{AlertRow, AlertSelection, FoundProblem, Store, Task};
 use runner_jobs::curator::events::{self, Event};
 use runner_text::some_of;
 
@@ -111,26 +111,23 @@ fn watch_events(home: &Env, store: &mut Store) -> Result<(), Failure> {
     let kept = store.projections(None)?;
     let mut found = Vec::new();
     for project in store.projects()? {
+        let own = || open.iter().filter(|alert| alert.project == project.id);
         let folder = kept.get(&project.id).and_then(|text| Projection::read_curator_folder(text));
-        match folder.and_then(|folder| critical_events(&project, &folder)) {
-            Some(events) if events.is_empty() => {}
-            Some(events) => found.extend(problem_of(store, project.id, &events)?),
+        let events = folder.and_then(|folder| events::critical(&project.path, &folder).ok());
+        match events {
+            Some(events) if !events.is_empty() => {
+                found.extend(problem_of(store, project.id, &events)?);
+            }
+            // A folder that is not there has no events either, which matters only to an open alert.
+            Some(_) if own().next().is_none() || project.path.is_dir() => {}
             // Whether the events are over is not known, so the alert stays as it is.
-            None => found.extend((open.iter().filter(|alert| alert.project == project.id)).map(
-                |alert| {
-                    let (project, why) = (project.id.clone(), alert.why.clone());
-                    FoundProblem { job: alert.job, project, since: alert.raised, why }
-                },
-            )),
+            _ => found.extend(own().map(|alert| {
+                let (project, why) = (project.id.clone(), alert.why.clone());
+                FoundProblem { job: alert.job, project, since: alert.raised, why }
+            })),
         }
     }
     watch(home, store, (AlertKind::CriticalEvent, &open), &found)
-}
-
-/// Returns a project's open critical events, or `None` if they cannot be read.
-fn critical_events(project: &Project, folder: &str) -> Option<Vec<Event>> {
-    project.path.is_dir().then_some(())?;
-    events::critical(&project.path, folder).ok()
 }
 
 /// Returns the problem to report about a project's critical events. Returns `None` if the project
