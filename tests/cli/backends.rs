@@ -211,10 +211,11 @@ fn backend_with_exhausted_pool_gives_way_to_its_fallback() {
     assert!(run["lines"].to_string().contains("was not asked: mine: pool max in "), "{run}");
     assert_eq!(fixture.count("SELECT COUNT(*) FROM requests WHERE backend = 'mine'"), 1);
 
-    // If the fallback is not ready either, the message names both.
+    // If the fallback is not ready either, the run waits for the budget.
     fixture.configure("[backends.other]\ntype = \"command\"\nprogram = \"/no/such/program\"\n");
     fixture.run(&["config", "set", "backends.mine.fallback", "[\"other\"]"]).ends(0);
-    fixture.run(&["run", "ask"]).ends(69).expect_text("skipped: mine: pool max in ");
+    fixture.run(&["run", "ask"]).ends(1).expect_text("pool max in ");
+    assert_eq!(last(&fixture)["class"], "over-budget");
 }
 
 #[test]

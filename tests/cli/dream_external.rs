@@ -209,6 +209,90 @@ fn submitted_answer_applies_only_to_the_content_of_the_request() {
 }
 
 #[test]
+fn settled_ideas_need_no_answer() {
+    let (fixture, _) = fixture();
+    let keep = |name: &str| element(name, ("sidenote", "keep"), "a note", "");
+    let all =
+        |names: &[&str]| json!(names.iter().map(|name| keep(name)).collect::<Vec<_>>()).to_string();
+    delta(&fixture);
+    submit(&fixture, &all(&["maps", "retry"])).ends(0);
+    let again = || fixture.run(&["dream", "delta", "--all", "--json"]).ends(0).json();
+    // Answered in two parts, although both ideas had been examined before.
+    again();
+    submit(&fixture, &all(&["maps"])).ends(0);
+    let run = submit(&fixture, &all(&["retry"])).ends(0).json();
+    assert_eq!(run["outcome"], "succeeded", "{run:#}");
+    submit(&fixture, &all(&["retry"])).ends(65).expect_text("no request awaits an answer");
+    // Repeated parts do not count as unusable answers about the other ideas.
+    again();
+    submit(&fixture, &all(&["maps"])).ends(0);
+    for _ in 0..3 {
+        let run = submit(&fixture, &all(&["maps"])).ends(0).json();
+        assert_eq!(run["outcome"], "skipped", "{run:#}");
+    }
+    assert!(!fixture.path("dreams/.failed").exists());
+    submit(&fixture, &all(&["retry"])).ends(0);
+    // A decision settles an idea as well.
+    again();
+    submit(
+        &fixture,
+        &json!([element("maps", ("meritorious", "promote"), "worth doing", "")]).to_string(),
+    )
+    .ends(0);
+    again();
+    let list = fixture.run(&["dream", "list", "--json"]).ends(0).json();
+    let promote = list.as_array().unwrap().iter().find(|it| it["action"] == "promote").unwrap();
+    fixture.run(&["dream", "skip", promote["id"].as_str().unwrap()]).ends(0);
+    let blog = json!([element("maps", ("blog-candidate", "mark-blog"), "a story", "")]).to_string();
+    let run = submit(&fixture, &blog).ends(0).json();
+    assert_eq!(run["outcome"], "skipped", "{run:#}");
+    // An ordinary pass settles a request, too.
+    let rules = ["--config", "jobs.dream.backend=builtin"];
+    fixture.run(&[&["dream", "run", "--all"][..], &rules].concat()).ends(0);
+    submit(&fixture, &blog).ends(65).expect_text("no request awaits an answer");
+}
+
+#[test]
+fn commit_after_the_request_is_found_by_the_next_pass() {
+    let fixture = Fixture::with("");
+    for (path, subject) in [
+        ("src/term.rs", "feat: colour the output"),
+        ("src/parse.rs", "fix: off by one in the parser"),
+        ("src/lexer.rs", "test: cover the lexer"),
+    ] {
+        fixture.write(path, "fn f() {}\n");
+        fixture.git(&["add", path]);
+        fixture.git(&["commit", "-qm", subject]);
+    }
+    fixture.write("ideas/retry.md", RETRY);
+    delta(&fixture);
+    fixture.write("src/retry.rs", format!("fn retry(attempt: u32) {{\n    {LINE}\n}}\n"));
+    fixture.git(&["add", "src"]);
+    fixture.git(&["commit", "-qm", "feat: retry policy with jitter"]);
+    let answer = json!([element("retry", ("sidenote", "keep"), "a note", "")]).to_string();
+    submit(&fixture, &answer).ends(0);
+    fixture.run(&["dream", "run"]).ends(0);
+    assert!(proposals(&fixture).contains(&"ideas/retry.md archive high".to_owned()));
+}
+
+#[test]
+fn requests_at_the_same_time_are_all_recorded() {
+    let (fixture, _) = fixture();
+    let ids: Vec<String> = std::thread::scope(|scope| {
+        let ask = |idea: &'static str| {
+            fixture.run(&["dream", "delta", "--idea", idea, "--json"]).ends(0).json()
+        };
+        let both = ["ideas/maps.md", "ideas/retry.md"].map(|idea| scope.spawn(move || ask(idea)));
+        both.map(|one| one.join().unwrap()["id"].as_str().unwrap().to_owned()).into()
+    });
+    for (id, idea) in ids.iter().zip(["maps", "retry"]) {
+        let answer = json!([element(idea, ("sidenote", "keep"), "a note", "")]).to_string();
+        submit_to(&fixture, &answer, &["--request", id]).ends(0);
+    }
+    assert_eq!(proposals(&fixture).len(), 2);
+}
+
+#[test]
 fn unusable_submission_fails_and_keeps_the_ideas_selected() {
     let (fixture, _) = fixture();
     delta(&fixture);

@@ -79,14 +79,18 @@ fn several(count: usize) -> String {
     format!("{count} JSON arrays where one was expected; the last answer about each idea counts")
 }
 
-/// Returns the error for replies that contain nothing usable.
-pub(super) fn none_good(refused: &[Refused]) -> JobError {
+/// Returns the error for replies that contain nothing usable. Its message ends with `advice`.
+pub(super) fn none_good(refused: &[Refused], advice: &str) -> JobError {
     if refused.is_empty() {
-        return JobError::failed(Class::Malformed, "the reply has no proposals");
+        let why = format!("the reply has no proposals{advice}");
+        return JobError::failed(Class::Malformed, why);
     }
     let first: Vec<&str> = refused.iter().take(3).map(|refused| refused.why.as_str()).collect();
     let all = counted(refused.len(), "proposal");
-    JobError::failed(Class::Malformed, format!("none of {all} can be used: {}", first.join("; ")))
+    JobError::failed(
+        Class::Malformed,
+        format!("none of {all} can be used: {}{advice}", first.join("; ")),
+    )
 }
 
 /// Restores the rule's wording where the answer repeats the rule's hashes.

@@ -13,6 +13,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use runner_backends::{BackendError, Reply, Request};
+use runner_text::counted;
 use serde_json::json;
 
 use super::answer::{elements, fits};
@@ -105,12 +106,27 @@ pub(super) fn ask(
 }
 
 /// Extracts the proposals from the answer to an external request, which is one batch.
-pub(super) fn take(submission: &Submission, judged: &ClassifiedIdeas) -> Answers {
+///
+/// # Errors
+/// Returns [`JobError::Nothing`] if the answer is only about ideas that need none any more.
+pub(super) fn take(submission: &Submission, judged: &ClassifiedIdeas) -> Result<Answers, JobError> {
     let mut answers = Answers::default();
     let all: Vec<&ClassifiedIdea> = judged.shown.iter().collect();
-    answers.take(&all, checked(&submission.reply(), all.len(), &judged.offer));
+    let offer = Offer { sources: submission.sources().to_vec(), ..judged.offer.clone() };
+    let mut reply = checked(&submission.reply(), offer.sources.len(), &offer);
+    let total = reply.proposals.len();
+    reply.proposals.retain(|proposal| judged.of(&proposal.targets[0]).is_some());
+    let settled = total - reply.proposals.len();
+    if settled > 0 {
+        let what = "about ideas that are gone, or that a later pass or decision settled";
+        if reply.proposals.is_empty() {
+            return Err(JobError::Nothing(format!("the answer is only {what}")));
+        }
+        answers.notes.push(format!("{} {what}", counted(settled, "proposal")));
+    }
+    answers.take(&all, reply);
     answers.notes.push(submission.described());
-    answers
+    Ok(answers)
 }
 
 /// Returns whether an error ends the whole run, regardless of earlier answers.

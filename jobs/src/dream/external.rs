@@ -17,16 +17,16 @@ use std::path::{Path, PathBuf};
 use jiff::Timestamp;
 use runner_backends::{Reply, Stop};
 use runner_engine::digest::Digest;
-use runner_engine::files::{DOCUMENT, WriteError, read_host, write_atomic};
+use runner_engine::files::{DOCUMENT, RECORD, WriteError, read_host, write_atomic};
 use runner_engine::outcome::Class;
-use runner_text::counted;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::classify::{ClassifiedIdea, ClassifiedIdeas};
-use super::inventory::Idea;
+use super::inventory::{Idea, Reader};
 use super::proposal::Offer;
 use super::recalled;
+use super::review::{ProposalItem, Proposals, ProposalsError};
 use super::spec::DreamSpec;
 use super::state::DreamState;
 use crate::evidence::{Neighbour, ProjectEvidence};
@@ -36,6 +36,8 @@ use crate::{Context, JobError};
 const DIGESTS: &str = "digests";
 /// The recording key for a submission.
 const SUBMISSION: &str = "submission";
+/// The decision that takes an earlier one back.
+const UNDONE: &str = "undone";
 /// Maximum number of requests that await an answer.
 const WAITING: usize = 8;
 /// Maximum number of candidates for each idea when an answer is checked. New commits must not
@@ -101,8 +103,28 @@ impl ExternalRequests {
         self.0.drain(..over);
     }
 
-    pub fn remove(&mut self, id: &str) {
+    fn remove(&mut self, id: &str) {
         self.0.retain(|request| request.id != id);
+    }
+
+    /// Drops the requests of which no idea is left to be answered. If the project cannot be read,
+    /// all of them stay.
+    pub fn prune(&mut self, root: &Path, spec: &DreamSpec) {
+        let bytes = read_host(root.join(spec.state_path()), RECORD).unwrap_or_default();
+        let (Ok(state), Ok(reader), Ok(proposals)) = (
+            DreamState::parse(&bytes),
+            Reader::open(root, spec.max_idea_bytes),
+            Proposals::read(root, spec),
+        ) else {
+            return;
+        };
+        self.0.retain(|request| {
+            let decided = request.decided_in(&proposals);
+            request.ideas().into_iter().any(|(path, shown)| {
+                let now = reader.digest(path).ok().filter(|now| *now == shown);
+                now.is_some_and(|now| !request.is_settled((path, now), &state, &decided))
+            })
+        });
     }
 
     /// Returns the requests, oldest first.
@@ -114,7 +136,9 @@ impl ExternalRequests {
 impl ExternalRequest {
     /// Reads the record of a request from its offer.
     pub fn new(offer: &Value, at: Timestamp) -> Option<Self> {
-        let offered: Offered = serde_json::from_value(offer.clone()).ok()?;
+        let mut offered: Offered = serde_json::from_value(offer.clone()).ok()?;
+        // The order depends on when the ideas were last shown.
+        offered.sources.sort();
         let bytes = serde_json::to_vec(&offered).expect("paths and hashes are JSON");
         Some(Self { id: Digest::of(&bytes).short(), at, offered })
     }
@@ -124,6 +148,30 @@ impl ExternalRequest {
         let digest = |path: &String| self.offered.digests.get(path).copied();
         let sources = self.offered.sources.iter();
         sources.filter_map(|path| Some((path.as_str(), digest(path)?))).collect()
+    }
+
+    /// Returns the ideas of the request about which the user has decided since.
+    fn decided_in(&self, proposals: &Proposals) -> BTreeSet<String> {
+        let since = |it: &&ProposalItem| {
+            let decision = it.decision.as_ref().filter(|decision| decision.decision != UNDONE);
+            let at = decision.and_then(|decision| decision.at.parse::<Timestamp>().ok());
+            at.is_some_and(|at| at > self.at)
+        };
+        let decided = proposals.items.iter().filter(since);
+        decided.map(|it| it.proposal.targets[0].clone()).collect()
+    }
+
+    /// Returns whether an idea with this content needs no answer any more, because a later pass
+    /// examined it or the user decided about it.
+    fn is_settled(
+        &self,
+        (path, digest): (&str, Digest),
+        state: &DreamState<'_>,
+        decided: &BTreeSet<String>,
+    ) -> bool {
+        let triaged = state.triaged(path, &mut 0) == Some(digest);
+        let examined = triaged && state.surfaced(path).is_some_and(|then| then > self.at);
+        examined || decided.contains(path)
     }
 }
 
@@ -138,13 +186,23 @@ impl Offered {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Submission {
     request: ExternalRequest,
+    /// The ideas of the request about which the user has decided since.
+    decided: BTreeSet<String>,
     answer: String,
 }
 
 impl Submission {
     /// Pairs an answer with its request.
-    pub fn new(request: ExternalRequest, answer: String) -> Self {
-        Self { request, answer }
+    ///
+    /// # Errors
+    /// Returns an error if the proposals in the project cannot be read.
+    pub fn new(
+        request: ExternalRequest,
+        answer: String,
+        (root, spec): (&Path, &DreamSpec),
+    ) -> Result<Self, ProposalsError> {
+        let decided = request.decided_in(&Proposals::read(root, spec)?);
+        Ok(Self { request, decided, answer })
     }
 
     /// Writes the submission for the run that will check it.
@@ -176,17 +234,19 @@ impl Submission {
         Ok(Some(submission))
     }
 
-    /// Returns the ideas of the request that have not been answered since, by index.
+    /// Returns the ideas of the request that still need an answer, by index.
     pub(super) fn select(&self, ideas: &[Idea], state: &DreamState<'_>) -> Vec<usize> {
-        let ExternalRequest { offered, at, .. } = &self.request;
-        let shown: BTreeSet<&str> = offered.sources.iter().map(String::as_str).collect();
-        let mut next = 0;
-        let mut is_open = |idea: &Idea| {
-            let triaged = state.triaged(&idea.path, &mut next) == Some(idea.digest);
-            let answered = triaged && state.surfaced(&idea.path).is_some_and(|then| then > *at);
-            shown.contains(&*idea.path) && !answered
+        let shown: BTreeSet<&str> = self.sources().iter().map(String::as_str).collect();
+        let is_open = |idea: &Idea| {
+            let it = (&*idea.path, idea.digest);
+            shown.contains(it.0) && !self.request.is_settled(it, state, &self.decided)
         };
         (0..ideas.len()).filter(|at| is_open(&ideas[*at])).collect()
+    }
+
+    /// Returns the ideas that the request showed.
+    pub(super) fn sources(&self) -> &[String] {
+        &self.request.offered.sources
     }
 
     /// Lets the evidence contain enough candidates to find all those of the request again.
@@ -221,6 +281,9 @@ impl Submission {
                 None => Neighbour::unlike(path),
             })
             .collect();
+        // A newer commit was not offered, so a later pass must find it.
+        let was_offered = |cited: &String| hashes.iter().any(|hash| cited.starts_with(hash));
+        one.verdict.commits.retain(was_offered);
         one.verdict.into =
             one.verdict.into.take().filter(|into| one.near.iter().any(|near| near.path == *into));
     }
@@ -243,9 +306,8 @@ impl Submission {
 
     /// Describes who answered, for the report.
     pub(super) fn described(&self) -> String {
-        let ExternalRequest { id, offered, .. } = &self.request;
-        let ideas = counted(offered.sources.len(), "idea");
-        format!("`runner dream submit` answered request {id} with {ideas}; no backend was asked")
+        let id = &self.request.id;
+        format!("`runner dream submit` answered request {id}; no backend was asked")
     }
 }
 

@@ -29,6 +29,7 @@ pub mod leak;
 mod noted;
 mod pass_summary;
 pub mod proposal;
+mod published;
 pub mod quarantine;
 pub mod request;
 pub mod review;
@@ -69,6 +70,7 @@ use inventory::{Idea, Reader};
 use kept::{changed_meanwhile, changes, undecided, valid_answers};
 use pass_summary::{PassSummary, listed};
 use proposal::Proposal;
+use published::{check_targets, pass_folder, proposals_path};
 use quarantine::Quarantine;
 use request::QuestionFacts;
 use state::DreamState;
@@ -78,11 +80,9 @@ use world::{SeenEvidence, Unchanged};
 
 /// Maximum size of the state file and of the decisions file, in bytes.
 const LONGEST: u64 = 256 * 1024 * 1024;
-/// Recording keys for the list of all ideas, the ideas that are set aside, and whether a folder
-/// exists.
+/// Recording keys for the list of all ideas and for the ideas that are set aside.
 const SURVEY: &str = "survey";
 const PARKED: &str = "parked";
-const TAKEN: &str = "taken";
 /// The recording key for the evidence seen by earlier passes.
 const SEEN: &str = "seen";
 
@@ -101,7 +101,7 @@ pub fn run(ctx: &mut Context<'_>, spec: &DreamSpec) -> Result<Finished, JobError
     let excerpts = excerpts(ctx, spec, &grounded)?;
     let project = about_project(ctx);
     let answers = match &submission {
-        Some(submission) => ask::take(submission, &grounded.judged),
+        Some(submission) => ask::take(submission, &grounded.judged)?,
         None => ask::ask(ctx, &grounded.facts(&excerpts, &project), &grounded.judged)?,
     };
     grounded.note_answers(ctx, &answers, submission.as_ref());
@@ -111,7 +111,7 @@ pub fn run(ctx: &mut Context<'_>, spec: &DreamSpec) -> Result<Finished, JobError
         folder,
         reader,
         room,
-        judged,
+        mut judged,
         mut reported,
         seen_before,
         mut seen,
@@ -119,7 +119,11 @@ pub fn run(ctx: &mut Context<'_>, spec: &DreamSpec) -> Result<Finished, JobError
         ..
     } = grounded;
     if answers.proposals.is_empty() {
-        return Err(answers.error.unwrap_or_else(|| none_good(&answers.refused)));
+        let advice = match submission {
+            Some(_) => "; correct the answer and submit it again",
+            None => "",
+        };
+        return Err(answers.error.unwrap_or_else(|| none_good(&answers.refused, advice)));
     }
     reported.notes = room.notes().to_vec();
     reported.notes.extend(reported.memory.take());
@@ -135,7 +139,9 @@ pub fn run(ctx: &mut Context<'_>, spec: &DreamSpec) -> Result<Finished, JobError
     let proposals: Vec<Proposal> =
         proposals.into_iter().map(|it| worded(&judged, it, &ctx.redactor)).collect();
     let answered = |one: &&ClassifiedIdea| proposals.iter().any(|it| it.targets[0] == one.path);
-    reported.unanswered = judged.shown.len() - judged.shown.iter().filter(answered).count();
+    let shown = judged.shown.len();
+    reported.unanswered = shown - judged.shown.iter().filter(answered).count();
+    reported.since_request = submission.is_some();
     // While the lock is held, no decision can be made between the check and the publication.
     ctx.files.hold_lock(&review::files_lock(ctx.files.cache()));
     let changed = changed_meanwhile(&reader, &judged.offer, &proposals);
@@ -145,6 +151,10 @@ pub fn run(ctx: &mut Context<'_>, spec: &DreamSpec) -> Result<Finished, JobError
     }
     // An idea with new evidence must be found again until a valid answer about it arrives.
     seen.head = seen.head.filter(|_| moved.is_subset(&valid));
+    if submission.is_some() {
+        // The other ideas of the request still await an answer.
+        judged.shown.retain(|one| valid.contains(&one.path));
+    }
     let changes = changes(&judged, &ideas, &state, &valid, ctx.clock.now());
     let kept = undecided(proposals, &changed, &decisions(ctx, spec)?, &mut reported);
     reported.changed = changed.into_iter().map(str::to_owned).collect();
@@ -160,7 +170,7 @@ pub fn run(ctx: &mut Context<'_>, spec: &DreamSpec) -> Result<Finished, JobError
     };
     ctx.files.stage(&spec.state_path(), text.as_bytes(), later)?;
     keep_seen(ctx, spec, &seen_before.then(proposals_path(&folder), seen));
-    Ok(reported.finish(&kept, judged.shown.len(), ideas.len(), &folder))
+    Ok(reported.finish(&kept, shown, ideas.len(), &folder))
 }
 
 /// The facts that a pass gathers before it calls a model.
@@ -264,30 +274,9 @@ fn ground<'a>(
 ) -> Result<PassEvidence<'a>, JobError> {
     let selection = submission.map_or_else(|| spec.selection(), |_| Selection::All);
     let (state, survey) = inputs((ctx, spec), selection, file)?;
-    let (parked, mut seen) = match ctx.recording.replays() {
-        true => (recalled(&ctx.recording, PARKED)?, recalled(&ctx.recording, SEEN)?),
-        false => (Quarantine::load(ctx.files.cache()), SeenEvidence::load(&ctx.files, spec)),
-    };
-    let before = seen.clone();
-    let mut delta = match (&state, submission) {
-        (Some(state), Some(submission)) => {
-            let selected = submission.select(&survey.ideas, state);
-            let unchanged = survey.ideas.len() - selected.len();
-            delta::Delta { selected, unchanged, ..Default::default() }
-        }
-        (Some(state), None) => {
-            delta::select(&survey.ideas, state, &parked, selection, spec.max_ideas)
-        }
-        (None, _) => delta::Delta { unchanged: survey.ideas.len(), ..Default::default() },
-    };
-    if let (Selection::Idea(path), true) = (selection, delta.selected.is_empty()) {
-        let why = format!("there is no idea {path}; `runner dream run --all` examines every idea");
-        return Err(JobError::failed(Class::Environment, why));
-    }
-    if submission.is_some() && delta.selected.is_empty() {
-        let why = "every idea of the request was answered since, or is gone; `runner dream delta` prints a new request";
-        return Err(JobError::Nothing(why.to_owned()));
-    }
+    let (parked, before) = remembered(ctx, spec)?;
+    let mut seen = before.clone();
+    let mut delta = choose(&survey.ideas, state.as_ref(), &parked, (spec, submission))?;
     let reader = reader(ctx, spec)?;
     let head = ctx.git.head()?;
     let moved = head != seen.head && selection == Selection::Changed && delta.unchanged > 0;
@@ -323,11 +312,7 @@ fn ground<'a>(
     if delta.selected.is_empty() {
         let mut why = nothing(delta.unchanged, survey.own, &aside, &survey.troubles);
         if let Some(other) = other.filter(|_| delta.unchanged > 0) {
-            let again = match spec.submission {
-                Some(_) => "`runner dream delta --all` prints a request about them".to_owned(),
-                None => format!("`runner dream run --all` lets {backend} examine them"),
-            };
-            why.push_str(&format!("; {other} examined them; {again}"));
+            why.push_str(&by_another(&other, &backend, spec));
             seen.backend = Some(other);
         }
         if seen != before {
@@ -348,21 +333,16 @@ fn ground<'a>(
         waiting: delta.waiting,
         parked: aside,
         moved: delta.moved,
+        privacy: review::Privacy::of(&ctx.git, spec)?.to_string(),
         ..PassSummary::default()
     };
-    reported.privacy = review::Privacy::of(&ctx.git, spec)?.to_string();
     let mut room = room.map_or_else(|| evidence(ctx, spec), Ok)?;
     if submission.is_some() {
         Submission::widen(&mut room);
     }
     let troubles = reported.troubles.len();
-    let mut judged = classify::judge_all(
-        (&survey.ideas, &delta.selected),
-        &reader,
-        (&room, &born),
-        &mut reported.troubles,
-        ctx.progress,
-    );
+    let (selected, found) = ((&*survey.ideas, &*delta.selected), &mut reported.troubles);
+    let mut judged = classify::judge_all(selected, &reader, (&room, &born), found, ctx.progress);
     if judged.shown.is_empty() {
         return Err(unreadable(delta.selected.len(), &reported.troubles));
     }
@@ -375,8 +355,8 @@ fn ground<'a>(
     }
     reported.memory = noted::add(ctx, &mut judged);
     let ideas = survey.ideas;
-    let moved = &delta.selected[delta.selected.len() - delta.moved..];
-    let moved = moved.iter().map(|at| ideas[*at].path.to_string()).collect();
+    let moved = delta.selected[delta.selected.len() - delta.moved..].iter();
+    let moved = moved.map(|at| ideas[*at].path.to_string()).collect();
     Ok(PassEvidence {
         state,
         ideas,
@@ -390,6 +370,58 @@ fn ground<'a>(
         seen,
         moved,
     })
+}
+
+/// Returns the ideas that are set aside and the evidence seen by earlier passes.
+fn remembered(ctx: &Context<'_>, spec: &DreamSpec) -> Result<(Quarantine, SeenEvidence), JobError> {
+    Ok(match ctx.recording.replays() {
+        true => (recalled(&ctx.recording, PARKED)?, recalled(&ctx.recording, SEEN)?),
+        false => (Quarantine::load(ctx.files.cache()), SeenEvidence::load(&ctx.files, spec)),
+    })
+}
+
+/// Selects the ideas of a pass: by their changes and the settings, or those of a submission.
+///
+/// # Errors
+/// Returns an error if the idea of the settings does not exist, or if no idea of a submission needs
+/// an answer.
+fn choose(
+    ideas: &[Idea],
+    state: Option<&DreamState<'_>>,
+    parked: &Quarantine,
+    (spec, submission): (&DreamSpec, Option<&Submission>),
+) -> Result<delta::Delta, JobError> {
+    let Some(state) = state else {
+        return Ok(delta::Delta { unchanged: ideas.len(), ..Default::default() });
+    };
+    if let Some(submission) = submission {
+        let selected = submission.select(ideas, state);
+        if selected.is_empty() {
+            let why = "every idea of the request is gone, or a later pass or decision settled it; \
+                       `runner dream delta --json` prints a new request";
+            return Err(JobError::Nothing(why.to_owned()));
+        }
+        let unchanged = ideas.len() - selected.len();
+        return Ok(delta::Delta { selected, unchanged, ..Default::default() });
+    }
+    let delta = delta::select(ideas, state, parked, spec.selection(), spec.max_ideas);
+    match spec.selection() {
+        Selection::Idea(path) if delta.selected.is_empty() => {
+            let why =
+                format!("there is no idea {path}; `runner dream run --all` examines every idea");
+            Err(JobError::failed(Class::Environment, why))
+        }
+        _ => Ok(delta),
+    }
+}
+
+/// Says that another backend examined the unchanged ideas, and how to have them examined again.
+fn by_another(other: &str, backend: &str, spec: &DreamSpec) -> String {
+    let again = match spec.submission {
+        Some(_) => "`runner dream delta --all` prints a request about them".to_owned(),
+        None => format!("`runner dream run --all` lets {backend} examine them"),
+    };
+    format!("; {other} examined them; {again}")
 }
 
 /// Records the inputs of a pass. A pass with nothing to do is not recorded, so that recording does
@@ -499,25 +531,6 @@ fn recalled<T: serde::de::DeserializeOwned>(
     serde_json::from_value(answer.facts).map_err(|error| wrong(&error))
 }
 
-/// Checks that a pass's files would not overwrite canonical files and could not leak.
-fn check_targets(ctx: &Context<'_>, spec: &DreamSpec, folder: &str) -> Result<(), JobError> {
-    for target in [&proposals_path(folder), &spec.state_path()] {
-        if let Some(canonical) = spec.canonical_over(target) {
-            let why = format!("{target} would be written, but {canonical} is canonical");
-            return Err(JobError::failed(Class::Guard, why));
-        }
-        leak::check(&ctx.git, target).map_err(|leak| match leak {
-            leak::Leak::Git(error) => JobError::Git(error),
-            leak => JobError::failed(Class::Guard, leak.to_string()),
-        })?;
-    }
-    Ok(())
-}
-
-fn proposals_path(folder: &str) -> String {
-    format!("{folder}/proposals.json")
-}
-
 /// Lists the ideas and stores the stat cache. A failure to store the cache only costs time.
 fn take_inventory(
     files: &RunFiles<'_>,
@@ -572,24 +585,4 @@ fn nothing(unchanged: usize, own: usize, parked: &[String], troubles: &[WalkProb
         why.push_str(&format!("; {} could not be read: {}", troubles.len(), listed(troubles)));
     }
     why
-}
-
-/// Returns the folder of this pass: `dreams/<UTC time of the pass>`, with a number if that name is
-/// taken.
-fn pass_folder(ctx: &Context<'_>, spec: &DreamSpec) -> String {
-    let stamp = ctx.clock.now().strftime("%Y%m%dT%H%M%SZ").to_string();
-    let named = |number: u32| match number {
-        1 => format!("{}/{stamp}", spec.dreams),
-        number => format!("{}/{stamp}-{number}", spec.dreams),
-    };
-    let taken = |folder: &String| {
-        if ctx.recording.replays() {
-            let answer = ctx.recording.recall(TAKEN, folder);
-            return answer.is_ok_and(|answer| answer.facts == true);
-        }
-        let taken = ctx.files.root().join(folder).symlink_metadata().is_ok();
-        ctx.recording.note(TAKEN, folder, json!(taken), None);
-        taken
-    };
-    (1..).map(named).find(|folder| !taken(folder)).expect("there are more numbers than folders")
 }

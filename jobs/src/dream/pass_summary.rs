@@ -46,8 +46,10 @@ pub(super) struct PassSummary {
     pub(super) decided: usize,
     /// Number of proposals that were dropped because they are about ideas in `changed`.
     pub(super) dropped: usize,
-    /// Ideas that changed during the pass.
+    /// Ideas that changed during the pass, or since the request of a submission.
     pub(super) changed: Vec<String>,
+    /// Whether the pass is about an answer to an earlier request.
+    pub(super) since_request: bool,
 }
 
 impl PassSummary {
@@ -130,11 +132,10 @@ impl PassSummary {
             refused.push(counted(self.refused.len() - REFUSALS, "more proposal"));
         }
         lines.extend(refused.iter().map(|what| format!("refused: {what}")));
-        lines.extend(
-            self.changed.iter().map(|path| {
-                format!("changed during the pass, so examined again next time: {path}")
-            }),
-        );
+        lines.extend(self.changed.iter().map(|path| match self.since_request {
+            true => format!("changed since the request, so not answered: {path}"),
+            false => format!("changed during the pass, so examined again next time: {path}"),
+        }));
         if self.decided > 0 {
             lines.push(format!(
                 "decided before, so not made again: {}",

@@ -49,7 +49,13 @@ impl SeenEvidence {
         let bytes = read_host(Self::path(files.cache(), spec), DOCUMENT).unwrap_or_default();
         let mut seen: Self = serde_json::from_slice(&bytes).unwrap_or_default();
         match seen.next.take() {
-            Some((proposals, next)) if files.is_file(&proposals) => *next,
+            Some((proposals, next)) if files.is_file(&proposals) => {
+                // The proposals may be removed later.
+                if files.keeps_caches() {
+                    next.save(files.cache(), spec);
+                }
+                *next
+            }
             _ => seen,
         }
     }

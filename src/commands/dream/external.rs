@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 
 use runner_engine::digest::Digest;
 use runner_engine::error_chain::whole;
+use runner_engine::file_lock::FileLock;
 use runner_engine::files::{DOCUMENT, read_host};
 use runner_engine::ids::OccurrenceId;
 use runner_engine::outcome::{Exit, Outcome, SkipReason};
@@ -36,7 +37,7 @@ const NO_SUBMISSION: &str = "/dev/null";
     after_help = "The request contains the changed ideas, the evidence about them, and the permitted choices. No backend is \
                   asked, and nothing is published.\n\n\
                   Example: runner dream delta --json > request.json && my-harness < request.json > answer.json && \
-                  runner dream submit answer.json"
+                  runner dream submit answer.json --request \"$(jq -r .id request.json)\""
 )]
 pub(super) struct DeltaArgs {
     #[command(flatten)]
@@ -136,7 +137,12 @@ fn change_requests(
 ) -> Result<(), Failure> {
     let cache = cli.env.cache_folder(&project.id);
     fs::create_dir_all(&cache).map_err(|error| Failure::not_made(&cache, error))?;
+    let lock = cache.join("dream-requests.lock");
+    let _lock = FileLock::open(&lock)
+        .and_then(FileLock::wait)
+        .map_err(|error| Failure::cannot_write(format!("{}: {error}", lock.display())))?;
     let mut all = ExternalRequests::load(&cache, spec);
+    all.prune(&project.root, spec);
     change(&mut all);
     all.save(&cache, spec).map_err(|error| Failure::cannot_write(whole(&error)))
 }
@@ -161,26 +167,26 @@ impl SubmitArgs {
     pub(super) fn run(&self, cli: &Cli<'_>) -> Result<Exit, Failure> {
         let project = LoadedProject::load(cli.env, cli.here)?;
         let (job, spec) = dream_job(&project, &self.which)?;
-        let requests = ExternalRequests::load(&cli.env.cache_folder(&project.id), spec);
+        let mut requests = ExternalRequests::load(&cli.env.cache_folder(&project.id), spec);
+        requests.prune(&project.root, spec);
         let request = self.request_of(&requests)?;
         let answer = self.answer(cli.here)?;
         let folder = cli.env.scratch("submission");
         cli.env.make_state()?;
         fs::create_dir_all(&folder).map_err(|error| Failure::not_made(&folder, error))?;
         let file = folder.join("submission.json");
-        let saved = Submission::new(request.clone(), answer).save(&file);
+        let submission = Submission::new(request.clone(), answer, (&project.root, spec))
+            .map_err(|error| Failure::environment(safe::line(&whole(&error))))?;
+        let saved = submission.save(&file);
         let settings = vec![(SUBMISSION.to_owned(), file.display().to_string())];
         let how = ManualRun { deferral_is_normal: true, ..ManualRun::new(cli, settings) };
         let done = saved
             .map_err(|error| Failure::cannot_write(whole(&error)))
-            .and_then(|()| by_hand::settled(cli.env, &project, job, None, how));
+            .and_then(|()| by_hand::once(cli.env, &project, job, None, how));
         // Daily pruning removes anything that cannot be removed now.
         let _ = fs::remove_dir_all(&folder);
-        let (exit, outcome) = done?;
-        if outcome == Some(Outcome::Succeeded) {
-            change_requests(cli, &project, spec, |all| all.remove(&request.id))?;
-        }
-        Ok(exit)
+        change_requests(cli, &project, spec, |_| {})?;
+        done
     }
 
     /// Returns the request that the answer belongs to.
@@ -211,20 +217,23 @@ impl SubmitArgs {
     /// Reads the answer.
     fn answer(&self, here: &Path) -> Result<String, Failure> {
         let file = here.join(&self.file);
-        let bytes = match self.file.as_os_str() == "-" {
+        let (is_stdin, name) = match self.file.as_os_str() == "-" {
+            true => (true, "standard input".to_owned()),
+            false => (false, file.display().to_string()),
+        };
+        let bytes = match is_stdin {
             true => {
                 let mut bytes = Vec::new();
                 io::stdin().take(DOCUMENT).read_to_end(&mut bytes).map(|_| bytes)
             }
             false => read_host(&file, DOCUMENT),
         };
-        let bytes = bytes
-            .map_err(|error| Failure::data(format!("cannot read {}: {error}", file.display())))?;
+        let bytes = bytes.map_err(|error| Failure::data(format!("cannot read {name}: {error}")))?;
         let answer = String::from_utf8_lossy(&bytes).into_owned();
         let is_request =
-            serde_json::from_str(&answer).is_ok_and(|it: Value| it.get("request").is_some());
+            serde_json::from_str(&answer).is_ok_and(|it: Value| it["request"]["offer"].is_object());
         match is_request {
-            true => Err(Failure::data(format!("{} is a request, not an answer", file.display()))),
+            true => Err(Failure::data(format!("{name} is a request, not an answer"))),
             false => Ok(answer),
         }
     }

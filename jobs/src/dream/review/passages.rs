@@ -22,7 +22,7 @@ pub(super) fn missing(text: &str, other: &str) -> String {
     };
     let mut missing = String::new();
     // The headings above the current passage, each with whether it is still to be copied.
-    let mut above: Vec<(&str, bool)> = Vec::new();
+    let (mut above, mut has_title): (Vec<(&str, bool)>, bool) = (Vec::new(), false);
     for passage in passages(text) {
         let known = is_known(passage);
         if is_heading(passage) {
@@ -36,7 +36,9 @@ pub(super) fn missing(text: &str, other: &str) -> String {
             missing.push_str(passage);
         }
         if is_heading(passage) {
-            above.push((passage, known && level(passage) > 1));
+            let is_title = level(passage) == 1 && !has_title;
+            has_title = true;
+            above.push((passage, known && !is_title));
         }
     }
     missing
@@ -130,6 +132,9 @@ mod tests {
         assert_eq!(missing(&longer, TEXT), "## Steps\n- Delete old tiles\n");
         let titled = "# Maps\n\nA new sentence.\n\n## Steps\n- Show the age\n## Costs\nNone.\n";
         assert_eq!(missing(titled, TEXT), "A new sentence.\n\n## Costs\nNone.\n");
+        let flat = "# Notes\n# Storage\n- evict\n# Network\n- retry\n";
+        let expected = "# Storage\n- evict\n# Network\n- retry\n";
+        assert_eq!(missing(flat, "# Notes\n# Storage\n# Network\n"), expected);
         let other = "# Cache\n## Storage\n### Limits\n- 1 GB\n## Network\n";
         let nested = "# Cache\n## Storage\n### Limits\n- 1 GB\n- evict\n### Quota\n- none\n## Network\n- retry\n";
         let expected = "## Storage\n### Limits\n- evict\n### Quota\n- none\n## Network\n- retry\n";

@@ -48,6 +48,9 @@ impl ResolvedRun<'_> {
         let around = self.surroundings(sandbox_start, &slots);
         let mut left: VecDeque<_> = chain(&self.spec, &self.here).into();
         let mut passed = Vec::new();
+        // The first backend whose pool has too little left. If no later one is ready, admission
+        // reports the shortfall, which ends by itself.
+        let mut short_of_budget = None;
         while let Some(spec) = left.pop_front() {
             let built = build(spec, &around);
             let ready = built.as_ref().map_err(Clone::clone);
@@ -64,14 +67,18 @@ impl ResolvedRun<'_> {
                 let why = describe_shortfall(&short);
                 tracing::warn!(backend = spec.name, why, "the backend is skipped");
                 passed.push(format!("{}: {why}", spec.name));
+                short_of_budget = short_of_budget.or(built.ok());
                 continue;
             }
             match (built, ready) {
                 // Admission reports a preflight error of the last backend.
                 (Ok(first), Err(error)) if left.is_empty() || !moves_on(&error) => {
-                    return Ok(Backends::only(first, passed));
+                    return Ok(Backends::only(short_of_budget.unwrap_or(first), passed));
                 }
                 (Err(error), _) if left.is_empty() || !moves_on(&error) => {
+                    if let Some(first) = short_of_budget {
+                        return Ok(Backends::only(first, passed));
+                    }
                     return Err(refuse(error.class(), with_passed(error.to_string(), &passed)));
                 }
                 (_, Err(error)) => {
