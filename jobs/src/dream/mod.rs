@@ -415,7 +415,7 @@ fn choose(
     }
 }
 
-/// Says that another backend examined the unchanged ideas, and how to have them examined again.
+/// Reports that another backend examined the unchanged ideas, and how to have them examined again.
 fn by_another(other: &str, backend: &str, spec: &DreamSpec) -> String {
     let again = match spec.submission {
         Some(_) => "`runner dream delta --all` prints a request about them".to_owned(),
