@@ -232,7 +232,8 @@ impl Proposals {
     ///
     /// # Errors
     /// Returns an error if the proposal does not exist or was already decided.
-    pub fn reject(&mut self, id: &str, at: &str) -> Result<(), ProposalError> {
+    pub fn reject(&mut self, corpus: &Corpus, id: &str, at: &str) -> Result<(), ProposalError> {
+        self.reopen_ineffective(corpus);
         let position = self.position(id)?;
         let one = &mut self.0[position];
         if one.decision != Decision::Open {

@@ -157,6 +157,7 @@ fn ineffective_acceptance_is_open_again() {
     let mut again = all.clone();
     again.update(&corpus, &found, Options::default(), ("r", "later"));
     assert_eq!((open(&all), open(&again)), (0, 1));
+    all.clone().reject(&corpus, &id, "later").unwrap();
     let changes = all.accept(&corpus, &id, "later").unwrap();
     corpus.apply(&changes);
     assert!(all.accept(&corpus, &id, "again").is_err());

@@ -51,8 +51,8 @@ pub fn accept(folder: &CorpusFolder<'_>, id: &str) -> Result<Exit, Failure> {
 
 /// Rejects a proposal.
 pub fn reject(folder: &CorpusFolder<'_>, id: &str) -> Result<Exit, Failure> {
-    decide(folder, id, "rejected", |all, _, now| {
-        all.reject(id, &format!("{now:.0}")).map(|()| Changes::new())
+    decide(folder, id, "rejected", |all, corpus, now| {
+        all.reject(corpus, id, &format!("{now:.0}")).map(|()| Changes::new())
     })
 }
 
