@@ -76,7 +76,14 @@ fn harness_answers_a_pass_without_a_backend() {
     assert!(fixture.tree("dreams").is_empty(), "a request publishes nothing");
 
     fixture.run(&["dream", "submit", "absent.json"]).ends(65).expect_text("absent.json");
-    submit(&fixture, &request.to_string()).ends(65).expect_text("is a request, not an answer");
+    for text in [request.to_string(), format!("a line of a log\n{request:#}\nand another\n")] {
+        submit(&fixture, &text).ends(65).expect_text("is a request, not an answer");
+    }
+    let absent = fixture.run(&["dream", "delta", "--idea", "ideas/absent.md"]).ends(78);
+    assert!(
+        absent.err.contains("`runner dream delta --all`") && absent.out.is_empty(),
+        "{absent:?}"
+    );
     fixture
         .run(&["dream", "submit", "x", "--request", "y"])
         .ends(65)

@@ -407,8 +407,13 @@ fn choose(
     let delta = delta::select(ideas, state, parked, spec.selection(), spec.max_ideas);
     match spec.selection() {
         Selection::Idea(path) if delta.selected.is_empty() => {
-            let why =
-                format!("there is no idea {path}; `runner dream run --all` examines every idea");
+            let command = match spec.submission {
+                Some(_) => "delta",
+                None => "run",
+            };
+            let why = format!(
+                "there is no idea {path}; `runner dream {command} --all` examines every idea"
+            );
             Err(JobError::failed(Class::Environment, why))
         }
         _ => Ok(delta),

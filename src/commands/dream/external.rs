@@ -151,7 +151,11 @@ impl View for DeltaView<'_> {
     fn print(&self, _ui: Ui) {
         if let Some(outcome) = &self.outcome {
             let why = outcome.why().map_or_else(|| outcome.to_string(), safe::line);
-            show::out(&format!("{}: {}: {why}\n", self.job, outcome.as_str()));
+            let text = format!("{}: {}: {why}\n", self.job, outcome.as_str());
+            match outcome.class() {
+                Some(_) => show::notice(text.trim_end()),
+                None => show::out(&text),
+            }
             return;
         }
         let mut text = format!("{}:\n", show::count(self.ideas.len() as u64, "idea"));
@@ -230,11 +234,17 @@ impl SubmitArgs {
         };
         let bytes = bytes.map_err(|error| Failure::data(format!("cannot read {name}: {error}")))?;
         let answer = String::from_utf8_lossy(&bytes).into_owned();
-        let is_request =
-            serde_json::from_str(&answer).is_ok_and(|it: Value| it["request"]["offer"].is_object());
-        match is_request {
+        match is_request(&answer) {
             true => Err(Failure::data(format!("{name} is a request, not an answer"))),
             false => Ok(answer),
         }
     }
+}
+
+/// Returns whether the first JSON object in a text is the output of `runner dream delta --json`. Its
+/// rule-based answer must not be published as the program's answer.
+fn is_request(text: &str) -> bool {
+    let Some(at) = text.find('{') else { return false };
+    let mut values = serde_json::Deserializer::from_str(&text[at..]).into_iter::<Value>();
+    values.next().is_some_and(|it| it.is_ok_and(|it| it["request"]["offer"].is_object()))
 }
