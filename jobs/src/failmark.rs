@@ -131,7 +131,9 @@ pub fn hint(outcome: &Outcome) -> &'static str {
             "if the message names a budget, wait for its next period, raise it, or grant more once with `runner budget grant`; otherwise, the provider's account has no credit left"
         }
         Some(Class::Silent) => "the backend may hang or be unreachable; the run's log has details",
-        Some(Class::Malformed) => "no part of the reply was used; try the backend manually",
+        Some(Class::Malformed) => {
+            "no part of the reply was used; the message names what was wrong with it"
+        }
         Some(Class::ArtifactMissing) => {
             "the program ended without its declared artifacts; the run's log has its output"
         }

@@ -177,7 +177,8 @@ impl Edit<'_> {
             return Ok(());
         };
         let user = if self.user { "--user " } else { "" };
-        let why = format!("there is no setting {key:?}, and {} has none", self.file.display());
+        let why =
+            format!("there is no setting {key:?}, and {} does not contain it", self.file.display());
         Err(Failure::configuration(why).hint(format!("runner config unset {user}{near}")))
     }
 }

@@ -93,6 +93,12 @@ fn fallbacks_answer_and_are_reported() {
     assert!(lines.contains("was not asked: mine:"), "{run}");
     assert!(!lines.contains("did not answer"), "{run}");
 
+    // If the last one is missing as well, the message names both.
+    fixture.configure("[backends.other]\ntype = \"command\"\nprogram = \"/no/such/program\"\n");
+    fixture.run(&["config", "set", "backends.mine.fallback", "[\"other\"]"]).ends(0);
+    let said = fixture.run(&["run", "ask"]).ends(69).err;
+    assert!(said.contains("/no/such/program") && said.contains("skipped: mine:"), "{said}");
+
     // An unusable answer does not lead to the fallback.
     let fixture = self::fixture("Empty", "fallback = [\"builtin\"]");
     fixture.run(&["run", "ask"]).ends(1);

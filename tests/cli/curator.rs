@@ -1,5 +1,6 @@
 //! Tests the curator's endpoint checks, job files and event budgets.
 
+use std::fs;
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::{SocketAddrV4, TcpListener, TcpStream};
 use std::os::fd::OwnedFd;
@@ -11,7 +12,7 @@ use runner_engine::time::boot_time;
 use rustix::net;
 use serde_json::{Value, json};
 
-use crate::fixture::Fixture;
+use crate::fixture::{CommandOutput, Fixture};
 
 const JOB: &str = "[jobs.curator]\nkind = \"curator\"\ntrigger = \"manual\"\n";
 
@@ -409,6 +410,17 @@ fn critical_event_is_shown_until_acknowledged() {
     assert_eq!(alerts[0]["kind"], "critical-event", "{alerts}");
     assert_eq!((&alerts[0]["count"], &alerts[1]), (&json!(1), &Value::Null), "{alerts}");
     assert!(alerts[0]["why"].as_str().unwrap().contains(id), "{alerts}");
+    // While the project's folder is away, the alert stays.
+    let away = fixture.root().join("away");
+    fs::rename(fixture.root().join("project"), &away).unwrap();
+    let elsewhere = |args: &[&str]| {
+        let mut command = fixture.runner(args);
+        CommandOutput::of(command.current_dir(fixture.root()).output().unwrap())
+    };
+    elsewhere(&["tick"]);
+    fs::rename(&away, fixture.root().join("project")).unwrap();
+    let alerts = fixture.run(&["alerts", "--json"]).ends(0).json();
+    assert!(alerts.to_string().contains("critical-event"), "{alerts}");
     fixture.run(&["curator", "events", "ack", id]).ends(0);
     fixture.run(&["tick"]).ends(0);
     assert_eq!(fixture.run(&["alerts", "--json"]).ends(0).json(), json!([]));
