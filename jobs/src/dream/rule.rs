@@ -43,6 +43,13 @@ pub const STANDS_OUT: StandsOut = StandsOut { strength: 0.66, lead: 0.2, about: 
 /// of the idea's other terms, because the lines that it added may be few, generated or unreadable.
 pub const SAME_SUBJECT: SameSubject =
     SameSubject { named: 0.75, about: 0.95, words: 3, lead: 0.15 };
+/// Minimum figures for a commit that changed the places mentioned in an idea and whose whole
+/// subject is mentioned in the idea. Such a commit may describe part of the idea's title in other
+/// words. It is taken, with high confidence, to have implemented the idea unless another commit is
+/// at most [`RIVAL`] weaker. A sibling of the work often changes the same places, so the commit must
+/// contain part of the title and most items of the idea.
+pub const SAME_PLACES: SamePlaces =
+    SamePlaces { strength: 0.55, named: 0.4, about: 0.95, share: 0.7, places: 2, unmet: 1.0 / 3.0 };
 /// Added to [`DONE`] for an idea that calls itself a draft or a proposal. An idea that calls itself
 /// done gets no lower threshold, because anybody can write that.
 pub const DECLARED: f64 = 0.03;
@@ -87,6 +94,22 @@ pub struct SameSubject {
     pub words: usize,
     /// How much stronger the commit is than the next one.
     pub lead: f64,
+}
+
+/// The minimum figures for a commit to have changed the places mentioned in an idea.
+#[derive(Clone, Copy, Debug)]
+pub struct SamePlaces {
+    pub strength: f64,
+    /// See [`Candidate::named`].
+    pub named: f64,
+    /// See [`Candidate::about`].
+    pub about: f64,
+    /// Share of the mentioned places that the commit touched, weighted by rarity.
+    pub share: f64,
+    /// Number of the mentioned places that the commit touched.
+    pub places: usize,
+    /// Maximum share of the idea's items that are missing from the commit.
+    pub unmet: f64,
 }
 
 /// The rule's verdict on one idea.
@@ -299,7 +322,12 @@ fn implemented<'a>(
     let least = if rivalled { RIVALLED } else { DONE };
     let fits = match features.declared {
         Some(Declared::Open) => best.strength >= least.max(DONE + DECLARED),
-        _ => best.strength >= least || stands_out(grounds, best) || has_same_subject(grounds, best),
+        _ => {
+            best.strength >= least
+                || stands_out(grounds, best)
+                || has_same_subject(grounds, best)
+                || has_same_places(grounds, best)
+        }
     };
     // A single commit rarely completes an idea in phases, and an idea with some open boxes among
     // ticked ones is not done.
@@ -329,6 +357,19 @@ fn has_same_subject(grounds: &Evidence, best: &Candidate) -> bool {
         && best.about >= SAME_SUBJECT.about
         && best.matched.len() >= SAME_SUBJECT.words
         && lead(grounds, best).is_some_and(|lead| lead >= SAME_SUBJECT.lead)
+}
+
+/// Returns whether a commit changed the places mentioned in the idea, the idea mentions the whole
+/// subject of the commit, and no other commit fits nearly as well.
+fn has_same_places(grounds: &Evidence, best: &Candidate) -> bool {
+    let unmet = best.unmet().count() as f64;
+    best.strength >= SAME_PLACES.strength
+        && best.named >= SAME_PLACES.named
+        && best.about >= SAME_PLACES.about
+        && best.overlap.share >= SAME_PLACES.share
+        && best.overlap.places >= SAME_PLACES.places
+        && unmet <= SAME_PLACES.unmet * best.criteria.len() as f64
+        && lead(grounds, best).is_some_and(|lead| lead >= RIVAL)
 }
 
 /// Returns how much stronger a commit is than the next one, or `None` if there is no other commit

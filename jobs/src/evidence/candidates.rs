@@ -68,6 +68,8 @@ const SAME_NAME: (f64, f64) = (0.95, 0.9);
 /// history of fewer than [`YOUNG`] commits. Such a history contains few of the words in a note.
 const TOLD_BY_NAME: f64 = 0.4;
 const YOUNG: usize = 100;
+/// Minimum number of terms in each part of a subject for the subject to list several works.
+const WORK: usize = 3;
 /// The minimum strength of a commit whose message mentions the note's file.
 const NAMED: f64 = 0.9;
 /// Minimum surprise of the terms shared by a note and a commit, beyond the surprise of the terms
@@ -252,6 +254,18 @@ impl<'a> ComparedNote<'a> {
         self.title.iter().chain(&self.stem).map(|term| (term.id, term.rarity))
     }
 
+    /// Returns the share of a subject's terms that the note mentions, weighted by rarity. If the
+    /// subject lists several works, this is the share of the work that the note mentions most.
+    fn mentions(&self, subject: &str) -> f64 {
+        let share = |terms: &Vec<String>| {
+            let rated: Vec<Term> =
+                terms.iter().map(|term| rated(self.compared.index, term)).collect();
+            cover(&rated, |term| f64::from(self.words.all.contains_key(&term.text)))
+        };
+        let whole = share(&distinct(terms(subject)));
+        listed_works(subject).iter().map(share).fold(whole, f64::max)
+    }
+
     /// Compares a commit with the note and returns the candidate without its paths and criteria.
     fn compare(&self, at: usize, when: CommitTiming) -> Candidate {
         let Compared { index, history, .. } = self.compared;
@@ -267,12 +281,7 @@ impl<'a> ComparedNote<'a> {
         let named = if shortened { by_title } else { by_title.max(cover(&self.stem, value)) };
         let name = self.title.iter().chain(&self.stem).filter(|term| value(term) > 0.0);
         let matched = distinct(name.map(|term| term.text.clone()));
-        let subject: Vec<Term> = distinct(terms(without_type(&commit.subject)))
-            .iter()
-            .map(|term| rated(index, term))
-            .collect();
-        let mentioned = |term: &Term| f64::from(self.words.all.contains_key(&term.text));
-        let about = cover(&subject, mentioned);
+        let about = self.mentions(without_type(&commit.subject));
         let (mut content, mut all, mut surprise) = (0.0, 0.0, 0.0);
         for key in &self.keys {
             all += key.weight;
@@ -315,6 +324,18 @@ impl<'a> ComparedNote<'a> {
             criteria,
         }
     }
+}
+
+/// Returns the terms of each work that a subject lists, as in `clean up the parser; add a retry
+/// policy`. The list is empty if the subject describes one work, enumerates single words, or names
+/// a document: a plan that is mentioned beside other work is not done.
+fn listed_works(subject: &str) -> Vec<Vec<String>> {
+    let parts = subject.split([';', ',']).flat_map(|part| part.split(" + "));
+    let works: Vec<_> = parts.map(|part| distinct(terms(part))).collect();
+    let is_work = |terms: &Vec<String>| {
+        terms.len() >= WORK && !terms.iter().any(|term| KINDS.contains(&term.as_str()))
+    };
+    if works.len() > 1 && works.iter().all(is_work) { works } else { Vec::new() }
 }
 
 /// Returns a subject without the type of a conventional commit: `feat(net)!: x` becomes `(net)!: x`.
@@ -401,6 +422,29 @@ mod tests {
             "# Spec: Retry policy of the printer\n\nThe printer queue should try again.\n";
         let (of_sibling, own) = (found("ideas/x.md", sibling), found("ideas/retry.md", NOTE));
         assert!(of_sibling[0].strength < 0.8 * own[0].strength, "{of_sibling:?}");
+    }
+
+    #[test]
+    fn subject_may_list_several_works() {
+        let listed = |subject| listed_works(subject).len();
+        assert_eq!(listed("chore: sweep old comments + harden push pattern"), 2);
+        assert_eq!(listed("move the parser file; add retry policy jitter, split main module"), 3);
+        for one in [
+            "add a retry policy with jitter",
+            "add show, list and validate",
+            "clean up old parser, add retry policy spec",
+            "clean up old parser, and more",
+        ] {
+            assert_eq!(listed(one), 0, "{one}");
+        }
+        let mut history = history();
+        history[1].subject = "rewrite the night report; add retry policy jitter".into();
+        let index = Index::build(&mut history.clone(), &Documents::default());
+        let touched = TouchedPaths::build(&history);
+        let compared = Compared { index: &index, touched: &touched, history: &history };
+        let words = NoteTerms::of("ideas/x.md", NOTE);
+        let found = candidates(compared, ("ideas/x.md", NOTE), &words, None, 1);
+        assert_eq!((found[0].at, found[0].about), (1, 1.0));
     }
 
     #[test]

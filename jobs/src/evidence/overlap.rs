@@ -47,8 +47,8 @@ struct PathFiles {
 /// The files and folders that are mentioned in a note and occur in the history.
 #[derive(Debug, Default)]
 pub struct NamedPaths {
-    /// Weight of the mentioned places that each commit touched.
-    weights: BTreeMap<usize, f64>,
+    /// Weight and number of the mentioned places that each commit touched.
+    touched: BTreeMap<usize, (f64, usize)>,
     /// Combined weight of all mentioned places.
     whole: f64,
     /// Number of mentioned places.
@@ -63,6 +63,8 @@ pub struct Overlap {
     pub weight: f64,
     /// Share of the mentioned places that the commit touched, weighted by rarity.
     pub share: f64,
+    /// Number of the mentioned places that the commit touched.
+    pub places: usize,
 }
 
 impl TouchedPaths {
@@ -142,7 +144,9 @@ impl TouchedPaths {
             let weight = share * self.rarity(commits.len());
             named.whole += weight;
             for at in commits {
-                *named.weights.entry(at as usize).or_default() += weight;
+                let (sum, places) = named.touched.entry(at as usize).or_default();
+                *sum += weight;
+                *places += 1;
             }
         }
         named
@@ -224,13 +228,14 @@ impl NamedPaths {
 
     /// Returns the extent to which this commit touched the mentioned places.
     pub fn by(&self, at: usize, commit: &Commit) -> Overlap {
-        let weight = self.weights.get(&at).copied().unwrap_or(0.0);
+        let (weight, places) = self.touched.get(&at).copied().unwrap_or_default();
         if weight <= 0.0 || self.whole <= 0.0 {
             return Overlap::default();
         }
         Overlap {
             weight: weight / (BREADTH + commit.touched as f64).ln(),
             share: weight / self.whole,
+            places,
         }
     }
 
@@ -238,7 +243,7 @@ impl NamedPaths {
     /// first; among equal commits the newer one comes first.
     pub fn best(&self, history: &[Commit]) -> Vec<usize> {
         let mut all: Vec<(f64, usize)> =
-            self.weights.keys().map(|at| (self.by(*at, &history[*at]).weight, *at)).collect();
+            self.touched.keys().map(|at| (self.by(*at, &history[*at]).weight, *at)).collect();
         all.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
         all.truncate(PROPOSED);
         all.into_iter().map(|(_, at)| at).collect()
@@ -307,6 +312,7 @@ mod tests {
         let by = |at: usize| named.by(at, &history[at]);
         assert!(by(0).share > by(2).share && by(0).weight > by(2).weight);
         assert!((0.0..=1.0).contains(&by(0).share));
+        assert_eq!([by(0).places, by(1).places, by(2).places], [2, 0, 1]);
         assert_eq!(by(1), Overlap::default());
         let narrow = touched.named_in("src/net/retry.rs");
         assert!(narrow.by(2, &history[2]).weight > narrow.by(0, &history[0]).weight);

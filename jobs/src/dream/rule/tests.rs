@@ -1,5 +1,5 @@
 use super::*;
-use crate::evidence::Commit;
+use crate::evidence::{Commit, criteria::Criterion, overlap::Overlap};
 
 const SPEC: &str = "# Retry policy with jitter\n\n## Problem\n\nCalls fail at night, and a person has to start \
                     them again manually in the morning, which nobody likes to do.\n\n## Proposal\n\n- Add jitter \
@@ -58,29 +58,61 @@ fn implemented_requires_a_matching_commit() {
     }
 }
 
+/// Judges the retry policy by one commit that is changed by `base` and `change`, beside a commit of
+/// strength 0.45.
+fn confidence(
+    base: &dyn Fn(&mut Candidate),
+    change: &dyn Fn(&mut Candidate),
+) -> Option<Confidence> {
+    let room = room(&[("feat: retry policy with jitter", &["src/retry.rs"])]);
+    let mut grounds = room.about("ideas/retry-policy.md", SPEC, None);
+    let best = &mut grounds.candidates[0];
+    base(best);
+    change(best);
+    let next = Candidate { at: 4, strength: 0.45, ..grounds.candidates[0].clone() };
+    grounds.candidates.truncate(1);
+    grounds.candidates.push(next);
+    let features = Features::of(SPEC, "ideas/retry-policy.md");
+    implemented(&features, &grounds).map(|(_, confidence)| confidence)
+}
+
 #[test]
 fn commit_that_stands_out_needs_no_perfect_fit() {
     let path = "ideas/retry-policy.md";
-    let room = room(&[("feat: retry policy with jitter", &["src/retry.rs"])]);
-    let features = Features::of(SPEC, path);
-    let judge = |change: &dyn Fn(&mut Candidate)| {
-        let mut grounds = room.about(path, SPEC, None);
-        let best = &mut grounds.candidates[0];
-        (best.strength, best.about, best.content) = (0.7, 0.8, 0.4);
-        change(best);
-        let next = Candidate { at: 4, strength: 0.45, ..grounds.candidates[0].clone() };
-        grounds.candidates.truncate(1);
-        grounds.candidates.push(next);
-        implemented(&features, &grounds).map(|(_, confidence)| confidence)
-    };
+    let base = |best: &mut Candidate| (best.strength, best.about, best.content) = (0.7, 0.8, 0.4);
+    let judge = |change: &dyn Fn(&mut Candidate)| confidence(&base, change);
     assert_eq!(judge(&|_| ()), Some(Confidence::High));
     assert_eq!(judge(&|best| best.strength = 0.64), Some(Confidence::Med), "nearly as strong");
     assert_eq!(judge(&|best| best.about = 0.6), Some(Confidence::Med), "other words");
     assert_eq!(judge(&|best| best.content = 0.2), Some(Confidence::Med), "little content");
+    let room = room(&[("feat: retry policy with jitter", &["src/retry.rs"])]);
     let mut alone = room.about(path, SPEC, None);
     alone.candidates.truncate(1);
     alone.candidates[0].strength = 0.7;
-    assert_eq!(implemented(&features, &alone).unwrap().1, Confidence::Med, "nothing to compare");
+    let verdict = implemented(&Features::of(SPEC, path), &alone).unwrap();
+    assert_eq!(verdict.1, Confidence::Med, "nothing to compare");
+}
+
+/// Returns items of an idea, of which the first `unmet` are missing from the commit.
+fn criteria(items: usize, unmet: usize) -> Vec<Criterion> {
+    (0..items).map(|at| Criterion { text: format!("item {at}"), met: at >= unmet }).collect()
+}
+
+#[test]
+fn commit_in_the_places_of_the_idea_needs_no_similar_title() {
+    let base = |best: &mut Candidate| {
+        (best.strength, best.named, best.about, best.content) = (0.6, 0.5, 1.0, 0.4);
+        best.criteria = criteria(6, 2);
+        best.overlap = Overlap { weight: 1.0, share: 0.8, places: 3 };
+    };
+    let judge = |change: &dyn Fn(&mut Candidate)| confidence(&base, change);
+    assert_eq!(judge(&|_| ()), Some(Confidence::High));
+    assert_eq!(judge(&|best| best.strength = 0.54), None, "a rival, and little in common");
+    assert_eq!(judge(&|best| best.about = 0.9), None, "the commit is about more than the idea");
+    assert_eq!(judge(&|best| best.overlap.share = 0.6), None, "some of the places");
+    assert_eq!(judge(&|best| best.overlap.places = 1), None, "one file proves nothing");
+    assert_eq!(judge(&|best| best.named = 0.3), None, "a sibling in the same places");
+    assert_eq!(judge(&|best| best.criteria = criteria(6, 3)), None, "half of the items");
 }
 
 #[test]
