@@ -146,7 +146,7 @@ pub struct FileTail {
     /// The offset up to which the file has been read.
     at: u64,
     /// Whether the next data may begin in the middle of a line. The remainder of that line is
-    /// dropped, because part of a secret would not be recognised.
+    /// dropped, because part of a secret would not be recognized.
     is_cut: bool,
     /// Holds back an incomplete line.
     redactor: StreamRedactor,

@@ -270,7 +270,7 @@ fn judge(ctx: &Context<'_>, ended: &Ended, sandbox: &ChildSandbox) -> Result<(),
 }
 
 /// Joins a program's output into one line and returns its last [`LAST_WORDS`] characters. Secrets
-/// are replaced before anything is joined or cut, because part of a secret would not be recognised.
+/// are replaced before anything is joined or cut, because part of a secret would not be recognized.
 fn last_words(bytes: &[u8], redactor: &Redactor) -> String {
     let text = String::from_utf8_lossy(bytes);
     let line = redactor.redact(&text).split_whitespace().collect::<Vec<_>>().join(" ");

@@ -1,4 +1,4 @@
-//! Recognises an access denied by the sandbox from the messages of the C library and of common
+//! Recognizes an access denied by the sandbox from the messages of the C library and of common
 //! programs in a program's output, and names the setting that allows the access.
 //!
 //! The kernel does not report what it denied, so the result is only an explanation and no decision
@@ -127,7 +127,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn denied_accesses_are_recognised() {
+    fn denied_accesses_are_recognized() {
         let network = |host: Option<&str>| Some(DeniedAccess::Network(host.map(str::to_owned)));
         let path = |path: &str| Some(DeniedAccess::Path(path.to_owned()));
         for (line, closed, open) in [

@@ -101,7 +101,7 @@ pub(crate) fn question(ctx: &Context<'_>, spec: &PromptSpec) -> PromptQuestion {
     for path in &spec.sources {
         match ctx.files.read(path, LARGEST).map(String::from_utf8) {
             // The rule-based answer quotes parts of the text, and part of a secret would not be
-            // recognised.
+            // recognized.
             Ok(Ok(text)) => texts.push((path.as_str(), ctx.redactor.redact(&text).into_owned())),
             Ok(Err(_)) => left_out.push(format!("{path} is not UTF-8")),
             Err(error) => left_out.push(format!("{path}: {error}")),

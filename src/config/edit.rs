@@ -1,6 +1,6 @@
 //! Changes settings in a file's contents, preserving every other byte.
 //!
-//! `toml_edit` makes the change. It normalises line endings, so unchanged lines are copied from the
+//! `toml_edit` makes the change. It normalizes line endings, so unchanged lines are copied from the
 //! old text. This module must never return new text with an error that was not in the old text.
 
 use std::borrow::Cow;

@@ -273,7 +273,7 @@ pub fn cron_runs() -> bool {
             return false;
         };
         // cron holds a lock on its PID file. A cron daemon that does not lock the file is
-        // recognised by its live process.
+        // recognized by its live process.
         if FileLock::take(file, LockMode::Shared).is_err() {
             return true;
         }

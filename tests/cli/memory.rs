@@ -395,7 +395,7 @@ fn hooks_are_never_installed_twice() {
         assert!(said.err.contains("fix: remove these entries"), "{}", said.err);
         assert_eq!(fs::read_to_string(&settings).unwrap(), changed);
     }
-    // Without the record, complete entries are recognised.
+    // Without the record, complete entries are recognized.
     fs::write(&settings, &with).unwrap();
     let recorded = fs::read_to_string(&record).unwrap();
     fs::remove_file(&record).unwrap();

@@ -29,7 +29,7 @@ use std::sync::Arc;
 /// Minimum length of a known secret in bytes. Replacing shorter secrets would damage ordinary text.
 pub const SHORTEST: usize = 6;
 
-/// Maximum length in bytes of a secret that is recognised by its format.
+/// Maximum length in bytes of a secret that is recognized by its format.
 const LONGEST: usize = 8 * 1024;
 
 /// Number of bytes by which the scanner advances in a very long line. The overlap between two parts
@@ -154,7 +154,7 @@ impl Redactor {
         Some((cut, spans))
     }
 
-    /// Finds the secrets in a line, including those recognised only after percent-decoding.
+    /// Finds the secrets in a line, including those recognized only after percent-decoding.
     fn spans(&self, state: &mut RedactState, text: &str, from: usize, to: usize) -> Vec<Span> {
         let mut spans = self.written_spans(state, text, from, to);
         if let Some(line) = PercentDecoded::of(&text[from..to]) {

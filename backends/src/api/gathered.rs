@@ -33,7 +33,7 @@ pub(crate) enum End {
     Refusal,
     /// The model wants to use a tool.
     Tool,
-    /// A reason that runner does not recognise.
+    /// A reason that runner does not recognize.
     Other(String),
 }
 

@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn refusals_are_recognised() {
+    fn refusals_are_recognized() {
         assert!(is_denied("Failed to inhibit: Access denied"));
         assert!(is_denied("Failed to inhibit: Interactive authentication required."));
         assert!(!is_denied("Failed to connect to bus: No such file or directory"));

@@ -32,7 +32,7 @@ use super::{Git, GitError, INPUT, Read};
 use crate::files::open_in;
 use crate::process::ExitStatus;
 
-/// Maximum size in bytes of a file whose line endings are normalised for a comparison.
+/// Maximum size in bytes of a file whose line endings are normalized for a comparison.
 const LARGEST_TEXT: u64 = 64 * 1024 * 1024;
 
 /// How a path differs.

@@ -29,7 +29,7 @@ pub struct BadPath {
 }
 
 impl RelPath {
-    /// Validates `text` as a path. The string is never normalised, so any other spelling of a path,
+    /// Validates `text` as a path. The string is never normalized, so any other spelling of a path,
     /// such as `a//b` or `./a`, is refused.
     ///
     /// # Errors

@@ -4,7 +4,7 @@
 //! merge, changes that git reports below the dream's paths and, once the changed ideas are known,
 //! any ideas saved very recently. The module must never write, and never count runner's own files
 //! as work in progress: git ignores the state, the proposals and the decisions, and the edits made
-//! by accepted proposals are recognised by their content.
+//! by accepted proposals are recognized by their content.
 
 use std::collections::BTreeMap;
 use std::path::Path;

@@ -11,7 +11,7 @@
 //!                                 Refusal                    a link, a file, any other folder
 //! ```
 //!
-//! Artifacts are recognised by their names and by evidence: a summary, a night's log or a run's
+//! Artifacts are recognized by their names and by evidence: a summary, a night's log or a run's
 //! folder. There is no marker file, because a repository could contain one. Inside
 //! `.agents/overnight/`, which belongs to nights, other entries are also accepted, because other
 //! programs that follow this contract write additional files there. This module must never change

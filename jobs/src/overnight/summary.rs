@@ -326,7 +326,7 @@ mod tests {
     }
 
     #[test]
-    fn serialised_names_match_the_contract() {
+    fn serialized_names_match_the_contract() {
         let word = |status| serde_json::to_value(status).unwrap();
         assert_eq!(
             word(IterationStatus::HaltedOnRegressionPreCommit),

@@ -99,7 +99,7 @@ pub fn run(ctx: &mut Context<'_>) -> Result<Finished, JobError> {
     let (report, name) = ctx.recording.through(NIGHT, "", || summarize(ctx))?;
     let folder = format!("{FOLDER}/{name}");
     let mut json = serde_json::to_vec_pretty(&report).map_err(|error| {
-        JobError::failed(Class::Internal, format!("the report does not serialise: {error}"))
+        JobError::failed(Class::Internal, format!("the report does not serialize: {error}"))
     })?;
     json.push(b'\n');
     ctx.files.stage(&format!("{folder}/report.json"), &json, Expect::Current)?;

@@ -112,7 +112,7 @@ fn keep(path: &str) -> Value {
 }
 
 #[test]
-fn every_class_is_recognised_and_recorded() {
+fn every_class_is_recognized_and_recorded() {
     let (mut place, done) = project();
     let settled = place.pass();
     assert_eq!(settled.outcome, Outcome::Succeeded, "{settled:?}");

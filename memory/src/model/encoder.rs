@@ -7,7 +7,7 @@ use nalgebra::{DMatrix, DVector};
 
 use super::safetensors::Tensors;
 
-/// A constant that prevents a division by zero in normalisations.
+/// A constant that prevents a division by zero in normalizations.
 const EPSILON: f32 = 1e-12;
 
 /// A linear map with an offset.
@@ -16,7 +16,7 @@ struct Linear {
     bias: DVector<f32>,
 }
 
-/// A normalisation of each column.
+/// A normalization of each column.
 struct Norm {
     weight: DVector<f32>,
     bias: DVector<f32>,

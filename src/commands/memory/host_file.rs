@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn own_hooks_are_recognised() {
+    fn own_hooks_are_recognized() {
         for (hook, own) in [
             (json!({"command": "/opt/my tools/runner", "args": ["hook", "stop"]}), true),
             (json!({"command": "'/opt/it'\\''s/runner' hook pre-compact --host codex"}), true),

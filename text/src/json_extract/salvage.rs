@@ -239,7 +239,7 @@ impl<'t> Salvage<'t> {
     }
 }
 
-/// Returns an object's first key, including its quotes, if the key is clearly recognisable.
+/// Returns an object's first key, including its quotes, if the key is clearly recognizable.
 fn first_key(object: &str) -> Option<&str> {
     let inner = object.strip_prefix('{')?.trim_start();
     let rest = inner.strip_prefix('"')?;

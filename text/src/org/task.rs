@@ -96,7 +96,7 @@ pub struct Odd {
 
 /// Returns the text in a form for comparison: NFKC, uniform hyphens and quotes, single spaces.
 pub fn fold(words: &str) -> String {
-    // Most text is ASCII and needs no normalisation.
+    // Most text is ASCII and needs no normalization.
     if words.is_ascii() {
         return joined(words.chars(), words.len());
     }

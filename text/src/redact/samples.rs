@@ -1,4 +1,4 @@
-//! A sample of every kind of secret that the redactor recognises, for tests.
+//! A sample of every kind of secret that the redactor recognizes, for tests.
 //!
 //! The samples are assembled from parts, so that secret scanners do not report this file.
 
@@ -13,7 +13,7 @@ const WORD: &str =
 pub struct Sample {
     /// The kind of secret.
     pub kind: String,
-    /// The text before the secret. Some kinds are recognised by it.
+    /// The text before the secret. Some kinds are recognized by it.
     pub before: String,
     pub secret: String,
     /// The text after the secret.

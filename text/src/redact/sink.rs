@@ -18,7 +18,7 @@ use super::{Redactor, StreamRedactor};
 static KNOWN: LazyLock<RwLock<(Vec<String>, Redactor)>> =
     LazyLock::new(|| RwLock::new((Vec::new(), Redactor::new(Vec::new()))));
 
-/// Text without recognised secrets and without control characters other than line feeds and tabs.
+/// Text without recognized secrets and without control characters other than line feeds and tabs.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(transparent)]
 pub struct Redacted(String);

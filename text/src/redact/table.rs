@@ -1,4 +1,4 @@
-//! The table of tokens that are recognised by their prefix.
+//! The table of tokens that are recognized by their prefix.
 //!
 //! No entry may match a hash, an id or a path, because these are common in reports.
 

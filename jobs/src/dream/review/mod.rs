@@ -29,7 +29,7 @@
 //! published.
 //!
 //! An act edits the work tree as the user would: it stages and commits nothing, even if git tracks
-//! the idea. A later pass recognises these edits by the digests in the backups ([`own_edits`]), so
+//! the idea. A later pass recognizes these edits by the digests in the backups ([`own_edits`]), so
 //! they do not defer the pass.
 //!
 //! This module must never make a decision, and never touch a file that is canonical or reached

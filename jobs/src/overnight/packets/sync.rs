@@ -1,7 +1,7 @@
 //! Writes the packets to the work file: existing items are amended, and missing items are added
 //! once.
 //!
-//! An item that is claimed or done is never changed, not even to add a field. Items are recognised
+//! An item that is claimed or done is never changed, not even to add a field. Items are recognized
 //! by their dedup keys. Unknown keys and invalid lines are kept unchanged.
 
 use jiff::ToSpan as _;
