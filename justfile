@@ -11,7 +11,7 @@ default:
     @just --list --unsorted
 
 # Run all checks except the tests, cheapest first
-check: format spelling words scripts dependencies lints documentation
+check: format spelling words scripts dependencies lints documentation fuzz-targets
 
 # Check the formatting
 format:
@@ -43,6 +43,11 @@ lints:
 # Build the documentation of the crates
 documentation:
     RUSTDOCFLAGS="--deny warnings" cargo doc --locked --quiet --workspace --no-deps
+
+# Check that the fuzz targets, which are a workspace of their own, compile
+fuzz-targets:
+    RUSTFLAGS="--cfg fuzzing" CARGO_TARGET_DIR={{ CARGO_TARGET_DIR }}/fuzz \
+        cargo check --locked --quiet --manifest-path fuzz/Cargo.toml --bins
 
 # Build the program
 build:

@@ -1,4 +1,5 @@
-//! Fuzzes artifacts of sessions: an artifact that can be read keeps its content when it is written and read again.
+//! Fuzzes session artifacts: an artifact that can be read stays the same when it is written and
+//! read again.
 #![no_main]
 
 use runner_jobs::sessions::artifact::Artifact;

@@ -1,4 +1,4 @@
-//! Fuzzes boards: any text is read as a board, on which tasks are moved and added.
+//! Fuzzes boards: any text can be read as a board, on which tasks can be moved and added.
 #![no_main]
 
 use runner_jobs::lifecycle::board::{BoardHistory, add, apply, pick};
@@ -17,13 +17,13 @@ libfuzzer_sys::fuzz_target!(|text: &str| {
             .collect();
         let entry = Sections { verdicts, ..Sections::default() };
         let change = apply(&board, text, &entry, "one");
-        let after = change.text(text, &board).expect("what is moved is what was meant");
+        let after = change.text(text, &board).expect("only the intended tasks move");
         assert_eq!(after.matches('\n').count(), text.matches('\n').count());
         if let Some((_, change)) = pick(&board, text, &BoardHistory::default(), "one") {
-            change.text(text, &board).expect("one task moves");
+            change.text(text, &board).expect("only one task moves");
         }
         if let Ok(change) = add(&board, text, "a task that is new") {
-            let after = change.text(text, &board).expect("one task more");
+            let after = change.text(text, &board).expect("exactly one task is added");
             let new = Board::read(&after, form);
             assert!(new.tasks.iter().any(|task| task.keyword == Keyword::Todo));
         }

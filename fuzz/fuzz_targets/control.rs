@@ -1,4 +1,5 @@
-//! Fuzzes the control protocol: a request that is understood is written and understood again.
+//! Fuzzes the control protocol: a message that parses stays the same when it is written and parsed
+//! again.
 #![no_main]
 
 #[path = "../../src/daemon/protocol.rs"]

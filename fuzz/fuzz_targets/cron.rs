@@ -1,5 +1,5 @@
-//! Fuzzes cron expressions: an expression that is accepted means the same when it is written again, and
-//! its times only increase.
+//! Fuzzes cron expressions: an accepted expression has the same times when it is written and parsed
+//! again, and its times only increase.
 #![no_main]
 
 use jiff::{Timestamp, tz::TimeZone};
@@ -7,7 +7,7 @@ use runner_engine::schedule::Cron;
 
 libfuzzer_sys::fuzz_target!(|text: &str| {
     let Ok(cron) = text.parse::<Cron>() else { return };
-    let again: Cron = cron.to_string().parse().expect("what is written is accepted");
+    let again: Cron = cron.to_string().parse().expect("a written expression is accepted");
     let zone = TimeZone::get("Europe/Berlin").expect("the zones are bundled");
     let mut at = Timestamp::from_second(1_774_700_000).unwrap();
     for _ in 0..5 {

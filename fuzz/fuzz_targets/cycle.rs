@@ -18,7 +18,7 @@ libfuzzer_sys::fuzz_target!(|text: &str| {
                 let mut at = Position::at(&spec.first().name);
                 let mut dreams = 0;
                 for _ in 0..2_000 {
-                    let state = spec.state(&at.state).expect("a cycle leads on to its own states");
+                    let state = spec.state(&at.state).expect("the next state exists");
                     dreams += u32::from(state.kind == StateKind::Rem);
                     at = at.after(state);
                 }

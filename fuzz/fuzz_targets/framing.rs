@@ -1,4 +1,5 @@
-//! Fuzzes streams of JSON lines: every line is counted exactly once, however long it is.
+//! Fuzzes streams of JSON lines: no line is counted twice, regardless of its length, and all bytes
+//! are read.
 #![no_main]
 
 use runner_text::jsonl::Jsonl;
@@ -9,7 +10,7 @@ libfuzzer_sys::fuzz_target!(|input: (u8, &[u8])| {
     let count = lines.by_ref().filter(Result::is_ok).count() as u64;
     let counts = lines.counts();
     assert!(counts.parsed <= count);
-    // A NUL byte separates records too.
+    // A NUL byte also separates records.
     let records = bytes.split(|byte| matches!(*byte, b'\n' | 0)).count() as u64;
     assert!(counts.parsed + counts.bad <= records);
     assert_eq!(lines.offset(), bytes.len() as u64);

@@ -1,4 +1,4 @@
-//! Fuzzes front matter: the parts of any text are the text.
+//! Fuzzes front matter: the head and the body of any text together are the text.
 #![no_main]
 
 use runner_text::front_matter::split;

@@ -1,5 +1,5 @@
-//! Fuzzes the extraction of an array from an answer: any text gives elements or a reason, and elements
-//! that were extracted are extracted again from their own text.
+//! Fuzzes the extraction of an array from an answer: any text yields elements or an error, and
+//! extracted elements can be extracted again from their own JSON.
 #![no_main]
 
 use runner_text::json_extract::extract_array;
@@ -15,7 +15,7 @@ libfuzzer_sys::fuzz_target!(|text: &str| {
     }
 });
 
-/// Replaces fractions, which may change in their last digit when they are written.
+/// Replaces floating-point numbers, whose last digit may change when they are written.
 fn whole(value: Value) -> Value {
     match value {
         Value::Number(number) if number.is_f64() => Value::Null,

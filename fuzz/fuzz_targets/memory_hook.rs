@@ -1,5 +1,6 @@
-//! Fuzzes what hooks of sessions receive: any bytes are a payload, and commands in any text of a model are
-//! found without a panic. A text without its injected blocks contains no further block.
+//! Fuzzes the input of session hooks: any bytes are a payload, and any text is searched for
+//! commands without a panic. After injected blocks are removed from a text, it contains no further
+//! block.
 #![no_main]
 
 use runner_memory::element::{elements, without_injected};

@@ -1,4 +1,5 @@
-//! Fuzzes queries of the memory: any text is a query or is refused with a column inside it, and never causes a panic.
+//! Fuzzes memory queries: any text is a query or is refused with a column inside or right after it,
+//! and never causes a panic.
 #![no_main]
 
 use runner_memory::MemoryError;

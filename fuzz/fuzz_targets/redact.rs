@@ -1,4 +1,5 @@
-//! Fuzzes redaction: a text in pieces is redacted like the whole text, and a redacted text has no control characters.
+//! Fuzzes redaction: text in pieces is redacted like the whole text, and redacted text contains no
+//! control characters other than line feeds and tabs.
 #![no_main]
 
 use runner_text::redact::{Redacted, Redactor};

@@ -1,5 +1,5 @@
-//! Fuzzes transcripts of sessions: any bytes are read to their end, and a second reader that starts at
-//! the place of the first one reads nothing more.
+//! Fuzzes session transcripts: any bytes are read to their end, and a second reader that starts
+//! where the first one stopped reads nothing more.
 #![no_main]
 
 use runner_jobs::sessions::transcript::{LineGap, Transcript};
