@@ -228,8 +228,9 @@ fn hanging_receivers_block_no_command() {
     run(&fixture, &["status"]).ends(0);
     let states = messages(&fixture);
     assert_eq!((states[0].1.as_str(), states[0].2), ("waiting", 1), "{states:?}");
-    assert!(states[0].3.is_empty(), "the delivery is still in progress: {states:?}");
-    // The first process may have found the other message held by a run, which has ended since.
+    assert!(states[0].3.is_empty(), "an unfinished delivery has an error: {states:?}");
+    // The first process may have skipped the other message, because a run that has ended since held
+    // it back.
     delivered(&fixture);
     run(&fixture, &["tick"]);
     hanging.next_request();
@@ -279,7 +280,7 @@ fn failed_deliveries_are_reported_and_retried() {
         assert_eq!(states.len(), 1);
         assert_eq!(states[0].1, "waiting", "{states:?}");
         assert!(states[0].3.contains(why) && !states[0].3.is_empty(), "{states:?}");
-        assert!(!states[0].3.contains("/hook"), "an address is shown: {states:?}");
+        assert!(!states[0].3.contains("/hook"), "the error shows the address: {states:?}");
         if turn == 0 {
             run(&fixture, &["status"])
                 .ends(0)
@@ -344,7 +345,11 @@ fn acknowledged_alert_is_not_repeated() {
     run(&fixture, &["jobs", "reset", "bad"]).ends(0);
     run(&fixture, &["alerts"]).ends(0).expect_text("no open alerts");
     fail(&fixture);
-    assert_eq!(server.next_request().json()["what"], "raised", "the next failure is not new");
+    assert_eq!(
+        server.next_request().json()["what"],
+        "raised",
+        "the next failure raises no new alert"
+    );
     let shown = run(&fixture, &["alerts", "list", "--json"]).ends(0).json();
     let id = shown[0]["id"].as_str().unwrap().to_owned();
     run(&fixture, &["alerts", "show", &id]).ends(0).expect_text("hook");
@@ -407,7 +412,7 @@ fn program_channels_receive_messages_as_data() {
     );
     assert!(!head.lines().any(|line| line.starts_with("Bcc")), "{head}");
     assert!(!fixture.path("owned").exists());
-    // A program that is missing and a program that fails are both reported.
+    // A failing program, an unset variable and an unknown channel are each reported.
     fs::write(fixture.root().join("bin/pager"), "#!/bin/sh\necho no $PAGER_KEY >&2\nexit 4\n")
         .unwrap();
     let said = test(&["alerts", "test", "pager"]).ends(69).expect_text("ended with exit 4: no");

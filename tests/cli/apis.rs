@@ -53,7 +53,7 @@ fn last(fixture: &Fixture) -> serde_json::Value {
 fn keeps_its_key(fixture: &Fixture) {
     for (path, content) in fixture.tree(".") {
         let shown = content.windows(KEY.len()).any(|part| part == KEY.as_bytes());
-        assert!(!shown || path.ends_with("keys"), "{path} shows the key");
+        assert!(!shown || path.ends_with("keys"), "{path} contains the key");
     }
 }
 
@@ -154,7 +154,7 @@ fn only_unbilled_requests_are_retried() {
     fixture.run(&["run", "ask"]).ends(0);
     assert_eq!((soon.calls(), &last(&fixture)["model_calls"]), (2, &2.into()));
 
-    // A limit that ends later, or on a request that may be billed, is not waited for.
+    // The run does not wait if the limit ends later, or if the request may have been billed.
     for (status, seconds) in [(429, "12"), (500, "1")] {
         let later =
             Server::start(move |talk, _| talk.reply(status, &[("retry-after", seconds)], ""));
@@ -186,7 +186,7 @@ fn only_unbilled_requests_are_retried() {
         let server = server(Dialect::Chat, behaviour);
         let fixture = self::fixture("openai", &server.url(), "");
         fixture.run(&["run", "ask"]).ends(code);
-        assert_eq!(server.calls(), 1, "{behaviour:?} was retried although it may be billed");
+        assert_eq!(server.calls(), 1, "{behaviour:?} was retried although it may have been billed");
     }
 }
 
@@ -284,8 +284,8 @@ fn prices_are_merged_from_three_sources() {
     assert_eq!(all["passed_over"], 1);
     fixture.run(&["run", "ask"]).ends(0);
     // The first request had no price and was charged its full reservation, a tenth of the run's
-    // dollar. The second is charged 120 input tokens at 10 millionths and 30 output tokens at 20
-    // millionths.
+    // budget of one dollar. The second is charged $10 per million for 120 input tokens and $20 per
+    // million for 30 output tokens.
     let used = fixture.run(&["budget", "--json"]).ends(0).json()["budgets"][0]["used"].clone();
     assert_eq!(used["money"], 0.1018, "{used}");
 
@@ -309,7 +309,7 @@ fn cancelled_run_with_little_time_left_is_cancelled_not_over_budget() {
     let server = Server::start(move |talk, seen| {
         if !lists(talk, seen, Dialect::Ollama) {
             asked.lock().unwrap().send(()).unwrap();
-            // Ends when the test drops the other end.
+            // Returns when the test drops `release`.
             let _released = held.lock().unwrap().recv();
         }
     });

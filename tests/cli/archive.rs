@@ -1,4 +1,4 @@
-//! The index of nights, the search over reports, and the static export.
+//! Tests the index of nights, the search in reports, and the static export.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -7,7 +7,8 @@ use std::path::Path;
 
 use crate::fixture::Fixture;
 
-/// Creates a project with three nights, of which the database has lost the first.
+/// Creates a project with three nights, and the report of an older night that is not in the
+/// database.
 fn with_nights() -> Fixture {
     let fixture = Fixture::with("[jobs.tidy]\nkind = \"command\"\nprogram = \"true\"\n");
     for _ in 0..3 {
@@ -20,7 +21,7 @@ fn with_nights() -> Fixture {
     let opened = nights[2]["opened"].as_str().unwrap();
     let lost = lost.replace(opened, "2020-01-01T02:30:00Z").replace("tidy", "oldest <b>job</b>");
     fixture.write(".runner/reports/2020-01-01/report.json", lost);
-    // Neither of these is a report.
+    // The first is not a report, and the second has a name that no night can have.
     fixture.write(".runner/reports/broken/report.json", "{");
     fixture.write(".runner/reports/a b/report.json", fixture.read(&report));
     fixture
@@ -112,7 +113,11 @@ fn an_export_replaces_only_an_export() {
     fs::write(into.join("2019-01-01.html"), "of an earlier export").unwrap();
     fixture.run(&export).ends(0);
     assert!(!into.join("2019-01-01.html").exists());
-    assert_eq!(files(&folder), BTreeSet::from(["pages".to_owned()]), "something is left");
+    assert_eq!(
+        files(&folder),
+        BTreeSet::from(["pages".to_owned()]),
+        "a temporary folder is left behind"
+    );
 
     let mine = folder.join("mine");
     fs::create_dir(&mine).unwrap();

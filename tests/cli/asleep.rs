@@ -12,7 +12,7 @@ const FRIDAY: &str = "2026-11-20T19:30:00Z";
 /// Monday morning: the wall clock, and the seconds of boot time since Friday.
 const MONDAY: (&str, i64) = ("2026-11-23T08:45:00Z", (2 * 24 + 13) * 3_600 + 15 * 60);
 
-/// Creates a project on Friday evening with jobs that are due every full hour.
+/// Creates a project on Friday evening with jobs that are due every hour on the hour.
 fn weekend(jobs: &[(&str, &str)]) -> Fixture {
     let fixture = Fixture::new();
     fixture.run_at(FRIDAY, &["init"]).ends(0);
@@ -26,7 +26,7 @@ fn weekend(jobs: &[(&str, &str)]) -> Fixture {
             }
         )
     });
-    // Below the full sandbox, a job creates no files in the project's own folder.
+    // At sandbox levels below `full`, a job cannot create files in the project's top folder.
     fixture.write("ran", "");
     fixture.configure(&format!("{NO_DREAM}{}", jobs.collect::<String>()));
     fixture
@@ -69,7 +69,7 @@ fn each_job_catches_up_once_after_sleep() {
         assert!(!wait.is_negative() && wait <= SignedDuration::from_secs(60), "{wait}");
         places.insert(wait);
     }
-    assert!(places.len() >= 4, "all runs start at once: {places:?}");
+    assert!(places.len() >= 4, "the runs are not staggered: {places:?}");
     // After half a minute, only runs whose `ready_at` has passed may have started.
     let half = woken(&fixture, 30);
     daemon.tick();

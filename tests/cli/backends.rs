@@ -37,7 +37,7 @@ fn last(fixture: &Fixture) -> serde_json::Value {
 fn keeps_its_key(fixture: &Fixture) {
     for (path, content) in fixture.tree(".") {
         let shown = content.windows(KEY.len()).any(|part| part == KEY.as_bytes());
-        assert!(!shown || path.ends_with("keys"), "{path} shows the key");
+        assert!(!shown || path.ends_with("keys"), "{path} contains the key");
     }
 }
 
@@ -93,7 +93,7 @@ fn fallbacks_answer_and_are_reported() {
     assert!(lines.contains("was not asked: mine:"), "{run}");
     assert!(!lines.contains("did not answer"), "{run}");
 
-    // If the last one is missing as well, the message names both.
+    // If the program of the last backend is missing as well, the message names both.
     fixture.configure("[backends.other]\ntype = \"command\"\nprogram = \"/no/such/program\"\n");
     fixture.run(&["config", "set", "backends.mine.fallback", "[\"other\"]"]).ends(0);
     let said = fixture.run(&["run", "ask"]).ends(69).err;
@@ -242,14 +242,14 @@ fn test_asks_one_small_question() {
     for text in texts {
         assert!(shown.contains(text), "{text}: {shown}");
     }
-    // Both tests count in the project's day, and as runs.
+    // Both tests are charged to the project's day and recorded as runs.
     let sql = "SELECT calls * 1000000 + tokens FROM budget_usage WHERE level = 'day'";
     assert_eq!(fixture.count(sql), 2_000_024);
     assert_eq!(fixture.count("SELECT count(*) FROM reservations WHERE open"), 0);
     assert_eq!(said["charged"]["micros"], 50_000, "{said}");
     fixture.run(&["runs", "show", said["run"].as_str().unwrap()]).ends(0);
     let runs = fixture.state().join("runs");
-    assert_eq!(fs::read_dir(runs).map_or(0, Iterator::count), 0, "the folder is removed");
+    assert_eq!(fs::read_dir(runs).map_or(0, Iterator::count), 0, "the run's folder is left behind");
     fixture.run(&["backends", "test", "builtin"]).ends(0).expect_text("{\"letters\":6}");
     fixture.run(&["backends", "test", "nobody"]).ends(78).expect_text("fix: runner backends list");
     keeps_its_key(&fixture);
@@ -261,7 +261,7 @@ fn test_reports_why_there_is_no_reply() {
     let said = fixture.run(&["backends", "test", "mine"]).ends(77);
     assert!(said.out.contains("auth: not authorised: Invalid API key"), "{said:?}");
     keeps_its_key(&fixture);
-    // A test never counts as a failure of a job that a schedule starts.
+    // A failed test never counts as a failure of a scheduled job.
     for _ in 0..3 {
         fixture.run(&["backends", "test", "mine"]).ends(77);
     }

@@ -18,7 +18,7 @@ fn dreaming() -> Fixture {
     fixture
 }
 
-/// Returns the targets of the newest pass.
+/// Returns the first target of each proposal of the newest pass.
 fn proposed(fixture: &Fixture) -> Vec<String> {
     let mut passes: Vec<_> = fs::read_dir(fixture.path("dreams"))
         .unwrap()
@@ -27,7 +27,7 @@ fn proposed(fixture: &Fixture) -> Vec<String> {
         .filter(|path| path.is_file())
         .collect();
     passes.sort();
-    let text = fs::read_to_string(passes.last().expect("a pass left proposals")).unwrap();
+    let text = fs::read_to_string(passes.last().expect("no pass published proposals")).unwrap();
     let proposals: serde_json::Value = serde_json::from_str(&text).unwrap();
     proposals
         .as_array()
@@ -221,7 +221,7 @@ fn stale_wal_is_not_replayed() {
     let fixture = dreaming();
     fixture.run(&["dream", "run"]).ends(0);
     let path = fixture.state().join("database.sqlite");
-    // Keep a log with content, like that of a killed writer.
+    // Keep a write-ahead log with content, as a killed writer leaves it.
     let held = fixture.store();
     held.execute_batch("PRAGMA wal_autocheckpoint = 0; UPDATE projects SET created = created + 1")
         .unwrap();

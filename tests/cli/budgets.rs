@@ -219,7 +219,7 @@ fn pool_limit_defers_jobs_of_all_projects() {
         at(&fixture, now, &["-C", &second, "enqueue", &job]).ends(0);
     }
     at(&fixture, now, &["tick"]).ends(0);
-    assert_eq!(lines(&calls), 0, "a backend was asked");
+    assert_eq!(lines(&calls), 0, "the rate-limited backend was asked");
     let mut back: Vec<i64> = Vec::new();
     let store = fixture.store();
     let mut statement = store
@@ -227,7 +227,7 @@ fn pool_limit_defers_jobs_of_all_projects() {
         .unwrap();
     let rows = statement.query_map([], |row| row.get::<_, i64>(0)).unwrap();
     back.extend(rows.map(Result::unwrap));
-    assert_eq!(back.len(), 10, "not all runs wait");
+    assert_eq!(back.len(), 10, "not all runs were deferred");
     let (first, last) = (back[0] - until.as_millisecond(), back[9] - until.as_millisecond());
     assert!(first >= 0 && last <= 60_000 && last - first > 1_000, "{back:?}");
     at(&fixture, now, &["budget"])
@@ -310,8 +310,8 @@ fn refused_job_is_reported_once() {
     for hour in ["22", "23"] {
         at(&fixture, &format!("2026-11-21T{hour}:30:00Z"), &["tick"]).ends(69);
     }
-    // Each scheduled time is checked again and fails, the breaker stays closed, and people get one
-    // alert.
+    // Each scheduled time is checked again and fails, the breaker stays closed, and the user gets
+    // one alert.
     let failed = "SELECT count(*) FROM runs WHERE outcome ->> 'outcome' = 'failed'";
     assert_eq!(fixture.count(failed), 3);
     let status = at(&fixture, "2026-11-21T23:40:00Z", &["status"]).ends(0).out;

@@ -31,7 +31,7 @@ fn declared_artifact_is_published_and_reported() {
 /// Processes that have nothing to do with runner, and a count of the reads of their state.
 struct Strangers {
     all: Vec<Child>,
-    /// Open files keep the kernel from forgetting that they are watched.
+    /// The kernel drops the watch of a `/proc` file unless the file is open.
     _states: Vec<File>,
     watch: std::os::fd::OwnedFd,
 }
@@ -51,7 +51,7 @@ impl Strangers {
         Self { all, _states: states, watch }
     }
 
-    /// Returns how often the state of one of them was read since the last call.
+    /// Returns how often the state of one of these processes was read since the last call.
     fn reads(&self) -> usize {
         let mut buffer = [MaybeUninit::uninit(); 64 * 1024];
         let mut reader = inotify::Reader::new(&self.watch, &mut buffer);
@@ -68,15 +68,16 @@ impl Drop for Strangers {
     }
 }
 
-/// Other tests run at the same time and also read the states of all processes. If the run itself did so, every attempt
-/// would show reads.
+/// Checks that at least one of many runs reads no other process. Other tests that run at the same
+/// time also read the states of all processes, but if the run itself did so, every attempt would
+/// show reads.
 #[test]
 fn a_run_reads_no_other_processes() {
     let fixture = job("true", "");
     fixture.run(&["run", "tidy"]).ends(0);
     let strangers = Strangers::start(200);
     std::fs::read(format!("/proc/{}/stat", strangers.all[0].id())).unwrap();
-    assert!(strangers.reads() > 0, "reads are counted");
+    assert!(strangers.reads() > 0, "the watch counted no read");
     let reads_none = |_| {
         strangers.reads();
         fixture.run(&["run", "tidy"]).ends(0);

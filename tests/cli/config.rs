@@ -99,8 +99,8 @@ fn set_changes_one_line_or_nothing() {
         .run(&["config", "set", "jobs.say.trigger", "every 15m"])
         .ends(0)
         .expect_text("nothing was written");
-    // Runner does not follow a link in a project, because the link could lead to any file of the
-    // user.
+    // Runner does not follow a link in a project, because the link could point to any of the user's
+    // files.
     let kept = fixture.root().join("kept.toml");
     fs::rename(fixture.path("runner.toml"), &kept).unwrap();
     symlink(&kept, fixture.path("runner.toml")).unwrap();
@@ -284,7 +284,7 @@ fn changed_schedule_counts_from_the_change() {
     at("2030-01-10T10:00:00Z", &["tick"]);
     let hourly = next();
     at("2030-01-10T10:10:00Z", &["config", "set", "jobs.tidy.trigger", "every 20m"]);
-    assert_eq!(next(), hourly - 30, "the schedule does not start at the change");
+    assert_eq!(next(), hourly - 30, "the new schedule does not start at the time of the change");
     // A setting in the user's file applies to all projects.
     at("2030-01-10T10:12:00Z", &["config", "set", "--user", "defaults.catch_up", "none"]);
     let kept = "SELECT count(*) FROM jobs WHERE name = 'tidy' AND policy LIKE '%none%'";

@@ -28,7 +28,7 @@ fn voice(name: &str, script: &str) -> String {
     )
 }
 
-/// Returns a shell command that prints an answer; `$one` and `$two` are ids.
+/// Returns a shell command that prints an answer; `$one` and `$two` are ids of candidates.
 fn answer(kind: &str, action: &str, confidence: &str, backs: &str) -> String {
     let fixed = json!({
         "headline": format!("{action}, of course"), "recommended_kind": kind, "recommended_first_action": action,
@@ -159,7 +159,7 @@ fn synthesis_omits_failed_councillors() {
 
     // The database records each call with its backend.
     let asked = fixture.count("SELECT count(*) FROM requests");
-    assert_eq!(asked, 7, "five councillors are asked once, and one is asked twice");
+    assert_eq!(asked, 7, "expected five councillors to be asked once, and one twice");
     assert_eq!(fixture.count("SELECT count(DISTINCT backend) FROM requests"), 6);
     let runs = fixture.run_with_clock(&["runs", "--json"]).ends(0).json();
     let run = runs.as_array().unwrap().iter().find(|run| run["job"] == "overnight").unwrap();
@@ -233,7 +233,7 @@ fn resumed_run_reuses_recorded_answers() {
     assert_eq!(first["candidates"], second["candidates"]);
     assert_ne!(first["degraded"], second["degraded"]);
     assert_eq!(asked(), 1, "the same question was asked again");
-    // Changed work leads to a different question, which is asked.
+    // Changed work leads to a different question, so the councillor is asked again.
     for name in ["summary.json", "summary.md"] {
         fs::remove_file(fixture.path(&format!("{LATEST}/{name}"))).unwrap();
     }
@@ -260,7 +260,8 @@ fn unknown_councillor_is_rejected() {
     assert!(!fixture.path(LATEST).exists());
 }
 
-/// Checks that runner shows summaries of other programs in every form, including unknown fields and values.
+/// Checks that runner shows other programs' summaries in every form, including unknown fields and
+/// values.
 #[test]
 fn foreign_summaries_are_shown_in_every_form() {
     let fixture = Fixture::with("");

@@ -190,7 +190,7 @@ fn sessions_are_chunked_and_ideas_seeded_once() {
         );
     }
     let done = fixture.tree(".runner/curator/done").len();
-    assert_eq!(done, 2, "there is not one finished job per chunk");
+    assert_eq!(done, 2, "expected one finished job per chunk");
 
     fixture.write("docs/plan.md", "# Plan\n\n- [ ] Retry the upload after a connection reset\n");
     for _ in 0..2 {
@@ -234,7 +234,10 @@ fn learnings_wait_for_the_corpus_lock() {
     };
     enqueue("s.jsonl");
     fixture.run(&["curator", "work"]).expect_text("the corpus is locked by PID");
-    assert!(!fixture.path(".agents/learnings").exists(), "written while the night held the lock");
+    assert!(
+        !fixture.path(".agents/learnings").exists(),
+        "learnings were written while the night held the lock"
+    );
     assert_eq!(fixture.tree(".runner/curator/queue").len(), 1);
     drop(night);
     fixture.run(&["curator", "work"]).ends(0);
@@ -323,7 +326,7 @@ fn event_budget_limits_nested_escalations() {
             .expect_text("handled");
         calls += 1;
     }
-    assert_eq!(calls, 4, "the calls exceed the first budget");
+    assert_eq!(calls, 4, "the calls do not add up to the budget of the first event");
     let first = event["id"].as_str().unwrap();
     fixture.run(&["curator", "events", "escalate", first]).ends(1).expect_text("no budget left");
     let store = fixture.read(".runner/curator/events/ledger.jsonl");
@@ -410,7 +413,7 @@ fn critical_event_is_shown_until_acknowledged() {
     assert_eq!(alerts[0]["kind"], "critical-event", "{alerts}");
     assert_eq!((&alerts[0]["count"], &alerts[1]), (&json!(1), &Value::Null), "{alerts}");
     assert!(alerts[0]["why"].as_str().unwrap().contains(id), "{alerts}");
-    // While the project's folder is away, the alert stays.
+    // The alert stays open while the project's folder is missing.
     let away = fixture.root().join("away");
     fs::rename(fixture.root().join("project"), &away).unwrap();
     let elsewhere = |args: &[&str]| {
@@ -458,7 +461,7 @@ fn diagnose_hints_lead_to_a_working_curator() {
         let done = fixture.command("sh", &["-c", hint]).env("PATH", path).output().unwrap();
         assert!(done.status.success(), "{hint}: {done:?}");
     }
-    panic!("problems are left after six commands");
+    panic!("problems remain after six commands");
 }
 
 #[test]
@@ -501,7 +504,7 @@ fn work_and_enqueue_need_no_setup() {
     fixture.run(&["curator", "work"]);
     assert!(fixture.read("runner.toml").contains("[jobs.curator]"));
     assert_eq!(fixture.tree(".runner/curator/done").len(), 1);
-    // The job that was added runs only manually. Only the set-up gives it a trigger.
+    // The added job runs only manually. `curator setup` gives it a trigger.
     fixture.run(&["curator", "diagnose"]).expect_text("the job curator runs only manually");
     fixture.run(&["config", "set", "jobs.curator.enabled", "false"]).ends(0);
     fixture.run(&["curator", "setup", "--apply"]).ends(0);

@@ -87,7 +87,7 @@ fn report_covers_notes_and_session_results() {
     let learnings = fixture.tree(".agents/learnings");
     assert_eq!(learnings.len(), 2, "{learnings:?}");
 
-    // The corpus accepts the learnings, and promotes them once they were used.
+    // The corpus accepts the learnings, and promotes them once they have been used.
     let used = learnings.iter().map(|(path, _)| {
         let cited = json!({ "artifact_path": format!(".agents/learnings/{path}"), "session_id": "later",
                             "cited_at": "2027-03-02T02:00:00Z", "citation_type": "applied" });

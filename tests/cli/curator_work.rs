@@ -36,7 +36,8 @@ impl FolderCounts {
         Self(watch)
     }
 
-    /// Waits for a moved file (`true`), until `other` becomes readable, or up to the time limit.
+    /// Waits until a file is moved, `other` becomes readable, or the time limit passes. Returns
+    /// whether a file was moved.
     fn wait(&self, other: Option<&dyn std::os::fd::AsFd>, limit: Duration) -> bool {
         let mut polled = vec![PollFd::new(&self.0, PollFlags::IN)];
         polled.extend(other.map(|other| PollFd::from_borrowed_fd(other.as_fd(), PollFlags::IN)));
@@ -147,7 +148,7 @@ fn concurrent_workers_settle_each_job_once() {
         while !ids(&fixture, "queue").is_empty() {
             assert!(
                 started.fetch_add(1, Ordering::SeqCst) < 1_000 + 10 * count,
-                "the queue is never empty: {:.4000}",
+                "the queue never becomes empty: {:.4000}",
                 fixture.run(&["runs"]).out
             );
             let mut child = fixture
@@ -225,7 +226,7 @@ fn concurrent_workers_settle_each_job_once() {
             order.push(id);
         }
     }
-    assert_eq!(order, wanted, "the order is not priority, then age");
+    assert_eq!(order, wanted, "the order is not by priority, then by age");
     assert_eq!(open(), 0);
     assert!(fixture.survivors().is_empty(), "{:?}", fixture.survivors());
     #[allow(clippy::cast_precision_loss)]
@@ -388,7 +389,7 @@ fn stopped_watch_requeues_its_current_job() {
     kill_process(Pid::from_child(&watch), Signal::TERM).unwrap();
     assert!(ended_within(watch.id(), LIMIT));
     assert_eq!(watch.wait().unwrap().code(), Some(0));
-    assert!(queue(&fixture, &id).exists(), "the job is not in the queue again");
+    assert!(queue(&fixture, &id).exists(), "the job was not put back into the queue");
     assert!(ids(&fixture, "processing").is_empty() && ids(&fixture, "done").is_empty());
     let job: Value =
         serde_json::from_str(&fs::read_to_string(queue(&fixture, &id)).unwrap()).unwrap();

@@ -185,7 +185,8 @@ fn private_socket_rejects_invalid_requests() {
     }
     let began = Instant::now();
     assert_eq!(daemon.tick()["is"], "ticked");
-    // Without room for new clients, the answer would come only after the first client has waited for 30 seconds.
+    // If slow clients blocked new ones, the answer would come only when the first of them times
+    // out, after 30 seconds.
     assert!(began.elapsed().as_secs() < 20, "{:?}", began.elapsed());
     drop(silent);
 }
@@ -254,7 +255,10 @@ fn follower_exits_when_its_output_closes() {
             .spawn()
             .unwrap();
         drop(follower.stdout.take());
-        assert!(ended_within(follower.id(), LIMIT), "the run is still live");
+        assert!(
+            ended_within(follower.id(), LIMIT),
+            "the follower did not exit when its output closed"
+        );
         follower.wait().unwrap();
         // Then repeat this without a daemon.
         kill_process(Pid::from_child(&daemon.child), Signal::KILL).unwrap();

@@ -16,7 +16,7 @@ fn demo_reports_despite_a_hostile_idea() {
     let path = env!("CARGO_BIN_EXE_runner");
     assert_eq!(next.len(), 3, "{next:?}");
     assert!(next.iter().all(|line| line.contains(path)), "{next:?}");
-    // The user's own database never knows the sample project.
+    // The sample project is not registered in the user's own database.
     assert!(!fixture.state().join("database.sqlite").exists());
     let demo = fixture.root().join("demo");
     let git = |args: &[&str]| {

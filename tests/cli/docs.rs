@@ -43,8 +43,8 @@ fn marked(text: &str) -> (Vec<String>, bool) {
     (found, first_is_marked.unwrap_or(false))
 }
 
-/// Creates the repository `~/my-repository` of a person who has never used runner. No setting of the fixture applies,
-/// so changed settings must be accepted.
+/// Runs a script in `~/my-repository` as a person who has never used runner. No setting of the
+/// fixture applies, so changed settings must be accepted.
 fn stranger(fixture: &Fixture, script: &str) -> CommandOutput {
     let bin = fixture.root().join("bin");
     fs::create_dir_all(&bin).unwrap();
@@ -81,7 +81,7 @@ fn marked_documentation_blocks_run() {
         let name = document.display();
         let (blocks, first_is_marked) = marked(&fs::read_to_string(&document).unwrap());
         let is_readme = document.ends_with("README.md");
-        assert!(first_is_marked || is_readme, "{name} does not begin with an example that is run");
+        assert!(first_is_marked || is_readme, "{name} does not begin with a marked example");
         for block in blocks {
             let fixture = Fixture::new();
             if !is_readme {
@@ -123,7 +123,7 @@ fn guide_configures_every_backend_kind() {
         assert!(listed.out.contains(name.as_str()), "{name}: {listed:?}");
     }
 
-    // No model of the chain is available, so the rules answer.
+    // No model in the fallback chain is available, so the built-in rules answer.
     fixture.write("ideas/note.md", "# Note\n\nMaybe a shorter name?\n");
     fixture.run(&["dream", "run"]).ends(0);
     let id = fixture.run(&["runs", "--json"]).json()[0]["id"].clone();

@@ -1,4 +1,5 @@
-//! Tests how a dream pass handles a model's answers, good and bad, through the program and a model API on loopback.
+//! Tests how a dream pass handles good and bad answers of a model, through the program and a model
+//! API on loopback.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -18,7 +19,7 @@ const OTHER: &str = "# Maps without a network\n\nOn a train there is no network,
                      there.\n\n- Tiles of a region are downloaded before\n- Each tile shows its age\n";
 const MUG: &str = "# Mug\n\nMy mug is green.\n";
 
-/// The reply to one request: text and the reason why it ends; `None` never answers.
+/// The reply to one request: its text and the reason why it ends, or `None` for no reply.
 type ModelReply = Option<(String, Why)>;
 
 struct Case {
@@ -96,7 +97,7 @@ fn said(elements: &[Value]) -> ModelReply {
     Some((json!(elements).to_string(), Why::Done))
 }
 
-/// Returns the answers about all ideas with one of them replaced.
+/// Returns an answer about every idea, with `answer` for this one.
 fn with(idea: &str, answer: Value) -> Vec<Value> {
     let all = ["maps", "mug", "offline", "retry"];
     all.iter().map(|name| if *name == idea { answer.clone() } else { keep(name) }).collect()
@@ -152,7 +153,7 @@ fn cases(hash: &str) -> Vec<Case> {
             &[("maps", KEPT), ("mug", KEPT), ("offline", KEPT), ("retry", ARCHIVED)],
         ),
         case(
-            "one damaged element, and nothing better the second time",
+            "one damaged element, and an empty second answer",
             vec![Some((broken, Why::Done)), said(&[])],
             (0, "degraded", 2),
             &[("retry", ARCHIVED), ("mug", KEPT)],
@@ -254,7 +255,7 @@ fn each_answer_has_its_outcome() {
             );
         }
         assert_eq!(server.calls(), calls, "{name}");
-        assert_eq!(fixture.tree("ideas"), before, "{name}: a pass changes no idea");
+        assert_eq!(fixture.tree("ideas"), before, "{name}: the pass changed an idea");
         let published: Vec<_> = fixture
             .tree("dreams")
             .into_iter()

@@ -1,4 +1,5 @@
-//! Tests passes that a program answers which runner does not start: `runner dream delta` and `runner dream submit`.
+//! Tests `runner dream delta` and `runner dream submit`, with which a program that runner does not
+//! start answers a pass.
 
 use serde_json::{Value, json};
 
@@ -9,7 +10,8 @@ const MAPS: &str =
 const RETRY: &str = "# Retry policy with jitter\n\nCalls in `src/retry.rs` fail at night.\n\n- Add jitter to each wait\n";
 const LINE: &str = "let wait = base + jitter(attempt);";
 
-/// Creates a project with a finished idea and an open one. Its backend is a program that does not exist.
+/// Creates a project with a finished idea and an open one, whose backend is a program that does not
+/// exist.
 fn fixture() -> (Fixture, String) {
     let fixture = Fixture::with(
         "[backends.harness]\ntype = \"command\"\nprogram = \"/nonexistent/harness\"\n\
@@ -37,7 +39,7 @@ fn element(idea: &str, claim: (&str, &str), evidence: &str, quote: &str) -> Valu
            "commits": [], "confidence": "high", "quote": quote, "rationale": "the harness"})
 }
 
-/// Writes an answer outside of the project and submits it.
+/// Writes an answer outside the project and submits it.
 fn submit(fixture: &Fixture, answer: &str) -> crate::fixture::CommandOutput {
     submit_to(fixture, answer, &[])
 }
@@ -69,11 +71,11 @@ fn harness_answers_a_pass_without_a_backend() {
     let request = delta(&fixture);
     assert_eq!(ideas(&request), ["ideas/maps.md", "ideas/retry.md"]);
     let shown = request["request"]["sources"].to_string();
-    assert!(shown.contains(LINE), "the request shows the change of the candidate: {shown}");
-    assert!(shown.contains("UNTRUSTED"), "ideas are fenced: {shown}");
+    assert!(shown.contains(LINE), "the request does not show the candidate's change: {shown}");
+    assert!(shown.contains("UNTRUSTED"), "the ideas are not marked as untrusted: {shown}");
     assert_eq!(request["request"]["rule_answer"].as_array().unwrap().len(), 2);
     assert_eq!(request["outcome"], Value::Null);
-    assert!(fixture.tree("dreams").is_empty(), "a request publishes nothing");
+    assert!(fixture.tree("dreams").is_empty(), "the request published something");
 
     fixture.run(&["dream", "submit", "absent.json"]).ends(65).expect_text("absent.json");
     for text in [request.to_string(), format!("a line of a log\n{request:#}\nand another\n")] {
@@ -94,7 +96,7 @@ fn harness_answers_a_pass_without_a_backend() {
     assert_eq!(run["outcome"], "succeeded", "{run:#}");
     assert!(run.to_string().contains("no backend was asked"), "{run:#}");
     let claims = ["ideas/maps.md keep low", "ideas/retry.md archive high"];
-    assert_eq!(proposals(&fixture), claims, "an invented commit is struck");
+    assert_eq!(proposals(&fixture), claims, "the invented commit was accepted");
 
     let over = delta(&fixture);
     assert_eq!((&over["request"], ideas(&over).len()), (&Value::Null, 0));
@@ -122,9 +124,9 @@ fn answer_applies_only_to_its_own_request() {
     let run = submit_to(&fixture, &answer, &of_first).ends(0).json();
     assert!(
         run["lines"].to_string().contains("ideas/maps.md"),
-        "the changed idea is named: {run:#}"
+        "the changed idea is not named: {run:#}"
     );
-    assert!(proposals(&fixture).is_empty(), "the answer is about another content");
+    assert!(proposals(&fixture).is_empty(), "an answer about the earlier content was accepted");
     let of_second = ["--request", second["id"].as_str().unwrap()];
     submit_to(&fixture, &answer, &of_second).ends(0);
     assert_eq!(proposals(&fixture), ["ideas/maps.md promote high"]);
@@ -150,7 +152,11 @@ fn answer_may_use_only_what_its_request_offered() {
     let archive =
         json!([element("maps", ("implemented", "archive"), &new.trim()[..12], "fn maps() {}")]);
     submit(&fixture, &archive.to_string()).ends(0);
-    assert_eq!(proposals(&fixture), ["ideas/maps.md keep low"], "the commit was not offered");
+    assert_eq!(
+        proposals(&fixture),
+        ["ideas/maps.md keep low"],
+        "a commit that was not offered was accepted"
+    );
 }
 
 #[test]
@@ -186,7 +192,7 @@ fn partial_answers_park_no_idea_and_are_not_repeated() {
     assert_eq!(
         ideas(&delta(&fixture)),
         ["ideas/retry.md"],
-        "the idea without an answer is not parked"
+        "the unanswered idea is not offered again"
     );
     let again = json!([element("one", ("meritorious", "promote"), "worth doing", "")]);
     let requests = fixture.run(&["dream", "delta", "--json"]).ends(0).json();
@@ -210,9 +216,9 @@ fn submitted_answer_applies_only_to_the_content_of_the_request() {
         element("maps", ("sidenote", "keep"), "a note", ""),
     ]);
     let run = submit(&fixture, &answer.to_string()).ends(0).json();
-    assert!(run.to_string().contains("ideas/maps.md"), "the changed idea is named: {run:#}");
+    assert!(run.to_string().contains("ideas/maps.md"), "the changed idea is not named: {run:#}");
     assert_eq!(proposals(&fixture), ["ideas/retry.md archive high"]);
-    assert_eq!(ideas(&delta(&fixture)), ["ideas/maps.md"], "the changed idea stays selected");
+    assert_eq!(ideas(&delta(&fixture)), ["ideas/maps.md"], "the changed idea is not offered again");
 }
 
 #[test]
@@ -224,7 +230,7 @@ fn settled_ideas_need_no_answer() {
     delta(&fixture);
     submit(&fixture, &all(&["maps", "retry"])).ends(0);
     let again = || fixture.run(&["dream", "delta", "--all", "--json"]).ends(0).json();
-    // Answered in two parts, although both ideas had been examined before.
+    // The ideas are answered in two parts, although both had been examined before.
     again();
     submit(&fixture, &all(&["maps"])).ends(0);
     let run = submit(&fixture, &all(&["retry"])).ends(0).json();
@@ -311,11 +317,11 @@ fn unusable_submission_fails_and_keeps_the_ideas_selected() {
     let parked = delta(&fixture);
     assert_eq!(
         parked["outcome"]["outcome"], "skipped",
-        "three answers without a proposal park the ideas"
+        "the ideas are still selected after three answers without a proposal"
     );
     assert!(parked["outcome"].to_string().contains("ideas/maps.md"), "{parked:#}");
     let line = fixture.run(&["runs", "--json"]).json();
-    assert_eq!(line.as_array().unwrap().len(), 3, "a submission is not retried: {line:#}");
+    assert_eq!(line.as_array().unwrap().len(), 3, "a submission was retried: {line:#}");
     let again =
         fixture.run(&["dream", "delta", "--idea", "ideas/maps.md", "--json"]).ends(0).json();
     assert_eq!(ideas(&again), ["ideas/maps.md"]);
@@ -324,6 +330,6 @@ fn unusable_submission_fails_and_keeps_the_ideas_selected() {
     assert_eq!(proposals(&fixture), ["ideas/maps.md keep high"]);
     assert!(
         !fixture.path("dreams/.failed").exists(),
-        "a pass that succeeds removes the failure marker"
+        "the successful pass left the failure marker"
     );
 }

@@ -86,7 +86,7 @@ fn dry_run_changes_nothing() {
     fixture.run(&["status"]).ends(0);
     dry(&fixture, &["run", "dream", "--dry-run"]).ends(0).expect_text("skipped: no delta");
     dry(&fixture, &["night", "--dry-run"]).ends(0);
-    // A dry run does not recreate a missing index of the log.
+    // A dry run does not recreate a missing index of the write-ahead log.
     let beside = |ending: &str| fixture.state().join(format!("database.sqlite{ending}"));
     fixture.run(&["status"]).ends(0);
     assert!(beside("-wal").exists());
@@ -105,7 +105,7 @@ fn dry_run_changes_nothing() {
     assert_eq!(
         said["requests"].as_array().map(Vec::len),
         Some(1),
-        "the planned question is not shown"
+        "the planned request is not shown"
     );
     dry(&fixture, &["night", "--dry-run"]).ends(69);
     dry(&fixture, &["run", "nobody", "--dry-run"]).ends(78);

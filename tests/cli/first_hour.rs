@@ -1,4 +1,4 @@
-//! The commands of a person's first hour: `init`, jobs, settings, runs and logs.
+//! Tests the commands of a user's first hour: `init`, jobs, settings, runs and logs.
 
 use std::fs;
 

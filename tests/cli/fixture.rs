@@ -1,4 +1,4 @@
-//! A temporary home, state folder and repository for a test.
+//! Provides a temporary home, state folder and repository for a test.
 
 use std::fmt::Display;
 use std::fs;
@@ -73,8 +73,8 @@ impl Fixture {
         fs::create_dir_all(fixture.project()).unwrap();
         // Runner clears git's variables, so a file in the home folder sets the identity.
         fs::write(fixture.root().join(".gitconfig"), GIT_CONFIG).unwrap();
-        // Without these, late jobs would be spread over a minute, messages would wait for each other,
-        // and tests would have to wait.
+        // By default, late jobs are spread over a minute and messages are collected before they are
+        // sent, so tests would have to wait.
         let config = fixture.root().join("config/runner/config.toml");
         fs::create_dir_all(config.parent().unwrap()).unwrap();
         // Tests edit runner.toml directly, even before a tick in the environment of a timer.
@@ -248,7 +248,8 @@ impl Fixture {
         found
     }
 
-    /// Returns the live processes with the marker of one of this fixture's runs.
+    /// Returns the live processes whose environment contains the marker of one of this fixture's
+    /// runs.
     pub fn survivors(&self) -> Vec<String> {
         let state = self.state().display().to_string();
         let mut found = Vec::new();
@@ -312,7 +313,7 @@ pub fn ended_within(pid: u32, limit: Duration) -> bool {
     poll(&mut polled, Some(&limit)).unwrap() > 0
 }
 
-/// A small random generator.
+/// A small random number generator.
 pub struct Random(pub u64);
 
 impl Random {

@@ -15,8 +15,8 @@ const AGENTS: [&str; 3] = ["", "two", "three"];
 
 const CYCLE: &str = "# Cycle\n\n## add\n- KIND: wake\n- NEXT: rem\n- REPEAT: 2\n\n## rem\n- KIND: rem\n- NEXT: add\n- MIN-INTERVAL: 0m\n";
 
-/// Finishes the picked task on the board and commits it, as an agent does, but leaves some
-/// tasks. The request is one line of JSON.
+/// Finishes the picked task on the board and commits it, as an agent does, but leaves some tasks
+/// unfinished. The request is one line of JSON.
 const WORKER: &str = r#"task=$(sed 's/\\n/\n/g' | sed -n 's/^PICKED  //p' | head -1)
 [ -z "$task" ] && { echo nothing; exit 0; }
 case "$task" in *9) echo left; exit 0;; esac
@@ -25,7 +25,8 @@ git -c user.name=a -c user.email=a@b commit --quiet -m "add: $task" plan.org
 echo "finished $task"
 "#;
 
-/// Dreams that the last open task is to be done first. The tale has random words.
+/// Answers with a dream whose verdict picks up the last open task. The tale consists of random
+/// letters.
 const DREAMER: &str = r#"task=$(sed 's/\\n/\n/g' | sed -n 's/^\* TODO //p' | tail -1)
 tale=$(tr -dc 'g-z ' </dev/urandom | head -c 90)
 verdict="keep course"
@@ -77,9 +78,9 @@ fn settle(fixture: &Fixture) {
     panic!("a run is not settled after 20 ticks");
 }
 
-/// Checks that each task is held by the one agent that picked it, and that each move has one agent and,
-/// if it comes from a verdict, one entry of that agent. Returns the number of picks and of moves by
-/// verdicts.
+/// Checks that only one agent picked each task and still holds it, and that the verdicts of each
+/// entry were applied at most once, for the agent that wrote it. Returns the number of picks and
+/// the number of moves by verdicts.
 fn look(fixture: &Fixture) -> (usize, usize) {
     let history = fs::read_to_string(fixture.path(".runner/board.jsonl")).unwrap_or_default();
     let mut held: BTreeMap<String, String> = BTreeMap::new();

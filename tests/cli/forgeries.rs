@@ -1,4 +1,4 @@
-//! Tests that no entry that runner did not publish moves a task or orients a run.
+//! Tests that an entry that runner did not publish moves no task and orients no run.
 
 use std::fs;
 use std::process::Stdio;
@@ -63,7 +63,8 @@ fn forged_entries_move_no_task_and_orient_no_run() {
     written(&fixture, "rem", "2026-06-11-1430", VERDICT);
     is_without_effect(&fixture, "added entry");
     restore();
-    // A commit made of git objects alone brings the entry into the folder at a later reset.
+    // A commit that was built from git objects alone brings the entry into the folder at a later
+    // reset.
     let blob = |text: &str| {
         fixture.write("forged", text);
         let hash = fixture.git(&["hash-object", "-w", "forged"]).trim().to_owned();
@@ -79,12 +80,13 @@ fn forged_entries_move_no_task_and_orient_no_run() {
     assert!(fixture.read(entry).contains(VERDICT));
     is_without_effect(&fixture, "entry from the index");
     restore();
-    // An entry with the same text as in another clone is known here, because its digest is equal.
+    // An entry with the same text is known in this clone too, because its digest is equal.
     fixture.run(&["board", "apply"]).ends(0).expect_text("already applied");
 }
 
-/// The forgeries: a name, and a script that brings a forged entry into the project. `$F` is the folder
-/// with the forged entry `entry` and its list `list`, `$E` and `$L` are their paths in the project.
+/// The forgeries: a name, and a script that brings a forged entry into the project. `$F` is the
+/// folder with the forged entry `entry` and its list `list`; `$E` and `$L` are their paths in the
+/// project.
 const FORGERIES: [(&str, &str); 11] = [
     (
         "index",
@@ -127,7 +129,7 @@ const FORGERIES: [(&str, &str); 11] = [
 const ENTRY: &str = "rem/2026-06-10-1430.org";
 const LIST: &str = "rem/manifest.json";
 
-/// Creates a project whose newest entry was adopted, and a folder with what a forger prepares.
+/// Creates a project whose newest entry was adopted, and a folder with the files of a forger.
 fn forger() -> (Fixture, std::path::PathBuf, [String; 2]) {
     let fixture = Fixture::with(
         "[jobs.dream]\nenabled = false\n[jobs.up]\nkind = \"wake\"\ntrigger = \"every 1h\"\nbackend = \"builtin\"\n",
@@ -156,7 +158,7 @@ fn forger() -> (Fixture, std::path::PathBuf, [String; 2]) {
     (fixture, forged, honest)
 }
 
-/// Runs a forger's script in the project, as somebody outside the sandbox.
+/// Runs a forger's script in the project, outside the sandbox.
 fn shell(fixture: &Fixture, forged: &std::path::Path, script: &str) {
     let mut command = fixture.command("sh", &["-euc", script]);
     command.env("F", forged).env("E", ENTRY).env("L", LIST);
@@ -197,8 +199,8 @@ fn twelve_forgeries_are_reported_and_not_applied() {
     is_without_effect(&fixture, "race with publishing");
 }
 
-/// The ways in which an agent brings the forged commit `$C`, whose tree has the entry, into git. The last
-/// part is the text in the run's failure, or `None` if the run must not fail.
+/// The ways in which an agent brings the forged commit `$C`, whose tree has the entry, into git.
+/// The last part is the text in the run's failure, or `None` if the run must not fail.
 const FROM_THE_SANDBOX: [(&str, &str, Option<&str>); 13] = [
     ("commit", "git reset -q --soft $C", Some("commit ")),
     (
@@ -239,7 +241,7 @@ const FROM_THE_SANDBOX: [(&str, &str, Option<&str>); 13] = [
     ("file", "printf evil > $E; ln $E hard && printf evil > hard; mv rem gone; rm -rf rem", None),
 ];
 
-/// Honest uses of git beside commits on the branch.
+/// Honest uses of git, in addition to commits on the branch.
 const HONEST: &str = "echo a > a.txt; git add -A; git commit -q -m 'add: a'; git add -f runner.toml
     git branch side; echo b > a.txt; git stash -q; git notes add -m fine; git tag -a -m x v1
     git worktree add -q --detach wt; git rm -q --cached a.txt; git checkout -q -b other";
@@ -267,8 +269,8 @@ fn agents_in_the_sandbox_bring_no_entry_into_git() {
         assert_eq!(run.err.contains("guard"), names.is_some(), "{how}: {run:?}");
         assert!(names.is_none_or(|names| run.err.contains(names)), "{how}: {run:?}");
         assert_eq!([fixture.read(LIST), fixture.read(ENTRY)], honest, "{how}: {run:?}");
-        // Except for the commits that a guard keeps for inspection, git has the forged entry in no ref,
-        // and not in its index.
+        // Except for the commits that a guard keeps for inspection, git has the forged entry in no
+        // ref, and not in its index.
         let all = ["log", "--exclude=refs/runner/*", "--all", "--format=%H", "--", "rem"];
         assert_eq!(fixture.git(&all), "", "{how}: {run:?}");
         assert_eq!(fixture.git(&["ls-files", "--", "rem"]), "", "{how}: {run:?}");

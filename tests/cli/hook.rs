@@ -1,4 +1,4 @@
-//! Tests the decisions and answers of `runner guard hook` for a table of payloads.
+//! Tests the decisions and answers of `runner guard hook` with a table of payloads.
 
 use std::io::Write as _;
 use std::os::unix::fs::symlink;

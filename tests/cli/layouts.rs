@@ -1,5 +1,5 @@
-//! Tests that each action can be accepted and undone in every layout of the ideas and the specs: as
-//! files that git tracks, ignores, or neither.
+//! Tests that each action can be accepted and undone in every layout of the ideas and the specs:
+//! tracked by git, ignored by git, or neither.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -66,7 +66,7 @@ fn amend(fixture: &Fixture, id: &str, action: &str, publish: bool) -> CommandOut
     fixture.run(&words)
 }
 
-/// The files of the person, and the staged changes.
+/// The user's files and the staged changes.
 type State = (Vec<(String, Vec<u8>)>, String);
 
 fn state(fixture: &Fixture) -> State {
@@ -159,7 +159,7 @@ fn proposed_actions_are_accepted_and_undone_in_every_layout() {
                 &program.display().to_string(),
             ]);
             let pass = fixture.run(&["dream", "run"]).ends(0);
-            // The pass reports who can see the notes.
+            // The pass reports whether the notes are private.
             assert!(pass.out.contains(privacy(ideas)), "{ideas:?}: {pass:?}");
             let before = state(&fixture);
             let listed = fixture.run(&["dream", "list", "--json"]).ends(0).json();

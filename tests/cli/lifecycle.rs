@@ -200,7 +200,7 @@ fn idle_cycle_writes_no_entry_and_moves_on() {
     // An audit checks the carry instead of trusting it.
     let audit = fixture.run(&["lifecycle", "orient", "--kind", "audit"]).ends(0);
     assert!(audit.out.contains("you check it") && !audit.out.contains("Trust it"), "{audit:?}");
-    // A commit, a task of a person, and a tool each make a cycle worth an entry.
+    // A commit, a person's change to a task, and a tool call each make a cycle worth an entry.
     assert_eq!(cycle(3), 2);
     fixture.run_at("2026-06-10T04:00:00Z", &["board", "add", "one more"]).ends(0);
     assert_eq!(cycle(4), 3);
@@ -288,7 +288,7 @@ fn goto_ends_the_backoff() {
     }
     tick("03").ends(0).expect_text("gate: rem failed 3 times");
     fixture.run_at("2026-06-10T10:04:00Z", &["lifecycle", "goto", "add"]).ends(0);
-    // The next failure is the first one of the other state.
+    // The next failure counts as the first one of the new state.
     tick("05").ends(1).expect_text("add holds its place: ");
 }
 
@@ -432,7 +432,8 @@ fn manual_goto_survives_a_running_agent() {
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    // Opening the pipe blocks until the agent opens it for reading. The agent is running then.
+    // Opening the pipe blocks until the agent opens it for reading, so the agent is running
+    // afterwards.
     let mut writer = fs::File::options().write(true).open(&pipe).unwrap();
     fixture.run(&["lifecycle", "goto", "plan"]).ends(0);
     std::io::Write::write_all(&mut writer, b"go on\n").unwrap();

@@ -7,13 +7,13 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use crate::fixture::{CommandOutput, Fixture, ended_within, print_line, scaled};
 
-/// Creates a fixture with a job that signals that it runs and then waits for input.
+/// Creates a fixture with a job that signals that it is running and then waits for input.
 fn waiting() -> Fixture {
     let fixture = Fixture::with(
         "[jobs.wait]\nkind = \"command\"\nprogram = \"sh\"\nargs = [\"-c\", \"echo x >> began; echo up > up.fifo; read word < go.fifo; echo done > finished\"]\n",
     );
     fixture.command("mkfifo", &["up.fifo", "go.fifo"]).status().unwrap();
-    // Below the full sandbox, a job creates no files in the project's own folder.
+    // At sandbox levels below `full`, a job cannot create files in the project's top folder.
     for name in ["began", "finished"] {
         fixture.write(name, "");
     }
@@ -44,7 +44,7 @@ fn run_that_was_not_admitted_leaves_its_key() {
     }
     std::fs::write(fixture.path("go.fifo"), "go\n").unwrap();
     assert!(first.wait().unwrap().success());
-    // Nothing waits for this run: the pipes have both ends already.
+    // This run does not block on the pipes, because the test holds both ends of each open.
     let both = |name: &str| {
         std::fs::File::options().read(true).write(true).open(fixture.path(name)).unwrap()
     };

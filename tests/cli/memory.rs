@@ -1,4 +1,4 @@
-//! The memory through the built program: the hooks of a session, the commands, and the installation.
+//! Tests the memory through the built program: session hooks, commands, and installation.
 
 use std::fs;
 use std::io::Write as _;
@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use crate::fixture::{CommandOutput, Fixture, Random, ended_within, print_line, scaled};
 
-/// A session of Claude Code as the hooks see it.
+/// A Claude Code session as the hooks see it.
 struct Session<'f> {
     fixture: &'f Fixture,
     id: String,
@@ -54,7 +54,7 @@ impl<'f> Session<'f> {
         writeln!(file, "{row}").unwrap();
     }
 
-    /// Sends a prompt, and returns what the session got with it.
+    /// Sends a prompt and returns the text that the hook injected.
     fn prompt(&mut self, text: &str) -> String {
         self.turns += 1;
         self.row(&json!({"type": "user", "uuid": format!("{}-{}", self.id, self.turns),
@@ -108,17 +108,17 @@ fn checklist_of_the_memory_holds() {
     assert_eq!(stop["args"], json!(["hook", "stop"]));
     assert!(stop["command"].as_str().unwrap().starts_with('/'), "{stop}");
     assert!(fixture.root().join(".claude/skills/ctx/SKILL.md").is_file());
-    // 4. and 5. A first session has nothing in its context.
+    // 4. and 5. The first session has nothing in its context.
     let mut first = Session::new(&fixture, "first");
     assert_eq!(first.start("startup"), "");
-    // 6. to 8. It remembers something.
+    // 6. to 8. The session stores two notes.
     assert_eq!(first.prompt("remember this"), "");
     first.answer(
         "Noted. <ctx:remember type=\"decision\" tags=\"tier:reference,auth\">The API uses PKCE.</ctx:remember>\
          <ctx:remember type=\"fact\" tags=\"tier:pinned\">Deploy on Fridays.\nNever on Mondays.</ctx:remember>",
     );
     assert_eq!(nodes(&fixture).len(), 2);
-    // 9. and 10. A new session has it in its context.
+    // 9. and 10. A new session has both notes in its context.
     let mut second = Session::new(&fixture, "second");
     let block = second.start("startup");
     assert!(block.starts_with("<!-- ctx: 2 nodes, "), "{block}");
@@ -126,7 +126,7 @@ fn checklist_of_the_memory_holds() {
     assert!(block.contains("The API uses PKCE."), "{block}");
     assert!(block.ends_with("<!-- ctx:end -->"), "{block}");
     assert_eq!(second.start("startup"), block, "the block is not stable");
-    // 11. and 12. It recalls, and gets the results once.
+    // 11. and 12. The session runs a query, and gets its results once.
     second.prompt("what about auth");
     second.answer("<ctx:recall query=\"type:decision AND tag:auth\"/><ctx:status/>");
     let got = second.prompt("go on");
@@ -238,7 +238,7 @@ fn hooks_answer_valid_json_in_any_case() {
         assert_eq!(output.json(), json!({}), "{args:?}");
         assert!(!output.err.is_empty(), "{args:?}");
     }
-    // In a run of runner, nothing is injected and nothing is written.
+    // Inside one of runner's own runs, nothing is injected and nothing is written.
     fixture.run(&["memory", "add", "--tag", "tier:pinned", "a note"]).ends(0);
     let before = fs::read(fixture.root().join(".ctx/store.db")).unwrap();
     let mut command = fixture.runner(&["hook", "session-start"]);
@@ -351,7 +351,7 @@ fn every_change_can_be_undone() {
         states.pop();
     }
     let found = fixture.run(&["memory", "search", "cheese", "--json"]).ends(0).json();
-    assert_eq!(found["hits"][0]["content"], "cheese", "the index does not follow undo");
+    assert_eq!(found["hits"][0]["content"], "cheese", "the undo did not restore the index");
 }
 
 #[test]
@@ -386,7 +386,7 @@ fn hooks_are_never_installed_twice() {
     let apply = || fixture.run(&["memory", "install", "--apply"]);
     apply().ends(0);
     let with = fs::read_to_string(&settings).unwrap();
-    // Changed entries are neither doubled nor removed.
+    // Changed entries are neither duplicated nor removed.
     let changed = with.replacen("\"timeout\": 10", "\"timeout\": 12", 1);
     fs::write(&settings, &changed).unwrap();
     for flag in ["--apply", "--remove"] {
@@ -557,5 +557,5 @@ fn missing_or_damaged_model_is_an_error() {
     let built = fixture.run(&["memory", "model", "build", "model"]);
     assert_ne!(built.code, 0, "{built:?}");
     let has_store = fixture.root().join(".ctx").exists();
-    assert!(!has_store, "the commands of the model do not open the store");
+    assert!(!has_store, "a model command created the store");
 }

@@ -1,4 +1,4 @@
-//! The doctor's findings about the memory's hooks, and the errors of an import.
+//! Tests the doctor's findings about the memory's hooks, and the errors of an import.
 
 use std::fs;
 use std::path::PathBuf;
@@ -46,7 +46,7 @@ fn doctor_reports_hooks_that_do_not_work() {
     assert_eq!(findings(&fixture), Vec::<String>::new());
     let claude = ".claude/projects/p/s.jsonl";
     let said = json!({"type": "user", "message": {"content": "hello"}});
-    // Hooks that never run, in both programs.
+    // The hooks never run, in either program.
     transcript(&fixture, claude, std::slice::from_ref(&said));
     let codex = ".codex/sessions/2026/11/23/rollout-x.jsonl";
     let rollout = transcript(&fixture, codex, std::slice::from_ref(&said));
@@ -84,7 +84,7 @@ fn doctor_reports_hooks_that_do_not_work() {
             }
         }
     }
-    // A session that the store knows has working hooks, even if the host records nothing.
+    // If the store knows a session, its hooks work, even if the host records nothing.
     transcript(&fixture, claude, &[said]);
     assert_eq!(findings(&fixture).len(), 1);
     let payload = json!({"session_id": "s", "cwd": fixture.project(), "source": "startup"});

@@ -1,4 +1,5 @@
-//! The memory in jobs: drafts of ideas from what sessions left open, and notes of sessions as evidence.
+//! Tests how jobs use the memory: drafts of ideas from open points of sessions, and session notes
+//! as evidence.
 
 use serde_json::Value;
 
@@ -20,7 +21,8 @@ fn open_points_of_sessions_become_drafts() {
     );
     add(&fixture, "open-question", &["Who may read the archive of old tide tables?"]);
     add(&fixture, "task", &["Retry the upload\nafter a connection reset"]);
-    // None of these is a draft: a decision, a node of all projects, an ended task, and a stranger's text.
+    // None of these becomes a draft: a decision, a node for all projects, an ended task, or text
+    // from the web.
     add(&fixture, "decision", &["The archive of old tide tables stays public"]);
     add(&fixture, "task", &["--global", "Rename every project at the end of the year"]);
     add(&fixture, "task", &["--tag", "tier:off-context", "Measure the cache under heavy load"]);
@@ -34,7 +36,7 @@ fn open_points_of_sessions_become_drafts() {
     assert!(question.contains("source: \"memory:01"), "{question}");
     assert!(question.contains("A session left this open-question on "), "{question}");
     assert!(of("> Retry the upload after a connection reset").contains("left this task"));
-    // The next night drafts nothing twice, and an answered question is no longer open.
+    // The next run drafts nothing twice, and an answered question is no longer open.
     add(&fixture, "open-question", &["Which clock do the tide tables follow in winter?"]);
     let all = fixture.run(&["memory", "list", "--type", "open-question", "--json"]).json();
     let winter = all["nodes"].as_array().unwrap().iter();
@@ -83,7 +85,7 @@ fn session_notes_are_evidence_of_a_dream() {
     let run = run[0]["id"].as_str().unwrap_or_else(|| panic!("{run}")).to_owned();
     std::fs::remove_dir_all(fixture.root().join(".ctx")).unwrap();
     fixture.run(&["replay", &run]).ends(0);
-    // A memory that cannot be read is reported, and fails nothing.
+    // A memory that cannot be read is reported, but does not fail the pass.
     std::fs::create_dir(fixture.root().join(".ctx")).unwrap();
     std::fs::write(fixture.root().join(".ctx/store.db"), "no database ".repeat(900)).unwrap();
     let said = fixture.run(&["dream", "run", "--all", "--json"]).ends(0);

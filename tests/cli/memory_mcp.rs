@@ -1,4 +1,4 @@
-//! `runner memory mcp`, called by a client that speaks the protocol line by line.
+//! Tests `runner memory mcp` with a client that speaks the protocol line by line.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::process::{Child, ChildStdin, ChildStdout, Stdio};
@@ -138,7 +138,7 @@ fn server_keeps_to_its_project() {
     let db = rusqlite::Connection::open(session).unwrap();
     let sql = "SELECT count(*) FROM delivered WHERE session = 'one'";
     assert_eq!(db.query_row(sql, [], |row| row.get::<_, i64>(0)).unwrap(), 1);
-    // In a run of runner, nothing is remembered.
+    // Inside one of runner's own runs, nothing is remembered.
     let mut run = Client::start(&fixture, &["memory", "mcp"], &[("RUNNER_RUN", "x")]);
     let (said, failed) = run.call("remember", json!({"type": "fact", "content": "own output"}));
     assert!(failed && said.contains("run of runner"), "{said}");

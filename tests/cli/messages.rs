@@ -26,7 +26,7 @@ fn missing_paths_are_reported_plainly() {
         .ends(65)
         .expect_text("it does not exist")
         .expect_text("runner overnight start");
-    // A new night would not create an explicitly given path, so the message does not suggest one.
+    // A new night would not create an explicitly given path, so the message suggests no new night.
     for args in [
         &["overnight", "report", "--from", "/nowhere"][..],
         &["overnight", "report", "--from", "/nowhere/at/all", "--validate"],

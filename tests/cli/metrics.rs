@@ -1,4 +1,4 @@
-//! `runner metrics`, and the alert rules and the dashboard of `docs/monitoring/`.
+//! Tests `runner metrics`, and the alert rules and the dashboard in `docs/monitoring/`.
 
 use std::collections::BTreeSet;
 use std::io::Write as _;
@@ -89,7 +89,7 @@ fn promtool_accepts_rules_and_their_tests() {
 #[test]
 fn promtool_parses_the_metrics() {
     let Some((_, said)) = promtool(&["check", "metrics"], &metrics()) else { return };
-    // Advice about names is not an error of the format.
+    // Advice about metric names is not a format error.
     assert!(!said.contains("error while linting") && !said.contains("parse"), "{said}");
 }
 

@@ -107,7 +107,7 @@ fn run_cancelled_by_its_id_ends_alone() {
     fixture.command("mkfifo", &["up.fifo"]).status().unwrap();
     let night = fixture.runner(&["night"]).stdout(std::process::Stdio::null()).spawn().unwrap();
     assert_eq!(fs::read_to_string(fixture.path("up.fifo")).unwrap(), "up\n");
-    // One still waits for its turn, the other one runs.
+    // The first of these runs is still queued, and the second is running.
     for job in ["b", "a"] {
         let runs = fixture.run(&["runs", "--job", job, "--json"]).ends(0).json();
         fixture.run(&["cancel", runs[0]["id"].as_str().unwrap()]).ends(0);
@@ -133,7 +133,7 @@ fn fresh_idea_defers_scheduled_passes() {
     let outcome = reported["started"][0]["outcome"].as_str().unwrap();
     assert!(outcome.starts_with("deferred until 2026-11-22T02:33:00Z"), "{outcome}");
     assert!(outcome.contains("ideas/note.md (just changed)"), "{outcome}");
-    // The night is reported only after its deferred job.
+    // The report of the night waits for its deferred job.
     assert!(!fixture.path(".runner/reports").exists());
     let reported = fixture.run_at("2026-11-22T02:33:00Z", &["tick", "--json"]).ends(0).json();
     assert_eq!(reported["started"].as_array().unwrap().len(), 2, "{reported}");

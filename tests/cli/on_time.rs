@@ -89,13 +89,13 @@ fn concurrent_schedulers_run_each_minute_once() {
         assert_eq!(fixture.count(sql), 60, "{sql}");
     }
     print_line(&format!(
-        "an hour of minutes: 360 ticks of a daemon beside 360 of a command, which started {by_hand} of 60; {:.1} s",
+        "an hour of minutes: 360 ticks of a daemon and 360 of a command, which started {by_hand} of 60 runs; {:.1} s",
         began.elapsed().as_secs_f64()
     ));
 }
 
-/// Returns a fixture with a job that is due each minute, signals that it runs and then waits for
-/// input, unless the file `free` exists.
+/// Returns a fixture with a job that is due each minute. Unless the file `free` exists, the job
+/// signals that it is running and then waits for input.
 fn waiting(overlap: &str) -> Fixture {
     fixture(&format!(
         "[jobs.wait]\nkind = \"command\"\ntrigger = \"every 1m\"\noverlap = \"{overlap}\"\nprogram = \"sh\"\n\
@@ -154,7 +154,7 @@ fn overlapping_occurrence_replaces_the_live_run() {
     fixture.set_clock("2026-11-21T20:02:00Z");
     let reported = daemon.tick();
     assert_eq!(reported["started"], serde_json::json!([]), "two runs overlap");
-    // The run is replaced immediately and not at a later tick.
+    // The run is replaced immediately, not at a later tick.
     let began = Instant::now();
     daemon.wait_for_text("wait: cancelled");
     assert_eq!(fs::read_to_string(fixture.path("up.fifo")).unwrap(), "up\n");

@@ -1,4 +1,4 @@
-//! Traces of runs (`--features otel`), read by a receiver on this host.
+//! Tests traces of runs (`--features otel`) with a receiver on this host.
 
 use std::time::{Duration, Instant};
 
@@ -9,7 +9,7 @@ use crate::fixture::{CommandOutput, Fixture};
 
 const SECRET: &str = "ghp_0123456789abcdefghijABCDEFGHIJ012345";
 
-/// Runs a job with an address of a receiver in the environment.
+/// Runs a job with a receiver's address in the environment.
 fn run(fixture: &Fixture, job: &str, variable: &str, address: &str) -> CommandOutput {
     let mut command = fixture.runner(&["jobs", "run", job]);
     CommandOutput::of(command.env(variable, address).output().unwrap())
@@ -126,5 +126,8 @@ fn addresses_elsewhere_need_https() {
     let log = log_of_last(&fixture);
     assert!(log.contains("expected an https:// address") && !log.contains("collector"), "{log}");
     run(&fixture, "ok", "OTEL_UNRELATED", "http://127.0.0.1:1").ends(0);
-    assert!(!log_of_last(&fixture).contains("trace"), "nothing is sent by default");
+    assert!(
+        !log_of_last(&fixture).contains("trace"),
+        "a trace was sent without a receiver's address"
+    );
 }

@@ -1,7 +1,7 @@
 //! Tests that runner's commands start no program that an agent injected into the project.
 //!
-//! The agent works in the sandbox. The test itself writes what the sandbox protects, such as git's
-//! configuration. Each injected program creates a file when it is started.
+//! The agent works in the sandbox. The test itself writes the files that the sandbox protects, such
+//! as git's configuration. Each injected program creates a file when it is started.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -103,7 +103,7 @@ fn no_command_starts_an_injected_program() {
         fs::set_permissions(&canary, fs::Permissions::from_mode(0o755)).unwrap();
         let canary = canary.to_str().unwrap();
         fixture.write("agent.sh", AGENT);
-        // Below the full sandbox, a job creates nothing in the project's own folder.
+        // At sandbox levels below `full`, a job cannot create files in the project's top folder.
         for file in ["docs/index.md", "bin/README", ".gitattributes"] {
             fixture.write(file, "");
         }
@@ -135,5 +135,7 @@ fn no_command_starts_an_injected_program() {
         let _ = fixture.command("git", &["status"]).output();
         assert!(Path::new(&effect).exists(), "git did not start the injected program");
     }
-    crate::fixture::print_line(&format!("{chains} commands after an agent planted programs"));
+    crate::fixture::print_line(&format!(
+        "{chains} commands were run after an agent injected programs"
+    ));
 }

@@ -1,4 +1,4 @@
-//! Tests limits that a job sets for its schedule, and how a person overrides them.
+//! Tests the limits that a job sets for its schedule, and manual runs that override them.
 
 use crate::fixture::Fixture;
 
@@ -120,7 +120,7 @@ fn breaker_opens_after_all_retries() {
     assert_eq!((count("failed"), count("skipped")), (3, 1));
     let runs = "SELECT count(*) FROM runs JOIN jobs ON jobs.id = runs.job \
                 WHERE jobs.name = 'bad' AND outcome ->> 'outcome' = 'failed'";
-    assert_eq!(fixture.count(runs), 9, "each occurrence has three attempts");
+    assert_eq!(fixture.count(runs), 9, "expected three attempts for each occurrence");
     let alerts = fixture.run_at("2026-03-05T05:00:00Z", &["alerts", "--json"]).json();
     let kinds: Vec<_> = alerts.as_array().unwrap().iter().map(|it| it["kind"].clone()).collect();
     assert!(kinds.contains(&"breaker".into()), "{alerts}");

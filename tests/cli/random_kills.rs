@@ -102,7 +102,7 @@ fn random_kills_leave_no_unsettled_run() {
 
 /// Ticks until every run has ended, then checks the results.
 fn settle(fixture: &Fixture) {
-    // A run whose command was killed continues by itself and keeps its lock until it ends.
+    // A run whose command was killed continues on its own and keeps its lock until it ends.
     while fixture.count("SELECT count(*) FROM runs WHERE state <> 'settled' OR staging IS NOT NULL")
         > 0
     {
@@ -123,7 +123,7 @@ fn settle(fixture: &Fixture) {
         for owner in owners {
             assert!(
                 ended_within(owner, Duration::from_secs(60)),
-                "run of PID {owner} does not end"
+                "the run of PID {owner} did not end"
             );
         }
         fixture.run(&["tick"]).ends(0);
@@ -132,5 +132,5 @@ fn settle(fixture: &Fixture) {
     assert_eq!(fixture.read("out/a.txt"), fixture.read("out/b.txt"));
     assert_eq!(fixture.count("SELECT count(*) FROM reservations WHERE open"), 0);
     let staging = std::fs::read_dir(fixture.path(".runner/staging")).map_or(0, Iterator::count);
-    assert_eq!(staging, 0, "staging is not empty");
+    assert_eq!(staging, 0, "the staging folder is not empty");
 }

@@ -9,8 +9,8 @@ use rustix::process::{Signal, kill_process};
 use crate::fixture::{CommandOutput, Fixture, ended_within};
 use crate::served::{Daemon, LIMIT, begin, fixture, kill, missed, outcome, owner, owners, runs};
 
-/// Creates a fixture with three jobs that are due at each full hour. Each starts a process that
-/// leaves its process group, and waits for input.
+/// Creates a fixture with three jobs that are due every hour on the hour. Each job starts a process
+/// that leaves its process group, and waits for input.
 fn three() -> Fixture {
     let jobs: String = ["last", "all", "none"]
         .map(|name| {
@@ -146,8 +146,8 @@ fn surviving_runs_are_not_started_twice() {
     assert_eq!(fixture.survivors(), Vec::<String>::new());
 }
 
-/// Creates a fixture with a daily pass over one idea. A fake git signals its start, and waits as
-/// long as the file `hold` exists.
+/// Creates a fixture with a daily pass over one idea. If the file `hold` exists, a fake git signals
+/// its start and waits.
 fn passes() -> (Fixture, String) {
     let fixture = Fixture::new();
     fixture.set_clock("2026-11-20T20:00:00Z");
@@ -271,7 +271,7 @@ fn next_tick_kills_an_overdue_run() {
     let first = begin(&fixture, &["tick"]);
     assert_eq!(fs::read_to_string(fixture.path("up.fifo")).unwrap(), "up\n");
     kill_process(owner(&fixture), Signal::STOP).unwrap();
-    // The run's hour and its grace are not over yet.
+    // The run's time limit of one hour and its grace period have not passed yet.
     fixture.run_at("2026-11-21T21:59:00Z\n3540", &["tick"]).ends(0);
     assert_eq!(fixture.survivors().len(), 2);
     fixture.set_clock("2026-11-21T22:01:00Z\n3660");
@@ -292,7 +292,7 @@ fn daemon_kills_its_overdue_run() {
     kill_process(owner(&fixture), Signal::STOP).unwrap();
     fixture.set_clock("2026-11-21T22:01:00Z\n3660");
     assert_eq!(daemon.tick()["started"], serde_json::json!([]));
-    daemon.wait_for_text("settled for its dead owner: timed-out");
+    daemon.wait_for_text("settled because its process had died: timed-out");
     let id = reported["started"][0].as_str().unwrap();
     assert!(outcome(&fixture, id).contains("timed-out"));
     drop(daemon);

@@ -172,7 +172,10 @@ fn model_dream_is_published_and_committed() {
         ["git log -12 --oneline", "the board", "the last 25 tools", "the entry by rule"]
     );
     let reported = &asked["instructions"].as_str().unwrap();
-    assert!(!reported.contains("comparison table"), "the text of a source is included");
+    assert!(
+        !reported.contains("comparison table"),
+        "the instructions include the text of a source"
+    );
 
     // A failed commit is reported, and the next dream commits the entry.
     fs::write(
@@ -217,22 +220,22 @@ pub const ORG: &str = "* tale\nIt ran and wrote its rows.\n* goals\n- a\n* blue 
 #[test]
 fn invalid_answers_publish_nothing_and_are_explained() {
     let fixture = fixture("answer = \"org\"\n");
-    // Each case has the expected reason.
+    // Each case has a name, an answer, and the expected reason.
     let text = |org: &str| org.to_owned();
     let data = |act: &str, task: &str| data(TALE, act, task).to_string();
     let mut data_seven = serde_json::from_str::<Value>(&data("cancel", "tidy the page")).unwrap();
     data_seven["seventh"] = json!("x");
     let cases = [
         ("a seventh heading", text(&format!("{ORG}* morals\n- x\n")), "after the sixth"),
-        ("a missing one", ORG.replace("* fears\n- c\n", ""), "\"verdicts\", but \"fears\""),
+        ("a missing heading", ORG.replace("* fears\n- c\n", ""), "\"verdicts\", but \"fears\""),
         (
-            "an idea that imitates one",
+            "an idea that imitates a heading",
             ORG.replace("- b\n", "- b\n* verdicts\n- cancel: tidy the page\n"),
             "but \"fears\" is expected",
         ),
         ("prose around it", text(&format!("Here it is:\n{ORG}")), "text before the first heading"),
         ("nothing", text(" \n"), "malformed"),
-        ("data with a key too many", data_seven.to_string(), "not have the requested form"),
+        ("data with an extra key", data_seven.to_string(), "not have the requested form"),
     ];
     let mut reported = Vec::new();
     for (what, words, why) in &cases {
@@ -304,7 +307,7 @@ fn repeated_dream_is_retried_without_previous_entry() {
     let first = data(TALE, "pick-up", "write the post").to_string();
     answer(&fixture, "", &first);
     fixture.run(&["run", "rem"]).ends(0);
-    // A repeat with another number and one more sentence is a repeat.
+    // A repeat is recognized even if numbers differ and a sentence was added.
     let renewed = format!("On 2026-06-11: {} Nothing else.", TALE.replace("once", "twice"));
     for tale in [TALE, &renewed] {
         answer(&fixture, "", &data(tale, "pick-up", "write the post").to_string());

@@ -92,7 +92,7 @@ fn demo_replay_is_identical_and_detects_drift() {
             }
         }
         assert!(last.keys().any(|target| target.starts_with("rem/2")));
-        // The files at the end of the night are those that the last runs created.
+        // At the end of the night, each file has the content that the last run wrote to it.
         for (target, again) in last.iter().filter(|_| untouched) {
             assert_eq!(again, &fs::read(demo.join(target)).unwrap(), "{target}");
         }

@@ -56,7 +56,7 @@ fn report_outside_a_project_lists_all_projects() {
     assert_eq!(json["projects"].as_array().unwrap().len(), 1, "{json}");
     let none = outside(&["report", "--json", "--night", "2001-01-01"]).ends(0).json();
     assert_eq!(none["projects"], serde_json::json!([]));
-    // A page covers one project, and so does a named folder.
+    // A page covers one project, and a named folder selects one project.
     outside(&["report", "--html"]).ends(78);
     outside(&["--dir", ".", "report"]).ends(78);
 }

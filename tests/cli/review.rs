@@ -120,7 +120,7 @@ pub fn terminal() -> (File, File) {
 #[test]
 fn review_ends_on_key_hangup_or_signal() {
     let fixture = proposed();
-    // Each case has typed input or a signal, and the expected exit code.
+    // Each case has typed input, an optional signal, and the expected exit code.
     let cases: [(&[u8], Option<Signal>, i32); 6] = [
         (b"q", None, 0),
         (b"\x03", None, 130),
@@ -161,7 +161,7 @@ fn review_ends_on_key_hangup_or_signal() {
             child.kill().unwrap();
         }
         let was = child.wait().unwrap();
-        assert!(ended, "{typed:?} {signal:?}: the review does not end");
+        assert!(ended, "{typed:?} {signal:?}: the review did not end");
         assert_eq!(was.code(), Some(code), "{typed:?} {signal:?}");
         let mut complaints = String::new();
         let mut stderr = child.stderr.take().unwrap();

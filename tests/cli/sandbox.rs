@@ -230,7 +230,7 @@ fn runner_works_in_a_pid_namespace() {
     let apart = ["--pid", "--fork", "--mount-proc"];
     let can = fixture.command("unshare", &[&apart[..], &["true"]].concat()).status();
     if !can.is_ok_and(|status| status.success()) {
-        print_line("skipped 1: no process namespace can be made here");
+        print_line("skipped 1: no process namespace can be created here");
         return;
     }
     for args in [&["run", "tidy"][..], &["status"], &["tick"]] {

@@ -1,4 +1,4 @@
-//! A daemon with a clock that the test controls.
+//! Starts a daemon with a clock that the test controls.
 
 use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
@@ -15,7 +15,7 @@ use crate::fixture::{Fixture, ended_within};
 pub const LIMIT: Duration = Duration::from_secs(60);
 /// Disables the dream job that every project has.
 pub const NO_DREAM: &str = "[jobs.dream]\nenabled = false\n";
-/// A job that signals that it runs, then waits for input.
+/// A job that signals that it is running and then waits for input.
 pub const WAIT: &str = "[jobs.wait]\nkind = \"command\"\ntrigger = \"every 1m\"\nprogram = \"sh\"\n\
     args = [\"-c\", \"echo up > up.fifo; read word < go.fifo\"]\n";
 
@@ -99,7 +99,7 @@ impl<'a> Daemon<'a> {
 
     /// Waits for the daemon to exit, checks the exit code, and returns the remaining output.
     pub fn ends(mut self, code: i32) -> String {
-        assert!(ended_within(self.child.id(), LIMIT), "the daemon does not end");
+        assert!(ended_within(self.child.id(), LIMIT), "the daemon did not end");
         let mut said = String::new();
         self.lines.read_to_string(&mut said).unwrap();
         assert_eq!(self.child.wait().unwrap().code(), Some(code), "{said}");
@@ -112,7 +112,7 @@ pub fn fixture(toml: &str) -> Fixture {
     let fixture = Fixture::new();
     fixture.run_at("2026-11-21T20:00:00Z", &["init"]).ends(0);
     fixture.configure(&format!("{NO_DREAM}{toml}"));
-    // Below the full sandbox, a job creates no files in the project's own folder.
+    // At sandbox levels below `full`, a job cannot create files in the project's top folder.
     fixture.write("times", "");
     fixture.command("mkfifo", &["up.fifo", "go.fifo"]).status().unwrap();
     fixture
@@ -175,7 +175,7 @@ pub fn owners(fixture: &Fixture) -> Vec<Pid> {
     owners.map(|owner| pid(owner.unwrap())).collect()
 }
 
-/// Starts a command under the fixture's clock, with its output piped for `CommandOutput`.
+/// Starts a command with the fixture's clock, and pipes its output for `CommandOutput`.
 pub fn begin(fixture: &Fixture, args: &[&str]) -> Child {
     fixture.runner_with_clock(args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
 }
@@ -184,7 +184,7 @@ pub fn begin(fixture: &Fixture, args: &[&str]) -> Child {
 pub fn kill(pid: Pid) {
     kill_process(pid, Signal::KILL).unwrap();
     let raw = pid.as_raw_nonzero().get().cast_unsigned();
-    assert!(ended_within(raw, LIMIT), "the process does not end");
+    assert!(ended_within(raw, LIMIT), "the process did not end");
 }
 
 /// Returns the stretches of a job's missed scheduled times, as "first last count".

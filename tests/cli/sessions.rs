@@ -1,4 +1,4 @@
-//! The analysis of sessions: the commands, the ticks, and kills at every step.
+//! Tests the analysis of sessions: the commands, the ticks, and kills at every step.
 
 use std::fs::{self, File};
 use std::path::PathBuf;
@@ -42,7 +42,7 @@ fn call(minute: u32, tool: &str, input: &Value, failure: Option<&str>) -> String
     format!("{use_it}\n{result}\n")
 }
 
-/// A session that repairs an error from minute `from`.
+/// Returns a session that repairs an error, beginning at minute `from`.
 fn repair(from: u32) -> String {
     let test = json!({ "command": "cargo test" });
     [
@@ -82,7 +82,7 @@ fn sessions_are_analyzed_without_touching_them() {
     let old = |name: &str| tree.iter().any(|(known, _)| known == name);
     for (name, _) in fixture.tree(".") {
         let own = name.starts_with(FOLDER) || name.starts_with(".runner") || old(&name);
-        assert!(own, "{name} was written outside of the folder");
+        assert!(own, "{name} was written outside the folder");
     }
     assert_eq!(fixture.git(&["status", "--porcelain", "--", ".warden"]), "");
     let listed = fixture.run(&["sessions", "list", "--json"]).ends(0).json();
@@ -104,7 +104,7 @@ fn sessions_are_analyzed_without_touching_them() {
     fixture.run(&["sessions", "list"]).ends(0).expect_text("SESSION");
 }
 
-/// Returns what a session of this project gets when it starts for this reason.
+/// Returns the context that a session of this project gets when it starts for this reason.
 fn started(fixture: &Fixture, source: &str) -> String {
     let payload = fixture.root().join("payload.json");
     let cwd = fs::canonicalize(fixture.project()).unwrap();
@@ -158,7 +158,7 @@ fn end_of_session_starts_its_analysis() {
     write(&fixture, "one", &repair(1), 0);
     let before = fixture.read("runner.toml");
     ended(&fixture, "one");
-    assert_eq!(fixture.read("runner.toml"), before, "a hook adds no job");
+    assert_eq!(fixture.read("runner.toml"), before, "the hook added a job");
     fixture.configure(JOB);
     fixture.run(&["tick"]).ends(0);
     assert_eq!(fixture.count("SELECT count(*) FROM runs"), 0);
@@ -176,10 +176,10 @@ fn end_of_session_starts_its_analysis() {
     };
     assert_eq!(ending(), "clean");
     fixture.run(&["sessions", "analyze", "one"]).ends(0);
-    assert_eq!(ending(), "clean", "the end was reported before");
+    assert_eq!(ending(), "clean", "the earlier report of the end was lost");
     write(&fixture, "one", &(repair(1) + &repair(20)), 0);
     fixture.run(&["sessions", "analyze", "one"]).ends(0);
-    assert_eq!(ending(), "interrupted", "the session went on");
+    assert_eq!(ending(), "interrupted", "the session continued after its end");
     assert_eq!(fixture.count("SELECT count(*) FROM runs"), 3);
 }
 
@@ -241,13 +241,13 @@ fn ticks_analyze_each_state_of_a_session_once() {
     let runs = || fixture.count("SELECT count(*) FROM runs");
     write(&fixture, "one", &repair(1), 30);
     fixture.run(&["tick"]).ends(0);
-    assert_eq!(runs(), 0, "the session is not idle");
+    assert_eq!(runs(), 0, "a session that is not idle was analyzed");
     write(&fixture, "one", &repair(1), 90);
     for _ in 0..3 {
         fixture.run(&["tick"]).ends(0);
     }
     assert_eq!((runs(), playbooks(&fixture)[0].1), (1, 1));
-    // The session continues: its findings are replaced and not added.
+    // The session continues: its findings are replaced, not added.
     write(&fixture, "one", &(repair(1) + &repair(20)), 80);
     for _ in 0..2 {
         fixture.run(&["tick"]).ends(0);
@@ -286,7 +286,7 @@ fn kill_at_any_step_counts_each_event_once() {
         }
         killed += 1;
     }
-    assert!(killed >= 3, "only {killed} steps");
+    assert!(killed >= 3, "killed at only {killed} steps");
     print_line(&format!("sessions: killed before each of {killed} steps"));
 }
 
@@ -303,7 +303,7 @@ fn person_decides_about_artifacts_and_other_programs_do_not() {
     assert!(playbooks(&fixture).is_empty());
     write(&fixture, "two", &repair(1), 3_600);
     analyze(&fixture).ends(0);
-    assert!(playbooks(&fixture).is_empty(), "it stays forgotten");
+    assert!(playbooks(&fixture).is_empty(), "the forgotten artifact came back");
     artifact("undo").ends(0);
     artifact("show").ends(0).expect_text("pinned");
     let mut text = fixture.run(&["sessions", "artifacts", "show", &id, "--json"]).ends(0).json();
@@ -324,7 +324,7 @@ fn person_decides_about_artifacts_and_other_programs_do_not() {
     fixture.run(&["sessions", "resume"]).ends(65);
     fixture.run(&["sessions", "analyze", "--all"]).ends(0);
     assert!(!fixture.run(&["sessions", "resume"]).ends(0).out.contains("evil"));
-    // Another job may not write there.
+    // Another job may not write to the folder of the findings.
     fixture
         .configure("[jobs.bad]\nkind = \"command\"\nprogram = \"true\"\nwrites = [\".warden\"]\n");
     fixture.run(&["config", "check"]).ends(78).expect_text(".warden");
@@ -363,7 +363,7 @@ fn guard_hook_names_what_worked_in_other_sessions() {
     assert!(text.contains("failed 3 times") && text.contains("pytest -p x"), "{text}");
     quiet("one", "python -m pytest");
     quiet("two", "python -m pytest -x");
-    // The hook still refuses what it refused, without a hint.
+    // The hook still refuses a forbidden command, without a hint.
     guarded(&fixture, "two", "echo x > /etc/x").ends(2);
     // A file that another program changed gives no hint.
     let path = format!("{FOLDER}/hints.json");
@@ -371,7 +371,7 @@ fn guard_hook_names_what_worked_in_other_sessions() {
     fixture.write(&path, hints.replace("-p x", "-p y"));
     quiet("two", "python -m pytest");
     fixture.write(&path, hints);
-    // A command that passed since needs no hint.
+    // A command that has passed since then needs no hint.
     let passes = call(9, "Bash", &json!({ "command": "python -m pytest" }), None);
     write(&fixture, "three", &passes.replace("02T03", "03T03"), 3_000);
     analyze(&fixture).ends(0);

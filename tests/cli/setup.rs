@@ -227,7 +227,7 @@ fn new_host_scheduler_replaces_the_old() {
     host.systemd = true;
     host.run(&["setup", "--apply"]).ends(0).expect_text("nothing to change");
     host.run(&["setup", "--scheduler", "systemd", "--apply"]).ends(0);
-    assert_eq!(host.tab(), None, "a crontab is left although there was none before");
+    assert_eq!(host.tab(), None, "a crontab remains although there was none before");
     assert!(host.calls().contains("--user restart runner-tick.timer"), "{}", host.calls());
     host.run(&["setup", "--verify", "--json"]).expect_text("systemd");
     host.run(&["setup", "--remove"]).ends(0);
@@ -331,7 +331,7 @@ fn setup_recovers_from_kills_between_steps() {
             host.run(remove).ends(0);
         }
     }
-    print_line(&format!("a setup died {deaths} times, between any two of its steps"));
+    print_line(&format!("setup was killed {deaths} times, between any two of its steps"));
 }
 
 #[test]
@@ -352,7 +352,7 @@ fn setup_and_removal_restore_every_file() {
         }
     });
     print_line(&format!(
-        "{count} crontabs and {count} unit folders as they were, in {:.1} s",
+        "{count} crontabs and {count} unit folders were restored in {:.1} s",
         began.elapsed().as_secs_f64()
     ));
 }

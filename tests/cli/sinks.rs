@@ -1,6 +1,6 @@
-//! Secrets of every kind that a program writes to its output, to an artifact and to a file that a prompt reads, or that
-//! occur in sessions of agents, appear in no output, file, database, page or recording of runner, and no model receives
-//! them.
+//! Tests that secrets of every kind appear in no output, file, database, page or recording of
+//! runner, and that no model receives them. A program writes them to its output, to an artifact and
+//! to a file that a prompt reads, and they occur in sessions of agents.
 
 use std::fs;
 use std::io::Write as _;
@@ -110,15 +110,15 @@ fn no_sink_contains_a_secret() {
     ] {
         show(args);
     }
-    // The message of a failed run contains the last characters of the output, so each secret is cut at
-    // another place.
+    // The message of a failed run contains the last characters of the output, so each secret is cut
+    // at a different place.
     for (number, sample) in samples.iter().enumerate().step_by(10) {
         let cut = sample.text().len().min(500);
         let before = "x".repeat(400_usize.saturating_sub(cut / 2));
         fixture.write("one", format!("{}\n{before}", sample.text()));
         fixture.write("which", "one");
         let said = fixture.run(&["run", "last"]);
-        shown.push((format!("stderr of the last words, sample {number}"), said.err.into_bytes()));
+        shown.push((format!("stderr of the job last, sample {number}"), said.err.into_bytes()));
         fixture.run(&["jobs", "reset", "last"]);
         // The error of a backend contains more of the output.
         let before = "x".repeat(2_000_usize.saturating_sub(cut / 2));
@@ -261,8 +261,8 @@ fn call(fixture: &Fixture, args: &[&str], input: &str, shown: &mut Vec<(String, 
     shown.push((format!("output of {args:?}"), (said.out + &said.err).into_bytes()));
 }
 
-/// Calls the hooks of a session whose person and model write `text`. A failure in its transcript contains
-/// `text` too.
+/// Calls the hooks of a session in which the person and the model write `text`. A failure in its
+/// transcript contains `text` too.
 fn live(fixture: &Fixture, id: &str, text: &str, shown: &mut Vec<(String, Vec<u8>)>) {
     let path = transcript(fixture, id);
     let said = format!(

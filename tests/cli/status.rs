@@ -99,7 +99,7 @@ fn times_are_shown_in_the_jobs_zone() {
     assert_eq!(project["zone"], "Asia/Tokyo");
     assert_eq!(
         project["budget"]["day"]["name"], "2026-11-22",
-        "the day does not follow Tokyo's zone"
+        "the day does not follow Tokyo's time zone"
     );
     // The zone also applies to the preview of an expression in this project.
     let cron = ["schedule", "next", "--cron", "0 7 * * *", "-n", "1", "--json"];
@@ -228,7 +228,10 @@ fn watch_leaves_terminal_modes_unchanged() {
     assert_eq!(child.wait().unwrap().code(), Some(130));
     for kept in [first, second] {
         assert!(!kept.contains("\u{1b}[?"), "a terminal mode was changed: {kept:?}");
-        assert!(!kept.contains('m') || !kept.contains("\u{1b}[3"), "there are colours: {kept:?}");
+        assert!(
+            !kept.contains('m') || !kept.contains("\u{1b}[3"),
+            "the output contains colours: {kept:?}"
+        );
     }
     let after = rustix::termios::tcgetattr(&ours).unwrap();
     assert_eq!(before.local_modes, after.local_modes);

@@ -1,4 +1,4 @@
-//! `runner top` in a pseudo-terminal: views, a log that grows, decisions, and its end.
+//! Tests `runner top` in a pseudo-terminal: its views, a growing log, decisions, and its exit.
 
 use std::fs::File;
 use std::io::{Read as _, Write as _};
@@ -23,7 +23,7 @@ pub struct Top {
     seen: Vec<u8>,
 }
 
-/// Returns what a terminal shows after this output, from the cursor movements and the characters in it.
+/// Returns what a terminal shows after this output, by its cursor movements and characters.
 fn screen(output: &[u8], size: Winsize) -> String {
     let mut cells = vec![vec![' '; size.ws_col.into()]; size.ws_row.into()];
     let (mut row, mut column) = (0, 0);
@@ -107,7 +107,8 @@ impl Top {
 
     /// Waits for the end, and returns everything that the application has written.
     pub fn end(mut self, code: i32) -> String {
-        // An application that cannot write does not end. The terminal reports an error when it is closed.
+        // An application that cannot write does not end. The terminal reports an error when it is
+        // closed.
         let mut bytes = [0; 4096];
         let polled = || poll(&mut [PollFd::new(&self.ours, PollFlags::IN)], Some(&WAIT));
         while polled().is_ok_and(|ready| ready > 0) {
@@ -123,7 +124,7 @@ impl Top {
         let was = self.child.wait().unwrap();
         let mut complaints = String::new();
         self.child.stderr.take().unwrap().read_to_string(&mut complaints).unwrap();
-        assert!(ended, "the application does not end");
+        assert!(ended, "the application did not end");
         assert_eq!((was.code(), complaints.as_str()), (Some(code), ""));
         String::from_utf8_lossy(&self.seen).into_owned()
     }
@@ -162,7 +163,7 @@ fn views_show_the_data_of_the_commands() {
     top.press("q");
     let seen = top.end(0);
     assert!(seen.contains("succeeded"), "{seen:?}");
-    assert!(!seen.contains("\u{1b}[?1000h"), "the mouse is on");
+    assert!(!seen.contains("\u{1b}[?1000h"), "mouse reporting is on");
     assert!(seen.contains("\u{1b}[?1049h"), "no alternate screen");
 }
 
@@ -198,7 +199,7 @@ fn a_new_run_appears_by_itself() {
     top.until("choose");
     fixture.run(&["dream", "run"]).ends(0);
     let id = fixture.run(&["runs", "--json"]).ends(0).json()[0]["id"].as_str().unwrap().to_owned();
-    // On 80 columns, the list has the beginning of each id.
+    // With 80 columns, the list shows only the beginning of each id.
     top.until(&id[..12]);
     top.press("q");
     let seen = top.end(0);
@@ -215,10 +216,14 @@ fn runs_are_cancelled_retried_and_paused() {
     top.press("2");
     top.until("queued");
     top.press("c");
-    top.until("End run");
+    top.until("Cancel run");
     top.press("n");
     top.until("choose");
-    assert_eq!(fixture.count("SELECT count(*) FROM runs WHERE state = 'queued'"), 1, "n means no");
+    assert_eq!(
+        fixture.count("SELECT count(*) FROM runs WHERE state = 'queued'"),
+        1,
+        "the answer `n` cancelled the run"
+    );
     top.press("cy");
     top.until("will not run");
     top.until("cancelled");
@@ -256,7 +261,7 @@ fn runs_are_cancelled_retried_and_paused() {
     assert_eq!(
         fixture.count(sql),
         7,
-        "every request is in the audit trail, including the refused one"
+        "the audit trail does not contain every request, including the refused one"
     );
     let of_run = "SELECT count(*) FROM events WHERE kind = 'top' AND run IS NOT NULL AND project IS NOT NULL";
     assert_eq!(fixture.count(of_run), 5);

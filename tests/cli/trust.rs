@@ -142,7 +142,7 @@ fn followers_without_a_table_wait_with_other_jobs() {
     let own = "[jobs.own]\nkind = \"rem\"\nagent = \"night\"\ntrigger = \"manual\"\n";
     fixture.configure(&format!("[jobs.up]\nkind = \"wake\"\ntrigger = \"manual\"\n{own}"));
     run(&fixture, &["trust", "--yes"]).ends(0).expect_text("up-rem");
-    // The settings of the job that follows `up` come from other tables, those of `own` do not.
+    // The settings of the job that follows `up` come from other tables, but those of `own` do not.
     let text = fixture.read("runner.toml");
     fixture.write("runner.toml", text.replace("every 10m", "every 9m"));
     let jobs = run(&fixture, &["trust", "--json"]).ends(1).json()["jobs"].to_string();
@@ -155,7 +155,7 @@ fn commands_of_the_user_keep_acceptance() {
     let fixture = accepted();
     run(&fixture, &["config", "set", "jobs.tidy.timeout", "5m"]).ends(0);
     run(&fixture, &["run", "tidy"]).ends(0);
-    // A change in a file that is not accepted does not accept the rest of the file.
+    // If a file has a change that is not accepted, `config set` does not accept that change.
     fixture.configure("[jobs.tidy.budget]\ncalls = 1\n");
     run(&fixture, &["config", "set", "jobs.tidy.timeout", "6m"]).ends(0);
     run(&fixture, &["run", "tidy"]).ends(75);

@@ -1,7 +1,8 @@
-//! A week of ticks every quarter of an hour, with triggers from a minute to a week, three channels
-//! and faults: every message that each channel gets.
+//! Simulates a week of ticks every quarter of an hour, with triggers from a minute to a week, three
+//! channels and faults, and checks every message that each channel gets.
 //!
-//! `RUNNER_TEST_SCALE=1` simulates the whole week, and `RUNNER_TEST_KEEP=FOLDER` keeps the messages.
+//! `RUNNER_TEST_SCALE=1` simulates the whole week, and `RUNNER_TEST_KEEP=FOLDER` keeps the
+//! messages.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -55,7 +56,7 @@ const JOBS: [(&str, &str); 7] = [
     ("weekly", "cron 0 6 * * 1"),
 ];
 
-/// A time of the week: the day (0 is Monday), the hour and the minute, which is a quarter.
+/// A time of the week: the day (0 is Monday), the hour and the minute, which is a multiple of 15.
 type Time = (usize, usize, usize);
 
 fn quarter_of((day, hour, minute): Time) -> usize {
@@ -106,7 +107,8 @@ const RESETS: [(&str, Time); 3] =
     [("hourly", (1, 8, 30)), ("ten", (1, 8, 30)), ("hourly", (3, 17, 15))];
 
 /// Every piece of news that the channels must get, with its time, and whether the pager gets it as
-/// well. The pager learns nothing about a problem that is over, or acknowledged, when it is up again.
+/// well. The pager gets no news of a problem that is over or acknowledged by the time the pager is
+/// up again.
 const NEWS: [(Time, &str, bool); 20] = [
     ((0, 7, 0), "weekly failed", true),
     ((0, 13, 0), "hourly, ten failed", true),
@@ -334,9 +336,9 @@ fn check(channel: &str, messages: &[ReceivedMessage], quarters: usize) {
     let texts = |all: &[(usize, &str)]| all.iter().map(|one| one.1.to_owned()).collect::<Vec<_>>();
     assert_eq!(texts(&found), texts(&expected), "{channel}: {found:?}");
     for ((at, text), (due, _)) in found.iter().zip(&expected) {
-        // The pager is tried again after it was down.
+        // Messages to the pager are retried after it was down.
         let late = if pager { 3 } else { 0 };
-        assert!((*due..=due + late).contains(at), "{channel}: {text} at {at} and not at {due}");
+        assert!((*due..=due + late).contains(at), "{channel}: {text} at {at} instead of {due}");
     }
 }
 

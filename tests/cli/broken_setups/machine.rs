@@ -1,5 +1,5 @@
-//! Tests the morning after defects of the schedule and the machine: a full disk, a timer that is gone, a
-//! clock that is wrong.
+//! Tests the morning after defects of the schedule and the machine, such as a full disk, a missing
+//! timer and a wrong clock.
 
 use super::*;
 

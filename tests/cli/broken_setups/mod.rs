@@ -1,8 +1,8 @@
-//! Tests the morning after each of many defects: the headline of the night,
-//! the status, the alerts and the exit code of the tick.
+//! Tests the morning after each of many defects: the headline of the night, the status, the alerts
+//! and the exit code of the tick.
 //!
-//! Every case is one night of a project at the same time. A case that is wrong is reported with all
-//! others, so that a change of behaviour is visible as a whole.
+//! Every case is the same night of a separate project. All failing cases are reported together, so
+//! that the whole effect of a change is visible.
 
 mod machine;
 
@@ -38,7 +38,7 @@ struct Morning {
 
 struct Case {
     name: &'static str,
-    /// The settings of the project, besides a disabled dream job.
+    /// The settings that are appended to the project's `runner.toml`.
     toml: String,
     prepare: fn(&Fixture),
     expected: Morning,
@@ -91,13 +91,13 @@ fn differences_in(case: &Case, fixture: Fixture) -> Vec<String> {
     let mut found = Vec::new();
     let expected = &case.expected;
     if tick.code != expected.exit {
-        found.push(format!("exit {} and not {}: {tick:?}", tick.code, expected.exit));
+        found.push(format!("exit {} instead of {}: {tick:?}", tick.code, expected.exit));
     }
     let status = at(&fixture, MORNING, &["status"]);
     let json = at(&fixture, MORNING, &["status", "--json"]).json();
     let headline = json["projects"][0]["last_night"]["headline"].as_str().unwrap_or("no night");
     if !headline.starts_with(expected.headline) {
-        found.push(format!("headline {headline:?} and not {:?}", expected.headline));
+        found.push(format!("headline {headline:?} instead of {:?}", expected.headline));
     }
     for text in expected.status {
         if !status.out.contains(text) {
@@ -110,9 +110,9 @@ fn differences_in(case: &Case, fixture: Fixture) -> Vec<String> {
     let kinds = rows.query_map([], |row| row.get::<_, String>(0)).unwrap();
     let kinds: Vec<String> = kinds.map(Result::unwrap).collect();
     if kinds != expected.alerts {
-        found.push(format!("alerts {kinds:?} and not {:?}", expected.alerts));
+        found.push(format!("alerts {kinds:?} instead of {:?}", expected.alerts));
     }
-    // The page never reads better than the headline.
+    // The page must not sound better than the headline.
     let page = at(&fixture, MORNING, &["report", "--html"]);
     if page.code == 0 {
         let good =
@@ -191,7 +191,7 @@ fn backends_that_cannot_start() {
             &["NOT_SET_ANYWHERE"],
         ),
         case(
-            "a missing file of keys",
+            "a missing key file",
             &format!("{claude}\nenv_file = \"~/keys\""),
             nothing,
             77,
@@ -199,7 +199,7 @@ fn backends_that_cannot_start() {
             &["not logged in", "keys"],
         ),
         case(
-            "a file of keys that others can read",
+            "a key file that others can read",
             &format!("{claude}\nenv_file = \"~/keys\""),
             |fixture| keys(fixture, "ANTHROPIC_API_KEY=k\n", 0o644),
             77,
@@ -273,10 +273,17 @@ fn providers_that_refuse() {
             &["STOPPED", "nothing; each job with a schedule is stopped", "not authorised"],
             STOPPED,
         ),
-        case("a used-up credit", &url(B::NoCredit), 1, "1 failed", &["over-budget"], FAILED),
+        case("an exhausted credit", &url(B::NoCredit), 1, "1 failed", &["over-budget"], FAILED),
         case("an unknown model", &url(B::NoModel), 69, "1 failed", &["not-installed"], FAILED),
-        case("a limit with an end", &url(B::LimitSeconds), 0, "1 unfinished", &["queued"], &[]),
-        case("a page of HTML", &url(B::WebPage), 69, "1 failed", &["unavailable"], FAILED),
+        case(
+            "a limit with a known end",
+            &url(B::LimitSeconds),
+            0,
+            "1 unfinished",
+            &["queued"],
+            &[],
+        ),
+        case("an HTML page", &url(B::WebPage), 69, "1 failed", &["unavailable"], FAILED),
         case(
             "no network",
             "http://127.0.0.1:1",
@@ -474,7 +481,7 @@ fn projects_in_a_bad_state() {
             "a change that nobody accepted",
             dream,
             |fixture| {
-                // The user trusts no folder, and a job's settings come with a pull.
+                // The user trusts no folder, and a pull brings new settings of a job.
                 fs::write(fixture.root().join("trusts-nothing"), "").unwrap();
                 fs::write(
                     fixture.root().join("config/runner/config.toml"),

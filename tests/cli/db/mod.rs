@@ -196,7 +196,7 @@ fn read_only_database_is_reported() {
         let said = aged.run(&["pause", "late"]).ends(73);
         assert!(said.err.contains("cannot write the database"), "{said:?}");
         fs::set_permissions(&path, fs::Permissions::from_mode(open)).unwrap();
-        // SQLite has copied the file's mode to the files that it created beside the file.
+        // SQLite has copied the database file's mode to the side files that it created.
         for ending in ["-wal", "-shm"] {
             let beside = format!("{}{ending}", aged.store().display());
             let _absent = fs::set_permissions(beside, fs::Permissions::from_mode(0o600));

@@ -72,7 +72,7 @@ fn next_pruning_completes_a_killed_one() {
         }
     }
     assert!(steps > 4, "{steps} steps");
-    print_line(&format!("a pruning was killed before each of its {steps} steps"));
+    print_line(&format!("pruning was killed before each of its {steps} steps"));
 }
 
 #[test]

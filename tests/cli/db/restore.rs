@@ -59,7 +59,7 @@ fn restore_reports_lost_runs() {
     assert_eq!(aged.fixture.count("SELECT count(*) FROM events WHERE kind = 'restored'"), 1);
     aged.at("2026-01-10T18:00:30Z");
     aged.run(&["tick"]).ends(0).expect_text("note");
-    assert_eq!(aged.fixture.count(runs), 2, "the next scheduled time did not run");
+    assert_eq!(aged.fixture.count(runs), 2, "the job did not run at its next scheduled time");
     aged.run(&["db", "check"]).ends(0);
 }
 
@@ -80,8 +80,8 @@ fn restore_refuses_an_open_database() {
     aged.run(&["db", "restore", "--yes"]).ends(0);
 }
 
-/// Truncates the database, overwrites a page or flips a bit in each round, and checks the
-/// detection.
+/// Truncates the database, overwrites a page or flips a bit in each round, and checks that the
+/// damage is detected.
 #[test]
 fn a_backup_restores_a_damaged_database() {
     let mut dice = Random::new("a_backup_restores_a_damaged_database");
@@ -120,7 +120,8 @@ fn a_backup_restores_a_damaged_database() {
             must = !integral(&bytes, aged.fixture.root());
         }
         fs::write(aged.store(), &bytes).unwrap();
-        // Every third truncation leaves a log with a commit that has not been written back.
+        // Every third truncation leaves a write-ahead log with a commit that is not in the database
+        // file.
         if cut && round % 3 == 1 && round > 1 {
             fs::write(aged.store(), &sound).unwrap();
             let held = aged.fixture.store();
@@ -167,7 +168,7 @@ fn a_backup_restores_a_damaged_database() {
         }
     }
     print_line(&format!(
-        "{rounds} cuts, {} pages of noise, {} flipped bits: {seen} seen, {unseen} that SQLite cannot see, {} s",
+        "{rounds} truncations, {} overwritten pages, {} flipped bits: {seen} detected, {unseen} that SQLite cannot detect, {} s",
         rounds / 2,
         rounds / 2,
         began.elapsed().as_secs()

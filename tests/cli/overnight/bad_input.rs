@@ -140,7 +140,7 @@ fn conflict_after_a_kill_leaves_the_dead_summary() {
 fn read_only_folders_cause_no_damage() {
     let mut fixture = night();
     start(&fixture, &["--max-iterations", "1"]).ends(0);
-    // Another copy, which the next run would remove.
+    // This is another copy, which the next run would remove.
     let same = fixture.read(".agents/learnings/same-one.md");
     fixture.write(".agents/learnings/same-three.md", same);
     as_nobody(&mut fixture);
@@ -224,7 +224,7 @@ fn full_disk_leaves_the_corpus_intact() {
             fs::remove_file(fill.join(number.to_string())).unwrap();
         }
         let tight = start(&fixture, &["--quiet"]);
-        let place = format!("with {free} files to go: {tight:?}");
+        let place = format!("with {free} free inodes: {tight:?}");
         assert!(matches!(tight.code, 0 | 73 | 78), "{place}");
         failed += u64::from(tight.code != 0);
         let noted = rolled_back(&fixture);
@@ -251,7 +251,7 @@ fn full_disk_leaves_the_corpus_intact() {
         free += 2;
     }
     print_line(&format!(
-        "overnight on a full disk: up to {free} files to go, {failed} nights failed, {in_commit} during a commit that was rolled back"
+        "overnight on a full disk: up to {free} free inodes, {failed} nights failed, {in_commit} during a commit that was rolled back"
     ));
     assert!(in_commit >= 2 && failed >= 2);
 }

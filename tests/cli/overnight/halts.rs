@@ -93,7 +93,7 @@ fn max_iterations_limits_the_loop() {
     assert_eq!(summary["iterations"].as_array().unwrap().len(), 1);
     assert!(
         summary["budget_exhausted"].is_null(),
-        "this field is set only when the time is exhausted"
+        "the field is set although the time is not exhausted"
     );
 }
 
@@ -105,7 +105,7 @@ fn broken_disk(fixture: &Fixture) -> Option<std::path::PathBuf> {
     compiler.args(["-shared", "-fPIC", "-o"]).arg(&library).args([source, "-ldl"]);
     let made = compiler.status().is_ok_and(|it| it.success());
     if !made {
-        skip("cc", "no C compiler for a disk that breaks");
+        skip("cc", "there is no C compiler to simulate a broken disk");
     }
     made.then_some(library)
 }
@@ -154,8 +154,8 @@ fn three_measurement_failures_end_the_loop() {
     assert!(summary["fitness_delta"].as_f64().unwrap() > -0.01);
 }
 
-/// Creates a fixture in which all established learnings were used, and others that only a commit
-/// confirms. Their promotion lowers the share of supported claims.
+/// Creates a fixture in which all established learnings have been used and other learnings are
+/// confirmed only by a commit. Promoting the others lowers the share of supported claims.
 fn proud() -> Fixture {
     let fixture = Fixture::with(JOB);
     for number in 0..3_u64 {

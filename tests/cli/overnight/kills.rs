@@ -175,7 +175,7 @@ struct Tally {
     at: BTreeMap<String, usize>,
 }
 
-/// Kills `kills` nights, beginning with step `first`. After each kill, it starts another night.
+/// Kills `kills` nights, beginning with step `first`, and starts another night after each kill.
 fn lane(fixture: &Fixture, states: &States, kills: usize, first: u64, mut dice: Random) -> Tally {
     let around = surroundings(fixture);
     let mut tally = Tally::default();
@@ -184,9 +184,9 @@ fn lane(fixture: &Fixture, states: &States, kills: usize, first: u64, mut dice: 
         // Each step is tried in turn. After a random quarter of the kills, the recovery is killed
         // too.
         let mut died = killed_at(fixture, act % states.acts);
-        let place = format!("after a kill at act {}", act % states.acts);
+        let place = format!("after a kill at step {}", act % states.acts);
         act += LANES as u64;
-        assert_ne!(died.code, 0, "act {act} of {} was not reached", states.acts);
+        assert_ne!(died.code, 0, "step {act} of {} was not reached", states.acts);
         let mut dead = BTreeSet::new();
         loop {
             tally.killed += 1;
@@ -273,8 +273,8 @@ fn killed_night_leaves_corpus_and_report_intact() {
     }
     assert_eq!(sum(|it| it.killed), kills);
     print_line(&format!(
-        "overnight kills: {kills} nights killed before {} acts, {} of them in recovery, {} in mid-commit ({} settled by a reader), \
-         {} starts to the end, {} reports of the dead; {at:?}; {:.0} s",
+        "overnight kills: {kills} nights killed before {} steps, {} of them in recovery, {} in mid-commit ({} settled by a reader), \
+         {} complete nights, {} reports of killed nights; {at:?}; {:.0} s",
         tallies[0].1,
         sum(|it| it.twice),
         sum(|it| it.mid_commit),

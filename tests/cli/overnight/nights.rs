@@ -16,7 +16,7 @@ fn only_the_first_night_improves_the_corpus() {
         .expect_text("deltas in a row");
     let summary = summary_of(&fixture);
     assert_eq!(summary["status"], "done");
-    // New learnings are not used yet, which may cost a little.
+    // New learnings have not been used yet, which may lower the fitness a little.
     assert!(summary["fitness_delta"].as_f64().unwrap() > -0.01, "{summary}");
     assert!(summary["metrics_health"]["composite"].as_f64().unwrap() > 0.3, "{summary}");
     assert_eq!(summary["yield"]["removed"], 1);
@@ -30,7 +30,10 @@ fn only_the_first_night_improves_the_corpus() {
         "{promoted}"
     );
     assert!(promoted.contains("promoted_at: 2026-11-22\n---\n"));
-    assert!(!fixture.read(".agents/learnings/old.md").contains("status:"), "only proposed");
+    assert!(
+        !fixture.read(".agents/learnings/old.md").contains("status:"),
+        "the retirement was carried out, not only proposed"
+    );
     assert!(fixture.read(".agents/overnight/proposals.jsonl").contains("learnings/old.md"));
     let gone = summary["run_id"].as_str().unwrap();
     assert!(fixture.path(&format!("{LATEST}/{gone}/removed/learnings/same-two.md")).exists());
@@ -137,7 +140,7 @@ fn decisions_made_at_once_are_all_kept() {
     };
     let open = ids();
     assert!(open.len() >= 12, "{open:?}");
-    // A defragmentation that looks for copies only keeps the other proposals.
+    // A defragmentation that looks only for oscillating files keeps the other proposals.
     run_ok(&fixture, &["corpus", "defrag", "--oscillation-sweep", "--apply"]).ends(0);
     assert_eq!(ids(), open);
     std::thread::scope(|scope| {
@@ -332,7 +335,7 @@ fn night_at_its_own_time_has_one_budget_and_one_page() {
     );
     corpus(&fixture);
     let at = |clock: &str| fixture.run_at(clock, &["tick"]);
-    // The jobs were recorded at the real time, so their schedules restart here.
+    // The jobs were recorded at the real time, so their schedules restart at this tick.
     at("2026-11-21T20:00:00Z");
     at("2026-11-22T02:30:00Z").ends(0);
     assert_eq!(fixture.count("SELECT count(*) FROM nights WHERE closed IS NULL"), 1);

@@ -198,7 +198,7 @@ fn previous_output_folders_are_reused() {
     // `.agents/overnight`.
     fixture.write("nächte/夜/mine.txt", "mine\n");
     let args = ["overnight", "start", "--output-dir", "nächte/夜"];
-    refused(&fixture, "a folder with somebody's file", || fixture.run_with_clock(&args))
+    refused(&fixture, "a folder with a foreign file", || fixture.run_with_clock(&args))
         .expect_text("mine.txt");
     fixture.write(&format!("{LATEST}/mine.txt"), "mine\n");
     fixture.run_with_clock(&["overnight", "start"]).ends(0);
@@ -239,7 +239,7 @@ fn overlapping_output_paths_are_refused() {
     }
 }
 
-/// Checks that each path setting refuses the common invalid values and its own ones.
+/// Checks that each path setting refuses the invalid values of all settings and those of its own.
 #[test]
 fn path_settings_reject_outside_and_git_paths() {
     const COMMAND: &str =

@@ -77,7 +77,7 @@ fn start_needs_only_a_corpus() {
     assert_eq!(fixture.read("runner.toml"), before);
 }
 
-/// Another program's corpus: a registry, settings, and a commit that was cut off.
+/// Writes another program's corpus: a registry, settings, and an interrupted commit.
 fn foreign(fixture: &Fixture) {
     let row = |id: &str| {
         format!(
@@ -112,7 +112,7 @@ fn what_another_program_left_is_imported() {
     foreign(&fixture);
     let before = fixture.tree(".agents");
     let shown = fixture.run(&["overnight", "import"]).ends(0);
-    assert_eq!(fixture.tree(".agents"), before, "only shown");
+    assert_eq!(fixture.tree(".agents"), before, "the preview changed files");
     for line in ["rolled back, 2 files", "1 new, 1 already known", "line 5", "line 6", "--apply"] {
         assert!(shown.out.contains(line), "{line}: {}", shown.out);
     }
@@ -176,7 +176,7 @@ fn unfinished_foreign_commit_stops_the_night() {
     fs::remove_dir_all(fixture.path(".agents/patterns")).unwrap();
     start(&fixture, &[]).ends(78).expect_text("COMMIT-MARKER.3").expect_text("overnight import");
     assert_eq!(fixture.read(&format!(".agents/overnight/{staged}")), "# new\n");
-    // Even without its staged files, a commit whose earlier files are not back is not complete.
+    // Even without its staged files, a commit is incomplete until its earlier files are restored.
     fs::remove_dir_all(fixture.path(".agents/overnight/staging")).unwrap();
     fixture.run(&["overnight", "import", "--apply"]).ends(0).expect_text("rolled back, 1 file");
     assert_eq!(fixture.read(".agents/patterns/first.md"), "# old\n");
@@ -203,7 +203,7 @@ fn setup_writes_the_scheduler_files_to_read() {
     let folder = ".agentops/generated/dream";
     let args = ["overnight", "setup", "--scheduler", "task-scheduler", "--at", "02:30"];
     fixture.run(&args).ends(0);
-    assert!(!fixture.path(folder).exists(), "only shown");
+    assert!(!fixture.path(folder).exists(), "the preview wrote files");
     let done = fixture.run(&[&args[..], &["--apply"]].concat()).ends(0);
     assert!(done.err.contains("nothing was registered"), "{done:?}");
     let names: Vec<String> = fixture.tree(folder).into_iter().map(|(name, _)| name).collect();

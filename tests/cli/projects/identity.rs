@@ -51,7 +51,7 @@ fn replaced_folder_remains_the_same_project() {
     fixture.run(&["tick"]).ends(0);
     let copy = copy(&fixture, "restored");
     fs::remove_dir_all(fixture.project()).unwrap();
-    // A new folder takes the freed inode, so nothing can reuse it.
+    // A new folder takes the freed inode, so that nothing else can reuse it.
     fs::create_dir(fixture.root().join("taken")).unwrap();
     fs::rename(&copy, fixture.project()).unwrap();
     assert_eq!(standings(&fixture), pairs(&[("project", "replaced")]));

@@ -31,7 +31,8 @@ fn vanished_project_is_reported_once() {
         .expect_text("the project is gone")
         .expect_text("projects move")
         .expect_text("projects forget");
-    // Three more ticks, each with the job due, print nothing; a single row records all the missed times.
+    // Three more ticks, each with the job due, print nothing. A single row records all missed
+    // times.
     for now in ["20:16", "20:31", "20:50"] {
         let said = tick_away(&format!("2026-11-21T{now}:00Z")).ends(0);
         assert_eq!(said.err, "", "{now}");
@@ -60,7 +61,7 @@ fn vanished_project_is_reported_once() {
 #[test]
 fn unreadable_project_is_not_reported_as_vanished() {
     if !rustix::process::geteuid().is_root() {
-        crate::fixture::print_line("skipped 1: only root can become somebody else");
+        crate::fixture::print_line("skipped 1: only root can switch to another user");
         return;
     }
     let folder = tempfile::tempdir().unwrap();
@@ -112,7 +113,7 @@ fn forget_removes_only_the_named_project() {
     let other_path = other.display().to_string();
     assert_eq!(standings(&fixture), pairs(&[("other", "known")]));
     for (left, all) in counts(&fixture, "AND 1").into_iter().zip(kept) {
-        assert!(left > 0 && left * 2 == all, "half of the rows should be left: {left} of {all}");
+        assert!(left > 0 && left * 2 == all, "half of the rows should remain: {left} of {all}");
     }
     let runs = fs::read_dir(fixture.state().join("runs")).unwrap().count() as i64;
     assert_eq!(runs, fixture.count("SELECT count(*) FROM runs"));

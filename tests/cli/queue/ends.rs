@@ -23,7 +23,7 @@ fn cancelling_ends_the_whole_process_tree() {
     let open = run(&fixture, &["retry", &id]).ends(65);
     assert!(open.err.contains("has not ended") && open.err.contains("running"), "{open:?}");
     run(&fixture, &["cancel", &id]).ends(0).expect_text("asked to end");
-    assert!(ended_within(tick.id(), LIMIT), "the tick does not end");
+    assert!(ended_within(tick.id(), LIMIT), "the tick did not end");
     assert_eq!(tick.wait().unwrap().code(), Some(130));
     let row = shown(&fixture, &id);
     assert_eq!((&row["outcome"], &row["why"]), (&"cancelled".into(), &"manually".into()));

@@ -13,7 +13,7 @@ fn paused_job_still_runs_manually() {
         .expect_text("tidy is paused until `runner resume tidy`");
     clock(&fixture, "21:30");
     enqueue(&fixture, &["count"]);
-    assert_eq!(ticked(&fixture), ["count"], "jobs other than tidy are paused");
+    assert_eq!(ticked(&fixture), ["count"], "a job other than tidy was paused");
     run(&fixture, &["status"])
         .expect_text("tidy until `runner resume tidy`")
         .expect_text("tidy: ready, but paused")

@@ -1,5 +1,6 @@
-//! Requests that must have no effect: forged names and origins, path tricks, split headers, slow and large requests,
-//! many connections, tokens in URLs, and webhooks that are forged or repeated.
+//! Tests that hostile requests have no effect: forged names and origins, path tricks, split
+//! headers, slow and large requests, many connections, tokens in URLs, and webhooks that are forged
+//! or repeated.
 
 use std::io::Write as _;
 use std::os::unix::fs::PermissionsExt as _;
@@ -84,7 +85,7 @@ fn hostile_requests_have_no_effect() {
             requests.push((request(&format!("POST {action}"), &headers), vec![400, 403]));
         }
     }
-    // A method that is not POST never acts, and tokens count in one header only.
+    // Only POST has an effect, and a token is accepted in one header only.
     let same = format!("Origin: {own}");
     for action in &actions {
         for method in
@@ -115,7 +116,7 @@ fn hostile_requests_have_no_effect() {
             requests.push((request(&format!("POST {action}"), &headers), vec![303, 400, 401, 429]));
         }
     }
-    // Paths and headers that another reader may understand in another way.
+    // Paths and headers that other parsers may interpret differently.
     for path in [
         "/../../etc/passwd",
         "/%2e%2e/%2e%2e/etc/passwd",
@@ -228,7 +229,7 @@ fn login_codes_are_used_once_and_guesses_are_limited() {
     assert_eq!(socket.permissions().mode() & 0o777, 0o600);
     let code = served.secret("login-code");
     let cookie = served.log_in();
-    assert_ne!(served.secret("login-code"), code, "the code is still valid");
+    assert_ne!(served.secret("login-code"), code, "the login code was not replaced");
     served.post("/login", "", &format!("code={code}")).ends(403);
     let read =
         served.post("/login", "", &format!("code={}", served.secret("read-token"))).ends(200);
@@ -240,7 +241,7 @@ fn login_codes_are_used_once_and_guesses_are_limited() {
     for _ in 0..9 {
         served.post("/login", "", "code=WRONG").ends(403);
     }
-    // Failures lock out nobody but those who fail.
+    // Failed guesses lock out neither a valid code nor an existing login.
     served.post("/login", "", "code=WRONG").ends(429);
     let code = served.secret("login-code");
     served.post("/login", "", &format!("code={code}")).ends(200);
@@ -312,7 +313,7 @@ fn webhooks_are_signed_and_never_repeated() {
     let good = signed(&key, &path("ok"), now, "{}");
     let first = send(&path("ok"), now, &good, "{}").ends(200).json();
     let again = send(&path("ok"), now, &good, "{}").ends(200).json();
-    assert_eq!(first["id"], again["id"], "a repeated webhook made a second run");
+    assert_eq!(first["id"], again["id"], "a repeated webhook started a second run");
     let old = now - 400;
     for (path, at, signature, body) in [
         (path("bad"), now, good.clone(), "{}"),
@@ -325,7 +326,7 @@ fn webhooks_are_signed_and_never_repeated() {
         let reply = send(&path, at, &signature, body);
         assert!([401, 403].contains(&reply.status), "{path} {at}: {reply:?}");
     }
-    // A login does not replace the signature, and failures keep no signed request out.
+    // A login does not replace the signature, and failed attempts do not block signed requests.
     let (cookie, at) = (served.log_in(), now.to_string());
     let headers = [
         ("Cookie", cookie.as_str()),

@@ -1,4 +1,5 @@
-//! `runner serve`: requests over real sockets, pages as a browser parses them, actions, streams and webhooks.
+//! Tests `runner serve`: requests over real sockets, pages as a browser parses them, actions,
+//! streams and webhooks.
 
 mod hostile;
 mod pages;
@@ -167,7 +168,7 @@ impl<'a> Served<'a> {
     }
 }
 
-/// A project with a command job that succeeds, a job that fails, and three ideas.
+/// Creates a project with a command job that succeeds, a job that fails, and two ideas.
 pub fn project() -> Fixture {
     let fixture = Fixture::with(
         "[jobs.ok]\nkind = \"command\"\ntrigger = \"manual\"\nprogram = \"sh\"\nargs = [\"-c\", \"echo a line of output\"]\n\

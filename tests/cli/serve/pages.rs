@@ -1,4 +1,4 @@
-//! Pages as a browser parses them, and the actions of their forms.
+//! Tests pages as a browser parses them, and the actions of their forms.
 
 use scraper::{Html, Selector};
 use serde_json::Value;
@@ -22,7 +22,7 @@ const PAYLOADS: [&str; 12] = [
     "<link rel=stylesheet href=//evil.example>",
 ];
 
-/// Shapes of markup, which run the text in place of `{}` if a page does not escape them.
+/// Markup that runs the text in place of `{}` if a page does not escape it.
 const SHAPES: [&str; 21] = [
     "<script>{}</script>",
     "</script><script>{}</script>",
@@ -104,7 +104,7 @@ fn check(path: &str, body: &str, own: &[&str]) {
     }
 }
 
-/// A project whose files, jobs, output and reasons contain the payloads.
+/// Creates a project whose files, jobs, output and reasons contain the payloads.
 fn hostile_project() -> Fixture {
     let mut jobs = String::new();
     for (number, payload) in PAYLOADS.iter().enumerate() {
@@ -264,7 +264,7 @@ fn actions_do_what_the_commands_do() {
     );
     let again = [("Cookie", cookie.as_str()), ("HX-Request", "true")];
     let page = served.send("GET", &format!("{base}/jobs"), &again, "").ends(200).body;
-    assert!(!page.contains("ok queued"), "a page that shows itself again took the result: {page}");
+    assert!(!page.contains("ok queued"), "a page that reloads itself consumed the result: {page}");
     let page = served.get(&format!("{base}/jobs"), &cookie).ends(200).body;
     assert!(page.contains("ok queued") && page.contains("no daemon is running"), "{page}");
     let queued = served.api("/runs?outcome=queued")[0]["id"].as_str().unwrap().to_owned();
@@ -290,7 +290,11 @@ fn actions_do_what_the_commands_do() {
     let before = fixture.tree("ideas");
     fixture.configure("[jobs.later]\nkind = \"command\"\nprogram = \"true\"\n");
     served.api(&format!("{base}/proposals/{id}"));
-    assert_eq!(fixture.count("SELECT count(*) FROM jobs WHERE name = 'later'"), 0, "a view writes");
+    assert_eq!(
+        fixture.count("SELECT count(*) FROM jobs WHERE name = 'later'"),
+        0,
+        "a view changed the database"
+    );
     done(&format!("{base}/proposals/{id}/accept"), "note=seen");
     let status = fixture.run(&["status"]).ends(0);
     assert!(!status.out.contains("locked"), "{}", status.out);
@@ -308,7 +312,7 @@ fn actions_do_what_the_commands_do() {
     assert_eq!(
         fixture.count(sql),
         11,
-        "every request is in the audit trail, including the refused one"
+        "the audit trail does not contain every request, including the refused one"
     );
 }
 

@@ -1,4 +1,5 @@
-//! The answers of the API, checked against the schemas of its description by an independent validator.
+//! Tests the answers of the API against the schemas of its description, with an independent
+//! validator.
 
 use boon::{Compiler, Draft, Schemas};
 use serde_json::{Value, json};
@@ -66,7 +67,7 @@ fn answers_fit_their_schemas() {
         let path = path.strip_prefix("/api/v1").unwrap();
         let answer = served.api(&fill(path));
         api.check(path, "get", &answer).unwrap();
-        // A list without an item, and an object without a field, say nothing about their schemas.
+        // An empty list fits any schema of its items, so it proves nothing.
         if !matches!(&answer, Value::Array(all) if all.is_empty()) {
             checked.push(path.to_owned());
             let wrong = if answer.is_array() { json!([{ "x": 1 }]) } else { json!([]) };
@@ -110,7 +111,7 @@ fn every_answer_has_a_schema() {
             let schema = &content["schema"];
             assert!(schema["$ref"].is_string() || schema["type"].is_string(), "{path}: {schema}");
             let path = path.strip_prefix("/api/v1").unwrap();
-            // An answer is an object or a list, so the schema can be read and refuses a number.
+            // An answer is an object or a list, so a schema that can be read refuses a number.
             assert!(api.check(path, method, &json!(3)).is_err(), "{method} {path}");
             count += 1;
         }

@@ -1,4 +1,4 @@
-//! Event streams, logs by parts, and restarts of the server.
+//! Tests event streams, partial logs, and restarts of the server.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::TcpStream;
@@ -33,7 +33,7 @@ impl Stream {
                 return None;
             }
             let line = line.trim_end();
-            // The length of the last part of the body.
+            // This is the length of the last chunk of the body.
             if line == "0" {
                 return None;
             }
@@ -75,7 +75,7 @@ fn streams_continue_after_a_restart() {
     served.child.kill().unwrap();
     served.child.wait().unwrap();
     assert!(stream.next().is_none());
-    // While nobody listens, a run is made from begin to end.
+    // A whole run takes place while nobody listens.
     fixture.run(&["jobs", "run", "ok"]).ends(0);
     fixture.run(&["resume", "--all"]).ends(0);
     drop(served);
@@ -94,7 +94,7 @@ fn streams_continue_after_a_restart() {
     }
     assert_eq!(seen, (1..=last).collect::<Vec<_>>(), "a change was missed or repeated");
     assert_eq!(states, ["requested", "running", "succeeded"]);
-    // Changes that were deleted cannot be continued.
+    // A stream cannot continue from a change that was deleted.
     fixture.store().execute("DELETE FROM changes WHERE id < 3", []).unwrap();
     let mut stream = Stream::open(&served, "/api/v1/events", &cookie, Some(1));
     assert_eq!(stream.next().unwrap().1, "reset");

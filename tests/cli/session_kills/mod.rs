@@ -1,8 +1,8 @@
 //! Kills the analysis of sessions at random times while transcripts grow, break and are replaced.
 //!
-//! Every few kills, the transcripts rest and ticks complete the work. Then each session must have
-//! the counts that its writer kept, and all findings must be those of a project that never saw a
-//! kill.
+//! Every few kills, the transcripts stop changing and ticks complete the work. Then each session
+//! must have the counts that its writer kept, and all findings must equal those of a project
+//! without kills.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -94,7 +94,7 @@ fn rest(fixture: &Fixture, writer: &mut Writer) {
         fixture.run_with_clock(&["jobs", "reset", "sessions"]).ends(0);
         for owner in served::owners(fixture) {
             let raw = owner.as_raw_nonzero().get().cast_unsigned();
-            assert!(ended_within(raw, Duration::from_secs(60)), "run of PID {raw} does not end");
+            assert!(ended_within(raw, Duration::from_secs(60)), "the run of PID {raw} did not end");
         }
         writer.advance(fixture, 1_200);
         fixture.run_with_clock(&["tick"]).ends(0);
@@ -109,7 +109,7 @@ fn rest(fixture: &Fixture, writer: &mut Writer) {
     panic!("{left:?} are not analyzed: {:?}", &runs[runs.len().saturating_sub(20)..]);
 }
 
-/// The counts of what was compared.
+/// The number of comparisons, and of the lines and calls in them.
 #[derive(Default)]
 struct Compared {
     times: u64,
@@ -180,7 +180,7 @@ fn compare(fixture: &Fixture, writer: &Writer) -> Compared {
             .map(|it| (it["id"].as_str().unwrap().to_owned(), count(it)))
             .collect()
     };
-    // An artifact that is known stays, even if it would be too uncertain to be a new one.
+    // A known artifact stays, even if it would be too uncertain for a new one.
     let found = counts(fixture);
     for (id, count) in counts(&calm) {
         assert_eq!(found.get(&id), Some(&count), "artifact {id}");

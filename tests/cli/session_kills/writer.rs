@@ -1,5 +1,5 @@
-//! Writes transcripts of sessions as agents do, with the damage that crashes leave, and counts what it
-//! wrote.
+//! Writes transcripts of sessions as agents do, with the damage that crashes leave, and counts the
+//! written lines and calls.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -26,7 +26,7 @@ pub type Counts = BTreeMap<&'static str, u64>;
 pub struct GrowingFile {
     path: PathBuf,
     counts: Counts,
-    /// The rest of an unfinished line, and what the file counts when the line is complete.
+    /// The rest of an unfinished line, and the counts that are added when the line is complete.
     unfinished: Option<(Vec<u8>, Counts)>,
 }
 
@@ -97,7 +97,7 @@ impl Writer {
         format!("{row}\n").into_bytes()
     }
 
-    /// Returns a call and its outcome as two lines, and what they count.
+    /// Returns a call and its outcome as two lines, with their counts.
     fn call(
         &mut self,
         session: &str,
@@ -124,7 +124,7 @@ impl Writer {
         (lines, counts)
     }
 
-    /// Returns the next lines of a session, and what they count.
+    /// Returns the next lines of a session, with their counts.
     fn lines(&mut self, session: &str) -> (Vec<u8>, Counts) {
         let number = self.dice.roll(5);
         let file = json!({ "file_path": format!("/home/me/project/src/{number}.rs") });
@@ -163,7 +163,7 @@ impl Writer {
                 (line.into_bytes(), one(&["lines", "too_long"]))
             }
             _ => {
-                // The outcome of this call never comes.
+                // The outcome of this call never arrives.
                 let call = json!({ "type": "tool_use", "id": format!("open-{}", self.rows), "name": "Read", "input": file });
                 (self.row("assistant", session, &call), one(&["lines", "read", "calls"]))
             }
@@ -179,7 +179,7 @@ impl Writer {
                 bytes.splice(0..0, rest);
                 add(&mut counts, &complete);
             }
-            // Its writer died, and another one continues the file.
+            // The writer of the line died, and another writer continues the file.
             Some(_) => {
                 bytes.insert(0, b'\n');
                 add(&mut counts, &one(&["lines", "bad"]));
@@ -233,7 +233,7 @@ impl Writer {
         if main.lines() > LINES || main.lines() > 0 && self.dice.roll(300) == 0 {
             *main = GrowingFile::new(main.path.clone());
             match self.dice.roll(2) {
-                // Another file takes its place.
+                // Another file replaces the transcript.
                 0 => {
                     let other = main.path.with_extension("new");
                     fs::write(&other, b"").unwrap();
@@ -264,7 +264,8 @@ impl Writer {
             (1..3, 2..) => {
                 let which = 1 + self.dice.roll(session.files.len() as u64 - 1) as usize;
                 self.extend(&id, &mut session.files[which]);
-                // The file of a sub-agent is recognized without being read only in the folder `subagents`.
+                // A sub-agent's file is recognized without being read only if it is in the folder
+                // `subagents`.
                 if !session.files[which].path.parent().unwrap().ends_with("subagents") {
                     self.extend(&id, &mut session.files[0]);
                 }
