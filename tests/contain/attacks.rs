@@ -16,7 +16,7 @@ use crate::{CommandOutput, Level, levels};
 const TOGETHER: usize = 120;
 /// Number of children that make one attempt each in the same project.
 const CHILDREN: usize = 12;
-/// The part of the attempts that an ordinary test run makes.
+/// The share of the attempts that an ordinary test run makes.
 const ORDINARY: f64 = 0.1;
 
 /// Number of commits that the person made during all runs.
@@ -89,7 +89,8 @@ fn person(fixture: &Fixture, stop: &AtomicBool, commits: &AtomicUsize) {
         }
         git(&["config", "person.round", &round.to_string()]);
         git(&["remote", "add", &format!("r{round}"), "https://example.org/x"]);
-        // A child may change files of the work tree, which would otherwise prevent the switch.
+        // A child may have changed files in the work tree, which would prevent the switch without
+        // `--force`.
         git(&["checkout", "--quiet", "--force", "side"]);
         git(&["status", "--short"]);
         git(&["checkout", "--quiet", "--force", "main"]);
@@ -175,7 +176,7 @@ fn trial(level: Level, network: bool, groups: &[Vec<&Attempt>]) -> Vec<String> {
         commits += own;
         let outcome = output.json()["outcome"].as_str().unwrap_or_default().to_owned();
         if !["succeeded", "degraded", "failed"].contains(&outcome.as_str()) || own == 0 {
-            effects.push(format!("outcome {outcome}, {own} commits of the person: {output:?}"));
+            effects.push(format!("outcome {outcome}, {own} commits by the person: {output:?}"));
         }
         if outcome == "failed" {
             fixture.run(&["jobs", "reset", "work"]);
@@ -240,7 +241,7 @@ fn check_repository(fixture: &Fixture, start: &str, commits: usize, effects: &mu
     let own = new.lines().filter(|line| *line == "Person").count();
     check(
         own == commits && new.lines().count() == own,
-        format!("{commits} commits of the person: {new:?}"),
+        format!("{commits} commits by the person: {new:?}"),
     );
     for name in ["side", "linked", "mark"] {
         let value = git(&["rev-parse", name]).out;
@@ -261,8 +262,11 @@ fn check_repository(fixture: &Fixture, start: &str, commits: usize, effects: &mu
         !config.contains("evil") && config.contains("person.round"),
         format!("settings: {config}"),
     );
-    check(!fixture.root().join("ran-EVIL").exists(), "git started a planted program".to_owned());
-    check(fixture.path(".git/index.lock").symlink_metadata().is_err(), "a lock is left".to_owned());
+    check(!fixture.root().join("ran-EVIL").exists(), "git started an injected program".to_owned());
+    check(
+        fixture.path(".git/index.lock").symlink_metadata().is_err(),
+        "a lock file is left behind".to_owned(),
+    );
 }
 
 #[test]
@@ -307,7 +311,7 @@ fn no_attempt_has_an_effect() {
                 through.push(format!("{level:?}: {effects:#?}"));
             }
             print_line(&format!(
-                "attempts on the repository as user {user}, {level:?}, network {network}: {refused} of {} attempts without effect, {} commits of the person",
+                "attempts on the repository as user {user}, {level:?}, network {network}: {refused} of {} attempts without effect, {} commits by the person",
                 some.len(),
                 PERSON.swap(0, Ordering::SeqCst)
             ));
@@ -320,11 +324,11 @@ fn no_attempt_has_an_effect() {
 #[test]
 fn no_attempt_has_an_effect_as_nobody() {
     if !rustix::process::getuid().is_root() {
-        print_line("skipped 1: only root can become nobody");
+        print_line("skipped 1: only root can switch to the user nobody");
         return;
     }
     if !is_open(Path::new(env!("CARGO_BIN_EXE_runner"))) {
-        print_line("skipped 1: nobody may not execute the program");
+        print_line("skipped 1: the user nobody cannot execute the program");
         return;
     }
     let mut command = Command::new("setpriv");

@@ -170,7 +170,7 @@ fn commits_arrive_while_another_branch_is_checked_out() {
         });
         assert_eq!(subjects(&fixture, "main")[..2], ["Agent", "Configure"], "{level:?}");
         assert_eq!(subjects(&fixture, "side")[..2], ["Person", "Configure"], "{level:?}");
-        // The index belongs to the branch of the person.
+        // The index belongs to the branch that the person has checked out.
         assert_eq!(fixture.git(&["diff", "--cached", "--name-only"]), "", "{level:?}");
         assert_eq!(kept(&fixture), Vec::<String>::new());
     }

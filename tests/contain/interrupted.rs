@@ -82,9 +82,9 @@ fn replaced_settings_fail_the_run() {
         assert!(why.contains("runner.toml was changed during the run"), "{why}");
         let copy = why.split("its earlier content is in ").nth(1).unwrap();
         let copy = copy.split([';', ' ']).next().unwrap();
-        assert_eq!(fs::read_to_string(copy).unwrap(), before, "the earlier version is kept");
+        assert_eq!(fs::read_to_string(copy).unwrap(), before, "the earlier version was not kept");
         let after = fixture.read("runner.toml");
-        assert!(after.contains("retries = 1"), "the new version is kept: {after}");
+        assert!(after.contains("retries = 1"), "the new version was not kept: {after}");
         // The commits are kept, but not on the branch.
         assert_eq!(fixture.git(&["log", "-1", "--format=%s"]), "Configure\n");
         let kept = fixture.git(&["for-each-ref", "--format=%(subject)", "refs/runner"]);

@@ -3,7 +3,7 @@
 
 #![allow(missing_docs, clippy::unwrap_used, clippy::disallowed_methods)]
 
-// This file is shared with another suite, which uses more of it.
+// Other suites share this file and use more of it.
 #[allow(unused)]
 #[path = "../cli/fixture.rs"]
 mod fixture;

@@ -43,7 +43,7 @@ struct CaseResult {
 #[test]
 fn each_behaviour_has_the_expected_outcome() {
     let began = Instant::now();
-    // A scaled-down test tries fewer budgets, but every behaviour in every dialect.
+    // An ordinary test run tries one budget, but every behaviour in every dialect.
     let budgets = scaled(1).min(BUDGETS.len());
     let cases: Vec<(&'static Row, usize, usize)> = ROWS
         .iter()
@@ -190,7 +190,7 @@ fn case(row: &'static Row, dialect: usize, budget: usize) -> CaseResult {
         holding(&fixture, CANARY).into_iter().filter(|path| !path.contains("/scratch/")).collect();
     check(leaks.is_empty(), format!("the secret is in {leaks:?}"));
     let reported = format!("{}{}", said.out, said.err);
-    check(!reported.contains(CANARY), format!("the secret was told: {reported}"));
+    check(!reported.contains(CANARY), format!("the secret was printed: {reported}"));
     CaseResult { row, dialect, budget, outcome, wrong, millis: began.elapsed().as_millis() }
 }
 

@@ -84,7 +84,7 @@ fn runs_leave_a_part_of_the_window() {
     for (leave, waits) in [("leave = 0.25\n", true), ("leave = 0.15\n", false), ("", false)] {
         let fixture = fixture("window-nearly-used", "claude", leave);
         run(&fixture, &["run", "ask"]);
-        assert!(fixture.path("notes/answer.md").exists(), "the answer is kept");
+        assert!(fixture.path("notes/answer.md").exists(), "the answer was not kept");
         fixture.run(&["enqueue", "ask"]).ends(0);
         run(&fixture, &["tick"]);
         let asked = fixture.count("SELECT count(*) FROM requests");

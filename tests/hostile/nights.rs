@@ -39,7 +39,7 @@ head -c 3000000 /dev/zero > "$RUNNER_OUT/waste"
 echo mine > notes/mine
 "#;
 
-/// Returns the settings of the hostile project's jobs of one night.
+/// Returns the settings of the hostile project's jobs in one night.
 fn hostile_jobs(fixture: &Fixture, night: usize, nights: usize) -> String {
     let mut toml = format!(
         "{NO_DREAM}[jobs.attack]\nkind = \"command\"\nprogram = \"sh\"\nargs = [\"attack.sh\"]\nretries = 0\n\
@@ -136,7 +136,7 @@ fn settle(fixture: &Fixture, daemon: &Daemon<'_>) -> Vec<(String, String)> {
             over(fixture, id);
         }
     }
-    panic!("runs start forever: {:?}", open_runs(fixture));
+    panic!("the runs never settle: {:?}", open_runs(fixture));
 }
 
 /// Returns the ids of all runs that are not settled, with their job and state.
@@ -149,8 +149,9 @@ fn open_runs(fixture: &Fixture) -> Vec<(String, String)> {
     rows.map(Result::unwrap).collect()
 }
 
-/// Checks that the calls of a day are charged exactly once, within the pool's limit, and that nothing is
-/// reserved. Returns the id of the last request; `before` is that of the day before.
+/// Checks that the calls of a day are charged exactly once, within the pool's limit, and that
+/// nothing is reserved. Returns the id of the last request; `before` is the last id of the previous
+/// day.
 fn check_budgets(fixture: &Fixture, day: usize, before: i64) -> i64 {
     assert_eq!(fixture.count("SELECT count(*) FROM reservations WHERE open"), 0, "day {day}");
     for unit in ["calls", "tokens", "micros"] {
@@ -219,7 +220,7 @@ fn hostile_nights_leave_healthy_projects_alone() {
             fixture.set_clock(format!("2026-11-{day:02}T{time}Z"));
             waiting = settle(&fixture, &daemon);
         }
-        // An agent that reports a limit of its provider each time always waits.
+        // An agent that reports a provider's limit in each attempt always waits.
         waiting.retain(|(_, job)| job != "limited queued");
         assert!(waiting.is_empty(), "night {night}: {waiting:?}");
         // The pipe must be emptied, because nobody else reads the daemon's output.

@@ -43,7 +43,7 @@ struct Fixture {
     tcp: std::net::TcpListener,
 }
 
-/// Held while a child runs that inherits a descriptor.
+/// Held while a child that inherits a descriptor is running.
 static ALONE: Mutex<()> = Mutex::new(());
 
 impl Fixture {
@@ -142,22 +142,22 @@ impl Fixture {
         ];
         spec.env.extend(values.map(|(name, value)| (name.to_owned(), value)));
         spec.limits.total = Some(std::time::Duration::from_secs(20));
-        // The next child inherits the descriptor. Children of other tests must not inherit it, because
-        // a script without a sandbox would change the file of this fixture through it.
+        // The next child inherits the descriptor. Children of other tests must not inherit it,
+        // because a script without a sandbox would change the file of this fixture through it.
         let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
         fcntl_setfd(&self.open, FdFlags::empty()).unwrap();
         let ended = run(&spec, &Cancel::new().unwrap(), &mut |_, _| OutputVerdict::Continue);
         fcntl_setfd(&self.open, FdFlags::CLOEXEC).unwrap();
         let ended = match ended {
             Ok(ended) => ended,
-            Err(error) => return Some(format!("it did not even start: {error}")),
+            Err(error) => return Some(format!("the child did not even start: {error}")),
         };
         let said = String::from_utf8_lossy(&ended.stdout).into_owned();
         if ended.containment.is_none() {
             // Even if the script killed its launcher, no process of the script may be left.
             let left = self.left();
             if !left.is_empty() {
-                return Some(format!("processes are left: {left:?}"));
+                return Some(format!("processes are left behind: {left:?}"));
             }
         }
         let after = self.picture();
@@ -167,7 +167,7 @@ impl Fixture {
             return Some(format!("changed: {new:?}, was {gone:?}"));
         }
         if said.contains("THROUGH") || said.contains("correct-horse") {
-            return Some(format!("it says {:?}", said.trim()));
+            return Some(format!("the script printed {:?}", said.trim()));
         }
         let (listener, datagram, hidden, keys) = &self.sockets;
         for (name, came) in [
@@ -179,7 +179,7 @@ impl Fixture {
         ] {
             match came {
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {}
-                _ => return Some(format!("something came to the {name}")),
+                _ => return Some(format!("something arrived at the {name}")),
             }
         }
         if !matches!(self.victim.try_wait(), Ok(None)) {
@@ -187,10 +187,10 @@ impl Fixture {
         }
         let stat = fs::read_to_string(format!("/proc/{}/stat", self.victim.id())).unwrap();
         if !stat.contains(") T ") {
-            return Some(format!("the other process goes on: {stat}"));
+            return Some(format!("the other process is no longer stopped: {stat}"));
         }
         let left = self.left();
-        (!left.is_empty()).then(|| format!("processes are left: {left:?}"))
+        (!left.is_empty()).then(|| format!("processes are left behind: {left:?}"))
     }
 
     /// Returns the processes with the test's argument.
@@ -240,7 +240,7 @@ impl Drop for Fixture {
 
 fn draw(path: &Path, all: &mut Vec<String>) {
     let Ok(data) = fs::symlink_metadata(path) else {
-        all.push(format!("{} is not there", path.display()));
+        all.push(format!("{} does not exist", path.display()));
         return;
     };
     // The inspection itself changes a folder's times.
@@ -314,11 +314,11 @@ fn no_attempt_escapes() {
 #[test]
 fn no_attempt_escapes_as_nobody() {
     if !rustix::process::getuid().is_root() {
-        println!("skipped 1: only root can become nobody");
+        println!("skipped 1: only root can switch to the user nobody");
         return;
     }
     if !crate::open::is_open(Path::new(crate::RUNNER)) {
-        println!("skipped 1: nobody may not execute the program");
+        println!("skipped 1: the user nobody cannot execute the program");
         return;
     }
     let output = Command::new("setpriv")

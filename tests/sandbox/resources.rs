@@ -1,4 +1,5 @@
-//! Tests the limits on memory, processes, processor time and disk space, each with many ways around it.
+//! Tests the limits on memory, processes, processor time and disk space, each with many ways around
+//! it.
 //!
 //! A way that gets around its limit prints `through`, and one that the sandbox refuses prints
 //! `refused`. The tests print how each way ended, and the largest excess.

@@ -1,4 +1,5 @@
-//! The ways around the limits on memory, processes, processor time and disk space, as shell scripts.
+//! The ways around the limits on memory, processes, processor time and disk space, as shell
+//! scripts.
 //!
 //! Each way uses 600 MiB of memory, 80 processes, four seconds of processor time, or 60 MB in the
 //! folder `$Q`. It prints `through` if nothing ended it, and `refused` if the sandbox refused it.

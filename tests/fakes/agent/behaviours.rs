@@ -232,7 +232,8 @@ pub const ALL: &[Behaviour] = &[
         std::process::exit(1);
     }),
     ("usage-huge", "answers, and reports the largest usage", |t| {
-        // The count follows the answer, because runner would stop the agent at the count.
+        // The count follows the answer, because runner would stop the agent when it reads the
+        // count.
         t.message(ANSWER, &Count::of(1, 1, 0.0));
         let count = Count { read: json!(u64::MAX), written: json!(u64::MAX), cost: json!(1e300) };
         t.done(ANSWER, &count);
@@ -311,7 +312,7 @@ pub const ALL: &[Behaviour] = &[
         let code = t.refuse(529, "Overloaded");
         std::process::exit(code);
     }),
-    ("overage", "is paid for beyond the subscription", |t| {
+    ("overage", "uses paid overage beyond the subscription", |t| {
         t.begin();
         if t.kind == ProgramKind::Claude {
             t.line(

@@ -25,7 +25,7 @@ pub enum ProgramKind {
     Command,
 }
 
-/// The tokens so far. A behaviour may use any JSON value.
+/// The tokens used so far. A behaviour may use any JSON value.
 #[derive(Clone, Debug)]
 pub struct Count {
     pub read: Value,

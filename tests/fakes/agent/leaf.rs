@@ -1,4 +1,4 @@
-//! The processes that an agent leaves behind. Each ends after a minute at the latest.
+//! The processes that an agent leaves behind. Each ends within a minute.
 
 use std::fs;
 use std::io::{Read as _, Write as _};
@@ -12,7 +12,7 @@ use rustix::process::{Signal, getpid, kill_process, setsid};
 /// Maximum lifetime of each process, even if a test does not kill it.
 const LIFE: Duration = Duration::from_secs(60);
 
-/// Ends this process after [`LIFE`] from a separate thread.
+/// Starts a thread that ends this process after [`LIFE`].
 pub fn end_after_a_minute() {
     thread::spawn(|| {
         pass(LIFE);

@@ -41,7 +41,7 @@ fn main() {
         return;
     }
     let Some((kind, behaviour)) = name.split_once("--") else {
-        eprintln!("start me as TONGUE--BEHAVIOUR; --list names the behaviours");
+        eprintln!("start this program as DIALECT--BEHAVIOUR; --list prints the behaviours");
         std::process::exit(2);
     };
     if kind == "leaf" {

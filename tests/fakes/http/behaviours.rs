@@ -168,7 +168,7 @@ pub const ALL: [Behaviour; 74] = [
     B::EchoesTheKey,
 ];
 
-/// The pieces of a good answer: JSON with characters of every length.
+/// The pieces of a good answer: JSON with UTF-8 characters of different lengths.
 pub const PIECES: [&str; 4] = ["[\"ä€\",", "\"😀 x\"", ",\"z\\n\"", "]"];
 
 impl Behaviour {

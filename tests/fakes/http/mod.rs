@@ -1,9 +1,10 @@
 //! A model API that misbehaves intentionally, over real sockets.
 //!
 //! The server uses one thread per connection. A `Behaviour` (`behaviours.rs`) selects its actions,
-//! in one of the four dialects (`dialect.rs`). A behaviour that stalls waits until the client disconnects, for at most 60 seconds.
-#![allow(dead_code, reason = "each test uses its own part of it")]
-#![allow(clippy::unwrap_used, reason = "a test's own set-up may fail loudly")]
+//! in one of the four dialects (`dialect.rs`). A behaviour that stalls waits until the client
+//! disconnects, for at most 60 seconds.
+#![allow(dead_code, reason = "each test uses only a part of this module")]
+#![allow(clippy::unwrap_used, reason = "the setup of a test may panic")]
 
 pub mod behaviours;
 pub mod dialect;
