@@ -91,7 +91,7 @@ pub enum FsFailure {
     #[error("the name already exists")]
     Exists,
     /// The file system does not support the operation.
-    #[error("the file system cannot do this")]
+    #[error("the file system does not support this")]
     Unsupported,
     /// The path is, or leads through, an entry that publications never read or change.
     #[error("it is {0}")]

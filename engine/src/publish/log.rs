@@ -17,7 +17,7 @@ use crate::ids::{Fence, RunId};
 #[derive(Debug, thiserror::Error)]
 pub enum LogError {
     /// Another process took over the run, so the request must not change anything.
-    #[error("run {run} was taken over: it holds fence {}, the job is at {}", .held.0, .current.0)]
+    #[error("run {run} was taken over: its fence {} is behind the job's {}", .held.0, .current.0)]
     StaleFence {
         run: RunId,
         /// The fence in the request.
@@ -34,7 +34,7 @@ pub enum LogError {
     #[error("the outcome of run {run} is already committed")]
     Settled { run: RunId },
     /// The store failed.
-    #[error("the database could not answer")]
+    #[error("the database could not be used")]
     Store(#[source] Box<dyn Error + Send + Sync>),
 }
 

@@ -112,12 +112,12 @@ impl Manifest {
 
     /// Returns the path at which a removed target is kept until the outcome is committed.
     pub fn removed_name(&self, index: usize) -> RelPath {
-        self.staging.join(&format!("removed-{index}")).expect("a word and a number are a name")
+        self.staging.join(&format!("removed-{index}")).expect("a word and a number form a name")
     }
 }
 
 pub(super) fn staged_name(staging: &RelPath, index: usize) -> RelPath {
-    staging.join(&index.to_string()).expect("a number is a name")
+    staging.join(&index.to_string()).expect("a number is a valid name")
 }
 
 #[cfg(test)]

@@ -271,7 +271,7 @@ fn beside(path: &RelPath) -> RelPath {
         Some(folder) => folder.join(&name),
         None => RelPath::new(&name),
     }
-    .expect("a marker's name with a dot before it is a name")
+    .expect("a marker's name with a leading dot is a valid name")
 }
 
 fn store(error: FsError) -> LogError {

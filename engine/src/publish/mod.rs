@@ -58,7 +58,7 @@ use injected_faults::injected;
 
 /// A target that another program has changed. The target keeps that program's content.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{target} was changed by somebody else: it holds {found}, neither the old nor the new")]
+#[error("{target} was changed by another program: it holds {found}, neither the old nor the new")]
 pub struct Conflict {
     /// The path of the target.
     pub target: RelPath,
@@ -76,7 +76,7 @@ pub enum PublishError {
     /// A target changed after the manifest was recorded. The preceding entries are in place, and
     /// the staging folder is kept. Every recovery reports the conflict until the target has its old
     /// or its new content.
-    #[error("the publication stopped half-way: {0}")]
+    #[error("the publication stopped halfway: {0}")]
     Conflict(Conflict),
     /// A staged file does not have the expected content.
     #[error("{staged}, which was staged for {target}, is damaged or lost: it holds {found}")]
