@@ -295,9 +295,9 @@ impl Store {
         self.write(|tx| silence(tx, alert, who, now))
     }
 
-    /// Ends a job's open alerts because the user has fixed the job, and returns their count. No message
-    /// is sent, and the next failure raises a new alert. An alert about a stale job, a silent host or a
-    /// critical event is only silenced, because the problem persists.
+    /// Ends a job's open alerts because the user has fixed the job, and returns their count. No
+    /// message is sent, and the next failure raises a new alert. An alert about a stale job, a
+    /// silent host or a critical event is only silenced, because the problem persists.
     pub fn end_alerts(&mut self, job: JobId, who: &str, now: Timestamp) -> Result<u32> {
         self.write(|tx| {
             // This also acknowledges the outcomes that have not been digested.

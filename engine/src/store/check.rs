@@ -63,7 +63,7 @@ const RULES: &[(&str, &str)] = &[
          UNION ALL SELECT 'runs ' || id FROM runs WHERE (outcome IS NULL) <> (finished IS NULL)",
     ),
     (
-        "a run belongs to another job than its occurrence",
+        "a run and its occurrence belong to different jobs",
         "SELECT 'runs ' || r.id FROM runs r JOIN occurrences o ON o.id = r.occurrence WHERE r.job <> o.job",
     ),
     (

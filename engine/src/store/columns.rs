@@ -254,7 +254,7 @@ mod tests {
         };
         assert_eq!(calls(0).ok(), Some(Some(0)));
         assert_eq!(calls(i64::MAX).ok(), Some(Some(i64::MAX.cast_unsigned())));
-        let Err(Fault::Nonsense(why)) = calls(-1) else { panic!("a negative count is read") };
+        let Err(Fault::Nonsense(why)) = calls(-1) else { panic!("a negative count was accepted") };
         assert_eq!(why, "uses.calls in the row whose uses.id is 7: -1 is out of range");
     }
 }

@@ -20,7 +20,7 @@ impl Store {
         let before = row.outcome().filter(|outcome| outcome.published());
         let (Some(before), Some(settled)) = (before, row.finished()) else {
             return Err(StoreError::NotFound {
-                what: "run that achieved something",
+                what: "succeeded or degraded run",
                 name: run.to_string(),
             });
         };

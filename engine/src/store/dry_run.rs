@@ -241,7 +241,7 @@ mod tests {
         for _ in 0..2 {
             let copy = Store::dry_run_copy(&path).unwrap();
             let known = copy.projects().unwrap();
-            assert_eq!(known.len(), 1, "the log's rows are read");
+            assert_eq!(known.len(), 1, "the rows in the log are read");
             assert_eq!(listing(&left), before);
         }
         // Other processes can still open the database.

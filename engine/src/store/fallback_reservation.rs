@@ -2,7 +2,7 @@
 //! backend's.
 //!
 //! ```text
-//! levels of the first backend ──fit──> amounts ──> is as much left at a fallback's levels?
+//! levels of the first backend ──fit──> amounts ──> do a fallback's levels have as much left?
 //!                                      yes: reserved there too · no: the fallback is not used
 //! ```
 //!
@@ -79,7 +79,7 @@ impl Store {
                         let here = reserve::resolve(db, &more, now)?;
                         let short = reserve::fit(db, all, &here, now)?.err();
                         if short.is_none() {
-                            // A fallback's level that limits time must not change the run's time.
+                            // A time limit at a fallback's level must not change the run's time.
                             chained.want.seconds = seconds;
                             chained.levels.extend(more);
                         }

@@ -106,7 +106,7 @@ pub(super) fn migrate_file(db: &mut Connection, path: &Path, steps: &[&str]) -> 
     sync_folder_of(&kept).map_err(cannot_write(&kept))?;
     failpoint::before("migrate");
     migrate(db, path, steps)?;
-    failpoint::before("go on with the new format");
+    failpoint::before("continue with the new format");
     Ok(())
 }
 

@@ -218,7 +218,7 @@ fn detail(tx: &Transaction<'_>, alerts: &[AlertId]) -> Result<MessageDetail, Fau
             None => whole = Some(one),
         }
     }
-    whole.ok_or_else(|| Fault::nonsense("a message about no alert"))
+    whole.ok_or_else(|| Fault::nonsense("a message without an alert"))
 }
 
 /// Selects waiting messages to withdraw.

@@ -161,7 +161,7 @@ pub enum StoreError {
         why: String,
     },
     /// The database needs a migration, but another process is using it.
-    #[error("the database {path} needs a new format while another runner has it open")]
+    #[error("the database {path} must be migrated, but another runner process has it open")]
     InUse { path: PathBuf },
     /// The database changed during each attempt to copy it for a dry run.
     #[error("the database {path} changed during each attempt to copy it")]

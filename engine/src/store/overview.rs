@@ -87,7 +87,7 @@ const TRIED: &str =
 const FAILED: &str = "outcome ->> 'outcome' IN ('failed', 'timed-out', 'lost')";
 
 impl Store {
-    /// Returns each project's next scheduled job. Paused jobs and the jobs in `without` are omitted.
+    /// Returns each project's next scheduled job, omitting paused jobs and the jobs in `without`.
     pub fn next_due(
         &self,
         without: &[JobId],

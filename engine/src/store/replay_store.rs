@@ -104,7 +104,7 @@ impl Store {
         match admission {
             Admission::Admitted(admitted) => Ok((store, admitted)),
             Admission::Declined(_) => {
-                Err(StoreError::NotFound { what: "room for the run", name: again.run.to_string() })
+                Err(StoreError::NotFound { what: "budget for run", name: again.run.to_string() })
             }
         }
     }

@@ -118,7 +118,7 @@ fn keep(store: &Path, now: Timestamp) -> PathBuf {
         0 => store.with_extension(format!("damaged-{stamp}")),
         n => store.with_extension(format!("damaged-{stamp}-{n}")),
     });
-    names.into_iter().find(|name| !there(name)).expect("there is no end of numbers")
+    names.into_iter().find(|name| !there(name)).expect("the numbers do not run out")
 }
 
 impl RestorePlan {
@@ -146,7 +146,7 @@ impl RestorePlan {
         for ending in ["", "-wal", "-shm", "-journal"] {
             remove(&beside(&draft, ending)).map_err(cannot_write(&draft))?;
         }
-        failpoint::before("copy the copy");
+        failpoint::before("copy the backup");
         copy_host(&self.copy.path, &draft).map_err(cannot_write(&draft))?;
         let log = beside(&self.copy.path, "-wal");
         if log.exists() {
@@ -162,7 +162,7 @@ impl RestorePlan {
         };
         reported.kept = there(path).then(|| keep.clone());
         let intent = Intent { draft, keep };
-        let text = serde_json::to_vec(&intent).expect("an intent has two paths");
+        let text = serde_json::to_vec(&intent).expect("both paths are valid UTF-8");
         write_atomic(&intent_of(path), &text, 0o600)
             .map_err(|error| cannot_write(&error.path)(error.source))?;
         finish(path)?;
@@ -233,8 +233,8 @@ impl RestorePlan {
         reported.nights = close_nights(tx, &restored, now)?;
         maintenance::record(tx, Task::Restore, &self.copy.path.to_string_lossy(), now)?;
         let detail = format!(
-            "{restored} ({}): {} scheduled times since are missed, {} waiting runs skipped, {} live runs ended, {} nights \
-             closed; what was spent since is not known and counts as nothing",
+            "{restored} ({}): {} scheduled times since then missed, {} waiting runs skipped, {} live runs ended, {} nights \
+             closed; spending since then is unknown and not counted",
             self.copy.path.display(),
             reported.missed,
             reported.skipped,

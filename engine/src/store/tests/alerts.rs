@@ -148,7 +148,7 @@ fn rules(dice: &mut Random) -> AlertRules {
 }
 
 /// Returns the number in an environment variable, or `usual` if the variable is not set.
-#[allow(clippy::disallowed_methods, reason = "a person's switch, and no part of what is tested")]
+#[allow(clippy::disallowed_methods, reason = "a setting of the test, not of the tested code")]
 fn number(name: &str, usual: f64) -> f64 {
     std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(usual)
 }
@@ -169,7 +169,7 @@ impl Fixture {
                 self.start(at).remove(0)
             }
         };
-        // Pre-start failures would not open the breaker.
+        // A failure before the start would not open the breaker.
         let sql = "UPDATE runs SET started = ?2 WHERE id = ?1";
         self.store.db.execute(sql, rusqlite::params![run, millis(at)]).unwrap();
         self.end(&run, outcome, at);
@@ -201,7 +201,7 @@ impl Fixture {
 }
 
 #[test]
-#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "numbers of cases")]
+#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "small numbers")]
 fn alerts_match_the_model() {
     let seed = number("RUNNER_TEST_SEED", f64::from(std::process::id())) as u64;
     let cases = (60.0 * number("RUNNER_TEST_SCALE", 1.0)).ceil() as u64;
@@ -327,11 +327,11 @@ fn messages_are_in_order(fixture: &Fixture, alert: &AlertRow, recovery: bool) {
         let of_it: Vec<&MessageRow> =
             messages.iter().filter(|one| one.channel == channel).collect();
         let recovered: Vec<_> = of_it.iter().filter(|one| one.what == "recovered").collect();
-        assert!(recovered.len() <= 1, "a recovery is reported once");
+        assert!(recovered.len() <= 1, "a recovery is reported at most once");
         if let Some(reported) = recovered.first() {
             assert!(recovery && alert.ended.is_some() && alert.silenced.is_none());
             let heard = of_it.iter().any(|one| one.tries > 0 && one.made <= reported.made);
-            assert!(heard, "never reported before");
+            assert!(heard, "the problem was never reported");
         }
         let open = of_it.iter().filter(|one| one.state == MessageState::Waiting);
         assert!(open.count() <= 1, "only the newest message waits");
@@ -410,7 +410,7 @@ fn undeliverable_message_is_eventually_given_up() {
     fixture.store.end_alerts(fixture.id("dream"), "ann", later(3001)).unwrap();
     let kept_for = 90 * 24 * 60;
     let plan = prune::prune(&mut fixture, later(kept_for + 3001));
-    assert!(plan.rows.alerts.is_empty(), "an alert of that minute is kept");
+    assert!(plan.rows.alerts.is_empty(), "an alert that ended in that minute is kept");
     let plan = prune::prune(&mut fixture, later(kept_for + 3002));
     assert_eq!(plan.rows.alerts, [alert.id]);
     assert!(fixture.store.alerts(None, AlertSelection::All).unwrap().is_empty());
@@ -430,7 +430,7 @@ fn reenabled_job_is_not_immediately_stale() {
     assert!(!fixture.store.maintenance_due(Task::Watch, later(59)).unwrap());
     assert!(fixture.store.maintenance_due(Task::Watch, later(60)).unwrap());
     let stale = fixture.store.watch(&rules, later(day + 1)).unwrap();
-    assert_eq!(stale.len(), 1, "only the scheduled job");
+    assert_eq!(stale.len(), 1, "only the scheduled job is stale");
     let off = NewJob { enabled: false, ..job("tidy", every(15)) };
     fixture.jobs(&[off]);
     assert!(fixture.store.watch(&rules, later(2 * day)).unwrap().is_empty());
@@ -482,6 +482,6 @@ fn messages_of_a_window_are_sent_together() {
     let live = fixture.start(later(60)).remove(0);
     assert_eq!(next(&mut fixture, 61), None);
     fixture.end(&live, &Outcome::Succeeded, later(62));
-    assert_eq!(next(&mut fixture, 63), None, "it was raised and solved in the meantime");
+    assert_eq!(next(&mut fixture, 63), None, "the problem began and ended in the meantime");
     assert_eq!(fixture.store.alerts(None, AlertSelection::Open).unwrap().len(), 1);
 }

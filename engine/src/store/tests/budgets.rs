@@ -18,7 +18,7 @@ fn budgets_hold_across_runs_and_fail_closed() {
     let second = fixture.requested("tidy", "b");
     assert!(matches!(fixture.admit(&first, calls(3), &levels).unwrap(), Admission::Admitted(_)));
     let Admission::Declined(outcome) = fixture.admit(&second, calls(3), &levels).unwrap() else {
-        panic!("the day was overspent")
+        panic!("the run was admitted beyond the day's budget")
     };
     assert_eq!(outcome.class(), Some(Class::OverBudget));
     // One call with unknown usage is charged its reserved maximum, and the rest is released.
@@ -64,7 +64,7 @@ fn dead_run_is_charged_for_open_requests() {
     assert_eq!(
         (account.calls, account.tokens, account.seconds),
         (1, 700, 60),
-        "no more time than its timeout"
+        "a run is charged at most the time of its timeout"
     );
 }
 

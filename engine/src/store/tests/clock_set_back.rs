@@ -23,7 +23,7 @@ fn future_waits_restart_now() {
     };
     let reported = fixture.store.reset_waits_ahead(later(1)).unwrap().unwrap();
     assert!(reported.contains("1 waiting run and 1 night"), "{reported}");
-    assert_eq!(fixture.start(later(2)).len(), 1, "only the deferred run");
+    assert_eq!(fixture.start(later(2)).len(), 1, "only the deferred run starts");
     assert_eq!(fixture.row(&wished).ready_at(), Some(until), "a requested start time is kept");
     assert_eq!(fixture.store.night(night.id).unwrap().opens, later(1));
     assert_eq!(fixture.store.reset_waits_ahead(later(3)).unwrap(), None);

@@ -37,7 +37,7 @@ fn concurrent_writers_record_each_key_once() {
         })
         .collect();
     let won: usize = threads.into_iter().map(|thread| thread.join().unwrap()).sum();
-    assert_eq!(won, 25, "each key is won exactly once");
+    assert_eq!(won, 25, "each key is recorded exactly once");
     assert_eq!(fixture.store.live().unwrap().len(), 25);
 }
 
@@ -81,7 +81,7 @@ fn missed_times_are_merged_into_one_row() {
     assert_eq!(
         fixture.store.enter_due(&due_job, &due, MissedReasons::default(), None, due_at).unwrap(),
         [],
-        "another driver"
+        "another process records nothing"
     );
     assert!(fixture.store.due_jobs(due_at).unwrap().is_empty());
     assert_eq!(fixture.store.job(&fixture.project, "tidy").unwrap().next_due, Some(later(60)));
@@ -113,7 +113,7 @@ fn edited_schedule_restarts_and_removed_job_is_disabled() {
     assert_eq!(
         fixture.store.job(&fixture.project, "tidy").unwrap().next_due,
         Some(later(90)),
-        "unchanged"
+        "an unchanged schedule continues"
     );
 }
 
@@ -141,7 +141,7 @@ fn night_closes_once_when_work_is_settled() {
         .unwrap();
     let ready: Vec<_> =
         fixture.store.nights_to_close(later(1)).unwrap().iter().map(|n| n.id).collect();
-    assert_eq!(ready, [night.id], "an empty night stays open until the end time");
+    assert_eq!(ready, [night.id], "an empty night stays open until its closing time");
     let report = fixture.store.job(&fixture.project, "tidy").unwrap().id;
     let me = fixture.me.clone();
     assert!(fixture.store.close_night(night.id, report, &me, later(1)).unwrap().is_some());
@@ -149,7 +149,7 @@ fn night_closes_once_when_work_is_settled() {
     assert_eq!(
         fixture.store.nights_to_close(later(480)).unwrap().len(),
         1,
-        "the empty night closes at the end time"
+        "the empty night closes at its closing time"
     );
 }
 
@@ -185,14 +185,14 @@ fn clock_night_waits_for_jobs_due_later_in_it() {
     assert_eq!(closing(&fixture), 0, "tidy is due an hour later");
     let tidy = Some(fixture.id("tidy"));
     fixture.store.pause(tidy, later(600)).unwrap();
-    assert_eq!(closing(&fixture), 1, "a paused job does not run in it");
+    assert_eq!(closing(&fixture), 1, "a paused job does not run in the night");
     fixture.store.resume(tidy, later(32)).unwrap();
     // Work that the user starts in the meantime belongs to the same night.
     let joined = fixture.store.open_or_join_night(&fixture.project, "x", later(40), later(520));
     assert_eq!(joined.unwrap().id, night.id);
     assert_eq!(record(&mut fixture, 91, &mut troubles), 1);
     let nights = fixture.store.nights(&fixture.project, 9).unwrap();
-    assert_eq!(nights.len(), 1, "one night, one budget, one report");
+    assert_eq!(nights.len(), 1, "both jobs belong to the same night");
     assert_eq!(fixture.store.occurrences_of(night.id).unwrap().len(), 2);
     assert_eq!(fixture.store.nights_to_close(later(92)).unwrap().len(), 1);
     assert!(troubles.is_empty(), "{troubles:?}");

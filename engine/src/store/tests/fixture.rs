@@ -30,7 +30,7 @@ impl Fixture {
         let wish = self.wish(job, Origin::Queue);
         match self.store.enqueue(&wish, now(), after.as_ref(), now()).unwrap() {
             Recorded::New(run) => run,
-            Recorded::Known(_) => panic!("known"),
+            Recorded::Known(_) => panic!("the key was already recorded"),
         }
     }
 

@@ -57,7 +57,7 @@ fn made(format: usize, path: &Path) {
 #[test]
 #[allow(
     clippy::disallowed_methods,
-    reason = "the environment decides whether the fixture is made again"
+    reason = "an environment variable decides whether to recreate the fixture"
 )]
 fn migration_steps_reproduce_released_formats() {
     let update = std::env::var_os("RUNNER_UPDATE_FIXTURES").is_some();
@@ -104,7 +104,7 @@ fn every_released_format_opens() {
         assert_eq!(
             kept_as(&path, format).exists(),
             format < PRESENT,
-            "the old file is kept exactly when it was migrated"
+            "the old file is kept if and only if it was migrated"
         );
     }
 }
@@ -175,7 +175,7 @@ fn a_development_database_is_reported() {
 
 /// The test runs its own executable as the process that dies.
 #[test]
-#[allow(clippy::disallowed_methods, reason = "the process that dies is told so by its environment")]
+#[allow(clippy::disallowed_methods, reason = "an environment variable makes the child process die")]
 fn killed_migration_leaves_old_or_new_format() {
     const STEP: &str = "RUNNER_TEST_DIE_AT";
     const PATH: &str = "RUNNER_TEST_LEDGER";

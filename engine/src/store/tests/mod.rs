@@ -104,7 +104,7 @@ impl Fixture {
     fn requested(&mut self, name: &str, key: &str) -> RunId {
         match self.request(name, key) {
             Recorded::New(run) => run,
-            Recorded::Known(_) => panic!("{key} was known"),
+            Recorded::Known(_) => panic!("{key} was already recorded"),
         }
     }
 

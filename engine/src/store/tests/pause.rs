@@ -56,8 +56,8 @@ fn paused_times_are_one_missed_row() {
 fn times_after_pause_run_in_same_tick() {
     both(|mut fixture, job| {
         fixture.store.pause(job, later(20)).unwrap();
-        // No tick ran after the pause, so its later scheduled times are a separate stretch and are
-        // caught up.
+        // No tick ran until long after the pause. The scheduled times after the pause are a
+        // separate stretch, and the last of them is run.
         let started = ticked(&mut fixture, later(61)).start;
         assert_eq!(started.len(), 1);
         assert_eq!(fixture.row(&started[0]).due, later(60));
@@ -95,7 +95,7 @@ fn a_pause_can_change_and_end() {
         assert_eq!(until(&fixture), Some(later(20)), "the last pause applies");
         fixture.store.pause(job, FOREVER).unwrap();
         assert_eq!(until(&fixture), Some(FOREVER));
-        assert_eq!(fixture.store.next_moment(later(1)).unwrap(), None, "no end to wait for");
+        assert_eq!(fixture.store.next_moment(later(1)).unwrap(), None, "the pause has no end");
         assert!(fixture.store.resume(job, later(50)).unwrap());
         assert!(!fixture.store.resume(job, later(51)).unwrap());
         assert_eq!(fixture.store.paused_until(later(51)).unwrap(), None);

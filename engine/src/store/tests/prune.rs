@@ -47,7 +47,7 @@ fn old_runs_are_pruned_except_newest_and_open() {
     assert!(fixture.store.run(&first).is_err());
     fixture.store.run(&second).unwrap();
     fixture.store.run(&open).unwrap();
-    assert!(prune(&mut fixture, days(91)).is_empty(), "nothing is left");
+    assert!(prune(&mut fixture, days(91)).is_empty(), "nothing is left to prune");
 }
 
 #[test]

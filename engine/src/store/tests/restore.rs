@@ -15,7 +15,7 @@ fn restore_ends_runs_live_in_backup() {
     };
     let Recorded::New(ahead) = fixture.store.enqueue(&soon, later(600), None, now()).unwrap()
     else {
-        panic!("known");
+        panic!("the key was already recorded");
     };
     let copy = path.with_file_name("copy");
     let made = fixture.store.backup(&copy, now()).unwrap();

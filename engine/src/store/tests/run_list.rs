@@ -145,7 +145,7 @@ fn lists_equal_a_filter_over_all_rows() {
         cases += 1;
         found += listed.len();
     }
-    assert!(found > cases, "{found} runs in {cases} lists");
+    assert!(found > cases, "only {found} runs in {cases} lists");
 }
 
 #[test]
@@ -164,7 +164,7 @@ fn pruned_runs_leave_no_text() {
     let named = all.iter().find(|row| row.summary.headline == "Sandbox").unwrap();
     let filter = RunFilter { text: Some("sandbox".to_owned()), limit: 1, ..RunFilter::default() };
     let found = fixture.store.runs(&filter).unwrap();
-    assert!(found[0].requested >= named.requested, "texts still belong to their runs");
+    assert!(found[0].requested >= named.requested, "the text index still names the right runs");
     fixture.store.db.execute_batch("DELETE FROM runs; DELETE FROM occurrences").unwrap();
     assert_eq!(texts(&fixture.store), 0);
     assert_eq!(fixture.store.examine().unwrap().findings.len(), 0);

@@ -94,7 +94,7 @@ fn deferral_keeps_keyed_occurrence_open() {
     let Admission::Declined(Outcome::Deferred { until, .. }) =
         fixture.admit_with(&run, Budget::default(), &[], &facts).unwrap()
     else {
-        panic!("not deferred")
+        panic!("the run was not deferred")
     };
     let me = fixture.me.clone();
     assert!(fixture.store.start_ready(None, &me, now()).unwrap().is_empty());
@@ -102,7 +102,7 @@ fn deferral_keeps_keyed_occurrence_open() {
     assert_eq!(again.len(), 1);
     assert!(
         fixture.store.start_ready(None, &me, until).unwrap().is_empty(),
-        "the retry is started once"
+        "the retry is started only once"
     );
     let row = fixture.store.run(&again[0]).unwrap();
     assert_eq!(row.attempt, 2);

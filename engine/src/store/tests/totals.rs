@@ -60,13 +60,14 @@ fn counts_equal_the_rows_of_runs() {
         assert_eq!(maintained(&fixture.store.db), counted(&fixture.store.db), "{outcome}");
     }
     let durations = fixture.store.run_durations().unwrap();
-    // Runs admitted at minute 0 and settled in minutes 0 to 8, except the skipped one in minute 5.
+    // The runs were admitted in minute 0 and settled in minutes 0 to 8. The run of minute 5 was
+    // skipped.
     assert_eq!(durations[0].groups, [1, 0, 0, 1, 3, 3, 0, 0, 0]);
     assert_eq!(durations[0].millis, (1 + 2 + 3 + 4 + 6 + 7 + 8) * 60_000);
     let totals = fixture.store.run_totals().unwrap();
     let auth = totals.iter().find(|total| total.class == "auth").unwrap();
     assert_eq!((auth.runs, auth.last, auth.job.as_str()), (2, later(4), "dream"));
-    // The counts outlive the rows.
+    // The counts remain after the rows are deleted.
     let before = maintained(&fixture.store.db);
     for table in ["requests", "reservations", "publications", "events", "runs"] {
         fixture.store.db.execute(&format!("DELETE FROM {table}"), []).unwrap();

@@ -264,7 +264,7 @@ fn acknowledgement_ends_the_streak_and_is_logged() {
         let run = fixture.requested("dream", &format!("{n}"));
         fixture.store.decline(&run, &failed(class), now()).unwrap();
     }
-    // Pre-start failures are counted for the user's information and never open the breaker.
+    // Failures before the start are counted for the user's information and never open the breaker.
     let streak = fixture.store.streak(job).unwrap();
     assert_eq!((streak.failures, streak.started, streak.last), (3, 0, None));
     assert!(!crate::admission::stopped(streak));
