@@ -12,7 +12,7 @@ use super::fields::{FieldItem, Fields, any, spelled};
 use super::{After, On, Schedule, Trigger};
 
 const ONCE: &str = "a time that a clock change skips is due at the end of the gap, and one that a clock change repeats is due once";
-const ELAPSED: &str = "across clock changes it follows elapsed time: no extra run after a gap, runs in both passes of a repeated hour";
+const ELAPSED: &str = "across clock changes it follows elapsed time: a gap adds no run, and a repeated hour is due both times";
 impl Schedule {
     /// Describes when the job is due, as one sentence without a full stop.
     pub fn describe(&self) -> String {

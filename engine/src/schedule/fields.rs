@@ -74,7 +74,7 @@ pub(super) fn spelled(text: &str) -> Result<String, String> {
                 Err("the start of the host is not a calendar time".to_owned())
             }
             None => Err(format!(
-                "there is no {text}; the known nicknames are {}",
+                "there is no nickname {text}; the known ones are {}",
                 NICKNAMES.map(|(name, _)| name).join(", ")
             )),
         };
