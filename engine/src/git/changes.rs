@@ -210,7 +210,7 @@ pub(super) struct Entry<'l> {
     flags: u32,
 }
 
-/// The stat data of a file when it last matched the index, to the extent that it was recorded.
+/// The stat data that the index recorded for a file.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Stat {
     ctime: (i64, i64),
@@ -353,8 +353,8 @@ fn hash_sized(length: usize, size: u64, bytes: &mut impl io::Read) -> io::Result
     }
 }
 
-/// Splits the output of `ls-files --stage --debug -z` into its entries. Each is `MODE OBJECT STAGE`,
-/// a tab, the path and a NUL, followed by [`STAT_LINES`] lines of stat data.
+/// Splits the output of `ls-files --stage --debug -z` into its entries. Each is `MODE OBJECT
+/// STAGE`, a tab, the path and a NUL, followed by [`STAT_LINES`] lines of stat data.
 pub(super) fn records(listing: &[u8]) -> Vec<&[u8]> {
     let mut all = Vec::new();
     let mut rest = listing;
@@ -404,7 +404,7 @@ fn entry(record: &[u8]) -> Option<Entry<'_>> {
 /// Parses [`STAT_LINES`] lines of stat data. Returns the data and the flags.
 fn debug(lines: &[u8]) -> Option<(Stat, u32)> {
     let mut rest = lines;
-    // The next value that follows `name`, up to the byte `end`.
+    // Returns the value after `name`, up to the byte `end`.
     let mut value = |name: &str, end: u8| {
         rest = rest.strip_prefix(name.as_bytes())?;
         let (value, after) = rest.split_at(memchr(end, rest)?);

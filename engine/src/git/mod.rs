@@ -6,9 +6,9 @@
 //! rule. Git reads configuration and attributes that an agent may have written, and many of them
 //! name programs. This leads to the following rules:
 //!
-//! - Only the commands in [`Read`] and the six commands that [`commit`] and [`private`] need are ever called.
-//!   None of them converts, compares or prints the contents of a work tree, fetches, signs or asks for a
-//!   password.
+//! - Only the commands in [`Read`] and those that [`commit`] and [`private`] need are ever called.
+//!   None of them converts, compares or prints the contents of a work tree, fetches, signs or asks
+//!   for a password.
 //! - Git is started by an absolute path, which is found in a `PATH` entry outside the project.
 //! - The kernel prevents git from starting other programs, using the network and writing
 //!   ([`crate::sandbox::inert`]).
@@ -498,7 +498,7 @@ impl Answer {
 fn no_token(source: std::io::Error) -> GitError {
     GitError::Spawn(SpawnError::Io {
         program: PathBuf::from("git"),
-        what: "make a cancel token",
+        what: "create a cancel token",
         source,
     })
 }

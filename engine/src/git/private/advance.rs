@@ -5,7 +5,7 @@
 //!       ──> index.lock becomes the index
 //! ```
 //!
-//! Git's own lock on the index is held in between, so that a user's commit cannot combine the new
+//! Git's own lock on the index is held throughout, so that a user's commit cannot combine the new
 //! branch with the old index and thereby revert the new commits. The lock file is a hard link to
 //! one of the run's files, so that a repeated import recognizes a lock left behind by an
 //! interrupted import.

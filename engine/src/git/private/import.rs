@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! private references ──changed?──> packed without the child's settings ──index-pack --strict──> objects
-//!        │ the branch of the start: its paths allowed, a descendant of the present value? ──> branch, index
+//!        │ the starting branch, if only allowed paths changed and no commits are lost ──> branch, index
 //!        └ all others, and a branch that cannot be advanced ──> refs/runner/RUN/…
 //! ```
 //!
@@ -267,7 +267,7 @@ impl Source<'_> {
                         sync_folder(&to)?;
                     } else {
                         fs::remove_file(&half)?;
-                        done.notes.push(format!("the LFS file {name} is damaged and was left out"));
+                        done.notes.push(format!("the LFS file {name} is damaged and was skipped"));
                     }
                 }
             }

@@ -43,8 +43,8 @@ pub struct RepositoryStart {
     /// The index entries at or beneath the paths that the child must not change.
     #[serde(default)]
     pub index: KeptEntries,
-    /// The digest of the index that the child got, in hexadecimal digits. `None` if there is none, or
-    /// if it refers to other files.
+    /// The digest of the child's initial index, in hexadecimal digits. `None` if there is no index,
+    /// or if it refers to other files.
     #[serde(default)]
     pub index_digest: Option<String>,
 }
@@ -133,8 +133,8 @@ impl Git {
         Ok(self.refs_and_branch()?.0)
     }
 
-    /// Returns the object names of all references by full name, and the reference that is checked out,
-    /// if it has a commit.
+    /// Returns the object names of all references by full name, and the reference that is checked
+    /// out, if it has a commit.
     fn refs_and_branch(&self) -> Result<(BTreeMap<String, String>, Option<String>), GitError> {
         let all = self.ask(Read::ForEachRef, &["--format=%(HEAD)%(objectname) %(refname)"])?;
         let all = String::from_utf8_lossy(&all).into_owned();
