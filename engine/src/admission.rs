@@ -77,7 +77,7 @@ pub struct AdmissionFacts {
     pub free_bytes: u64,
     /// The problem that the backend's preflight check found without a model call.
     pub preflight: Option<(Class, String)>,
-    /// The reason why the job has nothing to do, if that is the case.
+    /// The reason why the job has nothing to do. `None` if it has work.
     pub nothing_to_do: Option<String>,
 }
 
@@ -247,7 +247,7 @@ fn thousandths(value: u32) -> String {
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
-/// Lists the first five names and the number of remaining ones.
+/// Lists the first five names and the number of the remaining ones.
 fn listed(names: &[String]) -> String {
     const SHOWN: usize = 5;
     let mut text = names.iter().take(SHOWN).cloned().collect::<Vec<_>>().join(", ");

@@ -163,7 +163,7 @@ fn manual_run_skips_gates_but_not_checks() {
 fn budget_shortfall_declines_the_run() {
     let short = Shortfall { level: "day 2026-11-21".into(), unit: "calls", wanted: 5, left: 2 };
     let Decision::Decline(outcome) = decide(&healthy(), Err(short), now()) else {
-        panic!("admitted without budget");
+        panic!("the run was admitted without enough budget");
     };
     assert_eq!(outcome.class(), Some(Class::OverBudget));
     assert!(outcome.to_string().contains("2 calls left"), "{outcome}");

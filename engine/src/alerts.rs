@@ -5,7 +5,7 @@
 //!                           Count ──>   │    ^ │ again                    ^
 //!                                       │    └─┘ reported at most every `repeat`
 //!                                       ├─silenced──> open, not reported ─────┤
-//!                                       └─acknowledged (`jobs reset JOB`)────────┴> ended (reported to nobody)
+//!                                       └─acknowledged (`jobs reset JOB`)────────┴> ended (not reported)
 //!
 //! message per channel: waiting{tries, next} ──sent──> delivered
 //!                         │   ^  │ not sent
@@ -156,8 +156,8 @@ pub enum News {
     Blocked,
     /// The job has not succeeded for too long.
     Stale,
-    /// A tick found a problem that does not concern the job's runs. Its latest part, such as the
-    /// last host that became silent, began at this time.
+    /// A tick found a problem that does not concern the job's runs. `since` is the time at which
+    /// its latest part began, for example when the last host became silent.
     Found { kind: AlertKind, since: Timestamp },
     /// A tick no longer found the problem of this kind.
     Gone(AlertKind),
@@ -284,12 +284,12 @@ mod tests {
         ];
         assert_eq!(decide(&open, silent(5), &rules, at(6)), []);
         let sent = [AlertAction::Count { kind, tell: true }];
-        assert_eq!(decide(&open, silent(7), &rules, at(8)), sent, "a further host");
-        assert_eq!(decide(&open, silent(5), &rules, at(65)), sent, "after a while");
+        assert_eq!(decide(&open, silent(7), &rules, at(8)), sent, "another host became silent");
+        assert_eq!(decide(&open, silent(5), &rules, at(65)), sent, "the alert is repeated");
         let end = |kind| [AlertAction::End { kind, tell: true }];
         assert_eq!(decide(&open, News::Gone(kind), &rules, at(9)), end(kind));
         assert_eq!(decide(&open, News::Placed, &rules, at(9)), end(AlertKind::Failure));
-        assert_eq!(decide(&[], silent(5), &AlertRules::default(), at(5)), [], "not wanted");
+        assert_eq!(decide(&[], silent(5), &AlertRules::default(), at(5)), [], "the kind is off");
     }
 
     #[test]
@@ -305,7 +305,7 @@ mod tests {
         assert_eq!(rules.held_until(None, at("12:00")), None);
         assert_eq!(rules.held_until(Some(at("12:00")), at("12:10")), Some(at("12:15")));
         assert_eq!(rules.held_until(Some(at("12:00")), at("12:15")), None);
-        assert_eq!(rules.held_until(Some(at("13:00")), at("12:00")), None, "a wrong clock");
+        assert_eq!(rules.held_until(Some(at("13:00")), at("12:00")), None, "the clock was wrong");
         assert_eq!(rules.held_until(Some(at("02:55")), at("03:00")), Some(at("07:00")));
         assert_eq!(AlertRules::default().held_until(Some(at("12:00")), at("12:00")), None);
     }

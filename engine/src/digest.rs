@@ -78,7 +78,7 @@ impl<'de> Deserialize<'de> for Digest {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let text = String::deserialize(deserializer)?;
         Self::parse(&text)
-            .ok_or_else(|| serde::de::Error::custom(format!("not a SHA-256 in hex: {text:?}")))
+            .ok_or_else(|| serde::de::Error::custom(format!("not a SHA-256 digest: {text:?}")))
     }
 }
 

@@ -54,7 +54,7 @@ pub enum LockError {
         path: PathBuf,
     },
     /// Another program's recent lock file exists.
-    #[error("lock held by another program: {path} ({content}), younger than an hour")]
+    #[error("lock held by another program: {path} ({content}) is less than an hour old")]
     Foreign {
         path: PathBuf,
         /// The file's first line.
@@ -323,7 +323,7 @@ mod tests {
         let error = JobLock::try_take(&path).unwrap_err().to_string();
         assert!(error.starts_with("lock held by PID 7 since 1970"), "{error}");
         let looked = JobLock::inspect(&path).unwrap_err().to_string();
-        assert_eq!(looked, error, "`inspect` reports the same");
+        assert_eq!(looked, error, "`inspect` reports the same error");
         drop(first);
         assert_eq!(fs::read(&path).unwrap(), b"");
         JobLock::inspect(&path).unwrap();

@@ -128,7 +128,7 @@ mod tests {
         assert_eq!(
             names(choose(all.to_vec(), &[], at(10)).start),
             [2, 1, 3],
-            "two of group a, one of b"
+            "two runs of group a, one of group b"
         );
         let busy = LiveRun { job: JobId(9), group: "a".to_owned(), slots: 2 };
         assert_eq!(names(choose(all.to_vec(), std::slice::from_ref(&busy), at(10)).start), [2, 3]);

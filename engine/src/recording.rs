@@ -4,7 +4,7 @@
 //! off        input ──> environment ──answer──> job
 //! recording  input ──> environment ──answer──> job      answers and artifacts are recorded
 //! replaying  input ──> recording ────answer──> job      a missing answer is an error and is
-//!                                                       added to the list of missing answers
+//!                                                       added to the unanswered questions
 //! ```
 //!
 //! An answer consists of a few facts and, optionally, content. Content is stored once under its
@@ -363,7 +363,7 @@ mod tests {
         let mut data = recording.data();
         let again = InputRecording::replaying(&data, folder.path());
         for answer in [Some(4), None, None] {
-            assert_eq!(asked(&again, Err("the world was asked")), Ok(answer));
+            assert_eq!(asked(&again, Err("the input was queried")), Ok(answer));
         }
         data.reads[0].facts = json!("no number");
         let again = InputRecording::replaying(&data, folder.path());

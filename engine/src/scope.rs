@@ -78,7 +78,7 @@ pub enum ScopeError {
     #[error("{path} is on another file system than the staging folder")]
     OtherDevice { path: RelPath },
     /// The target does not have the content that the job expected.
-    #[error("{path} contains {found}, not the content that the job decided on")]
+    #[error("{path} contains {found}, not the content that the job expected")]
     Unexpected {
         path: RelPath,
         /// The state of the target.
@@ -238,7 +238,7 @@ impl Scope {
             };
         };
         let looks = serde_json::from_value(answer.facts.take())
-            .map_err(|error| recorded(format!("how {path} looked: {error}")))?;
+            .map_err(|error| recorded(format!("the recorded metadata of {path}: {error}")))?;
         self.lay_down(path, &bytes)?;
         Ok(Some((bytes, looks)))
     }

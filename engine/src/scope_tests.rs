@@ -169,7 +169,7 @@ fn escapes_are_refused_and_change_nothing() {
     for escape in &escapes {
         for expect in [Expect::Absent, Expect::Current, Expect::Digest(Digest::of(b"other"))] {
             let refused = scope.stage(escape, b"evil", expect).unwrap_err();
-            assert!(!matches!(refused, ScopeError::Fs(_)), "{escape:?}: not a guard: {refused}");
+            assert!(!matches!(refused, ScopeError::Fs(_)), "{escape:?}: a disk error: {refused}");
         }
         scope.remove(escape, Digest::of(b"secret")).unwrap_err();
     }
@@ -229,7 +229,7 @@ fn expectations_are_checked() {
     scope.stage("dreams/none.md", b"x", Expect::Digest(Digest::of(b"x"))).unwrap_err();
     scope.remove("dreams/old.md", Digest::of(b"else")).unwrap_err();
     scope.stage("dreams/old.md", b"old", Expect::Current).unwrap();
-    assert!(!yard.root().join(STAGING).exists(), "no change creates no entry");
+    assert!(!yard.root().join(STAGING).exists(), "unchanged content is not staged");
 
     scope.stage("dreams/a", b"x", Expect::Absent).unwrap();
     for twice in ["dreams/a", "dreams/a/b"] {

@@ -153,8 +153,8 @@ impl Work {
         self.closed = Some(closed.clone());
         let nothing = closed == WorkResult::default();
         match &self.git {
-            // Because of the new name, a later call finds nothing to import. The rename is not synced:
-            // if a power cut undoes it, the later call reads the complete directory again.
+            // Because of the new name, a later call finds nothing to import. The rename is not
+            // synced: if a power cut undoes it, the later call reads the complete directory again.
             Some(private) if nothing && !unchanged.exists() => {
                 failpoint::reach();
                 fs::rename(&private.folder, &unchanged)

@@ -104,7 +104,7 @@ mod tests {
         {
             let (ours, theirs) = (get(name), TimeZone::get(name));
             let (Ok(ours), Ok(theirs)) = (ours, theirs) else {
-                panic!("{name} is not known here");
+                panic!("{name} is unknown on this host");
             };
             assert_eq!(ours.iana_name(), theirs.iana_name(), "{name}");
             for second in instants {

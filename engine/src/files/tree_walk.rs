@@ -93,8 +93,8 @@ pub fn walk(root: &Path, visitor: &mut dyn TreeVisitor) -> io::Result<()> {
             Some(folder) => folder,
             None => down(&top, &mut levels)?,
         };
-        // If the walk did not return to the folder that it came from, the visitor removes at most
-        // an empty folder.
+        // If the walk could not return to the parent of this folder, the visitor removes at most an
+        // empty folder with the same name.
         visitor.leave(at.as_fd(), &done.name)?;
     }
     Ok(())
@@ -137,7 +137,7 @@ fn up(folder: &OwnedFd, id: (u64, u64)) -> Option<OwnedFd> {
     ((data.st_dev, data.st_ino) == id).then_some(above)
 }
 
-/// Opens the last of `levels`, starting from the root. Levels that no longer exist are dropped.
+/// Opens the deepest of `levels`, starting from the root. Levels that no longer exist are dropped.
 fn down(top: &OwnedFd, levels: &mut Vec<Level>) -> io::Result<OwnedFd> {
     let mut at = top.try_clone()?;
     for depth in 1..levels.len() {
@@ -154,8 +154,8 @@ fn down(top: &OwnedFd, levels: &mut Vec<Level>) -> io::Result<OwnedFd> {
     Ok(at)
 }
 
-/// Removes a folder and everything beneath it, regardless of depth and permissions. A folder that is not readable
-/// is made readable first. If `path` is not a folder, it is removed as a file.
+/// Removes a folder and everything beneath it, regardless of depth and permissions. A folder that
+/// is not readable is made readable first. If `path` is not a folder, it is removed as a file.
 ///
 /// # Errors
 /// Returns the first error after everything else has been removed, and [`io::ErrorKind::NotFound`]

@@ -1,10 +1,10 @@
 //! A control group for the child's processes. It is killed as a whole, and no process can leave it.
 //!
-//! The group is created beneath the launcher's own group in the version 2 tree, wherever that tree is
-//! mounted (also alongside a version 1 tree). It is named `runner-<marker>`, so that recovery can find
-//! it by run. If the memory and process controllers are delegated to it, the kernel enforces the run's
-//! limits in it; otherwise it only groups processes. If no group can be created, the launcher is only a
-//! subreaper for the child's processes, and the applied sandbox reports that.
+//! The group is created beneath the launcher's own group in the version 2 tree, wherever that tree
+//! is mounted, even alongside a version 1 tree. Its name, `runner-<marker>`, lets recovery find it
+//! by run. If the memory and process controllers are delegated to it, the kernel enforces the run's
+//! limits in it; otherwise it only groups processes. If no group can be created, the launcher is
+//! only a subreaper for the child's processes, and the applied sandbox reports that.
 //!
 //! A group whose controllers are enabled for its subgroups cannot contain processes. In one of
 //! runner's systemd units with `Delegate=`, all of the unit's processes are therefore moved into a
@@ -16,8 +16,8 @@
 //! └── runner-<marker>.<pid>    the processes of one run
 //! ```
 //!
-//! This module must never kill a group whose name it did not assign, or move processes that belong to a
-//! group not delegated to runner.
+//! This module must never kill a group whose name it did not assign, or move processes out of a
+//! group that is not delegated to runner.
 
 use std::fs;
 use std::io;

@@ -4,9 +4,9 @@
 //! process that is created in the group (`CLONE_INTO_CGROUP`, Linux 5.7) does not have to wait, but
 //! the standard library cannot do that.
 //!
-//! This is the only module with unsafe code. It must never copy the process while it has more than one
-//! thread: only the calling thread is copied, so locks held by other threads would stay locked in the
-//! copy.
+//! This is the only module with unsafe code. It must never copy the process while it has more than
+//! one thread: only the calling thread is copied, so locks held by other threads would stay locked
+//! in the copy.
 
 #![allow(unsafe_code)]
 
@@ -33,8 +33,8 @@ pub(super) enum CloneError {
 /// id. The caller must wait for the process.
 ///
 /// # Errors
-/// Returns an error if no process was created or the program could not be executed. In that case, no
-/// process remains.
+/// Returns an error if no process was created or the program could not be executed. In that case,
+/// no process remains.
 pub(super) fn start(command: &mut Command, group: BorrowedFd<'_>) -> Result<Pid, CloneError> {
     if !is_single_threaded() {
         return Err(CloneError::NotPermitted);
@@ -42,8 +42,8 @@ pub(super) fn start(command: &mut Command, group: BorrowedFd<'_>) -> Result<Pid,
     let (mut reader, mut writer) = io::pipe().map_err(CloneError::Program)?;
     // SAFETY: no other thread exists, so the copy is consistent.
     let Some(child) = unsafe { copy_process(group) }? else {
-        // The pipe is closed when the program is executed; this call returns only if it is not. A
-        // panic must not unwind into the copies of the callers.
+        // The pipe is closed when the program is executed, and this call returns only on failure. A
+        // panic must not unwind into the copied stack frames of the callers.
         let error = catch_unwind(AssertUnwindSafe(|| command.exec()));
         let error = error.ok().and_then(|error| error.raw_os_error()).unwrap_or(libc::EINVAL);
         let _ = writer.write_all(&error.to_ne_bytes());
@@ -83,8 +83,8 @@ struct CloneArgs {
     cgroup: u64,
 }
 
-/// Copies this process into a group, as `fork` does. Returns the id of the copy in the original, and
-/// `None` in the copy.
+/// Copies this process into a group, as `fork` does. Returns the id of the copy in the original,
+/// and `None` in the copy.
 ///
 /// # Safety
 /// The process must have only one thread.

@@ -68,7 +68,7 @@ pub(super) fn attend(channel: &Channel, plan: &LaunchPlan, streams: Vec<OwnedFd>
         [] => None,
         _ => match TcpListener::bind((Ipv4Addr::LOCALHOST, 0)) {
             Ok(listener) => Some(listener),
-            Err(error) => return refuse(LaunchRefusal::at("make a socket for the proxy", error)),
+            Err(error) => return refuse(LaunchRefusal::at("create a socket for the proxy", error)),
         },
     };
     let port = proxy.as_ref().and_then(|it| it.local_addr().ok()).map(|address| address.port());
@@ -192,7 +192,7 @@ fn restrict(
     let none = CapabilitySet::empty();
     let none = CapabilitySets { effective: none, permitted: none, inheritable: none };
     set_capabilities(None, none)
-        .map_err(|error| LaunchRefusal::at("give up capabilities", error))?;
+        .map_err(|error| LaunchRefusal::at("drop the capabilities", error))?;
     syscalls::refuse(syscalls::SyscallRules {
         network: plan.sandbox.has_sockets(),
         sockets: held,

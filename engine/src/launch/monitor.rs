@@ -4,10 +4,9 @@
 //! the tasks, the monitor checks whether the kernel has refused to start one, so that the run ends
 //! in the same way as when a sample exceeds a limit. The cost of a sample is proportional to the
 //! number of processes, so samples never take more than a tenth of the time. Between two samples, a
-//! tree can exceed its limits. The report contains the largest observed value. Memory is counted
-//! once for all processes that share it, as far as the kernel reports that. Memory outside all
-//! mapped pages is counted if it belongs to an anonymous file that a process holds open or maps,
-//! and is estimated if it is in sockets.
+//! tree can exceed its limits. The report contains the largest observed value. Memory that several
+//! processes share is counted once, as far as the kernel reports it. Memory in unnamed files that a
+//! process has open or mapped is counted as well, and memory in sockets is estimated.
 //!
 //! The control group counts processor time exactly, even without delegated controllers. Without a
 //! group, the time of a process that exited between two samples is missing if its parent ignores
@@ -35,7 +34,7 @@ const EVERY: Duration = Duration::from_millis(250);
 const CONFIRM: Duration = Duration::from_millis(20);
 /// One in this many samples looks for in-memory files that processes map but do not hold open.
 const MAPPED: u32 = 8;
-/// Sampling takes at most this fraction of the time: one part in `SHARE`.
+/// Sampling takes at most `1 / SHARE` of the time.
 const SHARE: u32 = 10;
 /// The number of sockets whose buffers are not counted. Few programs have more.
 const FREE_SOCKETS: u64 = 64;
@@ -206,8 +205,8 @@ impl TreeMonitor {
         let most = memory(&pids, files) + hidden;
         let seen = if most > limit { most.min(proportional(&pids, files) + hidden) } else { most };
         let confirmed = std::mem::replace(&mut self.suspect, seen > limit);
-        // Until a new process starts its program, it shares its parent's memory, which is then
-        // counted twice.
+        // Until a new process executes its program, it shares its parent's memory, which is
+        // counted for both.
         (confirmed && seen > limit).then_some(Overuse::Memory { limit, seen })
     }
 }
@@ -343,11 +342,11 @@ mod tests {
         let at = Duration::from_millis;
         assert_eq!(counted.memory(&sockets(64, 0), at(0), || 9000), 0);
         assert_eq!(counted.memory(&sockets(70, 0), at(0), || 9000), 6 * SOCKET_BUFFERS);
-        assert_eq!(counted.memory(&sockets(2, 1), at(100), || 9000), 0, "it may be taken soon");
+        assert_eq!(counted.memory(&sockets(2, 1), at(100), || 9000), 0, "the file may be received");
         assert_eq!(counted.memory(&sockets(2, 1), at(1099), || 9000), 0);
         assert_eq!(counted.memory(&sockets(2, 1), at(1100), || 9000), 8000);
         assert_eq!(counted.memory(&sockets(2, 1), at(1100), || 900), 0);
-        assert_eq!(counted.memory(&sockets(2, 0), at(1200), || 9000), 0, "it was taken");
+        assert_eq!(counted.memory(&sockets(2, 0), at(1200), || 9000), 0, "the file was received");
         assert_eq!(counted.memory(&sockets(2, 1), at(1300), || 9000), 0);
     }
 

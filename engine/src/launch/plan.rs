@@ -82,7 +82,7 @@ impl LaunchRefusal {
 
     /// Creates the refusal for a failed step.
     pub fn at(what: &str, error: impl std::fmt::Display) -> Self {
-        Self::Other(format!("{what}: {error}"))
+        Self::Other(format!("cannot {what}: {error}"))
     }
 }
 

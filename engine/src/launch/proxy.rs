@@ -96,7 +96,7 @@ impl Proxy {
         client.set_read_timeout(Some(HEAD_LIMIT))?;
         client.set_write_timeout(Some(HEAD_LIMIT))?;
         let Some((head, rest)) = head(&mut client)? else {
-            return answer(&mut client, "400 Bad Request", "the request is not understood");
+            return answer(&mut client, "400 Bad Request", "the request cannot be parsed");
         };
         let host = match parse(&head) {
             Some(ProxyRequest::Tunnel(host)) => host,
@@ -110,13 +110,13 @@ impl Proxy {
             }
             None => {
                 self.note(OTHERS, false);
-                return answer(&mut client, "400 Bad Request", "the request is not understood");
+                return answer(&mut client, "400 Bad Request", "the request cannot be parsed");
             }
         };
         let allowed = self.allowed.contains(&host);
         self.note(&host, allowed);
         if !allowed {
-            let why = format!("{host} is not a host that `network` of this job lists");
+            let why = format!("{host} is not listed in this job's `network` setting");
             return answer(&mut client, "403 Forbidden", &why);
         }
         let mut server = match connect(&host) {

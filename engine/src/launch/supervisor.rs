@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! plan ──> session, limits, subreaper, control group ──> sandbox ──> start ──> Started
-//!   socket at its end ──────────────────────────────────────────────> kill the tree ──> Ended
+//!   socket closed ──────────────────────────────────────────────────> kill the tree ──> Ended
 //!   TERM, INT, HUP ──> to the program's group        main ended ──────────^
 //! ```
 //!
@@ -111,7 +111,7 @@ impl<'a> LaunchSupervisor<'a> {
             .map_err(|error| LaunchRefusal::at("catch signals", error))?;
         // This process becomes the leader of a session without a terminal, so its children cannot
         // get one.
-        setsid().map_err(|error| LaunchRefusal::at("begin a session", error))?;
+        setsid().map_err(|error| LaunchRefusal::at("start a session", error))?;
         set_child_subreaper(Some(getpid()))
             .map_err(|error| LaunchRefusal::at("become a subreaper", error))?;
         limits::set(&plan.sandbox.caps).map_err(|error| LaunchRefusal::at("set limits", error))?;
@@ -131,7 +131,7 @@ impl<'a> LaunchSupervisor<'a> {
         monitor.leave(enforced);
         if let Some(temp) = &plan.sandbox.temp {
             fs::create_dir_all(temp)
-                .map_err(|error| LaunchRefusal::at(&format!("make {}", temp.display()), error))?;
+                .map_err(|error| LaunchRefusal::at(&format!("create {}", temp.display()), error))?;
         }
         Ok(Self {
             channel,
@@ -169,7 +169,7 @@ impl<'a> LaunchSupervisor<'a> {
             if let Some(temp) = &plan.sandbox.temp {
                 let shared = bwrap::shared_memory(temp);
                 fs::create_dir_all(&shared).map_err(|error| {
-                    LaunchRefusal::at(&format!("make {}", shared.display()), error)
+                    LaunchRefusal::at(&format!("create {}", shared.display()), error)
                 })?;
             }
             for turn in 1.. {
@@ -256,12 +256,13 @@ impl<'a> LaunchSupervisor<'a> {
             sockets,
             network: plan.sandbox.network,
         };
-        let (ours, theirs) = Channel::pair().map_err(at("make a socket"))?;
-        let (said, says) = io::pipe().map_err(at("make a pipe"))?;
+        let (ours, theirs) = Channel::pair().map_err(at("create a socket"))?;
+        let (said, says) = io::pipe().map_err(at("create a pipe"))?;
         // The descriptor is passed on because the file may have been replaced by another version,
         // and may not be visible inside the mount view.
         let exe = open_host("/proc/self/exe").map_err(at("open this program"))?;
-        fcntl_setfd(&exe, FdFlags::empty()).map_err(|error| LaunchRefusal::at("hand on", error))?;
+        fcntl_setfd(&exe, FdFlags::empty())
+            .map_err(|error| LaunchRefusal::at("pass on this program", error))?;
         let number = std::os::fd::AsRawFd::as_raw_fd(&exe);
         let mut command = Command::new(bwrap);
         command
@@ -423,8 +424,8 @@ impl<'a> LaunchSupervisor<'a> {
         }
     }
 
-    /// Starts a program in the control group, and returns its process id. If the group cannot contain
-    /// processes, the program is started without it.
+    /// Starts a program in the control group, and returns its process id. If the group cannot
+    /// contain processes, the program is started without it.
     fn start_in_group(&mut self, command: &mut Command) -> io::Result<u32> {
         match self.group.as_ref().map(|group| group.start(command)) {
             Some(Ok(pid)) => return Ok(pid),

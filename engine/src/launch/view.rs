@@ -61,7 +61,7 @@ pub(super) fn cover(git: &PrivateGit) -> Result<bool, LaunchRefusal> {
 
 #[allow(
     deprecated,
-    reason = "the safe form; the file descriptors, which it may endanger, stay shared"
+    reason = "only the flag `FILES` makes this function unsound, and it is never passed"
 )]
 fn unshare(flags: UnshareFlags) -> io::Result<()> {
     Ok(rustix::thread::unshare(flags)?)

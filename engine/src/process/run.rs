@@ -59,11 +59,11 @@ pub fn run(
         let program = program.clone();
         move |source: io::Error| SpawnError::Io { program, what, source }
     };
-    let mut alarm = Alarm::new().map_err(io("make a timer"))?;
+    let mut alarm = Alarm::new().map_err(io("create a timer"))?;
     let started = boot_time();
     let mut launcher = match spec.sandbox.launched() {
         Some(sandbox_start) => {
-            Some(Launcher::new(spec, sandbox_start, &program).map_err(io("make a socket"))?)
+            Some(Launcher::new(spec, sandbox_start, &program).map_err(io("create a socket"))?)
         }
         None => None,
     };
@@ -293,7 +293,7 @@ fn spawn_error(program: PathBuf, error: io::Error) -> SpawnError {
         Some(Errno::NOEXEC) => "it is not an executable for this machine and names no interpreter",
         Some(Errno::ACCESS) => "permission denied for it or its interpreter",
         _ => {
-            return SpawnError::Io { program, what: "spawn", source: error };
+            return SpawnError::Io { program, what: "spawn it", source: error };
         }
     };
     SpawnError::NotExecutable { program, why: why.to_owned() }

@@ -112,8 +112,8 @@ pub(super) fn parse(line: &[u8]) -> Option<Stat> {
     let state = *fields.next()?.as_bytes().first()?;
     let parent = fields.next()?.parse().ok()?;
     let group = fields.next()?.parse().ok()?;
-    // The group is field 5 of proc_pid_stat(5), the processor times are fields 14 to 17, the number of
-    // threads is field 20, and the start time is field 22.
+    // The group is field 5 of proc_pid_stat(5), the processor times are fields 14 to 17, the number
+    // of threads is field 20, and the start time is field 22.
     let mut number = |skipped: usize| fields.nth(skipped)?.parse::<u64>().ok();
     let own = number(8)? + number(0)?;
     let reaped = number(0)? + number(0)?;
@@ -151,7 +151,7 @@ mod tests {
         for pid in [std::process::id(), stranger.id(), child.id(), grandchild] {
             assert_eq!(tree.get(&pid).map(|stat| stat.start), stat(pid).map(|stat| stat.start));
         }
-        assert!(!tree.contains_key(&1), "the first process is no descendant");
+        assert!(!tree.contains_key(&1), "process 1 is not a descendant");
         for mut child in [stranger, child] {
             drop(child.stdin.take());
             child.wait().unwrap();

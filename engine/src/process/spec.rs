@@ -150,7 +150,7 @@ pub enum SpawnError {
         why: String,
     },
     /// The program's sandbox could not be set up.
-    #[error("cannot confine {}: {why}", program.display())]
+    #[error("cannot sandbox {}: {why}", program.display())]
     Sandbox {
         program: PathBuf,
         /// The reason, with a hint.
@@ -163,7 +163,7 @@ pub enum SpawnError {
         why: String,
     },
     /// The operating system refused to start the program.
-    #[error("cannot start {}: {what}", program.display())]
+    #[error("cannot start {}: cannot {what}", program.display())]
     Io {
         program: PathBuf,
         /// The step that failed.

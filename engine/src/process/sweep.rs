@@ -294,10 +294,10 @@ mod tests {
             Stat { pid, state, parent, group, ticks, threads: 1, start: 5 }
         };
         assert!(here.is_adopted(&stat(30, 10, 30)));
-        assert!(!here.is_adopted(&stat(20, 10, 20)), "another run's child");
-        assert!(!here.is_adopted(&stat(31, 10, 10)), "a plain child");
-        assert!(!here.is_adopted(&stat(32, 11, 32)), "another process's child");
-        assert!(!here.adopted_since(&stat(30, 10, 30), 5), "another run is still there");
+        assert!(!here.is_adopted(&stat(20, 10, 20)), "another run's child is not adopted");
+        assert!(!here.is_adopted(&stat(31, 10, 10)), "a child in this group is not adopted");
+        assert!(!here.is_adopted(&stat(32, 11, 32)), "another process's child is not adopted");
+        assert!(!here.adopted_since(&stat(30, 10, 30), 5), "another run is still active");
         let alone = ProcessScope { others: BTreeMap::new(), ..here };
         assert!(alone.adopted_since(&stat(30, 10, 30), 5));
         assert!(!alone.adopted_since(&stat(30, 10, 30), 6), "the process is older than the child");

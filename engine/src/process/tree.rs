@@ -230,9 +230,9 @@ fn has_program(pid: u32) -> bool {
     fs::read_link(format!("/proc/{pid}/exe")).is_ok()
 }
 
-/// Returns the end address of the environment of process `pid`. It is 0 during an `execve`, when
-/// the process already has its program but not yet its environment; until then, the environment
-/// reads as empty. The process that started it may already have learned that it is running.
+/// Returns the end address of the environment of process `pid`. It is 0 while an `execve` has set
+/// the program but not yet the environment. During that time, the environment reads as empty, even
+/// though the parent may already have been notified of the start.
 fn environment_ends(pid: u32) -> Option<u64> {
     environment_end(&read_proc(format!("/proc/{pid}/stat")).ok()?)
 }
@@ -396,7 +396,7 @@ mod tests {
         assert!(environment_end(&me).unwrap() > 0);
         let me = std::process::id();
         assert!(has_program(me) && environment_ends(me) > Some(0));
-        assert_eq!(environment_end(line("a) b").as_bytes()), None, "truncated");
+        assert_eq!(environment_end(line("a) b").as_bytes()), None, "the line is truncated");
         let zeros = format!("{}{}", line("a) b"), " 0".repeat(40));
         assert_eq!(environment_end(zeros.as_bytes()), Some(0));
     }

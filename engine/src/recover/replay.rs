@@ -63,7 +63,7 @@ pub(super) fn replay(
         Err(PublishError::Log(error @ LogError::StaleFence { .. })) => {
             let has = |kind| store.fleet_note(&run.id, kind).is_ok_and(|note| note.is_some());
             if has(FleetNote::Claimed) {
-                let why = "its process died, and its claim in the fleet is over".to_owned();
+                let why = "its process died, and its claim in the fleet has ended".to_owned();
                 return Ok(Replay::Gone(Outcome::Lost { why }));
             }
             if !has(FleetNote::Applies) {

@@ -51,8 +51,8 @@ pub struct MountView<'a> {
     pub network: bool,
 }
 
-/// Returns the folder that becomes the child's `/dev/shm`. It is located next to the child's folder for
-/// temporary files, so that the disk quota of the run's folder includes it and no child can replace it.
+/// Returns the folder that becomes the child's `/dev/shm`. It is next to the child's folder for
+/// temporary files, so that the run folder's disk quota includes it and no child can replace it.
 pub fn shared_memory(temp: &Path) -> PathBuf {
     temp.with_file_name("shm")
 }
@@ -140,7 +140,8 @@ pub fn options(view: &MountView<'_>) -> Vec<OsString> {
             Mount::ReadOnly => line.mount("--ro-bind", path, path),
         }
     }
-    // All mounts below these in-memory folders exist now. Read-only folders accept no data.
+    // All mounts below these in-memory folders exist now, so the folders become read-only and the
+    // child cannot store data in them.
     line.add(["--remount-ro", "/run"]);
     for path in emptied {
         line.path("--remount-ro", path);

@@ -51,7 +51,7 @@ pub(crate) fn spawn(command: &mut Command, program: &Path, inert: &Inert) -> io:
 /// Restricts this thread permanently.
 fn restrict(program: &Path, inert: &Inert) -> Result<(), SandboxError> {
     set_no_new_privs(true)
-        .map_err(|error| SandboxError::Kernel(format!("disable new privileges: {error}")))?;
+        .map_err(|error| SandboxError::Kernel(format!("cannot disable new privileges: {error}")))?;
     if landlock::is_there() {
         landlock::restrict_to(&executables(program), &inert.write)?;
     }
@@ -131,7 +131,7 @@ mod tests {
         let nothing = Inert::default();
         assert_eq!(output("/bin/cat", &[file], &nothing), (Some(0), "content".into()));
         let (code, text) = output("/bin/sh", &["-c", "/bin/true"], &nothing);
-        assert_ne!(code, Some(0), "another program started: {text}");
+        assert_ne!(code, Some(0), "another program was started: {text}");
         let (code, text) = output("/bin/sh", &["-c", "exec /bin/cat /dev/null"], &nothing);
         assert!(
             !landlock::is_there() || code != Some(0),

@@ -76,8 +76,8 @@ pub struct Sandbox {
     pub show: Vec<PathBuf>,
     /// Whether the child may use the network.
     pub network: bool,
-    /// The only hosts that the child may reach while `network` is false, as `host:port` in lower case.
-    /// It reaches them through the launcher's proxy, which requires a mount view.
+    /// The only hosts that the child may reach while `network` is false, as `host:port` in lower
+    /// case. It reaches them through the launcher's proxy, which requires a mount view.
     pub hosts: Vec<String>,
     /// A private folder for temporary files, which is created if it does not exist. It becomes the
     /// child's `TMPDIR`, and also its `/tmp` if the child has its own mount view.
@@ -111,8 +111,8 @@ pub struct ResourceLimits {
     /// Maximum number of open descriptors for each of the child's processes. Default: 4096, or the
     /// host's own limit.
     pub open_files: u64,
-    /// Maximum memory of the child's process tree, in bytes. Default: three quarters of the machine's
-    /// memory.
+    /// Maximum memory of the child's process tree, in bytes. Default: three quarters of the
+    /// machine's memory.
     pub memory: Option<u64>,
     /// Maximum number of processes and threads in the child's process tree. Default: 4096.
     pub processes: u64,

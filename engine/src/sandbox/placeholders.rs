@@ -11,8 +11,8 @@
 //!    └─────────────────────────────┘
 //! ```
 //!
-//! Several launchers may need the same placeholder at once, and removing the entry under a mount
-//! removes the mount for every child. Each placeholder is therefore registered as a file in a
+//! Several launchers may need the same placeholder at the same time, and removing the entry under a
+//! mount removes the mount for every child. Each placeholder is therefore registered as a file in a
 //! folder that no child sees. Its holders share a lock on that file, and a holder that can lock it
 //! exclusively is the last. All of this happens under another lock, which is held only while a few
 //! files are handled. The locks of a killed holder are released with its process.

@@ -52,8 +52,8 @@ pub struct Repository {
     /// The folder with its references and hooks.
     pub common_dir: PathBuf,
     pub objects: PathBuf,
-    /// The entries of its index when it was found, as `git ls-files --stage -z` lists them. `None` if
-    /// they were not read in this process.
+    /// The entries of its index when it was found, as `git ls-files --stage -z` lists them. `None`
+    /// if they were not read in this process.
     #[serde(skip)]
     pub listing: Option<Vec<u8>>,
 }
