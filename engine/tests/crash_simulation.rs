@@ -52,7 +52,7 @@ const SEED: u64 = 0x6e69_6768_7473;
 #[allow(clippy::disallowed_methods)]
 fn setting<T: std::str::FromStr>(name: &str, default: T) -> T {
     match std::env::var(name) {
-        Ok(text) => text.parse().unwrap_or_else(|_| panic!("{name}={text} is no number")),
+        Ok(text) => text.parse().unwrap_or_else(|_| panic!("{name}={text} is not a number")),
         Err(_) => default,
     }
 }
@@ -127,7 +127,7 @@ fn publications_survive_crashes_and_faults_are_detected() {
         println!("{plant:?}: {}", found.as_deref().unwrap_or("NOT CAUGHT"));
     }
     let missed: Vec<_> = caught.iter().filter(|(_, found)| found.is_none()).collect();
-    assert!(missed.is_empty(), "RUNNER_TEST_SEED={seed} not caught: {missed:?}");
+    assert!(missed.is_empty(), "RUNNER_TEST_SEED={seed}: {missed:?} were not caught");
 
     let line = format!(
         "crash simulation: {} points, {} cases, {} double crashes ({} different disks, chains of \

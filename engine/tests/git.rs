@@ -128,7 +128,7 @@ fn changes_match_git_status() {
         place.git(&["commit", "-qm", "one"]);
         place.agree("right after a commit");
         place.write("plain", "eno\n");
-        place.agree("another text of the same length");
+        place.agree("different content of the same length");
         place.write("plain", "one\n");
         place.agree("the original content written again");
         place.write("with space/ö \"x\"", "two and more\n");
@@ -136,17 +136,17 @@ fn changes_match_git_status() {
         std::os::unix::fs::symlink("run.sh", place.root().join("link")).unwrap();
         let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
         fs::set_permissions(place.root().join("run.sh"), mode).unwrap();
-        place.agree("a link, a mode and a text");
+        place.agree("a changed link, mode and content");
         place.git(&["add", "."]);
-        place.agree("the same, staged");
+        place.agree("the same changes, staged");
         fs::remove_file(place.root().join("new\nline")).unwrap();
         place.write("new folder/a", "");
         place.write("new folder/b", "");
         place.agree("a deletion and a new folder");
         place.git(&["rm", "-q", "--cached", "plain"]);
-        place.agree("no longer in the index");
+        place.agree("a file removed from the index");
         place.git(&["add", "--intent-to-add", "new folder/a"]);
-        place.agree("an empty file that is to be added");
+        place.agree("an empty file with intent to add");
         fs::remove_file(place.root().join("run.sh")).unwrap();
         fs::create_dir(place.root().join("run.sh")).unwrap();
         place.write("run.sh/inside", "x");
@@ -278,7 +278,7 @@ fn commit_contains_only_the_named_files() {
         let file = |path: &str, text: &str| NewFile { path: path.into(), bytes: text.into() };
         place.write("rem/1.org", "one");
         let first = place.ask().commit_files(&[file("rem/1.org", "one")], "rem: first\n\nbody");
-        assert!(first.unwrap().is_some(), "the first commit of a repository");
+        assert!(first.unwrap().is_some(), "the first commit was not created");
         assert_eq!(place.git(&["log", "-1", "--format=%B"]).trim(), "rem: first\n\nbody");
         place.agree("after the first commit");
         place.write("staged", "mine");
@@ -295,7 +295,7 @@ fn commit_contains_only_the_named_files() {
         assert_eq!(place.changes(), [("staged".to_owned(), Change::Added)]);
         place.agree("user-staged files stay staged");
         let again = place.ask().commit_files(&files, "rem: again").unwrap();
-        assert_eq!(again, None, "no change creates no commit");
+        assert_eq!(again, None, "unchanged files were committed");
         // In a subfolder of the repository, paths are relative to that folder.
         let below = Git::new(&place.root().join("rem"), &place.env(), "test");
         place.write("rem/3.org", "three");
@@ -464,11 +464,11 @@ fn index_entry_without_stat_data_is_compared() {
         let file = NewFile { path: "entry".into(), bytes: b"text\n".to_vec() };
         place.ask().commit_files(&[file], "one").unwrap();
         let changed = |place: &Place| place.ask().changes(&["entry"], Untracked::No).unwrap();
-        assert_eq!(changed(&place).len(), 0, "right after the commit");
+        assert_eq!(changed(&place).len(), 0, "the committed file is unchanged");
         place.write("entry", "");
         // The index is now newer than the file.
         place.git(&["add", ".gitattributes"]);
-        assert_eq!(changed(&place).len(), 1, "the file was emptied");
+        assert_eq!(changed(&place).len(), 1, "the emptied file is changed");
     }
 }
 

@@ -120,7 +120,7 @@ impl Place {
         String::from_utf8(child.wait_with_output().unwrap().stdout).unwrap()
     }
 
-    /// Sets up these ways and starts watching their canaries.
+    /// Sets up `doors` and starts watching their canaries.
     fn plant(&self, doors: &[&Door]) {
         let folder = self.folder.path().join("canary");
         for door in doors {
@@ -255,7 +255,7 @@ fn git_queries_start_no_planted_program() {
             open.extend(place.started());
         }
     }
-    println!("{chains} chains, {} doors that git itself opens: {open:?}", open.len());
+    println!("{chains} cases, {} doors that git itself opens: {open:?}", open.len());
     assert!(open.len() >= 20, "the canaries do not work: {open:?}");
 }
 
@@ -279,7 +279,7 @@ fn push_starts_no_project_program() {
     }
 }
 
-/// Checks random combinations of these ways, with settings that change git's behaviour.
+/// Checks random combinations of [`DOORS`], with settings that change git's behaviour.
 #[test]
 fn generated_projects_start_no_planted_program() {
     const SETTINGS: [&str; 14] = [
@@ -312,7 +312,7 @@ fn generated_projects_start_no_planted_program() {
             (state % most as u64) as usize
         };
         let place = Place::new(&gits[draw(gits.len())]);
-        // These ways move or break the repository, so they are only tested alone, above.
+        // These move or break the repository, so they are tested only individually, above.
         let usable: Vec<&Door> = DOORS
             .iter()
             .filter(|door| !matches!(door.name, "git-file" | "common-folder" | "linked-worktree"))
@@ -324,7 +324,7 @@ fn generated_projects_start_no_planted_program() {
                 doors.push(door);
             }
         }
-        // A missing commit comes last, because setting up the others requires the history.
+        // A commit without its tree comes last, because setting up the others requires the history.
         doors.sort_by_key(|door| (door.name.starts_with("lazy"), door.name.starts_with("show")));
         let names: Vec<&str> = doors.iter().map(|door| door.name).collect();
         place.plant(&doors);

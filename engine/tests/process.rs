@@ -64,7 +64,7 @@ fn finish_alone(spec: &ChildSpec) -> Ended {
 
 fn check(spec: &ChildSpec, ended: &Ended) {
     assert_eq!(ended.survivors, 0);
-    assert_eq!(kill_marked(&spec.marker).count, 0, "processes of {} are left", spec.marker);
+    assert_eq!(kill_marked(&spec.marker).count, 0, "processes of {} survived", spec.marker);
     assert!(ended.took() < SOON, "the run took {:?}", ended.took());
 }
 
@@ -189,7 +189,7 @@ fn grandchild_in_own_session_is_swept() {
     let script = "setsid -f sh -c 'echo $$ >pid; exec sleep 1000'; until [ -s pid ]; do :; done";
     let ended = finish(&spec_in(place.path(), "session", script));
     assert_eq!((ended.status, ended.killed), (ExitStatus::Exit(0), 1));
-    assert_eq!(start_time(pid_in(place.path())), None, "not even a zombie is left");
+    assert_eq!(start_time(pid_in(place.path())), None, "a process or a zombie was left");
 }
 
 #[test]
@@ -200,7 +200,7 @@ fn orphan_without_group_session_or_marker_is_swept() {
                   until [ -s pid ]; do :; done";
     let ended = finish_alone(&spec_in(place.path(), "orphan", script));
     assert_eq!(ended.status, ExitStatus::Exit(0));
-    // The shell and, if it had started, its `sleep`.
+    // These are the shell and, if it had started, its `sleep`.
     assert!((1..=2).contains(&ended.killed), "{}", ended.killed);
     assert_eq!(start_time(pid_in(place.path())), None);
 }
@@ -386,7 +386,7 @@ fn recovery_kills_only_marked_processes() {
     let killed = kill_marked(&marker);
     assert!((1..=2).contains(&killed.count), "{killed:?}");
     assert_eq!(killed.survivors, 0);
-    assert!(!is_alive(pid, start), "a zombie is not alive");
+    assert!(!is_alive(pid, start), "a zombie counts as alive");
     assert!(is_alive(other_pid, other_start));
     assert_eq!(kill_marked(&marker).count, 0);
     ours.wait().unwrap();

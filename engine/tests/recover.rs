@@ -87,7 +87,7 @@ impl World {
         };
         match self.store.enter(&new, starter, now()).unwrap() {
             Recorded::New(run) => run,
-            Recorded::Known(_) => panic!("known"),
+            Recorded::Known(_) => panic!("the occurrence was already known"),
         }
     }
 
@@ -159,7 +159,7 @@ fn a_recorded_publication_is_rolled_forward() {
     assert_eq!(world.read("out/b.txt").as_deref(), Some("new b"));
     assert_eq!(world.store.run(admitted.run()).unwrap().summary.headline, "kept");
     assert!(!world.root().join(STAGING).exists());
-    assert_eq!(world.tick(boot_time()), Tick::default(), "a second tick finds nothing");
+    assert_eq!(world.tick(boot_time()), Tick::default(), "a second tick found something");
 }
 
 #[test]
@@ -168,7 +168,7 @@ fn staged_files_of_lost_runs_are_discarded() {
     let (admitted, _ready) = world.staged("tidy");
     let reported = world.tick(boot_time());
     assert_eq!(reported.settled, [(admitted.run().clone(), "lost".to_owned())]);
-    assert!(reported.start.is_empty(), "a lost command is not retried");
+    assert!(reported.start.is_empty(), "a lost command was retried");
     assert_eq!(world.read("out/a.txt"), None);
     assert!(!world.root().join(STAGING).exists());
 }
@@ -210,7 +210,7 @@ fn a_changed_target_is_never_overwritten() {
     assert_eq!(reported.settled.len(), 1);
     assert_eq!(world.read("out/a.txt").as_deref(), Some("a person's own words"));
     world.tick(boot_time());
-    assert!(world.root().join(STAGING).is_dir(), "staging is kept");
+    assert!(world.root().join(STAGING).is_dir(), "the staging folder was removed");
 }
 
 /// A fleet guard that no longer accepts the fence of any run.
@@ -242,11 +242,15 @@ fn publication_refused_by_its_fleet_ends() {
                 assert_eq!(outcome.class(), Some(Class::Guard), "{outcome}");
                 assert!(outcome.to_string().contains(STAGING), "{outcome}");
                 world.tick(boot_time());
-                assert!(world.root().join(STAGING).is_dir(), "staging is kept");
+                assert!(world.root().join(STAGING).is_dir(), "the staging folder was removed");
             }
             _ => assert!(matches!(outcome, Outcome::Lost { .. }), "{outcome}"),
         }
-        assert_eq!(world.tick(boot_time()), Tick::default(), "{note:?}: nothing is left");
+        assert_eq!(
+            world.tick(boot_time()),
+            Tick::default(),
+            "{note:?}: a later tick found something"
+        );
     }
 }
 
@@ -426,7 +430,7 @@ fn overdue_run_is_settled_as_timed_out() {
         let reading = ClockReading { wall: now(), boot: late };
         assert_eq!(tick(&mut world.store, &driver, reading).unwrap(), Tick::default());
     }
-    assert_eq!(world.store.events_of(&run).unwrap().len(), 1, "reported once");
+    assert_eq!(world.store.events_of(&run).unwrap().len(), 1, "not reported exactly once");
     let reported = world.tick(boot_time());
     assert_eq!(reported.settled, [(run.clone(), "timed-out".to_owned())]);
     assert!(matches!(world.outcome(&run), Outcome::TimedOut { .. }));
@@ -454,14 +458,18 @@ fn a_stuck_publication_can_be_cancelled() {
         .publish_log(None, now())
         .commit_manifest(admitted.run(), admitted.fence(), &ready.manifest)
         .unwrap();
-    // The publication can neither be completed nor have a conflict, because its manifest cannot be
-    // read.
+    // The publication can be neither completed nor checked for conflicts, because its manifest
+    // cannot be read.
     let db = rusqlite::Connection::open(world.store.path()).unwrap();
     db.execute("UPDATE publications SET manifest = 'torn'", ()).unwrap();
     for _ in 0..2 {
         assert!(world.tick(boot_time()).settled.is_empty());
     }
-    assert_eq!(world.store.events_of(admitted.run()).unwrap().len(), 1, "reported once");
+    assert_eq!(
+        world.store.events_of(admitted.run()).unwrap().len(),
+        1,
+        "not reported exactly once"
+    );
     assert!(matches!(world.store.run(admitted.run()).unwrap().state, RunState::Running { .. }));
     world.store.cancel(admitted.run(), "manually", now()).unwrap();
     assert_eq!(world.tick(boot_time()).settled.len(), 1);
@@ -470,5 +478,5 @@ fn a_stuck_publication_can_be_cancelled() {
     let reported = outcome.to_string();
     assert!(reported.contains("given up (manually)") && reported.contains(STAGING), "{reported}");
     world.tick(boot_time());
-    assert!(world.root().join(STAGING).is_dir(), "staging is kept for inspection");
+    assert!(world.root().join(STAGING).is_dir(), "the staging folder was removed");
 }

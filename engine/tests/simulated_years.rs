@@ -53,7 +53,7 @@ fn setting<T: std::str::FromStr>(name: &str) -> Option<T> {
     let text = std::env::var(name).ok()?;
     match text.parse() {
         Ok(number) => Some(number),
-        Err(_) => panic!("{name}={text} is no number"),
+        Err(_) => panic!("{name}={text} is not a number"),
     }
 }
 
@@ -88,7 +88,7 @@ fn injected_bugs_are_found() {
             None => missed.push(bug),
         }
     }
-    assert!(missed.is_empty(), "RUNNER_TEST_SEED={seed} not found: {missed:?}");
+    assert!(missed.is_empty(), "RUNNER_TEST_SEED={seed}: {missed:?} were not found");
 }
 
 #[test]

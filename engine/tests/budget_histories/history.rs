@@ -276,24 +276,24 @@ impl History {
                 let (held, spent) = (held.array()[unit], truth.spent.array()[unit]);
                 assert!(
                     spent <= held,
-                    "{level} {key}: {spent} {name} were spent, {held} are charged or held"
+                    "{level} {key}: {spent} {name} were spent, but only {held} are charged or held"
                 );
                 if let Some(most) = truth.most[unit] {
                     let most = most + truth.beyond.array()[unit];
                     assert!(
                         held <= most,
-                        "{level} {key}: {held} {name} are charged or held, {most} may be"
+                        "{level} {key}: {held} {name} are charged or held, but only {most} may be"
                     );
                     assert!(
                         spent <= most,
-                        "{level} {key}: {spent} {name} were spent, {most} may be"
+                        "{level} {key}: {spent} {name} were spent, but only {most} may be"
                     );
                 }
             }
         }
         let holders: BTreeSet<RunId> = self.store.holders().unwrap().into_iter().collect();
         let runs: BTreeSet<RunId> = self.runs.iter().map(|run| run.id.clone()).collect();
-        assert_eq!(holders, runs, "exactly the live runs hold reservations");
+        assert_eq!(holders, runs, "the runs with reservations are not the live runs");
     }
 
     fn in_use(&self, level: &str, key: &str) -> Amounts {
@@ -320,7 +320,7 @@ impl History {
         }
         for ((level, key), sum) in sums {
             let account = Amounts { seconds: 0, ..self.in_use(level, key) };
-            assert_eq!(account, sum, "{level} {key}: its runs come to something else");
+            assert_eq!(account, sum, "{level} {key}: the usage is not the sum over its runs");
         }
         assert!(self.store.holders().unwrap().is_empty(), "reservations remain");
     }

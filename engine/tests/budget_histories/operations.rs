@@ -113,7 +113,7 @@ impl History {
             self.now,
         );
         let Recorded::New(id) = self.store.enter(&new, &self.me, self.now).unwrap() else {
-            panic!("known")
+            panic!("the occurrence was already known")
         };
         let mut accounts: Vec<(String, String)> = Vec::new();
         if let Some(parent) = parent {
@@ -197,10 +197,10 @@ impl History {
         let fits =
             left.calls > 0 && reserved.tokens <= left.tokens && reserved.micros <= left.micros;
         let Ok(request) = request else {
-            assert!(!fits, "refused what is left: {reserved:?} of {left:?}");
+            assert!(!fits, "a request that fits was refused: {reserved:?} of {left:?}");
             return;
         };
-        assert!(fits, "more than is left: {reserved:?} of {left:?}");
+        assert!(fits, "a request for too much was accepted: {reserved:?} of {left:?}");
         self.counts.requests += 1;
         // The model answers immediately, sometimes with more usage than reserved.
         let over = self.random.permille(60);
@@ -403,7 +403,7 @@ impl History {
         if self.counts.runs > runs && self.bug.is_none() {
             let child = self.runs.last().unwrap().id.clone();
             let [left, given] = [&id, &child].map(|run| self.store.left_of(run).unwrap());
-            assert_eq!(left.plus(given), before, "taken from the parent");
+            assert_eq!(left.plus(given), before, "parent and child do not add up");
         }
     }
 

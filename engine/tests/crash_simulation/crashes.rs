@@ -16,9 +16,13 @@ impl Trial<'_> {
         let mut random = Random(self.seed);
         let world = World::recording(self.prepared.start.clone());
         let published = self.prepared.perform_in(&world);
-        let published = published.map_err(|error| format!("undisturbed: {}", error))?;
-        ensure!(published.leftover.is_none(), "undisturbed: {published:?}");
-        ensure!(world.now().log.settled, "undisturbed: no outcome");
+        let published =
+            published.map_err(|error| format!("an undisturbed publication failed: {}", error))?;
+        ensure!(
+            published.leftover.is_none(),
+            "an undisturbed publication left files behind: {published:?}"
+        );
+        ensure!(world.now().log.settled, "an undisturbed publication committed no outcome");
         self.ended(&world.now())?;
 
         let mut seen = HashSet::new();
@@ -33,7 +37,7 @@ impl Trial<'_> {
                 let show = |damage: &Damage| format!("{trail:?} then {at} {damage:?}");
                 trial
                     .live(point)
-                    .map_err(|why| format!("{} before: {why}", show(&Damage::Killed)))?;
+                    .map_err(|why| format!("{}, before damage: {why}", show(&Damage::Killed)))?;
                 for (damage, left) in damages(point, Order::Journaled, &mut random, trial.scale) {
                     trial.counts.cases += 1;
                     trial.counts.doubles += u64::from(!trail.is_empty());
@@ -70,7 +74,7 @@ impl Trial<'_> {
             _ => Recovery::RolledForward(self.prepared.outcome.clone()),
         };
         if recovery != wanted {
-            return Err(format!("recovery says {recovery:?}, not {wanted:?}"));
+            return Err(format!("the recovery returned {recovery:?} instead of {wanted:?}"));
         }
         let end = world.now();
         self.ended(&end)?;
@@ -78,7 +82,7 @@ impl Trial<'_> {
         let again = self.take_over(&world).map_err(|error| error.to_string())?;
         let settled = if end.log.settled { Recovery::Cleaned } else { Recovery::Nothing };
         if again != settled || world.changes() != changes {
-            return Err(format!("a second recovery is not idle: {again:?}"));
+            return Err(format!("a second recovery was not idle: {again:?}"));
         }
         Ok(points)
     }

@@ -197,7 +197,7 @@ impl Disk {
             let _ = self.create_dir(&path[..at + slash]);
             at += slash + 1;
         }
-        let (dir, name) = self.place(path).expect("its folders were just made");
+        let (dir, name) = self.place(path).expect("its folders were just created");
         let content = blob(bytes);
         self.nodes.push(Node::File { live: content.clone(), durable: content });
         self.set(dir, name, Some(self.nodes.len() - 1), None, None);
@@ -241,7 +241,7 @@ impl Disk {
     fn sync_above(&mut self, path: &str) {
         let mut folder = path.rsplit_once('/').map(|(folder, _)| folder);
         loop {
-            self.sync_dir(folder).expect("the folder is there");
+            self.sync_dir(folder).expect("the folder exists");
             match folder {
                 Some(inner) => folder = inner.rsplit_once('/').map(|(outer, _)| outer),
                 None => return,

@@ -60,7 +60,7 @@ impl Edit {
             // existed before.
             Self::Delete => held.is_none() || target.before.is_none() && held == target.after,
         };
-        ensure!(spared, "the edit of {} is lost", target.path);
+        ensure!(spared, "the edit of {} was lost", target.path);
         Ok(())
     }
 }
@@ -153,14 +153,18 @@ impl Trial<'_> {
             Ok(_) => {
                 let published =
                     points.iter().any(|now| held(&now.disk, target.path) == target.after);
-                ensure!(published, "it says done and {} was never published", target.path);
+                ensure!(
+                    published,
+                    "the publication succeeded, but {} was never published",
+                    target.path
+                );
             }
             Err(PublishError::Changed(_) | PublishError::Conflict(_)) => {}
             // A target that is published and then deleted cannot be published again. The error
             // reports that.
             Err(PublishError::Staged { found: PathState::Absent, .. })
                 if target.before.is_none() => {}
-            Err(error) => return Err(format!("not a conflict: {}", error)),
+            Err(error) => return Err(format!("an unexpected error: {}", error)),
         }
         Ok(())
     }
@@ -202,7 +206,7 @@ impl Trial<'_> {
         let changes = world.changes();
         let second = self.take_over(world);
         edit.survives(&world.now(), target)?;
-        ensure!(world.changes() == changes, "a second recovery is not idle: {second:?}");
+        ensure!(world.changes() == changes, "a second recovery changed something: {second:?}");
         let now = world.now();
         bystander(&now.disk)?;
         for other in self.prepared.targets.iter().filter(|other| other.path != target.path) {
@@ -211,14 +215,17 @@ impl Trial<'_> {
         }
         match (&first, &second) {
             (Ok(_), Ok(_)) => {
-                ensure!(now.disk.list(self.prepared.scenario.staging).is_none(), "staging is left");
+                ensure!(
+                    now.disk.list(self.prepared.scenario.staging).is_none(),
+                    "the staging folder was not removed"
+                );
                 Ok(())
             }
             (Err(PublishError::Conflict(first)), Err(PublishError::Conflict(second))) => {
-                ensure!(first == second, "first {first}, then {second}");
+                ensure!(first == second, "the conflict was first {first}, then {second}");
                 ensure!(
                     now.disk.list(self.prepared.scenario.staging).is_some(),
-                    "a conflict without its staging"
+                    "the staging folder of a conflict was removed"
                 );
                 Ok(())
             }
@@ -228,7 +235,7 @@ impl Trial<'_> {
             {
                 Ok(())
             }
-            _ => Err(format!("first {first:?}, then {second:?}")),
+            _ => Err(format!("the recoveries returned {first:?}, then {second:?}")),
         }
     }
 

@@ -23,11 +23,13 @@ enum Takeover {
 }
 
 impl Trial<'_> {
-    /// Takes over a run before each operation. Checks that the old run succeeds only if its outcome was already committed, that it fails
-    /// otherwise, and that the next process finds a consistent tree.
+    /// Takes over a run before each operation. Checks that the old run succeeds if its outcome was
+    /// already committed and fails otherwise, and that the next process finds a consistent tree.
     pub fn take_overs(&mut self) -> TrialFailure {
         let world = World::new(self.prepared.start.clone());
-        self.prepared.perform_in(&world).map_err(|error| format!("undisturbed: {}", error))?;
+        self.prepared
+            .perform_in(&world)
+            .map_err(|error| format!("an undisturbed publication failed: {}", error))?;
         for at in 0..=world.operations() {
             for by in [Takeover::Later, Takeover::AtOnce, Takeover::WithNextRun] {
                 self.taken(at, by).map_err(|why| format!("{by:?} before operation {at}: {why}"))?;
@@ -82,7 +84,7 @@ impl Trial<'_> {
             && let Err(error) = &result
         {
             let stale = matches!(error, PublishError::Log(LogError::StaleFence { .. }));
-            ensure!(stale, "it ends with {}", error);
+            ensure!(stale, "the old run failed with {}", error);
         }
         if by != Takeover::WithNextRun {
             self.take_over(&world).map_err(|error| error.to_string())?;
@@ -123,7 +125,7 @@ impl Trial<'_> {
             };
             self.counts.fence += 1;
             let stale = matches!(&result, Err(PublishError::Log(LogError::StaleFence { .. })));
-            ensure!(stale != was_settled, "a stale recovery, before operation {at}: {result:?}");
+            ensure!(stale != was_settled, "recovery taken over before operation {at}: {result:?}");
             self.take_over(&world).map_err(|error| error.to_string())?;
             self.ended(&world.now())?;
         }
@@ -168,7 +170,7 @@ impl Trial<'_> {
         self.live(&world.now())?;
         ensure!(
             !done || world.now().log.settled || world.now().log.manifest.is_none(),
-            "not settled"
+            "success was reported without an outcome"
         );
         world.fail(None);
         self.take_over(world).map_err(|error| error.to_string())?;
@@ -184,7 +186,7 @@ impl Trial<'_> {
             let Some(manifest) = point.log.manifest.clone().filter(|_| !point.log.settled) else {
                 continue;
             };
-            self.vanished(&point).map_err(|why| format!("staging vanished at {at}: {why}"))?;
+            self.vanished(&point).map_err(|why| format!("staging folder lost at {at}: {why}"))?;
             for (entry, target) in manifest.entries.iter().zip(&self.prepared.targets) {
                 let Some(staged) = entry.staged.as_ref().map(|staged| staged.as_str()) else {
                     continue;
@@ -202,7 +204,7 @@ impl Trial<'_> {
                 for _ in 0..2 {
                     let result = self.take_over(&world);
                     let refused = matches!(&result, Err(PublishError::Staged { .. }));
-                    ensure!(refused, "rot at {at} of {staged}: {result:?}");
+                    ensure!(refused, "{staged} was damaged at {at}: {result:?}");
                     self.live(&world.now())?;
                 }
             }

@@ -78,7 +78,7 @@ fn commit(world: &World) -> Result<(), PublishError> {
                 draft.put(&fs, rel(path), held, text.as_bytes(), 0o644)?;
             }
             (None, Some(held)) => draft.remove(&fs, rel(path), held)?,
-            (None, None) => unreachable!("what is removed is there"),
+            (None, None) => unreachable!("only existing files are removed"),
         }
     }
     let manifest = draft.seal(&fs, run(), Fence(1), Outcome::Succeeded)?;
@@ -126,7 +126,7 @@ fn reader(point: &CrashPoint) -> Result<TreeState, String> {
     let marker = marker::inspect(&world.fs(), &rel(MARKER)).unwrap();
     let disk = &point.disk;
     if holds(disk, ".agents/other.md") != Some(digest("untouched")) {
-        return Err("a file was touched that is none of its own".to_owned());
+        return Err("a file outside the iteration was changed".to_owned());
     }
     let mut olds = 0;
     let mut news = 0;
@@ -143,7 +143,7 @@ fn reader(point: &CrashPoint) -> Result<TreeState, String> {
         Some(MarkerState::Ready) => Ok(TreeState::Between),
         _ if news == CHANGES.len() => Ok(TreeState::New),
         None if olds == CHANGES.len() => Ok(TreeState::Old),
-        state => Err(format!("{news} of {} are new and the marker is {state:?}", CHANGES.len())),
+        state => Err(format!("{news} of {} are new, but the marker is {state:?}", CHANGES.len())),
     }
 }
 
@@ -198,7 +198,7 @@ fn crash_everywhere(modern: bool, scale: f64, counts: &mut Counts) {
         let changes = world.changes();
         assert!(
             next(&world).unwrap().is_empty() && world.changes() == changes,
-            "a second settlement changes nothing"
+            "a second settlement changed something"
         );
         crash(world.take(), depth, &mut waiting, counts);
     }

@@ -78,7 +78,7 @@ pub const ALL: &[Scenario] = &[
     plain("remove two", AB, &[("d/a", None), ("d/b", None)]),
     plain("archive", AB, &[("d/old/a", Some("old a")), ("d/a", None)]),
     plain(
-        "an accepted act: backup, merge, archive, state, decision",
+        "an accepted proposal: backup, merge, archive, state, decision",
         &[("d/a", "idea"), ("d/b", "other"), ("e/state", "old"), ("e/ledger", "- 1")],
         &[
             ("e/.undo/1/0", Some("other")),
@@ -114,11 +114,19 @@ pub const ALL: &[Scenario] = &[
     },
     Scenario {
         already: &["d/a"],
-        ..plain("one is there already", AB, &[("d/a", Some("new a")), ("d/n", Some("new n"))])
+        ..plain(
+            "one target already has its content",
+            AB,
+            &[("d/a", Some("new a")), ("d/n", Some("new n"))],
+        )
     },
     Scenario {
         already: &["d/a", "n/x"],
-        ..plain("all are there already", AB, &[("d/a", Some("new a")), ("n/x", Some("new x"))])
+        ..plain(
+            "all targets already have their content",
+            AB,
+            &[("d/a", Some("new a")), ("n/x", Some("new x"))],
+        )
     },
     Scenario {
         earlier: &[("d/a", Some("first a")), ("d/n", Some("first n"))],
@@ -126,7 +134,7 @@ pub const ALL: &[Scenario] = &[
     },
     Scenario {
         earlier: &[("d/a", Some("first a")), ("d/b", None)],
-        ..plain("back to what was", AB, &[("d/a", Some("old a")), ("d/b", Some("old b"))])
+        ..plain("restore the old contents", AB, &[("d/a", Some("old a")), ("d/b", Some("old b"))])
     },
     Scenario {
         staging: FAR_STAGING,
@@ -168,15 +176,15 @@ pub struct Prepared {
 }
 
 pub fn rel(path: &str) -> RelPath {
-    RelPath::new(path).expect("a scenario's path")
+    RelPath::new(path).expect("the path is valid")
 }
 
 pub fn run() -> RunId {
-    "00000000000000000000000001".parse().expect("an id")
+    "00000000000000000000000001".parse().expect("the id is valid")
 }
 
 pub fn other_run() -> RunId {
-    "00000000000000000000000002".parse().expect("an id")
+    "00000000000000000000000002".parse().expect("the id is valid")
 }
 
 impl Prepared {
@@ -214,7 +222,7 @@ impl Prepared {
                     draft.put(fs, rel(target.path), before, text.as_bytes(), 0o644)?;
                 }
                 (None, Some(before)) => draft.remove(fs, rel(target.path), before)?,
-                (None, None) => unreachable!("a scenario removes what is there"),
+                (None, None) => unreachable!("a scenario removes only existing files"),
             }
         }
         draft.seal(fs, run(), fence, self.outcome.clone())

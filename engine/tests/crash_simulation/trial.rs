@@ -110,7 +110,7 @@ impl Trial<'_> {
                 ensure!(old, "{} changed without a manifest", target.path);
             }
             if point.log.settled {
-                ensure!(new, "{} is old and the outcome is committed", target.path);
+                ensure!(new, "{} is old, but the outcome is committed", target.path);
             }
         }
         bystander(&point.disk)
@@ -125,14 +125,14 @@ impl Trial<'_> {
                 false if target.already => continue,
                 false => target.before,
             };
-            ensure!(held(&point.disk, target.path) == wanted, "{} is half-way", target.path);
+            ensure!(held(&point.disk, target.path) == wanted, "{} has wrong content", target.path);
         }
         let settled = point.log.settled == point.log.manifest.is_some();
-        ensure!(settled, "a manifest without an outcome");
+        ensure!(settled, "the manifest has no outcome");
         let staging = self.prepared.scenario.staging;
-        ensure!(point.disk.list(staging).is_none(), "staging is left");
+        ensure!(point.disk.list(staging).is_none(), "the staging folder was not removed");
         let lost = point.disk.cut(&[], &[]);
-        ensure!(lost.list(staging).is_none(), "staging comes back after a power cut");
+        ensure!(lost.list(staging).is_none(), "the staging folder reappears after a power cut");
         Ok(())
     }
 }
@@ -146,7 +146,7 @@ pub fn held(disk: &Disk, path: &str) -> Option<Digest> {
 pub fn bystander(disk: &Disk) -> TrialFailure {
     let (path, content) = BYSTANDER;
     let untouched = held(disk, path) == Some(Digest::of(content.as_bytes()));
-    ensure!(untouched, "{path} was touched");
+    ensure!(untouched, "{path} was changed");
     Ok(())
 }
 

@@ -112,7 +112,7 @@ impl Trial<'_> {
                 Err(PublishError::Log(_)) => dies.is_some(),
                 _ => true,
             };
-            ensure!(reported, "{what}: neither done nor a conflict");
+            ensure!(reported, "{what}: an unexpected error");
             let mut crashes = few(&now, random);
             point = crashes.swap_remove(random.below(crashes.len())).1;
         }
@@ -139,7 +139,7 @@ impl Trial<'_> {
         let there: Vec<_> = staged.chain(targets).map(|path| held(&now.disk, &path)).collect();
         for words in account.0.borrow().iter() {
             let kept = there.contains(&Some(Digest::of(words)));
-            ensure!(kept, "{:?} is lost", String::from_utf8_lossy(words));
+            ensure!(kept, "{:?} was lost", String::from_utf8_lossy(words));
         }
         Ok(())
     }

@@ -158,7 +158,7 @@ impl World {
             let mut inner = self.0.borrow_mut();
             let at = inner.operations;
             inner.operations += 1;
-            assert!(at < ENDLESS, "it does not end");
+            assert!(at < ENDLESS, "the operations do not end");
             match inner.hook.take() {
                 Some((when, hook)) if when == at => {
                     // If hooks are called before several operations, a replacement takes
@@ -259,7 +259,7 @@ impl PublishFs for SimFs {
     }
 
     fn sync_dir(&self, dir: Option<&RelPath>) -> Result<(), FsError> {
-        let root = RelPath::new("root").expect("a name");
+        let root = RelPath::new("root").expect("the path is valid");
         let shown = dir.unwrap_or(&root);
         self.act(OperationKind::Sync, "sync the folder", shown, |disk| {
             disk.sync_dir(dir.map(RelPath::as_str))

@@ -30,7 +30,7 @@ fn every_cronsim_row_is_matched() {
     }
     assert!(wrong.is_empty(), "{} rows differ:\n{}", wrong.len(), wrong.join("\n"));
     assert_eq!(met, 1_188);
-    crate::print_line(&format!("schedule conformance: {met} rows of cronsim met"));
+    crate::print_line(&format!("schedule conformance: {met} rows of cronsim matched"));
 }
 
 #[test]

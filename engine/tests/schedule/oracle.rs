@@ -74,7 +74,7 @@ impl Table {
         let mut minute = from - DAY + 60;
         while minute <= until {
             let shown = local(minute);
-            assert_eq!(shown.second(), 0, "whole minutes since 1973");
+            assert_eq!(shown.second(), 0, "UTC offsets are whole minutes since 1973");
             let mut passed = next_minute(furthest);
             while passed < shown {
                 if minute > from {

@@ -175,7 +175,7 @@ fn every_zone_transition_matches_the_oracle() {
     let (triples, failure) = examine(&cases, TRIPLES * scale, Rules::Debian, seed);
     assert!(failure.is_none(), "RUNNER_TEST_SEED={seed} {}", failure.unwrap_or_default());
     print_line(&format!(
-        "schedule transitions: {triples} triples, {zones} zones, {} transitions, {:.1} s, seed {seed}",
+        "schedule transitions: {triples} cases, {zones} zones, {} transitions, {:.1} s, seed {seed}",
         cases.len(),
         (boot_time() - began).as_secs_f64(),
     ));

@@ -63,27 +63,27 @@ impl Year {
             }
         };
         none(
-            "an occurrence is open without an open run, or over with one",
+            "an occurrence is open without an open run, or closed with one",
             "SELECT id FROM occurrences o WHERE (outcome IS NULL) <>
                EXISTS (SELECT 1 FROM runs WHERE occurrence = o.id AND state <> 'settled')",
         );
         none(
-            "a run is open at rest",
+            "a run is open at the end",
             "SELECT id || ' ' || state FROM runs WHERE state <> 'settled'",
         );
-        none("a reservation is open at rest", "SELECT run FROM reservations WHERE open");
-        none("a night is open at rest", "SELECT name FROM nights WHERE closed IS NULL");
+        none("a reservation is open at the end", "SELECT run FROM reservations WHERE open");
+        none("a night is open at the end", "SELECT name FROM nights WHERE closed IS NULL");
         none(
-            "a night has not one report",
+            "a night does not have exactly one report",
             "SELECT n.name FROM nights n WHERE 1 <> (SELECT count(*) FROM occurrences o JOIN jobs j ON j.id = o.job
                WHERE o.night = n.id AND j.name = 'report' AND o.key = 'night-' || n.id)",
         );
         none(
-            "two occurrences have one key",
+            "two occurrences have the same key",
             "SELECT key FROM occurrences GROUP BY job, key HAVING count(*) > 1",
         );
         none(
-            "two runs have one fence",
+            "two runs have the same fence",
             "SELECT min(id) FROM runs WHERE fence IS NOT NULL GROUP BY job, fence HAVING count(*) > 1",
         );
         let mut statement = copy
@@ -168,7 +168,7 @@ impl Year {
                     Outcome::Missed { first, last, count, .. } => {
                         self.counts.missed += 1;
                         let twice = missed.insert(*first, (*last, *count));
-                        assert!(twice.is_none(), "{name}: two stretches from {first}");
+                        assert!(twice.is_none(), "{name}: two missed stretches from {first}");
                     }
                     _ => {
                         assert_eq!(one.key, one.due.to_string());
@@ -184,33 +184,33 @@ impl Year {
                 self.counts.times += 1;
                 time = next(at).filter(|at| *at <= end);
                 if fired.remove(&at) {
-                    assert!(!missed.contains_key(&at), "{name}: {at} was run for and missed");
+                    assert!(!missed.contains_key(&at), "{name}: {at} was both run and missed");
                     known.insert(at);
                 } else if let Some((last, count)) = missed.remove(&at) {
                     let mut here = at;
                     for _ in 1..count {
                         here = time.unwrap_or_else(|| {
-                            panic!("{name}: {count} are said to be missed from {at} to {last}, there are fewer")
+                            panic!("{name}: {count} missed times are recorded from {at} to {last}, too many")
                         });
                         self.counts.times += 1;
                         time = next(here).filter(|at| *at <= end);
                     }
-                    assert_eq!(here, last, "{name}: {count} are said to be missed from {at}");
+                    assert_eq!(here, last, "{name}: {count} missed times are recorded from {at}");
                 } else {
                     assert!(
                         known.contains(&at),
-                        "{name}: nothing is recorded of {at}, in {segment:?}"
+                        "{name}: nothing is recorded for {at}, in {segment:?}"
                     );
                 }
             }
-            assert!(fired.is_empty(), "{name}: run for what was not due: {fired:?} in {segment:?}");
+            assert!(fired.is_empty(), "{name}: run, but not due: {fired:?} in {segment:?}");
             assert!(
                 missed.is_empty(),
-                "{name}: missed what was not due: {missed:?} in {segment:?}"
+                "{name}: recorded as missed, but not due: {missed:?} in {segment:?}"
             );
         }
         let clocks = mine.iter().filter(|one| one.by_clock()).count();
-        assert_eq!(seen, clocks, "{name}: recorded outside of any stretch");
+        assert_eq!(seen, clocks, "{name}: occurrences are outside all segments");
     }
 
     /// Checks the scheduled times that were found late together: their number must be permitted by
@@ -234,7 +234,7 @@ impl Year {
             CatchUpScope::None | CatchUpScope::Last => 1,
         };
         for (recorded, fired) in together {
-            assert!(fired.len() <= most, "{}: {} at once", job.new.name, fired.len());
+            assert!(fired.len() <= most, "{}: {} caught up at once", job.new.name, fired.len());
             let mut last = None;
             for one in &fired {
                 let first = runs[&one.id]
@@ -268,7 +268,7 @@ impl Year {
             let within = pauses.find(|(from, until)| *from < one.due && one.due <= *until);
             assert!(
                 within.is_none(),
-                "{}: {} was run for in the pause {within:?}",
+                "{}: {} was run despite the pause {within:?}",
                 job.new.name,
                 one.due
             );
@@ -279,7 +279,7 @@ impl Year {
     fn attempts_are_justified(&self, job: &Job, one: &Occurrence, runs: Option<&Vec<Run>>) {
         let name = &job.new.name;
         if matches!(one.outcome, Some(Outcome::Missed { .. })) {
-            assert!(runs.is_none(), "{name}: a missed stretch was run for");
+            assert!(runs.is_none(), "{name}: a missed stretch has runs");
             return;
         }
         let runs = runs.unwrap_or_else(|| panic!("{name}: {} has no run", one.key));
@@ -344,7 +344,7 @@ impl Year {
                 };
                 assert!(
                     last || self.retried.contains(&one.id),
-                    "{}: too early after {}",
+                    "{}: recorded too early after {}",
                     job.new.name,
                     run.id
                 );
@@ -358,12 +358,12 @@ impl Year {
                 let skipped = matches!(&follower.outcome, Some(Outcome::Skipped { why, .. }) if why.contains(" ended as "));
                 assert!(
                     wanted != skipped || self.retried.contains(&follower.id),
-                    "{}: after {outcome}",
+                    "{}: wrong outcome after {outcome}",
                     job.new.name
                 );
             }
         }
-        assert!(keys.is_empty(), "{}: follows nothing: {:?}", job.new.name, keys.keys());
+        assert!(keys.is_empty(), "{}: followers without a run: {:?}", job.new.name, keys.keys());
     }
 }
 

@@ -117,19 +117,19 @@ impl Year {
         self.counts.runs += 1;
         let group = self.jobs[&job].new.policy.group.clone();
         let (manual, paused) = (row.manual(), self.paused(&job));
-        assert!(manual || !paused, "run {run} of {job} is admitted while that is paused");
+        assert!(manual || !paused, "run {run} was admitted although {job} is paused");
         let twin = self.running.values().find(|one| one.job == job);
-        assert!(twin.is_none(), "{run} and {twin:?} run at once");
+        assert!(twin.is_none(), "{run} and {twin:?} run at the same time");
         let fence = admitted.fence();
         let known = self.jobs.get_mut(&job).unwrap();
-        assert!(fence > known.fence, "{job}: {fence:?} after {:?}", known.fence);
+        assert!(fence > known.fence, "{job}: {fence:?} does not exceed {:?}", known.fence);
         known.fence = fence;
         // The limit does not apply to manual runs, replacements of lost runs and night reports.
         let queued = !manual && job != REPORT_JOB && self.came_from_the_queue(&row);
         if queued {
             let beside = self.running.values().filter(|one| one.queued && one.group == group.name);
             let beside = u32::try_from(beside.count()).unwrap();
-            assert!(beside < group.slots, "{run} is one too many in {}", group.name);
+            assert!(beside < group.slots, "{run} exceeds the slots of {}", group.name);
         }
         let hangs = self.random.permille(8);
         self.running.insert(

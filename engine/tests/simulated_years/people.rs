@@ -38,7 +38,7 @@ impl Year {
         let new = NewOccurrence::manual(self.jobs[job].id, key, now);
         let run = match self.store.enter(&new, &me, now).unwrap() {
             Recorded::New(run) => run,
-            Recorded::Known(_) => panic!("a fresh key is known"),
+            Recorded::Known(_) => panic!("a new key was already known"),
         };
         assert!(matches!(self.store.enter(&new, &me, now).unwrap(), Recorded::Known(_)));
         self.counts.hands += 1;

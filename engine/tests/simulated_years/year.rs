@@ -282,7 +282,7 @@ impl Year {
             }
             self.until(self.now + HOUR);
         }
-        panic!("it never comes to rest: {:?}", self.store.live().unwrap());
+        panic!("these runs are never settled: {:?}", self.store.live().unwrap());
     }
 
     /// Checks that every past scheduled time is recorded.
@@ -290,7 +290,7 @@ impl Year {
         let now = self.wall();
         for job in self.store.jobs(&self.project).unwrap() {
             let late = job.next_due.filter(|due| *due <= now);
-            assert!(late.is_none(), "{}: {late:?} was due and is not recorded at {now}", job.name);
+            assert!(late.is_none(), "{}: {late:?} was due but is not recorded at {now}", job.name);
         }
     }
 
@@ -357,7 +357,10 @@ impl Year {
         for (name, after) in &after {
             let before = before[name];
             if *after < before {
-                assert!(before > limit && *after == start, "{name}: from {before} to {after}");
+                assert!(
+                    before > limit && *after == start,
+                    "{name}: wrongly set back from {before} to {after}"
+                );
                 self.counts.restarts += 1;
                 let job = self.jobs.get_mut(name).unwrap();
                 let open = job.segments.last_mut().unwrap();
@@ -365,7 +368,7 @@ impl Year {
                 let schedule = open.schedule.clone();
                 job.segments.push(Segment { schedule, start, end: None, mark: mark.unwrap() });
             } else {
-                assert!(!whole || before <= limit, "{name} is left ahead, at {before}");
+                assert!(!whole || before <= limit, "{name} is still ahead, at {before}");
             }
         }
         self.high = after.values().copied().max().unwrap_or(start).max(self.wall());
