@@ -60,7 +60,7 @@ pub enum Ending {
     Released,
     /// The lease ended, and a later claim request took over the occurrence.
     Lost,
-    /// The claim was lost, and its worker delivered a result afterwards.
+    /// The claim was lost, although its worker delivered a result.
     Late,
 }
 

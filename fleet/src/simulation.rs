@@ -258,7 +258,7 @@ fn claim(row: &OccurrenceRow) -> Claim {
     }
 }
 
-/// The reason for which a claim can no longer be renewed although no other claim replaced it.
+/// The reason a claim can no longer be renewed, although no other claim has replaced it.
 pub(crate) const LEASE_ENDED: &str = "its lease has ended";
 
 pub(crate) fn stale_reason(state: State, fence: i64) -> String {

@@ -34,7 +34,7 @@ pub enum FleetError {
     /// The claim is no longer valid.
     #[error(transparent)]
     Stale(#[from] Stale),
-    /// The host has not joined the fleet, or has left it.
+    /// The host is unknown to the fleet, or has restarted since it joined.
     #[error("the host {0} is not a member of the fleet")]
     NotJoined(String),
     /// A database error, or a row or answer that this version cannot read.
@@ -73,11 +73,11 @@ pub trait FleetStore {
     /// Returns a [`FleetError`].
     fn offer(&mut self, offer: &Offer) -> Result<String>;
 
-    /// Claims occurrences, oldest first. A dead claim is charged in full before its occurrence is
-    /// claimed again.
+    /// Claims occurrences, oldest first, or nothing if the host is draining or has left. A dead
+    /// claim is charged in full before its occurrence is claimed again.
     ///
     /// # Errors
-    /// Returns [`FleetError::NotJoined`] unless the host is active.
+    /// Returns [`FleetError::NotJoined`] unless the host has joined since it last started.
     fn claim(&mut self, request: &ClaimRequest) -> Result<(Vec<Claim>, Vec<Declined>)>;
 
     /// Renews the lease of a claim.

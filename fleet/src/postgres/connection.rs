@@ -369,7 +369,7 @@ mod tests {
         database.limit(Duration::from_millis(200));
         let error = database.check_format().unwrap_err();
         assert!(error.is_transient() && error.to_string().ends_with("in time"), "{error}");
-        let Err(error) = database.listen() else { panic!("nobody answered") };
+        let Err(error) = database.listen() else { panic!("a silent server accepted a listener") };
         assert!(error.is_transient(), "{error}");
     }
 

@@ -117,9 +117,8 @@ impl Postgres {
         })
     }
 
-    /// Returns whether session state is lost between two transactions. Without a pooler, a
-    /// temporary name that one transaction sets is visible in the next one, on the same backend
-    /// process.
+    /// Returns whether a pooler may use a different connection for each transaction. Without one,
+    /// the backend process and the application name stay the same.
     fn is_pooled(&mut self) -> Result<bool, super::Fault> {
         let (client, wait, _) = self.client(LONG)?;
         let mut pids = std::collections::BTreeSet::new();

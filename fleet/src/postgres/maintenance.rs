@@ -68,8 +68,8 @@ impl Postgres {
         })
     }
 
-    /// Removes the occurrences that were settled more than `age` milliseconds ago, and unreferenced
-    /// blobs that are older than a day.
+    /// Removes the occurrences that were settled more than `age` milliseconds ago, except those
+    /// that share a budget level with a newer one, and unreferenced blobs older than a day.
     ///
     /// # Errors
     /// Returns a [`FleetError`].

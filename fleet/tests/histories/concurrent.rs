@@ -26,7 +26,7 @@ fn concurrent_hosts_survive_a_killed_server() {
     for index in 0..number {
         let (key, home) = (format!("k{index:05}"), HOSTS[index % 3]);
         let mut one = offer(&format!("o{index:05}"), &key, home);
-        // Two levels, in an order that differs from the order of the occurrences.
+        // The order of the two levels differs from the order of the occurrences.
         let level = |name: String| (name, Budget { tokens: Some(1 << 40), ..Budget::default() });
         one.levels =
             BTreeMap::from([level(format!("z{}", index % 5)), level(format!("a{}", index % 7))]);
@@ -61,7 +61,7 @@ fn concurrent_hosts_survive_a_killed_server() {
     assert_eq!(end.budget_errors(), Vec::<String>::new());
     assert!(end.budgets.iter().all(|row| row.held == [0; 5]));
     let published = published.lock().unwrap();
-    assert_eq!(published.len(), number, "each occurrence was published");
+    assert_eq!(published.len(), number, "not every occurrence was published");
     for (occurrence, fences) in published.iter() {
         assert_eq!(fences.len(), 1, "{occurrence} was published with fences {fences:?}");
     }

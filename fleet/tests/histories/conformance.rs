@@ -97,7 +97,7 @@ fn taken_over_claim_is_late(rig: &mut dyn Rig) {
     rig.advance(LEASE - 1);
     rig.store().renew("o1", first.fence, "a.0").unwrap();
     rig.advance(LEASE - 1);
-    assert_eq!(claim(rig, "b"), [], "the lease lasts");
+    assert_eq!(claim(rig, "b"), [], "the lease has not ended yet");
     rig.advance(1);
     assert!(rig.store().renew("o1", first.fence, "a.0").is_err(), "the lease has ended");
     let second = claim(rig, "b").remove(0);
@@ -111,7 +111,7 @@ fn taken_over_claim_is_late(rig: &mut dyn Rig) {
     assert_eq!(rig.store().deliver(&good).unwrap(), Verdict::Accepted);
     assert_eq!(rig.store().deliver(&good).unwrap(), Verdict::Repeated);
     let all = rig.store().snapshot().unwrap();
-    assert_eq!(all.budgets[0].used, [2, 27, 0, 0, 0], "the dead claim in full, the other as used");
+    assert_eq!(all.budgets[0].used, [2, 27, 0, 0, 0], "the dead claim is charged in full");
     assert_eq!(all.occurrences[0].fence, second.fence);
 }
 
@@ -127,7 +127,7 @@ fn late_result_frees_its_occurrence(rig: &mut dyn Rig) {
         assert_eq!(rig.store().deliver(&late).unwrap(), Verdict::Late);
     }
     let all = rig.store().snapshot().unwrap();
-    assert_eq!(all.budgets[0].used, [2, 25, 0, 0, 0], "in full, and more if more was used");
+    assert_eq!(all.budgets[0].used, [2, 25, 0, 0, 0], "the excess usage is charged too");
     assert_eq!(all.budgets[0].held, [0; 5]);
     assert_eq!(all.attempts[0].outcome, Some(Outcome::Succeeded), "the result is kept");
     let second = claim(rig, "b").remove(0);
@@ -213,7 +213,7 @@ fn only_active_hosts_with_tags_claim(rig: &mut dyn Rig) {
         why: "busy".to_owned(),
     };
     rig.store().release(&release).unwrap();
-    assert_eq!(claim(rig, "b"), [], "the host that gave it back waits");
+    assert_eq!(claim(rig, "b"), [], "the host that released it must wait");
     rig.advance(1_000);
     assert_eq!(claim(rig, "b").len(), 1);
 }
@@ -245,7 +245,7 @@ fn cancel_ends_or_asks(rig: &mut dyn Rig) {
     rig.store().cancel("o3", "a", "a person").unwrap();
     let mut ends = delivery(&other, "b.0", Amounts::default());
     ends.outcome = Outcome::Cancelled { why: "a person".to_owned() };
-    assert_eq!(rig.store().deliver(&ends).unwrap(), Verdict::Accepted, "the fleet cancelled it");
+    assert_eq!(rig.store().deliver(&ends).unwrap(), Verdict::Accepted, "its home cancelled it");
     rig.store().settle("o3", other.fence, "a", &ends.outcome).unwrap();
     let rows = rig.store().snapshot().unwrap().occurrences;
     assert_eq!(rows[1].state, State::Settled);

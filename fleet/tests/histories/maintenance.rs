@@ -55,7 +55,7 @@ fn older_format_is_upgraded_and_large_contents_are_stored_in_parts() {
     let large: Vec<u8> = (0..(32 << 20) + 1_u32).map(|at| (at % 251) as u8).collect();
     for _ in 0..2 {
         let digest = store.put_blob(&large).unwrap();
-        assert!(store.blob(digest).unwrap() == large, "the parts are in another order");
+        assert!(store.blob(digest).unwrap() == large, "the parts were joined in the wrong order");
     }
     cluster
         .sql("upgrade", "DO $$ BEGIN ASSERT (SELECT count(*) FROM runner_fleet.blobs) = 5; END $$");
@@ -83,7 +83,7 @@ fn pruning_keeps_sums_and_references() {
     settled(&mut store, b"r3");
     store.put_blob(b"about to be offered").unwrap();
     let removed = store.prune(5 * DAY).unwrap();
-    assert_eq!(removed, Pruned { occurrences: 1, blobs: 1 }, "o1 and its result");
+    assert_eq!(removed, Pruned { occurrences: 1, blobs: 1 }, "only o1 and its result are removed");
     let rows = store.snapshot().unwrap();
     assert_eq!(rows.occurrences.iter().map(|row| &row.id).collect::<Vec<_>>(), ["o2", "o3"]);
     assert_eq!(rows.budgets.iter().map(|row| &row.level).collect::<Vec<_>>(), ["day two"]);
@@ -94,7 +94,7 @@ fn pruning_keeps_sums_and_references() {
     later(10);
     offered(&mut store, "o4", "three", b"s4");
     let removed = store.prune(5 * DAY).unwrap();
-    assert_eq!(removed, Pruned { occurrences: 2, blobs: 5 }, "the open occurrence stays");
+    assert_eq!(removed, Pruned { occurrences: 2, blobs: 5 }, "the open occurrence is kept");
     assert_eq!(store.snapshot().unwrap().occurrences.len(), 1);
 }
 
@@ -130,10 +130,10 @@ fn offers_and_results_wake_listeners() {
     let (long, none) = (Duration::from_secs(60), Duration::ZERO);
     assert!(!signals.wait(none).unwrap());
     offered(&mut store, "o1", "one", b"source");
-    assert!(signals.wait(long).unwrap(), "an offer");
+    assert!(signals.wait(long).unwrap(), "an offer notifies");
     let claim = store.claim(&request(&host("a", 0), 1)).unwrap().0.remove(0);
     store.deliver(&delivery(&claim, "a.0", Amounts::default())).unwrap();
-    assert!(signals.wait(long).unwrap(), "a result");
+    assert!(signals.wait(long).unwrap(), "a result notifies");
     cluster.crash();
     assert!(signals.wait(long).is_err(), "the connection is lost");
 }

@@ -142,7 +142,7 @@ impl<'a> World<'a> {
             0..18 => self.offer(),
             18..38 => {
                 let most = 1 + self.random.below(3) as u32;
-                // A lost reply: the claim is made, and nobody works on it.
+                // If the reply is lost, the claim is made, but nobody works on it.
                 let lost = self.random.one_in(10);
                 self.claim(index, most, lost);
             }
@@ -186,7 +186,7 @@ impl<'a> World<'a> {
             _ => {}
         }
         let Reply::Id(id) = self.call(&Call::Offer(one.clone())) else {
-            panic!("an offer is never refused")
+            panic!("an offer was refused")
         };
         assert_eq!(id == one.id, fresh, "{key}: only the first offer adds an occurrence");
     }
@@ -195,18 +195,18 @@ impl<'a> World<'a> {
         let member = &self.members[index];
         let (worker, draining) = (member.info.worker.clone(), member.draining);
         let call = Call::Claim(request(&member.info, most));
-        let Reply::Claims(claims, _) = self.call(&call) else { panic!("{worker} is a member") };
-        assert!(claims.is_empty() || !draining, "{worker} drains and got {claims:?}");
+        let Reply::Claims(claims, _) = self.call(&call) else { panic!("{worker} was refused") };
+        assert!(claims.is_empty() || !draining, "{worker} is draining, but got {claims:?}");
         let rows = self.target.snapshot().occurrences;
         for claim in claims {
             let (fence, until) = self.leases.get(&claim.occurrence).copied().unwrap_or_default();
             assert!(claim.fence > fence, "{claim:?}: the fence was {fence} before");
-            assert!(until <= self.now, "{claim:?}: the lease of fence {fence} lasts");
+            assert!(until <= self.now, "{claim:?}: the lease of fence {fence} has not ended");
             self.leases.insert(claim.occurrence.clone(), (claim.fence, self.now + claim.lease));
             let row = rows.iter().find(|row| row.id == claim.occurrence).unwrap();
             let tags = &self.members[index].info.tags;
             assert!(row.tags.iter().all(|tag| tags.contains(tag)), "{worker} claimed {row:?}");
-            assert!(!self.published.contains_key(&claim.occurrence), "{claim:?} is published");
+            assert!(!self.published.contains_key(&claim.occurrence), "{claim:?} was published");
             match lost {
                 true => self.ghosts.push(Ghost { claim, worker: worker.clone() }),
                 false => self.members[index].held.push(claim),
@@ -294,7 +294,7 @@ impl<'a> World<'a> {
                 let home = claim.home.clone();
                 let (occurrence, fence) = (claim.occurrence.clone(), claim.fence);
                 let begin = Call::BeginPublish { occurrence, fence, home };
-                // A home host knows that one of its own results has no files.
+                // A home host publishes only successful results, because others have no files.
                 let rows = self.target.snapshot().occurrences;
                 let row = rows.into_iter().find(|row| row.id == claim.occurrence);
                 let outcome = row.and_then(|row| row.outcome);
@@ -396,7 +396,7 @@ impl<'a> World<'a> {
         let reply = self.call(&settle);
         assert!(reply.is_ok(), "{reply:?}");
         if self.random.one_in(5) {
-            assert!(self.call(&settle).is_ok(), "settling may be repeated");
+            assert!(self.call(&settle).is_ok(), "a repeated settlement was refused");
         }
     }
 
@@ -463,7 +463,7 @@ impl<'a> World<'a> {
         for row in &snapshot.budgets {
             for unit in 0..5 {
                 let limit = row.limits[unit].unwrap_or(i64::MAX);
-                assert!(row.used[unit] + row.held[unit] <= limit, "over the limit: {row:?}");
+                assert!(row.used[unit] + row.held[unit] <= limit, "more than the limit: {row:?}");
             }
         }
         let live = snapshot.occurrences.iter().filter(|row| {
@@ -471,7 +471,7 @@ impl<'a> World<'a> {
                 && row.group.is_some()
                 && row.wake.is_some_and(|wake| wake > self.now)
         });
-        assert!(live.count() <= 2, "the group has 2 slots");
+        assert!(live.count() <= 2, "the group has only 2 slots");
         for attempt in &snapshot.attempts {
             if attempt.ending == Some(Ending::Lost) {
                 assert_eq!(attempt.charged, Some(attempt.reserved), "{attempt:?}");
@@ -519,7 +519,7 @@ impl<'a> World<'a> {
             assert_eq!(row.state, State::Settled, "not settled at the end: {row:?}");
             let succeeded = matches!(row.outcome, Some(Outcome::Succeeded));
             let fences = self.published.get(&row.id);
-            assert_eq!(succeeded, fences.is_some(), "{fences:?} published of {row:?}");
+            assert_eq!(succeeded, fences.is_some(), "published fences {fences:?}: {row:?}");
             if let Some(fences) = fences {
                 let fence = *fences.first().unwrap();
                 let attempt = snapshot.attempts.iter();
@@ -530,7 +530,7 @@ impl<'a> World<'a> {
             }
         }
         for row in &snapshot.budgets {
-            assert_eq!(row.held, [0; 5], "reserved at the end: {row:?}");
+            assert_eq!(row.held, [0; 5], "still reserved at the end: {row:?}");
         }
     }
 }
