@@ -262,7 +262,7 @@ fn unasked(half: &Half) {
     }
     let all = half.questions.len();
     println!(
-        "  unasked: {got} of {all} get nodes, {right} of their own answer, {foreign} of {others} foreign"
+        "  unasked: {got} of {all} get nodes, {right} from their own answer; {foreign} of {others} get foreign ones"
     );
 }
 

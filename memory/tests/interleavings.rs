@@ -1,5 +1,6 @@
-//! Simulates hosts that call the hooks in every order: late writes to the transcript, replays, resumed and
-//! forked sessions, compaction, two sessions at once, and hooks that are killed before they commit.
+//! Simulates hosts that call the hooks in every order: late writes to the transcript, replays,
+//! resumed and forked sessions, compaction, two sessions at once, and hooks that are killed before
+//! they commit.
 //!
 //! Every command must have its effect exactly once, the last message must never be lost, and no
 //! session may receive anything twice. `RUNNER_TEST_SCALE` multiplies the number of histories, and
@@ -31,7 +32,7 @@ enum Planted {
     ForgottenEffects,
     /// The hooks read only the last message.
     NoTranscript,
-    /// The hooks ignore the last message, and the end of the session is missed.
+    /// The hooks never receive the last message, and a session ends without calling its hook.
     NoLastMessage,
     /// A fork looks like a new session whose rows have new ids.
     UnknownFork,
@@ -43,7 +44,7 @@ enum Planted {
 
 /// Time to read a transcript to its end.
 const UNLIMITED: Duration = Duration::from_secs(60);
-/// Number of rows of a sub-agent, after which a hook without time stops reading.
+/// Number of sub-agent rows after which a hook with a time limit of zero stops reading.
 const MANY: usize = 70;
 
 struct Random(u64);
@@ -198,7 +199,7 @@ impl World<'_> {
             return;
         }
         if got.len() > LONGEST {
-            self.faults.push(format!("a block of {} bytes", got.len()));
+            self.faults.push(format!("a block of {} bytes is too long", got.len()));
         }
         if matches!(source, "startup" | "compact") && self.planted != Planted::ResumeAsStartup {
             session.context.clear();
@@ -236,7 +237,7 @@ impl World<'_> {
             })
             .collect();
         for query in found.difference(&session.recalls) {
-            self.faults.push(format!("{} got the recall {query} of another", session.id));
+            self.faults.push(format!("{} got the recall {query} of another session", session.id));
         }
         session.recalls = session.recalls.difference(&found).cloned().collect();
         session.last = None;
@@ -384,11 +385,11 @@ impl World<'_> {
         for (content, count) in &self.expected {
             let there = found.get(content).copied().unwrap_or(0);
             if there != *count as i64 {
-                self.faults.push(format!("{content}: {there} times instead of {count}"));
+                self.faults.push(format!("{content}: stored {there} times instead of {count}"));
             }
         }
         for content in found.keys().filter(|content| !self.expected.contains_key(*content)) {
-            self.faults.push(format!("{content}: nobody remembered it"));
+            self.faults.push(format!("{content}: stored without a command"));
         }
     }
 }
@@ -483,6 +484,6 @@ fn planted_defects_are_detected() {
     ] {
         let at = (0..40).find(|seed| !history(*seed, planted, folder.path()).1.is_empty());
         eprintln!("{planted:?}: detected by history {at:?}");
-        assert!(at.is_some(), "{planted:?} is not detected");
+        assert!(at.is_some(), "{planted:?} was not detected");
     }
 }

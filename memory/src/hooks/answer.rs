@@ -76,8 +76,8 @@ impl Memory {
             HookEvent::Stop => response.or(payload.last_assistant_message.as_deref()),
             _ => response,
         };
-        // If rows of the transcript are left, the last answer is among them, and its turn is not
-        // known yet.
+        // If the transcript was not read to its end, the last answer is in the unread rows, and its
+        // turn is not known yet.
         let last = last.filter(|text| !text.is_empty() && rest.is_none());
         if last.is_some() && !belongs(turns.last(), payload, response) {
             let id = Some(fallback_turn(payload, response, &session));

@@ -77,8 +77,8 @@ impl Body {
         }
     }
 
-    /// Adds a node's complete content if it fits, or its beginning and its length otherwise. Returns
-    /// whether either fits.
+    /// Adds a node's complete content if it fits, or its beginning and its length otherwise.
+    /// Returns whether either fits.
     pub(crate) fn add_node(&mut self, node: &Node, short: &str, heading: &str) -> bool {
         let whole = heading.to_owned() + &whole_node(node, short);
         let fits = self.add(&whole);
@@ -135,7 +135,7 @@ fn whole_node(node: &Node, short: &str) -> String {
     if let Some(origin) = node.meta("origin") {
         let _ = write!(text, ", {}", preview(&origin));
         if node.is_by_stranger() {
-            text.push_str(" (written by a stranger)");
+            text.push_str(" (from an untrusted source)");
         }
     }
     if !node.tags.is_empty() {

@@ -78,8 +78,8 @@ pub enum AutoRecall {
 }
 
 impl Payload {
-    /// Parses a payload. Fields of an unexpected type are treated as missing, and invalid characters
-    /// are replaced.
+    /// Parses a payload. Fields of an unexpected type are treated as missing, and invalid
+    /// characters are replaced.
     pub fn parse(bytes: &[u8]) -> Self {
         let input = String::from_utf8_lossy(bytes);
         if let Ok(payload) = json::parse(&input) {

@@ -117,7 +117,7 @@ enum Step {
         id: Option<String>,
         prompt: Option<String>,
     },
-    /// The assistant's pieces of text, each with a flag for whether a tool use follows it.
+    /// The assistant's pieces of text and tool uses, in order.
     Answer(Vec<Part>),
     /// A row that ends a piece of text.
     End(Part),
@@ -155,8 +155,8 @@ fn end(path: &Path) -> io::Result<u64> {
 
 /// Reads the turns after the offset of `begun`, which is the turn at this offset as far as an
 /// earlier call has read it. A file shorter than the offset has been replaced, and is read from its
-/// start. Reading stops after `limit`, but never between a text and the row that follows it, so
-/// that each call makes progress.
+/// start. Reading stops after `limit`, but never between a text and the row that follows it. At
+/// least `FEWEST` lines are read, so that each call makes progress.
 ///
 /// # Errors
 /// Returns an error if the file cannot be read.

@@ -2,7 +2,7 @@
 //! piece.
 //!
 //! ```text
-//! "runner static 1\n" | pieces u32 | bytes of the vocabulary u32 | SHA-256 of the rest (64 hexadecimal digits)
+//! "runner static 1\n" | pieces u32 | vocabulary bytes u32 | SHA-256 of the rest (64 hex digits)
 //! ends of the pieces (u32 each) | the pieces, sorted, without separators
 //! rows: scale f32, then 256 i8
 //! ```
