@@ -107,7 +107,7 @@ fn markdown_tasks_are_checklist_items() {
 fn moved(text: &str, form: BoardForm, said: &str, to: Keyword, why: Option<&str>) -> Vec<String> {
     let board = Board::read(text, form);
     let Resolved::One { task, .. } = board.resolve(said) else {
-        panic!("{said} is not one task");
+        panic!("{said:?} does not refer to one task");
     };
     let after = apply(text, board.moved(task, to, why)).unwrap();
     let new = Board::read(&after, form);
@@ -283,7 +283,7 @@ proptest! {
 #[test]
 fn real_files_round_trip() {
     let Some(folder) = option_env!("RUNNER_ORG_FOLDER") else {
-        println!("skipped 1: no folder of real files (RUNNER_ORG_FOLDER) when this was compiled");
+        println!("skipped 1: RUNNER_ORG_FOLDER was not set when this test was compiled");
         return;
     };
     let (mut files, mut tasks, mut odd) = (0, 0, 0);

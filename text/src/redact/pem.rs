@@ -15,8 +15,8 @@ const DASHES: &str = "-----";
 /// Maximum number of unterminated BEGIN markers in one part of a line that are checked for a key.
 const MOST_TRIES: usize = 128;
 
-/// Number of bytes after an unterminated BEGIN marker that decide whether a key follows. A hash much
-/// further away does not turn the text before it into a key.
+/// Number of bytes after an unterminated BEGIN marker that decide whether a key follows. A hash
+/// much further away does not turn the text before it into a key.
 const NEAR: usize = 6 * LONGEST;
 
 /// Adds the keys in the line `text[from..to]`. If `in_key` is set, the line may continue an open

@@ -38,7 +38,7 @@ static INDEX: LazyLock<Index> = LazyLock::new(|| {
     let mut index = Index { groups: vec![Vec::new()], by_pair: Box::new([[0; 128]; 128]) };
     for (number, shape) in SHAPES.iter().enumerate() {
         let [first, second, ..] = *shape.prefix.as_bytes() else {
-            unreachable!("a prefix has two bytes at least");
+            unreachable!("a prefix has at least two bytes");
         };
         let group = &mut index.by_pair[usize::from(first)][usize::from(second)];
         if *group == 0 {
