@@ -2,8 +2,8 @@
 //!
 //! This module must never extract JSON from prose, remove a fence or close a bracket. Text that is
 //! not an answer is treated as an error, so that it is counted and reported. A job that extracts
-//! elements from any text ([`AnswerForm::Elements`]) receives the text and is itself responsible for
-//! reporting the parts it cannot use.
+//! elements from any text ([`AnswerForm::Elements`]) receives the text and must itself report the
+//! parts that it cannot use.
 
 use serde_json::Value;
 

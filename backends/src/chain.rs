@@ -5,9 +5,9 @@
 //!    └──Malformed, Silent, Cancelled, …──> the error itself
 //! ```
 //!
-//! A fallback is tried only if this backend is missing, not logged in, unreachable or at its limit.
-//! An unusable answer is an error in the request or the model, and that error is returned. The
-//! chain must never try the same backend twice.
+//! A fallback is tried only if the backend before it is missing, not logged in, unreachable or at
+//! its limit. An unusable answer is an error in the request or the model, and that error is
+//! returned. The chain must never try the same backend twice.
 
 use std::collections::VecDeque;
 

@@ -187,7 +187,7 @@ fn version(plan: &AgentPlan, program: &Path, marker: &str) -> CheckItem {
 /// Checks that the program can write to its state folder or create it.
 fn state(plan: &AgentPlan) -> CheckItem {
     let Some(home) = credentials::home(plan) else {
-        let why = "HOME is not set, so it has no state folder".to_owned();
+        let why = "HOME is not set, so the program has no state folder".to_owned();
         return CheckItem::of("state", &BackendError::Rejected { why });
     };
     let existing = home.ancestors().find(|path| path.exists());

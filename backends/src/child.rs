@@ -173,7 +173,7 @@ pub(crate) fn by_itself(
                 Stream::Stderr => "stderr",
             };
             let cap = spec.limits.output_cap;
-            let why = format!("{program} wrote more than {cap} bytes on {stream}");
+            let why = format!("{program} wrote more than {cap} bytes to {stream}");
             Err(BackendError::Malformed { why, excerpt: String::new() })
         }
         Reason::Quota => Err(BackendError::Crash {

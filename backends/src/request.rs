@@ -131,7 +131,7 @@ impl From<f64> for Temperature {
     #[allow(
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,
-        reason = "clamped to what fits"
+        reason = "clamped to the valid range"
     )]
     fn from(number: f64) -> Self {
         Self((number * 100.0).round().clamp(0.0, 1_000.0) as u16)

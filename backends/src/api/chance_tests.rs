@@ -11,7 +11,7 @@ impl TestRandom {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
         self.0 ^= self.0 << 17;
-        usize::try_from(self.0 % below as u64).expect("the remainder is less than a usize")
+        usize::try_from(self.0 % below as u64).expect("the remainder fits into a usize")
     }
 
     /// Splits `all` at random positions into at most `most` pieces, some of which may be empty.
@@ -29,7 +29,7 @@ impl TestRandom {
     clippy::cast_possible_truncation,
     clippy::cast_precision_loss,
     clippy::cast_sign_loss,
-    reason = "a test's own size"
+    reason = "a test's case count is small"
 )]
 pub(crate) fn scaled(count: usize) -> usize {
     let scale = std::env::var("RUNNER_TEST_SCALE").ok();

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! events ──dialect──> Gathered ──whole──> verdict ──> Reply
-//!                         │                  └──> cut off, refused, a tool, empty, no JSON: an error
+//!                         │                  └──> cut off, refused, tool, empty, no JSON: an error
 //!                         └──new text, usage──> Sink
 //! ```
 //!

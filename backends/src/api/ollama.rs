@@ -125,7 +125,7 @@ impl Reader for Lines {
             let length = data["done_reason"] == "length";
             if read >= self.window || (!length && read.saturating_add(written) > self.window) {
                 return Err(Fault::Broken(format!(
-                    "the question was truncated to the context window of {} tokens, so the answer is not to the complete question; \
+                    "the question was truncated to the context window of {} tokens, so the model did not see the complete question; \
                      increase num_ctx",
                     self.window
                 )));

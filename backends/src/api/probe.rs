@@ -81,8 +81,8 @@ fn listens(plan: &EndpointPlan) -> Result<(), BackendError> {
 /// Checks that the list contains the model.
 ///
 /// # Errors
-/// Returns [`BackendError::NotInstalled`] with the closest model names or the command that
-/// downloads the model.
+/// Returns [`BackendError::NotInstalled`] with the closest model name or some of the names, and the
+/// command that downloads the model or lists all models.
 pub(crate) fn has_model(plan: &EndpointPlan, found: &Endpoint) -> Result<(), BackendError> {
     let Some(models) = &found.models else {
         return Ok(());

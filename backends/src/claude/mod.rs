@@ -229,7 +229,7 @@ impl Judge<'_> {
             value,
             usage: stream::total(result),
             stop: Stop::End,
-            notes: vec!["the model answered as text instead of through the tool".to_owned()],
+            notes: vec!["the model answered in plain text instead of through the tool".to_owned()],
         })
     }
 

@@ -237,7 +237,7 @@ fn each_behaviour_has_the_expected_outcome() {
             }
             if behaviour == B::LongThoughts {
                 let grown = peak().saturating_sub(before);
-                assert!(grown < 32 * 1024, "{name}: 50 MB passed through {grown} KiB");
+                assert!(grown < 32 * 1024, "{name}: reading 50 MB took {grown} KiB of memory");
             }
             if let Ok(reply) = &result {
                 assert_eq!(reply.value, Some(json!(["ä€", "😀 x", "z\n"])), "{name}");
