@@ -52,7 +52,7 @@ pub struct RunTable {
     pub nothing: String,
 }
 
-/// The view of the runs currently shown.
+/// The current view of the runs tab.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RunsView {
     List,
@@ -98,7 +98,7 @@ impl Action {
     /// Returns the question that the user must answer before the action.
     pub fn question(&self) -> String {
         match self {
-            Self::Cancel(run) => format!("End run {run}? It is not retried."),
+            Self::Cancel(run) => format!("Cancel run {run}? It will not be retried."),
             Self::PauseAll => "Pause everything, in all projects? Live runs continue.".to_owned(),
             Self::Retry(run) => format!("Queue another attempt of run {run}?"),
             Self::SwitchJob(run) => format!("Pause or resume the job of run {run}?"),

@@ -1,4 +1,4 @@
-//! Tests of the application key by key, and snapshots of its views at two sizes.
+//! Tests the application key by key, and takes snapshots of its views at two sizes.
 
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
@@ -62,7 +62,7 @@ fn screen(app: &mut App, width: u16, height: u16, palette: Palette) -> Terminal<
     terminal
 }
 
-/// Returns the log of a run, as the loop opens it.
+/// Opens the log of a run, as the loop does.
 fn opened_log(mut app: App) -> App {
     let mut log = Viewer::following("log of run 01KA5V7Q4B3".to_owned(), "01KA5V7Q4B3".to_owned());
     log.append(&(0..100).map(|line| format!("02:30:{line:02} line {line}\n")).collect::<String>());
@@ -121,7 +121,7 @@ fn tab_and_digits_choose_the_view() {
         assert_eq!(press(app(), keys).0.tab, tab, "{keys:?}");
     }
     assert_eq!(app().update(Input::BackTab).0.tab, Tab::Proposals);
-    assert_eq!(press(app(), "\t").1, Some(Request::Load), "a tab shows current data");
+    assert_eq!(press(app(), "\t").1, Some(Request::Load), "changing the tab loads current data");
 }
 
 #[test]
@@ -136,7 +136,7 @@ fn q_leaves_every_view() {
     details.runs = RunsView::Details(Viewer::new("run".to_owned(), Some("R".to_owned())));
     let (list, request) = press(details, "q");
     assert_eq!((&list.runs, request), (&RunsView::List, Some(Request::Load)));
-    assert_eq!(press(app(), "3aaq").0.tab, Tab::Proposals, "q leaves the card first");
+    assert_eq!(press(app(), "3aaq").0.tab, Tab::Proposals, "q first leaves the card");
     assert_eq!(app().update(Input::Stop).1, Some(Request::Quit));
 }
 
@@ -152,7 +152,11 @@ fn runs_are_chosen_and_opened() {
     let mut grown = runs();
     grown.rows.insert(0, (Tone::Plain, vec!["01KA5V7Q4B4".to_owned()]));
     chosen.set_runs(grown);
-    assert_eq!(press(chosen, "\n").1, details("01KA5V7Q4B2"), "a new run moves no choice");
+    assert_eq!(
+        press(chosen, "\n").1,
+        details("01KA5V7Q4B2"),
+        "a new run does not move the selection"
+    );
     assert_eq!(press(app(), "\t/nothing\n\n").1, None);
 }
 
@@ -160,7 +164,7 @@ fn runs_are_chosen_and_opened() {
 fn runs_are_cancelled_retried_and_paused() {
     let act = |action| Some(Request::Act(action));
     let second = || "01KA5V7Q4B2".to_owned();
-    assert_eq!(press(app(), "\tjc").1, None, "a run ends only after a question");
+    assert_eq!(press(app(), "\tjc").1, None, "a run is cancelled only after a confirmation");
     assert_eq!(press(app(), "\tjcy").1, act(Action::Cancel(second())));
     for other in ["n", "c", "q", "\n", "\u{1b}", " "] {
         let (left, request) = press(app(), &format!("\tjc{other}"));
@@ -171,7 +175,7 @@ fn runs_are_cancelled_retried_and_paused() {
     assert_eq!(press(app(), "p").1, act(Action::SwitchAll));
     assert_eq!(press(app(), "\t/cp\nr").1, None, "no run is visible");
     let (searched, request) = press(app(), "\t/crp");
-    assert_eq!((searched.search.text.as_str(), request), ("crp", None), "letters are typed");
+    assert_eq!((searched.search.text.as_str(), request), ("crp", None), "letters are search text");
     for view in ["c", "cy", "r", "p"] {
         let (_, request) = press(opened_log(press(app(), "\t").0), view);
         let first = "01KA5V7Q4B3".to_owned();

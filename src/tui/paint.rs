@@ -29,7 +29,7 @@ g G           the beginning, the end
 enter         open a run, or a proposal
 l             the log of a run, which follows its end
 f             follow the end of the log again
-c             cancel the run, after a question
+c             cancel the run, after confirmation
 r             retry the run: queue another attempt
 p             pause or resume the job of the run; in the overview, all
 ?             this help; in the proposals, the keys of decisions

@@ -1,5 +1,5 @@
-//! Rows of the screen. A row is the only form in which text reaches the terminal: it is redacted and
-//! escaped before it is cut or wrapped.
+//! Rows of the screen. A row is the only form in which text reaches the terminal: it is redacted
+//! and escaped before it is cut or wrapped.
 //!
 //! This module must never perform I/O.
 
@@ -27,7 +27,8 @@ pub enum CellStyle {
     Bad,
 }
 
-/// Whether the terminal shows colours. Without them, styles differ in weight only.
+/// Whether the terminal shows colours. Without them, rows differ only in being bold, faint or
+/// reversed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Palette {
     Colours,

@@ -194,7 +194,7 @@ mod tests {
         log.update(Input::Up);
         assert_eq!(seen(&mut log)[3], "line 9");
         log.append("newer\n");
-        assert_eq!(seen(&mut log)[3], "line 9", "scrolling back stops the following");
+        assert_eq!(seen(&mut log)[3], "line 9", "scrolling back must stop following the end");
         log.update(Input::End);
         assert_eq!(seen(&mut log)[3], "newer");
         log.append(&numbered(2 * KEPT));

@@ -71,7 +71,7 @@ fn current(review: &Review) -> &str {
 #[test]
 fn proposals_are_decided_one_by_one() {
     let mut review = three();
-    assert_eq!(keys(&mut review, "a"), None, "no decision on a hidden proposal");
+    assert_eq!(keys(&mut review, "a"), None, "a hidden proposal cannot be decided");
     assert_eq!(review.mode, Mode::Card);
     assert_eq!(keys(&mut review, "a"), decide("a1", DecisionInput::Accept, IfChanged::Refuse));
     decided(&mut review, "a1");
@@ -82,7 +82,7 @@ fn proposals_are_decided_one_by_one() {
     assert_eq!(keys(&mut review, "s"), decide("b2", DecisionInput::Skip, IfChanged::Refuse));
     decided(&mut review, "b2");
     assert_eq!(keys(&mut review, "arsm"), None, "no proposal is left");
-    assert_eq!(keys(&mut review, "q"), None, "leaves the card");
+    assert_eq!(keys(&mut review, "q"), None, "q first leaves the card");
     assert_eq!(keys(&mut review, "q"), Some(Effect::Quit));
 }
 
