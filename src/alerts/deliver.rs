@@ -25,10 +25,11 @@ use crate::env::{self, Env};
 use crate::project::LoadedProject;
 use crate::ui::Failure;
 
-/// How long after its start the process may begin sending messages.
+/// How long after its start the process may still begin to send a message.
 const BEGIN_WITHIN: Duration = Duration::from_secs(45);
 
-/// Reports a successful tick. A failure is ignored: the receiver exists to notice a missing heartbeat.
+/// Reports a successful tick. A failure is ignored: the receiver exists to notice a missing
+/// heartbeat.
 pub fn beat(home: &Env) {
     let _unheard = heartbeat::send(home);
 }

@@ -1,8 +1,8 @@
 //! The heartbeat: an external receiver notices when it stops.
 //!
 //! After a successful tick, but at most once a minute, runner sends a request to an address or
-//! writes a file. The tick only claims the minute; the process that delivers alerts does the rest.
-//! A failed tick never sends a heartbeat.
+//! writes a file. The tick only records the time, which enforces this limit; the process that
+//! delivers alerts sends the heartbeat. A failed tick never sends a heartbeat.
 
 use jiff::{SignedDuration, Timestamp};
 use runner_engine::files::{DOCUMENT, SMALL, read_text_host, write_atomic};

@@ -1,9 +1,9 @@
-//! Formats a message: its subject and text, which come from templates or are plain, and JSON for
-//! programs.
+//! Formats a message: its subject and text, from templates or in the built-in wording, and its JSON
+//! for programs.
 //!
 //! Input from runs is data: it is redacted, truncated to a maximum length and prevented from
 //! breaking the formats that contain it. A template that cannot be used never prevents a message
-//! from being sent: the plain text is sent in its place and mentions the problem.
+//! from being sent: the plain text is sent instead and mentions the problem.
 
 use std::path::Path;
 

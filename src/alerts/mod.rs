@@ -46,8 +46,8 @@ pub enum TickHealth {
     Troubled,
 }
 
-/// Determines the news since the last tick, and starts its delivery. Returns a line for each failed
-/// action, because such a failure does not fail the tick.
+/// Queues messages about the news since the last tick, and starts their delivery. Returns a line
+/// for each failed action, because such a failure does not fail the tick.
 pub fn after_tick(home: &Env, store: &mut Store, tick: TickHealth) -> Result<Vec<String>, Failure> {
     match queue_messages(home, store, tick) {
         Ok(()) => Ok(Vec::new()),
@@ -118,9 +118,9 @@ fn watch_events(home: &Env, store: &mut Store) -> Result<(), Failure> {
             Some(events) if !events.is_empty() => {
                 found.extend(problem_of(store, project.id, &events)?);
             }
-            // A folder that is not there has no events either, which matters only to an open alert.
+            // A missing folder also yields no events, but must not resolve an open alert.
             Some(_) if own().next().is_none() || project.path.is_dir() => {}
-            // Whether the events are over is not known, so the alert stays as it is.
+            // It is not known whether the events are over, so the alert stays open.
             _ => found.extend(own().map(|alert| {
                 let (project, why) = (project.id.clone(), alert.why.clone());
                 FoundProblem { job: alert.job, project, since: alert.raised, why }
@@ -180,7 +180,8 @@ fn rules(
         let kept = kept.get(&project.id).and_then(|text| Projection::read(text));
         let rules = match kept.and_then(|kept| kept.alerts) {
             Some(rules) => rules,
-            // If a project's configuration cannot be read or is not trusted, the user's own settings apply.
+            // If a project's configuration cannot be read or is not trusted, the user's own
+            // settings apply.
             None => LoadedProject::at(home, Some(store), &project.path)
                 .and_then(LoadedProject::trusted_outside_jobs)
                 .map(|here| here.config)
@@ -212,7 +213,7 @@ fn start(home: &Env, options: &[&str]) -> Result<(), Failure> {
         command.env_remove(name);
     }
     let mut child = command.spawn().map_err(|error| {
-        Failure::environment(format!("cannot start this program again to deliver: {error}"))
+        Failure::environment(format!("cannot start this program again to deliver alerts: {error}"))
     })?;
     // Reaps the child, so that a daemon accumulates no zombies. A process that exits earlier leaves
     // this to the system.

@@ -68,7 +68,7 @@ pub fn desktop(home: &Env, message: &Message) -> Result<(), String> {
 }
 
 fn notify_send(message: &Message) -> Vec<String> {
-    // The body may contain markup, so its special characters are escaped.
+    // The notification server may interpret the body as markup, so special characters are escaped.
     let body = message.text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
     ["--app-name=runner", "--urgency=critical", "--", &message.subject, &body]
         .map(str::to_owned)
@@ -143,7 +143,8 @@ fn own(home: &Env, program: &Program, message: &Message, input: Vec<u8>) -> Resu
 
 /// Makes a sandbox in which the program may write only temporary files and may use the network.
 fn sandbox_start(home: &Env, off: bool) -> Result<SandboxedStart, String> {
-    let cannot = |error: std::io::Error| format!("cannot create a folder for it: {error}");
+    let cannot =
+        |error: std::io::Error| format!("cannot create a folder for temporary files: {error}");
     let temp = home.state.join("alerts");
     fs::create_dir_all(&temp).map_err(cannot)?;
     let state = fs::canonicalize(&home.state).map_err(cannot)?;

@@ -1,6 +1,7 @@
 //! The plain subject and text of a message.
 //!
-//! A message has one section for each job; jobs with the same news share a section. This module is pure.
+//! A message has one section for each job; jobs with the same news share a section. This module is
+//! pure.
 
 use jiff::Timestamp;
 use runner_engine::alerts::AlertKind;

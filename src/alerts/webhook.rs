@@ -79,8 +79,8 @@ fn key(home: &Env, secret: &Secret) -> Result<Vec<u8>, String> {
             .map(String::into_bytes)
             .ok_or_else(|| {
                 format!(
-                    "{name}, the signing key, is not set in this environment (a tick of the host scheduler \
-                     has the variables in {})",
+                    "{name}, the signing key, is not set in this environment (a tick started by the host scheduler \
+                     gets the variables in {})",
                     home.credentials_file().display()
                 )
             }),
@@ -110,8 +110,8 @@ fn key_file(path: &Path) -> Result<Vec<u8>, String> {
     Ok(key)
 }
 
-/// Sends a request, and checks that the response status indicates success. `total` is the time limit for the
-/// response to begin.
+/// Sends a request, and checks that the response status indicates success. `total` is the time
+/// limit for the response to begin.
 ///
 /// # Errors
 /// Returns the reason, without the address.
