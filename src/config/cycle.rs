@@ -48,8 +48,8 @@ pub(super) fn dreams_after(
     out
 }
 
-/// Creates the implicit daydreams: a daydream job follows the job of each agent that has a model and
-/// no daydream job.
+/// Creates the implicit daydreams: a daydream job follows the job of each agent that has a model
+/// and no daydream job.
 pub(super) fn daydreams_after(
     jobs: &BTreeMap<String, Job>,
     backends: &BTreeMap<String, BackendSpec>,

@@ -1,4 +1,4 @@
-//! Tests that changing one setting in a file changes nothing else.
+//! Tests that changing a setting in a file changes nothing else.
 
 use std::fs;
 

@@ -36,7 +36,7 @@ pub(super) fn fleets(reader: &mut Reader<'_>) -> BTreeMap<String, Fleet> {
         let Some(table) = reader.read::<FleetTable>(&["fleet", &name]) else { continue };
         let is_name = |byte: u8| byte.is_ascii_alphanumeric() || b"-_".contains(&byte);
         if name.is_empty() || !name.bytes().all(is_name) {
-            let why = "the name of a fleet has only letters, digits, \"-\" and \"_\"";
+            let why = "the name of a fleet may contain only letters, digits, \"-\" and \"_\"";
             reader.wrong(&format!("fleet.{name}"), why);
         }
         let is_address = ["postgresql://", "postgres://", "env:"]
@@ -52,8 +52,7 @@ pub(super) fn fleets(reader: &mut Reader<'_>) -> BTreeMap<String, Fleet> {
         }
         let lease = table.lease.map_or(SignedDuration::from_mins(2), |span| span.0);
         if lease < SHORTEST {
-            let why =
-                "the lease is shorter than 10s, so hosts could lose it although nothing failed";
+            let why = "the lease is shorter than 10s, so hosts could lose it even if nothing fails";
             reader.wrong(&format!("fleet.{name}.lease"), why);
         }
         let fleet = Fleet {

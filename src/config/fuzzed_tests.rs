@@ -3,7 +3,7 @@
 #![allow(
     clippy::disallowed_methods,
     clippy::print_stderr,
-    reason = "a test's own scale, seed and clock"
+    reason = "the test reads its scale, its seed and the clock"
 )]
 
 use std::env;

@@ -65,8 +65,8 @@ pub(super) fn job(name: &str, around: &JobContext<'_>, reader: &mut Reader<'_>) 
     let zone = match (&when, table.zone) {
         (TriggerSpec::Night, own) => {
             if own.is_some() && reader.is_good(&key("trigger")) {
-                let why = "a job of the night has the zone of the night ([night] zone); another \
-                           trigger may have its own";
+                let why = "a night job uses the zone of the night ([night] zone); only a job with \
+                           another trigger can have its own zone";
                 reader.wrong(&key("zone"), why);
             }
             around.night.zone.clone()

@@ -274,7 +274,7 @@ fn values(key: &Key) -> (&'static str, Vec<&'static str>) {
 }
 
 /// Builds a file that sets `name` in place of the last part of `key`, and returns it with the
-/// setting's line.
+/// setting's line number.
 fn file(key: &Key, name: &str, value: &str) -> (String, usize) {
     let (table, last) = key.path.rsplit_once('.').unwrap();
     let mut text = String::new();
@@ -392,14 +392,14 @@ fn line_named(error: &Failure, text: &str) -> usize {
     said.split("runner.toml:")
         .nth(1)
         .and_then(|rest| rest.split(':').next()?.parse().ok())
-        .unwrap_or_else(|| panic!("no place in {said:?} about {text:?}"))
+        .unwrap_or_else(|| panic!("no line number in {said:?} for {text:?}"))
 }
 
 /// Returns the keys that an error lists as existing.
 fn listed(text: &str) -> BTreeSet<String> {
     let said = resolved(text.as_bytes()).unwrap_err().to_string();
     let list = said.split("(there are: ").nth(1);
-    let list = list.unwrap_or_else(|| panic!("no list in {said:?}"));
+    let list = list.unwrap_or_else(|| panic!("no list of keys in {said:?}"));
     let list = list.split(')').next().unwrap();
     list.split(", ").map(str::to_owned).collect()
 }
@@ -479,7 +479,7 @@ fn uncommented() -> String {
 fn default_file_documents_exactly_all_keys() {
     let text = uncommented();
     let config = resolved(text.as_bytes()).unwrap();
-    assert_eq!(config.jobs.len(), 12, "there is not one job of each kind");
+    assert_eq!(config.jobs.len(), 12, "there must be one job of each kind");
     let table: Table = toml::from_str(&text).unwrap();
     let mut found = BTreeSet::new();
     leaves(&table, &mut Vec::new(), &mut found);

@@ -3,8 +3,8 @@
 //!
 //! These settings apply only to the command and to the runs that it starts. Some settings, such as
 //! job schedules, are stored in the database for every later command. Overrides must never change
-//! those settings, because two commands would alternately overwrite them. Overriding such a setting
-//! is refused rather than ignored, except by commands that change nothing and only show a preview.
+//! those settings, because two commands would alternately overwrite them. An attempt to override
+//! such a setting is refused rather than ignored, except by commands that only show a preview.
 
 use std::ffi::{OsStr, OsString};
 
@@ -238,7 +238,7 @@ fn variable(name: &OsStr, text: &OsStr) -> Result<Override, Failure> {
 }
 
 /// Converts a variable's parts to configuration names. A part matches an existing name regardless
-/// of case, and with `_` for `-`; any other part is lowercased.
+/// of case, and with `_` matching `-`; any other part is lowercased.
 fn named(merged: &Table, one: &Override) -> Result<Vec<String>, Failure> {
     let folded = |text: &str| text.to_ascii_lowercase().replace('-', "_");
     let mut table = Some(merged);

@@ -18,7 +18,7 @@ use runner_engine::zones;
 
 const PRICES: &str = include_str!("../../config/prices.toml");
 
-/// A subscription, a key or a machine that pays for answers.
+/// The limits of a subscription, a key or a machine that backends share.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pool {
     /// The IANA time zone for the pool's days and weeks.
@@ -71,7 +71,7 @@ fn thousandths(part: f64) -> u16 {
     (part * 1000.0).round() as u16
 }
 
-/// Checks that the user has the pool named by the setting `key`.
+/// Checks that the user's file defines the pool that the setting `key` names.
 pub(super) fn check_known(reader: &mut Reader<'_>, key: &str, name: &str) {
     let names = reader.names("pools");
     if !names.contains(&name) {

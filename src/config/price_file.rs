@@ -4,8 +4,9 @@
 //! built-in dated list  <  prices.json  <  [prices] of config.toml
 //! ```
 //!
-//! The file may be large, so it is read only when a price is needed. An entry without a valid input rate and output
-//! rate is skipped. This module must never read a project's file, and must never invent a price.
+//! The file may be large, so it is read only when a price is needed. An entry without a valid input
+//! rate and output rate is skipped. This module must never read a project's file, and must never
+//! invent a price.
 
 use std::collections::BTreeSet;
 use std::io::Read as _;

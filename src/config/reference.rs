@@ -413,8 +413,7 @@ fn near(path: &[String]) -> Option<String> {
     nearest(&path.join("."), names.iter().map(String::as_str)).map(str::to_owned)
 }
 
-/// Returns the reason that only the user's file may contain a setting, or `None` for all other
-/// settings.
+/// Returns the reason why only the user's file may contain a setting, or `None` if any file may.
 pub(super) fn users_only(path: &[&str]) -> Option<&'static str> {
     match path {
         ["daemon", ..] => Some("each user has one daemon"),

@@ -1,6 +1,6 @@
 //! Tests that the reference in the guide contains every setting as the types declare it.
 
-#![allow(clippy::disallowed_methods, reason = "a test's own file and switch")]
+#![allow(clippy::disallowed_methods, reason = "the test reads a variable and updates a file")]
 
 use std::path::Path;
 use std::{env, fs};

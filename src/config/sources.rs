@@ -318,7 +318,8 @@ pub(super) fn locate(sources: &Sources, found: Vec<Finding>) -> Vec<ConfigMistak
     found.into_iter().map(|(_, mistake)| mistake).collect()
 }
 
-/// Whether something is missing, the number of a file among the layers, and a position in it.
+/// Whether a setting is missing, the index of its file among the layers, and its position in the
+/// file.
 type Order = (bool, usize, usize);
 
 /// The files of a configuration, parsed once for all errors.
@@ -339,8 +340,8 @@ impl<'a> Places<'a> {
         Self(written.map(|layer| (layer, parsed(layer))).collect())
     }
 
-    /// Returns the last file that sets the longest prefix of a key's path, the file's index, and the
-    /// location there.
+    /// Returns the last file that sets the longest prefix of a key's path, the file's index, and
+    /// the location there.
     fn innermost(&self, key: &str) -> Option<(usize, &'a Layer, KeyLocation)> {
         let find = |parsed: &ParsedLayer<'a>| match parsed {
             ParsedLayer::Ctxrc(read) => read.find(key).map(|(said, place)| KeyLocation {

@@ -9,8 +9,8 @@ use runner_engine::files::{DOCUMENT, read_text_host};
 
 use crate::ui::Failure;
 
-/// Returns the contents of the user's file without its byte order mark, or an empty string if there is no
-/// file.
+/// Returns the contents of the user's file without its byte order mark, or an empty string if there
+/// is no file.
 ///
 /// # Errors
 /// Returns the failure that `wrong` creates from the reason if the file cannot be read.

@@ -90,7 +90,7 @@ impl ResolvedSettings {
                     dream::is_completed(path).then_some(default)
                 }),
             };
-            let origin = origin.expect("every value was read in one of the layers");
+            let origin = origin.expect("every value was read from one of the layers");
             entries.push(ResolvedSetting { path: path.to_owned(), value: value.clone(), origin });
         });
         Ok(Self { table, entries })
