@@ -1,6 +1,7 @@
-//! Guards that other programs call: an agent's hook, and answers about a path.
+//! Guards that other programs call: an agent's hook, and queries about a path.
 //!
-//! A guard is not the sandbox: the kernel enforces the sandbox whether or not a program calls a guard.
+//! A guard is not the sandbox: the kernel enforces the sandbox whether or not a program calls a
+//! guard.
 
 pub mod hook;
 pub mod private_paths;

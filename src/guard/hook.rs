@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! payload ──parse──> tool ─┬─ known to write nothing ─────────────────────────────> silence
-//!                          ├─ a shell: what its line names as written ─┐
+//!                          ├─ a shell: the paths that its line writes ─┐
 //!                          └─ any other: every path in its input ──────┴> resolved ─> all in bounds?
 //!      garbage, too long, no path at all, an internal error: refused      yes: silence · no: refused
 //! ```
@@ -45,7 +45,7 @@ pub struct WriteBounds {
     pub home: Option<PathBuf>,
     /// The project, if its jobs get a private git directory and may commit.
     pub commits: Option<PathBuf>,
-    /// The project, if what the job writes there must stay out of git's history.
+    /// The project, if the job's files in it must stay out of git's history.
     pub private: Option<Git>,
 }
 
@@ -183,7 +183,7 @@ impl WriteBounds {
         Err(format!("{} is outside the paths that this job may write", whole.display()))
     }
 
-    /// Checks that what is written to a real path cannot leak.
+    /// Checks that writing to a real path puts nothing private into git's history.
     fn stays_private(&self, whole: &Path) -> Result<(), String> {
         let Some(git) = &self.private else { return Ok(()) };
         let Ok(path) = whole.strip_prefix(git.root()) else { return Ok(()) };

@@ -14,7 +14,8 @@ use crate::config::Config;
 use crate::cycles;
 use crate::ui::Failure;
 
-/// Returns the paths that a job's own processes may write, and the paths below them that they may not.
+/// Returns the paths that a job's own processes may write, and the paths below them that they may
+/// not.
 pub fn of_works(root: &Path, works: Works<'_>, config: &Config) -> (Vec<PathBuf>, Vec<PathBuf>) {
     let (Works::Program(writes) | Works::Agent(writes)) = works;
     working(root, writes, config)
@@ -186,7 +187,7 @@ mod tests {
             ["cycles/own.md", "prompts/wake.md", "prompts/state.md"]
                 .map(|name| keep.iter().any(|it| it == name))
         };
-        assert_eq!(kept(), [true, true, false], "the cycle file does not exist");
+        assert_eq!(kept(), [true, true, false], "the cycle file does not exist yet");
         fs::write(root.join("cycles/own.md"), cycle).unwrap();
         assert_eq!(kept(), [true; 3]);
     }

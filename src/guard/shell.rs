@@ -2,7 +2,7 @@
 //! text.
 //!
 //! ```text
-//! line ──tokens──> commands ──wrappers, reserved words off──> program ──its own rules──> words
+//! line ──tokens──> commands ──strip wrappers, reserved words──> program ──its own rules──> words
 //!                     └ `$(…)`, `sh -c …`: separate lines, scanned in the same way
 //! ```
 //!
@@ -72,8 +72,8 @@ enum Input {
 }
 
 struct ShellScan {
-    /// The folders that the line may be in: the one where it began, which is empty, and those that it
-    /// changed to.
+    /// The folders that the line may be in: the one where it began, which is empty, and those that
+    /// it changed to.
     folders: Vec<String>,
     found: Vec<ShellPlace>,
 }
@@ -81,7 +81,7 @@ struct ShellScan {
 impl ShellScan {
     fn line(&mut self, line: &str, depth: usize) -> Result<(), String> {
         if depth > DEEPEST {
-            return Err("shells within shells are too deep to be judged".to_owned());
+            return Err("the command line nests shells too deeply to be checked".to_owned());
         }
         let mut words: Vec<ShellWord> = Vec::new();
         let mut target = None;
@@ -121,7 +121,7 @@ impl ShellScan {
             }
         }
         match self.folders.len() > MOST_FOLDERS {
-            true => Err("it goes to too many folders to be judged".to_owned()),
+            true => Err("the command line changes to too many folders to be checked".to_owned()),
             false => Ok(()),
         }
     }

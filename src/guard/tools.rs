@@ -3,7 +3,7 @@
 //!
 //! Agents gain tools with each version and can add any number from their own servers. The list
 //! therefore contains the tools that are known to write no files. Every other tool must name paths,
-//! and each path is judged, whatever its key is called; at worst, a path that is only read is
+//! and each path is checked, whatever its key is called; at worst, a path that is only read is
 //! refused. This module must never let a tool pass because its name is unknown.
 
 use serde_json::{Map, Value};

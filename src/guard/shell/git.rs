@@ -31,7 +31,7 @@ impl ShellScan {
                 Some(text) if !text.starts_with('-') => break text,
                 Some(text) if text.starts_with("--git-dir") || text.starts_with("--work-tree") => {
                     return Err(
-                        "another repository (--git-dir, --work-tree) cannot be judged".to_owned()
+                        "another repository (--git-dir, --work-tree) cannot be checked".to_owned()
                     );
                 }
                 Some(_) => {}

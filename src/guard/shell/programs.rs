@@ -108,7 +108,7 @@ impl ShellCall<'_> {
     /// Refuses the command with a reason for the model.
     fn refused<T>(&self) -> Result<T, String> {
         Err(format!(
-            "the effect of {} cannot be judged here; use the Edit tool, or write a file with the Write tool",
+            "the effect of {} cannot be determined here; use the Edit tool, or write a file with the Write tool",
             self.name
         ))
     }

@@ -79,7 +79,7 @@ impl TokenReader {
 /// Splits a line into its tokens.
 ///
 /// # Errors
-/// Returns an error if the line is incomplete or cannot be judged.
+/// Returns an error if the line is incomplete or cannot be analyzed.
 pub fn tokens(line: &str) -> Result<Vec<Token>, String> {
     let mut it = TokenReader::default();
     let mut letters = line.chars().peekable();
@@ -101,7 +101,7 @@ pub fn tokens(line: &str) -> Result<Vec<Token>, String> {
             '&' if letters.peek() == Some(&'>') => it.flush(),
             '<' if letters.peek() == Some(&'<') => {
                 return Err(
-                    "a here-document or here-string (<<) cannot be judged; write a file with the Write tool"
+                    "a here-document or here-string (<<) cannot be analyzed; write a file with the Write tool"
                         .to_owned(),
                 );
             }
@@ -133,7 +133,7 @@ fn quoted(letters: &mut Peekable<Chars<'_>>, it: &mut TokenReader) -> Result<(),
     }
 }
 
-/// Reads to the character that closes a quote or, balanced, a parenthesis.
+/// Reads up to the closing quote, or up to the parenthesis that matches the opening one.
 fn until(letters: &mut Peekable<Chars<'_>>, close: char) -> Result<String, String> {
     let mut inner = String::new();
     let mut depth = 0_usize;
