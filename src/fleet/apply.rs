@@ -100,7 +100,7 @@ impl Kind for AppliedResult {
     }
 
     fn dry_run(&self, _ctx: &mut Context<'_>) -> Result<DryRunPlan, JobError> {
-        Err(JobError::Nothing("a result of a fleet has no plan".to_owned()))
+        Err(JobError::Nothing("a fleet result has no plan".to_owned()))
     }
 
     fn publishes(&self) -> Targets {

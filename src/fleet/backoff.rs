@@ -16,7 +16,7 @@ use crate::ui::Failure;
 /// The wait after the first failure. Each further failure doubles the wait.
 const FIRST: Duration = Duration::from_secs(5);
 
-/// The wait for a fleet with a short lease.
+/// The smallest maximum wait, for a fleet with a short lease.
 const SHORTEST: Duration = Duration::from_secs(1);
 
 /// The longest wait.

@@ -1,8 +1,8 @@
 //! Populates a copy of another host's project, in which the work for a claim is done.
 //!
 //! Nothing in the copy can start a program while it is being made: git has no hooks, filters or
-//! settings here. Only a fetch uses the user's settings, from an address that this host allows.
-//! This module must never write outside the copy.
+//! settings here. Only a fetch, which must be from an address that this host allows, uses the
+//! user's settings. This module must never write outside the copy.
 
 use std::fs;
 use std::io::Write as _;
@@ -69,7 +69,7 @@ pub fn prepare(
     Ok(())
 }
 
-/// Fetches a branch from an address within a limit.
+/// Fetches a branch from an address within a time limit.
 fn fetch(
     settings: &Fleet,
     root: &Path,

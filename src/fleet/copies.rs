@@ -5,8 +5,8 @@
 //!             └─ dies before the run is recorded ─────────────────────> sweep removes it
 //! ```
 //!
-//! A host can have two claims on one job at the same time, for example after it slept past a lease.
-//! This module must never remove a folder in which a live process is working.
+//! A host can have two claims on one job at the same time, for example after it slept past the end
+//! of a lease. This module must never remove a folder in which a live process is working.
 
 use std::ffi::OsStr;
 use std::fs;

@@ -1,12 +1,12 @@
-//! The fleet figures that the last tick read: one file `NAME.overview` for each joined fleet in the
-//! state folder.
+//! The fleet figures that the last tick read, in one file `NAME.overview` for each joined fleet.
+//! The files are in the state folder.
 //!
 //! ```text
 //! tick ──Postgres::check_in──> file ──> status, metrics, pages, alerts
 //! ```
 //!
-//! Commands and pages that show the figures read nothing but this file, and show its age. This module must never
-//! connect to a database.
+//! Commands and pages that show the figures read nothing but this file, and show its age. This
+//! module must never connect to a database.
 
 use std::collections::BTreeMap;
 
@@ -48,8 +48,8 @@ pub struct FleetFigures {
     pub hosts: Vec<HostFigures>,
     /// The number of occurrences by state: `pending`, `claimed`, `delivered`, `publishing`.
     pub open: BTreeMap<String, u64>,
-    /// The budget for the current UTC day, by unit: `calls`, `tokens`, `micros`, `seconds`, `ideas`. Empty if
-    /// nothing was offered on this day.
+    /// The budget for the current UTC day, by unit: `calls`, `tokens`, `micros`, `seconds`,
+    /// `ideas`. Empty if nothing was offered on this day.
     pub day: BTreeMap<String, UnitFigures>,
 }
 
@@ -102,8 +102,8 @@ impl FleetFigures {
     }
 }
 
-/// Returns the figures of all joined fleets, by name. A machine without a fleet reads one folder, and a build
-/// without fleets reads nothing.
+/// Returns the figures of all joined fleets, by name. A machine without a fleet reads one folder,
+/// and a build without fleets reads nothing.
 pub fn all(home: &Env) -> Vec<FleetFigures> {
     #[cfg(feature = "fleet")]
     return joined::all(home);
@@ -327,7 +327,7 @@ mod tests {
         let found = figures(2 * HOUR, HostState::Active);
         let silent: Vec<&str> = found.silent().map(|host| host.host.as_str()).collect();
         assert_eq!(silent, ["other"]);
-        assert_eq!(found.hosts[1].seen, at(98 * HOUR), "on this host's clock");
+        assert_eq!(found.hosts[1].seen, at(98 * HOUR), "the time must be on this host's clock");
         assert_eq!(
             found.line(at(100 * HOUR + 60_000)),
             "2 hosts, 1 SILENT, 3 runs open; figures 1m old"

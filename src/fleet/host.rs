@@ -225,8 +225,8 @@ impl Host<'_> {
     }
 
     /// Claims occurrences while this host has free slots, and requests their runs. The runs start
-    /// after the tick, so no further claim is made once a sixth of a lease has passed: a copy may
-    /// take half of a lease to make.
+    /// after the tick, so no further claim is made once a sixth of a lease has passed: making a
+    /// copy may take half of a lease.
     fn claim(&mut self) -> Result<(), Trouble> {
         let since = self.now()?.saturating_sub(MEMORY).unwrap_or(Timestamp::UNIX_EPOCH);
         let live = self.store.unreported_for_fleet(FleetNote::Claimed, since)?.len();
@@ -400,7 +400,7 @@ impl Host<'_> {
             Ok(Verdict::Accepted | Verdict::Repeated) => "delivered".to_owned(),
             Ok(Verdict::Late) => {
                 self.trouble(format!(
-                    "the claim of run {run} was lost; its result is kept, not applied"
+                    "the claim of run {run} was lost; its result is kept but not applied"
                 ));
                 "late".to_owned()
             }
@@ -442,7 +442,7 @@ impl Host<'_> {
             Err(StoreError::NotFound { .. }) => {
                 // This host's database was lost or was restored from a backup.
                 self.trouble(format!(
-                    "a result for run {run} arrived, which this host does not know"
+                    "a result arrived for run {run}, which this host does not know"
                 ));
                 let outcome = Outcome::Lost { why: "its home host lost the run".to_owned() };
                 self.settle(&result, &outcome)?;
@@ -493,8 +493,11 @@ impl Host<'_> {
 
     /// Adds the host that did the work, and the fleet's limits, to the summary of a result.
     fn describe_work(&self, note: &mut ApplyNote) {
+        let line = match &note.host {
+            Some(host) => format!("done by the host {host} of the fleet {}", note.fleet),
+            None => format!("no host of the fleet {} finished the work", note.fleet),
+        };
         let host = note.host.as_deref().unwrap_or("no host");
-        let line = format!("done by the host {host} of the fleet {}", note.fleet);
         let limit = json!(self.settings.day);
         note.summary.lines.push(line);
         for (name, value) in
@@ -504,8 +507,8 @@ impl Host<'_> {
         }
     }
 
-    /// Returns the attempt at an offered run that applies its result. If an earlier attempt ended before it could
-    /// apply the result, which is already paid for, this is the next attempt.
+    /// Returns the attempt at an offered run that applies its result. If an earlier attempt ended
+    /// before it could apply the result, which is already paid for, this is the next attempt.
     fn attempt(&self, offered: RunRow) -> Result<RunRow, StoreError> {
         let mut row = offered;
         if self.store.fleet_note(&row.id, FleetNote::Applies)?.is_none() {

@@ -3,7 +3,7 @@
 //! ```text
 //! every third of the lease: renew ──ok──> the lease starts again
 //!                              ├─ claim is over, or cancelled ──> the run is asked to stop
-//!                              └─ no answer ──> a quarter before its end: the run is asked to stop
+//!                              └─ no answer ──> shortly before expiry: the run is asked to stop
 //! ```
 //!
 //! A run that finishes too late changes nothing on the home host, which checks the fence at both
@@ -36,8 +36,8 @@ pub struct HeldLease {
     _stop: Sender<()>,
 }
 
-/// Keeps the lease of a run that works on a claim, and installs the check for its commits. Returns
-/// `None` for a run without a claim.
+/// Keeps renewing the lease of a run that works on a claim, and installs the check for its commits.
+/// Returns `None` for a run without a claim.
 ///
 /// # Errors
 /// Returns an error if the fleet's settings cannot be used.
@@ -145,7 +145,7 @@ impl LeaseKeeper {
         let asked = boot_time();
         if asked >= ends {
             return Err(
-                "the lease of its claim ends, and the fleet's database does not answer".to_owned()
+                "the lease of its claim is about to expire, and the fleet's database does not answer".to_owned()
             );
         }
         let note = &self.note;

@@ -116,7 +116,7 @@ pub fn database(settings: &Fleet) -> Result<Postgres, Failure> {
         Some(name) => {
             env::setting(name).and_then(|text| text.into_string().ok()).ok_or_else(|| {
                 Failure::configuration(format!(
-                    "the variable {name} with a fleet's address is not set"
+                    "the variable {name}, which must contain the fleet's address, is not set"
                 ))
             })?
         }

@@ -102,7 +102,7 @@ fn apart<T: Send>(work: impl FnOnce() -> T + Send) -> T {
 
 /// The message for a build without fleet support, and the command that fixes it.
 pub const ABSENT: (&str, &str) =
-    ("this build of runner has no fleets", "cargo build --release --features fleet");
+    ("this build of runner does not support fleets", "cargo build --release --features fleet");
 
 /// Removes the rows that were settled more than `age` ago from the databases of the fleets that
 /// this host has joined. Returns any problems. On a host without a fleet, this only reads one

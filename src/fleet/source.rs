@@ -80,8 +80,8 @@ pub fn stays_inside(path: &str, target: &str) -> bool {
     !rest.is_empty() && plain && !is_git
 }
 
-/// Reports whether a host's settings allow fetching from an address. An allowed address ending in `/`, or of the
-/// form `USER@HOST:`, also allows every address that starts with it.
+/// Reports whether a host's settings allow fetching from an address. An allowed address ending in
+/// `/`, or of the form `USER@HOST:`, also allows every address that starts with it.
 pub fn allows(remotes: &[String], address: &str) -> bool {
     // With `..` or `%`, an address can lead outside its allowed prefix.
     let is_plain = !address.contains("..") && !address.contains('%');

@@ -1,5 +1,5 @@
-//! Wake-ups of the daemon: a thread for each joined fleet listens for new work and results, so that the
-//! daemon need not wait for its next regular tick.
+//! Wake-ups of the daemon: a thread for each joined fleet listens for new work and results, so that
+//! the daemon need not wait for its next regular tick.
 //!
 //! ```text
 //! membership ──thread──> LISTEN ──notification──> channel of the daemon ──> tick
@@ -7,8 +7,8 @@
 //!                └─backoff──┘
 //! ```
 //!
-//! A wake-up is only a reason to tick earlier. While there is no connection, the regular ticks find the
-//! work. The threads must never change anything.
+//! A wake-up is only a reason to tick earlier. While there is no connection, the regular ticks find
+//! the work. The threads must never change anything.
 
 use std::collections::BTreeMap;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -39,14 +39,14 @@ pub struct Wakeups {
 }
 
 impl Wakeups {
-    /// Creates a set without threads. `wake` receives a message for each wake-up; one pending message is
-    /// enough.
+    /// Creates a set without threads. `wake` receives a message for each wake-up; one pending
+    /// message is enough.
     pub fn new(wake: mpsc::Sender<()>) -> Self {
         Self { threads: BTreeMap::new(), wake }
     }
 
-    /// Starts threads for fleets joined since the last call, and stops those of fleets that this host has
-    /// left.
+    /// Starts threads for fleets joined since the last call, and stops those of fleets that this
+    /// host has left.
     pub fn refresh(&mut self, home: &Env) {
         // The tick reports a file that cannot be read.
         let Ok(members) = Membership::all(home) else { return };
