@@ -3,11 +3,12 @@
 //! ```text
 //! Host not listed ────────────────────────────────> 421
 //! POST from another origin, or without an origin ─> 403
-//! no login and no token ──────────────────────────> 401 (a page: to the login)
+//! no login and no token ──────────────────────────> 401 (a page: redirected to the login)
 //! POST with a role that may only read ────────────> 403
 //! ```
 //!
-//! The decision is pure. It must never depend on the body, and a header that occurs twice is refused.
+//! The decision is pure. It must never depend on the body, and a header that occurs twice is
+//! refused.
 
 use axum::http::{HeaderMap, Method, StatusCode, Uri, header};
 use jiff::Timestamp;
@@ -57,11 +58,11 @@ impl Refusal {
             Self::Malformed => (StatusCode::BAD_REQUEST, "a header is missing or occurs twice"),
             Self::WrongHost => (
                 StatusCode::MISDIRECTED_REQUEST,
-                "this server does not answer for this name; fix: runner serve --allow-host NAME:PORT",
+                "this server does not answer requests for this host name; fix: runner serve --allow-host NAME:PORT",
             ),
             Self::OtherOrigin => (
                 StatusCode::FORBIDDEN,
-                "the request does not come from a page of this server: it needs the header Origin of this server",
+                "the request does not come from a page of this server: its Origin header must name this server",
             ),
             Self::NoLogin => (StatusCode::UNAUTHORIZED, "log in first; fix: runner serve --open"),
             Self::WrongToken => (StatusCode::UNAUTHORIZED, "the token is not valid"),

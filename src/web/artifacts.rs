@@ -1,7 +1,7 @@
 //! The published files of a run, as text.
 //!
-//! A file is identified by its number in the run's row, so a request cannot name a path. The file is read from
-//! inside the project's folder, and is only ever served as text or a download.
+//! A file is identified by its number in the run's row, so a request cannot name a path. The file
+//! is read from inside the project's folder, and is only ever served as text or a download.
 
 use std::io::Read as _;
 use std::sync::Arc;

@@ -1,7 +1,8 @@
 //! The code for the next login, in a file that only its owner may read.
 //!
-//! A used code is replaced by a new one. A code has 60 random bits, so it cannot be guessed. There is one limit on failed attempts for all
-//! clients, and attempts beyond it are not counted. An existing login must never depend on these attempts.
+//! A used code is replaced by a new one. A code has 60 random bits, so it cannot be guessed. There
+//! is one limit on failed attempts for all clients, and attempts beyond it are not counted. An
+//! existing login must never depend on these attempts.
 
 use std::collections::VecDeque;
 use std::fs;

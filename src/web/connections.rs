@@ -1,7 +1,7 @@
 //! Accepts connections, with limits on their number, their headers and slow clients.
 //!
-//! A client that exceeds a limit loses only its own connection. This module must never inspect the content of a
-//! request.
+//! A client that exceeds a limit loses only its own connection. This module must never inspect the
+//! content of a request.
 
 use std::io;
 use std::sync::Arc;

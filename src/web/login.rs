@@ -51,8 +51,8 @@ pub async fn exchange(State(web): State<Arc<Web>>, Form(typed): Form<LoginForm>)
             let age = Secrets::login_seconds();
             let cookie =
                 format!("{COOKIE}={cookie}; HttpOnly; SameSite=Strict; Path=/; Max-Age={age}");
-            // The browser sends the cookie only with requests initiated by a page of this server, so
-            // the response is such a page and not a redirect.
+            // The browser sends the cookie only with requests initiated by a page of this server,
+            // so the response is such a page and not a redirect.
             let mut response = Html(web.renderer.page("welcome.html", context! {})).into_response();
             if let Ok(value) = HeaderValue::from_str(&cookie) {
                 response.headers_mut().insert(header::SET_COOKIE, value);

@@ -1,7 +1,8 @@
 //! The logs of runs: parts of a file, and a stream that follows a run.
 //!
-//! A log is untrusted text: it is redacted, and it never reaches a page without being escaped. A part consists of whole
-//! lines, so that a secret is never cut into two halves that no pattern recognizes.
+//! A log is untrusted text: it is redacted, and it never reaches a page without being escaped. A
+//! part consists of whole lines, so that a secret is never cut into two halves that no pattern
+//! recognizes.
 
 use std::fs::File;
 use std::io::{self, BufRead as _, Read as _, Seek as _, SeekFrom};
@@ -123,13 +124,13 @@ pub async fn part(
     let named =
         query.iter().find(|(name, _)| name == "file").map_or("log", |(_, file)| file.as_str());
     let Some(which) = FILES.iter().position(|name| *name == named) else {
-        return problem(StatusCode::BAD_REQUEST, "file is log, stdout or stderr", None);
+        return problem(StatusCode::BAD_REQUEST, "file must be log, stdout or stderr", None);
     };
     let range = headers.get(header::RANGE).map(|it| it.to_str().unwrap_or("?"));
     let Some(wanted) = Wanted::parse(range) else {
         return problem(
             StatusCode::RANGE_NOT_SATISFIABLE,
-            "Range is bytes=FIRST-LAST or bytes=-LAST",
+            "Range must be bytes=FIRST-LAST or bytes=-LAST",
             None,
         );
     };
@@ -209,8 +210,9 @@ fn whole(web: &Web, mut file: File) -> Option<Response> {
     Some(([(header::CONTENT_TYPE, kind)], Body::from_stream(pieces)).into_response())
 }
 
-/// Streams a run's log and output until the run finishes. An event without a name is escaped text for the
-/// page; `changed` asks the page to show the run again. The id contains the offsets in the three files.
+/// Streams a run's log and output until the run finishes. An event without a name is escaped text
+/// for the page; `changed` asks the page to show the run again. The id contains the offsets in the
+/// three files.
 pub async fn live(
     State(web): State<Arc<Web>>,
     Path(run): Path<String>,

@@ -6,9 +6,9 @@
 //!                                  └ refused     stream  ──changes, bytes of logs──> events
 //! ```
 //!
-//! Every view and every action is a `runner` command: it runs inside this process, and its JSON serves as
-//! the API's response and as input for the page's template. This module must never query the database for
-//! the content of a page. A GET request must never change anything.
+//! Every view and every action is a `runner` command: it runs inside this process, and its JSON
+//! serves as the API's response and as input for the page's template. This module must never query
+//! the database for the content of a page. A GET request must never change anything.
 
 mod access;
 mod actions;

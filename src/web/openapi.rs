@@ -63,7 +63,7 @@ pub fn document(answers: AnswerSchemas) -> Value {
         (
             "/events",
             "events",
-            "Changes to the database as server-sent events; Last-Event-ID continues",
+            "Changes to the database as server-sent events; Last-Event-ID resumes the stream",
             "text/event-stream",
         ),
         ("/runs/{run}/log", "log", "A run's log; the header Range selects bytes", "text/plain"),

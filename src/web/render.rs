@@ -80,7 +80,8 @@ impl Renderer {
     /// Panics if there is no such template. If the template does not fit the data, the page is an
     /// error message.
     pub fn page(&self, template: &str, data: Value) -> String {
-        let template = self.environment.get_template(template).expect("the table names it");
+        let template =
+            self.environment.get_template(template).expect("every template is in the table");
         template.render(data).unwrap_or_else(|error| {
             tracing::error!(%error, "a page could not be rendered");
             "<!doctype html><title>runner</title><p>This page could not be rendered.</p>".to_owned()
@@ -116,7 +117,8 @@ pub fn segment(text: &str) -> String {
     encoded.collect()
 }
 
-/// Escapes text for HTML, and replaces characters that change the text direction or that no page may contain.
+/// Escapes text for HTML, and replaces characters that change the text direction or that no page
+/// may contain.
 pub fn escaped(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {

@@ -1,8 +1,8 @@
-//! The server's key, and everything derived from it: login cookies, tokens for programs and the webhook
-//! key.
+//! The server's key, and everything derived from it: login cookies, tokens for programs and the
+//! webhook key.
 //!
-//! The key is a file that only its owner may read, so that logins survive a server restart. A new key ends
-//! all logins. A secret must never reach a URL, a page, a log or an argument list.
+//! The key is a file that only its owner may read, so that logins survive a server restart. A new
+//! key ends all logins. A secret must never reach a URL, a page, a log or an argument list.
 
 use std::fs;
 use std::io;
@@ -200,7 +200,7 @@ fn random<const LENGTH: usize>() -> Result<[u8; LENGTH], Failure> {
     let random = rustls::crypto::ring::default_provider().secure_random;
     random
         .fill(&mut bytes)
-        .map_err(|_| Failure::internal("the host has no random numbers for a key"))?;
+        .map_err(|_| Failure::internal("the host cannot provide random numbers for a key"))?;
     Ok(bytes)
 }
 

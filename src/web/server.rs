@@ -140,8 +140,8 @@ impl Server {
             .map_err(|error| Failure::internal(format!("cannot start the server's loop: {error}")))
     }
 
-    /// Reads the secrets and creates the login code. Call [`Ready::answer`] on the returned server to
-    /// answer requests.
+    /// Reads the secrets and creates the login code. Call [`Ready::answer`] on the returned server
+    /// to answer requests.
     ///
     /// # Errors
     /// Returns an error if a file cannot be read or written.
@@ -230,8 +230,8 @@ fn bind_unix(home: &Env, socket: &PathBuf) -> Result<UnixListener, Failure> {
     Ok(listener)
 }
 
-/// Writes the file that posts the login code to the server, and returns its path. Only its owner may read
-/// it, and the login deletes it.
+/// Writes the file that posts the login code to the server, and returns its path. Only its owner
+/// may read it, and the login deletes it.
 ///
 /// # Errors
 /// Returns an error if there is no code, or if the file cannot be written.

@@ -1,5 +1,5 @@
-//! Reads the `[serve]` table of the configuration. One server serves all of a user's projects, so this
-//! module must never read a project's file.
+//! Reads the `[serve]` table of the configuration. One server serves all of a user's projects, so
+//! this module must never read a project's file.
 
 use std::path::Path;
 

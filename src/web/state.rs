@@ -17,7 +17,8 @@ use crate::env::{self, Env};
 use crate::project::FILE;
 use crate::ui::{CalledCommand, Captured, Failure};
 
-/// Maximum number of views that are read at the same time. Each has its own connection to the database.
+/// Maximum number of views that are read at the same time. Each has its own connection to the
+/// database.
 const LOOKS: usize = 4;
 /// Maximum number of modifying commands that run at the same time.
 const ACTS: usize = 2;
@@ -41,7 +42,7 @@ pub struct Web {
     /// The number of the database's last change.
     pub changes: watch::Receiver<i64>,
     pub streams: Arc<Semaphore>,
-    /// The results of actions, by the login's origin, kept until the login's next page shows them.
+    /// The results of actions, by client, kept until the client's next page shows them.
     pub messages: Kept,
     /// The responses to API requests, by idempotency key.
     pub answers: Kept,
@@ -197,8 +198,8 @@ impl Web {
     }
 }
 
-/// Returns words quoted for a shell, so that a value with spaces or quotes remains one word. A null byte,
-/// which no shell can quote, is shown as the replacement character.
+/// Returns words quoted for a shell, so that a value with spaces or quotes remains one word. A null
+/// byte, which no shell can quote, is shown as the replacement character.
 fn quoted(words: &[&str]) -> String {
     let words: Vec<String> = words.iter().map(|word| word.replace('\0', "\u{fffd}")).collect();
     shlex::try_join(words.iter().map(String::as_str)).unwrap_or_default()

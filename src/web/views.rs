@@ -1,5 +1,5 @@
-//! The table of views. A view is a command that changes nothing: `runner` prints its result, the API
-//! returns it, and the page renders it.
+//! The table of views. A view is a command that changes nothing: `runner` prints its result, the
+//! API returns it, and the page renders it.
 //!
 //! A row must never name a command that changes or starts anything.
 
@@ -244,12 +244,13 @@ impl View {
     /// Returns the arguments of the view's command.
     ///
     /// # Errors
-    /// Returns the reason if the query has an unknown name, or a value that its flag does not accept.
+    /// Returns the reason if the query has an unknown name, or a value that its flag does not
+    /// accept.
     pub fn command(&self, parts: &Parts) -> Result<Vec<String>, String> {
         let mut flags = vec!["--json".to_owned()];
         for (name, value) in parts.query.iter().filter(|(_, value)| !value.is_empty()) {
             let Some(flag) = self.query.iter().find(|flag| flag.name == name) else {
-                return Err(format!("{name:?} is not a part of this query"));
+                return Err(format!("{name:?} is not a parameter of this query"));
             };
             match flag.kind {
                 QueryKind::Text => flags.push(format!("--{name}={value}")),

@@ -5,8 +5,8 @@
 //! ```
 //!
 //! The signature covers the path, so it cannot be used for another job. A repeated request has the
-//! same idempotency key as the first one, so the database records no second run. After [`WINDOW`], a repeated
-//! request is refused.
+//! same idempotency key as the first one, so the database records no second run. After [`WINDOW`],
+//! a repeated request is refused.
 
 use axum::http::{HeaderMap, Method};
 use hmac::{Hmac, Mac as _};
