@@ -32,8 +32,8 @@ pub enum Stream {
     Lost(u64),
 }
 
-/// Notifies the daemon that the database has changed. Returns `false` if no daemon is listening or the
-/// request cannot be sent.
+/// Notifies the daemon that the database has changed. Returns `false` if no daemon is listening or
+/// the request cannot be sent.
 pub fn wake(home: &Env) -> bool {
     let Some(mut daemon) = Client::connect(home) else { return false };
     // If the request fails, the daemon's next regular tick notices the change.
@@ -59,7 +59,7 @@ impl Client {
     pub fn ask(&mut self, request: &Request) -> Result<Reply, Failure> {
         let silent = |error: io::Error| {
             Failure::environment(format!("the daemon does not answer: {error}")).hint(
-                "runner status; if it still does not answer, stop that process and start it again",
+                "runner status; if the daemon still does not answer, stop it and start it again",
             )
         };
         self.send(request).map_err(silent)?;

@@ -79,7 +79,7 @@ impl<'a> EffectRunner<'a> {
         }
     }
 
-    /// Sends a message to `wake` whenever a fleet has work, from now on.
+    /// Starts sending a message to `wake` whenever a fleet has work.
     pub fn listen(&mut self, wake: &mpsc::Sender<()>) {
         #[cfg(feature = "fleet")]
         {
@@ -202,12 +202,12 @@ impl<'a> EffectRunner<'a> {
             None
         });
         for (run, word) in &done.settled {
-            self.voice.log(&format!("run {run} was settled for its dead owner: {word}"));
+            self.voice.log(&format!("run {run} was settled because its process had died: {word}"));
         }
         let unreadable = done
             .unreadable
             .iter()
-            .map(|(path, why)| format!("{path}: {why}; its jobs stay as they were"));
+            .map(|(path, why)| format!("{path}: {why}; its jobs keep their old schedules"));
         let troubles: BTreeSet<String> = done.troubles.into_iter().chain(unreadable).collect();
         for trouble in &troubles {
             // A request to reread everything also repeats problems that were already reported.

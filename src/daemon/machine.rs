@@ -47,7 +47,7 @@ pub enum DaemonEvent {
         run: RunId,
         job: String,
     },
-    /// A run's process has exited. If its run could not be settled, the next tick settles it.
+    /// A run's process has exited. If the run could not be settled, the next tick settles it.
     Ended {
         run: RunId,
         /// The next attempt at the run's occurrence, requested in this process's name.

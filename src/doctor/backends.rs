@@ -44,7 +44,7 @@ pub fn findings(home: &Env, store: Option<&Store>, here: &Path) -> Vec<DoctorFin
                 DoctorFinding::error(
                     program,
                     format!(
-                        "is not in PATH here ({}), and is needed by {}; install it, or, if your own shell finds it, run this there to save its PATH",
+                        "is not in PATH here ({}), but is needed by {}; install it, or, if your own shell finds it, run this command in that shell to save its PATH",
                         path.to_string_lossy(),
                         who.join(", ")
                     ),
@@ -105,7 +105,7 @@ fn agents(home: &Env, root: &Path, config: &Config) -> Vec<DoctorFinding> {
                 "program" | "version" => DoctorFinding::error(place, bad.said).hint(install),
                 "login" => DoctorFinding::error(
                     place,
-                    format!("{}; a run cannot use what is in a desktop's keychain", bad.said),
+                    format!("{}; a run cannot use a login in a desktop's keychain", bad.said),
                 )
                 .hint(login),
                 _ => DoctorFinding::error(place, bad.said).hint(format!(

@@ -1,5 +1,5 @@
-//! Checks the memory's hooks: configured hooks that never run or are slow, a host that truncates their text, and a
-//! store that is damaged or slow.
+//! Checks the memory's hooks: configured hooks that never run or are slow, a host that truncates
+//! their text, and a store that is damaged or slow.
 //!
 //! A machine without the memory has no findings.
 
@@ -20,8 +20,8 @@ use crate::env::Env;
 use crate::hooks::scope;
 use crate::ui::Failure;
 
-/// Maximum times before a finding is reported: to render a block and, in milliseconds, to run a
-/// whole hook as measured by the host.
+/// Times above which a finding is reported: for rendering a block and, in milliseconds, for a whole
+/// hook as measured by the host.
 const SLOW: Duration = Duration::from_millis(200);
 const SLOW_HOOK: u64 = 500;
 /// Maximum folder depth below the transcripts folder. Sub-agents' transcripts are deeper.

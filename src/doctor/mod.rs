@@ -45,7 +45,7 @@ pub struct DoctorFinding {
     /// The file, variable, program or job that the finding is about.
     #[serde(rename = "where")]
     pub place: String,
-    /// The command that fixes it.
+    /// The command that fixes the problem.
     pub hint: Option<String>,
 }
 
@@ -69,7 +69,7 @@ impl DoctorFinding {
         Self::of(Severity::Note, place, what)
     }
 
-    /// Adds the command that fixes it.
+    /// Adds the command that fixes the problem.
     pub fn hint(mut self, command: impl Into<String>) -> Self {
         self.hint = Some(command.into());
         self

@@ -1,4 +1,4 @@
-//! Checks the database and its projects: unresolved failures, locks held, jobs that never
+//! Checks the database and its projects: unresolved failures, leftover locks, jobs that have not
 //! succeeded, and the time since the database was last checked.
 
 use std::path::Path;
@@ -102,7 +102,7 @@ fn one(
     Ok(found)
 }
 
-/// Reports a PATH entry that leads into the project.
+/// Reports a PATH entry that points into the project.
 fn path_entry(known: &Project) -> Option<DoctorFinding> {
     let root = known.path.display().to_string();
     let path = env::setting("PATH").unwrap_or_default();
@@ -110,7 +110,7 @@ fn path_entry(known: &Project) -> Option<DoctorFinding> {
     let mut entries = path.split(':').filter(|_| !path.is_empty());
     let entry = entries.find(|entry| is_inside(entry, &known.path))?;
     let what = format!(
-        "PATH has {entry:?}, which leads into a project: an agent could put programs there; \
+        "PATH contains {entry:?}, which points into a project: an agent could put programs there; \
              runner looks for its programs elsewhere"
     );
     Some(

@@ -1,5 +1,5 @@
-//! Checks that something ticks: the host's timer as it was set up, the daemon, and the time of the
-//! last tick.
+//! Checks that something runs ticks: the host's timer as it was set up, the daemon, and the time of
+//! the last tick.
 
 use std::fs;
 use std::path::Path;
@@ -70,7 +70,7 @@ fn whole(
             found.push(
                 DoctorFinding::error(
                     path.display().to_string(),
-                    "is gone, so it is not started at boot",
+                    "is gone, so its unit is not started at boot",
                 )
                 .hint(again),
             );
@@ -89,7 +89,7 @@ fn whole(
             found.push(
                 DoctorFinding::warning(
                     file.path.display().to_string(),
-                    "was made for another location of runner, other minutes or an older template",
+                    "was generated for another location of runner, other minutes or an older template",
                 )
                 .hint(again),
             );
@@ -187,7 +187,7 @@ fn twice(home: &Env, record: &SetupRecord) -> Vec<DoctorFinding> {
             DoctorFinding::warning(
                 "schedulers",
                 format!(
-                    "several schedulers run ticks: {}; nothing is done twice, but runner does not remove what it did not make",
+                    "several schedulers run ticks: {}; nothing is done twice, but runner does not remove a scheduler that it did not set up",
                     kinds.join(", ")
                 ),
             )

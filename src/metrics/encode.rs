@@ -1,4 +1,5 @@
-//! Encodes a [`Snapshot`] with the Prometheus client library. Every label passes through [`Redacted`].
+//! Encodes a [`Snapshot`] with the Prometheus client library. Every label passes through
+//! [`Redacted`].
 
 use std::fmt::Error;
 
@@ -145,7 +146,7 @@ impl Snapshot {
         let (open, waiting) =
             (each(|it| Some(it.alerts as f64)), each(|it| Some(it.proposals as f64)));
         gauge(encoder, "runner_alerts_open", "Open alerts that are not silenced", open)?;
-        gauge(encoder, "runner_proposals_waiting", "Proposals that wait for a decision", waiting)?;
+        gauge(encoder, "runner_proposals_waiting", "Proposals waiting for a decision", waiting)?;
         let (stopped, failing) =
             (each(|it| Some(it.stopped as f64)), each(|it| Some(it.failing as f64)));
         gauge(encoder, "runner_jobs_stopped", "Jobs that the circuit breaker stops", stopped)?;

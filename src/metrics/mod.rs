@@ -29,7 +29,7 @@ pub struct Snapshot {
     pub oldest_due: Option<Timestamp>,
     pub nights: BTreeMap<ProjectId, LastNight>,
     pub last_tick: Option<Timestamp>,
-    /// The number of ticks since the state folder was created, if one is recorded.
+    /// The number of ticks since the state folder was created, if it is recorded.
     pub ticks: Option<u64>,
     /// Number of responding daemons: 0 or 1.
     pub daemons: usize,

@@ -1,8 +1,8 @@
 //! Sets up this machine's own scheduler to call `runner tick`.
 //!
 //! ```text
-//! settings, record, what is there ──converge──> Plan{steps} ──shown──> carried out, step by step
-//!                                                  note what will be there → … → note what is there
+//! settings, record, machine state ──converge──> Plan{steps} ──shown──> carried out, step by step
+//!                                                  record the intent → … → record the result
 //! ```
 //!
 //! There is one timer for each user, because a tick serves all projects. It ticks every quarter of

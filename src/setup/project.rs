@@ -96,7 +96,7 @@ fn settings(config: &Config, wish: &SetupOptions) -> Result<Vec<(String, String)
     if !config.backends.contains_key(backend) {
         let known: Vec<&str> = config.backends.keys().map(String::as_str).collect();
         return Err(Failure::configuration(format!(
-            "--runner {backend}: there is no such backend (there are: {})",
+            "--runner {backend}: there is no such backend (the backends are: {})",
             known.join(", ")
         ))
         .hint(format!(

@@ -74,8 +74,8 @@ pub struct ProjectNeed {
     pub frequent: Vec<(String, String)>,
 }
 
-/// Returns the ticks that the enabled jobs of a configuration need, except those that start with the
-/// night.
+/// Returns the ticks that the enabled jobs of a configuration need, except those that start with
+/// the night.
 ///
 /// # Errors
 /// Returns an error if a job's settings are invalid.
