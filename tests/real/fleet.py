@@ -115,7 +115,7 @@ def check_reports(fleet, folders):
         found[folder.name] = worker["host"]
         page = fleet.home.good("--dir", folder, "report", "--html")
         text = fleet.home.good("--dir", folder, "report")
-        good = worker["jobs"] == ["dream"] and all(f"{worker['host']} did 1 run (dream)" in it for it in [page, text])
+        good = worker["jobs"] == ["dream"] and all(f"{worker['host']} executed 1 run (dream)" in it for it in [page, text])
         say(good and f"(on {worker['host']})" in text, f"{folder.name}: the report and its page name {worker['host']}")
         by = fleet.ask("SELECT a.host, a.charged[1], a.charged[4] FROM runner_fleet.attempts a JOIN runner_fleet.occurrences o "
                        f"ON o.id = a.occurrence WHERE a.ending = 'delivered' AND o.id = '{shared_run(night)}'")

@@ -105,7 +105,7 @@ impl FleetUsage {
                     jobs.push(job);
                 }
             }
-            format!("{} did {runs} ({}): {}", it.host, jobs.join(", "), amounts(it.spent))
+            format!("{} executed {runs} ({}): {}", it.host, jobs.join(", "), amounts(it.spent))
         });
         let limits = self.limit.array().into_iter().zip(UNITS).filter_map(|(limit, unit)| {
             let amount = format_amount(unit, limit?);
@@ -121,7 +121,7 @@ impl FleetUsage {
             false => format!("whose daily limit is {}", limits.join(", ")),
         };
         let sum = format!(
-            "in all {} of the budget of the fleet {}, {limits}",
+            "total: {} of the budget of the fleet {}, {limits}",
             amounts(self.spent),
             self.fleet
         );
@@ -175,9 +175,9 @@ mod tests {
         assert_eq!(
             found[0].lines(),
             [
-                "one did 1 run (b): 3 calls, 1 min 0 s",
-                "two did 3 runs (a, c): 3 calls, 3 min 0 s",
-                "in all 6 calls, 4 min 0 s of the budget of the fleet night, whose daily limit is 9 calls",
+                "one executed 1 run (b): 3 calls, 1 min 0 s",
+                "two executed 3 runs (a, c): 3 calls, 3 min 0 s",
+                "total: 6 calls, 4 min 0 s of the budget of the fleet night, whose daily limit is 9 calls",
             ]
         );
         assert_eq!(of_runs(&runs[1..2]), []);
