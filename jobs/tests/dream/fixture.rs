@@ -184,7 +184,7 @@ impl Fixture {
             now: clock.read().unwrap(),
         };
         let Admission::Admitted(admitted) = self.store.admit(&enter).unwrap() else {
-            panic!("not admitted");
+            panic!("the run was not admitted");
         };
         let env = self.env();
         let cache = self.folder.path().join("cache");
@@ -308,7 +308,7 @@ impl Fixture {
         let new = NewOccurrence::manual(job, format!("pass {}", self.passes), now);
         match self.store.enter(&new, &ProcessIdentity::me(), now).unwrap() {
             Recorded::New(run) => run,
-            Recorded::Known(_) => panic!("the occurrence was known"),
+            Recorded::Known(_) => panic!("the occurrence was already known"),
         }
     }
 

@@ -102,7 +102,7 @@ fn archive_requires_a_commit_in_effect() {
         .collect();
     assert_eq!(archived, ["ideas/retry-policy.md"]);
     let ids: std::collections::BTreeSet<&str> = proposals.iter().map(|it| &*it.id).collect();
-    assert_eq!((ids.len(), proposals.len()), (6, 6), "no id occurs twice");
+    assert_eq!((ids.len(), proposals.len()), (6, 6), "an id occurs twice");
 }
 
 #[test]
@@ -209,7 +209,7 @@ fn malicious_proposals_are_refused_or_downgraded() {
     let settled = place.answered(evil);
     assert_eq!(settled.outcome.class(), Some(Class::Malformed), "{settled:?}");
     assert!(settled.outcome.why().unwrap().contains("none of 10 proposals can be used"));
-    assert_eq!(place.everything(), before, "nothing was written");
+    assert_eq!(place.everything(), before, "a refused answer changed a file");
     // A proposal whose claim does not resolve is kept and marked as downgraded.
     let settled = place.answered(json!([go(json!(["ideas/evil.md"]))]));
     assert_eq!(settled.summary.facts["downgraded"], 1);

@@ -5,7 +5,7 @@
     clippy::disallowed_methods,
     clippy::unwrap_used,
     clippy::print_stdout,
-    reason = "a test needs the PATH that it was started with, fails by panicking, and says what it skips"
+    reason = "a test needs the PATH that it was started with, fails by panicking, and prints what it skips"
 )]
 
 mod fixture;
@@ -188,7 +188,7 @@ fn pass_runs_only_when_ideas_changed() {
     let (folder, proposals) = place.proposals();
     assert_eq!((folder.as_str(), proposals.len()), ("dreams/20261122T010000Z", 1));
     let old = of(&first, "ideas/offline-maps.md");
-    assert_eq!(proposals[0].id, old.id, "the same proposal about the same idea");
+    assert_eq!(proposals[0].id, old.id, "a proposal about the same idea keeps its id");
     assert_ne!(proposals[0].targets_hash, old.targets_hash, "the content has changed");
     assert_eq!(place.pass().outcome.as_str(), "skipped");
 }
@@ -231,7 +231,7 @@ fn decided_proposal_returns_only_after_idea_change() {
     assert_eq!(
         third.iter().map(|it| &it.id).collect::<Vec<_>>(),
         [&maps.id],
-        "a decision without a hash counts for any content"
+        "a decision without a hash applies to any content"
     );
     assert_eq!(place.read("dreams/ledger.md"), decisions.as_bytes());
 }
@@ -289,7 +289,7 @@ fn unreadable_ideas_are_reported_without_failing() {
         // skipped.
         let _closed = std::io::Write::write_all(
             &mut std::io::stderr(),
-            b"not checked here: this user may read a file without permissions\n",
+            b"not checked here: this user can read a file without permissions\n",
         );
         fs::remove_file(&secret).unwrap();
     }
@@ -397,7 +397,7 @@ fn work_in_progress_is_detected() {
     assert_eq!(found(&spec), ["ideas/coffee.md"]);
     place.git(&["rm", "-q", "--cached", "ideas/coffee.md"]);
     fs::write(place.root.join(".git/info/exclude"), "/dreams/\n").unwrap();
-    assert_eq!(found(&spec), [""; 0], "untracked ideas are what a pass is for");
+    assert_eq!(found(&spec), [""; 0], "untracked ideas are not work in progress");
     let strict = DreamSpec { dirty: Dirty::Strict, ..DreamSpec::default() };
     assert_eq!(found(&strict).len(), 6);
     fs::write(place.root.join(".git/info/exclude"), "/dreams/\n/ideas/\n").unwrap();

@@ -1,4 +1,5 @@
-//! Passes over unchanged ideas: new commits, a selection, and ideas that are asked about again.
+//! Tests passes over unchanged ideas: after new commits, with a selection, and with repeated
+//! questions.
 
 use std::sync::Arc;
 
@@ -51,7 +52,7 @@ fn new_commit_selects_an_unchanged_idea() {
     assert_eq!(place.pass().outcome, skipped);
 
     place.commit("docs: plan for calls that fail", &["docs/plan.md"]);
-    assert_eq!(place.pass().outcome, skipped, "a document decides nothing");
+    assert_eq!(place.pass().outcome, skipped, "a document is not evidence");
     let done = place.commit("feat: retry policy with jitter", &["src/retry.rs"]);
     let settled = place.pass();
     assert_eq!(
@@ -64,7 +65,7 @@ fn new_commit_selects_an_unchanged_idea() {
     assert_eq!((found.status, found.action), (IdeaStatus::Implemented, Action::Archive));
     assert!(found.evidence.contains(&done[..12]));
     place.commit("fix: an endless loop in the lexer", &["src/lexer.rs"]);
-    assert_eq!(place.pass().outcome, skipped, "the same commit decides it");
+    assert_eq!(place.pass().outcome, skipped, "the evidence is unchanged");
 
     // Without the record of the last pass, the idea is examined once more.
     forget_evidence(&place);
@@ -73,7 +74,7 @@ fn new_commit_selects_an_unchanged_idea() {
                       "targets_hash": found.targets_hash});
     place.write("dreams/ledger.md", format!("- {line}\n"));
     forget_evidence(&place);
-    assert_eq!(place.pass().outcome, skipped, "a person has decided");
+    assert_eq!(place.pass().outcome, skipped, "the user has decided");
 }
 
 #[test]
@@ -82,7 +83,7 @@ fn evidence_of_a_pass_that_was_not_published_is_found_again() {
     let state = std::fs::read(place.root.join("dreams/state.json")).unwrap();
     place.commit("feat: retry policy with jitter", &["src/retry.rs"]);
     assert_eq!(place.pass().summary.facts["moved"], 1);
-    // The project as it would be if the process had died before the publication.
+    // A process that dies before the publication leaves the project in this state.
     let (folder, _) = place.proposals();
     std::fs::remove_dir_all(place.root.join(folder)).unwrap();
     std::fs::write(place.root.join("dreams/state.json"), state).unwrap();
@@ -159,7 +160,7 @@ fn unreadable_replies_rotate_and_park_ideas() {
     let second = prose();
     place.pass_with(second.clone(), &mut Silent);
     let sources = |backend: &Scripted| backend.asked()[0].offer["sources"].clone();
-    assert_ne!(sources(&first), sources(&second), "the others come first now");
+    assert_ne!(sources(&first), sources(&second), "both passes asked about the same ideas");
     for _ in 0..4 {
         place.pass_with(prose(), &mut Silent);
     }
@@ -205,7 +206,7 @@ fn unusable_answers_park_an_idea_with_new_evidence() {
     let why = place.pass().outcome.why().unwrap().to_owned();
     assert!(why.contains("no delta") && why.contains(RETRY), "{why}");
     std::fs::remove_file(place.cache().join("dream-parked.json")).unwrap();
-    assert_eq!(place.pass().summary.facts["shown"], 1, "it is found again");
+    assert_eq!(place.pass().summary.facts["shown"], 1, "the idea is shown again");
 }
 
 #[test]
@@ -241,7 +242,7 @@ fn new_idea_at_an_archived_path_is_examined() {
     place.write(RETRY, format!("{DONE}\nOnce more.\n"));
     place.pass();
     assert_eq!(place.state(RETRY)["status"], "active");
-    // Even while the state still calls it archived, an idea that exists is judged again.
+    // An existing idea is examined again even if the state still lists it as archived.
     let state = std::fs::read_to_string(place.root.join("dreams/state.json")).unwrap();
     place.write("dreams/state.json", state.replace("\"active\"", "\"archived\""));
     place.commit("feat: retry policy with jitter", &["src/retry.rs"]);

@@ -89,7 +89,7 @@ fn every_action_is_undone_byte_for_byte() {
         let moved = |to: &str| {
             assert!(!place.root.join(path).exists());
             let (bytes, new_mode, new_date) = looks(&place)[&place.root.join(to)].clone();
-            assert_eq!((new_mode, new_date), (mode, date), "mode and date are preserved");
+            assert_eq!((new_mode, new_date), (mode, date), "the mode or date changed");
             bytes
         };
         let status = match action {
@@ -507,7 +507,11 @@ fn merge_appends_only_missing_passages() {
     let before = fs::read(place.root.join(into)).unwrap();
     let merge = || DecisionInput::Amend { action: Action::Merge, into: Some(into.to_owned()) };
     place.decide(from, merge()).unwrap();
-    assert_eq!(fs::read(place.root.join(into)).unwrap(), before, "it has the whole text");
+    assert_eq!(
+        fs::read(place.root.join(into)).unwrap(),
+        before,
+        "the destination has the whole text"
+    );
     assert!(place.root.join("ideas/done/report-page.md").exists());
     place.undo(from).unwrap();
     assert!(place.root.join(from).exists());

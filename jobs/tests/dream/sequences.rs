@@ -186,7 +186,7 @@ impl ProjectLife {
         assert_eq!(ids.len(), book.items.len(), "an id occurs twice");
         assert_eq!(book.troubles, []);
         let staging = std::fs::read_dir(self.place.root.join("dreams/.staging"));
-        assert_eq!(staging.map_or(0, Iterator::count), 0, "something is left in staging");
+        assert_eq!(staging.map_or(0, Iterator::count), 0, "the staging folder is not empty");
     }
 }
 

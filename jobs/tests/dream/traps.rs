@@ -2,7 +2,7 @@
 //!
 //! | trap | covered by |
 //! | --- | --- |
-//! | the program ends with 0 and leaves no file | `tests/cli/review.rs`: `exit_0_without_proposals_is_a_failure` |
+//! | the program exits with 0 and writes no file | `tests/cli/review.rs`: `exit_0_without_proposals_is_a_failure` |
 //! | a pass is killed | `tests/cli/recovery.rs`: `lost_pass_is_retried_once` |
 //! | a lock is left behind | `tests/cli/locks.rs`: `killed_holder_does_not_block_next_run` |
 //! | an idea, a folder or a target is a link | `main.rs`: `unreadable_ideas_are_reported_without_failing`; `review.rs`: `canonical_and_linked_ideas_are_untouched` |
@@ -10,11 +10,11 @@
 //! | a second pass comes before the review | here: `second_pass_keeps_earlier_proposals_visible` |
 //! | an idea changed after a decision | `main.rs`: `decided_proposal_returns_only_after_idea_change`; here: `decision_does_not_apply_to_changed_content` |
 //! | proposals are damaged, one of four is valid | `main.rs`: `valid_proposal_survives_three_invalid_ones`; `dream/review/proposals.rs`: `valid_proposal_survives_and_others_are_reported` |
-//! | an archive meets an existing name | `review.rs`: `archive_overwrites_no_existing_entry` |
+//! | the archive already contains the file name | `review.rs`: `archive_overwrites_no_existing_entry` |
 //! | the decisions contain other lines | `dream/decisions.rs`: `decisions_are_found_among_other_lines`; here: `foreign_decision_lines_are_preserved` |
 //! | a decision is made while a pass runs | `review.rs`: `concurrent_pass_and_decision_lose_nothing` |
-//! | two reviews at once | `review.rs`: `concurrent_decisions_record_only_one` |
-//! | a decision is killed | `review.rs`: `crash_at_any_commit_leaves_all_or_nothing`; `tests/cli/review.rs`: `killed_decisions_are_all_or_nothing` |
+//! | two reviews happen at once | `review.rs`: `concurrent_decisions_record_only_one` |
+//! | a decision process is killed | `review.rs`: `crash_at_any_commit_leaves_all_or_nothing`; `tests/cli/review.rs`: `killed_decisions_are_all_or_nothing` |
 //! | the same answer fails forever | here: `third_useless_answer_quarantines_the_idea` |
 
 use runner_engine::outcome::{Class, Outcome};
@@ -34,7 +34,7 @@ fn second_pass_keeps_earlier_proposals_visible() {
     assert_eq!(place.folders().len(), 2);
     let book = place.book();
     assert_eq!(book.undecided().count(), 7, "the proposals of both passes");
-    assert_eq!(book.items[0].proposal.targets[0], "ideas/new.md", "the newest first");
+    assert_eq!(book.items[0].proposal.targets[0], "ideas/new.md", "the newest comes first");
     place.decide("ideas/retry-policy.md", DecisionInput::Accept).unwrap();
     assert!(place.root.join("ideas/done/retry-policy.md").exists());
 }
