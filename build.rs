@@ -6,14 +6,14 @@
 //! cargo configuration would do the same, but it also affects procedural macros, which then fail to
 //! link unless every build specifies its target.
 //!
-//! Without PIE, the executable's own image is not randomised in memory, but its libraries, stack
+//! Without PIE, the executable's own image is not randomized in memory, but its libraries, stack
 //! and heap are. This is acceptable because the program is safe Rust and treats untrusted text as
 //! data only.
 
 #[allow(
     clippy::disallowed_methods,
     clippy::print_stdout,
-    reason = "cargo speaks to build scripts this way"
+    reason = "build scripts communicate with cargo this way"
 )]
 fn main() {
     println!("cargo:rerun-if-changed=build.rs");

@@ -27,7 +27,7 @@ pub fn run() -> ExitCode {
         #[allow(
             clippy::exit,
             clippy::disallowed_methods,
-            reason = "a panic must not abort with another code"
+            reason = "a panic must not exit with a different code"
         )]
         std::panic::set_hook(Box::new(|_| std::process::exit(2)));
     }
@@ -49,8 +49,8 @@ pub fn run() -> ExitCode {
     match code {
         Exit::Done => ExitCode::SUCCESS,
         code => ExitCode::from(match caller {
-            // The recorder runs after the tool and cannot refuse it, and the memory must not block a
-            // prompt. Exit code 1 only reports the failure.
+            // The recorder runs after the tool and cannot refuse it, and the memory must not block
+            // a prompt. Exit code 1 only reports the failure.
             Some(HookCaller::Recorder | HookCaller::Memory) => Exit::Failed,
             Some(HookCaller::Guard) => Exit::Usage,
             None => code,

@@ -1,6 +1,6 @@
 //! The program's environment. Only this module reads environment variables.
 
-#![allow(clippy::disallowed_methods, reason = "this is the place that reads the environment")]
+#![allow(clippy::disallowed_methods, reason = "only this module reads the environment")]
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -79,7 +79,8 @@ macro_rules! state_paths {
 state_paths! {
     daemon_lock = "daemon.lock";
     daemon_log = "daemon.log";
-    /// Returns the path of the file that contains the time of the last tick, and the number of ticks.
+    /// Returns the path of the file that contains the time of the last tick, and the number of
+    /// ticks.
     tick_stamp = "tick.stamp";
     /// Returns the path of the file where a tick records which sandbox is available.
     sandbox_note = "sandbox.json";
@@ -248,8 +249,8 @@ impl Env {
             what.push("the log of a run");
             left.push(runs);
         }
-        // Another process may have created the database since, and a half-restored database is not
-        // lost.
+        // Another process may have created the database in the meantime, and a half-restored
+        // database is not lost.
         match Store::read(&path) {
             Err(StoreError::Missing { .. }) if !left.is_empty() => {
                 Err(StoreError::Lost { path, what: what.join(" and "), left })

@@ -73,7 +73,7 @@ pub fn shared(path: &Path) -> Option<String> {
     let there = path.ancestors().find(|path| path.exists())?;
     let found = rustix::fs::statfs(there).ok()?;
     // Some systems sign-extend the 32-bit number.
-    #[allow(clippy::cast_sign_loss, reason = "a number that is only compared")]
+    #[allow(clippy::cast_sign_loss, reason = "the number is only compared")]
     let magic = (found.f_type as u64) & 0xffff_ffff;
     kind(magic, || {
         let table = read_text_proc("/proc/self/mountinfo").ok()?;
@@ -91,8 +91,8 @@ fn kind(magic: u64, mounted: impl FnOnce() -> Option<String>) -> Option<String> 
     SHARED.iter().find(|(number, _)| *number == magic).map(|(_, name)| (*name).to_owned())
 }
 
-/// Returns the type of the mount that contains `path`. The longest mount point wins, and the last
-/// of several equal ones.
+/// Returns the type of the mount that contains `path`. The longest mount point wins; if several are
+/// equal, the last one does.
 fn type_of_mount(mountinfo: &str, path: &Path) -> Option<String> {
     mountinfo
         .lines()
@@ -140,7 +140,9 @@ mod tests {
 
     #[test]
     fn shared_file_systems_are_recognized() {
-        let never = || -> Option<String> { panic!("the magic number is sufficient") };
+        let never = || -> Option<String> {
+            panic!("the mount table was read although the magic number is sufficient")
+        };
         for (magic, expected) in [
             (0x6969, Some("nfs")),
             (0xff53_4d42, Some("cifs")),

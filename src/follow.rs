@@ -175,7 +175,8 @@ impl FileTail {
         }
     }
 
-    /// Passes new lines to `sink`, with the offset after them, and returns the number of bytes read.
+    /// Passes new lines to `sink`, with the offset after them, and returns the number of bytes
+    /// read.
     ///
     /// # Errors
     /// Returns an error if the sink fails, or if the file cannot be read.

@@ -75,7 +75,7 @@ fn describe_error(name: &str, error: &::keyring::Error) -> String {
         }
         Error::BadEncoding(_) => format!("the keyring entry {SERVICE}/{name} is not text"),
         Error::NoStorageAccess(why) | Error::PlatformFailure(why) => format!(
-            "the keyring is locked or does not answer: {why} (a timer's tick has no desktop session; use a variable or a file of the owner there)"
+            "the keyring is locked or does not answer: {why} (a timer's tick has no desktop session; use a variable or a private file instead)"
         ),
         other => format!("cannot read {SERVICE}/{name} from the keyring: {other}"),
     }

@@ -55,7 +55,7 @@ pub fn daily(home: &Env, store: &mut Store) -> Result<Vec<String>, Failure> {
     let rows = troubles.len();
     let parts: [(Task, &str, MaintenanceTask); 2] = [
         (Task::DailyBackup, "the daily backup of the database", back_up),
-        (Task::DailyPruning, "pruning what is old", prune),
+        (Task::DailyPruning, "pruning old data", prune),
     ];
     let mut pruned = false;
     for (task, what, part) in parts {
@@ -82,7 +82,8 @@ pub fn daily(home: &Env, store: &mut Store) -> Result<Vec<String>, Failure> {
         store.record_maintenance(Task::Daily, "", now)?;
     }
     if pruned {
-        // A fleet that cannot be reached is pruned on the next day, and does not make the rest due again.
+        // A fleet that cannot be reached is pruned on the next day, and does not make the rest due
+        // again.
         troubles.extend(fleet::prune(home, retention(home)?.rows));
     }
     Ok(troubles)

@@ -43,8 +43,8 @@ struct TracedRun {
     published: Option<PublicationTimes>,
 }
 
-/// Sends the trace of a settled run, if a receiver is configured in the environment. Any problem is reported
-/// in the run's log.
+/// Sends the trace of a settled run, if a receiver is configured in the environment. Any problem is
+/// reported in the run's log.
 pub fn send(store: &Store, run: &RunId) {
     let Some((name, address)) = receiver() else { return };
     if let Err(why) = try_send(store, run, &address) {
@@ -153,7 +153,7 @@ fn attributes(run: &TracedRun) -> Value {
     Value::Array(all)
 }
 
-/// Returns the status: an error with its reason if the run should have run but its artifacts are not in place.
+/// Returns the status: an error with its reason if the run failed, timed out or was lost.
 fn status(outcome: Option<&Outcome>) -> Value {
     match outcome {
         Some(it @ (Outcome::Failed { .. } | Outcome::TimedOut { .. } | Outcome::Lost { .. })) => {

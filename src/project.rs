@@ -179,8 +179,8 @@ pub fn copies(home: &Env) -> PathBuf {
     home.state.with_file_name("runner-fleet")
 }
 
-/// Reports whether `root` is a copy of another host's project. The fleet that the user joined decides
-/// what runs there.
+/// Reports whether `root` is a copy of another host's project. The fleet that the user joined
+/// decides what runs there.
 fn is_copy(home: &Env, root: &Path) -> bool {
     fs::canonicalize(copies(home)).is_ok_and(|copies| root.starts_with(copies))
 }

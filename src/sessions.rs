@@ -97,8 +97,8 @@ pub fn analyze_ended(home: &Env, root: &Path, session: &str) -> Result<(), Failu
 }
 
 /// Returns the key of an occurrence. It names the state of the sessions, so each state has one
-/// occurrence no matter how many processes tick. It also names the hour: if all attempts for a state
-/// died, the state is analyzed in a later hour, even if the sessions have no new events.
+/// occurrence no matter how many processes tick. It also names the hour: if all attempts for a
+/// state died, the state is analyzed in a later hour, even if the sessions have no new events.
 fn key(waiting: &[Source], now: Timestamp) -> String {
     let state: Vec<String> =
         waiting.iter().map(|it| format!("{} {} {}", it.id, it.size, it.modified)).collect();

@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 use rustix::fd::OwnedFd;
 use rustix::fs::{Mode, OFlags};
 
-/// Returns an address for a socket in the state folder. The length of a Unix socket address is limited, so the
-/// address goes through an open descriptor of the state folder. The descriptor must stay open while the
-/// address is used.
+/// Returns an address for a socket in the state folder. The length of a Unix socket address is
+/// limited, so the address goes through an open descriptor of the state folder. The descriptor must
+/// stay open while the address is used.
 ///
 /// # Errors
 /// Returns an error if the folder cannot be opened.

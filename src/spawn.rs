@@ -259,7 +259,7 @@ pub fn settle_after(
         }
         RunState::Queued { .. } => Ok(None),
         RunState::Requested { .. } => {
-            let why = format!("its process ended with {status} before it began");
+            let why = format!("its process ended with {status} before the run began");
             // The run had not begun, so another attempt costs nothing. A manual run is not
             // repeated, because the user is waiting for it and can decide.
             let unattended = !row.manual() || row.night.is_some();

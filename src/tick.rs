@@ -1,7 +1,7 @@
 //! Runs one tick over all projects, for the daemon and for `runner tick`.
 //!
-//! A tick rereads changed configuration, ticks the engine, updates the failure markers of settled runs
-//! and sends alerts. It must never start a run; the caller starts the returned runs.
+//! A tick rereads changed configuration, ticks the engine, updates the failure markers of settled
+//! runs and sends alerts. It must never start a run; the caller starts the returned runs.
 
 use std::collections::BTreeMap;
 
@@ -107,7 +107,7 @@ pub struct NextTick {
 pub fn next(store: &Store, now: Timestamp) -> Result<Option<NextTick>, Failure> {
     let Some(at) = store.next_moment(now)? else { return Ok(None) };
     let what = store.job_due_at(at)?;
-    Ok(Some(NextTick { what: what.unwrap_or_else(|| "what waits".to_owned()), at }))
+    Ok(Some(NextTick { what: what.unwrap_or_else(|| "waiting work".to_owned()), at }))
 }
 
 /// Rereads the configuration of projects. A project with an invalid configuration keeps its old

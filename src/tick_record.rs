@@ -1,5 +1,5 @@
-//! The record of ticks: the time of the last one, and how many there were. It is a fixed-length file in the
-//! state folder, so that a tick without work writes nothing to the database.
+//! The record of ticks: the time of the last one, and their number. It is a fixed-length file in
+//! the state folder, so that a tick without work writes nothing to the database.
 //!
 //! No decision may depend on the number.
 
@@ -13,13 +13,14 @@ use rustix::fs::FlockOperation;
 use crate::env::Env;
 
 impl Env {
-    /// Records the time of a tick, and counts it. Errors are ignored, because the record is only used in
-    /// reports.
+    /// Records the time of a tick, and counts it. Errors are ignored, because the record is only
+    /// used in reports.
     pub fn note_tick(&self, now: Timestamp) {
         let mut options = fs::File::options();
         options.create(true).read(true).write(true).truncate(false);
         let Ok(file) = open_with(&mut options, self.tick_stamp()) else { return };
-        // Another tick is writing the same time. This tick does not wait for it, so that no tick can delay another one.
+        // Another tick is writing the same time. This tick does not wait for it, so that no tick
+        // can delay another one.
         if rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive).is_err() {
             return;
         }

@@ -92,7 +92,7 @@ pub fn call(arguments: impl Iterator<Item = OsString>) -> Option<HookCall> {
     Some(call)
 }
 
-/// Answers a hook and returns the exit of the process.
+/// Answers a hook and returns the process's exit code.
 pub fn run(call: &HookCall) -> Exit {
     #[allow(
         clippy::exit,
@@ -231,8 +231,8 @@ fn transcript_limit() -> Duration {
     seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok()).unwrap_or(TRANSCRIPT)
 }
 
-/// Reads only `memory.auto_recall`, because loading the whole configuration takes too long for a prompt. A project's
-/// file takes precedence over the user's.
+/// Reads only `memory.auto_recall`, because loading the whole configuration takes too long for a
+/// prompt. A project's file takes precedence over the user's.
 fn auto_recall(home: &env::Env, root: Option<&Path>) -> AutoRecall {
     let project = root.map(|root| root.join(crate::project::FILE));
     for file in project.iter().chain([&home.user_config]) {

@@ -25,7 +25,8 @@ pub struct FolderMemory {
     pub root: Option<PathBuf>,
 }
 
-/// Returns the memory of a folder. A folder outside runner's projects is named by its repository's root.
+/// Returns the memory of a folder. A folder outside runner's projects is named by its repository's
+/// root.
 pub fn find(folder: &Path) -> FolderMemory {
     let folder = fs::canonicalize(folder).unwrap_or_else(|_| folder.to_owned());
     let above = |name: &str| folder.ancestors().find(|it| it.join(name).exists());
@@ -42,8 +43,8 @@ pub fn find(folder: &Path) -> FolderMemory {
     FolderMemory { scope: Scope::Project(format!("folder:{named}")), folder: named, root: None }
 }
 
-/// Returns the user's memory store: `named`, or the one in `CTX_DB`, or the default one in `~/.ctx`.
-/// Its folder is created if it does not exist.
+/// Returns the user's memory store: `named`, or the one in `CTX_DB`, or the default one in
+/// `~/.ctx`. Its folder is created if it does not exist.
 pub fn store(named: Option<&Path>) -> Result<Location, Failure> {
     let path = named.map(Path::to_owned).or_else(|| env::setting("CTX_DB").map(PathBuf::from));
     let folder = match &path {

@@ -8,8 +8,8 @@
 //! `runner.toml` is committed, so every clone and worktree of a repository carries the same id in
 //! it. That id is only a *seed*: the first clone that is registered keeps it. Each clone's own hint
 //! is in its git folder. Git never clones that folder, and gives each worktree a separate one. `git
-//! clean -dfx` leaves it alone, but would remove a file under `.runner/`. A folder without that
-//! file is known by its seed.
+//! clean -dfx` leaves it alone, but would remove a file under `.runner/`. A folder without its own
+//! hint is identified by its seed.
 
 use std::fs;
 use std::io;

@@ -1,5 +1,6 @@
-//! The part of a project's configuration needed for an overview of the project: limits, time zone, paths of failure
-//! markers. It is stored in the project's database row so that an overview does not need to parse TOML.
+//! The part of a project's configuration needed for an overview of the project: limits, time zone,
+//! paths of failure markers. It is stored in the project's database row so that an overview does
+//! not need to parse TOML.
 //!
 //! It is written with the jobs, from the same files and in the same transaction, and is therefore
 //! as fresh as the row's stamp. It is a cache: if it is missing or cannot be read, the
@@ -40,8 +41,8 @@ pub struct Projection {
     /// Settings of the dream jobs, by job; absent in a projection written by an earlier build.
     #[serde(default)]
     pub dreams: DreamJobs,
-    /// The `stat` data that the jobs' instruction files had when the user last accepted them, by path
-    /// relative to the project; absent in a projection written by an earlier build.
+    /// The `stat` data that the jobs' instruction files had when the user last accepted them, by
+    /// path relative to the project; absent in a projection written by an earlier build.
     #[serde(default)]
     instructions: BTreeMap<String, String>,
     /// Settings of the enabled jobs that analyze sessions, by job; absent in a projection written

@@ -122,7 +122,7 @@ pub enum Registration {
 }
 
 /// Returns the state of the project; `found` is the caller's working folder. Without `found`, only
-/// the row is judged.
+/// the database row is examined.
 pub fn judge(known: Option<&KnownProject>, found: Option<&FoundProject>) -> Registration {
     let (known, found) = match (known, found) {
         (None, None) => return Registration::New,

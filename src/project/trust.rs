@@ -131,7 +131,7 @@ fn different(
 
 /// Compares the project's files with those that the user last accepted. All files of a project
 /// located below one of the user's `[trust] paths` count as accepted, except in a process started
-/// by a run, because the run may have named the folder itself.
+/// by a run, because the run itself may have added the folder to that setting.
 pub(super) fn inspect(
     home: &Env,
     store: Option<&Store>,

@@ -66,6 +66,6 @@ mod tests {
         assert!(captured.out.starts_with("a result\n{"), "{captured:?}");
         assert!(!captured.out.contains("ghp_0"), "{captured:?}");
         assert_eq!(captured.notices, "a notice\n");
-        assert!(!add("x", |it| &mut it.out), "the capture has ended");
+        assert!(!add("x", |it| &mut it.out), "text was captured after the capture ended");
     }
 }

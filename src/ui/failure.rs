@@ -208,7 +208,8 @@ impl From<MemoryError> for Failure {
                 Self::new(Exit::TryLater, what).hint("wait for the other program, then try again")
             }
             MemoryError::Newer { .. } => {
-                Self::new(Exit::Configuration, what).hint("use the newer runner that wrote it")
+                Self::new(Exit::Configuration, what)
+                    .hint("use the newer version of runner that wrote it")
             }
             MemoryError::Foreign { .. } => Self::new(Exit::Configuration, what)
                 .hint("name another file with --db, or import it: runner memory import FILE"),

@@ -310,7 +310,7 @@ mod tests {
         assert_eq!(
             fitted("a\nb\nc\nd\n", 4, 20),
             format!("a{clear}b{clear}… 2 more lines{clear}"),
-            "the last row is not free"
+            "the last row is not blank"
         );
         assert_eq!(fitted("夜夜夜\u{1b}[2J", 4, 5), format!("夜夜{clear}"));
     }

@@ -65,8 +65,8 @@ impl Ui {
         matches!(answer.trim(), "y" | "Y" | "yes")
     }
 
-    /// Asks a question on the terminal. Returns the answer, `default` for an empty answer, or `None`
-    /// if there is no more input.
+    /// Asks a question on the terminal. Returns the answer, `default` for an empty answer, or
+    /// `None` if there is no more input.
     pub fn ask(self, question: &str, default: &str) -> Option<String> {
         let shown = if default.is_empty() { String::new() } else { format!(" [{default}]") };
         show::notice(&format!("{question}{shown}"));
