@@ -395,6 +395,8 @@ fn hooks_are_never_installed_twice() {
         assert!(said.err.contains("fix: remove these entries"), "{}", said.err);
         assert_eq!(fs::read_to_string(&settings).unwrap(), changed);
     }
+    let plain = || fixture.run(&["memory", "install"]).ends(0);
+    plain().expect_text("changed or added by someone else");
     // Without the record, complete entries are recognized.
     fs::write(&settings, &with).unwrap();
     let recorded = fs::read_to_string(&record).unwrap();
@@ -406,6 +408,7 @@ fn hooks_are_never_installed_twice() {
     let moved = |text: &str| text.replace(env!("CARGO_BIN_EXE_runner"), "/gone/runner");
     fs::write(&settings, moved(&with)).unwrap();
     fs::write(&record, moved(&recorded)).unwrap();
+    plain().expect_text("are outdated");
     apply().ends(0).expect_text("were added");
     assert_eq!(fs::read_to_string(&settings).unwrap(), with);
     // The record was written, but the settings were not.

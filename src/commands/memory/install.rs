@@ -88,6 +88,10 @@ struct HostView {
 #[serde(rename_all = "lowercase")]
 enum HookState {
     Printed,
+    /// The settings contain the hooks in an older form, which `--apply` replaces.
+    Outdated,
+    /// The settings contain hooks of runner that someone changed or added.
+    Changed,
     Added,
     Present,
     Removed,
@@ -128,11 +132,23 @@ impl View for InstallView {
             show::out(&match host.state {
                 HookState::Added => format!("\nThe hooks were added to {}.\n", host.settings),
                 HookState::Present => format!("\nThe hooks are already in {}.\n", host.settings),
+                HookState::Changed => format!(
+                    "\n{} contains hooks of runner that were changed or added by someone else. To use the standard \
+                     hooks, remove these entries, then: runner memory install --apply\n",
+                    host.settings
+                ),
+                HookState::Outdated => format!(
+                    "\nThe hooks in {} are outdated. To replace them: runner memory install --apply\n",
+                    host.settings
+                ),
                 _ => format!(
                     "\nTo enable hooks, add to {} (or let `runner memory install --apply` add it):\n\n{hooks}\n",
                     host.settings
                 ),
             });
+            if host.state == HookState::Changed {
+                continue;
+            }
             show::out(match host.name {
                 HostName::Claude => "\nThen restart Claude Code to load the new configuration.\n",
                 HostName::Codex => {
@@ -211,6 +227,9 @@ impl InstallArgs {
                     .map_err(|it| Failure::not_written(&settings, it))?;
                 HookState::Added
             }
+            _ if rest.is_some() => HookState::Outdated,
+            // Settings that cannot be read contain no hooks that would run.
+            _ if host_file::own_hooks(&text).is_ok_and(|own| !own.is_empty()) => HookState::Changed,
             _ => HookState::Printed,
         };
         if !self.remove {
