@@ -112,7 +112,7 @@ fn invalid_state_file_is_reported_and_kept() {
     for (content, word) in [("{\"version\": 3}", "state.json"), ("[{\"path\":", "state.json")] {
         let fixture = dreaming();
         fixture.write("dreams/state.json", content);
-        fixture.run(&["dream", "run"]).ends(1).expect_text("malformed").expect_text(word);
+        fixture.run(&["dream", "run"]).ends(78).expect_text("environment").expect_text(word);
         assert_eq!(fixture.read("dreams/state.json"), content);
         assert!(fixture.path("dreams/.failed").exists());
     }

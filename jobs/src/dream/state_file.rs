@@ -68,7 +68,7 @@ impl StateFile {
 /// Reads and parses the state file.
 ///
 /// # Errors
-/// Returns a failure of class `malformed` if the content is not a dream state.
+/// Returns a failure of class `environment` if the content is not a dream state.
 pub(super) fn parse<'a>(
     (ctx, spec): (&Context<'_>, &DreamSpec),
     file: &'a StateFile,
@@ -92,7 +92,7 @@ pub(super) fn read(ctx: &Context<'_>, spec: &DreamSpec) -> Result<(Vec<u8>, Expe
 pub(super) fn bad_state(spec: &DreamSpec, bad: &state::BadState) -> JobError {
     let path = spec.state_path();
     JobError::failed(
-        Class::Malformed,
+        Class::Environment,
         format!(
             "{path} is not a dream state: {bad}; nothing was overwritten. Fix it, or move it away \
                  (`mv {path} {path}.bad`), and the next pass examines every idea again"

@@ -119,7 +119,7 @@ fn foreign_state_values_survive_unusable_state_fails() {
     place.write("dreams/state.json", r#"[["ideas/coffee.md", "x", "y"]]"#);
     let backend = Arc::new(Scripted::new("model", [Step::Answer(json!([]))]));
     let settled = place.pass_with(backend.clone(), &mut Silent);
-    assert_eq!(settled.outcome.class(), Some(Class::Malformed));
+    assert_eq!(settled.outcome.class(), Some(Class::Environment));
     assert_eq!(backend.asked().len(), 0);
 }
 

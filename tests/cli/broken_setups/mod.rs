@@ -429,7 +429,7 @@ fn projects_in_a_bad_state() {
             "a damaged state file",
             dream,
             |fixture| fixture.write("dreams/state.json", "{"),
-            1,
+            78,
             "1 failed",
             &["dreams/state.json"],
             FAILED,
