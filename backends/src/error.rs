@@ -39,7 +39,7 @@ pub enum BackendError {
         why: String,
     },
     /// The provider rejected the credentials: renew the login or the key.
-    #[error("not authorised: {why}")]
+    #[error("not authorized: {why}")]
     Auth {
         /// The credential and the provider's message.
         why: String,

@@ -102,7 +102,7 @@ fn failed_backends_fall_back_in_order() {
         "{run}"
     );
     let lines = run["lines"].to_string();
-    assert!(lines.contains("mine: not authorised") && lines.contains("away:"), "{run}");
+    assert!(lines.contains("mine: not authorized") && lines.contains("away:"), "{run}");
     assert_eq!((gone.calls(), good.calls()), (1, 1));
     keeps_its_key(&fixture);
 }

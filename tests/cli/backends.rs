@@ -78,7 +78,7 @@ fn fallbacks_answer_and_are_reported() {
     assert_eq!(run["outcome"], "degraded", "{run}");
     assert_eq!(run["backend"], "builtin", "{run}");
     let lines = run["lines"].to_string();
-    assert!(lines.contains("did not answer: mine: not authorised"), "{run}");
+    assert!(lines.contains("did not answer: mine: not authorized"), "{run}");
     assert!(lines.contains("did not answer: other:"), "{run}");
     assert_eq!(run["model_calls"], 3, "{run}");
     keeps_its_key(&fixture);
@@ -259,7 +259,7 @@ fn test_asks_one_small_question() {
 fn test_reports_why_there_is_no_reply() {
     let fixture = fixture("NoAuth", "");
     let said = fixture.run(&["backends", "test", "mine"]).ends(77);
-    assert!(said.out.contains("auth: not authorised: Invalid API key"), "{said:?}");
+    assert!(said.out.contains("auth: not authorized: Invalid API key"), "{said:?}");
     keeps_its_key(&fixture);
     // A failed test never counts as a failure of a scheduled job.
     for _ in 0..3 {

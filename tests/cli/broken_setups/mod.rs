@@ -270,7 +270,7 @@ fn providers_that_refuse() {
             &url(B::NoKey),
             77,
             "1 failed",
-            &["STOPPED", "nothing; each job with a schedule is stopped", "not authorised"],
+            &["STOPPED", "nothing; each job with a schedule is stopped", "not authorized"],
             STOPPED,
         ),
         case("an exhausted credit", &url(B::NoCredit), 1, "1 failed", &["over-budget"], FAILED),
