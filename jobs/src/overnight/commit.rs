@@ -124,7 +124,7 @@ impl Commit<'_> {
         }
         let fs = open(self.root)?;
         let folder = overnight();
-        let name = |text: String| folder.join(&text).expect("a word and a number are a name");
+        let name = |text: String| folder.join(&text).expect("the name is valid");
         let prev = name(format!("prev.{}", self.number));
         // Removes anything left behind by an iteration that stopped before its commit.
         discard(&fs, &prev).map_err(before)?;
@@ -264,7 +264,7 @@ pub fn clear(root: &Path) -> Result<(), CommitError> {
 pub fn clear_one(root: &Path, number: u64) -> Result<(), CommitError> {
     let fs = open(root)?;
     let name = format!("{}{number}", marker::PREFIX);
-    let path = overnight().join(&name).expect("a word and a number are a name");
+    let path = overnight().join(&name).expect("the name is valid");
     let done = marker::inspect(&fs, &path).map_err(before)?;
     if done.is_some_and(|it| it.state == MarkerState::Done) {
         fs.remove_file(&path).map_err(before)?;

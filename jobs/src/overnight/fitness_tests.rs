@@ -268,7 +268,7 @@ fn manipulations_lower_the_fitness() {
             });
             corpus(all().chain(junk))
         }),
-        ("200 junk nodes of real words", junk(plausible, "provisional")),
+        ("200 junk nodes made of real words", junk(plausible, "provisional")),
         ("200 copies of a used node", junk(|_| SUBJECTS[0].1.to_owned(), "provisional")),
     ] {
         let now = score(&corpus, &uses);
@@ -276,7 +276,7 @@ fn manipulations_lower_the_fitness() {
             writeln!(std::io::stderr(), "{what}: {} {:?}", now.composite.unwrap(), now.metrics);
         assert!(now.composite.unwrap() < was, "{what}");
     }
-    // The limits hold even if no uses are known.
+    // The values in `Floors` are compared even if no uses are known.
     let unknown = score(&whole(), &Uses::default());
     assert_eq!(unknown.composite, None);
     assert!(
@@ -357,7 +357,7 @@ fn uses_are_read_from_citations_sessions_and_commits() {
     );
     uses.add_session("s3", session.as_bytes()).unwrap();
     let last = uses.events.last().unwrap();
-    assert_eq!(uses.events.len(), 3, "a written node is not used: {:?}", uses.events);
+    assert_eq!(uses.events.len(), 3, "writing a node is not a use: {:?}", uses.events);
     assert_eq!((last.name.as_str(), last.question.as_str()), ("port-zero", "tests collide"));
     assert_eq!(last.date, date(2026, 11, 3));
     assert_eq!(uses.by_node(&corpus).len(), 3);

@@ -210,8 +210,8 @@ pub fn set_aside(root: &Path, commit: &ForeignCommit) -> io::Result<()> {
     Ok(())
 }
 
-/// Returns whether all files of a commit had been moved: no staged file is left, and every path that
-/// had files before the commit has some now.
+/// Returns whether all files of a commit had been moved: no staged file is left, and every path
+/// that had files before the commit has some now.
 fn is_complete(root: &Path, number: &str) -> io::Result<bool> {
     let below = Path::new(FOLDER).join(COMMITS);
     if !tree(root, &below.join("staging").join(number).join(FOLDER))?.is_empty() {

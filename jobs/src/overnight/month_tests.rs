@@ -1,7 +1,7 @@
 //! Simulates a month of nights with a user who works through the packets.
 //!
-//! Sessions use the good nodes, and find that the bad ones mislead. The user finishes some packets,
-//! fails at others and ignores the rest.
+//! Sessions find the good nodes helpful and the bad ones misleading. The user finishes some
+//! packets, fails at others and ignores the rest.
 
 use std::io::Write as _;
 
@@ -123,7 +123,7 @@ fn month_keeps_useful_nodes_and_sinks_failed_ones() {
         assert_eq!(regressions(&before, &fitness(&corpus, &uses, day), 0.05), []);
         let found = suggestions(&corpus, &uses, &history, day, Options::default());
         proposals.update(&corpus, &found, Options::default(), ("run", &now.to_string()));
-        // Once a week the user accepts the nodes that failed.
+        // Once a week the user accepts the proposals to retire nodes that failed.
         if number % 7 == 6 {
             let ids: Vec<String> = proposals
                 .open()

@@ -358,7 +358,7 @@ impl Night<'_, '_> {
             .filter_map(|packet| packet.artifact_path.as_deref()?.rsplit('/').next())
             .collect();
         if let Err(error) = self.out.keep(&self.summary.run_id, PACKETS, &names) {
-            self.degrade(&format!("the packets have no lasting copy: {error}"));
+            self.degrade(&format!("no permanent copy of the packets could be made: {error}"));
         }
         let index = PacketIndex {
             run_id: self.summary.run_id.clone(),

@@ -337,7 +337,7 @@ mod tests {
         fs::create_dir_all(root.join("out")).unwrap();
         fs::write(root.join("out/overnight.log"), "").unwrap();
         let out = Output::new(root, "out");
-        let Ok(Standing::Earlier(held)) = out.inspect() else { panic!("a log is evidence") };
+        let Ok(Standing::Earlier(held)) = out.inspect() else { panic!("a log identifies a night") };
         // The folder is replaced between the inspection and the move.
         fs::rename(root.join("out"), root.join("gone")).unwrap();
         fs::create_dir(root.join("out")).unwrap();

@@ -127,7 +127,7 @@ pub fn preview(seen: &NightPreview<'_>) -> Result<Summary, JobError> {
     for step in &mut summary.steps {
         step.status = StepStatus::Planned;
     }
-    summary.dreamscape.weather = "not looked at".to_owned();
+    summary.dreamscape.weather = "not determined".to_owned();
     summary.dreamscape.visibility = "high".to_owned();
     summary.dreamscape.council = "not convened".to_owned();
     summary.dreamscape.first_move = packets.first().map(|it| it.morning_command.clone());

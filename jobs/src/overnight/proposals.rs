@@ -142,7 +142,7 @@ impl Proposals {
     }
 
     /// Replaces the open proposals with proposals based on `suggestions`, and returns the number of
-    /// new ones. Open proposals stay if their reason is not one that `options` looks for. A rejected
+    /// new ones. Open proposals stay if `options` does not look for their reason. A rejected
     /// suggestion is left out as long as the node's text is the same.
     pub fn update(
         &mut self,

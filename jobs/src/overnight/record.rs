@@ -117,7 +117,7 @@ impl Night<'_, '_> {
             return Err(JobError::Cancelled { why });
         }
         if self.ctx.clock.left().is_zero() {
-            return Err(JobError::TimedOut { why: "its total deadline passed".to_owned() });
+            return Err(JobError::TimedOut { why: "the run's total deadline passed".to_owned() });
         }
         Ok(())
     }

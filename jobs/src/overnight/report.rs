@@ -1,5 +1,5 @@
-//! Formats the summary of a night for human readers, as markdown or as text for a terminal. Foreign
-//! text is cleaned, so that the program displaying the report does not interpret it.
+//! Formats the summary of a night for human readers, as markdown or as text for a terminal. Text
+//! from other sources is cleaned, so that the program displaying the report does not interpret it.
 
 use runner_text::counted;
 use serde_json::Value;
@@ -44,7 +44,7 @@ pub fn markdown(summary: &Summary) -> String {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReportForm {
-    /// Markdown. Markup in foreign text is escaped.
+    /// Markdown. Markup in text from other sources is escaped.
     Markdown,
     /// Text for a terminal, without markup.
     Plain,

@@ -86,7 +86,7 @@ fn promotion_needs_a_later_proof() {
         ("patterns/p.md", &linked),
     ]);
     let mut uses = Uses::default();
-    assert!(close_loop(&corpus, &uses, TODAY, 0).1.is_empty(), "runner's own link is no proof");
+    assert!(close_loop(&corpus, &uses, TODAY, 0).1.is_empty(), "runner's own link is not proof");
     uses.commits.insert("8f1e2d3".to_owned(), vec!["src/net.rs".to_owned()]);
     for name in ["event-one", "harvested-one", "new-one", "tonight-one"] {
         uses.events.push(used(name, "session s", TODAY, true));
@@ -316,7 +316,7 @@ fn measurements_are_deterministic_and_absent_when_empty() {
     assert_eq!(measured.health.duplicates.len(), 1);
     let unique = measured.health.metrics.iter().find(|it| it.name == "uniqueness").unwrap();
     assert_eq!(unique.value, Some(0.666667));
-    assert_eq!(measured.health.composite, None, "no use is known");
+    assert_eq!(measured.health.composite, None, "no uses are known");
 }
 
 #[test]
@@ -328,7 +328,7 @@ fn warn_budget_persists_and_damage_exhausts_it() {
     assert_eq!(rescues.remaining, 3);
     rescues.spend(root, "r-iter-1", "plateau").unwrap();
     rescues.spend(root, "r-iter-1", "plateau").unwrap();
-    assert_eq!(WarnBudget::read(root).remaining, 2, "once per iteration");
+    assert_eq!(WarnBudget::read(root).remaining, 2, "an iteration spends at most one rescue");
     fs::write(root.join(super::lock::FOLDER).join("warn-only-budget.json"), "{").unwrap();
     assert_eq!(WarnBudget::read(root).remaining, 0);
     WarnBudget::reset(root).unwrap();

@@ -113,7 +113,8 @@ fn is_new(node: &Node) -> bool {
     node.maturity == Maturity::Provisional || node.value("maturity") == Some("unclassified")
 }
 
-/// Returns the day on which the node was written, if that day is over and the threshold has passed.
+/// Returns the day on which the node was written or harvested, whichever is later, if that day is
+/// over and the threshold has passed.
 fn old_enough(node: &Node, date: Date, threshold_hours: u64) -> Result<Date, &'static str> {
     let from = node.date.ok_or("it has no date")?;
     let harvested = node.value("harvested_at").and_then(super::node::day);

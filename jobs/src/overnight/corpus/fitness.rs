@@ -1,9 +1,9 @@
 //! Measures the fitness of a corpus by the known uses of its nodes.
 //!
 //! Labels, links and dates in a node do not affect the fitness; `health.rs` reports on them as
-//! hygiene checks. If no node has a known use, the fitness is unknown and only the limits in
-//! [`Floors`] apply. This module must never read a clock or anything outside the given corpus and
-//! its uses.
+//! hygiene checks. If no node has a known use, the fitness is unknown and only the values in
+//! [`Floors`] are compared. This module must never read a clock or anything outside the given
+//! corpus and its uses.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,8 +16,8 @@ use super::index::Search;
 use super::uses::{Resolver, UsedNode, Uses};
 use super::{Corpus, Maturity, Node, NodeKind, rounded};
 
-/// The largest drop in a measure or limit, within one iteration, that does not count as a
-/// regression.
+/// The largest drop in a measure or in a value of [`Floors`], within one iteration, that does not
+/// count as a regression.
 pub const MAX_DROP: f64 = 0.05;
 /// Number of search results to examine for each question.
 const DEPTH: usize = 10;
@@ -110,7 +110,7 @@ pub fn fitness(corpus: &Corpus, uses: &Uses, date: Date) -> Fitness {
 }
 
 /// Returns the number of active, unproven nodes that count neither for nor against the corpus:
-/// patterns that runner compiled from at least the required number of other nodes, and learnings
+/// patterns that runner compiled on subjects with at least [`FEWEST`] other nodes, and learnings
 /// that it harvested in the last [`TRIAL_DAYS`] days.
 fn unjudged(corpus: &Corpus, proven: &BTreeSet<&UsedNode>, date: Date) -> usize {
     let mut sources: BTreeMap<&str, usize> = BTreeMap::new();
@@ -174,8 +174,8 @@ fn floors(search: &Search<'_>) -> Floors {
     Floors { active: texts.len(), answered }
 }
 
-/// Returns the measures and limits that fell by more than `max_drop`, each with its name and its
-/// drop. A measure that is missing from `after` counts as 0.
+/// Returns the measures and [`Floors`] values that fell by more than `max_drop`, each with its name
+/// and its drop. A measure that is missing from `after` counts as 0.
 pub fn regressions(before: &Fitness, after: &Fitness, max_drop: f64) -> Vec<(String, f64)> {
     let mut fell: Vec<(String, f64)> = before
         .metrics

@@ -1,10 +1,10 @@
 //! A full-text index of the corpus, which finds the nodes that match a question.
 //!
 //! For each term, the index stores the nodes that contain it, with the number of occurrences in the
-//! title, the body and the subjects. It replaces an SQLite FTS5 table, which took most of a night
-//! to build. Searches rank nodes by the BM25 function of FTS5 with its parameters, and then by a
+//! title, the body and the subjects. It replaced an SQLite FTS5 table that took most of a night to
+//! build. Searches rank nodes by the BM25 function of FTS5 with its parameters, and then by a
 //! composite of relevance, freshness and utility. Equal scores are ordered by path. The index uses
-//! the same terms as a history's index, and must never outlive the process.
+//! the same terms as the index of the git history, and must never outlive the process.
 
 use std::cmp::Ordering;
 use std::collections::HashMap;

@@ -99,7 +99,8 @@ pub fn commits(text: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// Returns whether a node cites its evidence in its front matter, by a path or by a commit.
+/// Returns whether a node names its evidence: a source in its front matter, or a path or a commit
+/// in its body.
 pub fn has_evidence(node: &Node) -> bool {
     node.sourced || paths(node.body()).next().is_some() || commits(node.body()).next().is_some()
 }

@@ -36,8 +36,8 @@ pub struct WorkItem {
     pub source: String,
     pub description: String,
     pub evidence: String,
-    /// The finder's evidence, in an item that runner wrote. Its `evidence` names only files, commits
-    /// and nodes.
+    /// The finder's evidence, in an item that runner wrote. The item's `evidence` names only files,
+    /// commits and nodes.
     pub finder_evidence: Option<String>,
     /// The date on which the work was found, if that was before the row was written.
     pub found_at: Option<String>,

@@ -88,7 +88,7 @@ fn rule_answer_passes_validation() {
         8,
         "strict schemas require all properties"
     );
-    assert!(form["properties"]["backs"]["items"].get("enum").is_none(), "an enum is never empty");
+    assert!(form["properties"]["backs"]["items"].get("enum").is_none(), "an empty enum is invalid");
     assert_eq!(schema(&packet())["properties"]["backs"]["items"]["enum"], json!([ID]));
 }
 
@@ -147,7 +147,7 @@ fn majority_leads_and_other_positions_are_kept() {
 fn tension_covers_target_and_confidence() {
     let of = |reports: &[Report]| synthesize("R", reports, None, &[]).unwrap().tension;
     let one = report("a", "repair", "Mend it", "high", &["dream-1"]);
-    assert_eq!(of(std::slice::from_ref(&one)), None, "a single councillor has no opposition");
+    assert_eq!(of(std::slice::from_ref(&one)), None, "a single councillor cannot disagree");
     let other = report("b", "repair", "Mend that", "high", &["dream-2"]);
     let reported = of(&[one.clone(), other]).unwrap();
     assert_eq!(reported, "a would repair (“Mend it”); b would repair (“Mend that”)");
