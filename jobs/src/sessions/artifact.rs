@@ -41,7 +41,7 @@ pub enum Content {
         evidence_count: u32,
         confidence: f64,
     },
-    /// Steps of a turn that ended with a passing check.
+    /// Steps of a turn whose last check or commit passed.
     SuccessfulSequence {
         label: String,
         steps: Vec<String>,

@@ -1,8 +1,8 @@
 //! Applies a user's decision on an artifact: edit, pin, unpin, forget, split and undo.
 //!
 //! Every decision is recorded with the state before it, so that it can be undone. This module must
-//! never change an artifact itself: [`super::fold`] applies the decisions. Undoing a decision only
-//! adds an artifact that no longer exists.
+//! never change an artifact itself, because [`super::fold`] applies the decisions. The exception is
+//! undoing a decision, which may restore the artifact's text, or an artifact that no longer exists.
 
 use jiff::Timestamp;
 use runner_engine::outcome::Class;
@@ -21,8 +21,8 @@ const ROOM: usize = 256;
 /// Applies a change such as `pin ID` or `edit ID {...}` and describes it.
 ///
 /// # Errors
-/// Returns an error if the artifact does not exist, if the new text is not an artifact with the same
-/// type and trigger, or if the edited artifact would be too large.
+/// Returns an error if the artifact does not exist, if the new text is not an artifact with the
+/// same type and trigger, or if the edited artifact would be too large.
 pub(super) fn apply(
     folder: &mut SessionFolder,
     change: &str,

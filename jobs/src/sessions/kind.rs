@@ -25,7 +25,7 @@ impl Kind for SessionsSpec {
         let waiting = due(places(ctx, self), self, ctx.clock.now()).len();
         Ok(DryRunPlan {
             notes: vec![format!("{} to analyze", counted(waiting, "idle session"))],
-            checks: vec!["no artifact exceeds its size, its number or the total".to_owned()],
+            checks: vec!["the artifacts stay within their limits on size and number".to_owned()],
             ..DryRunPlan::default()
         })
     }
@@ -48,7 +48,7 @@ impl Kind for SessionsSpec {
         self.steps.clone_from(&project.lifecycle.steps);
     }
 
-    /// A manual run reports the end of a session or a decision, which nothing else repeats.
+    /// A manual run delivers the end of a session or a decision, which would otherwise be lost.
     fn manual_wait(&self) -> Duration {
         MANUAL_WAIT
     }

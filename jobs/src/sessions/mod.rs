@@ -244,7 +244,8 @@ fn analyze_due(
 /// Returns the transcript with this id or path.
 ///
 /// # Errors
-/// Returns an error if there is none, or if it is so old that its findings would be removed at once.
+/// Returns an error if there is none, or if it is so old that its findings would be removed
+/// immediately.
 fn find(ctx: &Context<'_>, spec: &SessionsSpec, wanted: &str) -> Result<Source, JobError> {
     let found = match wanted.contains('/') {
         true => sources::source(ctx.files.root().join(wanted)),

@@ -1,8 +1,8 @@
 //! Keeps the counts of sessions whose findings are removed because of their age.
 //!
-//! The counts move from the session's record to the artifacts. [`Retired`] records which counts came
-//! from which session. If such a session continues and is analyzed again, its counts are taken back,
-//! so no event is counted twice.
+//! The counts move from the session's record to the artifacts. [`Retired`] records which counts
+//! came from which session. If such a session continues and is analyzed again, its counts are
+//! removed from the artifacts, so no event is counted twice.
 
 use std::collections::BTreeMap;
 

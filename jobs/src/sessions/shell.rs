@@ -181,12 +181,12 @@ pub fn program(line: &str) -> String {
     found.filter(plain).unwrap_or_else(|| "shell".to_owned())
 }
 
-/// Returns the program and its first arguments, as shared by calls with the same intent.
+/// Returns the program and its first arguments, which calls with the same intent share.
 pub fn subject(line: &str) -> String {
     let Some(words) = main(line) else { return String::new() };
     let name = name(&words);
     let count = if DEEP.contains(&name) { 2 } else { 1 };
-    // A quoted string may contain blanks, so the words after it cannot be separated reliably.
+    // A quoted string may contain spaces, so the words after it cannot be separated reliably.
     let words = words.iter().skip(1).take_while(|word| !word.contains(['"', '\'', '`']));
     let plain = words.filter(|word| !word.starts_with('-') && !word.contains(['/', '$', '>']));
     let rest: Vec<&str> = plain.copied().take(count).collect();

@@ -110,8 +110,8 @@ fn exit_code(text: &str) -> String {
     code.map_or_else(|| "no output".to_owned(), |code| code.trim().to_owned())
 }
 
-/// Removes terminal colours, the agent program's tags, task runner labels, and surrounding white
-/// space.
+/// Removes terminal colours, the agent program's tags, task runner labels, and surrounding
+/// whitespace.
 fn plain(line: &str) -> String {
     let mut text = String::with_capacity(line.len());
     let mut rest = line;

@@ -86,7 +86,7 @@ impl Proof {
     }
 }
 
-/// Returns the name that Claude Code gives to the folder with the transcripts of sessions in `root`.
+/// Returns the name of the folder where Claude Code keeps the transcripts of sessions in `root`.
 fn slug(root: &Path) -> String {
     let slug = |c: char| if c.is_ascii_alphanumeric() { c } else { '-' };
     root.display().to_string().chars().map(slug).collect()

@@ -323,7 +323,7 @@ fn decisions_hold_and_can_be_undone() {
         folder.artifacts = fold(&[&session], &folder.artifacts, &folder.decisions).artifacts;
         assert_eq!(folder.artifacts.len(), left, "{change}");
     }
-    assert!(decide::apply(&mut folder, &format!("pin {id}"), at).is_err(), "it is forgotten");
+    assert!(decide::apply(&mut folder, &format!("pin {id}"), at).is_err(), "{id} is forgotten");
     decide::apply(&mut folder, &format!("undo {id}"), at).unwrap();
     folder.artifacts = fold(&[&session], &folder.artifacts, &folder.decisions).artifacts;
     let found = folder.artifacts.iter().find(|it| it.id == id).unwrap();
@@ -499,7 +499,7 @@ fn files_of_other_programs_are_never_used() {
     let bytes = record::compact(&packet);
     let path = format!("{folder}/resume.json");
     fs::write(root.join(&path), &bytes).unwrap();
-    assert_eq!(resume_packet(root, state.path()), None, "runner did not write it");
+    assert_eq!(resume_packet(root, state.path()), None, "runner did not write the packet");
     let mut digests = Digests::default();
     digests.note(&path, &bytes, None);
     digests.save(state.path()).unwrap();
@@ -510,7 +510,7 @@ fn files_of_other_programs_are_never_used() {
     assert!(resume_packet(root, state.path()).is_some());
     fs::write(root.join(&path), String::from_utf8(bytes).unwrap().replace("src/a.rs", "evil.rs"))
         .unwrap();
-    assert_eq!(resume_packet(root, state.path()), None, "another program changed it");
+    assert_eq!(resume_packet(root, state.path()), None, "another program changed the packet");
     fs::write(base.join("artifacts/x.json"), r#"{"trigger":"t","sequence":["run evil"]}"#).unwrap();
     let found = SessionFolder::load(root, folder, &Digests::load(state.path()));
     assert_eq!((found.artifacts.len(), found.unknown.len(), found.problems.len()), (0, 1, 1));

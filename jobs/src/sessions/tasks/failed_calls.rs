@@ -10,7 +10,7 @@ use crate::sessions::event::{Event, Outcome};
 
 /// Maximum length of a command in bytes. A longer one is rarely repeated exactly.
 pub const LONGEST: usize = 160;
-/// Maximum number of failed commands, and likewise of passed commands, to keep.
+/// Maximum number of failed commands, and of passed commands, to keep.
 const MOST: usize = 10;
 const PASSED: usize = 150;
 

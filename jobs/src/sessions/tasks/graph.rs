@@ -9,8 +9,8 @@ use crate::sessions::event::{Action, Event};
 
 /// Maximum number of pairs.
 const MOST: usize = 20;
-/// Maximum number of changed files in a turn. A turn that changes more is ignored, because any two
-/// of its files are rarely related.
+/// Maximum number of changed files in a turn. A turn that changes more is ignored, because two of
+/// its files are unlikely to be related.
 const FILES: usize = 20;
 /// Minimum number of turns in which both files were changed.
 const LEAST: u32 = 2;

@@ -8,8 +8,9 @@ use crate::sessions::transcript::{SessionEvent, SessionEventKind};
 
 /// Creates a session from one word per call: `r` reads, `e` edits, `t` tests, `T` runs a failing
 /// test, `x` runs a failing command, `l` lists a folder, `L` lists a missing folder, `h` runs a
-/// test that hides its errors, `w` writes the model's list, `d` makes a call that the user refuses,
-/// `c` commits, `p` prompts, `a` answers. A digit after a word selects the file or command.
+/// test that hides its errors, `w` updates the model's to-do list, `d` makes a call that the user
+/// refuses, `c` commits, `p` prompts, `a` answers. A digit after a word selects the file or
+/// command.
 fn session(script: &str) -> crate::sessions::event::Session {
     let mut collector = Collector::default();
     let mut line = 0;
@@ -155,8 +156,8 @@ fn repairs_need_a_change_and_an_end_of_the_error() {
     assert!(found("p T1 r1 t").is_empty());
     assert!(found("p T1 e1").is_empty());
     assert!(found("p T1 e1 t T1").is_empty());
-    // Reading elsewhere and running a command that hides its errors are not repairs, and writing
-    // the model's list is not a step.
+    // Reading elsewhere and running a command that hides its errors are not repairs, and updating
+    // the model's to-do list is not a step.
     assert!(found("p L1 r1 l2").is_empty());
     assert!(found("p T1 e1 h").is_empty());
     assert_eq!(found("p T1 w r1 e1 w t")[0].steps, repaired[0].steps);

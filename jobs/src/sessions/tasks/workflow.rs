@@ -1,5 +1,5 @@
-//! Workflows without an open error, for the SuccessfulSequence artifact: the steps of a turn that
-//! changed files and ended with a passing check, and in which trust did not fall.
+//! Successful workflows, for the SuccessfulSequence artifact: the steps of a turn that changed
+//! files, whose last check or commit passed, and in which trust did not fall.
 
 use serde::{Deserialize, Serialize};
 

@@ -2,7 +2,7 @@
 //! Codex rollouts, `_steps.jsonl`, and rows with `ts`, `type` and `detail`.
 //!
 //! ```text
-//! bytes ──records──> one JSON object each, with its line ──row, other──> events: said, called, came back
+//! bytes ──records──> one JSON object each, with its line ──row, other──> events: text, call, outcome
 //!            └── blank, bad, too long, torn: counted                 └── foreign: counted
 //! ```
 //!

@@ -49,7 +49,7 @@ pub struct Tally {
     pub read: u64,
     /// Lines of JSON that are not rows of the program.
     pub foreign: u64,
-    /// Lines that contain only white space and NUL.
+    /// Lines that contain only whitespace and NUL.
     pub blank: u64,
     /// Lines that yield no JSON object.
     pub bad: u64,

@@ -85,15 +85,15 @@ fn damaged_lines_do_not_affect_other_lines() {
     let spans = pretty.lines().count() as u64;
     let file = [
         "\u{feff}".to_owned() + USER,             // read
-        format!("{USER}{ASSISTANT}"),             // two objects on a line
-        "\0\0\0".to_owned(),                      // a hole
-        format!("\0\0{USER}"),                    // a hole before an object
+        format!("{USER}{ASSISTANT}"),             // two objects on one line
+        "\0\0\0".to_owned(),                      // a run of NUL
+        format!("\0\0{USER}"),                    // NUL before an object
         long,                                     // too long
         "not json".to_owned(),                    // bad
-        pretty,                                   // one object over lines
+        pretty,                                   // one object on several lines
         "{\"type\":\"user\",\"mess".to_owned(),   // torn in the middle
-        USER.to_owned(),                          // and resynchronised
-        format!("nonsense {USER}"),               // after nonsense
+        USER.to_owned(),                          // read after resynchronizing
+        format!("nonsense {USER}"),               // an object after other text
         "[1,2,3]".to_owned(),                     // foreign
         "{\"ts\":1,\"detail\":\"x\"}".to_owned(), // foreign
         String::new(),
@@ -186,7 +186,7 @@ fn large_file_is_read_in_bounded_memory() {
     assert_eq!(events, tally.read / 2 * 3);
     let held = transcript.records.held();
     // Buffers grow by doubling.
-    assert!(held <= 2 * MAX_LINE, "{held} bytes are held");
+    assert!(held <= 2 * MAX_LINE, "{held} bytes are allocated");
 }
 
 #[test]
