@@ -5,8 +5,8 @@
 //! Entry::claims ──checklist──> the audit's prompt ──> final message ──read──> Checked ──record──> <id>.audit.json
 //! ```
 //!
-//! Runner checks simple claims itself (`claims.rs`). A claim that neither runner nor the
-//! audit checked is *unknown* and never counts as confirmed. This module must never change an entry.
+//! Runner checks simple claims itself (`claims.rs`). A claim that neither runner nor the audit
+//! checked is *unknown* and never counts as confirmed. This module must never change an entry.
 
 use std::fmt::{self, Write as _};
 

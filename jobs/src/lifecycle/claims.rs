@@ -7,8 +7,8 @@
 //!              └───────────────────────┴──> its last recorded use ──none──> not checked
 //! ```
 //!
-//! A model wrote the claims. This module must never run a command where it could change the project,
-//! the host or the run's results, and must never quote the output of a command.
+//! A model wrote the claims. This module must never run a command where it could change the
+//! project, the host or the run's results, and must never quote the output of a command.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -41,7 +41,7 @@ enum SimpleClaim<'c> {
     Ends { command: &'c str, code: i64, form: CommandForm },
 }
 
-/// The form in which a claim contains a command.
+/// How a claim states a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum CommandForm {
     /// Between quotes or backticks.
@@ -118,8 +118,8 @@ pub fn recheck(
     Ok(())
 }
 
-/// Parses a claim, or returns `None` if it has no simple form. `is_there` returns whether the
-/// project has a path.
+/// Parses a claim, or returns `None` if it has no simple form. `is_there` returns whether a
+/// path exists in the project.
 fn simple<'c>(claim: &'c str, is_there: &dyn Fn(&str) -> bool) -> Option<SimpleClaim<'c>> {
     let claim = claim.trim().trim_end_matches('.');
     if let Some(rest) = claim.strip_suffix("exists") {
@@ -171,7 +171,7 @@ fn without<'t>(text: &'t str, word: &str) -> &'t str {
     }
 }
 
-/// Removes surrounding blanks and one pair of quotes from a string.
+/// Removes surrounding whitespace and one pair of quotes from a string.
 fn plain(text: &str) -> &str {
     let text = text.trim();
     let quoted = ['`', '\'', '"'].into_iter();
@@ -179,7 +179,8 @@ fn plain(text: &str) -> &str {
     quoted.next().unwrap_or(text)
 }
 
-/// Returns the path in a string such as "the file `a/b`", if it can only be a path in the project.
+/// Returns the path in a string such as "the file `a/b`", unless the path could lie outside the
+/// project.
 fn file(text: &str) -> Option<&str> {
     let text = without(plain(text), "the ");
     let mut kinds = ["file ", "folder ", "directory "].into_iter();
@@ -201,9 +202,9 @@ fn is_there(ctx: &Context<'_>, path: &str) -> bool {
     ctx.files.is_there(path) && !above.any(|folder| ctx.files.is_file(folder))
 }
 
-/// Returns whether unquoted text is prose: it begins with neither the name of a program nor a
-/// frequent beginning of shell commands. "test" is common in prose, so it counts as a program only
-/// if an option or `!` follows.
+/// Returns whether unquoted text is prose: it begins neither with the name of a program nor with a
+/// word or an assignment that often begins a shell command. "test" is common in prose, so it counts
+/// as a program only if an option or `!` follows.
 fn is_prose(ctx: &Context<'_>, words: &str) -> bool {
     let (first, rest) = words.split_once(' ').unwrap_or((words, ""));
     let path = ctx.programs.env().get("PATH").map_or("", String::as_str);
@@ -214,7 +215,7 @@ fn is_prose(ctx: &Context<'_>, words: &str) -> bool {
 
 fn exists(ctx: &Context<'_>, path: &str) -> Check {
     match is_there(ctx, path) {
-        true => Check(ClaimFinding::Holds, "it is there".to_owned()),
+        true => Check(ClaimFinding::Holds, "it exists".to_owned()),
         false => Check(ClaimFinding::Fails, "there is no such file or folder".to_owned()),
     }
 }

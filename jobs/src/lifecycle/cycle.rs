@@ -185,7 +185,7 @@ pub fn parsed(path: &str, text: &str) -> Result<Spec, BadCycle> {
 /// Returns [`JobError::Nothing`] if a gate is closed. No error changes the position.
 pub fn run(ctx: &mut Context<'_>, spec: &CycleSpec, job: &str) -> Result<Finished, JobError> {
     let Some(now) = &spec.now else {
-        return Err(JobError::failed(Class::Internal, "its position was not read"));
+        return Err(JobError::failed(Class::Internal, "the agent's position was not read"));
     };
     let state = now.state();
     let unusable = |error| unusable(&error, &spec.agent);
@@ -205,7 +205,7 @@ pub fn run(ctx: &mut Context<'_>, spec: &CycleSpec, job: &str) -> Result<Finishe
     let mut finished = done.map_err(|error| held(error, state, &facts, ctx.clock.now()))?;
     let after = position.after(state);
     if finished.idle.is_none() {
-        // A state's gate counts only runs that had a result.
+        // An idle run does not restart the state's minimum interval.
         let ran = position::ran_path(&spec.agent, &state.name);
         let at = format!("{}\n", ctx.clock.now().as_second());
         ctx.files.stage(&ran, at.as_bytes(), Expect::Current)?;
@@ -242,13 +242,13 @@ fn facts<'f>(
     Ok(TickFacts { job, ran, failures, failed })
 }
 
-/// Converts an unusable position to an error naming the command that resets the position.
+/// Converts an unusable position to an error that names the command for resetting the position.
 fn unusable(error: &BadPosition, agent: &str) -> JobError {
     let why = format!("{error}; fix: {}", position::reset(agent, "STATE"));
     JobError::failed(Class::Environment, why)
 }
 
-/// Appends a note to a failure message saying that the cycle stays in its current state.
+/// Prefixes a failure message with the note that the cycle stays in its current state.
 fn held(error: JobError, state: &CycleState, facts: &TickFacts<'_>, now: Timestamp) -> JobError {
     let Outcome::Failed { class, why } = error.outcome(now) else {
         return error;

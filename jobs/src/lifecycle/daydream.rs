@@ -3,12 +3,12 @@
 //! ```text
 //! 12 min since the last, and no dream just now? ──no──> skipped
 //!   │ yes
-//! ask ──no model, no answer, nothing usable──> skipped, and why
+//! ask ──no model, no answer, nothing usable──> skipped, with the reason
 //!   └──> lowercased, 40 words ──> daydreams.json, 60 kept, one publication
 //! ```
 //!
-//! The rules never write a daydream. A daydream decides nothing, so a problem with the model or the
-//! file skips the run instead of failing it.
+//! Daydreams are never written by rule. A daydream decides nothing, so a problem with the model or
+//! the file skips the run instead of failing it.
 
 use jiff::{SignedDuration, Timestamp};
 use runner_backends::{Request, Temperature};
@@ -171,8 +171,8 @@ fn musing(text: &str) -> String {
     words.join(" ").to_lowercase().chars().take(400).collect()
 }
 
-/// Returns whether a musing has no fence, link, code or markup. A small model often copies these from
-/// the request or invents them.
+/// Returns whether a musing has no fence, link, code or markup. A small model often copies these
+/// from the request or invents them.
 fn is_prose(text: &str) -> bool {
     !text.contains("://") && !text.contains(|c: char| "<>[]{}|\\`#*_=".contains(c))
 }

@@ -47,7 +47,7 @@ grammar! {
 fn of_project(text: &str) -> Result<String, String> {
     RelPath::new(text).map_err(|error| error.to_string())?;
     match reserved(text, &NEVER) {
-        Some(never) => Err(format!("{text:?} is inside {never}, where this file must not be")),
+        Some(never) => Err(format!("{text:?} is inside {never}, where this file is not allowed")),
         None => Ok(text.to_owned()),
     }
 }

@@ -239,7 +239,7 @@ pub fn newest(root: &Path, agent: &str) -> Result<Option<Newest>, JobError> {
     newest_in(&Scope::open(root, &[], ".runner/staging/look")?, agent)
 }
 
-/// Returns the newest entry through a scope.
+/// Reads the newest entry through a scope.
 ///
 /// # Errors
 /// Returns the same errors as [`newest`].

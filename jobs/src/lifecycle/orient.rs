@@ -27,9 +27,9 @@ pub const MOST: usize = 60;
 const WIDEST: usize = 300;
 /// Maximum number of tasks to list for each keyword.
 const NAMED: usize = 5;
-/// Maximum number of commits, and likewise of moves, to list since an entry.
+/// Maximum number of commits, of moves and of uncommitted paths to list.
 const HAPPENED: usize = 8;
-/// Maximum number of lines from a carry, and likewise from a checklist, in an orientation.
+/// Maximum number of lines of a carry, and of a checklist, to show.
 const CARRIED: usize = 20;
 
 /// The orientation shown to a run when it starts.
@@ -179,7 +179,7 @@ impl Orientation {
             out.push(String::new());
             out.push(match (self.provenance, kind) {
                 (Some(Provenance::Published), StateKind::Audit) => {
-                    format!("Carry of {entry}. The runs since then believed it; you check it:")
+                    format!("Carry of {entry}. Later runs trusted it; check it yourself:")
                 }
                 (Some(Provenance::Published), _) => {
                     format!("Carry of {entry}. Trust it; do not verify again what it lists:")

@@ -1,5 +1,5 @@
-//! Reads an agent's position in its cycle from small files below `.runner/`. These files are changed
-//! only by publishing.
+//! Reads an agent's position in its cycle from small files below `.runner/`. Only a publication
+//! changes these files.
 //!
 //! ```text
 //! .runner/lifecycle-pos                    wake_add 2            the state, and its successful runs

@@ -68,9 +68,9 @@ impl Provenance {
     pub fn describe(self, path: &str) -> Option<String> {
         match self {
             Self::Published => None,
-            Self::Unknown => Some(format!("the database does not know {path}; {ADOPT}")),
+            Self::Unknown => Some(format!("the database has no record of {path}; {ADOPT}")),
             Self::Foreign => {
-                Some(format!("{path} or its list is not as runner published it; {ADOPT}"))
+                Some(format!("{path} or its list differs from what runner published; {ADOPT}"))
             }
         }
     }

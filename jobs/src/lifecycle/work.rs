@@ -140,7 +140,7 @@ pub fn run(ctx: &mut Context<'_>, spec: &WorkSpec) -> Result<Finished, JobError>
             finished.lines.extend(audited(ctx, spec, entry, &reply.text)?);
         }
         let words = reply.text.lines().filter(|line| !line.trim().is_empty());
-        finished.lines.extend(words.take(WORDS).map(|line| format!("it said: {}", line.trim())));
+        finished.lines.extend(words.take(WORDS).map(|line| format!("answer: {}", line.trim())));
     }
     if let Some(entry) = orientation.entry.as_ref().filter(|_| !by_rule) {
         finished.lines.push(format!("oriented by the carry of {entry}"));

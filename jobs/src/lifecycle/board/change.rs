@@ -16,7 +16,7 @@ use super::moves::{self, BoardEdit};
 use crate::lifecycle::entry::Entry;
 use crate::manual_edit::{self, EditActor, HeldJobLock, ManualEdit, ManualEditError};
 
-/// The job name of all changes to a project's board. No configured job can have this name.
+/// The job name recorded for changes to a project's board. No configured job can have this name.
 pub const JOB: &str = "board:apply";
 /// Maximum number of attempts to change a board that another process is changing at the same time.
 const LOOKS: u32 = 5;
@@ -268,7 +268,7 @@ fn headline(records: &[HistoryRecord]) -> String {
     parts.collect::<Vec<_>>().join("; ")
 }
 
-/// Describes each moved task, and each verdict that moved none, with the reason.
+/// Describes each moved task, and each verdict that moved no task, with the reason.
 pub fn lines(records: &[HistoryRecord]) -> Vec<String> {
     let mut out = Vec::new();
     for record in records {
@@ -282,7 +282,7 @@ pub fn lines(records: &[HistoryRecord]) -> Vec<String> {
             out.push(format!("{from} → {to}: {}{why}", it.task));
         }
         let kept = record.kept.iter();
-        out.extend(kept.map(|it| format!("as it is: {}: {}", it.said, it.why)));
+        out.extend(kept.map(|it| format!("unchanged: {}: {}", it.said, it.why)));
         let unresolved = record.unresolved.iter();
         out.extend(unresolved.map(|it| format!("unresolved: {}: {}", it.said, it.why)));
     }

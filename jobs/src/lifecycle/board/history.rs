@@ -155,7 +155,7 @@ mod keyword {
         let word = Option::<String>::deserialize(deserializer)?;
         let known = |word: String| {
             Keyword::of(&word)
-                .ok_or_else(|| serde::de::Error::custom(format!("no keyword: {word}")))
+                .ok_or_else(|| serde::de::Error::custom(format!("unknown keyword: {word}")))
         };
         word.map(known).transpose()
     }

@@ -93,14 +93,14 @@ pub fn apply(board: &Board, text: &str, entry: &Sections, agent: &str) -> BoardE
         };
         if task.keyword == Keyword::Doing && !is_held_by(task, agent) {
             let why = match &task.agent {
-                Some(other) => format!("the agent {other:?} works on {:?}", task.heading),
-                None => format!("another agent or a person works on {:?}", task.heading),
+                Some(other) => format!("the agent {other:?} is working on {:?}", task.heading),
+                None => format!("another agent or a person is working on {:?}", task.heading),
             };
             change.kept.push(UnappliedVerdict { said, why });
             continue;
         }
         if !touched.insert(task.line) {
-            let why = format!("another verdict moved {:?} before", task.heading);
+            let why = format!("another verdict has already moved {:?}", task.heading);
             change.unresolved.push(Unresolved { said, why });
             continue;
         }
@@ -130,10 +130,10 @@ fn unknown(board: &Board, said: &str) -> String {
     });
     match odd {
         Some(odd) => format!(
-            "the task in line {} has the keyword {:?}, which is not moved",
+            "the task on line {} has the keyword {:?}, so runner does not move it",
             odd.line, odd.keyword
         ),
-        None => "no task of the board has this heading".to_owned(),
+        None => "no task on the board has this heading".to_owned(),
     }
 }
 

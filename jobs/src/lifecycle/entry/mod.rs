@@ -29,9 +29,9 @@ pub const TALE_WORDS: usize = 120;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Entry {
-    /// The permanent name of the entry: its file name without `.org`, as in `2026-06-10-1430`.
+    /// The permanent name of the entry: its file name without `.org`, such as `2026-06-10-1430`.
     pub id: String,
-    /// The title, as in `rem — 2026-06-10 14:30 UTC`.
+    /// The title, such as `rem — 2026-06-10 14:30 UTC`.
     pub title: String,
     /// The model that wrote the entry, or [`BY_RULE`].
     pub model: String,
@@ -76,8 +76,8 @@ pub struct Verdict {
     pub task: Option<String>,
     /// The reason: the text after the first dash, or empty if there is no dash.
     pub why: String,
-    /// All text after the move: the task's heading, then the reason. Looks for a heading equal to
-    /// this text, then for the longest heading that is a prefix of it.
+    /// All text after the move: the task's heading, then the reason. It identifies the task whose
+    /// heading equals this text, or else the task with the longest heading that is a prefix of it.
     pub said: String,
 }
 

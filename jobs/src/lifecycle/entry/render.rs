@@ -53,7 +53,7 @@ pub fn render(entry: &Entry) -> String {
 
 fn tale(out: &mut String, text: &str) {
     for line in prose(text.lines()).lines() {
-        // A leading blank is enough, because headings and keywords begin only in the first column.
+        // A leading space is enough, because headings and keywords begin only in the first column.
         if line.starts_with(['*', '#']) {
             out.push(' ');
         }
@@ -84,7 +84,7 @@ pub(super) fn one_line(text: &str) -> String {
     text
 }
 
-/// Replaces control characters, and characters that reorder a line on display, with blanks.
+/// Replaces control characters, and characters that reorder a line on display, with spaces.
 fn clean(text: &str) -> String {
     let hidden = |c: char| {
         c.is_control()

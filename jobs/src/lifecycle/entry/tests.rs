@@ -70,7 +70,7 @@ fn entry_round_trips_through_parse_and_render() {
     assert_eq!(render(&entry), ENTRY);
     entry.sections.carry = vec!["verified: `cd x; make` ended with 0; a ` b; c; `d;`".to_owned()];
     let claims = ["`cd x; make` ended with 0", "a ` b; c; `d", "`"];
-    assert_eq!(entry.claims(), claims, "an odd backtick pairs with the next one");
+    assert_eq!(entry.claims(), claims, "each backtick pairs with the next one");
 }
 
 #[test]

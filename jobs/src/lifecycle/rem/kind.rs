@@ -25,10 +25,10 @@ impl Kind for RemSpec {
             requests: vec![priced(&mut ctx.spender, request, 0)?],
             notes,
             checks: vec![
-                "the six headings are there, in their order, and no others".to_owned(),
-                "every commit hash that it names occurs in the sources that were shown".to_owned(),
+                "the answer has exactly the six headings, in this order".to_owned(),
+                "every commit hash in the answer occurs in the sources that were shown".to_owned(),
                 "every verdict that names a task names exactly one task on the board".to_owned(),
-                "its tale does not repeat the previous one".to_owned(),
+                "the tale does not repeat the previous one".to_owned(),
                 "runner asks at most twice; if both answers fail, it publishes the entry by rule"
                     .to_owned(),
             ],

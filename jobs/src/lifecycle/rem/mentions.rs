@@ -13,13 +13,14 @@ use super::gather::{PreviousEntry, Slice};
 const SHORTEST: usize = 4;
 /// Length of the longest commit hash, in digits.
 const LONGEST: usize = 64;
-/// Minimum length at which a word with both letters and digits is a hash regardless of its
+/// Minimum length at which a word with both letters and digits counts as a hash regardless of its
 /// position.
 const CERTAIN: usize = 7;
 
 /// Words that introduce the next word as a commit.
 const PRESENTS: [&str; 6] = ["commit", "commits", "revision", "changeset", "sha", "hash"];
-/// English words that consist of hexadecimal digits. After `commit` they are usually words.
+/// English words that consist of hexadecimal digits. Even after `commit`, they count as hashes only
+/// in backticks.
 const ENGLISH: [&str; 24] = [
     "acceded", "added", "babe", "bead", "beaded", "beef", "cafe", "ceded", "dead", "deaf",
     "decade", "deed", "deface", "defaced", "efface", "effaced", "facade", "face", "faced", "fade",

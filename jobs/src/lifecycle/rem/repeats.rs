@@ -215,7 +215,7 @@ mod tests {
             }
         }
         assert_eq!((caught, unlike), (108, 630));
-        assert!(highest < 0.45, "the most similar unlike tales have {highest}");
+        assert!(highest < 0.45, "the most similar distinct tales have a likeness of {highest}");
     }
 
     #[test]

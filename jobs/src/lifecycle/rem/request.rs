@@ -26,8 +26,8 @@ const ENUM: usize = 250;
 /// sources. The placeholder is not shown to a model and does not fit the schema.
 const BY_RULE: Value = Value::Null;
 
-/// The schema's limits on an answer, in characters and in items. They exceed what the prompt asks for.
-/// Without them, a small model that is constrained to the schema may never finish its answer.
+/// The schema's limits on an answer, in characters and in items. They exceed what the prompt asks
+/// for. Without them, a small model that is constrained to the schema may never finish its answer.
 const TALE: usize = 2000;
 const LINE: usize = 400;
 const VERDICTS: usize = 8;

@@ -15,7 +15,7 @@ use crate::steps::{self, ToolStep};
 const LOOKS: [&str; 6] = ["test", "check", "lint", "build", "verify", "clippy"];
 /// Characters that indicate a command that does more than run one check, or that is hard to read.
 const COMPLEX: [char; 8] = ['\'', '"', '>', '<', '|', ';', '&', '\n'];
-/// Maximum number of commits, and likewise of different failures, that a tale lists.
+/// Maximum number of commits, and of distinct failures, that a tale lists.
 const LISTED: usize = 4;
 /// Minimum number of tool uses for a file to count as used repeatedly.
 const OFTEN: usize = 4;
@@ -215,7 +215,8 @@ fn fears(slice: &Slice, failed: &[Failure<'_>]) -> Vec<String> {
     );
     if fears.is_empty() {
         fears.push(
-            "No failure was seen; a failure that no tool use and no commit shows is not known here.".to_owned(),
+            "No failure was seen; a failure that appears in no tool use and no commit is unknown."
+                .to_owned(),
         );
     }
     fears
@@ -314,9 +315,9 @@ mod tests {
         for ts in [400, 300, 200] {
             slice.listed.manifest.entries.push(Listed { ts: Some(at(ts)), ..Listed::default() });
         }
-        assert!(!begun(&slice), "it is not known when it began");
+        assert!(!begun(&slice), "the time at which the task was begun is unknown");
         slice.doing_since = Some(at(350));
-        assert!(!begun(&slice), "one entry is no sign");
+        assert!(!begun(&slice), "one entry does not make a task stuck");
         slice.doing_since = Some(at(250));
         assert_eq!(
             fears(&slice, &[])[0],

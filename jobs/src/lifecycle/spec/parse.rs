@@ -267,7 +267,7 @@ fn budget(value: &str) -> Result<Budget, String> {
                 #[allow(
                     clippy::cast_possible_truncation,
                     clippy::cast_sign_loss,
-                    reason = "checked to be from nothing to a million"
+                    reason = "checked to be between 0 and 1,000,000"
                 )]
                 let micros = (dollars * 1e6).round() as u64;
                 budget.micros = Some(micros);
