@@ -227,10 +227,10 @@ const FROM_THE_SANDBOX: [(&str, &str, Option<&str>); 13] = [
     ("stash", "git update-ref refs/stash $C", Some("stash/1: commit ")),
     ("notes", "git update-ref refs/notes/evil $C", Some("notes/evil: commit ")),
     ("tag", "git tag -a -m x evil $C", Some("tags/evil: commit ")),
-    ("work tree", "git worktree add -q --detach side $C", Some("worktrees/side: commit ")),
+    ("work tree", "git worktree add -q --detach notes/side $C", Some("worktrees/side: commit ")),
     (
         "index of a work tree",
-        "git worktree add -q --detach side && cd side && git update-index --add --cacheinfo 100644,$BLOB,$E",
+        "git worktree add -q --detach notes/side && cd notes/side && git update-index --add --cacheinfo 100644,$BLOB,$E",
         Some("its index contains a change to rem/"),
     ),
     (
@@ -255,13 +255,15 @@ fn agents_in_the_sandbox_bring_no_entry_into_git() {
             "[backends.evil]\ntype = \"command\"\nprogram = \"sh\"\nargs = [\"evil.sh\"]\n\
              [jobs.evil]\nkind = \"wake\"\ntrigger = \"manual\"\nbackend = \"evil\"\nretries = 0\n",
         );
+        // At sandbox levels below `full`, an agent cannot create files in the project's top folder.
+        fixture.write("notes/note.txt", "");
         fixture.write(
             "evil.sh",
             format!(
                 "export E={ENTRY} GIT_AUTHOR_NAME=a GIT_AUTHOR_EMAIL=a@b GIT_COMMITTER_NAME=a GIT_COMMITTER_EMAIL=a@b\n\
-                 (BLOB=$(echo forged | git hash-object -w --stdin); export GIT_INDEX_FILE=$PWD/index.tmp\n\
+                 (BLOB=$(echo forged | git hash-object -w --stdin); export GIT_INDEX_FILE=$(mktemp -d)/index\n\
                  git read-tree HEAD; git update-index --add --cacheinfo 100644,$BLOB,$E\n\
-                 C=$(git commit-tree -p HEAD -m 'add: forged' $(git write-tree)); rm -f index.tmp; unset GIT_INDEX_FILE\n\
+                 C=$(git commit-tree -p HEAD -m 'add: forged' $(git write-tree)); unset GIT_INDEX_FILE\n\
                  {script}\n) >&2\necho I did my work.\n"
             ),
         );

@@ -199,7 +199,10 @@ fn idle_cycle_writes_no_entry_and_moves_on() {
     assert!(!orient.out.contains("committed") || !orient.out.contains(" rem: "), "{orient:?}");
     // An audit checks the carry instead of trusting it.
     let audit = fixture.run(&["lifecycle", "orient", "--kind", "audit"]).ends(0);
-    assert!(audit.out.contains("you check it") && !audit.out.contains("Trust it"), "{audit:?}");
+    assert!(
+        audit.out.contains("check it yourself") && !audit.out.contains("Trust it"),
+        "{audit:?}"
+    );
     // A commit, a person's change to a task, and a tool call each make a cycle worth an entry.
     assert_eq!(cycle(3), 2);
     fixture.run_at("2026-06-10T04:00:00Z", &["board", "add", "one more"]).ends(0);

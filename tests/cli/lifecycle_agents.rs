@@ -55,13 +55,15 @@ fn asked(fixture: &Fixture, job: &str) -> Value {
 fn command_agents_leave_rows_for_commits_and_files() {
     let fixture = fixture("backend = \"worker\"\n");
     let script = "git -c user.name=a -c user.email=a@b commit --quiet --allow-empty -m 'add: a tide'\n\
-                  echo x > tide.txt\necho done\n";
+                  echo x > notes/tide.txt\necho done\n";
     fixture.write("worker.sh", script);
     fixture.write("stays.txt", "changed before the run");
+    // At sandbox levels below `full`, an agent cannot create files in the project's top folder.
+    fixture.write("notes/stays.txt", "changed before the run");
     fixture.configure(
         "[backends.worker]\ntype = \"command\"\nprogram = \"sh\"\nargs = [\"worker.sh\"]\n",
     );
-    fixture.git(&["add", "worker.sh", "cycle.md", "runner.toml", "plan.org"]);
+    fixture.git(&["add", "worker.sh", "cycle.md", "runner.toml", "plan.org", "notes"]);
     fixture.git(&["commit", "--quiet", "-m", "Set up"]);
     fixture.run(&["lifecycle", "tick"]).ends(0);
     let rows: Vec<Value> = (fixture.read("_steps.jsonl").lines())
@@ -71,7 +73,7 @@ fn command_agents_leave_rows_for_commits_and_files() {
     assert_eq!(tools, ["run", "commit", "change"], "{rows:?}");
     assert_eq!(rows[0]["args"]["pipeline"], "wake: re\u{2011}read the log");
     assert!(rows[1]["args"]["pipeline"].as_str().unwrap().ends_with(" add: a tide"), "{rows:?}");
-    assert_eq!(rows[2]["args"]["path"], "tide.txt");
+    assert_eq!(rows[2]["args"]["path"], "notes/tide.txt");
     // The next wake learns of the commit.
     fixture.run(&["lifecycle", "tick"]).ends(0);
     let text = asked(&fixture, "lifecycle").to_string();

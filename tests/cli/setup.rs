@@ -199,7 +199,7 @@ fn removal_restores_changed_settings() {
     let before = host.all();
     host.run(&["setup", "--runner", "nobody", "--apply"])
         .ends(78)
-        .expect_text("there are: builtin, other");
+        .expect_text("the backends are: builtin, other");
     host.run(&["setup", "--runner", "other", "--runner", "builtin"])
         .ends(2)
         .expect_text("one backend");

@@ -260,7 +260,7 @@ fn invalid_state_file_is_not_overwritten() {
     for foreign in ["# my notes\n", "{\"path\": 1}", "[{\"path\": \"ideas/coffee.md\"}", "[1, 2]"] {
         place.write("dreams/state.json", foreign);
         let settled = place.pass();
-        assert_eq!(settled.outcome.class(), Some(Class::Malformed), "{foreign}");
+        assert_eq!(settled.outcome.class(), Some(Class::Environment), "{foreign}");
         let why = settled.outcome.why().unwrap();
         assert!(why.contains("dreams/state.json") && why.contains("mv dreams/state.json"), "{why}");
         assert_eq!(place.read("dreams/state.json"), foreign.as_bytes());
