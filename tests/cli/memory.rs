@@ -396,7 +396,7 @@ fn hooks_are_never_installed_twice() {
         assert_eq!(fs::read_to_string(&settings).unwrap(), changed);
     }
     let plain = || fixture.run(&["memory", "install"]).ends(0);
-    plain().expect_text("changed or added by someone else");
+    plain().expect_text("changed or added by someone else").expect_text("hooks.Stop[0]");
     // Without the record, complete entries are recognized.
     fs::write(&settings, &with).unwrap();
     let recorded = fs::read_to_string(&record).unwrap();

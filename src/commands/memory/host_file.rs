@@ -1,7 +1,8 @@
-//! Adds hooks to the JSON settings of an agent's program, and removes them, without changing any other byte.
+//! Adds hooks to the JSON settings of an agent's program, and removes them, without changing any
+//! other byte.
 //!
-//! Only the inserted parts are generated; the rest of the file is copied. A file that is not JSON is
-//! refused.
+//! Only the inserted parts are generated; the rest of the file is copied. A file that is not JSON
+//! is refused.
 
 use std::collections::BTreeMap;
 
@@ -60,7 +61,9 @@ pub fn is_complete(text: &str, entries: &HookEntries) -> bool {
     let has = |(event, entry): &(&str, Value)| {
         settings["hooks"][*event].as_array().is_some_and(|list| list.contains(entry))
     };
-    entries.iter().all(has) && own_hooks(text).is_ok_and(|own| own.len() == entries.len())
+    // The hooks of a program with another name are not recognized, so they do not count.
+    let own = entries.iter().map(|(_, entry)| own_in(entry)).sum::<usize>();
+    entries.iter().all(has) && own_hooks(text).is_ok_and(|found| found.len() == own)
 }
 
 /// Returns the positions of the file's hooks that run a hook of runner's memory.
@@ -75,12 +78,15 @@ pub fn own_hooks(text: &str) -> Result<Vec<String>, String> {
     let mut out = Vec::new();
     for (event, list) in settings["hooks"].as_object().into_iter().flatten() {
         for (at, entry) in list.as_array().into_iter().flatten().enumerate() {
-            let hooks = entry["hooks"].as_array().into_iter().flatten();
-            let own = hooks.filter(|hook| is_own(hook));
-            out.extend(own.map(|_| format!("hooks.{event}[{at}]")));
+            out.extend((0..own_in(entry)).map(|_| format!("hooks.{event}[{at}]")));
         }
     }
     Ok(out)
+}
+
+/// Returns the number of an entry's hooks that run a hook of runner's memory.
+fn own_in(entry: &Value) -> usize {
+    entry["hooks"].as_array().into_iter().flatten().filter(|hook| is_own(hook)).count()
 }
 
 /// Returns whether a hook runs a program whose name begins with "runner" with the arguments of a
@@ -185,6 +191,20 @@ mod tests {
         let text = json!({"hooks": {"Stop": [{}, {"hooks": [{"command": "runner hook stop"}]}]}});
         assert_eq!(own_hooks(&text.to_string()).unwrap(), ["hooks.Stop[1]"]);
         assert!(own_hooks("").unwrap().is_empty() && own_hooks("not json").is_err());
+    }
+
+    #[test]
+    fn complete_entries_are_recognized_for_any_program_name() {
+        for program in ["runner", "/opt/night"] {
+            let hook = json!({"command": program, "args": ["hook", "stop"]});
+            let entries = vec![("Stop", json!({ "hooks": [hook] }))];
+            let (with, _) = insert("", &entries).unwrap();
+            assert!(is_complete(&with, &entries), "{with}");
+            assert!(!is_complete("{}", &entries));
+            let other = vec![("Stop", json!({"hooks": [{"command": "runner hook stop"}]}))];
+            let (doubled, _) = insert(&with, &other).unwrap();
+            assert!(!is_complete(&doubled, &entries), "{doubled}");
+        }
     }
 
     #[test]

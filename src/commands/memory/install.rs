@@ -1,5 +1,5 @@
-//! `runner memory install`: prepares the store and the skill, and connects the hooks of Claude Code and
-//! Codex. The command must never change any other byte of the hosts' settings.
+//! `runner memory install`: prepares the store and the skill, and connects the hooks of Claude Code
+//! and Codex. The command must never change any other byte of the hosts' settings.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -80,6 +80,8 @@ struct HostView {
     settings: String,
     skill: String,
     state: HookState,
+    /// The positions of the hooks that were changed or added by someone else.
+    changed: Vec<String>,
     /// The hooks to add.
     hooks: Value,
 }
@@ -90,7 +92,7 @@ enum HookState {
     Printed,
     /// The settings contain the hooks in an older form, which `--apply` replaces.
     Outdated,
-    /// The settings contain hooks of runner that someone changed or added.
+    /// The settings contain hooks of runner that were changed or added by someone else.
     Changed,
     Added,
     Present,
@@ -113,7 +115,7 @@ impl View for InstallView {
                 let what = if host.state == HookState::Removed { "removed from" } else { "not in" };
                 show::out(&format!("The hooks are {what} {}.\n", host.settings));
             }
-            return show::out(&format!("The store stays: {}\n", self.database));
+            return show::out(&format!("The store is kept: {}\n", self.database));
         }
         show::out(&format!(
             "runner memory installed successfully!\n\nDatabase: {}\n",
@@ -133,9 +135,8 @@ impl View for InstallView {
                 HookState::Added => format!("\nThe hooks were added to {}.\n", host.settings),
                 HookState::Present => format!("\nThe hooks are already in {}.\n", host.settings),
                 HookState::Changed => format!(
-                    "\n{} contains hooks of runner that were changed or added by someone else. To use the standard \
-                     hooks, remove these entries, then: runner memory install --apply\n",
-                    host.settings
+                    "\n{}. To use the standard hooks, remove these entries, then: runner memory install --apply\n",
+                    foreign_hooks(&host.settings, &host.changed)
                 ),
                 HookState::Outdated => format!(
                     "\nThe hooks in {} are outdated. To replace them: runner memory install --apply\n",
@@ -201,8 +202,9 @@ impl InstallArgs {
         let entries = entries(name)?;
         let skill = skill_file(&home, &on.location);
         let text = read(&settings)?;
-        // The settings without the recorded hooks, if those are still as they were inserted.
+        // The recorded hooks can be removed only if they are unchanged since they were inserted.
         let rest = record.inserted(&key).and_then(|it| host_file::remove(&text, it));
+        let mut changed = Vec::new();
         let state = match (self.apply, self.remove) {
             (_, true) => {
                 let state = remove_hooks(&settings, &text, rest.as_deref())?;
@@ -228,9 +230,11 @@ impl InstallArgs {
                 HookState::Added
             }
             _ if rest.is_some() => HookState::Outdated,
-            // Settings that cannot be read contain no hooks that would run.
-            _ if host_file::own_hooks(&text).is_ok_and(|own| !own.is_empty()) => HookState::Changed,
-            _ => HookState::Printed,
+            _ => {
+                // Settings that cannot be read contain no hooks that would run.
+                changed = host_file::own_hooks(&text).unwrap_or_default();
+                if changed.is_empty() { HookState::Printed } else { HookState::Changed }
+            }
         };
         if !self.remove {
             write(&skill, &skill_text(&skill))?;
@@ -238,7 +242,14 @@ impl InstallArgs {
         let hooks: serde_json::Map<String, Value> =
             entries.into_iter().map(|(event, entry)| (event.to_owned(), json!([entry]))).collect();
         let skill = skill.display().to_string();
-        Ok(HostView { name, settings: key, skill, state, hooks: json!({ "hooks": hooks }) })
+        Ok(HostView {
+            name,
+            settings: key,
+            skill,
+            state,
+            changed,
+            hooks: json!({ "hooks": hooks }),
+        })
     }
 }
 
@@ -266,9 +277,16 @@ fn refuse_own(key: &str, text: &str, command: &str) -> Result<(), Failure> {
     if own.is_empty() {
         return Ok(());
     }
-    let what = "contains hooks of runner that were changed or added by someone else";
-    let failure = Failure::data(format!("{key} {what}: {}", own.join(", ")));
+    let failure = Failure::data(foreign_hooks(key, &own));
     Err(failure.hint(format!("remove these entries from {key}, then {command}")))
+}
+
+/// Describes the hooks in a settings file that were changed or added by someone else.
+fn foreign_hooks(settings: &str, positions: &[String]) -> String {
+    let positions = positions.join(", ");
+    format!(
+        "{settings} contains hooks of runner that were changed or added by someone else: {positions}"
+    )
 }
 
 impl RecordFile {
@@ -307,8 +325,8 @@ pub fn home_of(name: HostName) -> Result<PathBuf, Failure> {
     }
 }
 
-/// Returns the hooks of a program. Claude Code starts a command with `args` without a shell; Codex does
-/// not support `args`.
+/// Returns the hooks of a program. Claude Code starts a command with `args` without a shell; Codex
+/// does not support `args`.
 fn entries(name: HostName) -> Result<HookEntries, Failure> {
     let program = env::program()?.display().to_string();
     let hook = |(event, hook, timeout): (&'static str, &str, u32)| {
@@ -331,7 +349,7 @@ fn entries(name: HostName) -> Result<HookEntries, Failure> {
     Ok(HOOKS.map(hook).into())
 }
 
-/// Returns the path of the skill: under the name `ctx`, unless another program uses that name.
+/// Returns the path of the skill, which is named `ctx` unless another program uses that name.
 fn skill_file(home: &Path, location: &Location) -> PathBuf {
     let usual = home.join("skills/ctx/SKILL.md");
     let taken = read(&usual).map_or(true, |text| !text.is_empty() && !is_own_skill(&text));
