@@ -493,10 +493,7 @@ impl Host<'_> {
 
     /// Adds the host that did the work, and the fleet's limits, to the summary of a result.
     fn describe_work(&self, note: &mut ApplyNote) {
-        let line = match &note.host {
-            Some(host) => format!("done by the host {host} of the fleet {}", note.fleet),
-            None => format!("no host of the fleet {} finished the work", note.fleet),
-        };
+        let line = note.work_line();
         let host = note.host.as_deref().unwrap_or("no host");
         let limit = json!(self.settings.day);
         note.summary.lines.push(line);

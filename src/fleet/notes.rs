@@ -33,6 +33,16 @@ pub struct ApplyNote {
     pub files: Vec<ResultFile>,
 }
 
+impl ApplyNote {
+    /// Returns the line of the run's summary that names the host that did the work.
+    pub fn work_line(&self) -> String {
+        match &self.host {
+            Some(host) => format!("done by the host {host} of the fleet {}", self.fleet),
+            None => format!("no host of the fleet {} finished the work", self.fleet),
+        }
+    }
+}
+
 /// A file that a run published in its copy of the project.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ResultFile {
@@ -42,4 +52,26 @@ pub struct ResultFile {
     pub before: Option<Digest>,
     /// The new content. `None` removes the file.
     pub after: Option<Digest>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn summary_names_the_host_if_one_finished_the_work() {
+        let mut note = ApplyNote {
+            fleet: "night".into(),
+            occurrence: String::new(),
+            fence: 1,
+            home: "a".into(),
+            host: Some("b".into()),
+            outcome: Outcome::Succeeded,
+            summary: RunSummary::default(),
+            files: Vec::new(),
+        };
+        assert_eq!(note.work_line(), "done by the host b of the fleet night");
+        note.host = None;
+        assert_eq!(note.work_line(), "no host of the fleet night finished the work");
+    }
 }
