@@ -257,13 +257,13 @@ impl<'a> ComparedNote<'a> {
     /// Returns the share of a subject's terms that the note mentions, weighted by rarity. If the
     /// subject lists several works, this is the share of the work that the note mentions most.
     fn mentions(&self, subject: &str) -> f64 {
-        let share = |terms: &Vec<String>| {
+        let share = |terms: Vec<String>| {
             let rated: Vec<Term> =
-                terms.iter().map(|term| rated(self.compared.index, term)).collect();
+                distinct(terms).iter().map(|term| rated(self.compared.index, term)).collect();
             cover(&rated, |term| f64::from(self.words.all.contains_key(&term.text)))
         };
-        let whole = share(&distinct(terms(subject)));
-        listed_works(subject).iter().map(share).fold(whole, f64::max)
+        let whole = share(terms(subject));
+        listed_works(subject).into_iter().map(share).fold(whole, f64::max)
     }
 
     /// Compares a commit with the note and returns the candidate without its paths and criteria.
@@ -330,8 +330,12 @@ impl<'a> ComparedNote<'a> {
 /// policy`. The list is empty if the subject describes one work, enumerates single words, or names
 /// a document: a plan that is mentioned beside other work is not done.
 fn listed_works(subject: &str) -> Vec<Vec<String>> {
+    // Most subjects describe one work, and are not read twice.
+    if !subject.contains([';', ',', '+']) {
+        return Vec::new();
+    }
     let parts = subject.split([';', ',']).flat_map(|part| part.split(" + "));
-    let works: Vec<_> = parts.map(|part| distinct(terms(part))).collect();
+    let works: Vec<_> = parts.map(terms).collect();
     let is_work = |terms: &Vec<String>| {
         terms.len() >= WORK && !terms.iter().any(|term| KINDS.contains(&term.as_str()))
     };
