@@ -237,8 +237,8 @@ fn variable(name: &OsStr, text: &OsStr) -> Result<Override, Failure> {
     }
 }
 
-/// Converts a variable's parts to configuration names. A part matches an existing name regardless
-/// of case, and with `_` matching `-`; any other part is lowercased.
+/// Converts a variable's parts to configuration names. A part may match an existing name in any
+/// case, and its `_` matches `-`. A part that matches no name is lowercased.
 fn named(merged: &Table, one: &Override) -> Result<Vec<String>, Failure> {
     let folded = |text: &str| text.to_ascii_lowercase().replace('-', "_");
     let mut table = Some(merged);

@@ -112,8 +112,8 @@ pub(super) fn parse(line: &[u8]) -> Option<Stat> {
     let state = *fields.next()?.as_bytes().first()?;
     let parent = fields.next()?.parse().ok()?;
     let group = fields.next()?.parse().ok()?;
-    // The group is field 5 of proc_pid_stat(5), the processor times are fields 14 to 17, the number
-    // of threads is field 20, and the start time is field 22.
+    // In proc_pid_stat(5), field 5 is the group, fields 14 to 17 are the processor times, field 20
+    // counts the threads, and field 22 is the start time.
     let mut number = |skipped: usize| fields.nth(skipped)?.parse::<u64>().ok();
     let own = number(8)? + number(0)?;
     let reaped = number(0)? + number(0)?;
