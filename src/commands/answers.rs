@@ -1,7 +1,7 @@
 //! The schemas of the JSON that commands print, for the API description. They are derived from the
 //! printed types.
 //!
-//! This module itself must never describe an answer.
+//! This module must never define a schema itself.
 
 use schemars::{Schema, SchemaGenerator};
 
@@ -12,8 +12,8 @@ use super::{
     sessions, status,
 };
 
-/// Returns the schema of a command's `--json` output, or `None` for a command that is neither a view nor an action of
-/// the API.
+/// Returns the schema of a command's `--json` output, or `None` for a command that is neither a
+/// view nor an action of the API.
 pub fn answer(command: &[&str], generator: &mut SchemaGenerator) -> Option<Schema> {
     Some(match command {
         ["status", ..] => generator.subschema_for::<status::model::Status>(),

@@ -54,8 +54,9 @@ const FREQUENT: [(&str, Augment); 11] = [
     ("__deliver", super::alerts::DeliverArgs::augment_args),
 ];
 
-/// Returns a definition of the command line with only the command that `line` calls, if it is one of
-/// [`FREQUENT`]. The definition of all commands takes longer to build than a short command takes to run.
+/// Returns a definition of the command line with only the command that `line` calls, if it is one
+/// of [`FREQUENT`]. Building the definition of all commands takes longer than running a short
+/// command.
 fn frequent(line: &[OsString]) -> Option<clap::Command> {
     let called = command_words(line.iter().skip(1).cloned()).next()?;
     let (name, augment) = FREQUENT.into_iter().find(|(name, _)| *name == called)?;
@@ -196,7 +197,7 @@ pub struct Args {
 #[derive(Debug, clap::Args)]
 pub struct GlobalFlags {
     /// The project to work on: any folder inside it [default: the current folder]
-    // The id must differ from all arguments of all commands, because clap looks up a global
+    // The id must differ from the ids of all other arguments, because clap looks up a global
     // argument by its id in every command.
     #[arg(id = "project-folder", short = 'C', long = "dir", global = true, value_name = "DIR")]
     pub at: Option<PathBuf>,
@@ -307,8 +308,8 @@ mod tests {
         for line in ["runner", "runner --version", "runner init", "runner help status"] {
             assert!(frequent(&words(line)).is_none(), "{line}");
         }
-        // The frequent definition refuses these lines. The complete one then reports the errors, so
-        // that they are the same as for other commands.
+        // The one-command definition rejects these lines. The complete definition then reports the
+        // errors, so that they are the same as for other commands.
         for line in ["runner status --bogus", "runner status --help", "runner --version status"] {
             let line = words(line);
             assert!(frequent(&line).unwrap().try_get_matches_from(&line).is_err(), "{line:?}");

@@ -79,7 +79,7 @@ impl DemoArgs {
         // The output of the night would repeat the report.
         let hushed = SpawnMode { ui: Ui { quiet: true, ..Ui::default() }, ..cli.spawn_mode() };
         let steps = [("lifecycle", STEPS)];
-        // The night takes seconds.
+        // The night takes only seconds, so the machine need not be kept awake.
         let awake = AwakeFlags { no_keep_awake: true, ..AwakeFlags::default() };
         let exit = night::with_steps(cli.env, &root, &steps, hushed, awake)?;
         print_report(&root)?;
@@ -140,7 +140,7 @@ fn print_next_steps(runner: &str, dir: &Path) {
          {runner} -C {dir} dream review  # decide on the proposals, one key each\n  \
          {runner} -C {dir} report --open  # read this report in a browser\n  \
          cd ~/my-repository && {runner} init  # begin with your own notes\n\n\
-         `rm -r {dir}` removes the sample project; your own database does not know it.\n"
+         `rm -r {dir}` removes the sample project; your own database contains nothing about it.\n"
     ));
 }
 

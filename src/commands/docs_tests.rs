@@ -47,7 +47,7 @@ fn blocks() -> Vec<Block> {
                 (None, false) => {}
             }
         }
-        assert!(!open, "{}: a block has no end", path.display());
+        assert!(!open, "{}: a block is not closed", path.display());
     }
     all
 }

@@ -66,14 +66,14 @@ fn go_there(cli: &Cli<'_>) -> Result<Failure, Failure> {
         variables.extend(environment::credentials(&cli.env.credentials_file())?);
         variables.extend(environment::read(&cli.env.environment_file())?);
     }
-    // Keeps this process's state folder, configuration folder and test clock.
+    // Keep this process's state folder, configuration folder and test clock.
     for name in ["XDG_STATE_HOME", "XDG_CONFIG_HOME", "RUNNER_TEST_CLOCK"] {
         if let Some(value) = env::setting(name).and_then(|value| value.into_string().ok()) {
             variables.entry(name.to_owned()).or_insert(value);
         }
     }
     let here = cli.here.to_str();
-    let here = here.ok_or_else(|| Failure::data(format!("{}: not UTF-8", cli.here.display())))?;
+    let here = here.ok_or_else(|| Failure::data(format!("{} is not UTF-8", cli.here.display())))?;
     let mut arguments = vec!["-C", here, "doctor", "--as-scheduler", "--there"];
     if cli.ui.json {
         arguments.push("--json");

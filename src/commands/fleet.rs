@@ -155,7 +155,7 @@ impl FleetName {
         member.save(cli.env)?;
         let slots = show::count(settings.slots.into(), "run");
         let done = format!(
-            "{} joined the fleet {}; it executes at most {slots} of the fleet at the same time",
+            "{} joined the fleet {}; it executes at most {slots} of the fleet at a time",
             member.host, self.name
         );
         Ok(self.show(cli, &member.host, done))

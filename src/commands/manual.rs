@@ -45,8 +45,8 @@ pub struct ManArgs {
 }
 
 impl ManArgs {
-    /// Writes the manual pages that have changed, or nothing if another program's file is in the
-    /// way.
+    /// Writes the manual pages that have changed, or nothing if another program's file has the name
+    /// of a page.
     pub fn run(&self, program: &Command, ui: Ui) -> Result<Exit, Failure> {
         let into = &self.into;
         let pages = pages::manual(program)

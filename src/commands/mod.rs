@@ -135,8 +135,8 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
 /// The functions that the web server uses to run commands.
 const COMMANDS: web::Commands = (call, answers::answer);
 
-/// Runs a command inside this process and captures its output. `words` are its arguments without the
-/// program name, and `folder` is where it looks for its project.
+/// Runs a command inside this process and captures its output. `words` are its arguments without
+/// the program name, and `folder` is where it looks for its project.
 ///
 /// The command must not wait for anything, and must not start a run.
 pub fn call(home: &Env, folder: Option<&Path>, words: &[String]) -> CalledCommand {
@@ -180,7 +180,7 @@ fn is_dry(command: &Command) -> bool {
     }
 }
 
-/// Returns the settings that `--config` may change for a command, or `None` if it uses none.
+/// Returns the settings that `--config` may change for a command, or `None` if it accepts none.
 fn reach(command: &Command) -> Option<OverrideScope> {
     match command {
         Command::Config(args) => args.override_scope(),
@@ -217,7 +217,7 @@ fn dispatch(args: &Args, home: &Env) -> Result<Exit, Failure> {
     Schedule Serve Trust Backends Setup Doctor Db Replay Dream Board Lifecycle Overnight Corpus
     Curator Memory Sessions Top Metrics
     => run(&cli);
-    Command::Completions(_) | Command::Man(_) => unreachable!("done before"),
+    Command::Completions(_) | Command::Man(_) => unreachable!("`run` handles these commands"),
     #[cfg(feature = "fleet")]
     Command::Fleet(args) => args.run(&cli),
     #[cfg(not(feature = "fleet"))]

@@ -123,7 +123,7 @@ pub(super) fn with_one(
         ..NewOccurrence::manual(store.job(&project.id, job)?.id, key, now)
     };
     let Recorded::New(run) = store.enter(&new, &me, now)? else {
-        return Err(Failure::internal("a new id is known already"));
+        return Err(Failure::internal("a new occurrence already exists in the database"));
     };
     let closes = night.closes;
     let mut running = RunningNight { home, store, me, night, manner, worst: Exit::Done };
@@ -168,7 +168,7 @@ impl RunningNight<'_> {
     /// rest. If the user cancels a run by its id, only that run is stopped.
     fn work(&mut self, mut queue: VecDeque<RunId>) -> Result<(), Failure> {
         while let Some(run) = queue.pop_front() {
-            // The user may have cancelled it while it was waiting for its turn.
+            // The user may have cancelled the run while it was waiting for its turn.
             let waiting = self.store.run(&run)?;
             let cancelled = waiting.outcome().is_some();
             let row = match cancelled {
@@ -248,9 +248,10 @@ struct NightView {
 /// Whether the report of the night was written.
 #[derive(Debug)]
 enum ReportState {
-    /// It was written to this file.
+    /// The report was written to this file.
     Written(PathBuf),
-    /// It will be written when the remaining runs have finished, or at this time at the latest.
+    /// The report will be written when the remaining runs have finished, or at this time at the
+    /// latest.
     Due(Timestamp),
     Failed,
 }

@@ -86,13 +86,13 @@ mod tests {
             let example = after.split_once("runner ").map(|(_, rest)| format!("runner {rest}"));
             let lines = commands(&example.unwrap_or_default());
             let line = lines.iter().find_map(|line| line_of(line)).unwrap_or_default();
-            // `runner overnight curator` is another name of `runner curator`.
+            // `runner overnight curator` is another name for `runner curator`.
             let mut names = words.clone();
             if words.get(1..3).is_some_and(|it| it == ["overnight", "curator"]) {
                 names.remove(1);
             }
             let own = words.len() == 1 || line.starts_with(&names);
-            assert!(own, "the example of {named} is of something else: {after}");
+            assert!(own, "the example of {named} calls another command: {after}");
             if let Err(error) = super::super::args::program().try_get_matches_from(&line) {
                 panic!("{line:?}: {error}");
             }

@@ -143,7 +143,7 @@ impl EnqueueArgs {
             Recorded::Known(occurrence) => {
                 cli.ui.info(&format!("{} was already requested with this key", self.job));
                 let row = store.last_run_of(&occurrence)?;
-                row.ok_or_else(|| Failure::internal("an occurrence without a run".to_owned()))?.id
+                row.ok_or_else(|| Failure::internal("the occurrence has no run".to_owned()))?.id
             }
         };
         show_queued(cli, &store, &run)

@@ -170,8 +170,8 @@ fn none(home: &Env, wanted: &str) -> Failure {
             kinds::unrecorded(&row.kind).unwrap_or_default()
         )),
         Some(Ok(row)) => Failure::data(format!(
-            "run {} ({}) has no recording: only runs that did their work have one, for as long as \
-             retention.recordings keeps it",
+            "run {} ({}) has no recording: only runs that did their work are recorded, and \
+             retention.recordings limits how long recordings are kept",
             row.id, row.job_name
         ))
         .hint("runner config show   (retention.recordings)"),
@@ -188,7 +188,8 @@ fn unusable(error: &RecordingError) -> Failure {
     }
 }
 
-/// A job that cannot be used is a fault of the recording; the other errors are of this machine.
+/// Creates the failure for a replay that could not run. An unusable job is a fault in the
+/// recording; all other errors are internal.
 fn unreplayable(path: &Path, error: &ReplayError) -> Failure {
     match error {
         ReplayError::Job(_) => Failure::data(format!("{}: {}", path.display(), whole(error)))

@@ -14,8 +14,8 @@ use serde_json::Value;
 /// Values, keyed by row and field.
 pub type Facts = BTreeMap<String, String>;
 
-/// Returns the letters and digits of a string. Forms render all other characters differently: they fold lines, and
-/// escape or replace markup and control characters.
+/// Returns the letters and digits of a string. Forms render all other characters differently: they
+/// fold lines, and escape or replace markup and control characters.
 pub fn plain(text: &str) -> String {
     let mut out = String::new();
     // A Markdown renderer shows an entity as its character.
@@ -147,7 +147,8 @@ impl Shown {
         (0..height).map(|row| self.part(row, 0..width).trim_end().to_owned()).collect()
     }
 
-    /// Returns the values of a table of name-value pairs. A row without a name continues the previous one.
+    /// Returns the values of a table of name-value pairs. A row without a name continues the
+    /// previous one.
     pub fn values(&self) -> BTreeMap<String, String> {
         let mut all: BTreeMap<String, String> = BTreeMap::new();
         let mut name = String::new();

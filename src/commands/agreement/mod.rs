@@ -1,6 +1,6 @@
-//! Checks on random databases that all forms agree: `--json`, the report, the pages, the API and the
-//! terminal show the same values for the same run, night, alert and budget. Set `RUNNER_TEST_SEED`
-//! to repeat a database.
+//! Checks on random databases that all forms agree: `--json`, the report, the pages, the API and
+//! the terminal show the same values for the same run, night, alert and budget. Set
+//! `RUNNER_TEST_SEED` to reproduce a database.
 
 mod forms;
 mod nights;
@@ -39,7 +39,7 @@ const SETTINGS: &str = "[project]\nid = \"01M5JT1KR00000000000000001\"\n
 [jobs.tidy]\nkind = \"command\"\ntrigger = \"manual\"\nprogram = \"true\"\n
 [jobs.long-name-of-a-job]\nkind = \"command\"\ntrigger = \"manual\"\nprogram = \"true\"\n";
 
-/// A project with a random database, and everything that shows it.
+/// A project with a random database, and a server that shows it.
 struct Sample {
     folder: tempfile::TempDir,
     home: Env,
@@ -144,8 +144,8 @@ impl Sample {
     }
 }
 
-/// Returns each value of a form that differs from the JSON. A form may omit values, and may omit rows
-/// that are in the JSON of a list, but every value that it shows must be in the JSON.
+/// Returns each value of a form that differs from the JSON. A form may omit values, and may omit
+/// rows that are in the JSON of a list, but every value that it shows must be in the JSON.
 fn differences(form: &str, shown: &Facts, json: &Facts) -> Vec<String> {
     let differs = |(name, value): (&String, &String)| match json.get(name) {
         Some(known) if known == value => None,
@@ -234,7 +234,7 @@ fn read_nights(sample: &Sample, all: &mut Vec<Compared>) {
     let open = sample.json(&["alerts", "list"]);
     let open = items(&open).iter().filter(|it| it["silenced"].is_null()).count();
     known.insert("alerts".to_owned(), open.to_string());
-    // The last night has no report yet, so the first view summarizes the night itself.
+    // The last night has no report yet, so the overview summarizes the night itself.
     let last = sample.json(&["report"]);
     let status = sample.json(&["status"]);
     assert_eq!(sample.api("/~"), status);
@@ -249,7 +249,7 @@ fn read_nights(sample: &Sample, all: &mut Vec<Compared>) {
 }
 
 #[test]
-#[allow(clippy::print_stderr, reason = "the seed repeats a test")]
+#[allow(clippy::print_stderr, reason = "the seed reproduces a failure")]
 fn all_forms_show_the_same_values() {
     #[allow(
         clippy::disallowed_methods,

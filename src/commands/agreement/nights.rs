@@ -63,7 +63,7 @@ pub fn report_of_json(report: &Value) -> Facts {
 pub fn report_of_page(page: &Page) -> Facts {
     let mut facts = Facts::new();
     let head = inner(page.all("main > p .tag")[0]);
-    // Nothing worse than a success has happened yet.
+    // The page omits the worst outcome of an open night if it is a success.
     let worst = if head.trim() == "in progress" { "succeeded" } else { head.trim() };
     facts.insert("worst".to_owned(), worst.to_owned());
     let spent = inner(page.all("main > p")[1]);
@@ -220,7 +220,7 @@ pub fn budgets_of_page(page: &Page) -> Facts {
     facts
 }
 
-/// Reads the terminal's first view of a project: its last night, its open alerts and its remaining
+/// Reads the terminal's overview of a project: its last night, its open alerts and its remaining
 /// calls.
 pub fn overview_of_screen(screen: &Shown) -> Facts {
     let values = screen.values();
@@ -239,7 +239,7 @@ pub fn overview_of_screen(screen: &Shown) -> Facts {
     facts
 }
 
-/// Reads the page with the first view of a project.
+/// Reads a project's overview page.
 pub fn overview_of_page(page: &Page) -> Facts {
     let terms = page.terms();
     let mut facts = Facts::new();

@@ -1,5 +1,5 @@
-//! Random database rows: runs with every outcome and state, nights, alerts, budgets and grants, with
-//! strings that are hard to render.
+//! Random database rows: runs with every outcome and state, nights, alerts, budgets and grants,
+//! with strings that are hard to render.
 
 use jiff::{SignedDuration, Timestamp};
 use runner_engine::ids::{AlertId, MessageId, OccurrenceId, RunId};
@@ -8,7 +8,7 @@ use runner_engine::process_id::ProcessIdentity;
 use rusqlite::{Connection, params};
 use serde_json::{Value, json};
 
-/// Parts of the strings.
+/// The parts of the random strings.
 const PARTS: [&str; 20] = [
     "plain words",
     "<script>alert(1)</script>",
@@ -121,7 +121,8 @@ pub struct Writer<'a> {
 }
 
 impl Writer<'_> {
-    /// Writes `count` runs into `nights` nights, the last of which is open, and everything else.
+    /// Writes `nights` nights, the last of which is open, and `count` runs, with alerts, missed
+    /// scheduled times and budgets.
     pub fn fill(&mut self, nights: u32, count: u32) {
         let nights: Vec<i64> = (0..nights).map(|at| self.night(nights - 1 - at)).collect();
         let jobs: Vec<i64> = self.numbers("SELECT id FROM jobs ORDER BY id");
@@ -147,7 +148,7 @@ impl Writer<'_> {
         rows.map(Result::unwrap).collect()
     }
 
-    /// Writes the night that opened some days ago.
+    /// Writes the night that opened `ago` days ago.
     fn night(&mut self, ago: u32) -> i64 {
         let opens = self.now - SignedDuration::from_hours(24 * i64::from(ago) + 1);
         let name = opens.strftime("%Y-%m-%d").to_string();

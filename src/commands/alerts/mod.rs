@@ -82,8 +82,8 @@ impl DeliverArgs {
     }
 }
 
-/// Returns the project whose alerts a command is about. The project's files may be invalid, because
-/// the alerts are in the database.
+/// Returns the project whose alerts a command lists or silences. The project's files may be
+/// invalid, because the alerts are in the database.
 fn project(cli: &Cli<'_>, store: &Store) -> Result<ProjectId, Failure> {
     let kept = project::kept(cli.env, store, cli.here)?;
     if let Some(trouble) = &kept.trouble {

@@ -113,7 +113,10 @@ fn findings(board: &Board) -> Vec<UnresolvedVerdict> {
     }
     found.extend(board.odd.iter().map(|odd| UnresolvedVerdict {
         line: odd.line,
-        what: format!("{:?} is not a keyword that runner moves: {}", odd.keyword, odd.heading),
+        what: format!(
+            "runner cannot move a task with the keyword {:?}: {}",
+            odd.keyword, odd.heading
+        ),
     }));
     let nameless = board.tasks.iter().filter(|task| task.heading.is_empty());
     found.extend(nameless.map(|task| UnresolvedVerdict {
@@ -121,7 +124,7 @@ fn findings(board: &Board) -> Vec<UnresolvedVerdict> {
         what: format!("this {} has no heading", task.keyword),
     }));
     let doing: Vec<_> = board.tasks.iter().filter(|it| it.keyword == Keyword::Doing).collect();
-    // Each agent may work on one task.
+    // Each agent may work on only one task at a time.
     let repeated = doing
         .iter()
         .enumerate()

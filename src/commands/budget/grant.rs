@@ -48,7 +48,7 @@ pub struct BudgetGrant {
 }
 
 impl BudgetGrant {
-    /// Converts a grant for output at `now`.
+    /// Converts a grant for output. Whether it is over depends on `now`.
     pub fn new(grant: &Grant, now: Timestamp) -> Self {
         Self {
             made: grant.made,

@@ -38,7 +38,8 @@ enum BudgetCommand {
 }
 
 impl BudgetArgs {
-    /// Returns the settings that `--config` may change for this command, or `None` if it uses none.
+    /// Returns the settings that `--config` may change for this command, or `None` if it accepts
+    /// none.
     pub fn override_scope(&self) -> Option<OverrideScope> {
         match self.command {
             None | Some(BudgetCommand::Show) => Some(OverrideScope::Look),
@@ -65,7 +66,7 @@ fn bounded(values: [Option<u64>; 5]) -> Map<String, Value> {
         .enumerate()
         .filter_map(|(unit, (name, value))| {
             let value = value?;
-            #[allow(clippy::cast_precision_loss, reason = "dollars for people")]
+            #[allow(clippy::cast_precision_loss, reason = "the amount is only displayed")]
             let value = match unit {
                 2 => json!(value as f64 / 1e6),
                 _ => json!(value),
@@ -79,7 +80,7 @@ fn all(amounts: Amounts) -> Map<String, Value> {
     bounded(amounts.array().map(Some))
 }
 
-/// Returns the zone in which the project's times are shown.
+/// Returns the time zone in which the project's times are shown.
 fn zone(here: &LoadedProject) -> TimeZone {
     zones::get(&here.config.night.zone).unwrap_or(TimeZone::UTC)
 }

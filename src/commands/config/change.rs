@@ -28,8 +28,8 @@ impl ConfigFile {
         if user { Self::User } else { Self::Project }
     }
 
-    /// Returns the path of the file. A symbolic link to the user's file is kept, and its target is
-    /// changed.
+    /// Returns the path of the file. If the user's file is a symbolic link, this is the path of its
+    /// target, so that the link is kept.
     fn path(self, cli: &Cli<'_>) -> Result<PathBuf, Failure> {
         let named = &cli.env.user_config;
         match self {
@@ -38,8 +38,8 @@ impl ConfigFile {
         }
     }
 
-    /// Makes a change to the file; `change` returns the file's new contents. The changed settings
-    /// of a project are accepted if all settings were in effect before.
+    /// Makes a change to the file; `change` returns the file's new contents. A project's new
+    /// settings are accepted if all of its settings were in effect before.
     fn change(
         self,
         cli: &Cli<'_>,
@@ -68,7 +68,7 @@ pub(in crate::commands) fn change(
     let (old, new, rest) = config::edit(own, &wanted, None)?;
     if rest > 0 {
         show::complain(&format!(
-            "{rest} {} in the settings: nothing starts until {} fixed\n  to see: runner config check",
+            "{rest} {} in the settings: nothing starts until {} fixed\n  to see more: runner config check",
             if rest == 1 { "mistake remains" } else { "mistakes remain" },
             if rest == 1 { "it is" } else { "they are" },
         ));
@@ -101,7 +101,7 @@ pub(in crate::commands) fn change(
     Ok(Exit::Done)
 }
 
-/// Opens a settings file in the user's editor, then prints the mistakes, if there are any.
+/// Opens a settings file in the user's editor, then prints any mistakes in it.
 pub(super) fn edit(cli: &Cli<'_>, file: ConfigFile) -> Result<Exit, Failure> {
     let path = file.path(cli)?;
     if let Some(folder) = path.parent() {

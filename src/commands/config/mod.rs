@@ -96,7 +96,8 @@ enum ConfigCommand {
 }
 
 impl ConfigArgs {
-    /// Returns the settings that `--config` may change for this command, or `None` if it uses none.
+    /// Returns the settings that `--config` may change for this command, or `None` if it accepts
+    /// none.
     pub fn override_scope(&self) -> Option<OverrideScope> {
         match self.command {
             ConfigCommand::Set { .. }

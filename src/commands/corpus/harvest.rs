@@ -27,7 +27,7 @@ impl HarvestArgs {
         let date = folder.date()?;
         let git = Git::new(&folder.root, &env::child_environment(), &env::marker()?);
         let history = folder.history();
-        // Checks the lock first, so that the command fails before it reads anything.
+        // Check the lock first, so that the command fails before it reads anything.
         if !self.dry_run {
             RunLock::inspect(&folder.root).map_err(locked)?;
         }
@@ -42,7 +42,7 @@ impl HarvestArgs {
 impl View for Harvest {
     fn print(&self, _ui: Ui) {
         let mut text = format!(
-            "{} new from {}, {} and {}; {} already known, {} without a cause or an act\n",
+            "{} new from {}, {} and {}; {} already known, {} without a cause or an action\n",
             self.added.len(),
             counted(self.commits, "commit"),
             counted(self.closed_items, "closed item"),

@@ -1,7 +1,8 @@
-//! `runner corpus`: runs single steps over the corpus.
+//! `runner corpus`: runs single steps on the corpus.
 //!
 //! A command first finishes an interrupted commit. A reader waits while a commit is being made. A
-//! change takes the overnight lock, so it is refused while an overnight run is active.
+//! command that changes the corpus takes the overnight lock, so it is refused while an overnight
+//! run is active.
 
 mod bench;
 mod brief;
@@ -170,7 +171,7 @@ impl CorpusFolder<'_> {
         self.change_then(step, |_| Ok(()))
     }
 
-    /// Runs a step like [`CorpusFolder::change`], and `after` under the same lock after the commit.
+    /// Runs a step like [`CorpusFolder::change`], then calls `after` while still holding the lock.
     fn change_then<T>(
         &self,
         step: impl FnOnce(&Corpus) -> Result<(T, Changes), Failure>,
@@ -206,8 +207,8 @@ impl CorpusFolder<'_> {
         Ok(report)
     }
 
-    /// Returns the facts of the project, with the uses of the corpus. Uses of a merged node count for
-    /// the node that replaced it.
+    /// Returns the facts of the project, with the uses of the corpus. Uses of a merged node count
+    /// toward the node that replaced it.
     fn facts(&self, corpus: &Corpus, history: &FileHistory) -> Result<Facts, Failure> {
         let git = Git::new(&self.root, &env::child_environment(), &env::marker()?);
         let mut facts = Facts::read(&self.root, &git);

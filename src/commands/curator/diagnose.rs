@@ -128,7 +128,7 @@ fn findings(
         );
     } else if configured.manual {
         let job = configured.job.as_deref().unwrap_or_default();
-        let what = format!("the job {job} runs only manually, so no timer serves the queue");
+        let what = format!("the job {job} runs only manually, so no timer starts it");
         add("note", what, "runner curator setup --apply".to_owned());
     }
     let folder = |path: &str, key: &str, usual: &str| match is_windows(path) {
@@ -197,7 +197,7 @@ fn findings(
     }
     if !it.bridge.supported {
         let what = format!(
-            "no bridge to OpenClaw or Morai: {}; they are not supported here without a bridge",
+            "no bridge to OpenClaw or Morai: {}; neither is supported here without a bridge",
             it.bridge.why
         );
         add("note", what, "command -v openclaw oc-ask".to_owned());

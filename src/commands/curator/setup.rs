@@ -97,7 +97,7 @@ fn settings(project: &LoadedProject) -> Vec<(String, String)> {
     if !job.enabled {
         add(&format!("jobs.{name}.enabled"), "true");
     }
-    // No timer serves a job that runs only manually.
+    // A timer never starts a job that runs only manually.
     if job.when == TriggerSpec::Clock(Trigger::Manual) {
         add(&format!("jobs.{name}.trigger"), TRIGGER);
     }

@@ -20,7 +20,7 @@ fn text(standing: &CuratorStanding) -> String {
     let job = match (&configured.job, &configured.backend) {
         (Some(job), Some(backend)) => {
             let off = if configured.enabled { "" } else { ", not enabled" };
-            format!("{job}, asks {backend}{off}")
+            format!("{job}, uses {backend}{off}")
         }
         _ => "none; to process the queue: runner curator setup".to_owned(),
     };
@@ -45,7 +45,7 @@ fn text(standing: &CuratorStanding) -> String {
     if let Some(status) = &standing.status {
         let state = status["state"].as_str().unwrap_or_default();
         let gone = if !standing.alive && state == "working" {
-            ", but the process no longer runs"
+            ", but the process no longer exists"
         } else {
             ""
         };
@@ -73,9 +73,9 @@ pub fn health(health: &OllamaHealth) -> String {
                 models => models.iter().take(5).map(String::as_str).collect::<Vec<_>>().join(", "),
             }
         ),
-        OllamaHealth::Dead { why } => format!("nothing listens there ({why})"),
-        OllamaHealth::Silent { why } => format!("nobody answers ({why})"),
-        OllamaHealth::Stranger { why } => format!("something else listens there ({why})"),
+        OllamaHealth::Dead { why } => format!("nothing is listening there ({why})"),
+        OllamaHealth::Silent { why } => format!("no answer ({why})"),
+        OllamaHealth::Stranger { why } => format!("something else is listening there ({why})"),
         OllamaHealth::NotAsked { why } => format!("not asked: {why}"),
     }
 }

@@ -75,14 +75,14 @@ impl WorkArgs {
         }
         let waiter = if self.watch { Some(Waiter::interruptible()?) } else { None };
         if let Some(waiter) = &waiter {
-            // Without the watch, new files are noticed at the next interval.
+            // If the folder cannot be watched, new files are noticed at the next interval.
             waiter.watch(&worker.path("queue"), WatchFlags::CLOSE_WRITE | WatchFlags::MOVED_TO);
         }
         loop {
             let mut last = Exit::Done;
             while worker.waits(cli.env.wall()?) {
-                // Otherwise a watch that has reached its hourly cap would fill the database with
-                // runs that do nothing.
+                // Without this check, a watch that has reached its hourly cap would fill the
+                // database with runs that do nothing.
                 let full = self.watch
                     && worker.started_within_hour(cli.env.wall()?).is_ok_and(|it| it >= cap);
                 if full || waiter.as_ref().is_some_and(Waiter::is_interrupted) {

@@ -90,7 +90,7 @@ impl Restore {
                 show::count(since.runs, "run"),
                 show::count(since.breaker_resets, "circuit breaker reset"),
                 show::count(since.grants, "grant"),
-                show::count(since.limits, "waiting limit"),
+                show::count(since.limits, "rate limit"),
                 since.pauses,
             ),
             None => LOST_UNKNOWN.to_owned(),

@@ -68,7 +68,7 @@ impl View for Measurement {
 }
 
 impl BenchArgs {
-    /// Measures the rule on the labels.
+    /// Compares the rule-based answers with the labels.
     pub(super) fn run(&self, cli: &Cli<'_>) -> Result<Exit, Failure> {
         let labels = labels(&self.truth)?;
         let project = LoadedProject::load(cli.env, cli.here)?;
@@ -149,7 +149,7 @@ fn format_figures(reported: &Measurement) -> String {
     let Measurement { figures, .. } = reported;
     let mut text = table(figures);
     let mut line = |what: &str, figure: String| {
-        writeln!(text, "{what:36}{figure}").expect("a string takes everything");
+        writeln!(text, "{what:36}{figure}").expect("writing to a string cannot fail");
     };
     let share = |share: Option<f64>| share.map_or("none labelled".to_owned(), percent);
     line("macro-F1", figures.classes.macro_f1.map_or("-".to_owned(), |f1| format!("{f1:.3}")));
@@ -219,13 +219,14 @@ fn format_figures(reported: &Measurement) -> String {
         ("labelled, but missing", &figures.missing),
     ] {
         if !paths.is_empty() {
-            writeln!(text, "\n{what}:\n  {}", paths.join("\n  ")).expect("as above");
+            writeln!(text, "\n{what}:\n  {}", paths.join("\n  "))
+                .expect("writing to a string cannot fail");
         }
     }
     if figures.unknown_commits > 0 {
         let count = figures.unknown_commits;
         writeln!(text, "\nnot in this history: {}", counted(count, "known commit"))
-            .expect("as above");
+            .expect("writing to a string cannot fail");
     }
     text
 }

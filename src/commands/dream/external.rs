@@ -1,5 +1,5 @@
-//! `runner dream delta` and `runner dream submit`: a pass that is answered by a program that runner
-//! does not start.
+//! `runner dream delta` and `runner dream submit`: a pass whose request is answered by a program
+//! that runner does not start.
 //!
 //! This module must never publish anything itself: the answer is checked and published by a run.
 
@@ -28,7 +28,7 @@ use crate::ui::{Failure, Ui, View, safe, show};
 
 /// The setting with the path of a submission.
 const SUBMISSION: &str = "submission";
-/// The submission of a request that is only printed.
+/// The path of a submission for a request that is only printed.
 const NO_SUBMISSION: &str = "/dev/null";
 
 /// Print the request of the next pass, for a program that answers it with `runner dream submit`
@@ -69,13 +69,13 @@ pub(super) struct SubmitArgs {
 struct DeltaView<'a> {
     schema_version: u32,
     job: &'a str,
-    /// The id of the request, or null if a pass would ask nothing.
+    /// The id of the request, or null if a pass would make no request.
     id: Option<&'a str>,
     /// The ideas in the request, with the SHA-256 digests of their contents.
     ideas: BTreeMap<&'a str, Digest>,
-    /// The request, or null if a pass would ask nothing.
+    /// The request, or null if a pass would make none.
     request: Value,
-    /// Why a pass would ask nothing.
+    /// The reason why a pass would make no request.
     outcome: Option<Outcome>,
 }
 
@@ -88,7 +88,7 @@ impl DeltaArgs {
         let mut store = DryRunStore::of(cli.env, &project)?;
         let key = OccurrenceId::new(store.now).to_string();
         let run = store.enter(&project, job, &key, None, settings)?;
-        let run = run.ok_or_else(|| Failure::internal("a new key was already used"))?;
+        let run = run.ok_or_else(|| Failure::internal("a new occurrence already exists"))?;
         let (request, outcome) = match asked(store.dry_run(&run, Charge::AtMost)?) {
             Ok(request) => (request, None),
             Err(outcome) => (Value::Null, Some(outcome)),
@@ -106,7 +106,8 @@ impl DeltaArgs {
     }
 }
 
-/// Returns the part of the request that an answer depends on, or why nothing would be asked.
+/// Returns the part of the request that an answer depends on, or the outcome of a pass that would
+/// make no request.
 fn asked(planned: DryRun) -> Result<Value, Outcome> {
     if let DryRunOutcome::Declined(outcome) = planned.stands {
         return Err(outcome);
@@ -116,7 +117,7 @@ fn asked(planned: DryRun) -> Result<Value, Outcome> {
         Some(Err(outcome)) => return Err(outcome),
         None => Vec::new(),
     };
-    // No window limits the request, so there is only one.
+    // No context window limits the request, so there is at most one.
     let Some(request) = requests.into_iter().next().map(|planned| planned.request) else {
         return Err(Outcome::skipped(SkipReason::Idle, "there is nothing to ask"));
     };
@@ -241,8 +242,8 @@ impl SubmitArgs {
     }
 }
 
-/// Returns whether the first JSON object in a text is the output of `runner dream delta --json`. Its
-/// rule-based answer must not be published as the program's answer.
+/// Returns whether the first JSON object in a text is the output of `runner dream delta --json`.
+/// Its rule-based answer must not be published as the program's answer.
 fn is_request(text: &str) -> bool {
     let Some(at) = text.find('{') else { return false };
     let mut values = serde_json::Deserializer::from_str(&text[at..]).into_iter::<Value>();

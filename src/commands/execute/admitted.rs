@@ -39,7 +39,7 @@ pub(super) fn locked(
         Admission::Declined(outcome) => return Ok(outcome),
         Admission::Admitted(admitted) => admitted,
     };
-    // From here on, only the run itself or recovery settles it.
+    // From here on, only the run itself or recovery may settle the run.
     let mut steps = progress::Steps::new(&setting.spec.name, cli.ui, cli.verbose);
     let backends = setting.paid(input.backends, input.convened);
     let context = Context::new(ContextParts {

@@ -76,7 +76,7 @@ pub(super) fn settle_stale_runs(
     let driver = Driver::on_host(&home.state, me);
     let stale = recover_stale(store, &driver, &row.project, &row.job_name, home.now()?)?;
     for dead in &stale.settled {
-        tracing::info!(run = %dead.id, "its process is gone; it was settled first");
+        tracing::info!(run = %dead.id, "settled an earlier run whose process is gone");
         spawn::mark(home, store, &dead.id)?;
     }
     match stale.stuck {

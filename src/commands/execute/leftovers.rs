@@ -29,7 +29,7 @@ pub(super) fn remove(run_dir: &Path) {
             Ok(()) => tracing::debug!(folder = %folder.display(), "removed the children's files"),
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             // The folder is removed with the log later.
-            Err(error) => tracing::warn!(folder = %folder.display(), %error, "files are left"),
+            Err(error) => tracing::warn!(folder = %folder.display(), %error, "cannot remove files"),
         }
     }
 }

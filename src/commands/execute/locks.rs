@@ -46,7 +46,7 @@ pub(super) fn take_locks(
     Ok((lock, contract))
 }
 
-/// Takes the deciding lock. A manual run waits for an active run as long as its kind requires.
+/// Takes the deciding lock. A manual run waits for an active run up to the limit of its kind.
 fn take_lock(store: &Store, setting: &ResolvedRun<'_>, path: &Path) -> Result<JobLock, LockError> {
     let at_work = |holder: &LockHolder| {
         let unsettled = |run: RunRow| !matches!(run.state, RunState::Settled { .. });

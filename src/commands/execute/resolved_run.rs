@@ -185,8 +185,8 @@ impl<'a> ResolvedRun<'a> {
         let here = &self.here;
         let budgets = budget::of_run(here, &self.row.job_name, backend, night.as_ref(), now);
         let levels = budgets.into_iter().map(|account| account.level);
-        // A claim is limited by the fleet's budget and by this host's pools. The project's budgets apply on its home
-        // host only.
+        // A run claimed from a fleet is limited by the fleet's budget and by this host's pools. The
+        // project's budgets apply only on its home host.
         let of_host = [POOL_DAY, POOL_WEEK, WINDOW];
         Ok(levels.filter(|level| !here.copy || of_host.contains(&level.level)).collect())
     }
@@ -223,8 +223,8 @@ impl<'a> ResolvedRun<'a> {
         if kinds::unrecorded(self.spec.kind.name()).is_some() {
             return None;
         }
-        // Recordings are pruned by the user's retention settings, so those settings apply here as
-        // well.
+        // Recordings are pruned according to the user's retention settings, so those settings also
+        // apply here.
         let retention = crate::maintenance::retention(self.home).ok()?;
         retention.recordings?;
         Some(Recorder {

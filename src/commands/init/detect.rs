@@ -39,10 +39,10 @@ const fn local(name: &'static str, base_url: &'static str) -> Candidate {
     Candidate { name, kind: "openai", key: None, base_url: Some(base_url) }
 }
 
-/// A model, or a program with models, that is ready to be used.
+/// A model, or a program with models, that is ready to use.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct DetectedBackend {
-    /// The name for its `[backends.NAME]`.
+    /// The name for its `[backends.NAME]` table.
     pub(super) name: &'static str,
     #[serde(rename = "type")]
     pub(super) kind: &'static str,

@@ -31,7 +31,7 @@ pub enum IdChoice {
     New,
 }
 
-/// Whether git is made to ignore the ideas folders.
+/// Whether `runner init` makes git ignore the ideas folders.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Notes {
     /// The repository's own rules apply.
@@ -75,7 +75,7 @@ pub fn make(
         let what = format!("{}: the path of a project must be UTF-8", root.display());
         return Err(Failure::data(what));
     }
-    // Fails before anything is created if the configuration is invalid.
+    // Fail before anything is created if the configuration is invalid.
     let path = root.join(project::FILE);
     let config = config::load(&home.stack(Some(&path)))?;
     let old = config::file(&path)?;

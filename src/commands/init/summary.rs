@@ -97,7 +97,7 @@ impl InitSummary {
             ("builtin", names) => vec![
                 format!("builtin, which answers by rule; found: {}", names.join(", ")),
                 format!(
-                    "to use it: runner config set backends.{0}.type {1} jobs.dream.backend {0}",
+                    "to use {0}: runner config set backends.{0}.type {1} jobs.dream.backend {0}",
                     names[0], self.found[0].kind
                 ),
             ],

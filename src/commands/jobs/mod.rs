@@ -72,7 +72,7 @@ impl JobsArgs {
                 let all = list::jobs(cli.env, &project)?;
                 let shown = all.into_iter().find(|one| one.job == *job);
                 cli.ui.show(&shown.ok_or_else(|| {
-                    Failure::internal(format!("{job} is configured and not listed"))
+                    Failure::internal(format!("{job} is configured but not listed"))
                 })?);
             }
             Some(JobsCommand::Add(args)) => return args.run(cli, &project()?),

@@ -185,7 +185,8 @@ fn shown(entry: Entry) -> ShownEntry {
     }
 }
 
-/// Groups the runs that failed. Consecutive runs of a job with the same reason form one gap.
+/// Groups the runs that failed, timed out, or were lost or cancelled. Consecutive runs of a job
+/// with the same reason form one gap.
 fn gaps(runs: &[RunRow]) -> Vec<Gap> {
     let mut gaps: Vec<Gap> = Vec::new();
     let mut last = BTreeMap::<String, usize>::new();

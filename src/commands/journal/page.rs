@@ -32,12 +32,12 @@ pub fn html(journal: &Journal) -> String {
     });
     let mut syntax = SyntaxConfig::builder();
     syntax.trim_blocks(true).lstrip_blocks(true).keep_trailing_newline(true);
-    environment.set_syntax(syntax.build().expect("these are Jinja's own delimiters"));
+    environment.set_syntax(syntax.build().expect("the delimiters are valid"));
     environment.add_filter("counted", counted::<u64>);
     environment.add_filter("reason", |why: &str| reason(why).to_owned());
     environment.add_filter("subject", subject);
     environment.add_filter("time", time);
-    let page = environment.template_from_named_str("page.html", PAGE).expect("it is correct");
+    let page = environment.template_from_named_str("page.html", PAGE).expect("valid template");
     let digest = BASE64_STANDARD.encode(Sha256::digest(STYLE));
     let view = context! { style => STYLE, digest, ..Value::from(Serde(journal)) };
     page.render(view).expect("the template fits the journal")

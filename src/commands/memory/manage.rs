@@ -22,8 +22,9 @@ use crate::ui::{Failure, Ui, View, show};
 
 /// Minimum similarity of nodes that `status` proposes to merge.
 const SIMILAR: f64 = 0.7;
-/// Maximum number of nodes to compare, and likewise of pairs to show.
+/// Maximum number of nodes to compare.
 const COMPARED: usize = 5_000;
+/// Maximum number of pairs to show.
 const PAIRS: usize = 10;
 /// Maximum size of an export to read, in bytes.
 const LARGEST: u64 = 1 << 30;
@@ -323,7 +324,7 @@ impl View for StatusView {
             show::out(&format!("Skipped in the transcript: {lines}\n"));
         }
         for pair in &self.similar {
-            show::out(&format!("Nearly the same, to merge: {}\n", pair.command));
+            show::out(&format!("Near-duplicates; to merge them: {}\n", pair.command));
         }
     }
 }

@@ -1,8 +1,8 @@
 //! `runner memory mcp`: serves recall, show and remember to agents, over standard input and output.
 //!
-//! The tools see what the hooks in the same folder see, and return quoted data between the same sentinels.
-//! Nothing is remembered in a run that runner started, so that runner's own output does not enter the
-//! memory.
+//! The tools see what the hooks in the same folder see, and return quoted data between the same
+//! sentinels. Nothing is remembered in a run that runner started, so that runner's own output does
+//! not enter the memory.
 
 use super::MemoryCli;
 use crate::ui::Failure;
@@ -175,7 +175,7 @@ mod server {
             context: RequestContext<RoleServer>,
         ) -> Answer {
             if env::setting("RUNNER_RUN").is_some() {
-                return Err("nothing is remembered in a run of runner".to_owned());
+                return Err("nothing is remembered in a run that runner started".to_owned());
             }
             let client = context.client_info().map(|it| format!(" ({} {})", it.name, it.version));
             let origin = asked.origin.as_deref().map(str::trim).filter(|origin| !origin.is_empty());

@@ -119,8 +119,8 @@ impl MemoryCli {
             None => self.memory.newest_session(&self.found.folder)?,
         };
         found.ok_or_else(|| match named {
-            Some(id) => Failure::data(format!("the memory does not know a session {id:?}")),
-            None => Failure::data(format!("no session ran in {} yet", self.found.folder))
+            Some(id) => Failure::data(format!("the memory has no session {id:?}")),
+            None => Failure::data(format!("no session has run in {} yet", self.found.folder))
                 .hint("runner memory install, then start a session"),
         })
     }
@@ -174,7 +174,10 @@ impl View for NodesView {
         }));
         show::out(&show::table(&rows));
         if self.found > self.nodes.len() {
-            ui.info(&format!("{} more; add --limit", self.found - self.nodes.len()));
+            ui.info(&format!(
+                "{} more; increase --limit to show them",
+                self.found - self.nodes.len()
+            ));
         }
     }
 }

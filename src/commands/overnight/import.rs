@@ -85,7 +85,7 @@ impl ImportArgs {
             unknown_settings: Vec::new(),
             refused_settings: Vec::new(),
         };
-        // This comes before any change, because an unreadable file makes the command fail.
+        // The settings are read before any change, because an unreadable file is an error.
         imported.read_settings(cli, &root)?;
         if self.apply && imported.link.is_some() {
             replace_link(&root).map_err(|error| {
@@ -129,8 +129,8 @@ impl ImportArgs {
 }
 
 impl Imported {
-    /// Reads the other program's settings. Each is checked separately, so that an invalid one does not prevent the
-    /// import of the others.
+    /// Reads the other program's settings. Each is checked separately, so that an invalid one does
+    /// not prevent the import of the others.
     fn read_settings(&mut self, cli: &Cli<'_>, root: &Path) -> Result<(), Failure> {
         let file = root.join(FILE);
         for path in SETTINGS {
@@ -212,7 +212,7 @@ impl View for Imported {
                 CommitEnd::Completed => "completed",
                 CommitEnd::RolledBack => "rolled back",
                 CommitEnd::LeftAlone => {
-                    "its marker cannot be read; remove it once the corpus is right"
+                    "its marker cannot be read; remove it once the corpus is correct"
                 }
             };
             let (marker, files) = (safe::line(&commit.marker), counted(commit.files, "file"));

@@ -76,7 +76,7 @@ impl ForgetArgs {
         drop(reader);
         if let Some(run) = plan.live.first().or(plan.awaited_by.first()) {
             let why = match plan.live.is_empty() {
-                true => "another project's queue waits for one of its runs",
+                true => "a queued run of another project waits for one of its runs",
                 false => "some of its runs have not ended",
             };
             return Err(Failure::later(format!(

@@ -73,7 +73,7 @@ fn find(store: &Store, name: &Path) -> Result<Project, Failure> {
         [one] => Ok((*one).clone()),
         [] => Err(Failure::data(format!("there is no project {}", name.display()))
             .hint("runner projects")),
-        several => Err(Failure::data(format!("{} projects begin with {text}", several.len()))
+        several => Err(Failure::data(format!("{} project ids begin with {text}", several.len()))
             .hint("runner projects")),
     }
 }

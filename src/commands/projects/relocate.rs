@@ -106,7 +106,7 @@ impl MoveArgs {
     }
 }
 
-/// Checks that the project is not still at its old path.
+/// Checks that the project is no longer at its old path.
 fn check_old_path(known: &Project, root: &Path) -> Result<(), Failure> {
     let same_folder = project::node(root)?.is(&known.node);
     let bound = known.displaced_from().is_none().then_some(&known.node);

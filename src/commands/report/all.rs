@@ -1,4 +1,5 @@
-//! `runner report` outside a project: the last night of every project on this host, and fleet usage.
+//! `runner report` outside a project: the last night of every project on this host, and the
+//! usage of fleets.
 
 use std::path::PathBuf;
 

@@ -130,7 +130,7 @@ fn write_pages(draft: &Path, project: &LoadedProject, pages: &[ExportedPage]) ->
     };
     let file = |at: usize| pages.get(at).map(|page| page.entry.file.clone());
     for (at, page) in pages.iter().enumerate() {
-        // The newest night is the first.
+        // The newest night comes first.
         let links = NavLinks {
             index: INDEX.to_owned(),
             before: file(at + 1),

@@ -147,7 +147,7 @@ fn findings(record: &SessionRecord) -> String {
         let rule = used
             .rule
             .as_ref()
-            .map_or_else(String::new, |rule| format!("; always denied, the rule would be: {rule}"));
+            .map_or_else(String::new, |rule| format!("; always denied; rule to add: {rule}"));
         row("used", format!("{} ×{}, {} failed{rule}", what.trim(), used.count, used.failed));
     }
     for it in &found.injections {

@@ -95,8 +95,7 @@ impl SetupArgs {
         }
         let action = SetupAction::of(self);
         let changes = action != SetupAction::Plan;
-        // Two setups at once would each make a plan based on a state that the other is about to
-        // change.
+        // Two concurrent setups would each plan from a state that the other is about to change.
         let _lock = changes.then(|| lock(home)).transpose()?;
         let record = SetupRecord::read(&home.setup_note())?;
         let mut view = match action {
@@ -126,8 +125,8 @@ impl SetupArgs {
             }
             Err(_) => carried_out()?,
         };
-        // A changed schedule takes effect when it is read. If the first tick read it, the schedule
-        // would miss that tick's own minute.
+        // A changed schedule takes effect when it is read, so it is read now. If the first tick
+        // were to read it, a run due in that tick's minute would be missed.
         if let Ok(root) = project::find(cli.here) {
             let mut store = home.store()?;
             LoadedProject::at(home, Some(&store), &root)?.register(&mut store, home.wall()?)?;

@@ -23,7 +23,7 @@ pub(super) enum ActionEnd {
 /// A command and its subject.
 struct Request {
     words: Vec<String>,
-    /// The run and its project's folder; absent for an action on everything.
+    /// The run and its project's folder; `None` for an action on all jobs.
     of: Option<(RunRow, PathBuf)>,
 }
 

@@ -64,8 +64,8 @@ pub(super) fn carry_out(
     }
 }
 
-/// Loads the idea's text, the effect of accepting the proposal, and earlier decisions on proposals
-/// like it.
+/// Loads the idea's text, the effect of accepting the proposal, and earlier decisions on similar
+/// proposals.
 pub(super) fn detail(decider: &Decider<'_>, item: &ProposalItem, past: &PastDecisions) -> Detail {
     let text = match decider.text(&item.proposal.targets[0]) {
         Ok(bytes) => safe::lines(&bytes),

@@ -1,5 +1,6 @@
-//! The application's data: the output of `runner status`, `runner runs`, `runner logs` and `runner dream`, read
-//! again when it may have changed. This module must never format data that a command formats.
+//! The application's data: the output of `runner status`, `runner runs`, `runner logs` and
+//! `runner dream`, read again when it may have changed. This module must never format data that a
+//! command formats.
 
 use std::path::Path;
 

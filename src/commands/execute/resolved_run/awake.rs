@@ -20,7 +20,7 @@ impl ResolvedRun<'_> {
             env: env::named(["PATH", "DBUS_SYSTEM_BUS_ADDRESS"].into_iter()),
             what: format!("{} of {}", self.row.job_name, self.here.root.display()),
         });
-        tracing::info!(awake = keeper.standing().to_string(), "asked to stay awake");
+        tracing::info!(awake = keeper.standing().to_string(), "requested sleep inhibition");
         Some(keeper)
     }
 }

@@ -49,13 +49,13 @@ impl ResolvedRun<'_> {
         let mut left: VecDeque<_> = chain(&self.spec, &self.here).into();
         let mut passed = Vec::new();
         // The first backend whose pool has too little left. If no later one is ready, admission
-        // reports the shortfall, which ends by itself.
+        // reports the shortfall, which is only temporary.
         let mut short_of_budget = None;
         while let Some(spec) = left.pop_front() {
             let built = build(spec, &around);
             let ready = built.as_ref().map_err(Clone::clone);
             let ready = ready.and_then(|backend| backend.preflight());
-            // A limit of the last backend is left to admission, which defers or declines the run.
+            // Admission handles a rate limit of the last backend: it defers or declines the run.
             let ready = match (ready, left.is_empty() || spec.kind == "builtin") {
                 (Ok(()), false) => self.room(store, &spec.name)?,
                 (ready, _) => ready,
@@ -176,7 +176,7 @@ impl ResolvedRun<'_> {
     }
 }
 
-/// Adds to the reason why the last backend is not ready why the ones before it were skipped.
+/// Appends the reasons for skipping earlier backends to the reason why the last one is not ready.
 pub(in super::super) fn with_passed(why: String, passed: &[String]) -> String {
     match passed {
         [] => why,

@@ -157,7 +157,7 @@ impl ResolvedRun<'_> {
 
 pub(super) fn describe_shortfall(short: &Shortfall) -> String {
     format!(
-        "{} has {} {} left, and this run may need {}",
+        "{} has {} {} left, but this run may need {}",
         short.level, short.left, short.unit, short.wanted
     )
 }
