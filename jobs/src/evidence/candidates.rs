@@ -68,8 +68,8 @@ const SAME_NAME: (f64, f64) = (0.95, 0.9);
 /// history of fewer than [`YOUNG`] commits. Such a history contains few of the words in a note.
 const TOLD_BY_NAME: f64 = 0.4;
 const YOUNG: usize = 100;
-/// Minimum number of terms in each part of a subject for the subject to list several works.
-const WORK: usize = 3;
+/// Minimum number of terms in each part of a subject for the subject to list several changes.
+const CHANGE: usize = 3;
 /// The minimum strength of a commit whose message mentions the note's file.
 const NAMED: f64 = 0.9;
 /// Minimum surprise of the terms shared by a note and a commit, beyond the surprise of the terms
@@ -255,7 +255,7 @@ impl<'a> ComparedNote<'a> {
     }
 
     /// Returns the share of a subject's terms that the note mentions, weighted by rarity. If the
-    /// subject lists several works, this is the share of the work that the note mentions most.
+    /// subject lists several changes, only the one that the note mentions most counts.
     fn mentions(&self, subject: &str) -> f64 {
         let share = |terms: Vec<String>| {
             let rated: Vec<Term> =
@@ -263,7 +263,7 @@ impl<'a> ComparedNote<'a> {
             cover(&rated, |term| f64::from(self.words.all.contains_key(&term.text)))
         };
         let whole = share(terms(subject));
-        listed_works(subject).into_iter().map(share).fold(whole, f64::max)
+        listed_changes(subject).into_iter().map(share).fold(whole, f64::max)
     }
 
     /// Compares a commit with the note and returns the candidate without its paths and criteria.
@@ -326,20 +326,20 @@ impl<'a> ComparedNote<'a> {
     }
 }
 
-/// Returns the terms of each work that a subject lists, as in `clean up the parser; add a retry
-/// policy`. The list is empty if the subject describes one work, enumerates single words, or names
-/// a document: a plan that is mentioned beside other work is not done.
-fn listed_works(subject: &str) -> Vec<Vec<String>> {
-    // Most subjects describe one work, and are not read twice.
+/// Returns the terms of each change that a subject lists, as in `clean up the parser; add a retry
+/// policy`. The list is empty if the subject describes one change, enumerates single words, or
+/// names a document: a plan that was written along with other changes is not done.
+fn listed_changes(subject: &str) -> Vec<Vec<String>> {
+    // Most subjects describe one change, and need not be split into terms twice.
     if !subject.contains([';', ',', '+']) {
         return Vec::new();
     }
     let parts = subject.split([';', ',']).flat_map(|part| part.split(" + "));
-    let works: Vec<_> = parts.map(terms).collect();
-    let is_work = |terms: &Vec<String>| {
-        terms.len() >= WORK && !terms.iter().any(|term| KINDS.contains(&term.as_str()))
+    let changes: Vec<_> = parts.map(terms).collect();
+    let is_change = |terms: &Vec<String>| {
+        terms.len() >= CHANGE && !terms.iter().any(|term| KINDS.contains(&term.as_str()))
     };
-    if works.len() > 1 && works.iter().all(is_work) { works } else { Vec::new() }
+    if changes.len() > 1 && changes.iter().all(is_change) { changes } else { Vec::new() }
 }
 
 /// Returns a subject without the type of a conventional commit: `feat(net)!: x` becomes `(net)!: x`.
@@ -429,8 +429,8 @@ mod tests {
     }
 
     #[test]
-    fn subject_may_list_several_works() {
-        let listed = |subject| listed_works(subject).len();
+    fn subject_may_list_several_changes() {
+        let listed = |subject| listed_changes(subject).len();
         assert_eq!(listed("chore: sweep old comments + harden push pattern"), 2);
         assert_eq!(listed("move the parser file; add retry policy jitter, split main module"), 3);
         for one in [
