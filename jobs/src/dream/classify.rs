@@ -12,7 +12,7 @@ use runner_text::markdown;
 use super::features::Features;
 use super::inventory::{Idea, Reader};
 use super::proposal::Offer;
-use super::rule::{self, RuleVerdict};
+use super::rule::{self, ONLY_HERE, RuleVerdict};
 use super::walk::{Stat, WalkProblem};
 use crate::Progress;
 use crate::evidence::neighbours::{MOST, Note, neighbours};
@@ -126,14 +126,25 @@ pub fn judge_all(
             own.chain(others.iter().map(|(idea, text, _)| note(idea, text))).collect();
         neighbours(&all, texts.len())
     };
+    let mut grounds = Vec::new();
+    for (idea, text, ..) in &texts {
+        grounds.push(room.about(&idea.path, text, born(&idea.path)));
+        progress.step("ideas", grounds.len() as u64, texts.len() as u64);
+    }
+    if room.is_covered_by(texts.len() + others.len()) {
+        let own = texts.iter().map(|(idea, text, ..)| (&*idea.path, text.as_str()));
+        let all = own.chain(others.iter().map(|(idea, text, _)| (&*idea.path, text.as_str())));
+        let mut found: Vec<(&str, &mut Evidence)> =
+            texts.iter().map(|(idea, ..)| &*idea.path).zip(&mut grounds).collect();
+        room.rate_against_others(&mut found, ONLY_HERE.compared(), all);
+    }
     let features: Vec<Features> =
         texts.iter().map(|(idea, text, ..)| Features::of(text, places::stem(&idea.path))).collect();
     let into = destinations(&texts, &near);
     let mut judged = ClassifiedIdeas { compared, ..ClassifiedIdeas::default() };
-    let total = texts.len() as u64;
-    for ((idea, text, stat, digest), features) in texts.into_iter().zip(features) {
+    let judging = texts.into_iter().zip(grounds).zip(features);
+    for (((idea, text, stat, digest), grounds), features) in judging {
         let path = idea.path.to_string();
-        let grounds = room.about(&path, &text, born(&path));
         let near = near.remove(&path).unwrap_or_default();
         let chosen = into.get(&path).and_then(|into| near.iter().find(|near| near.path == *into));
         let verdict = rule::judge(room, &features, &grounds, chosen);
@@ -151,7 +162,6 @@ pub fn judge_all(
             notes: Vec::new(),
             merit: rule::merit(&features),
         });
-        progress.step("ideas", judged.shown.len() as u64, total);
     }
     let near: BTreeSet<&str> = judged
         .shown

@@ -20,7 +20,7 @@ use super::proposal::{self, Action, IdeaStatus};
 use super::rule;
 use super::spec::DreamSpec;
 use crate::RunFiles;
-use crate::evidence::{ProjectEvidence, places};
+use crate::evidence::{Evidence, ProjectEvidence, places};
 
 /// The evidence seen by earlier passes.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -107,19 +107,35 @@ impl Unchanged<'_> {
         seen: &SeenEvidence,
         born: Born<'_>,
     ) -> Vec<usize> {
-        let newly = |at: &usize| {
-            let idea = &self.ideas[*at];
+        let mut judged = Vec::new();
+        for at in indices {
+            let idea = &self.ideas[at];
             if self.is_decided(idea) {
-                return false;
+                continue;
             }
-            let Ok((text, _, digest)) = self.reader.text(&idea.path) else { return false };
+            let Ok((text, _, digest)) = self.reader.text(&idea.path) else { continue };
             let features = Features::of(&text, places::stem(&idea.path));
             let grounds = self.room.about(&idea.path, &text, born(&idea.path));
-            let done = rule::done_by(&features, &grounds);
+            judged.push((at, digest, features, grounds));
+        }
+        if self.room.is_covered_by(self.ideas.len()) {
+            let mut found: Vec<(&str, &mut Evidence)> = judged
+                .iter_mut()
+                .map(|(at, _, _, grounds)| (&*self.ideas[*at].path, grounds))
+                .collect();
+            let read = |idea: &Idea| {
+                let (text, ..) = self.reader.text(&idea.path).ok()?;
+                Some((idea.path.to_string(), text))
+            };
+            let all = self.ideas.iter().filter_map(read);
+            self.room.rate_against_others(&mut found, rule::ONLY_HERE.compared(), all);
+        }
+        let newly = |(at, digest, features, grounds): &(usize, Digest, Features, Evidence)| {
+            let done = rule::done_by(features, grounds);
             let by = done.first().map(|best| self.room.commit(best).hash.as_str());
-            by.is_some_and(|commit| !seen.knows(&idea.path, digest, commit))
+            by.is_some_and(|commit| !seen.knows(&self.ideas[*at].path, *digest, commit))
         };
-        indices.filter(newly).collect()
+        judged.iter().filter(|one| newly(one)).map(|(at, ..)| *at).collect()
     }
 
     /// Returns whether the user has made a decision on archiving this content.

@@ -126,6 +126,9 @@ pub struct Candidate {
     pub cited: bool,
     /// The extent to which the commit touched the places mentioned in the note.
     pub overlap: Overlap,
+    /// The strength of the commit for the other note that it fits best; `None` if it was not
+    /// compared with other notes (see [`super::other_notes`]).
+    pub best_other_note: Option<f64>,
     /// The commit's date relative to the date of the note.
     pub when: CommitTiming,
     /// The terms of the note's name that occur in the commit.
@@ -163,9 +166,8 @@ pub fn candidates(
     limit: usize,
 ) -> Vec<Candidate> {
     let Compared { index, touched, history } = compared;
-    let named = touched.named_in(text);
     let written = note_date::earliest(history, touched, path, text).max(born);
-    let note = ComparedNote::new(compared, path, words, &named);
+    let note = ComparedNote::new(compared, (path, text), words);
     let mut found = Vec::new();
     let mut looked_at = HashSet::new();
     let query: Vec<(u32, f64)> =
@@ -173,10 +175,11 @@ pub fn candidates(
     let hits = index.search(&query, LOOKED_AT).into_iter().map(|hit| hit.at);
     // A commit that mentions the file is evidence even if no other word matches. So is a commit
     // that touched the places mentioned in the note.
-    let others = index.citing(path).take(LOOKED_AT).chain(named.best(history));
+    let others = index.citing(path).take(LOOKED_AT).chain(note.places.best(history));
     for at in hits.chain(others) {
         if index.works(at) && looked_at.insert(at) {
-            found.push(note.compare(at, note_date::when(written, history[at].at)));
+            let commit = ComparedCommit::new(compared, at);
+            found.push(note.compare(&commit, note_date::when(written, history[at].at)));
         }
     }
     found.retain(|one| one.strength > WEAK);
@@ -214,23 +217,51 @@ struct Key {
     rarity: f64,
 }
 
-/// A note that is compared with commits.
-struct ComparedNote<'a> {
+/// A commit that is compared with notes.
+pub(super) struct ComparedCommit<'a> {
     compared: Compared<'a>,
-    path: &'a str,
-    words: &'a NoteTerms,
-    places: &'a NamedPaths,
-    title: Vec<Term>,
-    stem: Vec<Term>,
-    keys: Vec<Key>,
+    at: usize,
+    /// The rated terms of the whole subject, and of each change that it lists.
+    changes: Vec<Vec<Term>>,
 }
 
-impl<'a> ComparedNote<'a> {
-    fn new(
-        compared: Compared<'a>,
-        path: &'a str,
-        words: &'a NoteTerms,
-        places: &'a NamedPaths,
+impl<'a> ComparedCommit<'a> {
+    pub(super) fn new(compared: Compared<'a>, at: usize) -> Self {
+        let subject = without_type(&compared.history[at].subject);
+        let whole = std::iter::once(terms(subject));
+        let rated = |terms: Vec<String>| -> Vec<Term> {
+            distinct(terms).iter().map(|term| rated(compared.index, term)).collect()
+        };
+        let changes = whole.chain(listed_changes(subject)).map(rated).collect();
+        Self { compared, at, changes }
+    }
+
+    /// Returns the value of a term in a note's name, from 0 to 1.
+    fn value(&self, term: &Term) -> f64 {
+        let parts = self.compared.index.parts(term.id, self.at);
+        let best = NAMED_IN.iter().find(|(among, _)| parts.intersects(*among));
+        best.map_or(0.0, |(_, value)| *value)
+    }
+}
+
+/// A note that is compared with commits.
+pub(super) struct ComparedNote {
+    path: String,
+    title: Vec<Term>,
+    stem: Vec<Term>,
+    /// Whether the stem only shortens the title.
+    shortened: bool,
+    keys: Vec<Key>,
+    /// The ids of all terms of the note.
+    mentioned: HashSet<u32>,
+    places: NamedPaths,
+}
+
+impl ComparedNote {
+    pub(super) fn new(
+        compared: Compared<'_>,
+        (path, text): (&str, &str),
+        words: &NoteTerms,
     ) -> Self {
         let index = compared.index;
         let mut keys: Vec<Key> = words
@@ -242,11 +273,16 @@ impl<'a> ComparedNote<'a> {
                 Key { id, weight: (1.0 + f64::from(*count).ln()) * rarity, rarity }
             })
             .collect();
+        let mentioned = keys.iter().map(|key| key.id).collect();
         keys.sort_by(|a, b| b.weight.total_cmp(&a.weight).then(a.id.cmp(&b.id)));
         keys.truncate(KEYS);
-        let name = |terms: &[String]| terms.iter().map(|term| rated(index, term)).collect();
-        let (title, stem) = (name(&words.title), name(&words.stem));
-        Self { compared, path, words, places, title, stem, keys }
+        let name = |terms: &[String]| -> Vec<Term> {
+            terms.iter().map(|term| rated(index, term)).collect()
+        };
+        let shortened = words.stem.iter().all(|term| words.title.contains(term));
+        let places = compared.touched.named_in(text);
+        let (path, title, stem) = (path.to_owned(), name(&words.title), name(&words.stem));
+        Self { path, title, stem, shortened, keys, mentioned, places }
     }
 
     /// Returns the terms of the note's name with their weights for a search.
@@ -254,34 +290,36 @@ impl<'a> ComparedNote<'a> {
         self.title.iter().chain(&self.stem).map(|term| (term.id, term.rarity))
     }
 
-    /// Returns the share of a subject's terms that the note mentions, weighted by rarity. If the
+    /// Returns the share of the note's name that the commit contains (see [`Candidate::named`]).
+    fn named(&self, commit: &ComparedCommit<'_>) -> f64 {
+        let value = |term: &Term| commit.value(term);
+        let by_title = cover(&self.title, value);
+        // A stem that only shortens the title would hide the words of the title that do not match.
+        if self.shortened { by_title } else { by_title.max(cover(&self.stem, value)) }
+    }
+
+    /// Returns the share of the subject's terms that the note mentions, weighted by rarity. If the
     /// subject lists several changes, only the one that the note mentions most counts.
-    fn mentions(&self, subject: &str) -> f64 {
-        let share = |terms: Vec<String>| {
-            let rated: Vec<Term> =
-                distinct(terms).iter().map(|term| rated(self.compared.index, term)).collect();
-            cover(&rated, |term| f64::from(self.words.all.contains_key(&term.text)))
-        };
-        let whole = share(terms(subject));
-        listed_changes(subject).into_iter().map(share).fold(whole, f64::max)
+    fn mentions(&self, commit: &ComparedCommit<'_>) -> f64 {
+        let mentioned = |term: &Term| f64::from(self.mentioned.contains(&term.id));
+        commit.changes.iter().map(|change| cover(change, mentioned)).fold(0.0, f64::max)
+    }
+
+    /// Returns the strength of a commit for this note if it may be at least `least`.
+    pub(super) fn strength(&self, commit: &ComparedCommit<'_>, least: f64) -> Option<f64> {
+        let index = commit.compared.index;
+        let possible = raised(self.named(commit), NAMED_FLOOR).sqrt();
+        (possible >= least || index.citing(&self.path).any(|citing| citing == commit.at))
+            .then(|| self.compare(commit, CommitTiming::Unknown).strength)
     }
 
     /// Compares a commit with the note and returns the candidate without its paths and criteria.
-    fn compare(&self, at: usize, when: CommitTiming) -> Candidate {
-        let Compared { index, history, .. } = self.compared;
-        let commit = &history[at];
-        let value = |term: &Term| {
-            let parts = index.parts(term.id, at);
-            let best = NAMED_IN.iter().find(|(among, _)| parts.intersects(*among));
-            best.map_or(0.0, |(_, value)| *value)
-        };
-        let by_title = cover(&self.title, value);
-        // A stem that only shortens the title would hide the words of the title that do not match.
-        let shortened = self.words.stem.iter().all(|term| self.words.title.contains(term));
-        let named = if shortened { by_title } else { by_title.max(cover(&self.stem, value)) };
-        let name = self.title.iter().chain(&self.stem).filter(|term| value(term) > 0.0);
+    fn compare(&self, commit: &ComparedCommit<'_>, when: CommitTiming) -> Candidate {
+        let ComparedCommit { compared: Compared { index, history, .. }, at, .. } = *commit;
+        let named = self.named(commit);
+        let name = self.title.iter().chain(&self.stem).filter(|term| commit.value(term) > 0.0);
         let matched = distinct(name.map(|term| term.text.clone()));
-        let about = self.mentions(without_type(&commit.subject));
+        let about = self.mentions(commit);
         let (mut content, mut all, mut surprise) = (0.0, 0.0, 0.0);
         for key in &self.keys {
             all += key.weight;
@@ -291,7 +329,7 @@ impl<'a> ComparedNote<'a> {
                 surprise += key.rarity;
             }
         }
-        let overlap = self.places.by(at, commit);
+        let overlap = self.places.by(at, &history[at]);
         let content = if all > 0.0 { content / all } else { 0.0 };
         let content = 1.0 - (1.0 - content) * (1.0 - PLACES * overlap.share.clamp(0.0, 1.0));
         let in_subject =
@@ -299,17 +337,17 @@ impl<'a> ComparedNote<'a> {
         let same = cover(&self.title, in_subject) >= SAME_NAME.0 && about >= SAME_NAME.1;
         let same = same && matched.len() >= 2 && index.commits() < YOUNG;
         let content = if same { content.max(TOLD_BY_NAME) } else { content };
-        let cited = index.citing(self.path).any(|citing| citing == at);
-        let raised = |figure: f64| (FLOOR + figure) / (FLOOR + 1.0);
-        let name = (NAMED_FLOOR + named) / (NAMED_FLOOR + 1.0);
-        let mut strength = (name * name * raised(about) * raised(content)).sqrt().sqrt();
+        let cited = index.citing(&self.path).any(|citing| citing == at);
+        let name = raised(named, NAMED_FLOOR);
+        let mut strength =
+            (name * name * raised(about, FLOOR) * raised(content, FLOOR)).sqrt().sqrt();
         if surprise < (index.commits() as f64 + 1.0).ln() + SURPRISE {
             strength *= BY_CHANCE;
         }
         if cited {
             strength = strength.max(NAMED);
         }
-        let (paths, criteria) = (Vec::new(), Vec::new());
+        let (best_other_note, paths, criteria) = (None, Vec::new(), Vec::new());
         Candidate {
             at,
             strength,
@@ -318,12 +356,18 @@ impl<'a> ComparedNote<'a> {
             content,
             cited,
             overlap,
+            best_other_note,
             when,
             matched,
             paths,
             criteria,
         }
     }
+}
+
+/// Raises a figure by `floor`, so that the result is still at most 1.
+fn raised(figure: f64, floor: f64) -> f64 {
+    (floor + figure) / (floor + 1.0)
 }
 
 /// Returns the terms of each change that a subject lists, as in `clean up the parser; add a retry

@@ -138,7 +138,7 @@ pub fn measure(
         cases.push(Case {
             label,
             features: Features::of(&one.text, places::stem(&one.path)),
-            before: past.then(|| before(room, label, one)).flatten(),
+            before: past.then(|| before(room, label, one, shown)).flatten(),
         });
     }
     figures.classes.close();
@@ -225,10 +225,23 @@ fn is_true(label: &Label, hash: &str) -> bool {
     label.commits().any(|known| hash.starts_with(&known.to_ascii_lowercase()))
 }
 
-/// Returns the evidence about an idea before its first known commit.
-fn before(room: &ProjectEvidence, label: &Label, one: &ClassifiedIdea) -> Option<Evidence> {
+/// Returns the evidence about an idea before its first known commit. The other ideas are those of
+/// the present.
+fn before(
+    room: &ProjectEvidence,
+    label: &Label,
+    one: &ClassifiedIdea,
+    shown: &[ClassifiedIdea],
+) -> Option<Evidence> {
     let first = room.history().iter().rposition(|commit| is_true(label, &commit.hash))?;
-    Some(room.before(first).about(&one.path, &one.text, None))
+    let room = room.before(first);
+    let mut evidence = room.about(&one.path, &one.text, None);
+    if room.is_covered_by(shown.len()) {
+        let all = shown.iter().map(|one| (&*one.path, &*one.text));
+        let mut found = [(&*one.path, &mut evidence)];
+        room.rate_against_others(&mut found, rule::ONLY_HERE.compared(), all);
+    }
+    Some(evidence)
 }
 
 fn share(part: usize, of: usize) -> Option<f64> {
