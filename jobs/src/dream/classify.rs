@@ -16,6 +16,7 @@ use super::rule::{self, ONLY_HERE, RuleVerdict};
 use super::walk::{Stat, WalkProblem};
 use crate::Progress;
 use crate::evidence::neighbours::{MOST, Note, neighbours};
+use crate::evidence::other_notes::RatedNote;
 use crate::evidence::{Evidence, Neighbour, ProjectEvidence, places};
 use crate::session_notes::SessionNote;
 
@@ -131,15 +132,13 @@ pub fn judge_all(
         grounds.push(room.about(&idea.path, text, born(&idea.path)));
         progress.step("ideas", grounds.len() as u64, texts.len() as u64);
     }
-    if room.is_covered_by(texts.len() + others.len()) {
-        let own = texts.iter().map(|(idea, text, ..)| (&*idea.path, text.as_str()));
-        let all = own.chain(others.iter().map(|(idea, text, _)| (&*idea.path, text.as_str())));
-        let mut found: Vec<(&str, &mut Evidence)> =
-            texts.iter().map(|(idea, ..)| &*idea.path).zip(&mut grounds).collect();
-        room.rate_against_others(&mut found, ONLY_HERE.compared(), all);
-    }
     let features: Vec<Features> =
         texts.iter().map(|(idea, text, ..)| Features::of(text, places::stem(&idea.path))).collect();
+    let own = texts.iter().map(|(idea, text, ..)| (&*idea.path, text.as_str()));
+    let all = own.chain(others.iter().map(|(idea, text, _)| (&*idea.path, text.as_str())));
+    let judged = texts.iter().map(|(idea, ..)| &*idea.path).zip(&features).zip(&mut grounds);
+    let judged = judged.map(|((path, features), grounds)| (path, features, grounds));
+    compare_with_others(room, texts.len() + others.len(), judged, all);
     let into = destinations(&texts, &near);
     let mut judged = ClassifiedIdeas { compared, ..ClassifiedIdeas::default() };
     let judging = texts.into_iter().zip(grounds).zip(features);
@@ -180,6 +179,26 @@ pub fn judge_all(
         }
     }
     judged
+}
+
+/// Compares the candidates for some ideas with all other ideas if that may change the verdict. `all`
+/// returns the paths and texts of all `count` ideas.
+pub(super) fn compare_with_others<'a, T: AsRef<str>>(
+    room: &ProjectEvidence,
+    count: usize,
+    judged: impl Iterator<Item = (&'a str, &'a Features, &'a mut Evidence)>,
+    all: impl Iterator<Item = (T, T)>,
+) {
+    if !room.is_covered_by(count) {
+        return;
+    }
+    let mut rated = Vec::new();
+    for (path, features, evidence) in judged {
+        if let Some(least) = rule::to_compare(features, evidence) {
+            rated.push(RatedNote { path, evidence, least });
+        }
+    }
+    room.rate_against_others(&mut rated, ONLY_HERE.ideas, all);
 }
 
 fn note<'a>(idea: &'a Idea, text: &'a str) -> Note<'a> {

@@ -129,13 +129,6 @@ pub struct OnlyHere {
     pub ideas: f64,
 }
 
-impl OnlyHere {
-    /// Minimum strength of the candidates that have to be compared with other ideas.
-    pub fn compared(&self) -> f64 {
-        self.strength - self.lead.max(self.ideas)
-    }
-}
-
 /// The rule's verdict on one idea.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RuleVerdict {
@@ -333,15 +326,27 @@ fn publishable(features: &Features) -> Option<Confidence> {
     story.then_some(Confidence::Low)
 }
 
+/// Returns the minimum strength of the candidates that have to be compared with other ideas, or
+/// `None` if the comparison does not change the verdict on the idea.
+pub fn to_compare(features: &Features, grounds: &Evidence) -> Option<f64> {
+    let best = best(grounds)?;
+    let decided = implemented(features, grounds).is_some_and(|(_, sure)| sure == Confidence::High);
+    let eligible = best.strength >= ONLY_HERE.strength && best.about >= ONLY_HERE.about;
+    (eligible && !decided && by_form(features).is_none()).then_some(best.strength - ONLY_HERE.lead)
+}
+
+/// Returns the strongest commit that may have implemented the idea. A commit that is older than the
+/// idea did not implement it, unless its message mentions the idea's file.
+fn best(grounds: &Evidence) -> Option<&Candidate> {
+    grounds.candidates.iter().find(|one| one.when != CommitTiming::Before || one.cited)
+}
+
 /// Returns the commit that implemented the idea, and the confidence that it did: high or medium.
 fn implemented<'a>(
     features: &Features,
     grounds: &'a Evidence,
 ) -> Option<(&'a Candidate, Confidence)> {
-    // A commit that is older than the idea did not implement it, unless its message mentions the
-    // idea's file.
-    let best =
-        grounds.candidates.iter().find(|one| one.when != CommitTiming::Before || one.cited)?;
+    let best = best(grounds)?;
     let rivalled = lead(grounds, best).is_some_and(|lead| lead < RIVAL);
     let least = if rivalled { RIVALLED } else { DONE };
     let fits = match features.declared {

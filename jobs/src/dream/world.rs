@@ -12,7 +12,7 @@ use runner_engine::digest::Digest;
 use runner_engine::files::{DOCUMENT, read_host, write_atomic};
 use serde::{Deserialize, Serialize};
 
-use super::classify::{Born, ClassifiedIdea};
+use super::classify::{Born, ClassifiedIdea, compare_with_others};
 use super::decisions::Decisions;
 use super::features::Features;
 use super::inventory::{Idea, Reader};
@@ -118,18 +118,15 @@ impl Unchanged<'_> {
             let grounds = self.room.about(&idea.path, &text, born(&idea.path));
             judged.push((at, digest, features, grounds));
         }
-        if self.room.is_covered_by(self.ideas.len()) {
-            let mut found: Vec<(&str, &mut Evidence)> = judged
-                .iter_mut()
-                .map(|(at, _, _, grounds)| (&*self.ideas[*at].path, grounds))
-                .collect();
-            let read = |idea: &Idea| {
-                let (text, ..) = self.reader.text(&idea.path).ok()?;
-                Some((idea.path.to_string(), text))
-            };
-            let all = self.ideas.iter().filter_map(read);
-            self.room.rate_against_others(&mut found, rule::ONLY_HERE.compared(), all);
-        }
+        let read = |idea: &Idea| {
+            let (text, ..) = self.reader.text(&idea.path).ok()?;
+            Some((idea.path.to_string(), text))
+        };
+        let compared = judged
+            .iter_mut()
+            .map(|(at, _, features, grounds)| (&*self.ideas[*at].path, &*features, grounds));
+        let all = self.ideas.iter().filter_map(read);
+        compare_with_others(self.room, self.ideas.len(), compared, all);
         let newly = |(at, digest, features, grounds): &(usize, Digest, Features, Evidence)| {
             let done = rule::done_by(features, grounds);
             let by = done.first().map(|best| self.room.commit(best).hash.as_str());

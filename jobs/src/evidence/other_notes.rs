@@ -15,9 +15,19 @@ const NOTES: usize = 30;
 /// Minimum number of notes per commit that changes more than documents.
 const PER_COMMIT: f64 = 0.1;
 
+/// A note whose candidates are rated.
+pub struct RatedNote<'a> {
+    pub path: &'a str,
+    pub evidence: &'a mut Evidence,
+    /// Minimum strength of the candidates to rate.
+    pub least: f64,
+}
+
 /// A commit, with the two notes that it fits best.
 struct RatedCommit<'a> {
     commit: ComparedCommit<'a>,
+    /// Weaker fits are ignored.
+    least: f64,
     /// The number of a note and the commit's strength for it, best first.
     best: [Option<(usize, f64)>; 2],
 }
@@ -46,24 +56,28 @@ impl ProjectEvidence {
         notes >= NOTES && notes as f64 >= PER_COMMIT * works as f64
     }
 
-    /// Sets [`best_other_note`](super::Candidate::best_other_note) for the candidates with at least
-    /// the strength `least`. `found` contains the evidence about some notes by their paths, and
-    /// `notes` returns the path and the text of every note. Strengths below `least` for other notes
-    /// may count as 0.
+    /// Sets [`best_other_note`](super::Candidate::best_other_note) for candidates of some notes.
+    /// `notes` returns the path and the text of every note. If a candidate is more than `margin`
+    /// weaker for another note, that strength may count as 0.
     pub fn rate_against_others<T: AsRef<str>>(
         &self,
-        found: &mut [(&str, &mut Evidence)],
-        least: f64,
+        found: &mut [RatedNote<'_>],
+        margin: f64,
         notes: impl Iterator<Item = (T, T)>,
     ) {
         let compared = self.compared();
         let mut rated = BTreeMap::new();
-        for candidate in found.iter().flat_map(|(_, evidence)| &evidence.candidates) {
-            if candidate.strength >= least {
-                rated.entry(candidate.at).or_insert_with(|| RatedCommit {
-                    commit: ComparedCommit::new(compared, candidate.at),
-                    best: [None; 2],
-                });
+        for note in &*found {
+            for candidate in &note.evidence.candidates {
+                if candidate.strength >= note.least {
+                    let least = candidate.strength - margin;
+                    let one = rated.entry(candidate.at).or_insert_with(|| RatedCommit {
+                        commit: ComparedCommit::new(compared, candidate.at),
+                        least,
+                        best: [None; 2],
+                    });
+                    one.least = one.least.min(least);
+                }
             }
         }
         if rated.is_empty() {
@@ -74,16 +88,19 @@ impl ProjectEvidence {
             let (path, text) = (path.as_ref(), text.as_ref());
             let note = ComparedNote::new(compared, (path, text), &NoteTerms::of(path, text));
             for one in rated.values_mut() {
-                if let Some(strength) = note.strength(&one.commit, least) {
+                if let Some(strength) = note.strength(&one.commit, one.least) {
                     one.add(number, strength);
                 }
             }
             numbers.insert(path.to_owned(), number);
         }
-        for (path, evidence) in found {
-            let own = numbers.get(*path).copied();
-            for candidate in &mut evidence.candidates {
-                candidate.best_other_note = rated.get(&candidate.at).map(|one| one.without(own));
+        for note in found {
+            let own = numbers.get(note.path).copied();
+            for candidate in &mut note.evidence.candidates {
+                if candidate.strength >= note.least {
+                    let rating = rated.get(&candidate.at).map(|one| one.without(own));
+                    candidate.best_other_note = rating;
+                }
             }
         }
     }
@@ -123,9 +140,10 @@ mod tests {
         let room = room(&SUBJECTS);
         let mut found: Vec<Evidence> =
             notes.iter().map(|(path, text)| room.about(path, text, None)).collect();
-        let mut all: Vec<(&str, &mut Evidence)> =
-            notes.iter().map(|(path, _)| *path).zip(&mut found).collect();
-        room.rate_against_others(&mut all, least, notes.iter().copied());
+        let paths = notes.iter().map(|(path, _)| *path);
+        let rated = |(path, evidence)| RatedNote { path, evidence, least };
+        let mut all: Vec<RatedNote<'_>> = paths.zip(&mut found).map(rated).collect();
+        room.rate_against_others(&mut all, 0.3, notes.iter().copied());
         found
     }
 
@@ -155,7 +173,8 @@ mod tests {
         history[0].body = format!("Closes: {}", OTHER.0);
         let room = ProjectEvidence::of(history, Vec::new());
         let mut evidence = room.about(OWN.0, OWN.1, None);
-        room.rate_against_others(&mut [(OWN.0, &mut evidence)], 0.3, [OWN, OTHER].into_iter());
+        let own = RatedNote { path: OWN.0, evidence: &mut evidence, least: 0.3 };
+        room.rate_against_others(&mut [own], 0.3, [OWN, OTHER].into_iter());
         let rating = evidence.candidates[0].best_other_note;
         assert!(rating.is_some_and(|rating| rating >= 0.9), "{rating:?}");
     }

@@ -17,7 +17,7 @@ use std::collections::HashMap;
 
 use serde::Serialize;
 
-use super::classify::ClassifiedIdea;
+use super::classify::{ClassifiedIdea, compare_with_others};
 use super::features::Features;
 use super::proposal::{Action, IdeaStatus};
 use super::rule;
@@ -135,11 +135,9 @@ pub fn measure(
         let truth = label.commits().filter(|hash| room.commit_named(hash).is_none());
         figures.unknown_commits += truth.count();
         figures.one(room, label, one);
-        cases.push(Case {
-            label,
-            features: Features::of(&one.text, places::stem(&one.path)),
-            before: past.then(|| before(room, label, one, shown)).flatten(),
-        });
+        let features = Features::of(&one.text, places::stem(&one.path));
+        let before = past.then(|| before(room, label, (one, &features), shown)).flatten();
+        cases.push(Case { label, features, before });
     }
     figures.classes.close();
     figures.false_archive_rate = share(figures.false_archives.len(), figures.live);
@@ -230,17 +228,15 @@ fn is_true(label: &Label, hash: &str) -> bool {
 fn before(
     room: &ProjectEvidence,
     label: &Label,
-    one: &ClassifiedIdea,
+    (one, features): (&ClassifiedIdea, &Features),
     shown: &[ClassifiedIdea],
 ) -> Option<Evidence> {
     let first = room.history().iter().rposition(|commit| is_true(label, &commit.hash))?;
     let room = room.before(first);
     let mut evidence = room.about(&one.path, &one.text, None);
-    if room.is_covered_by(shown.len()) {
-        let all = shown.iter().map(|one| (&*one.path, &*one.text));
-        let mut found = [(&*one.path, &mut evidence)];
-        room.rate_against_others(&mut found, rule::ONLY_HERE.compared(), all);
-    }
+    let judged = std::iter::once((&*one.path, features, &mut evidence));
+    let all = shown.iter().map(|one| (&*one.path, &*one.text));
+    compare_with_others(&room, shown.len(), judged, all);
     Some(evidence)
 }
 

@@ -125,6 +125,9 @@ fn duplicates_are_counted_among_the_neighbours() {
     assert_eq!(found.duplicates.recall, Some(0.5));
 }
 
+const CLIENT: &str = "# Retry policy of the client\n\nThe client gives up at the first timeout. Its \
+                      callers should see no error, and the printer needs the same patience.\n";
+
 #[test]
 fn past_is_also_compared_with_the_other_ideas() {
     let commit = |at: usize, subject: &str| Commit {
@@ -140,14 +143,15 @@ fn past_is_also_compared_with_the_other_ideas() {
     let own = subjects.iter().enumerate().map(|(at, subject)| commit(at, subject));
     let room = ProjectEvidence::of(own.chain(filler).collect(), Vec::new());
     let mut shown = vec![
-        one(&room, "ideas/client.md", "# Retry policy of the client\n"),
+        one(&room, "ideas/client.md", CLIENT),
         one(&room, "ideas/printer.md", "# Retry policy of the printer\n"),
     ];
     let label =
         r#"[{"idea": "ideas/client.md", "commits": ["0000000000000000000000000000000000000000"]}]"#;
     let labels = truth::parse(label).unwrap();
     let rating = |shown: &[ClassifiedIdea]| {
-        let evidence = before(&room, &labels[0], &shown[0], shown).unwrap();
+        let features = Features::of(&shown[0].text, "client");
+        let evidence = before(&room, &labels[0], (&shown[0], &features), shown).unwrap();
         evidence.candidates[0].best_other_note
     };
     assert_eq!(rating(&shown), None, "two notes do not cover a project");
