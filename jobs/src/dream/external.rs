@@ -107,8 +107,8 @@ impl ExternalRequests {
         self.0.retain(|request| request.id != id);
     }
 
-    /// Drops the requests of which no idea is left to be answered. If the project cannot be read,
-    /// all of them stay.
+    /// Drops each request whose ideas all have an answer by now. If the project cannot be read,
+    /// all requests stay.
     pub fn prune(&mut self, root: &Path, spec: &DreamSpec) {
         let bytes = read_host(root.join(spec.state_path()), RECORD).unwrap_or_default();
         let (Ok(state), Ok(reader), Ok(proposals)) = (
@@ -249,13 +249,13 @@ impl Submission {
         &self.request.offered.sources
     }
 
-    /// Lets the evidence contain enough candidates to find all those of the request again.
+    /// Raises the limit on candidates, so that the evidence contains all those of the request.
     pub(super) fn widen(room: &mut ProjectEvidence) {
         room.most_candidates = CANDIDATES;
     }
 
-    /// Replaces what could be offered now by what the request offered. An idea with another content
-    /// than the request showed counts as changed.
+    /// Replaces what could be offered now by what the request offered. An idea whose content differs
+    /// from the content that the request showed counts as changed.
     pub(super) fn restore(&self, room: &ProjectEvidence, judged: &mut ClassifiedIdeas) {
         let offered = &self.request.offered;
         judged.offer.destinations.clone_from(&offered.destinations);

@@ -211,7 +211,7 @@ impl PassEvidence<'_> {
                 }
                 // Without a reply, nothing is known about the idea.
                 false if !answers.asked.contains(&one.path) => continue,
-                // A submission may answer in part, and was not asked about a newer content.
+                // A submission may leave ideas out, and its request did not show newer contents.
                 false
                     if submission.is_some_and(|submission| {
                         !answers.proposals.is_empty() || !submission.showed(one)
