@@ -12,7 +12,7 @@ use runner_text::markdown;
 use super::features::Features;
 use super::inventory::{Idea, Reader};
 use super::proposal::Offer;
-use super::rule::{self, ONLY_HERE, RuleVerdict};
+use super::rule::{self, RuleVerdict};
 use super::walk::{Stat, WalkProblem};
 use crate::Progress;
 use crate::evidence::neighbours::{MOST, Note, neighbours};
@@ -198,7 +198,7 @@ pub(super) fn compare_with_others<'a, T: AsRef<str>>(
             rated.push(RatedNote { path, evidence, least });
         }
     }
-    room.rate_against_others(&mut rated, ONLY_HERE.ideas, all);
+    room.rate_against_others(&mut rated, all);
 }
 
 fn note<'a>(idea: &'a Idea, text: &'a str) -> Note<'a> {

@@ -6,7 +6,7 @@
 //! documents are never candidates. The module makes no decisions, and it must never use anything
 //! but the words and paths that it is given.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 
 use runner_text::markdown;
 use runner_text::terms::terms;
@@ -305,12 +305,17 @@ impl ComparedNote {
         commit.changes.iter().map(|change| cover(change, mentioned)).fold(0.0, f64::max)
     }
 
-    /// Returns the strength of a commit for this note if it may be at least `least`.
-    pub(super) fn strength(&self, commit: &ComparedCommit<'_>, least: f64) -> Option<f64> {
-        let index = commit.compared.index;
-        let possible = raised(self.named(commit), NAMED_FLOOR).sqrt();
-        (possible >= least || index.citing(&self.path).any(|citing| citing == commit.at))
-            .then(|| self.compare(commit, CommitTiming::Unknown).strength)
+    /// Returns the commits that contain a term of the note's name or mention the note's file. Every
+    /// other commit has a strength of less than 0.22.
+    pub(super) fn sharing_name(&self, index: &Index) -> BTreeSet<usize> {
+        let terms = self.title.iter().chain(&self.stem);
+        let sharing = terms.flat_map(|term| index.postings(term.id)).map(|(at, _)| at);
+        sharing.chain(index.citing(&self.path)).collect()
+    }
+
+    /// Returns the strength of a commit for this note.
+    pub(super) fn strength(&self, commit: &ComparedCommit<'_>) -> f64 {
+        self.compare(commit, CommitTiming::Unknown).strength
     }
 
     /// Compares a commit with the note and returns the candidate without its paths and criteria.
@@ -512,6 +517,22 @@ mod tests {
     fn citing_the_idea_file_gives_minimum_strength() {
         let found = found("ideas/dawn.md", "# Something in quite other words\n");
         assert!(found[0].cited && found[0].at == 4 && found[0].strength >= NAMED, "{found:?}");
+    }
+
+    #[test]
+    fn commit_that_shares_no_name_is_weak() {
+        let mut history = vec![commit("retry policy with jitter", "", &["src/net/retry.rs"])];
+        history.extend((0..200).map(|at| commit("split a module", "", &[&format!("src/{at}.rs")])));
+        let index = Index::build(&mut history.to_vec(), &Documents::default());
+        let touched = TouchedPaths::build(&history);
+        let compared = Compared { index: &index, touched: &touched, history: &history };
+        let text = "# Zebra\n\nRetry policy with jitter in `src/net/retry.rs`.\n";
+        let path = "ideas/zebra.md";
+        let note = ComparedNote::new(compared, (path, text), &NoteTerms::of(path, text));
+        assert!(note.sharing_name(&index).is_empty());
+        let found = note.compare(&ComparedCommit::new(compared, 0), CommitTiming::Unknown);
+        assert!(found.about == 1.0 && found.content > 0.8, "{found:?}");
+        assert!(found.strength > 0.2 && found.strength < 0.22, "{found:?}");
     }
 
     #[test]

@@ -26,8 +26,6 @@ pub struct RatedNote<'a> {
 /// A commit, with the two notes that it fits best.
 struct RatedCommit<'a> {
     commit: ComparedCommit<'a>,
-    /// Weaker fits are ignored.
-    least: f64,
     /// The number of a note and the commit's strength for it, best first.
     best: [Option<(usize, f64)>; 2],
 }
@@ -57,12 +55,11 @@ impl ProjectEvidence {
     }
 
     /// Sets [`best_other_note`](super::Candidate::best_other_note) for candidates of some notes.
-    /// `notes` returns the path and the text of every note. If a candidate is more than `margin`
-    /// weaker for another note, that strength may count as 0.
+    /// `notes` returns the path and the text of every note. A strength of less than 0.22 may count
+    /// as 0.
     pub fn rate_against_others<T: AsRef<str>>(
         &self,
         found: &mut [RatedNote<'_>],
-        margin: f64,
         notes: impl Iterator<Item = (T, T)>,
     ) {
         let compared = self.compared();
@@ -70,13 +67,10 @@ impl ProjectEvidence {
         for note in &*found {
             for candidate in &note.evidence.candidates {
                 if candidate.strength >= note.least {
-                    let least = candidate.strength - margin;
-                    let one = rated.entry(candidate.at).or_insert_with(|| RatedCommit {
+                    rated.entry(candidate.at).or_insert_with(|| RatedCommit {
                         commit: ComparedCommit::new(compared, candidate.at),
-                        least,
                         best: [None; 2],
                     });
-                    one.least = one.least.min(least);
                 }
             }
         }
@@ -87,9 +81,9 @@ impl ProjectEvidence {
         for (number, (path, text)) in notes.enumerate() {
             let (path, text) = (path.as_ref(), text.as_ref());
             let note = ComparedNote::new(compared, (path, text), &NoteTerms::of(path, text));
-            for one in rated.values_mut() {
-                if let Some(strength) = note.strength(&one.commit, one.least) {
-                    one.add(number, strength);
+            for at in note.sharing_name(&self.index) {
+                if let Some(one) = rated.get_mut(&at) {
+                    one.add(number, note.strength(&one.commit));
                 }
             }
             numbers.insert(path.to_owned(), number);
@@ -143,7 +137,7 @@ mod tests {
         let paths = notes.iter().map(|(path, _)| *path);
         let rated = |(path, evidence)| RatedNote { path, evidence, least };
         let mut all: Vec<RatedNote<'_>> = paths.zip(&mut found).map(rated).collect();
-        room.rate_against_others(&mut all, 0.3, notes.iter().copied());
+        room.rate_against_others(&mut all, notes.iter().copied());
         found
     }
 
@@ -174,7 +168,7 @@ mod tests {
         let room = ProjectEvidence::of(history, Vec::new());
         let mut evidence = room.about(OWN.0, OWN.1, None);
         let own = RatedNote { path: OWN.0, evidence: &mut evidence, least: 0.3 };
-        room.rate_against_others(&mut [own], 0.3, [OWN, OTHER].into_iter());
+        room.rate_against_others(&mut [own], [OWN, OTHER].into_iter());
         let rating = evidence.candidates[0].best_other_note;
         assert!(rating.is_some_and(|rating| rating >= 0.9), "{rating:?}");
     }
