@@ -100,14 +100,22 @@ pub(super) struct Unchanged<'a> {
 }
 
 impl Unchanged<'_> {
-    /// Returns the ideas among `indices` that the rule newly finds done.
+    /// Returns the ideas among `indices` that the rule newly finds done, in the order of their
+    /// indices.
     pub(super) fn newly_done(
         &self,
         indices: impl Iterator<Item = usize>,
         seen: &SeenEvidence,
         born: Born<'_>,
     ) -> Vec<usize> {
-        let mut judged = Vec::new();
+        let newly = |at: usize, digest: Digest, features: &Features, grounds: &Evidence| {
+            let done = rule::done_by(features, grounds);
+            let by = done.first().map(|best| self.room.commit(best).hash.as_str());
+            by.is_some_and(|commit| !seen.knows(&self.ideas[at].path, digest, commit))
+        };
+        // Only evidence that has to be compared with other ideas is kept in memory.
+        let (mut found, mut waiting) = (Vec::new(), Vec::new());
+        let covered = self.room.is_covered_by(self.ideas.len());
         for at in indices {
             let idea = &self.ideas[at];
             if self.is_decided(idea) {
@@ -116,23 +124,28 @@ impl Unchanged<'_> {
             let Ok((text, _, digest)) = self.reader.text(&idea.path) else { continue };
             let features = Features::of(&text, places::stem(&idea.path));
             let grounds = self.room.about(&idea.path, &text, born(&idea.path));
-            judged.push((at, digest, features, grounds));
+            if newly(at, digest, &features, &grounds) {
+                found.push(at);
+            } else if covered && rule::to_compare(&features, &grounds).is_some() {
+                waiting.push((at, digest, features, grounds));
+            }
         }
         let read = |idea: &Idea| {
             let (text, ..) = self.reader.text(&idea.path).ok()?;
             Some((idea.path.to_string(), text))
         };
-        let compared = judged
+        let compared = waiting
             .iter_mut()
             .map(|(at, _, features, grounds)| (&*self.ideas[*at].path, &*features, grounds));
         let all = self.ideas.iter().filter_map(read);
         compare_with_others(self.room, self.ideas.len(), compared, all);
-        let newly = |(at, digest, features, grounds): &(usize, Digest, Features, Evidence)| {
-            let done = rule::done_by(features, grounds);
-            let by = done.first().map(|best| self.room.commit(best).hash.as_str());
-            by.is_some_and(|commit| !seen.knows(&self.ideas[*at].path, *digest, commit))
-        };
-        judged.iter().filter(|one| newly(one)).map(|(at, ..)| *at).collect()
+        for (at, digest, features, grounds) in &waiting {
+            if newly(*at, *digest, features, grounds) {
+                found.push(*at);
+            }
+        }
+        found.sort_unstable();
+        found
     }
 
     /// Returns whether the user has made a decision on archiving this content.
