@@ -47,7 +47,7 @@ pub(super) fn without_model(ctx: &Context<'_>) -> String {
     let mut reasons = ctx.spender.passed().iter().chain(ctx.spender.fell());
     match reasons.next() {
         Some(why) => ctx.redactor.redact(why).into_owned(),
-        None => "no model is configured for it".to_owned(),
+        None => "no model is configured for this job".to_owned(),
     }
 }
 

@@ -209,7 +209,7 @@ fn fold(
             .map(|(name, bytes)| (name.clone(), Digest::of(bytes).to_string()))
             .collect(),
     };
-    let words = serde_json::to_vec(&journal).expect("string keys only");
+    let words = serde_json::to_vec(&journal).expect("a journal has string keys only");
     pause()?;
     write_atomic(&worker.path(JOURNAL), &words, 0o644).map_err(|it| it.source)?;
     pause()?;

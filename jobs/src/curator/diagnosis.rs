@@ -285,7 +285,7 @@ fn stated(sentence: &str) -> Option<String> {
     Some(rest)
 }
 
-/// Returns a sentence on one line, without bold markers and list or heading markers.
+/// Returns a sentence on one line, without bold, list or heading markers.
 fn plain(sentence: &str) -> String {
     let marks = |c: char| c.is_whitespace() || "-*#>0123456789.".contains(c);
     one_line(&sentence.trim_start_matches(marks).replace("**", ""))

@@ -227,7 +227,7 @@ pub fn spend(worker: &Worker, id: &str, now: Timestamp) -> Result<u32, EventErro
         return Err(EventError::Over(id.to_owned()));
     }
     let Some(after) = standing.left.checked_sub(1) else {
-        note(worker, &step(now, id, "refused", (0, 0), "no budget is left, so it is not handled"))?;
+        note(worker, &step(now, id, "refused", (0, 0), "no budget is left for the event"))?;
         return Err(EventError::Spent(id.to_owned()));
     };
     note(worker, &step(now, id, "ask", (standing.left, after), "a model is asked"))?;
@@ -268,7 +268,7 @@ pub fn all(worker: &Worker) -> io::Result<(Vec<EventStatus>, u64)> {
 /// # Errors
 /// Returns an error if a file cannot be read.
 pub fn critical(root: &Path, dir: &str) -> io::Result<Vec<Event>> {
-    // Most projects have no events, so no other file of theirs is read.
+    // Most projects have no events, and no other file is read for them.
     if !root.join(dir).join(PENDING).try_exists()? {
         return Ok(Vec::new());
     }

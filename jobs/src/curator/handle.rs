@@ -27,7 +27,7 @@ pub(super) fn run(ctx: &mut Context<'_>, worker: &Worker, id: &str) -> Result<Fi
     let environment = failed(Class::Environment);
     let (all, _) = events::all(worker).map_err(|error| environment(error.into()))?;
     let event = events::named(&all, id).map_err(environment)?.event;
-    // A rule-based answer must not replace the target's answer, and uses no call of the budget.
+    // A rule-based answer must not replace the target's answer, and it uses none of the budget.
     let unanswered = |ctx: &Context<'_>| -> Result<Finished, JobError> {
         let why = format!("no model answered: {}", without_model(ctx));
         events::record_outcome(worker, &event.id, "told", &why, ctx.clock.wall())
@@ -96,7 +96,7 @@ pub(super) fn run(ctx: &mut Context<'_>, worker: &Worker, id: &str) -> Result<Fi
     Ok(finished)
 }
 
-/// Builds the question about an event with `left` calls.
+/// Builds the question about an event that has `left` calls remaining.
 fn question(event: &events::Event, left: u32) -> CuratorQuestion<'static> {
     let text = format!(
         "source: {}\nseverity: {:?}\ndesired action: {}\n{}",

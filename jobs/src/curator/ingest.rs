@@ -166,7 +166,7 @@ fn describe(tally: &Tally, own: u64) -> String {
         (tally.too_long, "too long"),
         (tally.torn, "unfinished"),
         (tally.blank, "blank"),
-        (own, "events of runner's own"),
+        (own, "events from runner's own runs"),
     ] {
         if count > 0 {
             reported.push_str(&format!(", {count} {what}"));

@@ -11,12 +11,12 @@
 //! queue/ID ─────────────────────────────────> processing/ID
 //!    ^                                           │  │  │
 //!    │   owner dead, first time; retry left      │  │  └─ work fails ──────> failed/ID + reason
-//!    └───────────────────────────────────────────┘  └─ work done: one publication puts the artifacts and
+//!    └───────────────────────────────────────────┘  └─ work done: one publication adds the artifacts and
 //!                                                      done/ID, and removes processing/ID
 //! ```
 //!
 //! The publication writes `done/ID` and its artifacts in one step. If the process dies, either all
-//! of them exist or none, and a job in `done/` is never repeated. A model only adds text to the
+//! or none of them exist, and a job in `done/` is never repeated. A model only adds text to the
 //! findings of rules, so a job completes even if no model answers. The curator must never edit a
 //! note. It writes findings, drafts and learnings to separate files.
 

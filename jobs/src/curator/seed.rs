@@ -269,7 +269,7 @@ fn ideas(folder: &Path) -> Vec<String> {
 type Chosen = Vec<(Seed, String)>;
 
 /// Chooses the drafts and their titles. The rule-based choice is the first [`MOST`] seeds. A model
-/// sets the order and writes the titles.
+/// may choose others, and it sets their order and writes their titles.
 fn choose(
     ctx: &mut Context<'_>,
     job: &JobFile,
@@ -393,7 +393,7 @@ mod tests {
         assert_eq!(found, expected);
         let own =
             format!("---\n{MARK}: runner curator\n---\n- [ ] Retry the upload after a reset\n");
-        assert!(seeds(&note(&own)).is_empty(), "notes that runner wrote give no seeds");
+        assert!(seeds(&note(&own)).is_empty(), "notes that runner wrote yield no seeds");
     }
 
     #[test]

@@ -93,7 +93,7 @@ fn finish(worker: &Worker, claimed: &Claimed) {
     let name = format!("{}.json", claimed.job.id);
     let record = claimed.record(&JobProduct::default(), now());
     let done = worker.path("done").join(&name);
-    assert!(!done.exists(), "{name} is done twice");
+    assert!(!done.exists(), "{name} was finished twice");
     fs::write(done, record).unwrap();
     fs::remove_file(worker.path("processing").join(&name)).unwrap();
 }
@@ -160,7 +160,7 @@ fn concurrent_consumers_never_finish_a_job_twice() {
         assert!(claims <= 2, "{id} was claimed {claims} times");
     }
     let took = runner_engine::time::boot_time() - begun;
-    print_line(&format!("consumers: {count} jobs, {failed} files of failed ones, {took:?}"));
+    print_line(&format!("consumers: {count} jobs, {failed} files in failed/, {took:?}"));
 }
 
 #[test]
@@ -184,12 +184,12 @@ fn hourly_cap_survives_restarts_and_clock_changes() {
                 assert!(until > after(at) && until <= after(at + 60));
                 at += i64::try_from(dice.roll(13)).unwrap() + 1;
             }
-            NextFile::Empty => panic!("{} of 60", starts.len()),
+            NextFile::Empty => panic!("the queue is empty after {} of 60 starts", starts.len()),
         }
     }
     for from in 0..at {
         let within = starts.iter().filter(|at| (from..from + 60).contains(*at)).count();
-        assert!(within <= 7, "{within} in the hour from minute {from}");
+        assert!(within <= 7, "{within} starts in the hour from minute {from}");
     }
     // If the clock is set back by a day, the cap still ends after an hour.
     for _ in 0..2 {
@@ -241,7 +241,7 @@ fn rejected(worker: &Worker, spec: &CuratorSpec) -> BTreeMap<String, String> {
     let mut consumer = Consumer::new(worker, spec);
     let late = "2099-01-01T00:00:00Z".parse().unwrap();
     let Claim { moved, found } = consumer.claim(late, Some(OVER)).unwrap();
-    assert!(matches!(found, NextFile::Claimed(_)), "the worker keeps working: {found:?}");
+    assert!(matches!(found, NextFile::Claimed(_)), "the valid job is claimed: {found:?}");
     for one in &moved {
         let stem = one.name.trim_end_matches(".json");
         let reason = worker.path("failed").join(format!("{stem}.reason.txt"));
@@ -416,7 +416,7 @@ fn event_loop_ends_when_budget_is_spent() {
                 Err(EventError::Spent(_)) => {}
                 Err(error) => panic!("{error}"),
             }
-            assert!(rounds < 1_000, "the loop never ends");
+            assert!(rounds < 1_000, "the loop does not end");
         }
         assert_eq!(calls, budget);
         let (all, bad) = events::all(&worker).unwrap();

@@ -26,7 +26,7 @@ use crate::{Context, JobError};
 
 /// The part of a run's time that is set aside for the work after the answer.
 const AFTERWARDS: Duration = Duration::from_secs(30);
-/// The name of the backend's window in a recording.
+/// The recording key for the backend's window.
 const WINDOW: &str = "window";
 
 /// The usable part of the replies, and facts about the rest.
@@ -108,7 +108,7 @@ pub(super) fn ask(
 /// Extracts the proposals from the answer to an external request, which is one batch.
 ///
 /// # Errors
-/// Returns [`JobError::Nothing`] if the answer is only about ideas that need none any more.
+/// Returns [`JobError::Nothing`] if the answer is only about ideas that no longer need one.
 pub(super) fn take(submission: &Submission, judged: &ClassifiedIdeas) -> Result<Answers, JobError> {
     let mut answers = Answers::default();
     let all: Vec<&ClassifiedIdea> = judged.shown.iter().collect();

@@ -182,7 +182,7 @@ pub fn judge_all(
 }
 
 /// Compares the candidates for some ideas with all other ideas if that may change the verdict. `all`
-/// returns the paths and texts of all `count` ideas.
+/// yields the paths and texts of all `count` ideas.
 pub(super) fn compare_with_others<'a, T: AsRef<str>>(
     room: &ProjectEvidence,
     count: usize,
@@ -259,12 +259,11 @@ fn destinations(
         let close = |other: &&Neighbour| other.same || other.score >= LIKE;
         let near = || near.get(*path).into_iter().flatten().filter(close).filter(goes);
         let best = near().find(|other| other.same).or_else(|| near().next());
-        // A destination that is itself merged elsewhere would form a cycle or lead to an archived
-        // idea.
         if let Some(best) = best {
             into.insert((*path).to_owned(), best.path.clone());
         }
     }
+    // A merge into an idea that is itself merged would form a cycle or lead to an archived idea.
     let moving: BTreeSet<String> = into.keys().cloned().collect();
     into.retain(|_, destination| !moving.contains(destination));
     into

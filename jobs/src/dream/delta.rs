@@ -43,7 +43,7 @@ impl Delta {
         self.selected.extend(unchanged.into_iter().take(free));
     }
 
-    /// Returns the indices of all changed ideas, including those that are deferred or set aside.
+    /// Returns the indices of all changed ideas, including those that wait or are set aside.
     pub fn changed(&self, ideas: &[Idea], state: &DreamState<'_>) -> BTreeSet<usize> {
         let mut next = 0;
         let mut changed =

@@ -67,7 +67,7 @@ pub fn dirty(git: &Git, spec: &DreamSpec) -> Result<Vec<String>, JobError> {
     Ok(found)
 }
 
-/// Drops from the list the files whose content is still what an accepted proposal wrote.
+/// Removes the files that still have the content that an accepted proposal wrote.
 fn without_own(
     root: &Path,
     spec: &DreamSpec,

@@ -8,8 +8,8 @@
 //!                                                          └──> a run of the job
 //! ```
 //!
-//! This module must never let an answer apply to anything but what its request offered: other
-//! contents, destinations, commits and ideas that were answered since.
+//! This module must never let an answer apply to contents, destinations or commits that its request
+//! did not offer, or to ideas that were answered since.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -32,7 +32,7 @@ use super::state::DreamState;
 use crate::evidence::{Neighbour, ProjectEvidence};
 use crate::{Context, JobError};
 
-/// The key of the contents in the offer of an external request.
+/// The key of the content digests in the offer of an external request.
 const DIGESTS: &str = "digests";
 /// The recording key for a submission.
 const SUBMISSION: &str = "submission";
@@ -55,7 +55,7 @@ pub struct Offered {
     neighbours: BTreeMap<String, Vec<String>>,
     /// The abbreviated hashes of each idea's candidates.
     candidates: BTreeMap<String, Vec<String>>,
-    /// The contents of all these ideas.
+    /// The digests of the contents of all these ideas.
     pub digests: BTreeMap<String, Digest>,
 }
 
@@ -91,7 +91,7 @@ impl ExternalRequests {
     /// # Errors
     /// Returns an error if the file cannot be written.
     pub fn save(&self, cache: &Path, spec: &DreamSpec) -> Result<(), WriteError> {
-        let bytes = serde_json::to_vec(self).expect("paths and hashes are JSON");
+        let bytes = serde_json::to_vec(self).expect("paths and hashes serialize to JSON");
         write_atomic(&Self::path(cache, spec), &bytes, 0o600)
     }
 
@@ -107,8 +107,8 @@ impl ExternalRequests {
         self.0.retain(|request| request.id != id);
     }
 
-    /// Drops each request whose ideas all have an answer by now. If the project cannot be read,
-    /// all requests stay.
+    /// Drops each request whose ideas have all been settled, changed or removed since. If the
+    /// project cannot be read, all requests are kept.
     pub fn prune(&mut self, root: &Path, spec: &DreamSpec) {
         let bytes = read_host(root.join(spec.state_path()), RECORD).unwrap_or_default();
         let (Ok(state), Ok(reader), Ok(proposals)) = (
@@ -134,12 +134,12 @@ impl ExternalRequests {
 }
 
 impl ExternalRequest {
-    /// Reads the record of a request from its offer.
+    /// Creates the record of a request, or returns `None` if `offer` has another form.
     pub fn new(offer: &Value, at: Timestamp) -> Option<Self> {
         let mut offered: Offered = serde_json::from_value(offer.clone()).ok()?;
         // The order depends on when the ideas were last shown.
         offered.sources.sort();
-        let bytes = serde_json::to_vec(&offered).expect("paths and hashes are JSON");
+        let bytes = serde_json::to_vec(&offered).expect("paths and hashes serialize to JSON");
         Some(Self { id: Digest::of(&bytes).short(), at, offered })
     }
 
@@ -150,7 +150,7 @@ impl ExternalRequest {
         sources.filter_map(|path| Some((path.as_str(), digest(path)?))).collect()
     }
 
-    /// Returns the ideas of the request about which the user has decided since.
+    /// Returns the ideas of the request that the user has decided on since.
     fn decided_in(&self, proposals: &Proposals) -> BTreeSet<String> {
         let since = |it: &&ProposalItem| {
             let decision = it.decision.as_ref().filter(|decision| decision.decision != UNDONE);
@@ -161,8 +161,8 @@ impl ExternalRequest {
         decided.map(|it| it.proposal.targets[0].clone()).collect()
     }
 
-    /// Returns whether an idea with this content needs no answer any more, because a later pass
-    /// examined it or the user decided about it.
+    /// Returns whether an idea with this content no longer needs an answer, because a later pass
+    /// examined it or the user decided on it.
     fn is_settled(
         &self,
         (path, digest): (&str, Digest),
@@ -176,7 +176,7 @@ impl ExternalRequest {
 }
 
 impl Offered {
-    /// Adds the contents of an offer to the offer of its request.
+    /// Adds the content digests of an offer to the offer of its request.
     pub(super) fn note(offer: &Offer, request: &mut Value) {
         request[DIGESTS] = json!(offer.digests);
     }
@@ -186,7 +186,7 @@ impl Offered {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Submission {
     request: ExternalRequest,
-    /// The ideas of the request about which the user has decided since.
+    /// The ideas of the request that the user has decided on since.
     decided: BTreeSet<String>,
     answer: String,
 }
@@ -210,7 +210,7 @@ impl Submission {
     /// # Errors
     /// Returns an error if the file cannot be written.
     pub fn save(&self, file: &Path) -> Result<(), WriteError> {
-        let bytes = serde_json::to_vec(self).expect("text is JSON");
+        let bytes = serde_json::to_vec(self).expect("a submission serializes to JSON");
         write_atomic(file, &bytes, 0o600)
     }
 
@@ -249,13 +249,13 @@ impl Submission {
         &self.request.offered.sources
     }
 
-    /// Raises the limit on candidates, so that the evidence contains all those of the request.
+    /// Raises the limit on candidates, so that the evidence contains all candidates of the request.
     pub(super) fn widen(room: &mut ProjectEvidence) {
         room.most_candidates = CANDIDATES;
     }
 
-    /// Replaces what could be offered now by what the request offered. An idea whose content differs
-    /// from the content that the request showed counts as changed.
+    /// Replaces the current offer with the offer of the request. An idea whose content differs from
+    /// the content that the request showed counts as changed.
     pub(super) fn restore(&self, room: &ProjectEvidence, judged: &mut ClassifiedIdeas) {
         let offered = &self.request.offered;
         judged.offer.destinations.clone_from(&offered.destinations);
@@ -340,7 +340,7 @@ mod tests {
         let backend = json!({"sources": ["ideas/a.md"], "destinations": [], "neighbours": {}, "candidates": {}});
         assert!(
             ExternalRequest::new(&backend, Timestamp::UNIX_EPOCH).is_none(),
-            "it has no contents"
+            "the offer has no content digests"
         );
     }
 }

@@ -40,7 +40,7 @@ const VERBS: &str = "\
 /// Words in a sentence that asks for something without beginning with a verb.
 const WISHES: &str = "cannot can't could lack lacks missing must need needed needs ought please \
     should todo want wanted wants wish would";
-/// Two words that begin the name of a feature: "a way to…", "support for…".
+/// Pairs of words that often introduce a requested feature: "a way to…", "support for…".
 const FEATURES: &str = "ability to|command for|command to|flag for|flag to|instead of|mode for|\
     no way|option for|option to|support for|there's no|way to";
 /// First-person words, which are typical of an author who describes past events.

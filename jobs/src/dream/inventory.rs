@@ -7,7 +7,7 @@
 //! ```
 //!
 //! This module must never open a file twice or keep its text. A pass over 100,000 unchanged ideas
-//! takes one walk and one comparison of stat data.
+//! only walks the tree and compares stat data.
 
 use std::io::Read;
 use std::path::Path;
@@ -359,7 +359,7 @@ mod tests {
         }
         assert!(!is_own("generated_by: runner\n"));
         let unsummed = "---\ngenerated_by: runner\n---\nx";
-        assert!(!is_own(unsummed), "a person may have touched it");
+        assert!(!is_own(unsummed), "somebody may have edited it");
         let sum = Digest::of(b"body\n");
         assert!(is_own(&format!("---\ngenerated_by: runner\nbody_sha256: {sum}\n---\nbody\n")));
         assert!(!is_own(&format!(

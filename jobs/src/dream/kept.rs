@@ -14,7 +14,7 @@ use super::pass_summary::PassSummary;
 use super::proposal::{Offer, Proposal};
 use super::state::{DreamState, IdeaUpdate, Triaged};
 
-/// Returns the shown ideas and destinations whose content has changed since it was triaged.
+/// Returns the shown ideas and used destinations whose content has changed since it was offered.
 pub(super) fn changed_meanwhile<'a>(
     reader: &Reader,
     offer: &'a Offer,

@@ -38,7 +38,7 @@ impl Kind for DreamSpec {
                  supports it; otherwise it is kept"
                     .to_owned(),
                 "no idea, and no destination, has changed since it was read".to_owned(),
-                "no proposal was decided before".to_owned(),
+                "no proposal has been decided on before".to_owned(),
                 format!(
                     "git ignores what is written in {}/ and tracks none of it",
                     self.dreams

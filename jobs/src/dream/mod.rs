@@ -2,7 +2,7 @@
 //! publishes proposals.
 //!
 //! ```text
-//! survey ──> delta ──> evidence ──> rule ──> ask ──> check ──> lock ──> hash again ──> stage
+//! list ────> delta ──> evidence ──> rule ──> ask ──> check ──> lock ──> hash again ──> stage
 //!            │ ^ HEAD moved: rule ┘             │ none valid: malformed
 //!            └ none: skipped
 //! ```
@@ -89,10 +89,11 @@ const SEEN: &str = "seen";
 /// Runs one pass.
 ///
 /// # Errors
-/// Returns [`JobError::Nothing`] if no idea has changed, a failure of class `malformed` if the
-/// replies contain no valid proposal or the state file is invalid, a failure of class `guard` if
-/// the targets could leak, and any backend, git or budget error that left no proposal. In all these
-/// cases nothing is staged.
+/// Returns [`JobError::Nothing`] if no idea has changed, [`JobError::Wait`] if an idea is being
+/// written, and a failure of class `malformed` if the replies contain no valid proposal, of class
+/// `environment` if the state file is invalid, or of class `guard` if the targets could leak. Also
+/// returns any backend, git or budget error that left no proposal. In all these cases nothing is
+/// published.
 pub fn run(ctx: &mut Context<'_>, spec: &DreamSpec) -> Result<Finished, JobError> {
     spec.check()?;
     let file = StateFile::default();
@@ -149,7 +150,7 @@ pub fn run(ctx: &mut Context<'_>, spec: &DreamSpec) -> Result<Finished, JobError
     for one in judged.shown.iter().filter(|one| valid.contains(&one.path)) {
         seen.note(&room, one);
     }
-    // An idea with new evidence must be found again until a valid answer about it arrives.
+    // An idea with new evidence must be selected again until a valid answer about it arrives.
     seen.head = seen.head.filter(|_| moved.is_subset(&valid));
     if submission.is_some() {
         // The other ideas of the request still await an answer.
@@ -183,7 +184,7 @@ struct PassEvidence<'a> {
     judged: ClassifiedIdeas,
     parked: Quarantine,
     reported: PassSummary,
-    /// The record of the passes before, and of this one.
+    /// The evidence seen before this pass, and the same record including this pass.
     seen_before: SeenEvidence,
     seen: SeenEvidence,
     /// The unchanged ideas that are selected because their evidence changed.
@@ -211,7 +212,7 @@ impl PassEvidence<'_> {
                 }
                 // Without a reply, nothing is known about the idea.
                 false if !answers.asked.contains(&one.path) => continue,
-                // A submission may leave ideas out, and its request did not show newer contents.
+                // A submission may omit ideas, and its request did not show newer contents.
                 false
                     if submission.is_some_and(|submission| {
                         !answers.proposals.is_empty() || !submission.showed(one)
@@ -501,7 +502,7 @@ fn excerpts(
     Ok(Excerpts::read(&ctx.git, &grounded.room, &hashes)?)
 }
 
-/// Returns the first paragraph of the project's README, or nothing.
+/// Returns the title and the first paragraph of the project's README, or an empty string.
 fn about_project(ctx: &Context<'_>) -> String {
     const LONGEST_README: u64 = 256 * 1024;
     const PARAGRAPH: usize = 600;

@@ -48,7 +48,7 @@ pub(super) struct PassSummary {
     pub(super) dropped: usize,
     /// Ideas that changed during the pass, or since the request of a submission.
     pub(super) changed: Vec<String>,
-    /// Whether the pass is about an answer to an earlier request.
+    /// Whether the pass processes an answer to an earlier request.
     pub(super) since_request: bool,
 }
 
@@ -59,7 +59,7 @@ impl PassSummary {
         lines.extend(self.memory.clone());
         if self.waiting > 0 {
             lines.push(format!(
-                "{} wait for the next pass",
+                "left for the next pass: {}",
                 counted(self.waiting, "more changed idea")
             ));
         }
@@ -138,7 +138,7 @@ impl PassSummary {
         }));
         if self.decided > 0 {
             lines.push(format!(
-                "decided before, so not made again: {}",
+                "already decided on, so not proposed again: {}",
                 counted(self.decided, "proposal")
             ));
         }

@@ -43,7 +43,7 @@ pub enum IdeaStatus {
 pub enum Action {
     /// Move the idea to the archived ideas.
     Archive,
-    /// Append what the second target does not contain to it, and archive the idea.
+    /// Append the passages that the second target lacks to it, and archive the idea.
     Merge,
     /// Turn the idea into a spec.
     Promote,
@@ -239,7 +239,7 @@ fn one(value: Value, offer: &Offer) -> Result<(Proposal, Option<String>), String
     }
     let (most, what) = match action {
         Action::Merge => (2, "a merge has an idea and a destination"),
-        _ => (1, "only a merge has more than the idea"),
+        _ => (1, "only a merge has a second target"),
     };
     if targets.len() != most {
         return Err(format!("it has {}; {what}", counted(targets.len(), "target")));
@@ -271,7 +271,7 @@ fn one(value: Value, offer: &Offer) -> Result<(Proposal, Option<String>), String
     Ok((proposal, quote))
 }
 
-/// Adds the commits that were listed separately to the evidence. They are looked up like everything
+/// Adds the separately listed commits to the evidence, so that they are looked up like everything
 /// else that the evidence cites.
 fn with_commits(commits: &[String], evidence: String) -> Result<String, String> {
     if commits.len() > COMMITS {
@@ -296,7 +296,7 @@ fn with_commits(commits: &[String], evidence: String) -> Result<String, String> 
 /// Returns the id of a proposal: the first 16 hex digits of a hash over the targets in order, the
 /// status and the action. JSON keeps the parts separate, whatever characters a path contains.
 pub fn id(targets: &[String], status: IdeaStatus, action: Action) -> String {
-    let text = serde_json::to_vec(&(targets, status, action)).expect("strings and words are JSON");
+    let text = serde_json::to_vec(&(targets, status, action)).expect("the parts serialize to JSON");
     Digest::of(&text).short()
 }
 
@@ -309,7 +309,7 @@ fn targets_hash(targets: &[String], offer: &Offer) -> String {
 /// record.
 pub fn hash_of<'d>(digests: impl IntoIterator<Item = Option<&'d Digest>>) -> String {
     let digests: Vec<Option<&Digest>> = digests.into_iter().collect();
-    Digest::of(&serde_json::to_vec(&digests).expect("hex is JSON")).to_string()
+    Digest::of(&serde_json::to_vec(&digests).expect("digests serialize to JSON")).to_string()
 }
 
 impl Proposal {

@@ -31,7 +31,7 @@ struct QuarantinedIdea {
     surfaced: Timestamp,
 }
 
-/// The ideas that were asked about without a valid answer, by path.
+/// The ideas that were shown without a valid answer, by path.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Quarantine(BTreeMap<String, QuarantinedIdea>);
@@ -53,7 +53,7 @@ impl Quarantine {
     /// # Errors
     /// Returns an error if the file cannot be written.
     pub fn save(&self, cache: &Path) -> Result<(), WriteError> {
-        let bytes = serde_json::to_vec_pretty(self).expect("paths are text");
+        let bytes = serde_json::to_vec_pretty(self).expect("paths and hashes serialize to JSON");
         write_atomic(&Self::path(cache), &bytes, 0o600)
     }
 

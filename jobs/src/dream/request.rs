@@ -466,7 +466,10 @@ mod tests {
         let schema = request.schema.unwrap();
         assert_eq!(schema["items"]["properties"]["targets"]["items"]["enum"], json!([path]));
         let commits = &schema["items"]["properties"]["commits"];
-        assert!(commits["items"]["pattern"].is_string(), "no commit, no enum: {commits}");
+        assert!(
+            commits["items"]["pattern"].is_string(),
+            "without candidates, there is no enum: {commits}"
+        );
         assert_eq!(schema["items"]["properties"]["action"]["enum"][3], "mark-blog");
     }
 

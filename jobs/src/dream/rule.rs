@@ -11,11 +11,11 @@
 //! else ─────────────────────────────────────────────────────> sidenote, keep
 //! ```
 //!
-//! The first line that applies decides. Every threshold is a share, so that it does not depend on
-//! the size of a repository. The thresholds were chosen using the notes of one project and measured
-//! on another (figures in docs/guide/evidence.md). The harmful error is archiving a live idea, so
-//! an archive or a merge requires high confidence; below that, the idea is kept and the candidate
-//! is named. This module must never use anything but its arguments.
+//! The first line that applies decides. No threshold depends on the size of the repository. The
+//! thresholds were chosen using the notes of one project and evaluated on another (figures in
+//! docs/guide/evidence.md). The harmful error is archiving a live idea, so an archive or a merge
+//! requires high confidence; below that, the idea is kept and the candidate is named. This module
+//! must never use anything but its arguments.
 
 use crate::evidence::{Candidate, CommitTiming, Evidence, Neighbour, ProjectEvidence, places};
 use runner_text::counted;
@@ -56,7 +56,7 @@ pub const SAME_PLACES: SamePlaces =
 /// count.
 pub const ONLY_HERE: OnlyHere = OnlyHere { strength: 0.45, about: 0.65, lead: 0.12, ideas: 0.16 };
 /// Added to [`DONE`] for an idea that calls itself a draft or a proposal. An idea that calls itself
-/// done gets no lower threshold, because anybody can write that.
+/// done gets no lower threshold, because anyone can write that.
 pub const DECLARED: f64 = 0.03;
 /// Minimum strength for a commit to be named as the nearest one.
 pub const SHOWN: f64 = 0.3;
@@ -222,7 +222,7 @@ pub fn judge(
     verdict.resting_on(evidence, bare)
 }
 
-/// Judges an idea if its form alone decides the verdict.
+/// Returns the verdict if the idea's form alone decides it.
 fn by_form(features: &Features) -> Option<RuleVerdict> {
     use IdeaStatus::{BlogCandidate, Sidenote};
     let own = own_features(features);
@@ -235,7 +235,7 @@ fn by_form(features: &Features) -> Option<RuleVerdict> {
         return verdict(Sidenote, Action::Keep, Confidence::High, why);
     }
     if let Some(parent) = &features.parent {
-        let why = "part of another document, with which it stays or goes";
+        let why = "part of another document, and kept or archived with it";
         let part = RuleVerdict::new(Sidenote, Action::Keep, Confidence::Med, why);
         return Some(part.resting_on(
             format!("it says that it belongs to {parent}; {own}"),
@@ -276,7 +276,7 @@ fn finished(
 /// Returns the verdict on an idea that definitely or possibly duplicates another idea.
 fn duplicate(near: &Neighbour, confidence: Confidence) -> RuleVerdict {
     let evidence = format!(
-        "near {}: similarity {:.2}, {:.0} % of the shorter one is in the longer",
+        "near {}: similarity {:.2}, {:.0} % of the shorter text is in the longer one",
         near.path,
         near.similarity,
         100.0 * near.containment

@@ -92,7 +92,7 @@ impl Default for DreamSpec {
     }
 }
 
-/// The files of a project's memory, which neither a pass nor an accept writes by default.
+/// The files of a project's memory, which dream jobs may not write by default.
 const CANONICAL: [&str; 5] = [
     ".context/DECISIONS.md",
     ".context/LEARNINGS.md",
@@ -155,7 +155,7 @@ impl DreamSpec {
         }
     }
 
-    /// Identifies the job's folders in the name of a cache file.
+    /// Returns a digest that identifies the job's folders in the name of a cache file.
     pub(super) fn folders_digest(&self) -> String {
         Digest::of(format!("{}\0{}", self.ideas, self.dreams).as_bytes()).short()
     }

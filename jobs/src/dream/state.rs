@@ -5,7 +5,7 @@
 //! change are therefore kept byte for byte. The other fields of a changed entry are kept as
 //! written, including numbers of any length and strings that are not valid Unicode (`"\ud800"`). A
 //! file that is not such an array is never overwritten. The parser is designed for 100,000 entries:
-//! it makes one pass over the text and borrows paths and hashes from it.
+//! it makes one pass over the text and borrows paths and times from it.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -111,7 +111,7 @@ pub struct Triaged {
     pub merit: f64,
 }
 
-/// The record of a user's act on an idea.
+/// The effect of a user's decision on an idea's entry.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Mark {
     /// `active`, `archived`, `promoted` or `merged`.
@@ -285,7 +285,7 @@ impl<'a> DreamState<'a> {
         self.rewritten(changes, element)
     }
 
-    /// Returns the new content of the file after the user's acts on these ideas.
+    /// Returns the new content of the file after the user's decisions on these ideas.
     pub fn marked(&self, marks: &BTreeMap<&str, Mark>) -> String {
         self.rewritten(marks, marked_element)
     }

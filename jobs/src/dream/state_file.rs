@@ -129,7 +129,7 @@ impl TriagedMark {
     }
 
     fn save(&self, folder: &Path) {
-        let bytes = serde_json::to_vec(self).expect("the keys are texts");
+        let bytes = serde_json::to_vec(self).expect("a mark serializes to JSON");
         if let Err(error) = write_atomic(&Self::path(folder), &bytes, 0o600) {
             tracing::warn!(%error, "the mark of the state file could not be saved");
         }

@@ -209,7 +209,7 @@ pub fn too_long(size: u64, most: u64) -> String {
     format!("is {size} bytes long; the limit is {most}")
 }
 
-/// Checks for cyclic links, which the system refuses to follow.
+/// Returns whether a link fails to resolve for a reason other than a missing target, as in a cycle.
 fn is_loop(error: &io::Error) -> bool {
     error.kind() != io::ErrorKind::NotFound
 }

@@ -1,9 +1,9 @@
 //! Selects unchanged ideas whose evidence changed: new commits may have done what an idea asks for.
 //!
 //! When `HEAD` has moved since the last pass, the rule judges the unchanged ideas again, without a
-//! model. An idea is selected if the rule now finds that a commit has implemented it but did not
-//! find so before. The record of the last pass is a cache: if it is missing, all ideas are judged
-//! again.
+//! model. An idea is selected if the rule now finds that a commit has implemented it and did not
+//! find that commit before. The record of the last pass is a cache: if it is missing, all ideas are
+//! judged again.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -33,8 +33,8 @@ pub(super) struct SeenEvidence {
     /// The content and the commit of each idea that, according to the rule, a commit has
     /// implemented.
     decided: BTreeMap<String, (Digest, String)>,
-    /// The record as of a pass that was about to publish, with the path of its proposals. It holds
-    /// if they were published.
+    /// The record as of a pass that was about to publish, with the path of its proposals. It
+    /// replaces this record if they were published.
     next: Option<(String, Box<SeenEvidence>)>,
 }
 
@@ -50,7 +50,7 @@ impl SeenEvidence {
         let mut seen: Self = serde_json::from_slice(&bytes).unwrap_or_default();
         match seen.next.take() {
             Some((proposals, next)) if files.is_file(&proposals) => {
-                // The proposals may be removed later.
+                // Save the record now, because the proposals may be removed later.
                 if files.keeps_caches() {
                     next.save(files.cache(), spec);
                 }
@@ -67,7 +67,7 @@ impl SeenEvidence {
 
     /// Writes the record. A failure only costs time.
     pub(super) fn save(&self, cache: &Path, spec: &DreamSpec) {
-        let bytes = serde_json::to_vec(self).expect("paths and hashes are JSON");
+        let bytes = serde_json::to_vec(self).expect("paths and hashes serialize to JSON");
         if let Err(error) = write_atomic(&Self::path(cache, spec), &bytes, 0o600) {
             tracing::warn!(%error, "the evidence that this pass saw could not be recorded");
         }
@@ -148,7 +148,7 @@ impl Unchanged<'_> {
         found
     }
 
-    /// Returns whether the user has made a decision on archiving this content.
+    /// Returns whether the user has already decided on a proposal to archive this content.
     fn is_decided(&self, idea: &Idea) -> bool {
         let targets = [idea.path.to_string()];
         let id = proposal::id(&targets, IdeaStatus::Implemented, Action::Archive);

@@ -1,6 +1,6 @@
 //! Reads the lines that commits added, as sets of terms.
 //!
-//! A commit's subject often uses different words than a note, but the commit's code uses the note's
+//! A commit's subject often uses different words from a note, but the commit's code uses the note's
 //! names. Only the terms are kept, as hashes, and only up to [`TERMS`] for each commit, so that the
 //! terms of a long history fit into memory. Documents are left out, because a plan added by a
 //! commit may share a note's words merely because both describe the same plan. This module must
@@ -331,7 +331,7 @@ mod tests {
         let words: Vec<String> = (0..TERMS + 9).map(|n| format!("word{n}")).collect();
         let found = one(&[diff("src/a.rs", &[&words.join(" ")])]);
         assert_eq!((found.terms.len(), found.whole), (TERMS, false));
-        assert!(found.terms.capacity() < 2 * TERMS, "little room that nothing uses");
+        assert!(found.terms.capacity() < 2 * TERMS, "the list keeps little unused capacity");
         let text = serde_json::to_string(&found).unwrap();
         assert_eq!(serde_json::from_str::<AddedText>(&text).unwrap(), found);
     }

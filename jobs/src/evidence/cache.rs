@@ -43,7 +43,8 @@ struct Head {
 pub struct HistoryCache {
     /// The commits by their hash.
     pub commits: HashMap<String, Commit>,
-    /// The documents at the time when the added lines were read, one entry for each cache file.
+    /// The documents at the time when the added lines were read. Consecutive cache files with the
+    /// same documents share an entry.
     documents: Vec<Documents>,
     /// For each commit, the index of its entry in `documents`.
     read_with: HashMap<String, usize>,
@@ -100,7 +101,7 @@ impl HistoryCache {
         let next = old.last().and_then(|last| number(last)).map_or(0, |last| last + 1);
         let head = Head { format: FORMAT, documents: documents.clone() };
         for (at, some) in written.chunks(COMMITS).enumerate() {
-            let mut bytes = serde_json::to_vec(&head).expect("numbers and texts are JSON");
+            let mut bytes = serde_json::to_vec(&head).expect("a head always serializes to JSON");
             bytes.push(b'\n');
             encode(some.iter().copied(), &mut bytes);
             let path = folder.join(format!("{:06}", next + at));
@@ -109,13 +110,13 @@ impl HistoryCache {
                 write_atomic(&path, &bytes, 0o600).map_err(|error| error.to_string())
             });
             if let Err(error) = done {
-                tracing::warn!(error, "the history could not be kept");
+                tracing::warn!(error, "the history could not be saved");
                 return;
             }
         }
         for path in old.iter().filter(|_| anew) {
             if let Err(error) = fs::remove_file(path) {
-                tracing::warn!(%error, "an old part of the history could not be removed");
+                tracing::warn!(%error, "an old file of the history cache could not be removed");
             }
         }
     }
@@ -136,7 +137,7 @@ fn number(path: &Path) -> Option<usize> {
 
 fn encode<'a>(commits: impl IntoIterator<Item = &'a Commit>, bytes: &mut Vec<u8>) {
     for commit in commits {
-        serde_json::to_writer(&mut *bytes, commit).expect("a commit is JSON");
+        serde_json::to_writer(&mut *bytes, commit).expect("a commit always serializes to JSON");
         bytes.push(b'\n');
     }
 }
@@ -163,7 +164,7 @@ pub(super) fn recalled(
     let answer = recording.recall(INPUT, "").map_err(|error| wrong(&error))?;
     let notes = serde_json::from_value(answer.facts).map_err(|error| wrong(&error))?;
     let Some((_, bytes)) = answer.content else {
-        return Err(wrong(&format!("histories of more than {RECORDED} commits are not kept")));
+        return Err(wrong(&format!("histories of more than {RECORDED} commits are not recorded")));
     };
     let lines = bytes.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
     let commits = lines.map(serde_json::from_slice).collect::<Result<Vec<Commit>, _>>();
@@ -231,6 +232,6 @@ mod tests {
             |documents: &Documents| commits.each_ref().map(|it| found.is_current(it, documents));
         assert_eq!(current(&Documents::default()), [true, true]);
         assert_eq!(current(&plans), [false, true], "a plan was read as code");
-        assert!(!found.is_current(&commit('c'), &plans), "it was never read");
+        assert!(!found.is_current(&commit('c'), &plans), "the commit was never read");
     }
 }

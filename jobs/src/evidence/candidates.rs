@@ -58,8 +58,8 @@ const FLOOR: f64 = 0.2;
 const WEAK: f64 = 0.12;
 /// Added to the share of the note's name, which counts most.
 const NAMED_FLOOR: f64 = 0.05;
-/// The part of the missing share of the note's terms that places mentioned in the note can make up
-/// for.
+/// The part of the note's missing terms that counts as found if a commit touches all places that
+/// the note mentions.
 const PLACES: f64 = 0.4;
 /// Minimum share of the note's name in the commit's subject, and of the subject in the note, at
 /// which the two count as the same sentence. At least two words must match.
@@ -68,7 +68,7 @@ const SAME_NAME: (f64, f64) = (0.95, 0.9);
 /// history of fewer than [`YOUNG`] commits. Such a history contains few of the words in a note.
 const TOLD_BY_NAME: f64 = 0.4;
 const YOUNG: usize = 100;
-/// Minimum number of terms in each part of a subject for the subject to list several changes.
+/// Minimum number of terms in each part of a subject for each part to count as a change.
 const CHANGE: usize = 3;
 /// The minimum strength of a commit whose message mentions the note's file.
 const NAMED: f64 = 0.9;
@@ -127,7 +127,7 @@ pub struct Candidate {
     /// The extent to which the commit touched the places mentioned in the note.
     pub overlap: Overlap,
     /// The strength of the commit for the other note that it fits best; `None` if it was not
-    /// compared with other notes (see [`super::other_notes`]).
+    /// compared with other notes.
     pub best_other_note: Option<f64>,
     /// The commit's date relative to the date of the note.
     pub when: CommitTiming,
@@ -201,7 +201,7 @@ fn shared_paths(commit: &Commit, path: &str, text: &str) -> Vec<String> {
     shared.take(3).cloned().collect()
 }
 
-/// A term with its weights.
+/// A term with its rarity.
 struct Term {
     text: String,
     id: u32,
@@ -370,7 +370,7 @@ impl ComparedNote {
     }
 }
 
-/// Raises a figure by `floor`, so that the result is still at most 1.
+/// Raises a figure by `floor` and rescales the sum, so that the result is still at most 1.
 fn raised(figure: f64, floor: f64) -> f64 {
     (floor + figure) / (floor + 1.0)
 }

@@ -2,7 +2,7 @@
 //!
 //! An item is an acceptance criterion, a task or another list item of the note. This module
 //! compares words only: a commit that contains an item's words does not prove that the item is
-//! done, but a commit without them is a reason to ask.
+//! done, but a commit without them is a reason for doubt.
 
 use std::collections::HashSet;
 

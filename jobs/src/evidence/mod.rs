@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! cache ─┐
-//! git log ┴> history ─┬─> documents (what decides nothing)
+//! git log ┴> history ─┬─> documents (prove nothing)
 //!                     ├─> added (lines) ──> index (words) ──┐
 //!                     └─> overlap (places) ─────────────────┤
 //! git ls-files ──> places ──────────────────────────────────┼─> Evidence on one note ─> a rule, a request
@@ -161,7 +161,10 @@ impl ProjectEvidence {
         added::read(git, &mut commits, &documents, source.limits.files)?;
         let left = commits.iter().filter(|commit| commit.added.is_none()).count();
         if left > 0 {
-            notes.push(format!("added lines of {} not read yet", counted(left, "commit")));
+            notes.push(format!(
+                "the added lines of {} have not been read yet",
+                counted(left, "commit")
+            ));
         }
         let is_new = |commit: &Commit| commit.added.is_some() && !current.contains(&commit.hash);
         if let Some(cache) = source.cache

@@ -43,7 +43,7 @@ pub const SAME: f64 = 0.75;
 /// Minimum share of the smaller note that the larger note must contain for the two to count as the
 /// same.
 pub const WITHIN: f64 = 0.9;
-/// Minimum number of words in a note for another note to contain it by more than chance.
+/// Minimum number of words in the smaller note for a match inside the larger note to count.
 const LONG: usize = 12;
 /// Minimum share of each title's terms, weighted by rarity, that the other note must contain.
 const TITLED: f64 = 0.8;
@@ -80,8 +80,8 @@ pub struct Note<'a> {
     pub at: i64,
 }
 
-/// Returns the neighbours of those among the first `count` notes that have any, most similar first.
-/// Each note is compared with all others.
+/// Returns the neighbours of the first `count` notes, most similar first. A note without neighbours
+/// is left out. Each note is compared with all others.
 pub fn neighbours(notes: &[Note<'_>], count: usize) -> BTreeMap<String, Vec<Neighbour>> {
     let collection = Collection::of(notes);
     let mut found = BTreeMap::new();

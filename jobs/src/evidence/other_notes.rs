@@ -2,7 +2,7 @@
 //!
 //! A sibling or a predecessor of the work that a note asks for often has a note of its own, and
 //! fits that note better. This is evidence only if most work has a note. In a project with few
-//! notes, the note of a commit is probably missing, so nothing is rated. This module makes no
+//! notes, a commit probably has no note, so nothing is rated. This module makes no
 //! decisions, and it must never keep more than one note's terms in memory.
 
 use std::collections::BTreeMap;
@@ -54,9 +54,9 @@ impl ProjectEvidence {
         notes >= NOTES && notes as f64 >= PER_COMMIT * works as f64
     }
 
-    /// Sets [`best_other_note`](super::Candidate::best_other_note) for candidates of some notes.
-    /// `notes` returns the path and the text of every note. A strength of less than 0.22 may count
-    /// as 0.
+    /// Sets [`best_other_note`](super::Candidate::best_other_note) for the strong candidates in
+    /// `found`. `notes` returns the path and the text of every note. A strength of less than 0.22
+    /// may count as 0.
     pub fn rate_against_others<T: AsRef<str>>(
         &self,
         found: &mut [RatedNote<'_>],

@@ -289,9 +289,9 @@ mod tests {
         assert_eq!(touching("see `src/net/retry.rs`."), [0, 2]);
         assert_eq!(touching("retry.rs:12 and ./src/term.rs"), [0, 2, 3]);
         assert_eq!(touching("everything in src/net/"), [0, 2], "no net-x, no net.rs");
-        assert_eq!(touching("README.md"), [1, 3], "one of two");
+        assert_eq!(touching("README.md"), [1, 3], "both files with this name are matched");
         assert_eq!(touching("docs/README.md"), [3]);
-        assert_eq!(touching("mod.rs"), [0, 3], "three files of that name are all matched");
+        assert_eq!(touching("mod.rs"), [0, 3], "all three files with this name are matched");
         assert_eq!(touching("net, term and nothing.rs; and/or"), [0; 0]);
     }
 
@@ -329,8 +329,8 @@ mod tests {
         );
         assert_eq!(touched.born_exactly("src/term.rs"), Some(3));
         assert_eq!(touched.born_exactly("term.rs"), None);
-        assert_eq!(touched.born("mod.rs"), None, "several");
-        assert_eq!(touched.born("src/net"), None, "a folder");
+        assert_eq!(touched.born("mod.rs"), None, "several files have this name");
+        assert_eq!(touched.born("src/net"), None, "the path is a folder");
         assert!(touched.has("src/net/") && touched.has("README.md") && touched.has("src"));
         assert!(!touched.has("src/ne") && !touched.has("") && !touched.has("x.rs"));
     }

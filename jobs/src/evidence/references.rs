@@ -1,4 +1,4 @@
-//! Resolves evidence: looks up the commits and paths cited in the text.
+//! Resolves evidence: looks up the commits and paths that a text cites.
 //!
 //! A claim that something is done is only as good as the evidence that it cites. This module finds
 //! the commits and paths in a sentence and reports which of them exist. It must never trust a

@@ -23,7 +23,7 @@ impl Kind for ReportSpec {
 
     fn dry_run(&self, _ctx: &mut Context<'_>) -> Result<DryRunPlan, JobError> {
         Ok(DryRunPlan {
-            checks: vec![format!("{FOLDER}: made from the database")],
+            checks: vec![format!("{FOLDER}: built from the database")],
             ..DryRunPlan::default()
         })
     }

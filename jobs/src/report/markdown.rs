@@ -265,19 +265,16 @@ fn section(out: &mut String, run: &RunLine) -> std::fmt::Result {
     let mut facts = vec![format!("run {}", code(&run.run))];
     if run.unstated_calls > 0 {
         facts.push(format!(
-            "usage of {} not reported and charged as reserved",
+            "usage of {} not reported: charged as reserved",
             calls(run.unstated_calls)
         ));
     }
     if run.unpriced_calls > 0 {
-        facts.push(format!(
-            "price of {} not known and charged as reserved",
-            calls(run.unpriced_calls)
-        ));
+        facts.push(format!("price of {} unknown: charged as reserved", calls(run.unpriced_calls)));
     }
     if run.limited_calls > 0 {
         facts.push(format!(
-            "stated cost of {} exceeds the reservation, which is charged",
+            "stated cost of {} exceeds the reservation: charged as reserved",
             calls(run.limited_calls)
         ));
     }

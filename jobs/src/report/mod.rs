@@ -99,7 +99,7 @@ pub fn run(ctx: &mut Context<'_>) -> Result<Finished, JobError> {
     let (report, name) = ctx.recording.through(NIGHT, "", || summarize(ctx))?;
     let folder = format!("{FOLDER}/{name}");
     let mut json = serde_json::to_vec_pretty(&report).map_err(|error| {
-        JobError::failed(Class::Internal, format!("the report does not serialize: {error}"))
+        JobError::failed(Class::Internal, format!("the report cannot be serialized: {error}"))
     })?;
     json.push(b'\n');
     ctx.files.stage(&format!("{folder}/report.json"), &json, Expect::Current)?;
@@ -135,10 +135,10 @@ mod tests {
         let place = |night: &str, opened| folder_name(root.path(), night, at(opened));
         assert_eq!(place("2026-01-10", 1), "2026-01-10");
         tell("2026-01-10", 1);
-        assert_eq!(place("2026-01-10", 1), "2026-01-10", "made again");
+        assert_eq!(place("2026-01-10", 1), "2026-01-10", "the night keeps its folder");
         assert_eq!(place("2026-01-10", 2), "2026-01-10-2");
         tell("2026-01-10-2", 2);
-        assert_eq!(place("2026-01-10", 2), "2026-01-10-2", "made again");
+        assert_eq!(place("2026-01-10", 2), "2026-01-10-2", "the night keeps its folder");
         assert_eq!(place("2026-01-10-2", 3), "2026-01-10-3");
         // A report folder without `report.json` still belongs to another night.
         let folder = root.path().join(FOLDER).join("2026-01-10-3");

@@ -31,7 +31,7 @@ pub(super) fn moves(report: &NightReport) -> Vec<NextStep> {
     }
     if !report.open.is_empty() {
         let what = format!("{} unfinished", report.open.len());
-        push(what, "they had no outcome yet when the report was made", "runner status");
+        push(what, "without an outcome when the report was made", "runner status");
     }
     for event in report.waiting.iter().filter(|it| it.sort == PendingSort::Event).take(EACH) {
         push(format!("Look at {}", event.what), &event.why, &event.command);
@@ -112,10 +112,10 @@ fn broken_runs(report: &NightReport) -> Vec<NextStep> {
     steps
 }
 
-/// Returns the steps for jobs whose last occurrence was skipped even though work was due.
+/// Returns the steps for jobs that were skipped or missed even though work was due.
 fn stopped_jobs(report: &NightReport) -> Vec<NextStep> {
     let skipped = report.not_run.iter().filter(|it| match it.because {
-        // The step for the job that it follows is enough.
+        // A follower needs no step of its own: the step for the job that it follows is enough.
         NotRunReason::Skipped(reason) => reason != SkipReason::Unfollowed,
         NotRunReason::Missed => true,
         _ => false,

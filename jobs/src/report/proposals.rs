@@ -300,8 +300,8 @@ mod tests {
         assert_eq!(found.proposals[0].command("accept"), "runner dream accept cc");
         assert!(!found.proposals[0].evidence.contains('\u{202e}'), "{:?}", found.proposals);
         assert_eq!(found.proposals[3].decided.as_deref(), Some("accepted"));
-        // A night without a pass still reports the proposals awaiting a decision, and so does the
-        // count.
+        // A night without a pass still reports the proposals awaiting a decision, and `waiting`
+        // counts them.
         let later: Timestamp = "2026-11-25T03:00:00Z".parse().unwrap();
         let found = read(root, &jobs(&["dream", "other"]), &[], later);
         let ages: Vec<Option<String>> = found.proposals.iter().map(ReportedProposal::age).collect();
@@ -312,8 +312,8 @@ mod tests {
             waiting(root, &jobs(&["dream"])),
             WaitingProposals { count: 2, oldest, perhaps: 0 }
         );
-        // The decision on a proposal of the same kind is shown beside the others, which are listed
-        // last. The accepted one is of that kind too, so the balance is even.
+        // Each undecided proposal shows the decisions on proposals like it. One rejection in two
+        // decisions is enough for the undecided proposals to be listed last.
         let rejected =
             r#"- {"proposal_id":"bb","decision":"rejected","at":"2026-11-20T02:00:00Z"}"#;
         let accepted = decided.replace("}", r#","at":"2026-11-22T02:00:00Z"}"#);
@@ -355,7 +355,7 @@ mod tests {
         let days = Some("7 days".to_owned());
         assert_eq!(perhaps(), [("done".to_owned(), days.clone()), ("twin".to_owned(), days)]);
         assert_eq!(waiting(root, &jobs(&["dream"])).perhaps, 2);
-        // A decision, a newer pass and the removal of the idea each end the question.
+        // A decision settles the question, and so does the removal of the idea.
         let accepted = r#"- {"proposal_id":"done","decision":"accepted","targets_hash":"h"}"#;
         write(root, "dreams/ledger.md", accepted);
         fs::remove_file(root.join("ideas/b.md")).unwrap();

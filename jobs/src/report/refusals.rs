@@ -31,7 +31,7 @@ impl RefusedBy {
             Self::Guard => "guard",
             Self::Budget => "budget",
             Self::Admission => "admission",
-            Self::Check => "check of the reply",
+            Self::Check => "reply check",
         }
     }
 }

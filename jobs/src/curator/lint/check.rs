@@ -8,7 +8,7 @@
 //! | `duplicate-title` | two notes with the same title |
 //! | `missing-front-matter` | a note without front matter, if at least half of the notes have it |
 //! | `orphan` | a note that no other note links to and that is not an index |
-//! | `stale-claim` | a path in code that does not exist; an "as of" date that is too old; a passed expiry date |
+//! | `stale-claim` | a path in code that does not exist; an "as of" date that is too old; a past expiry date |
 
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet, HashMap};

@@ -57,9 +57,8 @@ pub fn vault(root: &Path, dir: &str) -> Result<PathBuf, String> {
     }
     // `join` returns an absolute `dir` unchanged.
     let path = root.join(dir);
-    let path = std::fs::canonicalize(&path).map_err(|error| {
-        format!("the folder of notes, {}: {}", path.display(), error_chain(&error))
-    })?;
+    let path = std::fs::canonicalize(&path)
+        .map_err(|error| format!("the notes folder {}: {}", path.display(), error_chain(&error)))?;
     if path.is_dir() { Ok(path) } else { Err(format!("{} is not a folder", path.display())) }
 }
 

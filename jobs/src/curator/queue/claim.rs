@@ -169,7 +169,7 @@ impl<'a> Consumer<'a> {
                 since: now,
                 run: self.run.clone(),
             };
-            let text = serde_json::to_vec(&holder).expect("string keys only");
+            let text = serde_json::to_vec(&holder).expect("a claim holder has string keys only");
             let owner = self.worker.file("processing", &format!("{}.owner", job.id));
             remove(&owner)?;
             fs::write(owner, text)?;

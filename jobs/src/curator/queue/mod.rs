@@ -1,10 +1,10 @@
 //! The worker's folder: `queue/ processing/ done/ failed/ logs/ events/`.
 //!
 //! Several consumers may work on one folder. A claim records the start in `logs/hour.jsonl`, writes
-//! the owner to `processing/ID.owner` and then renames the file. The lock is held only for the
-//! claim. The hourly cap therefore applies across restarts and consumers. A start that is recorded
-//! but not used still counts, so the cap is never exceeded. This module must never follow a link
-//! out of the folder.
+//! the owner to `processing/ID.owner` and then renames the file. The lock is held only during the
+//! claim. All starts are recorded, so the hourly cap applies across restarts and consumers. A start
+//! that is recorded but not used still counts, so the cap is never exceeded. This module must never
+//! follow a link out of the folder.
 
 mod claim;
 mod files;
@@ -180,7 +180,7 @@ impl Worker {
     pub fn enqueue_missing(&self, kinds: &[CuratorJobKind], now: Timestamp) -> io::Result<()> {
         for kind in kinds {
             let waiting = names(&self.path("queue"))?;
-            // The contract requires the kind in the name.
+            // The contract requires that a job's file name contains its kind.
             if !waiting.iter().any(|name| name.contains(&format!("-{kind}-"))) {
                 self.enqueue(*kind, None, 0, now)?;
             }
@@ -263,7 +263,7 @@ const RESERVED: [&str; 14] = [
 /// Returns the reserved path that is equal to `path` or contains it.
 fn reserved(path: &RelPath) -> Option<&'static str> {
     let lower = path.as_str().to_lowercase();
-    let (own, rest) = RESERVED.split_first().expect("a constant list");
+    let (own, rest) = RESERVED.split_first().expect("the list is not empty");
     let lies_in = |name: &str| {
         let below = lower.strip_prefix(name);
         below.is_some_and(|below| below.is_empty() || below.starts_with('/'))

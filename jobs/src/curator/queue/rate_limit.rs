@@ -41,7 +41,7 @@ impl Worker {
     }
 
     /// Reads the starts of the last hour. If the clock was set back, a start may be in the future.
-    /// Such a start is dated to `now`.
+    /// Such a start is treated as if it were made at `now`.
     pub(super) fn starts(&self, now: Timestamp) -> io::Result<StartWindow> {
         let mut starts = StartWindow::default();
         let text = match read_no_link(self.path("logs/hour.jsonl"), DOCUMENT) {

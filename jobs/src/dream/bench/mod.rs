@@ -79,17 +79,17 @@ pub struct Done {
 pub struct Hits {
     /// Number of ideas whose commits are known.
     pub known: usize,
-    /// Number of these ideas whose best candidate is a true commit.
+    /// Number of these ideas whose best candidate is one of the known commits.
     pub at_1: usize,
-    /// Number of these ideas with a true commit among the three best candidates.
+    /// Number of these ideas with a known commit among the three best candidates.
     pub at_3: usize,
     /// Number of these ideas that were proposed for archiving.
     pub archived: usize,
-    /// Number of archived ideas whose first cited commit is true.
+    /// Number of archived ideas whose first cited commit is one of the known commits.
     pub right: usize,
     /// `right` as a share of `archived`.
     pub precision: Option<f64>,
-    /// Archived ideas whose first cited commit is not known to be true.
+    /// Archived ideas whose first cited commit is not one of the known commits.
     pub wrong: Vec<String>,
 }
 
@@ -223,8 +223,8 @@ fn is_true(label: &Label, hash: &str) -> bool {
     label.commits().any(|known| hash.starts_with(&known.to_ascii_lowercase()))
 }
 
-/// Returns the evidence about an idea before its first known commit. The other ideas are those of
-/// the present.
+/// Returns the evidence about an idea before its first known commit. The other ideas are taken as
+/// they are now.
 fn before(
     room: &ProjectEvidence,
     label: &Label,

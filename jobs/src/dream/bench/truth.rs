@@ -1,10 +1,10 @@
 //! The known facts about some ideas: the labels that a pass is measured against.
 //!
-//! The file is a JSON array. Each element has `idea` (a path) and at least one of `commits` (the
+//! The file is a JSON array. Each element has `idea` (a path) and any of the keys `commits` (the
 //! hashes that implemented it, or objects with a `hash`), `status` (one of the five), `open: true`
 //! (the idea is known to be alive) and `duplicates` (the paths of ideas with the same content).
-//! Other keys are ignored. This module must never guess a label: an idea with none of them is not
-//! counted.
+//! Other keys are ignored. This module must never guess a label: an idea with none of these keys
+//! affects no rate.
 
 use std::collections::BTreeSet;
 

@@ -6,7 +6,8 @@
 //! 0, 1, …     the contents before the act, byte for byte
 //! ```
 //!
-//! The backup is published together with the act, so every act has a backup. It is never removed.
+//! The backup is published together with the act, so every change to an idea has a backup. Only
+//! maintenance removes backups, after the retention period for finished records.
 
 use std::collections::BTreeMap;
 use std::path::Path;

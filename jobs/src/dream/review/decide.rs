@@ -1,4 +1,4 @@
-//! Turns a user's verdict into an act.
+//! Makes the user's decisions on proposals and carries them out.
 //!
 //! ```text
 //! undecided ──accept, amend──> the action is carried out ─┐
@@ -46,7 +46,7 @@ pub struct Decider<'a> {
     pub git: &'a Git,
     pub clock: &'a Clock,
     pub me: &'a ProcessIdentity,
-    /// The store that records the act.
+    /// The store that records the run.
     pub store: &'a mut Store,
     /// Removes secrets from notes.
     pub redactor: &'a Redactor,
@@ -73,7 +73,7 @@ pub enum DecisionInput {
 }
 
 impl DecisionInput {
-    /// Returns the verdict as it is written in the decisions.
+    /// Returns the verdict as it is written in the decisions file.
     pub fn as_str(&self) -> &'static str {
         match self {
             Self::Accept => "accepted",
@@ -174,7 +174,7 @@ pub enum ReviewError {
         /// The path at which the text would become visible.
         to: String,
     },
-    /// A file changed during the decision, and again during the second attempt.
+    /// A file changed during both attempts, or since the decision that is to be undone.
     #[error("{0}")]
     Changed(String),
     /// Another review is in progress.
@@ -249,10 +249,11 @@ impl Decider<'_> {
         }
     }
 
-    /// Returns the changes that a verdict would currently make.
+    /// Returns the changes that a verdict would make now.
     ///
     /// # Errors
-    /// Returns the same errors as the act itself, except errors that occur only during publication.
+    /// Returns the same errors as [`Decider::decide`], except `Stale`, `Exposed` and errors that
+    /// occur only when a decision is recorded.
     pub fn preview(
         &self,
         item: &ProposalItem,
@@ -372,8 +373,8 @@ fn found<'b>(book: &'b Proposals, id: &str) -> Result<&'b ProposalItem, ReviewEr
     })
 }
 
-/// Compares a verdict with an earlier decision. The same verdict is accepted as already done; a
-/// different verdict is an error.
+/// Compares a verdict with an earlier decision. Repeating the same verdict succeeds and does
+/// nothing; a different verdict is an error.
 fn stands(
     before: &Decision,
     verdict: &DecisionInput,
@@ -388,7 +389,7 @@ fn stands(
     }
     Ok(AppliedDecision {
         decision: before.clone(),
-        says: format!("it was {} before, at {}", before.decision, before.at),
+        says: format!("it was already {} at {}", before.decision, before.at),
         changes: Vec::new(),
         already: true,
         run: None,

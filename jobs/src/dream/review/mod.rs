@@ -1,27 +1,27 @@
-//! The human side of the dream: the proposals, the user's decisions on them, and the resulting
+//! The user's side of the dream: the proposals, the user's decisions on them, and the resulting
 //! changes to ideas.
 //!
 //! ```text
 //! dreams/*/proposals.json ─┐
-//! dreams/ledger.md ────────┼─ book ──> undecided, newest first ──(a person)──> verdict
+//! dreams/ledger.md ────────┼─ list ──> undecided, newest first ──(a person)──> verdict
 //! the ideas as they are ───┘                                                     │
 //!                              ┌──────────────── plan (pure) <───────────────────┘
 //!                              ▼
 //!   one publication: backup, new files, removals, state.json, the decision's line at the very end
 //! ```
 //!
-//! **An act is a run.** The user starts an act, and it takes milliseconds, so a separate
-//! publication log was considered: a file of manifests in the state folder, to be recovered by some
-//! command. That log would be a second journal, with its own rules for the leftovers of dead
-//! processes. Instead, each act enters a manual occurrence of the project's job [`JOB`], is
-//! admitted with an empty budget, publishes and is settled. All of this happens in the process that
-//! the user started, under that job's lock for decisions. The database therefore contains the
-//! manifest, every tick rolls a partly published act forward with the same code as any other run,
-//! and `runner runs show` reports the effects of a decision. No file declares the job, so no
-//! schedule, queue or retry starts it, and run lists omit it unless asked to include it. No other
-//! process may perform an act, because the deciding user is working in this one.
+//! **An act is a run.** An act carries out or undoes one decision. The user starts it, and it takes
+//! milliseconds, so a separate publication log was considered: a file of manifests in the state
+//! folder, which some command would recover. That log would be a second journal, with its own rules
+//! for the leftovers of dead processes. Instead, each act enters a manual occurrence of the
+//! project's job [`JOB`], is admitted with an empty budget, publishes and is settled. All of this
+//! happens in the process that the user started, under that job's lock. The database therefore
+//! contains the manifest, every tick rolls a partly published act forward with the same code as any
+//! other run, and `runner runs show` reports the effects of a decision. No configuration file
+//! declares the job, so no schedule, queue or retry starts it, and run lists omit it unless asked
+//! to include it. No background process may perform an act, because the user is waiting for it.
 //!
-//! **An act takes no pass lock**. A pass and an act share two kinds of files: `state.json`, which
+//! **An act takes no pass lock.** A pass and an act share two kinds of files: `state.json`, which
 //! both write, and the ideas. An act holds the lock at [`files_lock`] from start to finish; a pass
 //! holds it from its last check of the ideas until it has published. Neither calls a model while
 //! holding the lock. A process that cannot take the lock continues without it: every file that is

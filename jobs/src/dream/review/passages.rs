@@ -10,8 +10,8 @@ const NESTED: usize = 2;
 
 /// Returns the passages of `text` that `other` does not contain, as they are written, with the
 /// blank lines that follow them. A paragraph also counts as contained if a passage in `other`
-/// contains all its sentences in a row. The headings of a section come before its missing passages
-/// even if `other` contains them, unless it is the title.
+/// contains all its sentences in a row. The headings above a missing passage are also returned,
+/// even if `other` contains them; only the title is left out if `other` contains it.
 pub(super) fn missing(text: &str, other: &str) -> String {
     let known: BTreeSet<String> = passages(other).map(normalized).collect();
     let is_known = |passage: &str| {
@@ -21,7 +21,7 @@ pub(super) fn missing(text: &str, other: &str) -> String {
             || known.iter().any(|known| has_sentences(known, &passage))
     };
     let mut missing = String::new();
-    // The headings above the current passage, each with whether it is still to be copied.
+    // The headings above the current passage, each with a flag: whether it still has to be copied.
     let (mut above, mut has_title): (Vec<(&str, bool)>, bool) = (Vec::new(), false);
     for passage in passages(text) {
         let known = is_known(passage);

@@ -63,7 +63,7 @@ impl FileChange {
     }
 }
 
-/// The kind of preview line.
+/// The kind of a preview line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, JsonSchema, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum LineKind {
@@ -320,7 +320,7 @@ fn merged(source: &Source, into: &Source, stamp: Stamp<'_>) -> Result<Option<Vec
 fn promoted(source: &Source, stamp: Stamp<'_>) -> Result<Vec<u8>, String> {
     let text = text(source)?;
     let end = newline(text);
-    let quoted = |text: &str| serde_json::to_string(text).expect("a text is JSON");
+    let quoted = |text: &str| serde_json::to_string(text).expect("strings serialize to JSON");
     let lines = format!(
         "promoted_from: {}{end}promoted_at: {}{end}proposal_id: {}{end}source_sha256: {}{end}",
         quoted(&source.path),

@@ -430,7 +430,7 @@ mod tests {
         );
         assert_eq!(book.items[1].pass, "dreams/20260101T000000Z-2");
         assert_eq!(book.items[1].proposed().unwrap().to_string(), "2026-01-01T00:00:00Z");
-        // None needs a decision: two keep their idea, and the third was replaced.
+        // None needs a decision, because each proposes to keep its idea.
         assert_eq!(book.items.iter().filter(|it| it.waits()).count(), 0);
         assert_eq!(book.troubles.len(), 1);
         assert_eq!(book.find("ol").unwrap().proposal.id, "old");

@@ -61,7 +61,7 @@ impl Decider<'_> {
         Ok(ReviewLocks { _files: files, act })
     }
 
-    /// Rolls forward this project's dead passes whose artifacts are recorded. The next tick handles
+    /// Completes this project's dead passes whose artifacts are recorded. The next tick handles
     /// everything else about a dead run.
     fn recover_stale_passes(&mut self) -> Result<(), ReviewError> {
         let now = self.clock.read().map_err(|error| ReviewError::Disk(error.to_string()))?;

@@ -7,8 +7,8 @@
 //! changed since          leave (forced)    back up, then restore (forced)
 //! ```
 //!
-//! An undo is a separate act: one publication, with a backup of the content that it replaces. A
-//! backup is never removed, so a wrong undo can itself be undone.
+//! An undo is a separate act: one publication, with a backup of the content that it replaces. The
+//! backup makes it possible to recover that content after a wrong undo.
 
 use runner_engine::digest::Digest;
 use runner_engine::publish::{PublishFs as _, RealFs, RelPath};
@@ -28,8 +28,8 @@ impl Decider<'_> {
     /// Undoes the decision in effect for a proposal.
     ///
     /// # Errors
-    /// Returns a [`ReviewError`]; the error is `Stale` if a file has changed since the decision,
-    /// unless forced.
+    /// Returns a [`ReviewError`]; the error is `Changed` if a file has changed since the decision
+    /// and `if_changed` is `Refuse`.
     pub fn undo(
         &mut self,
         id: &str,
@@ -79,8 +79,8 @@ impl Decider<'_> {
         }
     }
 
-    /// Returns the decision in force on the proposal with this id, or on the only proposal whose id
-    /// begins with `id`.
+    /// Returns the decision in effect on the proposal with this id, or on the only proposal with a
+    /// decision whose id begins with `id`.
     fn decision(&self, id: &str) -> Result<Decision, ReviewError> {
         let reader = Reader::open(self.root, LONGEST).map_err(proposals::ProposalsError::from)?;
         let decisions = proposals::decisions(&reader, self.spec)?;
@@ -170,7 +170,7 @@ impl Decider<'_> {
             .collect();
         plan.says = match back.as_slice() {
             [] => format!("{} can be decided again", before.proposal_id),
-            back => format!("{} as before", back.join(" and ")),
+            back => format!("restored {}", back.join(" and ")),
         };
         plan.preview = plan
             .changes
@@ -234,7 +234,7 @@ impl Decider<'_> {
     }
 }
 
-/// Returns whether a decision changed any files.
+/// Returns whether a decision certainly changed files.
 fn acted(decision: &Decision) -> bool {
     let carried_out = matches!(decision.decision.as_str(), "accepted" | "amended");
     // `mark-blog` changes nothing if the mark already exists.

@@ -58,8 +58,8 @@ fn implemented_requires_a_matching_commit() {
     }
 }
 
-/// Judges the retry policy by one commit that is changed by `base` and `change`, beside a commit of
-/// strength 0.45.
+/// Judges the retry policy by a commit modified by `base` and then by `change`, alongside another
+/// commit of strength 0.45.
 fn confidence(
     base: &dyn Fn(&mut Candidate),
     change: &dyn Fn(&mut Candidate),
@@ -82,15 +82,27 @@ fn commit_that_stands_out_needs_no_perfect_fit() {
     let base = |best: &mut Candidate| (best.strength, best.about, best.content) = (0.7, 0.8, 0.4);
     let judge = |change: &dyn Fn(&mut Candidate)| confidence(&base, change);
     assert_eq!(judge(&|_| ()), Some(Confidence::High));
-    assert_eq!(judge(&|best| best.strength = 0.64), Some(Confidence::Med), "nearly as strong");
-    assert_eq!(judge(&|best| best.about = 0.6), Some(Confidence::Med), "other words");
-    assert_eq!(judge(&|best| best.content = 0.2), Some(Confidence::Med), "little content");
+    assert_eq!(
+        judge(&|best| best.strength = 0.64),
+        Some(Confidence::Med),
+        "the next commit is nearly as strong"
+    );
+    assert_eq!(
+        judge(&|best| best.about = 0.6),
+        Some(Confidence::Med),
+        "its subject uses other words"
+    );
+    assert_eq!(
+        judge(&|best| best.content = 0.2),
+        Some(Confidence::Med),
+        "it contains little of the idea"
+    );
     let room = room(&[("feat: retry policy with jitter", &["src/retry.rs"])]);
     let mut alone = room.about(path, SPEC, None);
     alone.candidates.truncate(1);
     alone.candidates[0].strength = 0.7;
     let verdict = implemented(&Features::of(SPEC, path), &alone).unwrap();
-    assert_eq!(verdict.1, Confidence::Med, "nothing to compare");
+    assert_eq!(verdict.1, Confidence::Med, "there is no other commit to compare it with");
 }
 
 /// Returns items of an idea, of which the first `unmet` are missing from the commit.
@@ -107,12 +119,12 @@ fn commit_in_the_places_of_the_idea_needs_no_similar_title() {
     };
     let judge = |change: &dyn Fn(&mut Candidate)| confidence(&base, change);
     assert_eq!(judge(&|_| ()), Some(Confidence::High));
-    assert_eq!(judge(&|best| best.strength = 0.54), None, "a rival, and little in common");
+    assert_eq!(judge(&|best| best.strength = 0.54), None, "a rival fits nearly as well");
     assert_eq!(judge(&|best| best.about = 0.9), None, "the commit is about more than the idea");
-    assert_eq!(judge(&|best| best.overlap.share = 0.6), None, "some of the places");
+    assert_eq!(judge(&|best| best.overlap.share = 0.6), None, "it changed only some of the places");
     assert_eq!(judge(&|best| best.overlap.places = 1), None, "one file proves nothing");
-    assert_eq!(judge(&|best| best.named = 0.3), None, "a sibling in the same places");
-    assert_eq!(judge(&|best| best.criteria = criteria(6, 3)), None, "half of the items");
+    assert_eq!(judge(&|best| best.named = 0.3), None, "it may be a sibling in the same places");
+    assert_eq!(judge(&|best| best.criteria = criteria(6, 3)), None, "it lacks half of the items");
 }
 
 #[test]
@@ -133,15 +145,27 @@ fn commit_that_fits_no_other_idea_needs_a_weaker_fit() {
     assert_eq!(judge(&|_, _| ()), Some(Confidence::High));
     let not_compared = judge(&|best, _| best.best_other_note = None);
     assert_eq!(not_compared, None, "nothing is known about other ideas");
-    assert_eq!(judge(&|best, _| best.best_other_note = Some(0.4)), None, "fits another idea too");
-    assert_eq!(judge(&|_, next| next.best_other_note = Some(0.3)), None, "a rival of its own");
+    assert_eq!(
+        judge(&|best, _| best.best_other_note = Some(0.4)),
+        None,
+        "it fits another idea too"
+    );
+    assert_eq!(
+        judge(&|_, next| next.best_other_note = Some(0.3)),
+        None,
+        "a rival fits this idea best"
+    );
     assert_eq!(
         judge(&|_, next| next.best_other_note = None),
         None,
-        "a rival that was not compared"
+        "a rival was not compared with other ideas"
     );
-    assert_eq!(judge(&|best, _| best.about = 0.6), None, "the subject is about more");
-    assert_eq!(judge(&|best, _| best.strength = 0.44), None, "too little in common");
+    assert_eq!(judge(&|best, _| best.about = 0.6), None, "its subject is about more than the idea");
+    assert_eq!(
+        judge(&|best, _| best.strength = 0.44),
+        None,
+        "it has too little in common with the idea"
+    );
     assert_eq!(judge(&|best, _| best.criteria = criteria(4, 3)), None, "most items are missing");
 }
 
@@ -157,7 +181,7 @@ fn rivalled_commit_needs_a_better_fit() {
         implemented(&Features::of(SPEC, path), &grounds).map(|(_, confidence)| confidence)
     };
     assert_eq!(judge(0.76, 0.6), Some(Confidence::High));
-    assert_eq!(judge(0.76, 0.7), Some(Confidence::Med), "the other may be the work");
+    assert_eq!(judge(0.76, 0.7), Some(Confidence::Med), "the other commit may have done the work");
     assert_eq!(judge(0.81, 0.8), Some(Confidence::High), "both fit very well");
 }
 
@@ -176,13 +200,25 @@ fn same_subject_needs_little_content() {
         implemented(&Features::of(text, path), &grounds).map(|(_, confidence)| confidence)
     };
     assert_eq!(judge(SPEC, &|_| ()), Some(Confidence::High));
-    assert_eq!(judge(SPEC, &|best| best.named = 0.7), Some(Confidence::Med), "half of the title");
-    assert_eq!(judge(SPEC, &|best| best.about = 0.9), Some(Confidence::Med), "another surface");
-    assert_eq!(judge(SPEC, &|best| best.strength = 0.64), Some(Confidence::Med), "a sibling");
+    assert_eq!(
+        judge(SPEC, &|best| best.named = 0.7),
+        Some(Confidence::Med),
+        "it lacks part of the title"
+    );
+    assert_eq!(
+        judge(SPEC, &|best| best.about = 0.9),
+        Some(Confidence::Med),
+        "it may concern another surface"
+    );
+    assert_eq!(
+        judge(SPEC, &|best| best.strength = 0.64),
+        Some(Confidence::Med),
+        "it may be a sibling"
+    );
     let short = |best: &mut Candidate| best.matched.truncate(2);
-    assert_eq!(judge(SPEC, &short), Some(Confidence::Med), "a common pair of words");
+    assert_eq!(judge(SPEC, &short), Some(Confidence::Med), "two matching words are too few");
     let draft = SPEC.replacen("\n\n", "\n\nStatus: draft\n\n", 1);
-    assert_eq!(judge(&draft, &|_| ()), Some(Confidence::Med), "a draft");
+    assert_eq!(judge(&draft, &|_| ()), Some(Confidence::Med), "the idea calls itself a draft");
 }
 
 #[test]

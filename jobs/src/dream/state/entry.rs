@@ -17,11 +17,11 @@ use super::{IdeaUpdate, Mark};
 pub(super) struct Keys<'a>(Vec<(Cow<'a, str>, Cow<'a, str>)>);
 
 impl<'a> Keys<'a> {
-    /// Returns the keys of an entry that [`State::parse`] has read.
+    /// Returns the keys of an entry that [`super::DreamState::parse`] has accepted.
     pub(super) fn of(entry: &'a str) -> Self {
         // Both parsers skip unknown values in the same way, so this parser accepts text that the
         // other parser has accepted.
-        serde_json::from_str(entry).expect("the entry was read as an object before")
+        serde_json::from_str(entry).expect("the entry was already parsed as an object")
     }
 
     /// Returns the value of a key, as written.
@@ -50,14 +50,14 @@ impl<'a> Keys<'a> {
 
     /// Sets a key to this value.
     fn set(&mut self, key: &str, value: impl Into<Value>) {
-        let value = to_string(&value.into()).expect("a text or a number is JSON");
+        let value = to_string(&value.into()).expect("strings and numbers serialize to JSON");
         let mut known = false;
         for (_, old) in self.0.iter_mut().filter(|(name, _)| is_key(name, key)) {
             *old = value.clone().into();
             known = true;
         }
         if !known {
-            let key = to_string(key).expect("a text is JSON");
+            let key = to_string(key).expect("strings serialize to JSON");
             self.0.push((key.into(), value.into()));
         }
     }

@@ -56,7 +56,7 @@ fn mark_updates_status_and_keeps_other_fields() {
         assert_eq!(again.standing(path).unwrap().status, archived, "{path}");
     }
     assert!(text.contains("\"hash\": \"x\""), "{text}");
-    assert!(text.contains("\"history\": \"none\""), "a foreign history stays: {text}");
+    assert!(text.contains("\"history\": \"none\""), "a history that is not a list is kept: {text}");
     assert!(text.contains(r#""history": [{"at":2}]"#), "{text}");
     assert_eq!(again.standing("d.md"), None);
 }
@@ -72,7 +72,7 @@ fn foreign_entries_and_fields_are_preserved() {
     let text = state.with(&BTreeMap::from([("a.md", triaged(b"new"))]));
     assert!(text.contains(other), "{text}");
     let values: Vec<Map<String, Value>> = serde_json::from_str(&text).unwrap();
-    assert_eq!(values[1]["status"], "active", "a shown idea exists");
+    assert_eq!(values[1]["status"], "active", "an idea with a valid answer is active");
     assert_eq!(values[1]["history"][0]["proposal_id"], "1");
     assert_eq!(values[1]["x"]["y"][0], 1);
     assert_eq!(values[1]["merit"], 0.5);
@@ -152,7 +152,7 @@ fn pass_that_missed_an_idea_precedes_its_birth() {
     let state = DreamState::parse(text.as_bytes()).unwrap();
     let passes = state.passes();
     assert_eq!(passes, [at(10), at(20), at(30)]);
-    assert_eq!(state.absent_at("a.md", &passes), None, "it existed before the first pass");
+    assert_eq!(state.absent_at("a.md", &passes), None, "no earlier pass is known");
     assert_eq!(state.absent_at("b.md", &passes), Some(at(10)));
     assert_eq!(state.absent_at("new.md", &passes), Some(at(30)));
     assert!(state.knows("a.md") && !state.knows("new.md"));

@@ -1,7 +1,7 @@
 //! Puts text that looks like markup into every report field that takes foreign text, and checks the
 //! elements that an HTML parser then finds.
 
-#![allow(clippy::print_stdout, reason = "figures of a test")]
+#![allow(clippy::print_stdout, reason = "the test prints its measurements")]
 
 use runner_engine::time::boot_time;
 use std::collections::BTreeSet;
@@ -180,11 +180,11 @@ fn held(page: &str, reported: &str) -> Vec<String> {
     let mut shape = Vec::new();
     for element in html.select(&Selector::parse("*").unwrap()) {
         let name = element.value().name();
-        assert!(ELEMENTS.contains(&name), "<{name}> by {reported}");
+        assert!(ELEMENTS.contains(&name), "{reported} adds the element <{name}>");
         for (attribute, value) in element.value().attrs() {
             match attribute {
-                "href" => assert!(value.starts_with('#'), "{name} leads to {value} by {reported}"),
-                _ => assert!(ATTRIBUTES.contains(&attribute), "{attribute} by {reported}"),
+                "href" => assert!(value.starts_with('#'), "{reported} links <{name}> to {value}"),
+                _ => assert!(ATTRIBUTES.contains(&attribute), "{reported} adds {attribute}"),
             }
         }
         shape.push(name.to_owned());
@@ -201,7 +201,7 @@ fn no_text_becomes_markup_in_a_page() {
     for payload in &payloads {
         let report = sample::full(payload);
         // The same elements in the same order show that the payload changed only text.
-        assert_eq!(held(&render(&report), payload), usual, "by {payload}");
+        assert_eq!(held(&render(&report), payload), usual, "{payload} changes the elements");
     }
     print_line(&format!(
         "hostile text in pages: {} payloads in {:?}",
@@ -225,11 +225,11 @@ fn no_text_becomes_markup_in_markdown() {
         let text = markdown(&sample::full(payload));
         for event in Parser::new_ext(&text, Options::all()) {
             match event {
-                Event::Html(html) | Event::InlineHtml(html) => panic!("{html} by {payload}"),
+                Event::Html(html) | Event::InlineHtml(html) => panic!("{payload} adds {html}"),
                 Event::Start(Tag::Image { dest_url, .. } | Tag::Link { dest_url, .. }) => {
-                    panic!("leads to {dest_url} by {payload}")
+                    panic!("{payload} adds a link to {dest_url}")
                 }
-                Event::Start(Tag::CodeBlock(_) | Tag::HtmlBlock) => panic!("a block by {payload}"),
+                Event::Start(Tag::CodeBlock(_) | Tag::HtmlBlock) => panic!("block: {payload}"),
                 _ => {}
             }
         }

@@ -61,7 +61,7 @@ const TEMPLATES: [(&str, &str); 8] = templates![
 
 static ENVIRONMENT: LazyLock<Environment<'static>> = LazyLock::new(environment);
 
-/// The page data apart from the report itself.
+/// The data for the page: the report, and the views derived from it.
 #[derive(Serialize)]
 struct PageView<'a> {
     report: &'a NightReport,
@@ -218,7 +218,7 @@ fn style_digest() -> String {
     BASE64_STANDARD.encode(bytes)
 }
 
-/// The colour of a result: a class in the style sheet. The worst comes first.
+/// The colour of a result: a class in the style sheet. `Bad` sorts first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 enum Tone {

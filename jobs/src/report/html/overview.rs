@@ -20,7 +20,7 @@ pub(super) struct Overview<'a> {
     verdict: Verdict,
     opened: String,
     closed: String,
-    /// The outcomes of the jobs' last attempts, worst first.
+    /// The outcomes of the jobs' last attempts, ordered by tone.
     outcomes: Vec<Tally<'a>>,
     /// A job that did not run, or else the worst run, with the reason; `None` if everything went
     /// well.

@@ -1,6 +1,6 @@
-//! Tests of the page's contents, for nights of all sizes and outcomes.
+//! Tests the page's contents for nights of all sizes and outcomes.
 
-#![allow(clippy::print_stdout, reason = "figures of a test")]
+#![allow(clippy::print_stdout, reason = "the test prints its measurements")]
 
 use runner_engine::time::boot_time;
 
@@ -177,9 +177,8 @@ fn page_of_five_hundred_runs_is_small_and_folded() {
         boot_time().saturating_sub(began)
     ));
     assert!(page.len() < 900_000, "{} bytes", page.len());
-    assert_eq!(texts(&page, ".row").len(), 700, "none is left out");
-    // Rows that are visible without a click: those outside folded lists, and at most three opened
-    // ones.
+    assert_eq!(texts(&page, ".row").len(), 700, "every run and proposal has a row");
+    // Only the rows outside folded lists are visible without a click, and three of them are open.
     let html = Html::parse_document(&page);
     let all = html.select(&Selector::parse(".row").unwrap()).count();
     let folded = html.select(&Selector::parse(".more .row").unwrap()).count();

@@ -78,7 +78,7 @@ impl Ground {
     }
 
     pub(super) fn last(&self) -> (f64, f64) {
-        *self.surface.last().expect("it has its beginning")
+        *self.surface.last().expect("the surface has a first point")
     }
 
     /// Returns the points of the fault from top to bottom, before the flags if there are any.
@@ -105,7 +105,8 @@ pub(super) struct Cloud<'a> {
     title: &'a str,
 }
 
-/// Returns the clouds for the whole night. The reason for a failure is drawn as the worst weather.
+/// Returns the clouds for the whole night. A failure adds a storm cloud with the reason as its
+/// title.
 pub(super) fn clouds(scape: &Dreamscape) -> Vec<Cloud<'_>> {
     let why = scape.ended.as_deref().unwrap_or("it failed");
     let storm = Cloud { x: RIGHT - 62.0, y: 48.0, scale: 1.5, drops: DROPS, title: why };
