@@ -141,20 +141,20 @@ fn daydreams_follow_runs_without_configured_jobs() {
 /// A cycle whose dreams are 9 hours apart.
 const OTHER: &str = "* one\n:PROPERTIES:\n:NEXT: rem\n:END:\n* rem\n:PROPERTIES:\n:KIND: rem\n:NEXT: one\n:MIN-INTERVAL: 9h\n:END:\n";
 
-/// The dream of the fake model, whose tale differs from one time to the next.
+/// The fake model's dream, which has a different tale each time.
 const DREAM: &str = "printf '* tale\\n%s\\n* goals\\n- a\\n* blue sky\\n- b\\n* fears\\n- c\\n* verdicts\\n- keep course\\n* carry\\n- x\\n' \"$(tr -dc 'g-z ' </dev/urandom | head -c 90)\"\n";
 
 #[test]
 fn compatible_variables_take_effect_in_runs() {
-    // Each case has the variables, the command, whether the second dream, 20 minutes after the
-    // first one, is written, and the model that writes the dreams.
+    // Each case: the variables, the command, whether a second dream is written 20 minutes after
+    // the first one, and the model that writes the dreams.
     let (in_cycle, alone) = (["lifecycle", "tick"], ["tick", "--json"]);
     for (variables, command, second, model) in [
         (vec![], in_cycle, false, "small"),
         (vec![("WB_DREAM_MIN_INTERVAL_MS", "1200000")], in_cycle, true, "small"),
         (vec![("WB_DREAM_MIN_INTERVAL_MS", "1260000")], in_cycle, false, "small"),
         (vec![("WB_DREAM_MODEL", "mercury-2")], in_cycle, false, "mercury-2"),
-        // The other cycle has another state before its dreams.
+        // In the other cycle, the state before the dream has a different name.
         (vec![("WB_LIFECYCLE_DEF", "other.org")], in_cycle, false, "small"),
         (
             vec![("WB_LIFECYCLE_DEF", "other.org"), ("WB_DREAM_MIN_INTERVAL_MS", "0")],
@@ -202,7 +202,7 @@ fn compatible_variables_take_effect_in_runs() {
                 // The state before the dream: both cycles have it, under different names.
                 run(minute - 1, &command).ends(0);
             }
-            // Each tool use makes a dream worth an entry.
+            // A dream is written only if a tool was used since the previous dream.
             fixture.write(
                 "_steps.jsonl",
                 format!("{{\"tool\":\"Read\",\"ts\":\"2026-06-10T10:{minute}:00Z\"}}\n"),
@@ -258,7 +258,7 @@ fn simple_claims_are_checked_again_in_a_sandbox() {
         (&format!("commit {commit} exists"), "holds", "holds"),
         ("commit 1234567 exists", "fails", "fails"),
         ("the page renders", "holds", "holds"),
-        // Runner runs five commands again.
+        // Runner reruns only five commands, so it does not check this one.
         ("`seq 9` ended with 0", "unknown", "unknown"),
     ];
     let verified: Vec<&str> = claims.iter().map(|(claim, ..)| *claim).collect();

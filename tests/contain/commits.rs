@@ -121,7 +121,7 @@ fn persons_work_during_the_run_is_kept() {
         for name in ["src/up", "src/go"] {
             assert!(fixture.command("mkfifo", &[name]).status().unwrap().success());
         }
-        // The commits before the run may have changed a protected path.
+        // Commits made before the run are allowed to change a protected path.
         fixture.configure("# later");
         fixture.git(&["commit", "--quiet", "-m", "Later", "runner.toml"]);
         std::thread::scope(|scope| {
@@ -350,7 +350,7 @@ fn commits_in_submodules_arrive() {
                 let kept = fixture.git(&["-C", sub, "log", "--all", "--format=%s"]);
                 assert!(kept.contains("Inner"), "{sub}: {kept}");
             }
-            // The commits that the outer repositories name exist and are checked out.
+            // The commits recorded in the outer repositories exist and are checked out.
             assert_eq!(fixture.git(&["status", "--porcelain"]), "");
             let status = fixture.git(&["submodule", "status", "--recursive"]);
             assert!(status.lines().all(|line| line.starts_with(' ')), "{status}");

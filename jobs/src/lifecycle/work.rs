@@ -1,4 +1,4 @@
-//! Runs an agent once to wake, audit or plan.
+//! Runs an agent once, for a job of kind `wake`, `audit` or `plan`.
 //!
 //! ```text
 //! newest entry's verdicts ─> board ─pick─> the task        one publication, before anything is asked

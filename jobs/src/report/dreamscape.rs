@@ -1,9 +1,9 @@
-//! The results of an overnight run, read from the run's summary: figures for text and pictures.
+//! The results of an overnight run, read from the run's summary: numbers for text and charts.
 //!
 //! ```text
 //! a run of kind overnight ──> facts: output_dir, run_id ──┐
 //!                                                         v
-//!     OUTPUT/summary.json, or .agents/overnight/runs/RUN/summary.json once it was moved
+//!     OUTPUT/summary.json, or .agents/overnight/runs/RUN/summary.json once it is moved
 //!                                                         v
 //!                Dreamscape { land, weather, landmarks, fault }
 //! ```
@@ -11,7 +11,7 @@
 //! The summary is a contract between programs (version 2, and the fields of version 1 that have the
 //! same names). Only the fields that are drawn or reported are read, each separately, and a field
 //! with an unexpected type counts as missing. A problem with a summary never fails the report, and
-//! nothing is drawn without a figure.
+//! a value that is missing from the summary is not drawn.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -61,7 +61,7 @@ pub struct Dreamscape {
     pub ended: Option<String>,
     /// Degraded and failed steps.
     pub degraded: Vec<String>,
-    /// The drop in a measure that ended the loop before its commit.
+    /// The drop in a measure that ended the loop before the iteration was committed.
     #[serde(default)]
     pub regression: Option<String>,
     /// Number of drops for which the run spent a rescue, and number of rescues left.

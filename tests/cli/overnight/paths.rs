@@ -194,8 +194,8 @@ fn previous_output_folders_are_reused() {
     }
     assert_eq!(fixture.read("fresh-parent/kept.txt"), "kept\n");
     assert_eq!(fixture.read("src/deep/own.rs"), "// own\n");
-    // Runner refuses an output folder with a foreign file, but replaces one below
-    // `.agents/overnight`.
+    // Runner refuses an output folder that contains a foreign file, but replaces such a folder
+    // below `.agents/overnight`.
     fixture.write("nächte/夜/mine.txt", "mine\n");
     let args = ["overnight", "start", "--output-dir", "nächte/夜"];
     refused(&fixture, "a folder with a foreign file", || fixture.run_with_clock(&args))
@@ -239,7 +239,8 @@ fn overlapping_output_paths_are_refused() {
     }
 }
 
-/// Checks that each path setting refuses the invalid values of all settings and those of its own.
+/// Checks that each path setting rejects the values that are invalid for all path settings, and
+/// those that are invalid only for it.
 #[test]
 fn path_settings_reject_outside_and_git_paths() {
     const COMMAND: &str =

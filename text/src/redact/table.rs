@@ -91,7 +91,8 @@ fn is_telegram(tail: &str) -> bool {
     })
 }
 
-/// Returns whether `tail` completes `patXXXXXXXXXXXXXX.` and at least 64 hexadecimal digits.
+/// Returns whether `tail` completes `patXXXXXXXXXXXXXX.`, followed by at least 64 hexadecimal
+/// digits.
 fn is_airtable(tail: &str) -> bool {
     tail.split_once('.')
         .is_some_and(|(id, key)| id.len() == 14 && key.len() >= 64 && key.bytes().all(hex))
