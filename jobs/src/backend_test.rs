@@ -1,7 +1,7 @@
 //! Tests a backend by asking one question, as a run requested by the user.
 //!
 //! ```text
-//! lock of the tests ──> enter ──> admit ──> (caller builds the backend) ──> ask ──> settle
+//! the tests' lock ──> enter ──> admit ──> (caller builds the backend) ──> ask ──> settle
 //! ```
 //!
 //! A test is a run of a job that is not declared in any file. Its usage counts against the budgets
@@ -25,7 +25,7 @@ use crate::manual_edit::{AdmissionRequest, EditActor, HeldJobLock, ManualEditErr
 use crate::spender::SpenderTools;
 use crate::{AskError, JobError, PaidBackend, Panel, RunBackends, Spender};
 
-/// The job name of all tests.
+/// The job name that all tests share.
 pub const JOB: &str = "backend-test";
 /// Maximum duration of a test.
 pub const TOTAL: Duration = Duration::from_secs(120);

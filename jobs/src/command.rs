@@ -227,9 +227,7 @@ fn judge(ctx: &Context<'_>, ended: &Ended, sandbox: &ChildSandbox) -> Result<(),
         Reason::FirstByteDeadline | Reason::IdleDeadline => {
             return Err(JobError::failed(
                 Class::Silent,
-                format!(
-                    "it was terminated because it wrote no output for too long, after {took} s"
-                ),
+                format!("it was terminated after {took} s because it wrote no output for too long"),
             ));
         }
         Reason::OutputCap { .. } => {

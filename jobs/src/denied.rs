@@ -1,5 +1,5 @@
-//! Recognizes an access denied by the sandbox from the messages of the C library and of common
-//! programs in a program's output, and names the setting that allows the access.
+//! Searches a program's output for the messages with which the C library and common programs report
+//! an access that the sandbox denied, and names the setting that allows the access.
 //!
 //! The kernel does not report what it denied, so the result is only an explanation and no decision
 //! depends on it.
@@ -23,15 +23,15 @@ const NETWORK: [&str; 8] = [
     "getaddrinfo",
 ];
 
-/// Messages of programs that may not write to a path.
+/// Messages of programs that are not allowed to write to a path.
 const PATH: [&str; 3] = ["permission denied", "read-only file system", "operation not permitted"];
 
 /// Maximum length of a path, in characters. A limit is needed because the text may come from a
 /// model's tool.
 const LONGEST: usize = 200;
 
-/// Returns whether a failed program's output mentions an access that would be denied by a sandbox
-/// without network and write access.
+/// Returns whether a failed program's output mentions an access that a sandbox without network and
+/// write access would deny.
 pub(crate) fn is_denial(output: &str) -> bool {
     let lower = output.to_ascii_lowercase();
     NETWORK.iter().chain(&PATH).any(|text| lower.contains(text))
@@ -40,7 +40,7 @@ pub(crate) fn is_denial(output: &str) -> bool {
 /// An access that the sandbox probably denied.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum DeniedAccess {
-    /// The network is closed. Contains the host if the program mentioned it.
+    /// The network. Contains the host if the program mentioned it.
     Network(Option<String>),
     /// A path outside the paths that the job may write to.
     Path(String),
@@ -55,7 +55,7 @@ impl DeniedAccess {
     }
 
     /// Finds the first denied path in the failure message of an agent's tool. Network errors are
-    /// ignored, because an agent's network is open.
+    /// ignored, because an agent has network access.
     pub(crate) fn find_path(failure: &str) -> Option<Self> {
         failure.lines().find_map(|line| Self::in_line(line, true))
     }
@@ -94,7 +94,7 @@ impl DeniedAccess {
                 "`writes` in the job's settings lists what it may write".to_owned()
             }
             (None, PathSetting::Missing) => {
-                "an agent of this kind of job only answers, and writes nothing in the project"
+                "an agent of this kind of job only answers, and never writes to the project"
                     .to_owned()
             }
         };

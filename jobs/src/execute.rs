@@ -88,7 +88,7 @@ pub fn execute(mut ctx: Context<'_>, spec: &JobSpec) -> Result<SettledRun, Execu
         summary.lines.extend(notes);
     }
     let mut settlement = Settlement { admitted, store: spender.into_store(), summary, now };
-    // An idle run also counts as done and publishes its next position.
+    // An idle run also counts as done, so the files that it staged are published.
     if !is_done {
         drop(scope);
         return settlement.settle(outcome);
@@ -260,8 +260,8 @@ impl Settlement<'_> {
     }
 
     /// Returns whether the manifest is recorded, in which case only recovery may settle the run.
-    /// Returns false for a conflict and for an invalid staged file, after which the run itself
-    /// settles.
+    /// Returns false for a conflict or an invalid staged file, after which this process settles the
+    /// run.
     fn is_recorded(&mut self, error: &PublishError) -> bool {
         let log = self.store.publish_log(None, self.now);
         !matches!(error, PublishError::Conflict(_) | PublishError::Staged { .. })

@@ -177,7 +177,7 @@ mod tests {
         let mark = read(root, &spec).unwrap();
         assert_eq!((mark.class.as_str(), mark.message.as_str()), ("crash", "exit 3"));
         end(&Outcome::skipped(SkipReason::Idle, "busy"), 0);
-        assert!(read(root, &spec).is_some(), "a skip proves nothing");
+        assert!(read(root, &spec).is_some(), "a skip keeps the failmark");
         let deferred = Outcome::Deferred { until: now, why: "work is in progress: a.md".into() };
         end(&deferred, 3);
         assert_eq!(
@@ -188,7 +188,7 @@ mod tests {
         end(&Outcome::Succeeded, 0);
         assert!(read(root, &spec).is_none());
         end(&deferred, 2);
-        assert!(read(root, &spec).is_none(), "two deferrals set no mark");
+        assert!(read(root, &spec).is_none(), "two deferrals write no failmark");
         end(&deferred, 3);
         let mark = read(root, &spec).unwrap();
         assert_eq!(mark.message, "deferred 3 times in a row: work is in progress: a.md");

@@ -54,7 +54,7 @@ pub trait Kind: KindObject + Debug + Send + Sync + 'static {
     /// Copies the project-level settings that the kind needs.
     fn adopt(&mut self, _project: &ProjectSettings<'_>) {}
 
-    /// Returns whether a run that starts at a time of day belongs to the project's night and
+    /// Returns whether a job scheduled at a time of day belongs to the project's night, and
     /// therefore uses the night's budget and appears in the night's report. Jobs of other kinds
     /// belong to the night only with the trigger `night`.
     fn belongs_to_night(&self) -> bool {
@@ -186,8 +186,8 @@ pub trait Kind: KindObject + Debug + Send + Sync + 'static {
         Vec::new()
     }
 
-    /// Returns the setting whose files receive unmodified text from a program or model, and these
-    /// files.
+    /// Returns the setting that names the files that receive unmodified text from a program or
+    /// model, and the paths of those files.
     fn unchecked_targets(&self) -> Option<(&'static str, Vec<String>)> {
         None
     }

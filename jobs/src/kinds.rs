@@ -85,7 +85,7 @@ pub const KINDS: [KindRow; 12] = [
     KindRow::new::<CommandSpec>("command").never_repeated(),
     KindRow::new::<PromptSpec>("prompt"),
     KindRow::new::<OvernightSpec>(overnight::KIND).unrecorded(
-        "each of its iterations is published while it runs and decides on a corpus of any size: \
+        "it publishes each iteration while it runs, and reads a corpus of any size: \
          its own artifacts record what it did",
     ),
     KindRow::new::<RemSpec>("rem"),
@@ -95,11 +95,10 @@ pub const KINDS: [KindRow; 12] = [
     work!(Audit),
     work!(Plan),
     KindRow::new::<CuratorSpec>(curator::KIND).unrecorded(
-        "each file of its queue is a separate piece of work that is started and finished while it runs: \
-         its events describe each one",
+        "each file of its queue is handled separately while it runs: its events describe each one",
     ),
     KindRow::new::<SessionsSpec>(sessions::KIND).unrecorded(
-        "it reads transcripts of any size outside of the project: its findings cite their lines",
+        "it reads transcripts of any size outside the project: its findings cite the lines",
     ),
 ];
 

@@ -2,7 +2,7 @@
 //! before its main work.
 //!
 //! ```text
-//! lock of the job ──> recover stale runs ──> (caller reads and decides) ──> enter ──> admit ──> stage ──> publish
+//! the job's lock ──> recover stale runs ──> (caller reads and decides) ──> enter ──> admit ──> stage ──> publish
 //! ```
 //!
 //! A manual edit is a run of a job that no file declares, with an empty budget. Every tick
@@ -57,7 +57,7 @@ pub enum ManualEditError {
     Disk(String),
     /// The edit is recorded, but not all of its files could be moved. The next tick completes the
     /// publication.
-    #[error("run {run} is half published: {why}")]
+    #[error("run {run} is only partly published: {why}")]
     Unfinished { run: RunId, why: String },
     /// The database could not be used.
     #[error(transparent)]
@@ -276,7 +276,7 @@ impl EditActor<'_> {
                 Err(self.nothing(admitted, ManualEditError::Changed(why), summary, now))
             }
             PublishError::Conflict(_) | PublishError::Staged { .. } => {
-                let why = format!("{why}; what was to be published is kept in {staging}");
+                let why = format!("{why}; the content to publish is kept in {staging}");
                 let outcome = Outcome::Failed { class: Class::Guard, why: why.clone() };
                 let (run, fence) = (admitted.run(), admitted.fence());
                 self.store.settle_conflict(run, fence, &outcome, summary, now)?;

@@ -34,7 +34,7 @@ use crate::{Context, JobSpec};
 
 /// The recordings folder, inside the state folder.
 pub const FOLDER: &str = "recordings";
-/// Maximum size, in bytes, of the read content kept by one recording.
+/// Maximum total size, in bytes, of the inputs that one recording keeps.
 pub const LARGEST: u64 = 32 * 1024 * 1024;
 
 const ENDING: &str = ".jsonl";

@@ -148,7 +148,7 @@ pub fn replay(
     }
     if backend.asked() < recording.asked.len() {
         let (now, then) = (backend.asked(), recording.asked.len());
-        drift.push(format!("the replay made {now} requests, the recorded run made {then}"));
+        drift.push(format!("the replay made {now} requests, but the recorded run made {then}"));
     }
     drift.extend(inputs.missing().iter().map(ToString::to_string));
     if settled.outcome != recording.outcome {

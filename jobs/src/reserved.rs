@@ -5,7 +5,7 @@
 use runner_engine::publish::RelPath;
 
 /// The names in a project's root that no job publishes to: the files belonging to git, runner and
-/// agents, and the folders for proposals and journals, which only checked data may reach.
+/// agents, and the folders for proposals and journals, to which runner writes only checked data.
 pub const NEVER: [&str; 11] = [
     ".git",
     ".runner",
@@ -47,7 +47,7 @@ pub fn target(to: &str) -> Result<(), String> {
     }
 }
 
-/// Checks the paths of a `writes` setting. `.` means nearly all of the project.
+/// Checks the paths of a `writes` setting. `.` means nearly the whole project.
 ///
 /// # Errors
 /// Returns the reason for the first refusal, as a message for the user.

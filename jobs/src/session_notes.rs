@@ -21,7 +21,7 @@ const FOLDER: &str = ".ctx";
 const ABOUT: usize = 3;
 /// Maximum number of open points.
 const OPEN: usize = 200;
-/// Maximum length of a string to search notes for, in characters.
+/// Maximum length of a search string, in characters.
 const ASKED: usize = 300;
 
 /// A note from a session.
@@ -32,13 +32,13 @@ pub struct SessionNote {
     pub kind: NodeType,
     /// The date of the note in UTC.
     pub day: String,
-    /// The text on one line.
+    /// A one-line preview of the text.
     pub text: String,
     /// The whole text.
     pub content: String,
 }
 
-/// The memory of one project, for reading.
+/// Read-only access to the memory of one project.
 pub(crate) struct ProjectMemory {
     memory: Memory,
     project: String,
@@ -58,7 +58,7 @@ impl ProjectMemory {
     }
 
     /// Returns the project's nodes that are open questions, tasks or hypotheses, newest first.
-    /// Archived nodes, and those written by a stranger, are left out.
+    /// Archived nodes, and those that an untrusted party may have written, are left out.
     ///
     /// # Errors
     /// Returns an error if the store cannot be read.

@@ -9,8 +9,8 @@
 //!
 //! Runner writes the rows from the event stream of the agent's program. The agent itself cannot
 //! access the file. A failure to write a row never fails the run. This module must never write a
-//! secret and never follow a link. The underscore in the file's name keeps it out of every page and
-//! commit.
+//! secret and never follow a link. The underscore in the file's name marks it as private, so it
+//! appears in no page or commit.
 
 mod of_run;
 
@@ -111,8 +111,8 @@ impl ToolStep {
         self
     }
 
-    /// Formats the row for the sleeper: the tool, its input truncated to 80 characters, and its
-    /// exit code.
+    /// Formats the row as one line: the tool, its input truncated to 80 characters, and its exit
+    /// code.
     pub fn line(&self) -> String {
         let args = self.args.as_ref();
         let target = args.and_then(|args| {

@@ -1,7 +1,7 @@
 //! Writes a backend's events to `events.jsonl` in the run's folder, while the backend answers.
 //!
 //! ```text
-//! Event ──redact, truncate──> row ──> events.jsonl, up to its cap; then one last row reports it
+//! Event ──redact, truncate──> row ──> events.jsonl, up to its cap; a last row reports the cut
 //!    └───────────────────────────────> Tally, for reports
 //! ```
 //!

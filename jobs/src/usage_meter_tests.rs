@@ -112,11 +112,11 @@ proptest! {
     }
 }
 
-#[allow(clippy::disallowed_methods, reason = "a test has no other caller")]
+#[allow(clippy::disallowed_methods, reason = "a test reads its scale from the environment")]
 fn scaled(cases: u32) -> u32 {
     let scale: f64 =
         std::env::var("RUNNER_TEST_SCALE").ok().and_then(|scale| scale.parse().ok()).unwrap_or(0.1);
-    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a small number")]
+    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a small count")]
     let cases = (f64::from(cases) * scale) as u32;
     cases.max(256)
 }

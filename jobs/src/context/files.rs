@@ -86,7 +86,7 @@ impl<'a> RunFiles<'a> {
     pub fn hold_lock(&mut self, lock: &Path) {
         match JobLock::take_for_run(lock, |_| false) {
             Ok(lock) => self.lock = Some(lock),
-            Err(error) => tracing::warn!(%error, "continuing without the lock on its files"),
+            Err(error) => tracing::warn!(%error, "the run continues without the lock on its files"),
         }
     }
 

@@ -101,7 +101,7 @@ impl<'a> ChildWork<'a> {
         let mut finished = done?;
         finished.lines.extend(closed.imported.notes);
         if let Some(first) = closed.imported.held.first() {
-            let why = format!("not everything was brought into the repository: {first}");
+            let why = format!("not everything was imported into the repository: {first}");
             finished.degraded.get_or_insert(why);
             finished.lines.extend(closed.imported.held);
         }
@@ -116,7 +116,7 @@ fn failure(error: &WorkError, run_dir: &Path) -> JobError {
         _ => Class::Environment,
     };
     let why = format!(
-        "its commits cannot be brought into the repository and are kept in {}: {error}",
+        "its commits cannot be imported into the repository and are kept in {}: {error}",
         run_dir.display()
     );
     JobError::failed(class, why)

@@ -17,7 +17,7 @@ use crate::steps::Recorder;
 use crate::telemetry::Telemetry;
 use crate::usage_meter::{LimitExceeded, ObservedUsage, UsageMeter};
 
-/// Maximum number of short retries for a request that the backend refused without charge.
+/// Maximum number of retries, each after a short wait, if the backend refused without charge.
 const SHORT_RETRIES: usize = 2;
 /// The wait before the first retry. Each subsequent wait is about four times as long.
 const FIRST_WAIT: Duration = Duration::from_millis(500);
@@ -67,7 +67,12 @@ impl Spender<'_> {
                 return done;
             };
             let why = self.tools.redactor.redact(&why).into_owned();
-            tracing::warn!(from = self.backend_name(), to = next.backend.name(), why, "falls back");
+            tracing::warn!(
+                from = self.backend_name(),
+                to = next.backend.name(),
+                why,
+                "falling back to another backend"
+            );
             self.fell.push(format!("{}: {why}", self.backend_name()));
             self.backends.first = next;
         }
@@ -111,7 +116,7 @@ impl Spender<'_> {
             if wait >= self.tools.clock.left() {
                 return done;
             }
-            tracing::info!(backend = self.backend_name(), ?wait, "is asked again");
+            tracing::info!(backend = self.backend_name(), ?wait, "asking the backend again");
             self.tools.cancel.wait(Some(wait));
         }
     }
@@ -190,7 +195,7 @@ impl Spender<'_> {
         Ok(self.conclude(spending, answer, heard, open.at))
     }
 
-    /// Reserves the maximum charge of a request and returns its amounts.
+    /// Reserves the maximum charge for a request, and returns the request's id and the amounts.
     ///
     /// # Errors
     /// Returns [`AskError::OverBudget`] if the budget does not cover the request, and
@@ -246,7 +251,7 @@ impl Spender<'_> {
                 tokio::select! {
                     answer = &mut answer => answer,
                     () = tokio::time::sleep(left) => {
-                        cancel.cancel_at_once("the period of the run's budget is over");
+                        cancel.cancel_at_once("the time in the run's budget is used up");
                         // The future is always polled to completion, so that the backend stops
                         // everything that it started.
                         answer.await
@@ -339,7 +344,7 @@ impl Spender<'_> {
             (limit.until, limit.streak, limit.why)
         };
         if streak > quota::MOST {
-            let why = format!("refused {streak} times in a row, each after its wait: {why}");
+            let why = format!("refused {streak} times in a row, despite waiting: {why}");
             return Ok(AskError::Backend(BackendError::RateLimited { until: None, why }));
         }
         // The run itself waits out a limit that ends soon, so no jitter is added to this end time.

@@ -53,8 +53,8 @@ pub struct Spending {
 }
 
 impl Spending {
-    /// If runs may not use more of a subscription's window, returns the end of the window and the
-    /// reason.
+    /// Returns the end of the subscription's window and the reason, if runs may not use more of the
+    /// window.
     fn left(&self, fullest: Option<Limit>) -> Option<(Option<Timestamp>, String)> {
         let limit = fullest?;
         let used = limit.used.filter(|used| *used >= 1000_u16.saturating_sub(self.leave))?;

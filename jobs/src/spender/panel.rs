@@ -1,7 +1,7 @@
 //! Calls several backends at the same time, each once and without fallbacks.
 //!
 //! ```text
-//! asked ──reserve, in order──> all of them at once, MOST at a time ──settle, in order──> results
+//! asked ──reserve, in order──> in parallel, up to MOST at a time ──settle, in order──> results
 //!            └── over budget: this backend is skipped, the others are asked
 //! ```
 //!

@@ -80,7 +80,7 @@ fn full_file_rotates_and_last_rows_span_both() {
     assert_eq!(last, expected);
     assert!(fs::metadata(folder.path().join(FILE)).unwrap().len() < 2_200);
     assert!(folder.path().join(OLDER).exists());
-    // During a recording, the file grows up to its limit without rotation.
+    // While the lock is held, the file grows up to its limit without rotation.
     let held = steps.hold_lock().unwrap();
     let mut written = 0;
     while steps.append(ToolStep::default(), at(99)).is_ok() {
@@ -148,7 +148,7 @@ fn special_files_are_refused_and_damage_skipped() {
     let tools: Vec<String> = steps.last(25).unwrap().into_iter().map(|it| it.tool).collect();
     assert_eq!(tools, ["Edit"]);
     steps.append(ToolStep { tool: "Next".into(), ..ToolStep::default() }, at(0)).unwrap();
-    assert_eq!(steps.last(1).unwrap()[0].tool, "Next", "an incomplete row hides no later row");
+    assert_eq!(steps.last(1).unwrap()[0].tool, "Next", "an incomplete row hid a later row");
 }
 
 #[test]

@@ -96,7 +96,7 @@ impl Fixture {
 
     pub fn env(&self) -> BTreeMap<String, String> {
         let home = self.folder.path().join("home").display().to_string();
-        let path = std::env::var("PATH").expect("tests are run with a PATH");
+        let path = std::env::var("PATH").expect("PATH must be set");
         BTreeMap::from([
             ("PATH".into(), path),
             ("HOME".into(), home),
@@ -314,7 +314,7 @@ impl Fixture {
 
     /// Returns the folder of the newest pass, and its proposals.
     pub fn proposals(&self) -> (String, Vec<Proposal>) {
-        let folder = self.folders().pop().expect("there was a pass");
+        let folder = self.folders().pop().expect("no pass has published a folder");
         let bytes = fs::read(self.root.join(&folder).join("proposals.json")).unwrap();
         (folder, serde_json::from_slice(&bytes).unwrap())
     }

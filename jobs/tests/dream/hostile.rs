@@ -57,8 +57,8 @@ fn commit_and_idea_text_stays_fenced() {
     for word in ["ignore-yours", "retry policy with", "archive-everything"] {
         assert!(!rest.contains(word), "{word}: {rest}");
     }
-    // An answer that repeats the hashes gets the rule's wording. Hashes in a commit's subject do
-    // not invalidate the answer.
+    // Where an answer repeats the rule's hashes, the rule's wording is restored. Hashes in a
+    // commit's subject do not invalidate the answer.
     let answer = request.rule_answer.clone();
     let settled = place.answered(answer);
     assert_eq!(settled.outcome, Outcome::Succeeded, "{settled:?}");
@@ -168,7 +168,7 @@ fn limited_and_treeless_history_is_read() {
     assert_eq!(room.history().len(), 2);
     assert_eq!(room.notes(), ["history read up to 2 commits"]);
     let resolves = |text: &str| references::check(&room, text, |_| false).resolves();
-    assert!(resolves(&done[..12]), "the commit exists beyond the limit");
+    assert!(resolves(&done[..12]), "a commit beyond the limit still resolves");
     assert!(!resolves("0123456789ab"));
 
     let bare = place.root.join("dreams/treeless");
@@ -210,7 +210,7 @@ fn malicious_proposals_are_refused_or_downgraded() {
     assert_eq!(settled.outcome.class(), Some(Class::Malformed), "{settled:?}");
     assert!(settled.outcome.why().unwrap().contains("none of 10 proposals can be used"));
     assert_eq!(place.everything(), before, "a refused answer changed a file");
-    // A proposal whose claim does not resolve is kept and marked as downgraded.
+    // A proposal whose evidence does not resolve is downgraded to `keep`.
     let settled = place.answered(json!([go(json!(["ideas/evil.md"]))]));
     assert_eq!(settled.summary.facts["downgraded"], 1);
     let (_, proposals) = place.proposals();

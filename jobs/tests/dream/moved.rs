@@ -86,9 +86,9 @@ fn new_commit_selects_an_unchanged_idea() {
     assert_eq!(place.pass().outcome, skipped, "the user has decided");
 }
 
-/// Runs a pass after a commit that fits one idea, though not well. Returns whether the pass
-/// proposes to archive the idea. `zebras` is the number of ideas about something else, and with
-/// `sibling` there is also an idea that the commit fits better.
+/// Runs a pass after a commit that only weakly fits one idea, and returns whether the pass proposes
+/// to archive that idea. `zebras` is the number of unrelated ideas. If `sibling` is true, there is
+/// also an idea that the commit fits better.
 fn archives_weak_fit(zebras: usize, sibling: bool) -> bool {
     let idea = |path: &str, text: &str| (path.to_owned(), text.to_owned());
     let zebra =
@@ -115,7 +115,7 @@ fn archives_weak_fit(zebras: usize, sibling: bool) -> bool {
 fn weak_fit_counts_if_the_commit_fits_no_other_idea() {
     assert!(archives_weak_fit(30, false));
     assert!(!archives_weak_fit(2, false), "too few ideas to compare with");
-    assert!(!archives_weak_fit(30, true), "the commit fits the other idea");
+    assert!(!archives_weak_fit(30, true), "the commit fits the other idea better");
 }
 
 #[test]
@@ -137,7 +137,7 @@ fn evidence_of_a_pass_that_was_not_published_is_found_again() {
 fn work_older_than_an_idea_does_not_implement_it() {
     let (mut place, _) = project();
     place.pass();
-    // The pass did not see this idea, and the commit is older than the pass.
+    // The first pass did not see this idea, and the commit is older than that pass.
     place.write("ideas/retry-again.md", DONE.replace("person", "human"));
     place.pass();
     assert_ne!(of(&place.proposals().1, "ideas/retry-again.md").action, Action::Archive);

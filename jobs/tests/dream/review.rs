@@ -123,7 +123,7 @@ fn every_action_is_undone_byte_for_byte() {
         };
         assert_eq!(state_of(&place, path), status);
         let again = place.decide(path, DecisionInput::Accept).unwrap();
-        assert!(again.already, "a repeated decision is not an error and does nothing");
+        assert!(again.already, "a repeated decision is not an error and has no effect");
         let other = place.decide(path, DecisionInput::Reject).unwrap_err();
         assert!(matches!(other, ReviewError::Decided(_)), "{other}");
         place.undo(path).unwrap();
@@ -460,7 +460,7 @@ fn crash_at_any_commit_leaves_all_or_nothing() {
                     false => place.decide(path, DecisionInput::Accept).is_err(),
                 };
                 fail_commits_after(None);
-                // The next decision finishes the interrupted one.
+                // The next undo finishes the interrupted decision or undo.
                 let nobody = place.with_decider(|desk| desk.undo("nobody", IfChanged::Refuse));
                 assert!(matches!(nobody, Err(ReviewError::NotFound(_))), "{nobody:?}");
                 let decided = place.book().find(&id).unwrap().decision.is_some();
@@ -510,7 +510,7 @@ fn merge_appends_only_missing_passages() {
     assert_eq!(
         fs::read(place.root.join(into)).unwrap(),
         before,
-        "the destination has the whole text"
+        "the destination already has the whole text"
     );
     assert!(place.root.join("ideas/done/report-page.md").exists());
     place.undo(from).unwrap();

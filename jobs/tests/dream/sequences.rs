@@ -1,9 +1,9 @@
 //! Tests random histories of a project: edits, passes, decisions, undos and process deaths in any
 //! order.
 //!
-//! After each step, all contents that an idea ever had still exist somewhere, no id occurs twice,
-//! and an undo restores every byte. `RUNNER_TEST_SEED` repeats a history, and `RUNNER_TEST_SCALE`
-//! changes the number of histories.
+//! After each step, every version of an idea that no edit has overwritten still exists somewhere,
+//! no id occurs twice, and an undo restores every byte. `RUNNER_TEST_SEED` repeats a history, and
+//! `RUNNER_TEST_SCALE` changes the number of histories.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -43,7 +43,7 @@ const STEMS: [&str; 5] = [
 struct ProjectLife {
     place: Fixture,
     dice: Random,
-    /// All contents that must still exist.
+    /// Every version of an idea that must still exist.
     ever: BTreeSet<Vec<u8>>,
     written: usize,
     log: Vec<String>,
@@ -153,7 +153,7 @@ impl ProjectLife {
         assert_eq!(super::review::looks(&self.place), before);
     }
 
-    /// Simulates a crash during a decision or an undo, which the next undo finishes.
+    /// Simulates a crash during a decision or an undo. The next undo finishes the interrupted one.
     fn die(&mut self) {
         let commits = u32::try_from(self.dice.roll(6)).unwrap();
         self.log.push(format!("dies after {commits} commits:"));

@@ -7,15 +7,15 @@
 //! | a lock is left behind | `tests/cli/locks.rs`: `killed_holder_does_not_block_next_run` |
 //! | an idea, a folder or a target is a link | `main.rs`: `unreadable_ideas_are_reported_without_failing`; `review.rs`: `canonical_and_linked_ideas_are_untouched` |
 //! | a target is tracked, or not ignored | `hostile.rs`: `unprotected_dreams_folder_blocks_the_pass`; `review.rs`: the same as above, `ignored_ideas_move_only_to_ignored_folders` |
-//! | a second pass comes before the review | here: `second_pass_keeps_earlier_proposals_visible` |
+//! | a second pass runs before the review | here: `second_pass_keeps_earlier_proposals_visible` |
 //! | an idea changed after a decision | `main.rs`: `decided_proposal_returns_only_after_idea_change`; here: `decision_does_not_apply_to_changed_content` |
-//! | proposals are damaged, one of four is valid | `main.rs`: `valid_proposal_survives_three_invalid_ones`; `dream/review/proposals.rs`: `valid_proposal_survives_and_others_are_reported` |
+//! | only one of four proposals is valid | `main.rs`: `valid_proposal_survives_three_invalid_ones`; `dream/review/proposals.rs`: `valid_proposal_survives_and_others_are_reported` |
 //! | the archive already contains the file name | `review.rs`: `archive_overwrites_no_existing_entry` |
 //! | the decisions contain other lines | `dream/decisions.rs`: `decisions_are_found_among_other_lines`; here: `foreign_decision_lines_are_preserved` |
 //! | a decision is made while a pass runs | `review.rs`: `concurrent_pass_and_decision_lose_nothing` |
 //! | two reviews happen at once | `review.rs`: `concurrent_decisions_record_only_one` |
-//! | a decision process is killed | `review.rs`: `crash_at_any_commit_leaves_all_or_nothing`; `tests/cli/review.rs`: `killed_decisions_are_all_or_nothing` |
-//! | the same answer fails forever | here: `third_useless_answer_quarantines_the_idea` |
+//! | a process is killed during a decision | `review.rs`: `crash_at_any_commit_leaves_all_or_nothing`; `tests/cli/review.rs`: `killed_decisions_are_all_or_nothing` |
+//! | an idea never gets a useful answer | here: `third_useless_answer_quarantines_the_idea` |
 
 use runner_engine::outcome::{Class, Outcome};
 use runner_jobs::dream::quarantine::Quarantine;
@@ -101,7 +101,7 @@ fn third_useless_answer_quarantines_the_idea() {
         matches!(&skipped.outcome, Outcome::Skipped { why, .. } if why.contains("set aside")),
         "{skipped:?}"
     );
-    // A changed idea is shown again. Without the quarantine file, all ideas are shown again.
+    // A changed idea is shown again. Without the quarantine file, the other idea is shown again.
     place.write("ideas/good.md", "Tea is.\n");
     assert_eq!(place.pass().summary.facts["shown"], 1);
     std::fs::remove_file(Quarantine::path(&place.cache())).unwrap();
