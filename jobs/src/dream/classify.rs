@@ -16,7 +16,6 @@ use super::rule::{self, RuleVerdict};
 use super::walk::{Stat, WalkProblem};
 use crate::Progress;
 use crate::evidence::neighbours::{MOST, Note, neighbours};
-use crate::evidence::other_notes::RatedNote;
 use crate::evidence::{Evidence, Neighbour, ProjectEvidence, places};
 use crate::session_notes::SessionNote;
 
@@ -127,23 +126,14 @@ pub fn judge_all(
             own.chain(others.iter().map(|(idea, text, _)| note(idea, text))).collect();
         neighbours(&all, texts.len())
     };
-    let mut grounds = Vec::new();
-    for (idea, text, ..) in &texts {
-        grounds.push(room.about(&idea.path, text, born(&idea.path)));
-        progress.step("ideas", grounds.len() as u64, texts.len() as u64);
-    }
     let features: Vec<Features> =
         texts.iter().map(|(idea, text, ..)| Features::of(text, places::stem(&idea.path))).collect();
-    let own = texts.iter().map(|(idea, text, ..)| (&*idea.path, text.as_str()));
-    let all = own.chain(others.iter().map(|(idea, text, _)| (&*idea.path, text.as_str())));
-    let judged = texts.iter().map(|(idea, ..)| &*idea.path).zip(&features).zip(&mut grounds);
-    let judged = judged.map(|((path, features), grounds)| (path, features, grounds));
-    compare_with_others(room, texts.len() + others.len(), judged, all);
     let into = destinations(&texts, &near);
     let mut judged = ClassifiedIdeas { compared, ..ClassifiedIdeas::default() };
-    let judging = texts.into_iter().zip(grounds).zip(features);
-    for (((idea, text, stat, digest), grounds), features) in judging {
+    let total = texts.len() as u64;
+    for ((idea, text, stat, digest), features) in texts.into_iter().zip(features) {
         let path = idea.path.to_string();
+        let grounds = room.about(&path, &text, born(&path));
         let near = near.remove(&path).unwrap_or_default();
         let chosen = into.get(&path).and_then(|into| near.iter().find(|near| near.path == *into));
         let verdict = rule::judge(room, &features, &grounds, chosen);
@@ -161,6 +151,7 @@ pub fn judge_all(
             notes: Vec::new(),
             merit: rule::merit(&features),
         });
+        progress.step("ideas", judged.shown.len() as u64, total);
     }
     let near: BTreeSet<&str> = judged
         .shown
@@ -179,26 +170,6 @@ pub fn judge_all(
         }
     }
     judged
-}
-
-/// Compares the candidates for some ideas with all other ideas if that may change the verdict. `all`
-/// yields the paths and texts of all `count` ideas.
-pub(super) fn compare_with_others<'a, T: AsRef<str>>(
-    room: &ProjectEvidence,
-    count: usize,
-    judged: impl Iterator<Item = (&'a str, &'a Features, &'a mut Evidence)>,
-    all: impl Iterator<Item = (T, T)>,
-) {
-    if !room.is_covered_by(count) {
-        return;
-    }
-    let mut rated = Vec::new();
-    for (path, features, evidence) in judged {
-        if let Some(least) = rule::to_compare(features, evidence) {
-            rated.push(RatedNote { path, evidence, least });
-        }
-    }
-    room.rate_against_others(&mut rated, all);
 }
 
 fn note<'a>(idea: &'a Idea, text: &'a str) -> Note<'a> {

@@ -50,11 +50,6 @@ pub const SAME_SUBJECT: SameSubject =
 /// contain part of the title and most items of the idea.
 pub const SAME_PLACES: SamePlaces =
     SamePlaces { strength: 0.55, named: 0.4, about: 0.95, share: 0.7, places: 2, unmet: 1.0 / 3.0 };
-/// Minimum figures for a commit that fits an idea clearly better than all other ideas. Such a commit
-/// is taken, with high confidence, to have implemented the idea even though it fits less well,
-/// unless another commit fits the idea nearly as well. Commits that fit another idea better do not
-/// count.
-pub const ONLY_HERE: OnlyHere = OnlyHere { strength: 0.45, about: 0.65, lead: 0.12, ideas: 0.16 };
 /// Added to [`DONE`] for an idea that calls itself a draft or a proposal. An idea that calls itself
 /// done gets no lower threshold, because anyone can write that.
 pub const DECLARED: f64 = 0.03;
@@ -115,18 +110,6 @@ pub struct SamePlaces {
     pub places: usize,
     /// Maximum share of the idea's items that are missing from the commit.
     pub unmet: f64,
-}
-
-/// The minimum figures for a commit that fits an idea clearly better than all other ideas.
-#[derive(Clone, Copy, Debug)]
-pub struct OnlyHere {
-    pub strength: f64,
-    /// See [`Candidate::about`].
-    pub about: f64,
-    /// How much stronger the commit is than the next one that does not fit another idea better.
-    pub lead: f64,
-    /// How much stronger the commit is for the idea than for any other idea.
-    pub ideas: f64,
 }
 
 /// The rule's verdict on one idea.
@@ -326,27 +309,15 @@ fn publishable(features: &Features) -> Option<Confidence> {
     story.then_some(Confidence::Low)
 }
 
-/// Returns the minimum strength of the candidates that have to be compared with other ideas, or
-/// `None` if the comparison does not change the verdict on the idea.
-pub fn to_compare(features: &Features, grounds: &Evidence) -> Option<f64> {
-    let best = best(grounds)?;
-    let decided = implemented(features, grounds).is_some_and(|(_, sure)| sure == Confidence::High);
-    let eligible = best.strength >= ONLY_HERE.strength && best.about >= ONLY_HERE.about;
-    (eligible && !decided && by_form(features).is_none()).then_some(best.strength - ONLY_HERE.lead)
-}
-
-/// Returns the strongest commit that may have implemented the idea. A commit that is older than the
-/// idea did not implement it, unless its message mentions the idea's file.
-fn best(grounds: &Evidence) -> Option<&Candidate> {
-    grounds.candidates.iter().find(|one| one.when != CommitTiming::Before || one.cited)
-}
-
 /// Returns the commit that implemented the idea, and the confidence that it did: high or medium.
 fn implemented<'a>(
     features: &Features,
     grounds: &'a Evidence,
 ) -> Option<(&'a Candidate, Confidence)> {
-    let best = best(grounds)?;
+    // A commit that is older than the idea did not implement it, unless its message mentions the
+    // idea's file.
+    let best =
+        grounds.candidates.iter().find(|one| one.when != CommitTiming::Before || one.cited)?;
     let rivalled = lead(grounds, best).is_some_and(|lead| lead < RIVAL);
     let least = if rivalled { RIVALLED } else { DONE };
     let fits = match features.declared {
@@ -356,7 +327,6 @@ fn implemented<'a>(
                 || stands_out(grounds, best)
                 || has_same_subject(grounds, best)
                 || has_same_places(grounds, best)
-                || fits_only_here(grounds, best)
         }
     };
     // A single commit rarely completes an idea in phases, and an idea with some open boxes among
@@ -400,19 +370,6 @@ fn has_same_places(grounds: &Evidence, best: &Candidate) -> bool {
         && best.overlap.places >= SAME_PLACES.places
         && unmet <= SAME_PLACES.unmet * best.criteria.len() as f64
         && lead(grounds, best).is_some_and(|lead| lead >= RIVAL)
-}
-
-/// Returns whether a commit fits the idea clearly better than all other ideas, and no other commit
-/// fits nearly as well.
-fn fits_only_here(grounds: &Evidence, best: &Candidate) -> bool {
-    let clear = |one: &Candidate| one.best_other_note.map(|other| one.strength - other);
-    let own = |one: &&Candidate| clear(one).is_none_or(|lead| lead >= 0.0);
-    let others = grounds.candidates.iter().filter(|one| one.at != best.at).filter(own);
-    let next = others.map(|one| one.strength).fold(0.0, f64::max);
-    best.strength >= ONLY_HERE.strength
-        && best.about >= ONLY_HERE.about
-        && best.strength - next >= ONLY_HERE.lead
-        && clear(best).is_some_and(|lead| lead >= ONLY_HERE.ideas)
 }
 
 /// Returns how much stronger a commit is than the next one, or `None` if there is no other commit

@@ -12,7 +12,7 @@ use runner_engine::digest::Digest;
 use runner_engine::files::{DOCUMENT, read_host, write_atomic};
 use serde::{Deserialize, Serialize};
 
-use super::classify::{Born, ClassifiedIdea, compare_with_others};
+use super::classify::{Born, ClassifiedIdea};
 use super::decisions::Decisions;
 use super::features::Features;
 use super::inventory::{Idea, Reader};
@@ -20,7 +20,7 @@ use super::proposal::{self, Action, IdeaStatus};
 use super::rule;
 use super::spec::DreamSpec;
 use crate::RunFiles;
-use crate::evidence::{Evidence, ProjectEvidence, places};
+use crate::evidence::{ProjectEvidence, places};
 
 /// The evidence seen by earlier passes.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -100,52 +100,26 @@ pub(super) struct Unchanged<'a> {
 }
 
 impl Unchanged<'_> {
-    /// Returns the ideas among `indices` that the rule newly finds done, in the order of their
-    /// indices.
+    /// Returns the ideas among `indices` that the rule newly finds done.
     pub(super) fn newly_done(
         &self,
         indices: impl Iterator<Item = usize>,
         seen: &SeenEvidence,
         born: Born<'_>,
     ) -> Vec<usize> {
-        let newly = |at: usize, digest: Digest, features: &Features, grounds: &Evidence| {
-            let done = rule::done_by(features, grounds);
-            let by = done.first().map(|best| self.room.commit(best).hash.as_str());
-            by.is_some_and(|commit| !seen.knows(&self.ideas[at].path, digest, commit))
-        };
-        // Only evidence that has to be compared with other ideas is kept in memory.
-        let (mut found, mut waiting) = (Vec::new(), Vec::new());
-        let covered = self.room.is_covered_by(self.ideas.len());
-        for at in indices {
-            let idea = &self.ideas[at];
+        let newly = |at: &usize| {
+            let idea = &self.ideas[*at];
             if self.is_decided(idea) {
-                continue;
+                return false;
             }
-            let Ok((text, _, digest)) = self.reader.text(&idea.path) else { continue };
+            let Ok((text, _, digest)) = self.reader.text(&idea.path) else { return false };
             let features = Features::of(&text, places::stem(&idea.path));
             let grounds = self.room.about(&idea.path, &text, born(&idea.path));
-            if newly(at, digest, &features, &grounds) {
-                found.push(at);
-            } else if covered && rule::to_compare(&features, &grounds).is_some() {
-                waiting.push((at, digest, features, grounds));
-            }
-        }
-        let read = |idea: &Idea| {
-            let (text, ..) = self.reader.text(&idea.path).ok()?;
-            Some((idea.path.to_string(), text))
+            let done = rule::done_by(&features, &grounds);
+            let by = done.first().map(|best| self.room.commit(best).hash.as_str());
+            by.is_some_and(|commit| !seen.knows(&idea.path, digest, commit))
         };
-        let compared = waiting
-            .iter_mut()
-            .map(|(at, _, features, grounds)| (&*self.ideas[*at].path, &*features, grounds));
-        let all = self.ideas.iter().filter_map(read);
-        compare_with_others(self.room, self.ideas.len(), compared, all);
-        for (at, digest, features, grounds) in &waiting {
-            if newly(*at, *digest, features, grounds) {
-                found.push(*at);
-            }
-        }
-        found.sort_unstable();
-        found
+        indices.filter(newly).collect()
     }
 
     /// Returns whether the user has already decided on a proposal to archive this content.

@@ -6,7 +6,7 @@
 //! documents are never candidates. The module makes no decisions, and it must never use anything
 //! but the words and paths that it is given.
 
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{HashMap, HashSet};
 
 use runner_text::markdown;
 use runner_text::terms::terms;
@@ -126,9 +126,6 @@ pub struct Candidate {
     pub cited: bool,
     /// The extent to which the commit touched the places mentioned in the note.
     pub overlap: Overlap,
-    /// The strength of the commit for the other note that it fits best; `None` if it was not
-    /// compared with other notes.
-    pub best_other_note: Option<f64>,
     /// The commit's date relative to the date of the note.
     pub when: CommitTiming,
     /// The terms of the note's name that occur in the commit.
@@ -166,8 +163,9 @@ pub fn candidates(
     limit: usize,
 ) -> Vec<Candidate> {
     let Compared { index, touched, history } = compared;
+    let named = touched.named_in(text);
     let written = note_date::earliest(history, touched, path, text).max(born);
-    let note = ComparedNote::new(compared, (path, text), words);
+    let note = ComparedNote::new(compared, path, words, &named);
     let mut found = Vec::new();
     let mut looked_at = HashSet::new();
     let query: Vec<(u32, f64)> =
@@ -175,11 +173,10 @@ pub fn candidates(
     let hits = index.search(&query, LOOKED_AT).into_iter().map(|hit| hit.at);
     // A commit that mentions the file is evidence even if no other word matches. So is a commit
     // that touched the places mentioned in the note.
-    let others = index.citing(path).take(LOOKED_AT).chain(note.places.best(history));
+    let others = index.citing(path).take(LOOKED_AT).chain(named.best(history));
     for at in hits.chain(others) {
         if index.works(at) && looked_at.insert(at) {
-            let commit = ComparedCommit::new(compared, at);
-            found.push(note.compare(&commit, note_date::when(written, history[at].at)));
+            found.push(note.compare(at, note_date::when(written, history[at].at)));
         }
     }
     found.retain(|one| one.strength > WEAK);
@@ -217,51 +214,23 @@ struct Key {
     rarity: f64,
 }
 
-/// A commit that is compared with notes.
-pub(super) struct ComparedCommit<'a> {
-    compared: Compared<'a>,
-    at: usize,
-    /// The rated terms of the whole subject, and of each change that it lists.
-    changes: Vec<Vec<Term>>,
-}
-
-impl<'a> ComparedCommit<'a> {
-    pub(super) fn new(compared: Compared<'a>, at: usize) -> Self {
-        let subject = without_type(&compared.history[at].subject);
-        let whole = std::iter::once(terms(subject));
-        let rated = |terms: Vec<String>| -> Vec<Term> {
-            distinct(terms).iter().map(|term| rated(compared.index, term)).collect()
-        };
-        let changes = whole.chain(listed_changes(subject)).map(rated).collect();
-        Self { compared, at, changes }
-    }
-
-    /// Returns the value of a term in a note's name, from 0 to 1.
-    fn value(&self, term: &Term) -> f64 {
-        let parts = self.compared.index.parts(term.id, self.at);
-        let best = NAMED_IN.iter().find(|(among, _)| parts.intersects(*among));
-        best.map_or(0.0, |(_, value)| *value)
-    }
-}
-
 /// A note that is compared with commits.
-pub(super) struct ComparedNote {
-    path: String,
+struct ComparedNote<'a> {
+    compared: Compared<'a>,
+    path: &'a str,
+    words: &'a NoteTerms,
+    places: &'a NamedPaths,
     title: Vec<Term>,
     stem: Vec<Term>,
-    /// Whether the stem only shortens the title.
-    shortened: bool,
     keys: Vec<Key>,
-    /// The ids of all terms of the note.
-    mentioned: HashSet<u32>,
-    places: NamedPaths,
 }
 
-impl ComparedNote {
-    pub(super) fn new(
-        compared: Compared<'_>,
-        (path, text): (&str, &str),
-        words: &NoteTerms,
+impl<'a> ComparedNote<'a> {
+    fn new(
+        compared: Compared<'a>,
+        path: &'a str,
+        words: &'a NoteTerms,
+        places: &'a NamedPaths,
     ) -> Self {
         let index = compared.index;
         let mut keys: Vec<Key> = words
@@ -273,16 +242,11 @@ impl ComparedNote {
                 Key { id, weight: (1.0 + f64::from(*count).ln()) * rarity, rarity }
             })
             .collect();
-        let mentioned = keys.iter().map(|key| key.id).collect();
         keys.sort_by(|a, b| b.weight.total_cmp(&a.weight).then(a.id.cmp(&b.id)));
         keys.truncate(KEYS);
-        let name = |terms: &[String]| -> Vec<Term> {
-            terms.iter().map(|term| rated(index, term)).collect()
-        };
-        let shortened = words.stem.iter().all(|term| words.title.contains(term));
-        let places = compared.touched.named_in(text);
-        let (path, title, stem) = (path.to_owned(), name(&words.title), name(&words.stem));
-        Self { path, title, stem, shortened, keys, mentioned, places }
+        let name = |terms: &[String]| terms.iter().map(|term| rated(index, term)).collect();
+        let (title, stem) = (name(&words.title), name(&words.stem));
+        Self { compared, path, words, places, title, stem, keys }
     }
 
     /// Returns the terms of the note's name with their weights for a search.
@@ -290,41 +254,34 @@ impl ComparedNote {
         self.title.iter().chain(&self.stem).map(|term| (term.id, term.rarity))
     }
 
-    /// Returns the share of the note's name that the commit contains (see [`Candidate::named`]).
-    fn named(&self, commit: &ComparedCommit<'_>) -> f64 {
-        let value = |term: &Term| commit.value(term);
-        let by_title = cover(&self.title, value);
-        // A stem that only shortens the title would hide the words of the title that do not match.
-        if self.shortened { by_title } else { by_title.max(cover(&self.stem, value)) }
-    }
-
-    /// Returns the share of the subject's terms that the note mentions, weighted by rarity. If the
+    /// Returns the share of a subject's terms that the note mentions, weighted by rarity. If the
     /// subject lists several changes, only the one that the note mentions most counts.
-    fn mentions(&self, commit: &ComparedCommit<'_>) -> f64 {
-        let mentioned = |term: &Term| f64::from(self.mentioned.contains(&term.id));
-        commit.changes.iter().map(|change| cover(change, mentioned)).fold(0.0, f64::max)
-    }
-
-    /// Returns the commits that contain a term of the note's name or mention the note's file. Every
-    /// other commit has a strength of less than 0.22.
-    pub(super) fn sharing_name(&self, index: &Index) -> BTreeSet<usize> {
-        let terms = self.title.iter().chain(&self.stem);
-        let sharing = terms.flat_map(|term| index.postings(term.id)).map(|(at, _)| at);
-        sharing.chain(index.citing(&self.path)).collect()
-    }
-
-    /// Returns the strength of a commit for this note.
-    pub(super) fn strength(&self, commit: &ComparedCommit<'_>) -> f64 {
-        self.compare(commit, CommitTiming::Unknown).strength
+    fn mentions(&self, subject: &str) -> f64 {
+        let share = |terms: Vec<String>| {
+            let rated: Vec<Term> =
+                distinct(terms).iter().map(|term| rated(self.compared.index, term)).collect();
+            cover(&rated, |term| f64::from(self.words.all.contains_key(&term.text)))
+        };
+        let whole = share(terms(subject));
+        listed_changes(subject).into_iter().map(share).fold(whole, f64::max)
     }
 
     /// Compares a commit with the note and returns the candidate without its paths and criteria.
-    fn compare(&self, commit: &ComparedCommit<'_>, when: CommitTiming) -> Candidate {
-        let ComparedCommit { compared: Compared { index, history, .. }, at, .. } = *commit;
-        let named = self.named(commit);
-        let name = self.title.iter().chain(&self.stem).filter(|term| commit.value(term) > 0.0);
+    fn compare(&self, at: usize, when: CommitTiming) -> Candidate {
+        let Compared { index, history, .. } = self.compared;
+        let commit = &history[at];
+        let value = |term: &Term| {
+            let parts = index.parts(term.id, at);
+            let best = NAMED_IN.iter().find(|(among, _)| parts.intersects(*among));
+            best.map_or(0.0, |(_, value)| *value)
+        };
+        let by_title = cover(&self.title, value);
+        // A stem that only shortens the title would hide the words of the title that do not match.
+        let shortened = self.words.stem.iter().all(|term| self.words.title.contains(term));
+        let named = if shortened { by_title } else { by_title.max(cover(&self.stem, value)) };
+        let name = self.title.iter().chain(&self.stem).filter(|term| value(term) > 0.0);
         let matched = distinct(name.map(|term| term.text.clone()));
-        let about = self.mentions(commit);
+        let about = self.mentions(without_type(&commit.subject));
         let (mut content, mut all, mut surprise) = (0.0, 0.0, 0.0);
         for key in &self.keys {
             all += key.weight;
@@ -334,7 +291,7 @@ impl ComparedNote {
                 surprise += key.rarity;
             }
         }
-        let overlap = self.places.by(at, &history[at]);
+        let overlap = self.places.by(at, commit);
         let content = if all > 0.0 { content / all } else { 0.0 };
         let content = 1.0 - (1.0 - content) * (1.0 - PLACES * overlap.share.clamp(0.0, 1.0));
         let in_subject =
@@ -342,17 +299,17 @@ impl ComparedNote {
         let same = cover(&self.title, in_subject) >= SAME_NAME.0 && about >= SAME_NAME.1;
         let same = same && matched.len() >= 2 && index.commits() < YOUNG;
         let content = if same { content.max(TOLD_BY_NAME) } else { content };
-        let cited = index.citing(&self.path).any(|citing| citing == at);
-        let name = raised(named, NAMED_FLOOR);
-        let mut strength =
-            (name * name * raised(about, FLOOR) * raised(content, FLOOR)).sqrt().sqrt();
+        let cited = index.citing(self.path).any(|citing| citing == at);
+        let raised = |figure: f64| (FLOOR + figure) / (FLOOR + 1.0);
+        let name = (NAMED_FLOOR + named) / (NAMED_FLOOR + 1.0);
+        let mut strength = (name * name * raised(about) * raised(content)).sqrt().sqrt();
         if surprise < (index.commits() as f64 + 1.0).ln() + SURPRISE {
             strength *= BY_CHANCE;
         }
         if cited {
             strength = strength.max(NAMED);
         }
-        let (best_other_note, paths, criteria) = (None, Vec::new(), Vec::new());
+        let (paths, criteria) = (Vec::new(), Vec::new());
         Candidate {
             at,
             strength,
@@ -361,18 +318,12 @@ impl ComparedNote {
             content,
             cited,
             overlap,
-            best_other_note,
             when,
             matched,
             paths,
             criteria,
         }
     }
-}
-
-/// Raises a figure by `floor` and rescales the sum, so that the result is still at most 1.
-fn raised(figure: f64, floor: f64) -> f64 {
-    (floor + figure) / (floor + 1.0)
 }
 
 /// Returns the terms of each change that a subject lists, as in `clean up the parser; add a retry
@@ -517,22 +468,6 @@ mod tests {
     fn citing_the_idea_file_gives_minimum_strength() {
         let found = found("ideas/dawn.md", "# Something in quite other words\n");
         assert!(found[0].cited && found[0].at == 4 && found[0].strength >= NAMED, "{found:?}");
-    }
-
-    #[test]
-    fn commit_that_shares_no_name_is_weak() {
-        let mut history = vec![commit("retry policy with jitter", "", &["src/net/retry.rs"])];
-        history.extend((0..200).map(|at| commit("split a module", "", &[&format!("src/{at}.rs")])));
-        let index = Index::build(&mut history.to_vec(), &Documents::default());
-        let touched = TouchedPaths::build(&history);
-        let compared = Compared { index: &index, touched: &touched, history: &history };
-        let text = "# Zebra\n\nRetry policy with jitter in `src/net/retry.rs`.\n";
-        let path = "ideas/zebra.md";
-        let note = ComparedNote::new(compared, (path, text), &NoteTerms::of(path, text));
-        assert!(note.sharing_name(&index).is_empty());
-        let found = note.compare(&ComparedCommit::new(compared, 0), CommitTiming::Unknown);
-        assert!(found.about == 1.0 && found.content > 0.8, "{found:?}");
-        assert!(found.strength > 0.2 && found.strength < 0.22, "{found:?}");
     }
 
     #[test]

@@ -199,7 +199,7 @@ impl Index {
     }
 
     /// Returns the commits in which a term occurs, with the parts.
-    pub(super) fn postings(&self, term: u32) -> impl Iterator<Item = (usize, Parts)> {
+    fn postings(&self, term: u32) -> impl Iterator<Item = (usize, Parts)> {
         let postings = self.segments.iter().flat_map(move |segment| segment.find(term).1);
         postings.map(|posting| ((posting >> PARTS) as usize, parts_of(*posting)))
     }

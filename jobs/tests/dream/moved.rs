@@ -27,12 +27,6 @@ fn forget_evidence(place: &Fixture) {
 
 /// Creates a project with two ideas, neither of which is implemented, and runs a pass over them.
 fn waiting() -> Fixture {
-    waiting_with([])
-}
-
-/// Creates a project with two ideas and some others, none of which is implemented, and runs a pass
-/// over them.
-fn waiting_with(others: impl IntoIterator<Item = (String, String)>) -> Fixture {
     let mut place = Fixture::new();
     place.commit("chore: begin", &["README.md"]);
     for (subject, path) in [
@@ -46,9 +40,6 @@ fn waiting_with(others: impl IntoIterator<Item = (String, String)>) -> Fixture {
     }
     place.write("ideas/retry-policy.md", DONE);
     place.write("ideas/coffee.md", "Coffee is better in the morning.\n");
-    for (path, text) in others {
-        place.write(&path, text);
-    }
     place.pass();
     place
 }
@@ -84,38 +75,6 @@ fn new_commit_selects_an_unchanged_idea() {
     place.write("dreams/ledger.md", format!("- {line}\n"));
     forget_evidence(&place);
     assert_eq!(place.pass().outcome, skipped, "the user has decided");
-}
-
-/// Runs a pass after a commit that only weakly fits one idea, and returns whether the pass proposes
-/// to archive that idea. `zebras` is the number of unrelated ideas. If `sibling` is true, there is
-/// also an idea that the commit fits better.
-fn archives_weak_fit(zebras: usize, sibling: bool) -> bool {
-    let idea = |path: &str, text: &str| (path.to_owned(), text.to_owned());
-    let zebra =
-        |at| idea(&format!("ideas/zebra-{at}.md"), &format!("# Zebra\n\nPaint it {at} times.\n"));
-    let mut ideas: Vec<_> = (0..zebras).map(zebra).collect();
-    let hooks = "# Silent hooks in projects without set-up\n\nThe resource hook creates folders in \
-                 a project that nobody has set up. Each hook should stay silent until the project \
-                 is initialised, and say so once when asked for its state.\n";
-    ideas.push(idea("ideas/silent-hooks.md", hooks));
-    if sibling {
-        let text = "# Resource hook until the project is initialised\n\nKeep the hook silent.\n";
-        ideas.push(idea("ideas/resource-hook.md", text));
-    }
-    let mut place = waiting_with(ideas);
-    let subject = "fix: keep resource hook silent until the project is initialised";
-    place.commit(subject, &["src/hooks/resource.rs"]);
-    place.pass();
-    let (_, proposals) = place.proposals();
-    let found = proposals.iter().find(|one| one.targets == ["ideas/silent-hooks.md"]);
-    found.is_some_and(|one| one.action == Action::Archive)
-}
-
-#[test]
-fn weak_fit_counts_if_the_commit_fits_no_other_idea() {
-    assert!(archives_weak_fit(30, false));
-    assert!(!archives_weak_fit(2, false), "too few ideas to compare with");
-    assert!(!archives_weak_fit(30, true), "the commit fits the other idea better");
 }
 
 #[test]

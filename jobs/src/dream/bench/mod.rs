@@ -17,7 +17,7 @@ use std::collections::HashMap;
 
 use serde::Serialize;
 
-use super::classify::{ClassifiedIdea, compare_with_others};
+use super::classify::ClassifiedIdea;
 use super::features::Features;
 use super::proposal::{Action, IdeaStatus};
 use super::rule;
@@ -135,9 +135,11 @@ pub fn measure(
         let truth = label.commits().filter(|hash| room.commit_named(hash).is_none());
         figures.unknown_commits += truth.count();
         figures.one(room, label, one);
-        let features = Features::of(&one.text, places::stem(&one.path));
-        let before = past.then(|| before(room, label, (one, &features), shown)).flatten();
-        cases.push(Case { label, features, before });
+        cases.push(Case {
+            label,
+            features: Features::of(&one.text, places::stem(&one.path)),
+            before: past.then(|| before(room, label, one)).flatten(),
+        });
     }
     figures.classes.close();
     figures.false_archive_rate = share(figures.false_archives.len(), figures.live);
@@ -223,21 +225,10 @@ fn is_true(label: &Label, hash: &str) -> bool {
     label.commits().any(|known| hash.starts_with(&known.to_ascii_lowercase()))
 }
 
-/// Returns the evidence about an idea before its first known commit. The other ideas are taken as
-/// they are now.
-fn before(
-    room: &ProjectEvidence,
-    label: &Label,
-    (one, features): (&ClassifiedIdea, &Features),
-    shown: &[ClassifiedIdea],
-) -> Option<Evidence> {
+/// Returns the evidence about an idea before its first known commit.
+fn before(room: &ProjectEvidence, label: &Label, one: &ClassifiedIdea) -> Option<Evidence> {
     let first = room.history().iter().rposition(|commit| is_true(label, &commit.hash))?;
-    let room = room.before(first);
-    let mut evidence = room.about(&one.path, &one.text, None);
-    let judged = std::iter::once((&*one.path, features, &mut evidence));
-    let all = shown.iter().map(|one| (&*one.path, &*one.text));
-    compare_with_others(&room, shown.len(), judged, all);
-    Some(evidence)
+    Some(room.before(first).about(&one.path, &one.text, None))
 }
 
 fn share(part: usize, of: usize) -> Option<f64> {

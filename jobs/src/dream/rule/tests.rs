@@ -128,48 +128,6 @@ fn commit_in_the_places_of_the_idea_needs_no_similar_title() {
 }
 
 #[test]
-fn commit_that_fits_no_other_idea_needs_a_weaker_fit() {
-    let path = "ideas/retry-policy.md";
-    let room = room(&[("feat: retry policy with jitter", &["src/retry.rs"])]);
-    let judge = |change: &dyn Fn(&mut Candidate, &mut Candidate)| {
-        let mut grounds = room.about(path, SPEC, None);
-        let mut best = grounds.candidates[0].clone();
-        (best.strength, best.named, best.about, best.content) = (0.5, 0.5, 0.7, 0.1);
-        best.best_other_note = Some(0.3);
-        let mut next = Candidate { at: 4, strength: 0.45, ..best.clone() };
-        next.best_other_note = Some(0.5);
-        change(&mut best, &mut next);
-        grounds.candidates = vec![best, next];
-        implemented(&Features::of(SPEC, path), &grounds).map(|(_, confidence)| confidence)
-    };
-    assert_eq!(judge(&|_, _| ()), Some(Confidence::High));
-    let not_compared = judge(&|best, _| best.best_other_note = None);
-    assert_eq!(not_compared, None, "nothing is known about other ideas");
-    assert_eq!(
-        judge(&|best, _| best.best_other_note = Some(0.4)),
-        None,
-        "it fits another idea too"
-    );
-    assert_eq!(
-        judge(&|_, next| next.best_other_note = Some(0.3)),
-        None,
-        "a rival fits this idea best"
-    );
-    assert_eq!(
-        judge(&|_, next| next.best_other_note = None),
-        None,
-        "a rival was not compared with other ideas"
-    );
-    assert_eq!(judge(&|best, _| best.about = 0.6), None, "its subject is about more than the idea");
-    assert_eq!(
-        judge(&|best, _| best.strength = 0.44),
-        None,
-        "it has too little in common with the idea"
-    );
-    assert_eq!(judge(&|best, _| best.criteria = criteria(4, 3)), None, "most items are missing");
-}
-
-#[test]
 fn rivalled_commit_needs_a_better_fit() {
     let path = "ideas/retry-policy.md";
     let room = room(&[("feat: retry policy with jitter", &["src/retry.rs"])]);
