@@ -24,7 +24,7 @@ use super::request;
 use super::review::Proposals;
 use super::rule;
 use super::spec::DreamSpec;
-use crate::evidence::{ProjectEvidence, Reference, references};
+use crate::evidence::{Candidate, ProjectEvidence, Reference, references};
 use crate::{Context, JobError};
 
 /// Maximum length of a reply in bytes, unless the number of shown ideas allows more.
@@ -249,7 +249,12 @@ impl Checks<'_> {
                 }
             };
         }
-        match offered.iter().any(|it| it.cited || it.strength >= rule::PERHAPS) {
+        let decided = |it: &Candidate| {
+            let commit = self.room.commit(it).short();
+            one.verdict.action == Action::Archive
+                && one.verdict.commits.iter().any(|decisive| decisive == commit)
+        };
+        match offered.iter().any(|it| it.cited || it.strength >= rule::PERHAPS || decided(it)) {
             true => Ok(()),
             false => {
                 Err("the commit has little in common with the idea, and no line is quoted"

@@ -25,9 +25,9 @@ fn forget_evidence(place: &Fixture) {
     }
 }
 
-/// Creates a project with two ideas, neither of which is implemented, and runs a pass over them.
-fn waiting() -> Fixture {
-    let mut place = Fixture::new();
+/// Creates a project with some commits and no ideas.
+fn without_ideas() -> Fixture {
+    let place = Fixture::new();
     place.commit("chore: begin", &["README.md"]);
     for (subject, path) in [
         ("feat: colour the output", "src/term.rs"),
@@ -38,6 +38,12 @@ fn waiting() -> Fixture {
     ] {
         place.commit(subject, &[path]);
     }
+    place
+}
+
+/// Creates a project with two ideas, neither of which is implemented, and runs a pass over them.
+fn waiting() -> Fixture {
+    let mut place = without_ideas();
     place.write("ideas/retry-policy.md", DONE);
     place.write("ideas/coffee.md", "Coffee is better in the morning.\n");
     place.pass();
@@ -75,6 +81,25 @@ fn new_commit_selects_an_unchanged_idea() {
     place.write("dreams/ledger.md", format!("- {line}\n"));
     forget_evidence(&place);
     assert_eq!(place.pass().outcome, skipped, "the user has decided");
+}
+
+#[test]
+fn commit_in_the_mentioned_places_archives_the_idea() {
+    let mut place = without_ideas();
+    place.commit("feat: list the depots", &["src/depot.rs"]);
+    let path = "ideas/depot.md";
+    let idea = "# Patient waits for calls to the depot\n\nThe code in `src/net/retry.rs` gives up at once, \
+                and `src/net/wait.rs` never waits longer. Somebody has to start the transfer again \
+                by hand in the morning, which nobody likes.\n";
+    place.write(path, idea);
+    place.pass();
+    assert_ne!(of(&place.proposals().1, path).action, Action::Archive);
+    let done =
+        place.commit("feat(net): waits longer for calls", &["src/net/retry.rs", "src/net/wait.rs"]);
+    place.pass();
+    let found = of(&place.proposals().1, path).clone();
+    assert_eq!((found.status, found.action), (IdeaStatus::Implemented, Action::Archive));
+    assert!(found.evidence.contains(&done[..12]), "{}", found.evidence);
 }
 
 #[test]
