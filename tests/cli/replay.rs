@@ -254,6 +254,47 @@ fn rem_and_daydream_replays_commit_nothing() {
 }
 
 #[test]
+fn replayed_pass_compares_the_recorded_notes() {
+    let fixture = Fixture::new();
+    fixture.run(&["init"]).ends(0);
+    for (path, subject) in [
+        ("src/term.rs", "feat: colour the output"),
+        ("src/parse.rs", "fix: off by one in the parser"),
+        ("src/main.rs", "refactor: split the main module"),
+        ("src/state.rs", "feat: show the state of a project"),
+        ("src/hook.rs", "fix: keep resource hook silent until the project is initialised"),
+    ] {
+        fixture.write(path, subject);
+        fixture.git(&["add", path]);
+        fixture.git(&["commit", "--quiet", "-m", subject]);
+    }
+    for at in 0..30 {
+        fixture
+            .write(&format!("ideas/zebra-{at}.md"), format!("# Zebra\n\nPaint it {at} times.\n"));
+    }
+    let silent = "# Silent hooks in projects without set-up\n\nThe resource hook creates folders in a \
+                  project that nobody has set up. Each hook should stay silent until the project is \
+                  initialised, and say so once when asked for its state.\n";
+    fixture.write("ideas/silent-hooks.md", silent);
+    let sibling =
+        "# Resource hook until the project is initialised\n\nKeep the resource hook silent.\n";
+    let archives = || {
+        fixture.run(&["dream", "run", "--all"]).ends(0);
+        let all = fixture.run(&["dream", "list", "--action", "archive", "--json"]).ends(0).json();
+        all.as_array().unwrap().iter().filter(|one| one["superseded"] == false).count()
+    };
+    assert_eq!(archives(), 1);
+    let alone = the(&fixture, "dream");
+    fixture.write("ideas/done/resource-hook.md", sibling);
+    assert_eq!(archives(), 0, "the commit fits the archived note better");
+    let compared = the(&fixture, "dream");
+    let replay = |run: &str| fixture.run(&["replay", run]).ends(0).expect_text("byte for byte");
+    replay(&alone);
+    fs::remove_file(fixture.path("ideas/done/resource-hook.md")).unwrap();
+    replay(&compared);
+}
+
+#[test]
 fn incomplete_recording_is_reported() {
     let mut fixture = Fixture::new();
     demo(&mut fixture, "demo");

@@ -60,7 +60,10 @@ fn decisions_can_be_made_and_undone() {
         (&"amended".into(), &"done".into(), &false.into())
     );
     assert_eq!(fixture.read("ideas/done/maps.md"), OPEN);
-    fixture.run(&["dream", "amend", maps, "--action", "archive"]).ends(0).expect_text("already amended");
+    fixture
+        .run(&["dream", "amend", maps, "--action", "archive"])
+        .ends(0)
+        .expect_text("already amended");
     fixture.run(&["dream", "reject", maps]).ends(75).expect_text("runner dream undo");
     fixture.run(&["dream", "reject", coffee, "--note", "no"]).ends(0);
     fixture.run(&["dream", "skip", &ids["ideas/retry.md"][..8]]).ends(0);

@@ -9,6 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use runner_engine::digest::Digest;
 use runner_text::markdown;
 
+use super::compare::OtherNotes;
 use super::features::Features;
 use super::inventory::{Idea, Reader};
 use super::proposal::Offer;
@@ -99,11 +100,12 @@ impl ClassifiedIdeas {
 
 /// Reads and judges the ideas with the indices `selected`. An idea that can no longer be read is
 /// added to `troubles`; ideas that no longer fit into [`TEXTS`] wait for another pass. `born`
-/// returns a lower bound on an idea's creation time, in seconds since the epoch.
+/// returns a lower bound on an idea's creation time, in seconds since the epoch, and `compared`
+/// compares the candidates with the project's other notes.
 pub fn judge_all(
     (ideas, selected): (&[Idea], &[usize]),
     reader: &Reader,
-    (room, born): (&ProjectEvidence, Born<'_>),
+    (room, born, compared): (&ProjectEvidence, Born<'_>, &OtherNotes<'_>),
     troubles: &mut Vec<WalkProblem>,
     progress: &mut dyn Progress,
 ) -> ClassifiedIdeas {
@@ -119,7 +121,7 @@ pub fn judge_all(
             Err(why) => troubles.push(WalkProblem { path: idea.path.to_string(), why }),
         }
     }
-    let (others, compared) = others(ideas, &texts, reader);
+    let (others, among) = others(ideas, &texts, reader);
     let mut near = {
         let own = texts.iter().map(|(idea, text, ..)| note(idea, text));
         let all: Vec<Note<'_>> =
@@ -129,11 +131,12 @@ pub fn judge_all(
     let features: Vec<Features> =
         texts.iter().map(|(idea, text, ..)| Features::of(text, places::stem(&idea.path))).collect();
     let into = destinations(&texts, &near);
-    let mut judged = ClassifiedIdeas { compared, ..ClassifiedIdeas::default() };
+    let mut judged = ClassifiedIdeas { compared: among, ..ClassifiedIdeas::default() };
     let total = texts.len() as u64;
     for ((idea, text, stat, digest), features) in texts.into_iter().zip(features) {
         let path = idea.path.to_string();
-        let grounds = room.about(&path, &text, born(&path));
+        let mut grounds = room.about(&path, &text, born(&path));
+        compared.compare(room, &path, &features, &mut grounds);
         let near = near.remove(&path).unwrap_or_default();
         let chosen = into.get(&path).and_then(|into| near.iter().find(|near| near.path == *into));
         let verdict = rule::judge(room, &features, &grounds, chosen);

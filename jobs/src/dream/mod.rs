@@ -16,6 +16,7 @@ mod answer;
 mod ask;
 pub mod bench;
 pub mod classify;
+pub mod compare;
 pub mod decisions;
 pub mod delta;
 mod dirty;
@@ -62,13 +63,14 @@ pub use spec::{ALL, Dirty, DreamSpec, Selection};
 use answer::{Checks, none_good, worded};
 use ask::Answers;
 use classify::{ClassifiedIdea, ClassifiedIdeas};
+use compare::OtherNotes;
 use decisions::Decisions;
 use excerpt::Excerpts;
 use external::Offered;
 pub use external::{ExternalRequest, ExternalRequests, Submission};
 use inventory::{Idea, Reader};
 use kept::{changed_meanwhile, changes, undecided, valid_answers};
-use pass_summary::{PassSummary, listed};
+use pass_summary::{PassSummary, listed, unreadable};
 use proposal::Proposal;
 use published::{check_targets, pass_folder, proposals_path};
 use quarantine::Quarantine;
@@ -289,15 +291,20 @@ fn ground<'a>(
     };
     let passes = state.passes();
     let born = |path: &str| state.absent_at(path, &passes).map(Timestamp::as_second);
+    let (root, recording) = (ctx.files.root().to_owned(), ctx.recording.clone());
+    let list = || compare::all_notes(&root, spec, (&survey.ideas, &born), &recording);
+    let read = |path: &str| reader.text(path).ok().map(|(text, ..)| text);
+    let others = OtherNotes::new(&list, &read);
     let mut room = None;
     if moved {
         let evidence = evidence(ctx, spec)?;
         let decisions = decisions(ctx, spec)?;
         let (ideas, reader) = (survey.ideas.as_slice(), &reader);
-        let unchanged = Unchanged { ideas, decisions: &decisions, reader, room: &evidence };
+        let (decisions, others) = (&decisions, &others);
+        let unchanged = Unchanged { ideas, decisions, reader, room: &evidence, others };
         let selected: BTreeSet<usize> = delta.changed(ideas, &state);
-        let others = (0..survey.ideas.len()).filter(|at| !selected.contains(at));
-        let newly = unchanged.newly_done(others, &seen, &born);
+        let rest = (0..survey.ideas.len()).filter(|at| !selected.contains(at));
+        let newly = unchanged.newly_done(rest, &seen, &born);
         let is_parked = |at: usize| parked.holds(&ideas[at].path, &ideas[at].digest);
         delta.add(newly, is_parked, spec.max_ideas);
         room = Some(evidence);
@@ -343,7 +350,8 @@ fn ground<'a>(
     }
     let troubles = reported.troubles.len();
     let (selected, found) = ((&*survey.ideas, &*delta.selected), &mut reported.troubles);
-    let mut judged = classify::judge_all(selected, &reader, (&room, &born), found, ctx.progress);
+    let known = (&room, &born as &dyn Fn(&str) -> Option<i64>, &others);
+    let mut judged = classify::judge_all(selected, &reader, known, found, ctx.progress);
     if judged.shown.is_empty() {
         return Err(unreadable(delta.selected.len(), &reported.troubles));
     }
@@ -443,12 +451,6 @@ fn note_inputs(
         ctx.recording.note(PARKED, "", json!(parked), None);
         ctx.recording.note(SEEN, "", json!(seen), None);
     }
-}
-
-fn unreadable(selected: usize, troubles: &[WalkProblem]) -> JobError {
-    let selected = counted(selected, "changed idea");
-    let why = format!("none of {selected} could be read: {}", listed(troubles));
-    JobError::failed(Class::Environment, why)
 }
 
 /// Lists the ideas and reads the state. The state is `None` if it is known to cover all ideas.

@@ -3,13 +3,14 @@
 //! This module only formats text. It must never leave out ideas that were refused or dropped, or
 //! that could not be read: a silent omission is a bug.
 
+use runner_engine::outcome::Class;
 use runner_text::counted;
 use serde_json::{Map, json};
 
 use super::proposal::{self, IdeaStatus, Proposal, Refused};
 use super::quarantine::PARKED_AFTER;
 use super::walk::WalkProblem;
-use crate::Finished;
+use crate::{Finished, JobError};
 
 /// Number of refusals to report individually.
 const REFUSALS: usize = 20;
@@ -221,4 +222,11 @@ pub(super) fn listed(troubles: &[WalkProblem]) -> String {
         text.push_str(&format!("; and {} more", troubles.len() - FEW));
     }
     text
+}
+
+/// Returns the error of a pass that could read none of the changed ideas.
+pub(super) fn unreadable(selected: usize, troubles: &[WalkProblem]) -> JobError {
+    let selected = counted(selected, "changed idea");
+    let why = format!("none of {selected} could be read: {}", listed(troubles));
+    JobError::failed(Class::Environment, why)
 }

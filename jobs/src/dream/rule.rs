@@ -50,6 +50,11 @@ pub const SAME_SUBJECT: SameSubject =
 /// contain part of the title and most items of the idea.
 pub const SAME_PLACES: SamePlaces =
     SamePlaces { strength: 0.55, named: 0.4, about: 0.95, share: 0.7, places: 2, unmet: 1.0 / 3.0 };
+/// Minimum figures for a commit that fits an idea clearly better than all other notes of the
+/// project. Such a commit is taken, with high confidence, to have implemented the idea even though
+/// it fits less well, unless another commit fits the idea nearly as well. Siblings and predecessors
+/// of the work often have a note of their own, which their commits fit better.
+pub const ONLY_HERE: OnlyHere = OnlyHere { strength: 0.45, about: 0.65, lead: 0.12, notes: 0.16 };
 /// Added to [`DONE`] for an idea that calls itself a draft or a proposal. An idea that calls itself
 /// done gets no lower threshold, because anyone can write that.
 pub const DECLARED: f64 = 0.03;
@@ -110,6 +115,18 @@ pub struct SamePlaces {
     pub places: usize,
     /// Maximum share of the idea's items that are missing from the commit.
     pub unmet: f64,
+}
+
+/// The minimum figures for a commit that fits an idea clearly better than all other notes.
+#[derive(Clone, Copy, Debug)]
+pub struct OnlyHere {
+    pub strength: f64,
+    /// See [`Candidate::about`].
+    pub about: f64,
+    /// How much stronger the commit is than the next one.
+    pub lead: f64,
+    /// How much stronger the commit is for the idea than for any other note.
+    pub notes: f64,
 }
 
 /// The rule's verdict on one idea.
@@ -309,15 +326,27 @@ fn publishable(features: &Features) -> Option<Confidence> {
     story.then_some(Confidence::Low)
 }
 
+/// Returns whether comparing an idea's candidates with the other notes may change its verdict.
+pub fn to_compare(features: &Features, grounds: &Evidence) -> bool {
+    let eligible =
+        |best: &Candidate| best.strength >= ONLY_HERE.strength && best.about >= ONLY_HERE.about;
+    best(grounds).is_some_and(eligible)
+        && by_form(features).is_none()
+        && implemented(features, grounds).is_none_or(|(_, sure)| sure != Confidence::High)
+}
+
+/// Returns the strongest commit that may have implemented the idea. A commit that is older than the
+/// idea did not implement it, unless its message mentions the idea's file.
+fn best(grounds: &Evidence) -> Option<&Candidate> {
+    grounds.candidates.iter().find(|one| one.when != CommitTiming::Before || one.cited)
+}
+
 /// Returns the commit that implemented the idea, and the confidence that it did: high or medium.
 fn implemented<'a>(
     features: &Features,
     grounds: &'a Evidence,
 ) -> Option<(&'a Candidate, Confidence)> {
-    // A commit that is older than the idea did not implement it, unless its message mentions the
-    // idea's file.
-    let best =
-        grounds.candidates.iter().find(|one| one.when != CommitTiming::Before || one.cited)?;
+    let best = best(grounds)?;
     let rivalled = lead(grounds, best).is_some_and(|lead| lead < RIVAL);
     let least = if rivalled { RIVALLED } else { DONE };
     let fits = match features.declared {
@@ -327,6 +356,7 @@ fn implemented<'a>(
                 || stands_out(grounds, best)
                 || has_same_subject(grounds, best)
                 || has_same_places(grounds, best)
+                || fits_only_here(grounds, best)
         }
     };
     // A single commit rarely completes an idea in phases, and an idea with some open boxes among
@@ -370,6 +400,15 @@ fn has_same_places(grounds: &Evidence, best: &Candidate) -> bool {
         && best.overlap.places >= SAME_PLACES.places
         && unmet <= SAME_PLACES.unmet * best.criteria.len() as f64
         && lead(grounds, best).is_some_and(|lead| lead >= RIVAL)
+}
+
+/// Returns whether a commit fits the idea clearly better than all other notes, and no other commit
+/// fits the idea nearly as well.
+fn fits_only_here(grounds: &Evidence, best: &Candidate) -> bool {
+    best.strength >= ONLY_HERE.strength
+        && best.about >= ONLY_HERE.about
+        && lead(grounds, best).is_some_and(|lead| lead >= ONLY_HERE.lead)
+        && best.best_other_note.is_some_and(|other| best.strength - other >= ONLY_HERE.notes)
 }
 
 /// Returns how much stronger a commit is than the next one, or `None` if there is no other commit

@@ -5,6 +5,7 @@
 //! it never ends the walk. The walk must never skip such an entry silently. Two threads share the
 //! stat calls, because a pass over 100,000 unchanged ideas spends its time on them.
 
+use std::collections::BTreeSet;
 use std::fs::Metadata;
 use std::io;
 use std::os::fd::OwnedFd;
@@ -91,8 +92,21 @@ pub struct Walked {
 
 /// Walks the ideas of the project at `root`. A missing folder is treated as empty.
 pub fn walk(root: &Path, spec: &DreamSpec) -> Walked {
+    walk_folder(root, spec, (&spec.ideas, &[&spec.done, &spec.dreams]))
+}
+
+/// Lists the notes that are no longer ideas: the archived and the promoted ones. Notes that cannot
+/// be read are left out.
+pub fn settled(root: &Path, spec: &DreamSpec) -> BTreeSet<String> {
+    let folders = [&spec.done, &spec.specs];
+    let found = folders.map(|folder| walk_folder(root, spec, (folder, &[&spec.dreams])).found);
+    found.into_iter().flatten().map(|file| file.path.into()).collect()
+}
+
+/// Walks a folder of the project at `root`, without the folders in `except`.
+fn walk_folder(root: &Path, spec: &DreamSpec, (folder, except): (&str, &[&str])) -> Walked {
     let mut walked = Walked::default();
-    let base = match base(root, &spec.ideas) {
+    let base = match base(root, folder) {
         Ok(Some(base)) => base,
         Ok(None) => return walked,
         Err(trouble) => {
@@ -110,7 +124,7 @@ pub fn walk(root: &Path, spec: &DreamSpec) -> Walked {
         }
     };
     let shared = Mutex::new(&mut walked);
-    let skipped = [root.join(&spec.done), root.join(&spec.dreams)];
+    let skipped: Vec<_> = except.iter().map(|folder| root.join(folder)).collect();
     let walker = WalkBuilder::new(&base)
         .standard_filters(false)
         .hidden(true)

@@ -13,6 +13,7 @@ use runner_engine::files::{DOCUMENT, read_host, write_atomic};
 use serde::{Deserialize, Serialize};
 
 use super::classify::{Born, ClassifiedIdea};
+use super::compare::OtherNotes;
 use super::decisions::Decisions;
 use super::features::Features;
 use super::inventory::{Idea, Reader};
@@ -97,6 +98,7 @@ pub(super) struct Unchanged<'a> {
     pub(super) decisions: &'a Decisions,
     pub(super) reader: &'a Reader,
     pub(super) room: &'a ProjectEvidence,
+    pub(super) others: &'a OtherNotes<'a>,
 }
 
 impl Unchanged<'_> {
@@ -114,7 +116,8 @@ impl Unchanged<'_> {
             }
             let Ok((text, _, digest)) = self.reader.text(&idea.path) else { return false };
             let features = Features::of(&text, places::stem(&idea.path));
-            let grounds = self.room.about(&idea.path, &text, born(&idea.path));
+            let mut grounds = self.room.about(&idea.path, &text, born(&idea.path));
+            self.others.compare(self.room, &idea.path, &features, &mut grounds);
             let done = rule::done_by(&features, &grounds);
             let by = done.first().map(|best| self.room.commit(best).hash.as_str());
             by.is_some_and(|commit| !seen.knows(&idea.path, digest, commit))

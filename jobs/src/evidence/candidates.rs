@@ -126,6 +126,9 @@ pub struct Candidate {
     pub cited: bool,
     /// The extent to which the commit touched the places mentioned in the note.
     pub overlap: Overlap,
+    /// The strength for the note, among all other notes, that the commit fits best; 0 if it fits
+    /// none. `None` if the other notes were not compared (see [`super::other_notes`]).
+    pub best_other_note: Option<f64>,
     /// The commit's date relative to the date of the note.
     pub when: CommitTiming,
     /// The terms of the note's name that occur in the commit.
@@ -162,6 +165,24 @@ pub fn candidates(
     born: Option<i64>,
     limit: usize,
 ) -> Vec<Candidate> {
+    let Compared { index, history, .. } = compared;
+    let mut found = ranked(compared, (path, text), words, born);
+    found.truncate(limit);
+    let items = criteria::of(text);
+    for candidate in &mut found {
+        candidate.paths = shared_paths(&history[candidate.at], path, text);
+        candidate.criteria = criteria::compare(&items, index, history, candidate.at);
+    }
+    found
+}
+
+/// Returns all commits that fit a note, best first, without their paths and criteria.
+pub(super) fn ranked(
+    compared: Compared<'_>,
+    (path, text): (&str, &str),
+    words: &NoteTerms,
+    born: Option<i64>,
+) -> Vec<Candidate> {
     let Compared { index, touched, history } = compared;
     let named = touched.named_in(text);
     let written = note_date::earliest(history, touched, path, text).max(born);
@@ -181,12 +202,6 @@ pub fn candidates(
     }
     found.retain(|one| one.strength > WEAK);
     found.sort_by(|a, b| b.strength.total_cmp(&a.strength).then(a.at.cmp(&b.at)));
-    found.truncate(limit);
-    let items = criteria::of(text);
-    for candidate in &mut found {
-        candidate.paths = shared_paths(&history[candidate.at], path, text);
-        candidate.criteria = criteria::compare(&items, index, history, candidate.at);
-    }
     found
 }
 
@@ -309,7 +324,7 @@ impl<'a> ComparedNote<'a> {
         if cited {
             strength = strength.max(NAMED);
         }
-        let (paths, criteria) = (Vec::new(), Vec::new());
+        let (best_other_note, paths, criteria) = (None, Vec::new(), Vec::new());
         Candidate {
             at,
             strength,
@@ -318,6 +333,7 @@ impl<'a> ComparedNote<'a> {
             content,
             cited,
             overlap,
+            best_other_note,
             when,
             matched,
             paths,

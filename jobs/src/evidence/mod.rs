@@ -7,7 +7,7 @@
 //!                     └─> overlap (places) ─────────────────┤
 //! git ls-files ──> places ──────────────────────────────────┼─> Evidence on one note ─> a rule, a request
 //! the note ──> note_date (when), criteria (what) ───────────┤
-//! the notes ──> neighbours ─────────────────────────────────┘
+//! the notes ──> neighbours, other notes ────────────────────┘
 //! ```
 //!
 //! One [`ProjectEvidence`] serves all kinds of jobs. Everything in it can be verified: commits that
@@ -27,6 +27,7 @@ pub mod history;
 pub mod index;
 pub mod neighbours;
 pub mod note_date;
+pub mod other_notes;
 pub mod overlap;
 pub mod places;
 pub mod references;
@@ -214,15 +215,18 @@ impl ProjectEvidence {
     /// note's creation time, in seconds since the epoch.
     pub fn about(&self, path: &str, text: &str, born: Option<i64>) -> Evidence {
         let words = NoteTerms::of(path, text);
-        let (index, touched, history) = (&self.index, &self.touched, self.history.as_slice());
-        let compared = Compared { index, touched, history };
-        let candidates = candidates(compared, (path, text), &words, born, self.most_candidates);
+        let most = self.most_candidates;
+        let candidates = candidates(self.compared(), (path, text), &words, born, most);
         let own = |paths: Vec<&str>| -> Vec<String> {
             paths.into_iter().filter(|found| *found != path).map(str::to_owned).collect()
         };
         let paths = own(self.tracked.named_in(text, PATHS));
         let namesakes = own(self.tracked.with_stem(places::stem(path), PATHS));
         Evidence { words, candidates, paths, namesakes }
+    }
+
+    fn compared(&self) -> Compared<'_> {
+        Compared { index: &self.index, touched: &self.touched, history: &self.history }
     }
 
     /// Returns whether the file at this path is a document. Changes to documents prove nothing

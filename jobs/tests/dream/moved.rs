@@ -102,6 +102,47 @@ fn commit_in_the_mentioned_places_archives_the_idea() {
     assert!(found.evidence.contains(&done[..12]), "{}", found.evidence);
 }
 
+/// A note that asks for the work of [`HOOK`] in other words.
+const SILENT: &str = "# Silent hooks in projects without set-up\n\nThe resource hook creates folders in a \
+                      project that nobody has set up. Each hook should stay silent until the project is \
+                      initialised, and say so once when asked for its state.\n";
+const HOOK: &str = "fix: keep resource hook silent until the project is initialised";
+/// A note that the commit with this subject fits much better.
+const SIBLING: &str = "# Resource hook until the project is initialised\n\nKeep the hook silent.\n";
+
+/// Runs a pass over [`SILENT`] and the other notes after the commit [`HOOK`]. Returns whether the
+/// pass proposes to archive the idea. `zebras` is the number of ideas about something else.
+fn archives_silent_hooks(zebras: usize, others: &[(&str, &str)]) -> bool {
+    let mut place = without_ideas();
+    place.commit("feat: show the state of a project", &["src/state.rs"]);
+    for at in 0..zebras {
+        place.write(&format!("ideas/zebra-{at}.md"), format!("# Zebra\n\nPaint it {at} times.\n"));
+    }
+    let path = "ideas/silent-hooks.md";
+    place.write(path, SILENT);
+    others.iter().for_each(|(path, text)| place.write(path, text));
+    place.pass();
+    assert_ne!(of(&place.proposals().1, path).action, Action::Archive);
+    place.commit(HOOK, &["src/hooks/resource.rs"]);
+    place.pass();
+    let (_, proposals) = place.proposals();
+    proposals.iter().any(|one| one.targets == [path] && one.action == Action::Archive)
+}
+
+#[test]
+fn weak_fit_counts_if_the_commit_fits_no_other_note() {
+    assert!(archives_silent_hooks(30, &[]));
+    assert!(!archives_silent_hooks(28, &[]), "too few notes to compare with");
+}
+
+#[test]
+fn weak_fit_does_not_count_if_a_sibling_fits_better() {
+    for folder in ["ideas", "ideas/done", "ideas/done/2026", "specs"] {
+        let path = format!("{folder}/resource-hook.md");
+        assert!(!archives_silent_hooks(30, &[(&path, SIBLING)]), "{path}");
+    }
+}
+
 #[test]
 fn evidence_of_a_pass_that_was_not_published_is_found_again() {
     let mut place = waiting();

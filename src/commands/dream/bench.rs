@@ -15,7 +15,8 @@ use runner_engine::recording::InputRecording;
 use runner_jobs::Silent;
 use runner_jobs::dream::DreamSpec;
 use runner_jobs::dream::bench::{self, Figures, truth};
-use runner_jobs::dream::classify::judge_all;
+use runner_jobs::dream::classify::{Born, judge_all};
+use runner_jobs::dream::compare::{OtherNotes, all_notes};
 use runner_jobs::dream::inventory::{Reader, take_inventory};
 use runner_jobs::evidence::{EvidenceSource, HistoryLimits, ProjectEvidence};
 use runner_text::counted;
@@ -107,7 +108,11 @@ impl BenchArgs {
         let all: Vec<usize> = (0..survey.ideas.len()).collect();
         let mut troubles = survey.troubles;
         let ideas = (survey.ideas.as_slice(), all.as_slice());
-        let judged = judge_all(ideas, &reader, (&room, &|_| None), &mut troubles, &mut Silent);
+        let born: Born<'_> = &|_| None;
+        let list = || all_notes(root, spec, (&survey.ideas, born), &InputRecording::off());
+        let read = |path: &str| reader.text(path).ok().map(|(text, ..)| text);
+        let known = (&room, born, &OtherNotes::new(&list, &read));
+        let judged = judge_all(ideas, &reader, known, &mut troubles, &mut Silent);
         let ended = cli.env.now()?;
         let peak_bytes = peak();
         for trouble in &troubles {

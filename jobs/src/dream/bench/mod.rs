@@ -18,6 +18,7 @@ use std::collections::HashMap;
 use serde::Serialize;
 
 use super::classify::ClassifiedIdea;
+use super::compare::OtherNotes;
 use super::features::Features;
 use super::proposal::{Action, IdeaStatus};
 use super::rule;
@@ -138,7 +139,7 @@ pub fn measure(
         cases.push(Case {
             label,
             features: Features::of(&one.text, places::stem(&one.path)),
-            before: past.then(|| before(room, label, one)).flatten(),
+            before: past.then(|| before(room, label, one, shown)).flatten(),
         });
     }
     figures.classes.close();
@@ -225,10 +226,25 @@ fn is_true(label: &Label, hash: &str) -> bool {
     label.commits().any(|known| hash.starts_with(&known.to_ascii_lowercase()))
 }
 
-/// Returns the evidence about an idea before its first known commit.
-fn before(room: &ProjectEvidence, label: &Label, one: &ClassifiedIdea) -> Option<Evidence> {
+/// Returns the evidence about an idea before its first known commit. The other ideas are compared
+/// as they are now.
+fn before(
+    room: &ProjectEvidence,
+    label: &Label,
+    one: &ClassifiedIdea,
+    shown: &[ClassifiedIdea],
+) -> Option<Evidence> {
     let first = room.history().iter().rposition(|commit| is_true(label, &commit.hash))?;
-    Some(room.before(first).about(&one.path, &one.text, None))
+    let room = room.before(first);
+    let mut evidence = room.about(&one.path, &one.text, None);
+    let list = || shown.iter().map(|one| (one.path.clone(), None)).collect();
+    let read = |path: &str| {
+        let found = shown.iter().find(|one| one.path == path);
+        found.map(|one| one.text.clone())
+    };
+    let features = Features::of(&one.text, places::stem(&one.path));
+    OtherNotes::new(&list, &read).compare(&room, &one.path, &features, &mut evidence);
+    Some(evidence)
 }
 
 fn share(part: usize, of: usize) -> Option<f64> {

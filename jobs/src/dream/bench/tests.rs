@@ -124,3 +124,38 @@ fn duplicates_are_counted_among_the_neighbours() {
     assert_eq!((found.duplicates.known, found.duplicates.at_10), (2, 1));
     assert_eq!(found.duplicates.recall, Some(0.5));
 }
+
+const CLIENT: &str = "# Retry policy of the client\n\nThe client gives up at the first timeout. Its \
+                      callers should see no error, and the printer needs the same patience.\n";
+
+#[test]
+fn past_is_also_compared_with_the_other_ideas() {
+    let commit = |at: usize, subject: &str| Commit {
+        hash: format!("{at:040x}"),
+        at: 1_700_000_000 - at as i64,
+        subject: subject.to_owned(),
+        paths: vec![format!("src/file{at}.rs")],
+        touched: 1,
+        ..Commit::default()
+    };
+    let subjects = ["split the main module", "add a retry policy for the printer"];
+    let filler = (2..9).map(|at| commit(at, "rename something in one part"));
+    let own = subjects.iter().enumerate().map(|(at, subject)| commit(at, subject));
+    let room = ProjectEvidence::of(own.chain(filler).collect(), Vec::new());
+    let mut shown = vec![
+        one(&room, "ideas/client.md", CLIENT),
+        one(&room, "ideas/printer.md", "# Retry policy of the printer\n"),
+    ];
+    let label =
+        r#"[{"idea": "ideas/client.md", "commits": ["0000000000000000000000000000000000000000"]}]"#;
+    let labels = truth::parse(label).unwrap();
+    let rating = |shown: &[ClassifiedIdea]| {
+        let evidence = before(&room, &labels[0], &shown[0], shown).unwrap();
+        evidence.candidates[0].best_other_note
+    };
+    assert_eq!(rating(&shown), None, "two notes do not cover a project");
+    for at in 0..30 {
+        shown.push(one(&room, &format!("ideas/zebra{at}.md"), OPEN));
+    }
+    assert!(rating(&shown).is_some_and(|rating| rating > 0.5), "{:?}", rating(&shown));
+}

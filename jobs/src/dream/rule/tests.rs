@@ -128,6 +128,32 @@ fn commit_in_the_places_of_the_idea_needs_no_similar_title() {
 }
 
 #[test]
+fn commit_that_fits_only_this_idea_needs_less() {
+    let base = |best: &mut Candidate| {
+        (best.strength, best.named, best.about, best.content) = (0.58, 0.5, 0.66, 0.1);
+        best.best_other_note = Some(0.41);
+    };
+    let judge = |change: &dyn Fn(&mut Candidate)| confidence(&base, change);
+    assert_eq!(judge(&|_| ()), Some(Confidence::High));
+    assert_eq!(judge(&|best| best.best_other_note = None), None, "the notes were not compared");
+    assert_eq!(judge(&|best| best.best_other_note = Some(0.43)), None, "it fits another note too");
+    assert_eq!(judge(&|best| best.about = 0.64), None, "its subject is about more");
+    assert_eq!(judge(&|best| best.strength = 0.56), None, "another commit fits nearly as well");
+    assert_eq!(judge(&|best| best.criteria = criteria(4, 3)), None, "most items are missing");
+    let path = "ideas/retry-policy.md";
+    let room = room(&[("feat: retry policy with jitter", &["src/retry.rs"])]);
+    let weak = |strength: f64| {
+        let mut grounds = room.about(path, SPEC, None);
+        let mut best = grounds.candidates[0].clone();
+        (best.strength, best.about, best.best_other_note) = (strength, 0.66, Some(0.0));
+        let next = Candidate { at: 4, strength: 0.2, ..best.clone() };
+        grounds.candidates = vec![best, next];
+        implemented(&Features::of(SPEC, path), &grounds).map(|(_, confidence)| confidence)
+    };
+    assert_eq!((weak(0.45), weak(0.44)), (Some(Confidence::High), None));
+}
+
+#[test]
 fn rivalled_commit_needs_a_better_fit() {
     let path = "ideas/retry-policy.md";
     let room = room(&[("feat: retry policy with jitter", &["src/retry.rs"])]);

@@ -1,0 +1,131 @@
+//! Rates how well a commit fits the other notes of the project.
+//!
+//! A sibling or a predecessor of the work that a note asks for often has a note of its own, and
+//! fits that note better. This is evidence only if most work has a note: in a project with few
+//! notes, the note that a commit fits best is usually not the note that asked for it. This module
+//! makes no decisions, and it must never keep the text of a note.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use super::candidates::ranked;
+use super::{CommitTiming, Evidence, NoteTerms, ProjectEvidence};
+
+/// Minimum number of notes in a project for the comparison.
+const NOTES: usize = 30;
+/// Minimum number of notes per commit that changes more than documents.
+const PER_COMMIT: f64 = 0.1;
+
+/// The two notes that each commit fits best.
+#[derive(Debug, Default)]
+pub struct NoteFits {
+    by_commit: HashMap<usize, Vec<(Arc<str>, f64)>>,
+}
+
+impl NoteFits {
+    /// Adds a note. `born` is a lower bound on its creation time, in seconds since the epoch. A
+    /// commit that is older than the note does not fit it, unless its message mentions the note.
+    pub fn add(&mut self, room: &ProjectEvidence, path: &str, text: &str, born: Option<i64>) {
+        let words = NoteTerms::of(path, text);
+        let path: Arc<str> = path.into();
+        for one in ranked(room.compared(), (&path, text), &words, born) {
+            if one.when == CommitTiming::Before && !one.cited {
+                continue;
+            }
+            let best = self.by_commit.entry(one.at).or_default();
+            best.push((Arc::clone(&path), one.strength));
+            best.sort_by(|a, b| b.1.total_cmp(&a.1));
+            best.truncate(2);
+        }
+    }
+
+    /// Sets [`best_other_note`](super::Candidate::best_other_note) for the candidates of the note
+    /// at `path`.
+    pub fn rate(&self, path: &str, evidence: &mut Evidence) {
+        for candidate in &mut evidence.candidates {
+            let fits = self.by_commit.get(&candidate.at).into_iter().flatten();
+            let other = fits.filter(|(other, _)| **other != *path).map(|(_, strength)| *strength);
+            candidate.best_other_note = Some(other.fold(0.0, f64::max));
+        }
+    }
+}
+
+impl ProjectEvidence {
+    /// Returns whether a project with this number of notes has enough notes for a comparison.
+    pub fn is_covered_by(&self, notes: usize) -> bool {
+        let works = (0..self.history.len()).filter(|at| self.index.works(*at)).count();
+        notes >= NOTES && notes as f64 >= PER_COMMIT * works as f64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::evidence::Commit;
+
+    fn room(subjects: &[&str]) -> ProjectEvidence {
+        let commit = |(at, subject): (usize, &&str)| Commit {
+            hash: format!("{at:040x}"),
+            at: 1_700_000_000 - at as i64,
+            subject: (*subject).to_owned(),
+            paths: vec![format!("src/file{at}.rs")],
+            touched: 1,
+            ..Commit::default()
+        };
+        ProjectEvidence::of(subjects.iter().enumerate().map(commit).collect(), Vec::new())
+    }
+
+    const SUBJECTS: [&str; 5] = [
+        "add a printer retry policy with jitter",
+        "colour the output of the table",
+        "split the main module",
+        "measure the parser by its lines",
+        "rename the old settings",
+    ];
+    const OWN: (&str, &str) =
+        ("ideas/printer.md", "# Printer retry policy with jitter\n\nAdd it to the printer.\n");
+    const SIBLING: (&str, &str) =
+        ("ideas/client.md", "# Client retry policy with jitter\n\nAdd it to the client.\n");
+    const OTHER: (&str, &str) = ("ideas/zebra.md", "# Zebra crossing\n\nPaint it again.\n");
+
+    /// Returns the evidence about each note, compared with the others.
+    fn rated(notes: &[(&str, &str)], born: Option<i64>) -> Vec<Evidence> {
+        let room = room(&SUBJECTS);
+        let mut fits = NoteFits::default();
+        notes.iter().for_each(|(path, text)| fits.add(&room, path, text, born));
+        let rate = |(path, text): &(&str, &str)| {
+            let mut evidence = room.about(path, text, None);
+            fits.rate(path, &mut evidence);
+            evidence
+        };
+        notes.iter().map(rate).collect()
+    }
+
+    #[test]
+    fn commit_is_rated_for_the_other_notes() {
+        let found = rated(&[OWN, SIBLING, OTHER], None);
+        let (own, sibling) = (&found[0].candidates[0], &found[1].candidates[0]);
+        assert_eq!((own.at, sibling.at), (0, 0), "{found:?}");
+        assert_eq!(own.best_other_note, Some(sibling.strength));
+        assert_eq!(sibling.best_other_note, Some(own.strength));
+        assert!(own.strength > sibling.strength + 0.1, "{found:?}");
+        let alone = rated(&[OWN, OTHER], None);
+        assert_eq!(alone[0].candidates[0].best_other_note, Some(0.0), "no other note fits");
+    }
+
+    #[test]
+    fn older_commit_does_not_fit_a_note() {
+        let found = rated(&[OWN, SIBLING], Some(1_700_000_000 + 10 * 86_400));
+        assert_eq!(found[0].candidates[0].best_other_note, Some(0.0), "{found:?}");
+    }
+
+    #[test]
+    fn comparison_requires_many_notes() {
+        let subjects: Vec<String> =
+            (0..400).map(|at| format!("measure part {at} of the parser")).collect();
+        let subjects: Vec<&str> = subjects.iter().map(String::as_str).collect();
+        let (large, small) = (room(&subjects), room(&SUBJECTS));
+        assert_eq!((large.is_covered_by(39), large.is_covered_by(40)), (false, true));
+        assert_eq!((small.is_covered_by(29), small.is_covered_by(30)), (false, true));
+    }
+}
