@@ -292,7 +292,7 @@ fn ground<'a>(
     let passes = state.passes();
     let born = |path: &str| state.absent_at(path, &passes).map(Timestamp::as_second);
     let (root, recording) = (ctx.files.root().to_owned(), ctx.recording.clone());
-    let list = || compare::all_notes(&root, spec, (&survey.ideas, &born), &recording);
+    let list = || compare::all_notes(&root, spec, &survey, &recording);
     let read = |path: &str| reader.text(path).ok().map(|(text, ..)| text);
     let others = OtherNotes::new(&list, &read);
     let mut room = None;
@@ -336,7 +336,7 @@ fn ground<'a>(
     let folder = pass_folder(ctx, spec);
     check_targets(ctx, spec, &folder)?;
     let mut reported = PassSummary {
-        troubles: survey.troubles,
+        troubles: survey.troubles.clone(),
         own: survey.own,
         waiting: delta.waiting,
         parked: aside,

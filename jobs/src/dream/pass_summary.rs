@@ -151,7 +151,7 @@ impl PassSummary {
         }
         if self.moved > 0 {
             let ideas = counted(self.moved, "unchanged idea");
-            lines.push(format!("examined again because new commits fit them: {ideas}"));
+            lines.push(format!("examined again after new commits: {ideas}"));
         }
         lines.extend(self.unasked.iter().map(|why| format!("not asked about the rest: {why}")));
         lines.extend(left_out(self.own));

@@ -54,7 +54,8 @@ pub const SAME_PLACES: SamePlaces =
 /// project. Such a commit is taken, with high confidence, to have implemented the idea even though
 /// it fits less well, unless another commit fits the idea nearly as well. Siblings and predecessors
 /// of the work often have a note of their own, which their commits fit better.
-pub const ONLY_HERE: OnlyHere = OnlyHere { strength: 0.45, about: 0.65, lead: 0.12, notes: 0.16 };
+pub const ONLY_HERE: OnlyHere =
+    OnlyHere { strength: 0.45, named: 0.3, about: 0.65, content: 0.1, lead: 0.12, notes: 0.16 };
 /// Added to [`DONE`] for an idea that calls itself a draft or a proposal. An idea that calls itself
 /// done gets no lower threshold, because anyone can write that.
 pub const DECLARED: f64 = 0.03;
@@ -121,8 +122,12 @@ pub struct SamePlaces {
 #[derive(Clone, Copy, Debug)]
 pub struct OnlyHere {
     pub strength: f64,
+    /// See [`Candidate::named`].
+    pub named: f64,
     /// See [`Candidate::about`].
     pub about: f64,
+    /// See [`Candidate::content`].
+    pub content: f64,
     /// How much stronger the commit is than the next one.
     pub lead: f64,
     /// How much stronger the commit is for the idea than for any other note.
@@ -184,19 +189,14 @@ pub fn judge(
         return verdict;
     }
     let done = implemented(features, grounds);
-    let (sure, perhaps) = match done {
-        Some((best, Confidence::High)) => (Some(best), None),
-        Some((best, _)) => (None, Some(best)),
-        None => (None, None),
-    };
-    if let Some(best) = sure {
-        return finished(room, grounds, best, Confidence::High);
+    if let Some((best, fit @ (Fit::Well | Fit::OnlyHere))) = done {
+        return finished(room, grounds, best, fit);
     }
     if let Some(near) = near.filter(|near| near.same) {
         return duplicate(near, Confidence::High);
     }
-    if let Some(best) = perhaps {
-        return finished(room, grounds, best, Confidence::Med);
+    if let Some((best, fit)) = done {
+        return finished(room, grounds, best, fit);
     }
     if let Some(near) = near {
         return duplicate(near, Confidence::Med);
@@ -251,15 +251,19 @@ fn by_form(features: &Features) -> Option<RuleVerdict> {
 }
 
 /// Returns the verdict on an idea that a commit definitely or possibly implemented.
-fn finished(
-    room: &ProjectEvidence,
-    grounds: &Evidence,
-    best: &Candidate,
-    confidence: Confidence,
-) -> RuleVerdict {
-    let (action, why) = match confidence {
-        Confidence::High => (Action::Archive, "commits implemented what it asks for"),
-        _ => (Action::Keep, "perhaps done: a commit fits, but not well enough to archive the idea"),
+fn finished(room: &ProjectEvidence, grounds: &Evidence, best: &Candidate, fit: Fit) -> RuleVerdict {
+    let (action, confidence, why) = match fit {
+        Fit::Well => (Action::Archive, Confidence::High, "commits implemented what it asks for"),
+        Fit::OnlyHere => (
+            Action::Archive,
+            Confidence::High,
+            "a commit fits it, and fits no other note of the project as well",
+        ),
+        Fit::Perhaps => (
+            Action::Keep,
+            Confidence::Med,
+            "perhaps done: a commit fits, but not well enough to archive the idea",
+        ),
     };
     let commits = carrying(grounds, best).map(|one| room.commit(one).short().to_owned());
     RuleVerdict {
@@ -328,11 +332,9 @@ fn publishable(features: &Features) -> Option<Confidence> {
 
 /// Returns whether comparing an idea's candidates with the other notes may change its verdict.
 pub fn to_compare(features: &Features, grounds: &Evidence) -> bool {
-    let eligible =
-        |best: &Candidate| best.strength >= ONLY_HERE.strength && best.about >= ONLY_HERE.about;
-    best(grounds).is_some_and(eligible)
-        && by_form(features).is_none()
-        && implemented(features, grounds).is_none_or(|(_, sure)| sure != Confidence::High)
+    let Some(best) = best(grounds).filter(|_| by_form(features).is_none()) else { return false };
+    let alone = Candidate { best_other_note: Some(0.0), ..best.clone() };
+    fit(features, grounds, best) != fit(features, grounds, &alone)
 }
 
 /// Returns the strongest commit that may have implemented the idea. A commit that is older than the
@@ -341,31 +343,46 @@ fn best(grounds: &Evidence) -> Option<&Candidate> {
     grounds.candidates.iter().find(|one| one.when != CommitTiming::Before || one.cited)
 }
 
-/// Returns the commit that implemented the idea, and the confidence that it did: high or medium.
-fn implemented<'a>(
-    features: &Features,
-    grounds: &'a Evidence,
-) -> Option<(&'a Candidate, Confidence)> {
+/// How well a commit fits an idea, if it may have implemented the idea.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fit {
+    /// The commit implemented the idea.
+    Well,
+    /// The commit fits less well, but it fits no other note as well, so it implemented the idea.
+    OnlyHere,
+    /// The commit may have implemented the idea.
+    Perhaps,
+}
+
+/// Returns the commit that may have implemented the idea.
+fn implemented<'a>(features: &Features, grounds: &'a Evidence) -> Option<(&'a Candidate, Fit)> {
     let best = best(grounds)?;
+    Some((best, fit(features, grounds, best)?))
+}
+
+/// Returns how well the best commit fits, or `None` if it did not implement the idea.
+fn fit(features: &Features, grounds: &Evidence, best: &Candidate) -> Option<Fit> {
     let rivalled = lead(grounds, best).is_some_and(|lead| lead < RIVAL);
     let least = if rivalled { RIVALLED } else { DONE };
-    let fits = match features.declared {
-        Some(Declared::Open) => best.strength >= least.max(DONE + DECLARED),
-        _ => {
+    let draft = features.declared == Some(Declared::Open);
+    let well = match draft {
+        true => best.strength >= least.max(DONE + DECLARED),
+        false => {
             best.strength >= least
                 || stands_out(grounds, best)
                 || has_same_subject(grounds, best)
                 || has_same_places(grounds, best)
-                || fits_only_here(grounds, best)
         }
     };
     // A single commit rarely completes an idea in phases, and an idea with some open boxes among
     // ticked ones is not done.
     let partly = features.phased() || features.half_ticked();
     let missing = best.criteria.len() >= ITEMS && best.unmet().count() * 2 > best.criteria.len();
+    let complete = !partly && !missing;
     match best.strength {
-        _ if fits && !partly && !missing => Some((best, Confidence::High)),
-        strength if strength >= PERHAPS => Some((best, Confidence::Med)),
+        _ if well && complete => Some(Fit::Well),
+        _ if !draft && complete && fits_only_here(grounds, best) => Some(Fit::OnlyHere),
+        strength if strength >= PERHAPS => Some(Fit::Perhaps),
         _ => None,
     }
 }
@@ -406,7 +423,9 @@ fn has_same_places(grounds: &Evidence, best: &Candidate) -> bool {
 /// fits the idea nearly as well.
 fn fits_only_here(grounds: &Evidence, best: &Candidate) -> bool {
     best.strength >= ONLY_HERE.strength
+        && best.named >= ONLY_HERE.named
         && best.about >= ONLY_HERE.about
+        && best.content >= ONLY_HERE.content
         && lead(grounds, best).is_some_and(|lead| lead >= ONLY_HERE.lead)
         && best.best_other_note.is_some_and(|other| best.strength - other >= ONLY_HERE.notes)
 }
@@ -423,7 +442,7 @@ fn lead(grounds: &Evidence, best: &Candidate) -> Option<f64> {
 /// list is empty if the idea is not done, or if the form of the text alone decides.
 pub fn done_by<'a>(features: &Features, grounds: &'a Evidence) -> Vec<&'a Candidate> {
     match implemented(features, grounds).filter(|_| by_form(features).is_none()) {
-        Some((best, Confidence::High)) => carrying(grounds, best).collect(),
+        Some((best, Fit::Well | Fit::OnlyHere)) => carrying(grounds, best).collect(),
         _ => Vec::new(),
     }
 }

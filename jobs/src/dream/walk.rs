@@ -95,12 +95,12 @@ pub fn walk(root: &Path, spec: &DreamSpec) -> Walked {
     walk_folder(root, spec, (&spec.ideas, &[&spec.done, &spec.dreams]))
 }
 
-/// Lists the notes that are no longer ideas: the archived and the promoted ones. Notes that cannot
-/// be read are left out.
-pub fn settled(root: &Path, spec: &DreamSpec) -> BTreeSet<String> {
-    let folders = [&spec.done, &spec.specs];
-    let found = folders.map(|folder| walk_folder(root, spec, (folder, &[&spec.dreams])).found);
-    found.into_iter().flatten().map(|file| file.path.into()).collect()
+/// Lists the notes below a folder of the project at `root`, or returns `None` if one of them cannot
+/// be read.
+pub fn notes_in(root: &Path, spec: &DreamSpec, folder: &str) -> Option<BTreeSet<String>> {
+    let walked = walk_folder(root, spec, (folder, &[&spec.dreams]));
+    let paths = walked.found.into_iter().map(|file| file.path.into());
+    walked.troubles.is_empty().then(|| paths.collect())
 }
 
 /// Walks a folder of the project at `root`, without the folders in `except`.

@@ -71,7 +71,7 @@ const YOUNG: usize = 100;
 /// Minimum number of terms in each part of a subject for each part to count as a change.
 const CHANGE: usize = 3;
 /// The minimum strength of a commit whose message mentions the note's file.
-const NAMED: f64 = 0.9;
+pub(super) const NAMED: f64 = 0.9;
 /// Minimum surprise of the terms shared by a note and a commit, beyond the surprise of the terms
 /// that the best of all commits would share by chance. The unit is the nat; 1.5 nats correspond to
 /// a probability between 1 in 5 and 1 in 4.

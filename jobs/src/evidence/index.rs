@@ -250,6 +250,11 @@ impl Index {
         self.citing.get(path).into_iter().flatten().copied()
     }
 
+    /// Returns whether a commit's message mentions a markdown file other than this one.
+    pub fn cites_another(&self, path: &str, at: usize) -> bool {
+        self.citing.iter().any(|(cited, citing)| cited != path && citing.contains(&at))
+    }
+
     /// Returns the commits that change more than documents and best match `terms`, best first;
     /// among equal scores the newer commit comes first. Each term has a weight.
     pub fn search(&self, terms: &[(u32, f64)], limit: usize) -> Vec<Hit> {

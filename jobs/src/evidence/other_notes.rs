@@ -8,8 +8,8 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use super::candidates::ranked;
-use super::{CommitTiming, Evidence, NoteTerms, ProjectEvidence};
+use super::candidates::{NAMED, ranked};
+use super::{Evidence, NoteTerms, ProjectEvidence};
 
 /// Minimum number of notes in a project for the comparison.
 const NOTES: usize = 30;
@@ -23,15 +23,12 @@ pub struct NoteFits {
 }
 
 impl NoteFits {
-    /// Adds a note. `born` is a lower bound on its creation time, in seconds since the epoch. A
-    /// commit that is older than the note does not fit it, unless its message mentions the note.
-    pub fn add(&mut self, room: &ProjectEvidence, path: &str, text: &str, born: Option<i64>) {
+    /// Adds a note. Its age does not matter: the date of a note that was moved, or that is no longer
+    /// an idea, is not known.
+    pub fn add(&mut self, room: &ProjectEvidence, path: &str, text: &str) {
         let words = NoteTerms::of(path, text);
         let path: Arc<str> = path.into();
-        for one in ranked(room.compared(), (&path, text), &words, born) {
-            if one.when == CommitTiming::Before && !one.cited {
-                continue;
-            }
+        for one in ranked(room.compared(), (&path, text), &words, None) {
             let best = self.by_commit.entry(one.at).or_default();
             best.push((Arc::clone(&path), one.strength));
             best.sort_by(|a, b| b.1.total_cmp(&a.1));
@@ -40,12 +37,15 @@ impl NoteFits {
     }
 
     /// Sets [`best_other_note`](super::Candidate::best_other_note) for the candidates of the note
-    /// at `path`.
-    pub fn rate(&self, path: &str, evidence: &mut Evidence) {
+    /// at `path`. A commit whose message mentions any other markdown file counts as fitting another
+    /// note, which may have been moved or deleted since.
+    pub fn rate(&self, room: &ProjectEvidence, path: &str, evidence: &mut Evidence) {
         for candidate in &mut evidence.candidates {
             let fits = self.by_commit.get(&candidate.at).into_iter().flatten();
             let other = fits.filter(|(other, _)| **other != *path).map(|(_, strength)| *strength);
-            candidate.best_other_note = Some(other.fold(0.0, f64::max));
+            let cites = room.index.cites_another(path, candidate.at);
+            let least = if cites { NAMED } else { 0.0 };
+            candidate.best_other_note = Some(other.fold(least, f64::max));
         }
     }
 }
@@ -89,13 +89,13 @@ mod tests {
     const OTHER: (&str, &str) = ("ideas/zebra.md", "# Zebra crossing\n\nPaint it again.\n");
 
     /// Returns the evidence about each note, compared with the others.
-    fn rated(notes: &[(&str, &str)], born: Option<i64>) -> Vec<Evidence> {
-        let room = room(&SUBJECTS);
+    fn rated(subjects: &[&str], notes: &[(&str, &str)]) -> Vec<Evidence> {
+        let room = room(subjects);
         let mut fits = NoteFits::default();
-        notes.iter().for_each(|(path, text)| fits.add(&room, path, text, born));
+        notes.iter().for_each(|(path, text)| fits.add(&room, path, text));
         let rate = |(path, text): &(&str, &str)| {
             let mut evidence = room.about(path, text, None);
-            fits.rate(path, &mut evidence);
+            fits.rate(&room, path, &mut evidence);
             evidence
         };
         notes.iter().map(rate).collect()
@@ -103,20 +103,52 @@ mod tests {
 
     #[test]
     fn commit_is_rated_for_the_other_notes() {
-        let found = rated(&[OWN, SIBLING, OTHER], None);
+        let found = rated(&SUBJECTS, &[OWN, SIBLING, OTHER]);
         let (own, sibling) = (&found[0].candidates[0], &found[1].candidates[0]);
         assert_eq!((own.at, sibling.at), (0, 0), "{found:?}");
         assert_eq!(own.best_other_note, Some(sibling.strength));
         assert_eq!(sibling.best_other_note, Some(own.strength));
         assert!(own.strength > sibling.strength + 0.1, "{found:?}");
-        let alone = rated(&[OWN, OTHER], None);
+        let alone = rated(&SUBJECTS, &[OWN, OTHER]);
         assert_eq!(alone[0].candidates[0].best_other_note, Some(0.0), "no other note fits");
     }
 
     #[test]
-    fn older_commit_does_not_fit_a_note() {
-        let found = rated(&[OWN, SIBLING], Some(1_700_000_000 + 10 * 86_400));
-        assert_eq!(found[0].candidates[0].best_other_note, Some(0.0), "{found:?}");
+    fn age_of_the_other_note_does_not_matter() {
+        let moved = "Done on 2023-12-24.";
+        let text = format!("{}\n{moved}\n", SIBLING.1);
+        let mut history = room(&SUBJECTS).history().to_vec();
+        history.insert(
+            0,
+            Commit {
+                hash: "f".repeat(40),
+                at: 1_710_000_000,
+                subject: "docs: archive an idea".to_owned(),
+                paths: vec!["ideas/done/client.md".to_owned()],
+                created: vec![0],
+                touched: 1,
+                ..Commit::default()
+            },
+        );
+        let room = ProjectEvidence::of(history, Vec::new());
+        let mut fits = NoteFits::default();
+        fits.add(&room, "ideas/done/client.md", &text);
+        let mut evidence = room.about(OWN.0, OWN.1, None);
+        fits.rate(&room, OWN.0, &mut evidence);
+        assert!(evidence.candidates[0].best_other_note > Some(0.3), "{evidence:?}");
+    }
+
+    #[test]
+    fn commit_fits_the_note_that_it_mentions() {
+        let rating = |path: &str| {
+            let first = format!("{}, see {path}", SUBJECTS[0]);
+            let mut subjects = SUBJECTS;
+            subjects[0] = &first;
+            rated(&subjects, &[OWN, OTHER])[0].candidates[0].best_other_note
+        };
+        assert_eq!(rating("ideas/moved.md"), Some(NAMED));
+        assert_eq!(rating(OWN.0), Some(0.0), "the note itself");
+        assert_eq!(rating("src/retry.rs"), Some(0.0), "a file that is no note");
     }
 
     #[test]

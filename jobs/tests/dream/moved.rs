@@ -113,7 +113,10 @@ const SIBLING: &str = "# Resource hook until the project is initialised\n\nKeep 
 /// Runs a pass over [`SILENT`] and the other notes after the commit [`HOOK`]. Returns whether the
 /// pass proposes to archive the idea. `zebras` is the number of ideas about something else.
 fn archives_silent_hooks(zebras: usize, others: &[(&str, &str)]) -> bool {
-    let mut place = without_ideas();
+    archives_silent_hooks_in(without_ideas(), zebras, others)
+}
+
+fn archives_silent_hooks_in(mut place: Fixture, zebras: usize, others: &[(&str, &str)]) -> bool {
     place.commit("feat: show the state of a project", &["src/state.rs"]);
     for at in 0..zebras {
         place.write(&format!("ideas/zebra-{at}.md"), format!("# Zebra\n\nPaint it {at} times.\n"));
@@ -133,6 +136,33 @@ fn archives_silent_hooks(zebras: usize, others: &[(&str, &str)]) -> bool {
 fn weak_fit_counts_if_the_commit_fits_no_other_note() {
     assert!(archives_silent_hooks(30, &[]));
     assert!(!archives_silent_hooks(28, &[]), "too few notes to compare with");
+}
+
+#[test]
+fn weak_fit_does_not_count_if_a_note_cannot_be_read() {
+    let links: [&dyn Fn(&Fixture); 3] = [
+        &|_| (),
+        &|place| {
+            std::fs::create_dir(place.root.join("archive")).unwrap();
+            std::os::unix::fs::symlink("../archive", place.root.join("ideas/done")).unwrap();
+        },
+        &|place| place.write("ideas/done/large.md", "word ".repeat(300_000)),
+    ];
+    let archived = links.map(|change| {
+        let place = without_ideas();
+        change(&place);
+        archives_silent_hooks_in(place, 30, &[])
+    });
+    assert_eq!(archived, [true, false, false]);
+}
+
+#[test]
+fn documents_among_the_specs_are_no_ideas() {
+    let specs: Vec<(String, String)> = (0..30)
+        .map(|at| (format!("specs/rfc-{at}.md"), format!("# Report {at}\n\nPrint it.\n")))
+        .collect();
+    let specs: Vec<(&str, &str)> = specs.iter().map(|(path, text)| (&**path, &**text)).collect();
+    assert!(!archives_silent_hooks(5, &specs));
 }
 
 #[test]

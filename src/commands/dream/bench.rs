@@ -106,19 +106,21 @@ impl BenchArgs {
             .map_err(|error| environment(&error))?;
         let indexed = cli.env.now()?;
         let all: Vec<usize> = (0..survey.ideas.len()).collect();
-        let mut troubles = survey.troubles;
+        let mut troubles = survey.troubles.clone();
         let ideas = (survey.ideas.as_slice(), all.as_slice());
-        let born: Born<'_> = &|_| None;
-        let list = || all_notes(root, spec, (&survey.ideas, born), &InputRecording::off());
+        let list = || all_notes(root, spec, &survey, &InputRecording::off());
         let read = |path: &str| reader.text(path).ok().map(|(text, ..)| text);
-        let known = (&room, born, &OtherNotes::new(&list, &read));
+        let others = || OtherNotes::new(&list, &read);
+        let born: Born<'_> = &|_| None;
+        let known = (&room, born, &others());
         let judged = judge_all(ideas, &reader, known, &mut troubles, &mut Silent);
         let ended = cli.env.now()?;
         let peak_bytes = peak();
         for trouble in &troubles {
             show::complain(&format!("{}: {}", trouble.path, trouble.why));
         }
-        let figures = bench::measure(&room, &judged.shown, labels, self.past);
+        let figures =
+            bench::measure(&room, &judged.shown, labels, self.past.then_some(&others as _));
         let seconds = |length: Duration| (length.as_secs_f64() * 1000.0).round() / 1000.0;
         Ok(Measurement {
             figures,

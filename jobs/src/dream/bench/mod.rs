@@ -116,12 +116,12 @@ struct Case<'a> {
 }
 
 /// Measures the verdicts. With `past`, every idea whose commits are known is judged a second time,
-/// on the history before the first of these commits.
-pub fn measure(
+/// on the history before the first of these commits. `past` creates a comparison with all notes.
+pub fn measure<'a>(
     room: &ProjectEvidence,
     shown: &[ClassifiedIdea],
     labels: &[Label],
-    past: bool,
+    past: Option<&dyn Fn() -> OtherNotes<'a>>,
 ) -> Figures {
     let by_path: HashMap<&str, &ClassifiedIdea> =
         shown.iter().map(|one| (one.path.as_str(), one)).collect();
@@ -136,11 +136,9 @@ pub fn measure(
         let truth = label.commits().filter(|hash| room.commit_named(hash).is_none());
         figures.unknown_commits += truth.count();
         figures.one(room, label, one);
-        cases.push(Case {
-            label,
-            features: Features::of(&one.text, places::stem(&one.path)),
-            before: past.then(|| before(room, label, one, shown)).flatten(),
-        });
+        let features = Features::of(&one.text, places::stem(&one.path));
+        let before = past.and_then(|others| before(room, label, (one, &features), &others()));
+        cases.push(Case { label, features, before });
     }
     figures.classes.close();
     figures.false_archive_rate = share(figures.false_archives.len(), figures.live);
@@ -149,7 +147,7 @@ pub fn measure(
     done.abstention = share(done.perhaps.len(), done.ideas);
     hits.precision = share(hits.right, hits.archived);
     duplicates.recall = share(duplicates.at_10, duplicates.known);
-    figures.past = past.then(|| figures::past(&cases));
+    figures.past = past.map(|_| figures::past(&cases));
     figures
 }
 
@@ -226,24 +224,18 @@ fn is_true(label: &Label, hash: &str) -> bool {
     label.commits().any(|known| hash.starts_with(&known.to_ascii_lowercase()))
 }
 
-/// Returns the evidence about an idea before its first known commit. The other ideas are compared
-/// as they are now.
+/// Returns the evidence about an idea before its first known commit. The `others` are compared as
+/// they are now.
 fn before(
     room: &ProjectEvidence,
     label: &Label,
-    one: &ClassifiedIdea,
-    shown: &[ClassifiedIdea],
+    (one, features): (&ClassifiedIdea, &Features),
+    others: &OtherNotes<'_>,
 ) -> Option<Evidence> {
     let first = room.history().iter().rposition(|commit| is_true(label, &commit.hash))?;
     let room = room.before(first);
     let mut evidence = room.about(&one.path, &one.text, None);
-    let list = || shown.iter().map(|one| (one.path.clone(), None)).collect();
-    let read = |path: &str| {
-        let found = shown.iter().find(|one| one.path == path);
-        found.map(|one| one.text.clone())
-    };
-    let features = Features::of(&one.text, places::stem(&one.path));
-    OtherNotes::new(&list, &read).compare(&room, &one.path, &features, &mut evidence);
+    others.compare(&room, &one.path, features, &mut evidence);
     Some(evidence)
 }
 

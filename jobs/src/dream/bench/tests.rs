@@ -1,4 +1,5 @@
 use super::*;
+use crate::dream::compare::NotePaths;
 use crate::dream::proposal::IdeaStatus;
 use crate::dream::walk::Stat;
 use crate::evidence::Commit;
@@ -61,7 +62,8 @@ fn measured(labels: &str, past: bool) -> Figures {
     for one in &mut shown {
         one.near = near.remove(&one.path).unwrap_or_default();
     }
-    measure(&room, &shown, &truth::parse(labels).unwrap(), past)
+    let others = || OtherNotes::new(&|| None, &|_| None);
+    measure(&room, &shown, &truth::parse(labels).unwrap(), past.then_some(&others as _))
 }
 
 #[test]
@@ -125,37 +127,49 @@ fn duplicates_are_counted_among_the_neighbours() {
     assert_eq!(found.duplicates.recall, Some(0.5));
 }
 
-const CLIENT: &str = "# Retry policy of the client\n\nThe client gives up at the first timeout. Its \
-                      callers should see no error, and the printer needs the same patience.\n";
+const SILENT: &str = "# Silent hooks in projects without set-up\n\nThe resource hook creates folders in a \
+                      project that nobody has set up. Each hook should stay silent until the project \
+                      is initialised, and say so once when asked for its state.\n";
+const SIBLING: &str = "# Resource hook until the project is initialised\n\nKeep the hook silent.\n";
 
 #[test]
-fn past_is_also_compared_with_the_other_ideas() {
-    let commit = |at: usize, subject: &str| Commit {
+fn past_is_also_compared_with_the_other_notes() {
+    let subjects = [
+        "split the main module",
+        "keep resource hook silent until the project is initialised",
+        "show the state of a project",
+        "colour the output",
+        "fix the parser",
+        "list the depots",
+    ];
+    let commit = |(at, subject): (usize, &&str)| Commit {
         hash: format!("{at:040x}"),
         at: 1_700_000_000 - at as i64,
-        subject: subject.to_owned(),
+        subject: (*subject).to_owned(),
         paths: vec![format!("src/file{at}.rs")],
         touched: 1,
         ..Commit::default()
     };
-    let subjects = ["split the main module", "add a retry policy for the printer"];
-    let filler = (2..9).map(|at| commit(at, "rename something in one part"));
-    let own = subjects.iter().enumerate().map(|(at, subject)| commit(at, subject));
-    let room = ProjectEvidence::of(own.chain(filler).collect(), Vec::new());
-    let mut shown = vec![
-        one(&room, "ideas/client.md", CLIENT),
-        one(&room, "ideas/printer.md", "# Retry policy of the printer\n"),
-    ];
+    let room = ProjectEvidence::of(subjects.iter().enumerate().map(commit).collect(), Vec::new());
     let label =
-        r#"[{"idea": "ideas/client.md", "commits": ["0000000000000000000000000000000000000000"]}]"#;
+        r#"[{"idea": "ideas/silent.md", "commits": ["0000000000000000000000000000000000000000"]}]"#;
     let labels = truth::parse(label).unwrap();
-    let rating = |shown: &[ClassifiedIdea]| {
-        let evidence = before(&room, &labels[0], &shown[0], shown).unwrap();
-        evidence.candidates[0].best_other_note
+    let shown = [one(&room, "ideas/silent.md", SILENT)];
+    let archived_early = |zebras: usize, other: &str| {
+        let zebras = (0..zebras).map(|at| format!("ideas/zebra{at}.md"));
+        let asked = zebras.chain(["ideas/silent.md".to_owned(), "ideas/other.md".to_owned()]);
+        let asked: std::collections::BTreeSet<String> = asked.collect();
+        let list = || Some(NotePaths { asked: asked.clone(), ..NotePaths::default() });
+        let read = |path: &str| match path {
+            "ideas/silent.md" => Some(SILENT.to_owned()),
+            "ideas/other.md" => Some(other.to_owned()),
+            _ => Some(OPEN.to_owned()),
+        };
+        let others = || OtherNotes::new(&list, &read);
+        let figures = measure(&room, &shown, &labels, Some(&others as _));
+        figures.past.unwrap().archived.len()
     };
-    assert_eq!(rating(&shown), None, "two notes do not cover a project");
-    for at in 0..30 {
-        shown.push(one(&room, &format!("ideas/zebra{at}.md"), OPEN));
-    }
-    assert!(rating(&shown).is_some_and(|rating| rating > 0.5), "{:?}", rating(&shown));
+    assert_eq!(archived_early(28, OPEN), 1);
+    assert_eq!(archived_early(27, OPEN), 0, "too few notes to compare with");
+    assert_eq!(archived_early(28, SIBLING), 0, "the commit fits its sibling better");
 }

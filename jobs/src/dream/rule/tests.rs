@@ -60,10 +60,7 @@ fn implemented_requires_a_matching_commit() {
 
 /// Judges the retry policy by a commit modified by `base` and then by `change`, alongside another
 /// commit of strength 0.45.
-fn confidence(
-    base: &dyn Fn(&mut Candidate),
-    change: &dyn Fn(&mut Candidate),
-) -> Option<Confidence> {
+fn changed_fit(base: &dyn Fn(&mut Candidate), change: &dyn Fn(&mut Candidate)) -> Option<Fit> {
     let room = room(&[("feat: retry policy with jitter", &["src/retry.rs"])]);
     let mut grounds = room.about("ideas/retry-policy.md", SPEC, None);
     let best = &mut grounds.candidates[0];
@@ -73,28 +70,24 @@ fn confidence(
     grounds.candidates.truncate(1);
     grounds.candidates.push(next);
     let features = Features::of(SPEC, "ideas/retry-policy.md");
-    implemented(&features, &grounds).map(|(_, confidence)| confidence)
+    implemented(&features, &grounds).map(|(_, fit)| fit)
 }
 
 #[test]
 fn commit_that_stands_out_needs_no_perfect_fit() {
     let path = "ideas/retry-policy.md";
     let base = |best: &mut Candidate| (best.strength, best.about, best.content) = (0.7, 0.8, 0.4);
-    let judge = |change: &dyn Fn(&mut Candidate)| confidence(&base, change);
-    assert_eq!(judge(&|_| ()), Some(Confidence::High));
+    let judge = |change: &dyn Fn(&mut Candidate)| changed_fit(&base, change);
+    assert_eq!(judge(&|_| ()), Some(Fit::Well));
     assert_eq!(
         judge(&|best| best.strength = 0.64),
-        Some(Confidence::Med),
+        Some(Fit::Perhaps),
         "the next commit is nearly as strong"
     );
-    assert_eq!(
-        judge(&|best| best.about = 0.6),
-        Some(Confidence::Med),
-        "its subject uses other words"
-    );
+    assert_eq!(judge(&|best| best.about = 0.6), Some(Fit::Perhaps), "its subject uses other words");
     assert_eq!(
         judge(&|best| best.content = 0.2),
-        Some(Confidence::Med),
+        Some(Fit::Perhaps),
         "it contains little of the idea"
     );
     let room = room(&[("feat: retry policy with jitter", &["src/retry.rs"])]);
@@ -102,7 +95,7 @@ fn commit_that_stands_out_needs_no_perfect_fit() {
     alone.candidates.truncate(1);
     alone.candidates[0].strength = 0.7;
     let verdict = implemented(&Features::of(SPEC, path), &alone).unwrap();
-    assert_eq!(verdict.1, Confidence::Med, "there is no other commit to compare it with");
+    assert_eq!(verdict.1, Fit::Perhaps, "there is no other commit to compare it with");
 }
 
 /// Returns items of an idea, of which the first `unmet` are missing from the commit.
@@ -117,8 +110,8 @@ fn commit_in_the_places_of_the_idea_needs_no_similar_title() {
         best.criteria = criteria(6, 2);
         best.overlap = Overlap { weight: 1.0, share: 0.8, places: 3 };
     };
-    let judge = |change: &dyn Fn(&mut Candidate)| confidence(&base, change);
-    assert_eq!(judge(&|_| ()), Some(Confidence::High));
+    let judge = |change: &dyn Fn(&mut Candidate)| changed_fit(&base, change);
+    assert_eq!(judge(&|_| ()), Some(Fit::Well));
     assert_eq!(judge(&|best| best.strength = 0.54), None, "a rival fits nearly as well");
     assert_eq!(judge(&|best| best.about = 0.9), None, "the commit is about more than the idea");
     assert_eq!(judge(&|best| best.overlap.share = 0.6), None, "it changed only some of the places");
@@ -129,28 +122,54 @@ fn commit_in_the_places_of_the_idea_needs_no_similar_title() {
 
 #[test]
 fn commit_that_fits_only_this_idea_needs_less() {
-    let base = |best: &mut Candidate| {
-        (best.strength, best.named, best.about, best.content) = (0.58, 0.5, 0.66, 0.1);
-        best.best_other_note = Some(0.41);
-    };
-    let judge = |change: &dyn Fn(&mut Candidate)| confidence(&base, change);
-    assert_eq!(judge(&|_| ()), Some(Confidence::High));
-    assert_eq!(judge(&|best| best.best_other_note = None), None, "the notes were not compared");
-    assert_eq!(judge(&|best| best.best_other_note = Some(0.43)), None, "it fits another note too");
-    assert_eq!(judge(&|best| best.about = 0.64), None, "its subject is about more");
-    assert_eq!(judge(&|best| best.strength = 0.56), None, "another commit fits nearly as well");
-    assert_eq!(judge(&|best| best.criteria = criteria(4, 3)), None, "most items are missing");
     let path = "ideas/retry-policy.md";
     let room = room(&[("feat: retry policy with jitter", &["src/retry.rs"])]);
-    let weak = |strength: f64| {
-        let mut grounds = room.about(path, SPEC, None);
+    let judge = |text: &str, next: f64, change: &dyn Fn(&mut Candidate)| {
+        let mut grounds = room.about(path, text, None);
         let mut best = grounds.candidates[0].clone();
-        (best.strength, best.about, best.best_other_note) = (strength, 0.66, Some(0.0));
+        (best.strength, best.about) = (ONLY_HERE.strength, ONLY_HERE.about);
+        (best.named, best.content) = (ONLY_HERE.named, ONLY_HERE.content);
+        best.best_other_note = Some(0.0);
+        change(&mut best);
+        let next = Candidate { at: 4, strength: best.strength - next, ..best.clone() };
+        grounds.candidates = vec![best, next];
+        fit(&Features::of(text, path), &grounds, &grounds.candidates[0])
+    };
+    let one = |change: &dyn Fn(&mut Candidate)| judge(SPEC, 0.13, change);
+    assert_eq!(one(&|_| ()), Some(Fit::OnlyHere));
+    let near = ONLY_HERE.strength - ONLY_HERE.notes;
+    assert_eq!(one(&|best| best.best_other_note = Some(near - 0.01)), Some(Fit::OnlyHere));
+    assert_eq!(one(&|best| best.best_other_note = Some(near + 0.01)), None, "it fits another note");
+    assert_eq!(one(&|best| best.best_other_note = None), None, "the notes were not compared");
+    assert_eq!(one(&|best| best.about -= 0.01), None, "its subject is about more");
+    assert_eq!(one(&|best| best.named -= 0.01), None, "its name lacks part of the title");
+    assert_eq!(one(&|best| best.content -= 0.01), None, "it contains too little of the idea");
+    assert_eq!(one(&|best| best.strength -= 0.01), None, "it has too little in common");
+    assert_eq!(one(&|best| best.criteria = criteria(4, 3)), None, "most items are missing");
+    assert_eq!(judge(SPEC, 0.11, &|_| ()), None, "another commit fits nearly as well");
+    let draft = SPEC.replacen("\n\n", "\n\nStatus: draft\n\n", 1);
+    assert_eq!(judge(&draft, 0.13, &|_| ()), None, "the idea calls itself a draft");
+}
+
+#[test]
+fn notes_are_compared_only_if_the_verdict_may_change() {
+    let path = "ideas/retry-policy.md";
+    let room = room(&[("feat: retry policy with jitter", &["src/retry.rs"])]);
+    let compared = |text: &str, change: &dyn Fn(&mut Candidate)| {
+        let mut grounds = room.about(path, text, None);
+        let mut best = grounds.candidates[0].clone();
+        (best.strength, best.about) = (ONLY_HERE.strength, ONLY_HERE.about);
+        (best.named, best.content) = (ONLY_HERE.named, ONLY_HERE.content);
+        change(&mut best);
         let next = Candidate { at: 4, strength: 0.2, ..best.clone() };
         grounds.candidates = vec![best, next];
-        implemented(&Features::of(SPEC, path), &grounds).map(|(_, confidence)| confidence)
+        to_compare(&Features::of(text, path), &grounds)
     };
-    assert_eq!((weak(0.45), weak(0.44)), (Some(Confidence::High), None));
+    assert!(compared(SPEC, &|_| ()));
+    assert!(!compared(SPEC, &|best| best.strength = 0.9), "it is done anyway");
+    assert!(!compared(SPEC, &|best| best.about = 0.1), "it is not done anyway");
+    let phases = format!("{SPEC}\n## Phase 1\n\n## Phase 2\n\n## Phase 3\n");
+    assert!(!compared(&phases, &|_| ()), "a single commit rarely completes it");
 }
 
 #[test]
@@ -162,11 +181,11 @@ fn rivalled_commit_needs_a_better_fit() {
         let first = Candidate { strength: best, about: 0.6, ..grounds.candidates[0].clone() };
         let second = Candidate { at: 4, strength: next, ..first.clone() };
         grounds.candidates = vec![first, second];
-        implemented(&Features::of(SPEC, path), &grounds).map(|(_, confidence)| confidence)
+        implemented(&Features::of(SPEC, path), &grounds).map(|(_, fit)| fit)
     };
-    assert_eq!(judge(0.76, 0.6), Some(Confidence::High));
-    assert_eq!(judge(0.76, 0.7), Some(Confidence::Med), "the other commit may have done the work");
-    assert_eq!(judge(0.81, 0.8), Some(Confidence::High), "both fit very well");
+    assert_eq!(judge(0.76, 0.6), Some(Fit::Well));
+    assert_eq!(judge(0.76, 0.7), Some(Fit::Perhaps), "the other commit may have done the work");
+    assert_eq!(judge(0.81, 0.8), Some(Fit::Well), "both fit very well");
 }
 
 #[test]
@@ -181,28 +200,28 @@ fn same_subject_needs_little_content() {
         let next = Candidate { at: 4, strength: 0.5, ..grounds.candidates[0].clone() };
         grounds.candidates.truncate(1);
         grounds.candidates.push(next);
-        implemented(&Features::of(text, path), &grounds).map(|(_, confidence)| confidence)
+        implemented(&Features::of(text, path), &grounds).map(|(_, fit)| fit)
     };
-    assert_eq!(judge(SPEC, &|_| ()), Some(Confidence::High));
+    assert_eq!(judge(SPEC, &|_| ()), Some(Fit::Well));
     assert_eq!(
         judge(SPEC, &|best| best.named = 0.7),
-        Some(Confidence::Med),
+        Some(Fit::Perhaps),
         "it lacks part of the title"
     );
     assert_eq!(
         judge(SPEC, &|best| best.about = 0.9),
-        Some(Confidence::Med),
+        Some(Fit::Perhaps),
         "it may concern another surface"
     );
     assert_eq!(
         judge(SPEC, &|best| best.strength = 0.64),
-        Some(Confidence::Med),
+        Some(Fit::Perhaps),
         "it may be a sibling"
     );
     let short = |best: &mut Candidate| best.matched.truncate(2);
-    assert_eq!(judge(SPEC, &short), Some(Confidence::Med), "two matching words are too few");
+    assert_eq!(judge(SPEC, &short), Some(Fit::Perhaps), "two matching words are too few");
     let draft = SPEC.replacen("\n\n", "\n\nStatus: draft\n\n", 1);
-    assert_eq!(judge(&draft, &|_| ()), Some(Confidence::Med), "the idea calls itself a draft");
+    assert_eq!(judge(&draft, &|_| ()), Some(Fit::Perhaps), "the idea calls itself a draft");
 }
 
 #[test]
