@@ -27,7 +27,7 @@ impl<T> Chain<T> {
 
     #[allow(
         clippy::should_implement_trait,
-        reason = "takes the reason for the step and is not an iterator"
+        reason = "a chain is not an iterator: callers take one fallback at a time"
     )]
     pub fn next(&mut self) -> Option<T> {
         self.rest.pop_front()

@@ -1,7 +1,7 @@
 //! Runs a child process for a single attempt to get an answer.
 //!
-//! Every backend that runs a program shares this module. It must never start a second attempt, and
-//! never return output from a process tree that is still alive.
+//! Every backend that runs a program uses this module. The module must never start a second attempt
+//! and never return output from a process tree that is still alive.
 
 use runner_text::counted;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -94,7 +94,7 @@ impl LastSandbox {
             (None, Some(start)) if !start.sandbox.off => {
                 "inside the sandbox, once it is started".to_owned()
             }
-            (None, _) => "unconfined".to_owned(),
+            (None, _) => "no sandbox".to_owned(),
         }
     }
 }

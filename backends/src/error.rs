@@ -17,7 +17,7 @@ use crate::request::millis;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
 #[serde(tag = "error", rename_all = "kebab-case")]
 pub enum BackendError {
-    /// The provider asks the caller to wait: until the given time, or with a backoff if none is
+    /// The provider asks the caller to wait: until the given time, or with a backoff if no time is
     /// given.
     #[error("rate-limited{}: {why}", until.map(|until| format!(" until {until}")).unwrap_or_default())]
     RateLimited {
@@ -114,7 +114,7 @@ pub enum Phase {
     Connect,
     /// The time until the backend sends anything.
     FirstByte,
-    /// The maximum time between two signals of activity from the backend.
+    /// The maximum time between two signs of activity from the backend.
     Idle,
     /// The total time.
     Total,

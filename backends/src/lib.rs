@@ -85,7 +85,7 @@ pub struct Description {
 /// - It makes one attempt. The caller's budget decides whether a retry is affordable.
 /// - It finishes within the request's four deadlines, on the boot-time clock: *connect* until an
 ///   API is reached, *first byte* until the provider sends anything, *idle* between two signs of
-///   life, and *total* for the whole run. If a deadline passes, the result is
+///   activity, and *total* for the whole run. If a deadline passes, the result is
 ///   [`BackendError::Silent`] with its phase. Stopping a child may take longer by at most the grace
 ///   period between TERM and KILL.
 /// - When `cancel` is triggered, it stops everything that it started and returns
@@ -128,7 +128,7 @@ pub trait Backend: Send + Sync {
         Some(WINDOW)
     }
 
-    /// Gets one answer.
+    /// Sends the request to the model and returns its answer.
     ///
     /// # Errors
     /// Returns a [`BackendError`], whose variant determines the next step.

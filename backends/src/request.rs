@@ -97,7 +97,7 @@ pub struct RequestLimits {
     /// Maximum time until the provider sends its first byte.
     #[serde(rename = "first_byte_ms", with = "millis")]
     pub first_byte: Duration,
-    /// Maximum time between two signs of life.
+    /// Maximum time between two signs of activity.
     #[serde(rename = "idle_ms", with = "millis")]
     pub idle: Duration,
     /// Maximum total time.

@@ -8,9 +8,10 @@
 //! ```
 //!
 //! Programs renew their own login while they work, and two programs that do so at the same time can
-//! lose that login. The limit therefore applies to a login, which several instances may share: a
-//! program with its state folder, or an API address with its key. A slot is an `flock` on a file
-//! that is never deleted. The kernel releases the lock when the process exits, so no slot is lost.
+//! invalidate it. The limit therefore applies to a login, which several instances may share. Each
+//! login is a program with its state folder, or an API address with the name of its key. A slot is
+//! an `flock` on a file that is never deleted. The kernel releases the lock when the process exits,
+//! so no slot is lost.
 //!
 //! The queue's groups cannot provide this limit, because they count jobs before the backend is
 //! known. This module must never hold a slot while no request is in progress.
@@ -188,7 +189,7 @@ mod tests {
         drop(first);
         block_on(two.run(&request(long), &mut VecSink::default(), &cancel)).unwrap();
         let third = two.free().unwrap().unwrap();
-        cancel.cancel("told to");
+        cancel.cancel("stopped");
         let stopped = block_on(two.run(&request(long), &mut VecSink::default(), &cancel));
         assert!(matches!(stopped, Err(BackendError::Cancelled { .. })));
         drop((second, third));

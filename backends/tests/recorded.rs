@@ -89,7 +89,7 @@ fn recorded_answers_are_read() {
         ("claude/answer", (6500, 17, 5000), Some(2_160), &[][..]),
         ("claude/tool", (13_000, 34, 10_000), Some(4_320), &[]),
         ("codex/answer", (6500, 17, 5000), None, &[]),
-        ("codex/tool", (13_000, 34, 10_000), None, &["1 of its commands failed"]),
+        ("codex/tool", (13_000, 34, 10_000), None, &["1 of the agent's commands failed"]),
     ] {
         let (reply, events) = replay(recording, 0, None);
         let reply = reply.unwrap_or_else(|error| panic!("{recording}: {error:?}"));

@@ -188,7 +188,7 @@ fn conflicts_and_subfolders_are_reported() {
     }
 }
 
-/// Checks that filters never run, and that a work tree that needs one does not stay dirty.
+/// Checks that filters never run, and that a work tree that needs a filter does not stay dirty.
 #[test]
 fn converted_files_are_compared_by_stat_data() {
     for git in gits() {

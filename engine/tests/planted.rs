@@ -3,8 +3,8 @@
 //!
 //! Each `Door` is a way for git to start a program, set up as an agent might do it. A canary is a
 //! program that is monitored for being opened: the kernel must open a program to start it, so even
-//! a start without any effect is detected. A control test runs git as a user would, in the same
-//! setup, to show that the canaries work.
+//! a start without any effect is detected. As a control, a test also runs git in the same setup as
+//! a user would, to show that the canaries work.
 
 #![allow(clippy::unwrap_used, clippy::disallowed_methods, clippy::print_stdout)]
 
@@ -131,8 +131,8 @@ impl Place {
             let canary = canary.to_str().unwrap();
             (door.plant)(self, canary);
         }
-        // The file is edited last, because the setup uses git, and an edited file makes git compare
-        // it.
+        // The file is edited last. The setup itself uses git, which would otherwise compare the
+        // edited file during the setup.
         fs::write(self.root().join("a.rs"), "texs\n").unwrap();
         let config = fs::read_dir(self.root())
             .unwrap()
@@ -218,7 +218,7 @@ fn gits() -> Vec<PathBuf> {
     found
 }
 
-/// Runs git as a user would, which must start the programs.
+/// Runs git as a user would. This must start the planted programs.
 fn as_people_do(place: &Place) {
     let doors: [&[&str]; 12] = [
         &["status"],
@@ -255,7 +255,7 @@ fn git_queries_start_no_planted_program() {
             open.extend(place.started());
         }
     }
-    println!("{chains} cases, {} doors that git itself opens: {open:?}", open.len());
+    println!("{chains} cases, {} programs that git itself started: {open:?}", open.len());
     assert!(open.len() >= 20, "the canaries do not work: {open:?}");
 }
 

@@ -293,7 +293,7 @@ fn locked_run_is_not_recovered() {
     assert!(matches!(world.outcome(admitted.run()), Outcome::Lost { .. }));
 }
 
-/// A stopped process that holds the lock past its deadline must be killed.
+/// Checks that a stopped process that holds the lock past its deadline is killed.
 #[test]
 fn stopped_run_past_deadline_is_killed() {
     let mut world = world();

@@ -1,4 +1,4 @@
-//! Compares schedules with other programs' results and with an independent oracle.
+//! Compares schedules with another program's results and with an independent oracle.
 //!
 //! `RUNNER_TEST_SCALE` multiplies the number of random cases, and `RUNNER_TEST_SEED` repeats a test
 //! run.

@@ -1,6 +1,6 @@
 //! Simulates years of the real engine on a simulated host.
 //!
-//! `RUNNER_TEST_SCALE` multiplies the number of years, where scale 1 is a thousand.
+//! `RUNNER_TEST_SCALE` multiplies the number of years, which is a thousand at scale 1.
 //! `RUNNER_TEST_SEED` repeats a test run, and `RUNNER_TEST_YEAR` repeats one of its years.
 //! `docs/RELIABILITY.md` describes the model.
 

@@ -279,7 +279,8 @@ pub(crate) fn ended_without(what: &str, ended: &Ended, secrets: &Secrets) -> Bac
     }
 }
 
-/// Adds the run's remarks to a reply, and passes any remaining text to the sink.
+/// Adds the run's remarks to a reply and passes the reply's notes to the sink. Also passes the text
+/// to the sink unless `heard`, the last text that the sink received, is the same.
 pub(crate) fn hand_out(
     mut reply: Reply,
     remarks: Vec<String>,

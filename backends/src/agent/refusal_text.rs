@@ -1,8 +1,9 @@
 //! Classifies a provider's refusal by its status, code and text.
 //!
 //! Phrases about credit are checked first, because waiting does not restore exhausted credit. A
-//! known status is checked next, and the text is interpreted only if there is no known status. This
-//! module must interpret only errors that the program reported, never a model's answer.
+//! known status is checked next, and the rest of the text is interpreted only if there is no known
+//! status. This module must interpret only errors that the program reported, never a model's
+//! answer.
 
 use jiff::Timestamp;
 use jiff::tz::TimeZone;

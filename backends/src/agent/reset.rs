@@ -11,7 +11,8 @@ use jiff::{Span, Timestamp, ToSpan as _};
 const MONTHS: [&str; 12] =
     ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"];
 
-/// Returns the time given in `text`, relative to `now`. `zone` is the host's zone.
+/// Returns the reset time given in `text`, if there is one. A time span starts at `now`. A time
+/// without a zone is interpreted in `zone`, which is the host's zone.
 pub(crate) fn reset(text: &str, now: Timestamp, zone: &TimeZone) -> Option<Timestamp> {
     epoch(text).or_else(|| {
         let lower = text.to_ascii_lowercase();

@@ -209,7 +209,7 @@ impl Gathered {
             Some(End::Length) => return Err(BackendError::Truncated { most }),
             Some(End::Context) => {
                 let why = format!(
-                    "the request and its answer do not fit into the context window of the model of {name}"
+                    "the request and its answer do not fit into the context window of {name}'s model"
                 );
                 return Err(BackendError::Rejected { why });
             }

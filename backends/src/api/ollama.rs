@@ -3,8 +3,8 @@
 //! Ollama silently truncates a question that is too long for its context window. The request
 //! therefore always sets the window: the configured one or, by default, the smallest of [`WINDOWS`]
 //! that fits the question and an answer. A question that does not fit is rejected before it is
-//! sent, and a reply that filled the window is detected as truncated. An error may arrive as a line
-//! of a reply that started successfully.
+//! sent. A reply is rejected if its token counts show that the question was truncated. An error may
+//! arrive as a line of a reply that started successfully.
 
 use serde_json::{Value, json};
 

@@ -14,7 +14,7 @@ use crate::error::BackendError;
 use crate::redact::Secrets;
 use crate::sink::Limit;
 
-/// Maximum length in bytes of a message to show.
+/// Maximum length in characters of a message to show.
 const SHOWN: usize = 400;
 
 /// Returns the error for a response whose status is not a success.

@@ -32,8 +32,8 @@ use stream::Transcript;
 
 /// Default maximum number of turns if tools are configured.
 const TURNS: u32 = 20;
-/// Default maximum number of turns without configured tools, if the answer has a schema: the answer
-/// goes through a tool, and the program asks once more if the model answers in plain text.
+/// Default maximum number of turns without configured tools, if the answer has a schema. The answer
+/// goes through a tool, and the program asks again if the model answers in plain text.
 const SCHEMA_TURNS: u32 = 3;
 
 #[derive(Clone, Debug)]
@@ -96,7 +96,7 @@ fn spec(plan: &AgentPlan, request: &Request) -> ChildSpec {
         "--output-format",
         "stream-json",
         "--verbose",
-        // Partial messages serve as signs of life for the idle deadline.
+        // Partial messages count as signs of activity for the idle deadline.
         "--include-partial-messages",
         "--setting-sources",
         "",

@@ -33,7 +33,7 @@ use stream::Transcript;
 /// The file in the run folder that contains the answer's schema.
 const SCHEMA_FILE: &str = "answer.schema.json";
 
-/// Features to disable, other than the shell.
+/// Features, other than the shell, that are always disabled.
 const FEATURES: &[&str] = &[
     "hooks",
     "plugins",
@@ -202,7 +202,7 @@ fn reply(
     let mut notes = Vec::new();
     if transcript.failed_commands > 0 {
         let failed = transcript.failed_commands;
-        notes.push(format!("{failed} of its commands failed"));
+        notes.push(format!("{failed} of the agent's commands failed"));
     }
     Ok(Reply { text, value, usage: transcript.usage, stop: Stop::End, notes })
 }

@@ -3,7 +3,7 @@
 //! ```text
 //! recording   the header               exactly one, the first line
 //! content     a text or file           any number, identified by digest
-//! read        an input that was read
+//! read        an input of the run
 //! asked       a question and its answer or error
 //! made        an artifact
 //! over        the reads were too large and were not recorded

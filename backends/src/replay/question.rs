@@ -259,7 +259,8 @@ pub(super) mod tests {
             let (old, new) = (asked(&old), asked(&new));
             assert_ne!(old.digest(), new.digest(), "{words}");
             let said = old.differs(&new);
-            // Without its sources, a request has no nonce, so all its sources appear changed.
+            // A request without sources has no nonce that could be replaced, so its instructions
+            // differ too.
             if words.starts_with("sources") {
                 assert!(said.is_some());
             } else {

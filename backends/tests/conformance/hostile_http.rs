@@ -301,7 +301,7 @@ fn cancelled_request_closes_its_connection() {
                     tokio::task::yield_now().await;
                 }
                 pulled = boot_time();
-                cancel.cancel("told to");
+                cancel.cancel("stopped");
             };
             tokio::join!(backend.run(&request, &mut sink, &cancel), pull).0
         });

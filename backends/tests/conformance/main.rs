@@ -288,7 +288,7 @@ fn expected(situation: Situation) -> Expected {
         S::Stall => Error(Class::Silent, |error| phase(error) == Some(Phase::Idle)),
         S::Drip | S::Deaf => Error(Class::Silent, |error| phase(error) == Some(Phase::Total)),
         S::CancelledBefore | S::CancelledMidway => {
-            Error(Class::Crash, |error| *error == E::Cancelled { why: "told to".into() })
+            Error(Class::Crash, |error| *error == E::Cancelled { why: "stopped".into() })
         }
         S::Prose
         | S::NotText
@@ -354,7 +354,7 @@ fn ask(
 ) -> Result<Reply, BackendError> {
     let cancel = Cancel::new().unwrap();
     if situation == S::CancelledBefore {
-        cancel.cancel("told to");
+        cancel.cancel("stopped");
     }
     block_on(async {
         let pull = async {
@@ -362,7 +362,7 @@ fn ask(
                 if let Some(fifo) = case.begun.clone() {
                     tokio::task::spawn_blocking(move || fs::read(fifo).unwrap()).await.unwrap();
                 }
-                cancel.cancel("told to");
+                cancel.cancel("stopped");
             }
         };
         tokio::join!(case.backend.run(request, sink, &cancel), pull).0

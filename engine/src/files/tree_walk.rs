@@ -25,7 +25,7 @@ const FOLDER: OFlags = OFlags::RDONLY
 
 /// Handles the entries that a walk finds.
 pub trait TreeVisitor {
-    /// Handles any entry other than a folder on the same file system.
+    /// Handles an entry that is not a folder. Folders on another file system are skipped.
     fn file(&mut self, folder: BorrowedFd<'_>, name: &OsStr, stat: &Stat) -> io::Result<()>;
 
     /// Handles a folder before its contents.

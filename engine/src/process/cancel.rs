@@ -113,7 +113,7 @@ impl Cancel {
         }
     }
 
-    /// Returns whether the cancellation is immediate.
+    /// Returns whether the token was cancelled with [`Cancel::cancel_at_once`].
     pub fn is_at_once(&self) -> bool {
         self.state().urgency == Urgency::AtOnce
     }

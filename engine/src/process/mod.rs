@@ -44,7 +44,8 @@ pub struct Ended {
     /// The exit status of the child itself. A child that did not exit in time after KILL is
     /// recorded as killed.
     pub status: ExitStatus,
-    /// The limit that ended the child, or [`Reason::Exited`] if no limit did.
+    /// Why the child ended: the limit or cancellation that stopped it, or [`Reason::Exited`] if
+    /// neither did.
     pub reason: Reason,
     /// The child's standard output, up to the cap.
     pub stdout: Vec<u8>,

@@ -3,7 +3,7 @@
 //! Listing all processes opens a file for each process on the machine. The descendants are found
 //! through the kernel's list of each thread's children, which costs nothing for other processes.
 //! When a process exits, its children move to another list, so the lists are read until two
-//! successive results agree: no living descendant is missing from both.
+//! successive results agree. A living descendant cannot be missing from both results.
 //!
 //! This module must never signal or reap a process.
 
@@ -15,8 +15,8 @@ use crate::files::{read_proc, read_text_proc};
 /// The listed processes, keyed by id.
 pub(super) type Snapshot = BTreeMap<u32, Stat>;
 
-/// Maximum number of times to read the lists of children. If the tree changes during every read, it
-/// is taken from the list of all processes.
+/// Maximum number of times to read the lists of children. If the tree changes during every read,
+/// all processes are listed instead.
 const WALKS: usize = 8;
 
 /// The fields of `/proc/PID/stat` that this crate uses.

@@ -49,13 +49,13 @@ pub struct ChildSpec {
 #[derive(Clone, Debug, Default)]
 #[allow(clippy::large_enum_variant, reason = "only a few of them exist at any time")]
 pub enum ChildSandbox {
-    /// No restrictions. Only for trusted programs that do not read a project.
+    /// No restrictions apply. Only trusted programs that do not read a project may run this way.
     #[default]
     Off,
     /// The child can read everything but write only to the named folders, and can neither start
-    /// another program nor use the network. For git.
+    /// another program nor use the network. Git runs this way.
     Inert(Inert),
-    /// The launcher enforces the job's sandbox. For all programs that a job starts.
+    /// The launcher enforces the job's sandbox. All programs that a job starts run this way.
     Launched(SandboxedStart),
 }
 
@@ -162,7 +162,7 @@ pub enum SpawnError {
         /// The reason for the cancellation.
         why: String,
     },
-    /// The operating system refused to start the program.
+    /// The operating system refused an operation that is needed to start or watch the program.
     #[error("cannot start {}: cannot {what}", program.display())]
     Io {
         program: PathBuf,

@@ -37,13 +37,13 @@ pub enum ExitStatus {
     Signal(i32),
 }
 
-/// The limit that ended a child, or `Exited` if no limit did.
+/// Why a child ended: the limit or cancellation that stopped it, or `Exited` if neither did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reason {
     /// The child exited by itself, or was stopped when its exit grace period expired after its
     /// result had been seen.
     Exited,
-    /// The child wrote its first output too late.
+    /// The child had written no output by its first-byte deadline.
     FirstByteDeadline,
     /// The child wrote no output for too long.
     IdleDeadline,
@@ -196,7 +196,7 @@ impl Supervisor {
         }
     }
 
-    /// Returns why the child ended, once it has ended.
+    /// Returns why the child ended. The value is meaningful only after the child has ended.
     pub fn reason(&self) -> Reason {
         self.reason
     }
@@ -403,8 +403,8 @@ mod tests {
 
     #[test]
     fn event_order_preserves_reason_and_single_finish() {
-        // For every sequence of five events, the supervisor finishes at most once, and only after
-        // an exit or the end of the kill wait. Once the reason is not `Exited`, it never changes.
+        // For every sequence of five events, the supervisor finishes at most once and has a next
+        // deadline until it finishes. Once the reason is not `Exited`, it never changes.
         let events = [
             output(6),
             SupervisorEvent::Closed(OUT),

@@ -163,8 +163,8 @@ impl Owned {
             children.remove(&pid);
             return Killed { count: 0, survivors: 0 };
         }
-        // A single listing of all processes is enough if it contains none to kill. A descendant
-        // cannot hide from the lists of children.
+        // If a listing of all processes contains none to kill, the sweep lists only this process's
+        // descendants, because no descendant can be missing from the lists of children.
         let list = match (self.kill_listed().alive, self.extent) {
             (1.., TreeExtent::Any) => everything,
             _ => own_tree,
@@ -234,8 +234,9 @@ enum ProcessOwnership {
 }
 
 impl ProcessScope {
-    /// Decides by marker: a process belongs to the child with the longest matching marker. A
-    /// process that matches two children equally is left to the child that exits last.
+    /// Determines from its marker, `found`, whether a process belongs to the child with the marker
+    /// `ours`. A process belongs to the child with the longest matching marker. A process that
+    /// matches two children equally is left to the child that exits last.
     fn whose(&self, found: Option<Vec<u8>>, ours: &str) -> ProcessOwnership {
         let Some(found) = found else {
             return ProcessOwnership::Unknown;

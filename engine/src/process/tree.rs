@@ -27,7 +27,8 @@ use crate::time::boot_time;
 /// Time limit for a sweep. Processes that remain after it are reported as survivors.
 const SWEEP_LIMIT: Duration = Duration::from_secs(10);
 
-/// Maximum size of a process's environment in bytes: three quarters of the largest stack.
+/// Maximum number of bytes to read from a process's environment. Linux limits the arguments and the
+/// environment of a new program together to three quarters of this number.
 const LARGEST_ENVIRONMENT: u64 = 8 * 1024 * 1024;
 
 /// Maximum wait for a process that is executing `execve`, whose owner cannot be determined until
@@ -105,8 +106,8 @@ pub(crate) enum UnnamedFiles {
 }
 
 /// Returns the unnamed files that these processes use, as paths under `/proc`, with their metadata.
-/// Every thread shares the open files of its process, because the sandbox refuses to create threads
-/// that do not.
+/// Every thread shares the open files of its process, because the sandbox refuses to create a
+/// thread that does not share them.
 pub(crate) fn unnamed_files(
     pids: &[u32],
     files: UnnamedFiles,

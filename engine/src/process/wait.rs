@@ -1,4 +1,4 @@
-//! Waiting on file descriptors. This is the only way in which the process modules wait.
+//! Waits on file descriptors. The process modules wait in no other way.
 //!
 //! An [`Alarm`] is a timer on the boot-time clock, so that a deadline that passes during suspend
 //! takes effect at once on resume; the timeout of `poll` does not include suspended time. This

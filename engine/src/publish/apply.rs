@@ -255,7 +255,7 @@ impl<Fs: PublishFs> Publisher<'_, Fs> {
         conflict(target, found)
     }
 
-    /// Syncs a folder. If the folder was removed, syncs its parent instead.
+    /// Syncs a folder. If the folder no longer exists, syncs its nearest existing ancestor instead.
     fn sync_folder(&self, folder: Option<RelPath>) -> Result<(), FsError> {
         let mut folder = folder;
         loop {

@@ -286,7 +286,7 @@ fn foreign_file_in_staging_is_kept() {
     assert_eq!(conflict.found, content("theirs"));
     assert_eq!(fs::read_to_string(&aside).unwrap(), "theirs");
     assert_eq!(fs::read_to_string(folder.path().join("d/a")).unwrap(), "old");
-    // A crash left the file with both names. The removal is then completed.
+    // A crash can leave the file under both names. The next attempt completes the removal.
     fs::write(&aside, "old").unwrap();
     publisher.carry_out().unwrap();
     assert!(!folder.path().join("d/a").exists());

@@ -3,8 +3,8 @@
 //! The trait has two implementations: [`super::RealFs`] and the crash simulation's `SimFs`. `SimFs`
 //! injects power cuts, errors and writes by other programs at each operation.
 //!
-//! Rejected: a richer trait with handles and partial writes. A crash either precedes or follows an
-//! operation, and the simulated disk models the states in between.
+//! Rejected: a richer trait with handles and partial writes. The simulated disk already models the
+//! states that a crash during an operation can leave.
 
 use std::io;
 
@@ -133,8 +133,8 @@ pub trait PublishFs {
     fn remove_dir(&self, path: &RelPath) -> Result<(), FsError>;
 }
 
-/// Creates every folder above `path` and makes their names durable. Existing folders are synced
-/// too, because a dead run may have created them without a sync.
+/// Creates all folders above `path` and makes their names durable. The names of existing folders
+/// are synced too, because a dead run may have created the folders without a sync.
 pub(super) fn make_parents(fs: &impl PublishFs, path: &RelPath) -> Result<(), FsError> {
     for dir in path.ancestors() {
         fs.create_dir(&dir)?;

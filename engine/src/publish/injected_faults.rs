@@ -1,8 +1,8 @@
 //! Injects known bugs into publications, to verify that the crash simulation detects them.
 //!
-//! The core calls [`injected`] at each place where one of these bugs is possible. Without the
-//! feature `fault-injection`, the result is the constant `false`. Only this folder and the
-//! simulation may use these items.
+//! The publication code calls [`injected`] at each place where one of these bugs is possible.
+//! Without the feature `fault-injection`, the result is the constant `false`. Only the publication
+//! code and the crash simulation may use these items.
 
 use std::cell::Cell;
 
@@ -10,7 +10,7 @@ thread_local! {
     static CURRENT: Cell<Option<InjectedFault>> = const { Cell::new(None) };
 }
 
-/// A bug that tests can inject into the core.
+/// A bug that tests can inject into the publication code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, strum::VariantArray)]
 pub enum InjectedFault {
     /// A staged file is not synced.
@@ -59,7 +59,7 @@ pub enum InjectedFault {
     RecoveryLeavesStaging,
     /// Recovery applies a manifest whose outcome is already committed.
     RecoveryRepeatsSettled,
-    /// A run that was taken over ignores that its outcome was refused.
+    /// A run that was taken over ignores the refusal of its outcome.
     StaleOutcomeAccepted,
 }
 

@@ -33,8 +33,8 @@ pub enum LogError {
     /// The run's outcome is already committed.
     #[error("the outcome of run {run} is already committed")]
     Settled { run: RunId },
-    /// The store failed.
-    #[error("the database could not be used")]
+    /// The database or a marker file failed.
+    #[error("the record of publications could not be used")]
     Store(#[source] Box<dyn Error + Send + Sync>),
 }
 
@@ -47,7 +47,7 @@ pub struct RecordedManifest {
     pub settled: bool,
 }
 
-/// The two commits of a publication, and the query for recovery.
+/// The two commits of a publication, and the query that recovery needs.
 ///
 /// Rejected: one row per entry or a state per rename. The disk itself shows which renames were
 /// made.

@@ -15,8 +15,8 @@
 //! durable before the next step. Both commits check the fence through a [`CommitGuard`]. A commit
 //! must never be split, and a marker must never be overwritten in place.
 //!
-//! Rejected: recording these commits in the database. A run commits many times, and a tree whose
-//! database is on another machine could not be finished.
+//! Rejected: recording these commits in the database. A run commits many times, and a commit could
+//! not be finished if the database were on another machine than the tree.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -199,9 +199,9 @@ pub fn inspect(fs: &impl MarkerFs, path: &RelPath) -> Result<Option<Marker>, FsE
 }
 
 /// Finishes every incomplete commit in `folder`. The markers of finished commits remain until
-/// [`finish`]. A marker that would change anything outside `allowed` is treated as another
-/// program's and left unchanged. The caller must hold the tree's lock. The function is idempotent,
-/// even after an interruption.
+/// [`finish`] removes them. A marker that would change anything outside `allowed` is treated as
+/// another program's and left unchanged. The caller must hold the tree's lock. The function is
+/// idempotent, even after an interruption.
 ///
 /// # Errors
 /// Returns the errors of [`recover`].

@@ -58,7 +58,10 @@ use injected_faults::injected;
 
 /// A target that another program has changed. The target keeps that program's content.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{target} was changed by another program: it holds {found}, neither the old nor the new")]
+#[error(
+    "{target} was changed by another program: it holds {found}, which is neither the old nor \
+     the new content"
+)]
 pub struct Conflict {
     /// The path of the target.
     pub target: RelPath,
@@ -105,8 +108,8 @@ pub enum PublishError {
 pub struct Published {
     /// The number of targets that were written or removed.
     pub entries: usize,
-    /// The error if the staging folder could not be removed. The folder is no longer needed, and
-    /// [`recover`] tries again.
+    /// The error that prevented the removal of the staging folder, if any. The folder is no longer
+    /// needed, and [`recover`] tries again to remove it.
     pub leftover: Option<FsError>,
 }
 

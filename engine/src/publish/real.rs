@@ -31,10 +31,10 @@ const WALK: ResolveFlags = ResolveFlags::BENEATH
     .union(ResolveFlags::NO_MAGICLINKS)
     .union(ResolveFlags::NO_XDEV);
 
-/// Opens a folder for reading.
+/// Flags for opening a folder for reading.
 const FOLDER: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY);
 
-/// Creates a file for writing, and fails if the name exists.
+/// Flags for creating a file for writing. The call fails if the name already exists.
 const NEW_FILE: OFlags =
     OFlags::WRONLY.union(OFlags::CREATE).union(OFlags::EXCL).union(OFlags::NOFOLLOW);
 

@@ -1,4 +1,5 @@
-//! Tests of the real disk: what each operation refuses, and the metadata that it reads and sets.
+//! Tests of the real disk: the paths that each operation refuses, and the metadata that it reads
+//! and sets.
 
 use std::ffi::OsString;
 use std::fs;

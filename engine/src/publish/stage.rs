@@ -1,4 +1,4 @@
-//! Makes a run's files durable in a staging folder, before a record refers to them.
+//! Makes a run's files durable in a staging folder before any record refers to them.
 //!
 //! ```text
 //! new ──put / remove, any number──> drafting ──seal──> a manifest of durable files
@@ -123,7 +123,7 @@ impl Draft {
 }
 
 /// Removes a staging folder and its files durably. The parent folder is synced even if the staging
-/// folder is already gone, because its removal may not be durable yet. The removal is not
+/// folder no longer exists, because an earlier removal may not be durable yet. The removal is not
 /// recursive, because a publication creates no folders in staging.
 ///
 /// # Errors

@@ -1,7 +1,8 @@
-//! Rolls the publication of a dead run forward, and removes what it staged.
+//! Rolls the publication of a dead run forward, and removes the run's staged files.
 //!
 //! The caller holds the deciding lock of the run's job. This module must never publish under a
-//! fence other than the run's own, and never remove staged files that the user still needs.
+//! fence other than the one that the caller obtained for the run, and never remove staged files
+//! that the user still needs.
 
 use jiff::Timestamp;
 
@@ -11,7 +12,7 @@ use crate::outcome::{Class, Outcome};
 use crate::publish::{self, LogError, PublishError, PublishLog as _, RealFs, Recovery, RelPath};
 use crate::store::{FleetNote, RunRow, RunState, Store, StoreError};
 
-/// The result of a dead run's publication.
+/// The result of recovering a dead run's publication.
 pub(super) enum Replay {
     /// The publication has been completed, and the run is settled with this outcome.
     RolledForward(Outcome),

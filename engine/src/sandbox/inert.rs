@@ -3,9 +3,9 @@
 //! Git reads configuration and attributes that anyone with write access to the project may have
 //! written. Many of these settings name a program to run: filters, pagers, monitors, helpers and
 //! signers. A list of settings to override would never be complete, so the kernel enforces the
-//! restrictions instead: Landlock allows only git and its loader to be executed and allows no
-//! writes, and a system call filter refuses new processes and sockets. If the kernel does not
-//! support Landlock, only the filter applies.
+//! restrictions instead. Landlock allows only git and its loader to be executed, and allows writes
+//! only beneath the folders in [`Inert::write`]. A system call filter refuses new processes and
+//! sockets. If the kernel does not support Landlock, only the filter applies.
 //!
 //! This module must never start a job's program, which always goes through the launcher. It must
 //! never fall back to an unrestricted start: a restriction that fails is an error.
@@ -24,7 +24,7 @@ use crate::files::open_host;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Inert {
     /// Folders beneath which the program may write. The list is empty for a program that only
-    /// answers a question.
+    /// reads.
     pub write: Vec<PathBuf>,
 }
 
@@ -59,8 +59,8 @@ fn restrict(program: &Path, inert: &Inert) -> Result<(), SandboxError> {
 }
 
 /// Returns the files that the kernel opens to start `program`. The list is empty for a script,
-/// because its interpreter may start any program, in which case only the system call filter
-/// restricts it.
+/// because its interpreter may need other files. Landlock then does not restrict which files can be
+/// executed, and only the system call filter refuses new processes.
 fn executables(program: &Path) -> Vec<PathBuf> {
     let Ok(real) = fs::canonicalize(program) else {
         return Vec::new();

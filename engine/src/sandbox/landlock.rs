@@ -131,7 +131,7 @@ pub fn restrict(wanted: &LandlockRules<'_>) -> Result<u32, SandboxError> {
     let ports = if wanted.network { BitFlags::EMPTY } else { AccessNet::from_all(abi) };
     let mut set = ruleset(abi, ports).map_err(kernel)?;
     for (path, rights) in rules(wanted, abi) {
-        // A path that has disappeared in the meantime needs no rule.
+        // A path that no longer exists needs no rule.
         if let Ok(handle) = PathFd::new(&path) {
             set = grant(set, abi, (&path, handle), rights)?;
         }

@@ -82,9 +82,9 @@ pub struct Sandbox {
     /// A private folder for temporary files, which is created if it does not exist. It becomes the
     /// child's `TMPDIR`, and also its `/tmp` if the child has its own mount view.
     pub temp: Option<PathBuf>,
-    /// A folder that is not visible to any child. It registers the placeholders for kept paths that
-    /// do not exist, so that recovery can remove the placeholders of a dead process. The folder is
-    /// required if a kept path is missing.
+    /// A folder that is not visible to any child. The placeholders for missing kept paths are
+    /// registered in it, so that recovery can remove the placeholders of a dead process. The folder
+    /// is required if a kept path is missing.
     pub blockers: Option<PathBuf>,
     /// The limits on the child's resource usage.
     pub caps: ResourceLimits,

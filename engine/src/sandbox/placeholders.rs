@@ -1,7 +1,7 @@
 //! Placeholders for protected paths that do not exist while a child runs.
 //!
 //! A mount needs an existing mount point. The launcher therefore creates an empty folder at the
-//! missing path. Git does not see the folder, and no process can fill it, because it is mounted
+//! missing path. Git does not see the folder, and the child cannot fill it, because it is mounted
 //! read-only for the child.
 //!
 //! ```text
@@ -34,7 +34,7 @@ use crate::files::{open_host, open_with};
 pub const FOLDER: &str = "blockers";
 const LOCK: &str = "lock";
 
-/// The mount placeholders that one launcher needs. They are released when dropped.
+/// The mount placeholders that one launcher needs. They are released when this value is dropped.
 #[derive(Debug, Default)]
 pub struct Placeholders {
     folder: Option<PathBuf>,
@@ -71,7 +71,7 @@ pub fn create(sandbox: &Sandbox) -> Result<(ResolvedSandbox, Placeholders), Sand
     Ok((real, held))
 }
 
-/// Removes the placeholders that no process holds any more. Recovery calls this function.
+/// Removes the placeholders that no process holds. Recovery calls this function.
 pub fn clear_abandoned(folder: &Path) {
     if let Ok(_only_one) = fs::metadata(folder).and_then(|_| lock(folder)) {
         for entry in fs::read_dir(folder).into_iter().flatten().flatten() {

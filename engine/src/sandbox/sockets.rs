@@ -49,7 +49,8 @@ fn entry(line: &[u8]) -> Option<(&str, &[u8])> {
     (is_path && inode.bytes().all(|byte| byte.is_ascii_digit())).then_some((inode, path))
 }
 
-/// Returns the sockets at relative paths, as seen from the folders of the processes that hold them.
+/// Returns the real paths of the sockets in `relative`. Each path is resolved from the working
+/// folder of every process that holds the socket.
 fn of_owners(relative: &[(String, PathBuf)]) -> BTreeSet<PathBuf> {
     let mut found = BTreeSet::new();
     for process in fs::read_dir("/proc").into_iter().flatten().flatten() {

@@ -100,8 +100,7 @@ const ABSENT: &[i64] = &[
     libc::SYS_openat2,
 ];
 
-/// Calls that set a file's mode, with the number of the argument that contains the mode. The calls
-/// in the second table set the mode only if they create a file.
+/// Calls that set a file's mode, with the number of the argument that contains the mode.
 const MODES: &[(i64, u8)] = &[
     #[cfg(target_arch = "x86_64")]
     (libc::SYS_chmod, 1),
@@ -114,6 +113,8 @@ const MODES: &[(i64, u8)] = &[
     (FCHMODAT2, 2),
     (libc::SYS_mknodat, 2),
 ];
+/// Calls that set a file's mode only if they create the file, with the number of the argument that
+/// contains the flags. The mode is the next argument.
 const OPENS: &[(i64, u8)] = &[
     #[cfg(target_arch = "x86_64")]
     (libc::SYS_open, 1),
@@ -144,7 +145,8 @@ const CLONE_THREAD: u64 = 0x0001_0000;
 const CLONE_VFORK: u64 = 0x0000_4000;
 const CLONE_FILES: u64 = 0x0000_0400;
 
-/// `TIOCSTI`, `TIOCLINUX`, `TIOCCONS` and `TIOCSCTTY`, which can fake terminal input.
+/// The requests `TIOCSTI`, `TIOCLINUX`, `TIOCCONS` and `TIOCSCTTY`, which can fake terminal input,
+/// redirect the console or take over a terminal.
 const TERMINAL: [u64; 4] = [0x5412, 0x541c, 0x541d, 0x540e];
 
 /// Installs the filter on this thread, so that it also applies to every process that the thread
@@ -255,9 +257,9 @@ fn when(
     Ok(SeccompRule::new(vec![condition(argument, operator, value)?])?)
 }
 
-/// Builds a filter that refuses x32 calls, which share the architecture and whose numbers overlap
-/// with other calls. The filter loads the call number, refuses any number that has bit 30 set, with
-/// ENOSYS, and allows the rest.
+/// Builds a filter that refuses x32 calls. The kernel reports the same architecture for them as for
+/// 64-bit calls, and the other filters do not list their numbers. The filter loads the call number,
+/// refuses any number of at least 2^30 with ENOSYS, and allows the rest.
 fn only_64_bit() -> BpfProgram {
     let step = |code, jt, jf, k| sock_filter { code, jt, jf, k };
     vec![

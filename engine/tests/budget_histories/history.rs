@@ -298,7 +298,7 @@ impl History {
 
     fn in_use(&self, level: &str, key: &str) -> Amounts {
         match self.bug {
-            // The pool's usage without the bug.
+            // The sum is the usage that the pool would have without the bug.
             Some(Bug::PoolPerProject) if level == POOL_DAY => {
                 let date = key.strip_prefix("max ").unwrap();
                 let one = |n: usize| self.store.account(level, &format!("max{n} {date}"));

@@ -202,7 +202,7 @@ impl History {
         };
         assert!(fits, "a request for too much was accepted: {reserved:?} of {left:?}");
         self.counts.requests += 1;
-        // The model answers immediately, sometimes with more usage than reserved.
+        // The model answers immediately and sometimes uses more than was reserved.
         let over = self.random.permille(60);
         let mut part = |most: u64| match over {
             true => most + self.random.between(1, 500).unsigned_abs(),

@@ -6,10 +6,10 @@ use super::world::CrashPoint;
 
 /// Maximum number of unsynced changes for which every subset is tried.
 const EXHAUSTIVE: usize = 8;
-/// Number of random subsets for more changes, at scale 1.
+/// Number of random subsets to try at scale 1 if there are more changes.
 const SAMPLES: f64 = 64.0;
 
-/// The damage in one crash, which is printed if a case fails.
+/// The damage caused by one crash. It is printed if a case fails.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Damage {
     /// Only the process died, so nothing was lost.

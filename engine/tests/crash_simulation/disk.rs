@@ -96,7 +96,7 @@ impl Disk {
         }
     }
 
-    // Operations of publications.
+    // The following functions are the operations of publications.
 
     pub fn write_new(&mut self, path: &str, bytes: &[u8]) -> Result<(), Refusal> {
         let (dir, name) = self.place(path)?;
@@ -189,7 +189,8 @@ impl Disk {
         Ok(())
     }
 
-    // Changes by other programs, which are durable immediately except those made by `scribble`.
+    // The following functions make the changes of other programs. These changes are durable
+    // immediately, except those made by `scribble`.
 
     pub fn put_durably(&mut self, path: &str, bytes: &[u8]) {
         let mut at = 0;
@@ -249,7 +250,7 @@ impl Disk {
         }
     }
 
-    // Power cuts.
+    // The following functions simulate power cuts.
 
     /// Returns the units of changes that may survive a power cut independently. An exchange is one
     /// unit, and a rename is two.
@@ -306,8 +307,8 @@ impl Disk {
         disk
     }
 
-    /// Returns a hash that is equal for two disks if neither programs nor power cuts can
-    /// distinguish them.
+    /// Returns a hash of the state that programs can see and of the changes that a power cut can
+    /// drop. Disks that do not differ in these respects have the same hash.
     pub fn fingerprint(&self) -> u64 {
         let mut hasher = DefaultHasher::new();
         let mut seen = vec![0_u32; self.nodes.len()];

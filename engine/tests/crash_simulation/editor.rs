@@ -56,8 +56,8 @@ impl Edit {
         let held = held(&point.disk, target.path);
         let spared = match self {
             Self::Replace | Self::Rewrite => held == Some(Digest::of(FOREIGN)),
-            // A new file that is deleted right after its publication may reappear, because nothing
-            // existed before.
+            // If a new file is deleted right after its publication, recovery cannot distinguish it
+            // from a file that has not been published yet, and may publish it again.
             Self::Delete => held.is_none() || target.before.is_none() && held == target.after,
         };
         ensure!(spared, "the edit of {} was lost", target.path);
@@ -73,8 +73,8 @@ impl Trial<'_> {
         let undisturbed = self.prepared.perform_in(&world);
         let total = world.operations();
         let snapshots = world.take();
-        // If another program writes the new content to a target, that write would undo the edit.
-        // Such targets are omitted.
+        // In some scenarios, another program also writes the new content to a target. Such targets
+        // are omitted, because that write would undo the edit.
         for target in self.prepared.targets.iter().filter(|target| !target.already) {
             for edit in [Edit::Replace, Edit::Rewrite, Edit::Delete] {
                 for at in 0..=total {
@@ -141,8 +141,8 @@ impl Trial<'_> {
         Ok(())
     }
 
-    /// Checks the result of a disturbed publication: either the target had the new content, or the
-    /// error is an expected one.
+    /// Checks the result of a disturbed publication. If it succeeded, the target must have had its
+    /// new content at some crash point. If it failed, the error must be one that the edit explains.
     fn answers<T: Debug>(
         &self,
         points: &[CrashPoint],
@@ -160,8 +160,8 @@ impl Trial<'_> {
                 );
             }
             Err(PublishError::Changed(_) | PublishError::Conflict(_)) => {}
-            // A target that is published and then deleted cannot be published again. The error
-            // reports that.
+            // If a new target is deleted after its publication, its staged file no longer exists,
+            // so the target cannot be published again. The error reports the missing staged file.
             Err(PublishError::Staged { found: PathState::Absent, .. })
                 if target.before.is_none() => {}
             Err(error) => return Err(format!("an unexpected error: {}", error)),
@@ -198,8 +198,8 @@ impl Trial<'_> {
         Ok(())
     }
 
-    /// Checks that the recovery after an edit stops or completes, has the same result when
-    /// repeated, and preserves the edit.
+    /// Recovers twice after an edit. Checks that both recoveries complete or both stop with the
+    /// same error, that the second one changes nothing, and that the edit survives.
     fn settles(&self, world: &World, target: &Target, edit: Edit) -> TrialFailure {
         let first = self.take_over(world);
         edit.survives(&world.now(), target)?;
@@ -229,7 +229,7 @@ impl Trial<'_> {
                 );
                 Ok(())
             }
-            // The same case as in `answers`.
+            // This is the same case as in `answers`.
             (Err(PublishError::Staged { .. }), Err(PublishError::Staged { .. }))
                 if edit == Edit::Delete =>
             {
@@ -239,8 +239,8 @@ impl Trial<'_> {
         }
     }
 
-    /// Returns whether the edit came between the last check and the plain rename on a disk without
-    /// exchanges.
+    /// Returns whether the edit was made between the last check and the plain rename on a disk
+    /// without exchanges.
     fn in_window(&mut self, world: &World) -> bool {
         let inside = !self.prepared.scenario.modern && world.met() == Some(OperationKind::Replace);
         self.counts.window += u64::from(inside);
@@ -264,8 +264,9 @@ impl Trial<'_> {
                 result.map_err(|error| format!("{path} at {at}: {error}"))?;
                 self.counts.twins += 1;
                 for point in world.take() {
-                    // Content that is written before the first operation is synced before the
-                    // manifest. Content that is written later is synced before the outcome.
+                    // If the content is written before the first operation, it is synced before the
+                    // manifest is committed. Otherwise, it is synced before the outcome is
+                    // committed.
                     let lasts = point.log.settled || at == 0 && point.log.manifest.is_some();
                     for (damage, crashed) in few(&point, &mut random) {
                         let show = |why| format!("{path} at {at} {damage:?}: {why}");

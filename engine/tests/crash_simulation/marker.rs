@@ -248,7 +248,7 @@ fn taken_over() {
     }
 }
 
-/// A marker in an untrusted tree must not make runner write elsewhere.
+/// Checks that a marker in an untrusted tree cannot make runner write outside the allowed folders.
 #[test]
 fn foreign_marker_is_left_alone() {
     let world = World::new(start(true));

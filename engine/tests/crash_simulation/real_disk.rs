@@ -144,7 +144,7 @@ fn full_disk_leaves_old_or_new_tree() {
     let (mut refused, mut published, mut skipped) = (0, 0, 0);
     for scenario in ALL.iter().filter(|scenario| scenario.already.is_empty()) {
         let prepared = Prepared::new(scenario);
-        // Tries every small number of free pages, and every small number of free inodes.
+        // The run is tried with 0 to 11 free pages, and then with 0 to 11 free inodes.
         for (options, pages) in [("size=4m", true), ("size=4m,nr_inodes=40", false)] {
             for room in 0..12 {
                 let Some(small) = SmallDisk::mount(options) else {

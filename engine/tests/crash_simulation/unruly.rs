@@ -14,8 +14,8 @@ use super::world::{CrashPoint, Failure, OperationKind, World};
 /// Number of sequences per scenario at scale 1.
 const NIGHTS: f64 = 400.0;
 
-/// Content that other programs have written and not since overwritten, which must therefore still
-/// exist.
+/// The content that other programs have written and that no other program has overwritten since. It
+/// must still exist.
 #[derive(Clone, Debug, Default)]
 struct ForeignBytes(Rc<RefCell<Vec<Vec<u8>>>>);
 
@@ -62,7 +62,7 @@ impl Trial<'_> {
         for _ in 0..(NIGHTS * self.scale).ceil() as usize {
             let seed = random.next();
             self.night(&mut Random(seed), operations)
-                .map_err(|why| format!("night {seed}: {why}"))?;
+                .map_err(|why| format!("sequence {seed}: {why}"))?;
         }
         Ok(())
     }

@@ -13,7 +13,7 @@ use runner_engine::publish::{
 
 use super::disk::{Disk, Refusal};
 
-/// Maximum number of operations, which no publication in these scenarios reaches.
+/// Maximum number of operations. No publication in these scenarios reaches it.
 const ENDLESS: usize = 2_000;
 
 /// The log of the run under test, and the job's fence.
@@ -43,7 +43,7 @@ pub enum OperationKind {
 
 type Hook = Box<dyn FnOnce(&World)>;
 
-/// Which operations fail.
+/// The operations that fail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Failure {
     /// The operation with this number fails and has no effect.
@@ -112,7 +112,7 @@ impl World {
         act(&mut self.0.borrow_mut().now)
     }
 
-    /// Saves a snapshot and marks the number of snapshots.
+    /// Saves a snapshot and records the number of snapshots so far.
     pub fn mark(&self) {
         let mut inner = self.0.borrow_mut();
         let inner = &mut *inner;
@@ -122,7 +122,7 @@ impl World {
         }
     }
 
-    /// Returns the number of snapshots at the mark.
+    /// Returns the number of snapshots that [`World::mark`] recorded.
     pub fn marked(&self) -> usize {
         self.0.borrow().mark
     }

@@ -1,4 +1,4 @@
-//! The ways a project can make git start a program.
+//! The ways in which a project can make git start a program.
 
 use std::fs;
 use std::path::Path;

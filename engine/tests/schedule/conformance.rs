@@ -64,7 +64,7 @@ fn invalid_expressions_are_refused() {
         let error = text.parse::<Cron>().unwrap_err().to_string();
         assert!(error.contains(why), "{text:?}: {error}");
     }
-    // Rare dates, such as a leap day on a Sunday or the end of a short month.
+    // These dates are rare but exist, such as a leap day on a Sunday.
     for text in ["0 0 29 2 */7", "0 0 31W * *", "0 0 * 2 1#5", "0 0 31 2 1"] {
         assert!(text.parse::<Cron>().is_ok(), "{text}");
     }
@@ -121,7 +121,7 @@ fn day_fields_follow_debian_rules() {
 #[test]
 fn unusual_transitions_follow_the_documentation() {
     let cases = [
-        // The clock goes forward by half an hour at 02:00, and back at 02:00.
+        // The clock goes forward by half an hour at 02:00, and back by half an hour at 02:00.
         ("Australia/Lord_Howe", "15 2 * * *", "2026-10-03T12:00:00Z", "2026-10-04T02:30:00+11:00"),
         ("Australia/Lord_Howe", "45 1 * * *", "2026-04-04T12:00:00Z", "2026-04-05T01:45:00+11:00"),
         ("Australia/Lord_Howe", "45 1 * * *", "2026-04-04T14:45:00Z", "2026-04-06T01:45:00+10:30"),

@@ -1,4 +1,4 @@
-//! A brute-force oracle, which lists every minute around a transition with the local time.
+//! A brute-force oracle, which lists every minute around a transition with its local time.
 //!
 //! The oracle shares no code with the implementation except jiff's conversion to local time. Its
 //! wrong rules verify that the comparison can fail.
@@ -74,7 +74,7 @@ impl Table {
         let mut minute = from - DAY + 60;
         while minute <= until {
             let shown = local(minute);
-            assert_eq!(shown.second(), 0, "UTC offsets are whole minutes since 1973");
+            assert_eq!(shown.second(), 0, "UTC offsets have been whole minutes since 1973");
             let mut passed = next_minute(furthest);
             while passed < shown {
                 if minute > from {

@@ -234,7 +234,12 @@ impl Year {
             CatchUpScope::None | CatchUpScope::Last => 1,
         };
         for (recorded, fired) in together {
-            assert!(fired.len() <= most, "{}: {} caught up at once", job.new.name, fired.len());
+            assert!(
+                fired.len() <= most,
+                "{}: {} scheduled times were caught up at once",
+                job.new.name,
+                fired.len()
+            );
             let mut last = None;
             for one in &fired {
                 let first = runs[&one.id]

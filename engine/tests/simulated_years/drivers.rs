@@ -25,7 +25,7 @@ pub struct Driving {
     pub coming: u32,
     /// The time of the next tick.
     pub wakes: Micros,
-    /// Whether the process runs ticks. A user waiting for one run does not.
+    /// Whether the process runs ticks. A process with which a user waits for one run does not.
     pub ticks: bool,
 }
 

@@ -124,7 +124,7 @@ impl Year {
         let known = self.jobs.get_mut(&job).unwrap();
         assert!(fence > known.fence, "{job}: {fence:?} does not exceed {:?}", known.fence);
         known.fence = fence;
-        // The limit does not apply to manual runs, replacements of lost runs and night reports.
+        // The limit does not apply to manual runs, replacements of lost runs or night reports.
         let queued = !manual && job != REPORT_JOB && self.came_from_the_queue(&row);
         if queued {
             let beside = self.running.values().filter(|one| one.queued && one.group == group.name);
@@ -301,7 +301,7 @@ impl Year {
             return;
         }
         one.asked = true;
-        // The shortened deadline plus the grace period.
+        // This is the shortened deadline plus the grace period.
         one.overruns = one.overruns.min(self.now + MINUTE);
         if !one.hangs {
             let wait = self.random.between(0, 15 * SECOND);

@@ -49,7 +49,8 @@ impl Bug {
 }
 
 impl Year {
-    /// Injects the bug if there is an opportunity, in some cases only occasionally.
+    /// Injects the bug if the current state permits it. Some bugs are injected only with a low
+    /// probability.
     pub fn plant(&mut self, bug: Bug) {
         match bug {
             Bug::LockShared => self.host.0.borrow_mut().locks_always_free = true,

@@ -245,7 +245,7 @@ impl Year {
         true
     }
 
-    /// Stops all events that would continue forever, and continues until nothing is open.
+    /// Stops the events that would recur forever, and continues until nothing is open.
     fn rest(&mut self) {
         self.resting = true;
         self.queue.retain(|_, event| !matches!(event, Event::Hand | Event::Fault | Event::Timer));
@@ -396,7 +396,7 @@ impl Year {
         usize::try_from(count).unwrap()
     }
 
-    /// Returns the jobs whose lock belongs to a dead process. There must be none.
+    /// Returns the jobs whose lock is held by a dead process. There must be none.
     pub fn orphans(&self) -> BTreeSet<String> {
         let state = self.host.0.borrow();
         let held = state.locks.iter().filter(|(_, pid)| !state.alive.contains(pid));
