@@ -218,7 +218,7 @@ fn gits() -> Vec<PathBuf> {
     found
 }
 
-/// Runs git as a user would. This must start the planted programs.
+/// Runs git as a user would. This must start the injected programs.
 fn as_people_do(place: &Place) {
     let doors: [&[&str]; 12] = [
         &["status"],
