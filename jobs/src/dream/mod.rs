@@ -362,6 +362,7 @@ fn ground<'a>(
     if let Some(submission) = submission {
         submission.restore(&room, &mut judged);
     }
+    room.drop_index();
     reported.memory = noted::add(ctx, &mut judged);
     let ideas = survey.ideas;
     let moved = delta.selected[delta.selected.len() - delta.moved..].iter();

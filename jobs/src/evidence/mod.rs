@@ -229,6 +229,12 @@ impl ProjectEvidence {
         Compared { index: &self.index, touched: &self.touched, history: &self.history }
     }
 
+    /// Frees the index, which takes a third of the memory of a long history. Commits and paths can
+    /// still be looked up, but [`about`](Self::about) finds no candidates any longer.
+    pub fn drop_index(&mut self) {
+        self.index = Index::default();
+    }
+
     /// Returns whether the file at this path is a document. Changes to documents prove nothing
     /// about a note.
     pub fn is_document(&self, path: &str) -> bool {
