@@ -156,6 +156,31 @@ fn changes_match_git_status() {
 }
 
 #[test]
+fn files_behind_a_link_are_deleted() {
+    for git in gits() {
+        let place = Place::new(&git);
+        for path in ["a/b/one", "a/b/two", "a/three", "ab/four"] {
+            place.write(path, path);
+        }
+        place.git(&["add", "."]);
+        place.git(&["commit", "-q", "-m", "files"]);
+        place.agree("no change");
+        let moved = place.folder.path().join("moved");
+        fs::rename(place.root().join("a/b"), &moved).unwrap();
+        std::os::unix::fs::symlink(&moved, place.root().join("a/b")).unwrap();
+        place.agree("a folder replaced by a link to it");
+        let edited = |path: &str| place.changes().contains(&(path.to_owned(), Change::Edited));
+        assert!(edited("a/b/one") && edited("a/b/two") && !edited("a/three"));
+        fs::remove_file(place.root().join("a/b")).unwrap();
+        fs::rename(&moved, place.root().join("a/b")).unwrap();
+        fs::rename(place.root().join("a"), &moved).unwrap();
+        std::os::unix::fs::symlink(&moved, place.root().join("a")).unwrap();
+        place.agree("a link above the folder");
+        assert!(edited("a/b/one") && edited("a/three") && !edited("ab/four"));
+    }
+}
+
+#[test]
 fn conflicts_and_subfolders_are_reported() {
     for git in gits() {
         let place = Place::new(&git);

@@ -12,8 +12,9 @@
 //! same hash without carriage returns before line feeds ───────> unchanged, otherwise changed
 //! ```
 //!
-//! The last line is for files with a `text` attribute, and for users who set `core.autocrlf`. This
-//! module must never open anything but regular files, never follow a link, and never write.
+//! The last line exists because of the `text` attribute and `core.autocrlf`, but it applies to every
+//! file without a filter or encoding. This module must never open anything but regular files, never
+//! follow a link, and never write.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
@@ -71,7 +72,8 @@ impl Git {
     /// to the project. If `within` is empty, all differences are returned.
     ///
     /// # Errors
-    /// Returns a [`GitError`] if a git command fails.
+    /// Returns a [`GitError`] if a git command fails, if its output has an unknown format, or if a
+    /// file cannot be read.
     pub fn changes(&self, within: &[&str], untracked: Untracked) -> Result<Changes, GitError> {
         let question = format!("changes {untracked:?} -- {}", within.join(" "));
         if self.recording.replays() {
@@ -436,6 +438,31 @@ struct Compared<'l> {
     unsure: Vec<(Entry<'l>, FileStat, bool)>,
 }
 
+/// Recognizes files whose folder was replaced by a link. For git, such files are deleted.
+#[derive(Default)]
+struct LinkedFolders<'l> {
+    /// The folder of the file that was checked last, and whether a link leads to it.
+    last: Option<(&'l Path, bool)>,
+}
+
+impl<'l> LinkedFolders<'l> {
+    /// Returns whether the path leads through a link. Checks each folder of sorted paths once.
+    fn contain(&mut self, root: &OwnedFd, path: &'l Path) -> bool {
+        let Some(folder) = path.parent() else { return false };
+        match self.last {
+            Some((last, linked)) if last == folder => return linked,
+            _ => {}
+        }
+        let known = self.last.filter(|(_, linked)| !linked).map(|(last, _)| last);
+        let unknown = |it: &&Path| !known.is_some_and(|known| known.starts_with(it));
+        let is_link =
+            |it: &Path| FileStat::of(root, it).is_some_and(|stat| stat.kind().is_symlink());
+        let linked = folder.ancestors().filter(unknown).any(is_link);
+        self.last = Some((folder, linked));
+        linked
+    }
+}
+
 /// Compares files with the stat data of their entries. `written` is the time of the last change to
 /// the index.
 ///
@@ -446,7 +473,7 @@ fn compare_stats<'l>(
     records: &[&'l [u8]],
     written: (i64, i64),
 ) -> Result<Compared<'l>, GitError> {
-    let mut compared = Compared::default();
+    let (mut compared, mut linked) = (Compared::default(), LinkedFolders::default());
     for record in records {
         let entry = entry(record).ok_or_else(|| GitError::Unreadable {
             path: "the index".to_owned(),
@@ -459,7 +486,8 @@ fn compare_stats<'l>(
         if entry.is_unwatched() || entry.mode == SUBMODULE {
             continue;
         }
-        match FileStat::of(root, entry.path).filter(|stat| entry.is_of_type(stat)) {
+        let stat = FileStat::of(root, entry.path).filter(|stat| entry.is_of_type(stat));
+        match stat.filter(|_| !linked.contain(root, entry.path)) {
             None => compared.edited.push(entry.path),
             Some(stat) => {
                 // Git also records a size of zero to force a comparison of the bytes.
