@@ -187,7 +187,7 @@ fn lines(path: &Path) -> Result<BTreeSet<String>, FleetError> {
     }
 }
 
-/// Appends a line with one system call, so that a killed process leaves the whole line or nothing.
+/// Appends a line with one system call, so a killed process leaves the whole line or nothing.
 fn append(path: &Path, line: &str) -> Result<(), FleetError> {
     let file = fs::OpenOptions::new().append(true).create(true).open(path);
     file.and_then(|mut file| file.write_all(line.as_bytes())).map_err(io)

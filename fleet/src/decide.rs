@@ -45,7 +45,7 @@ pub enum Step {
     Claim { fence: i64, expires: i64 },
     /// The occurrence becomes claimable again at `wake`.
     Wait { wake: i64, why: String },
-    /// The occurrence ends with this outcome. The fence is new, so that no earlier claim can
+    /// The occurrence ends with this outcome. The fence is new, so no earlier claim can
     /// deliver.
     End { fence: i64, outcome: Outcome },
     /// The occurrence does not change.
@@ -133,8 +133,8 @@ enum Shortfall {
     Used(String),
 }
 
-/// Returns the first level whose remaining budget is too small, or else the first one in which the
-/// reservations leave too little.
+/// Returns the shortfall at the first level whose remaining budget is too small, or else at the
+/// first level whose reservations leave too little.
 fn fit(want: Units, levels: &[String], budgets: &BTreeMap<String, BudgetRow>) -> Option<Shortfall> {
     let mut waits = None;
     for row in levels.iter().filter_map(|level| budgets.get(level)) {
@@ -177,8 +177,8 @@ pub fn charge_levels(
 }
 
 /// Returns why a claim is lost although its worker delivers a result: its lease has ended, or the
-/// run was stopped while nobody had cancelled the occurrence, so the work is still to be done.
-/// `left` is the rest of the lease in milliseconds.
+/// run was stopped although the occurrence was not cancelled, so the work remains to be done.
+/// `left` is the time left on the lease, in milliseconds.
 pub fn lost_reason(outcome: &Outcome, cancel: Option<&str>, left: i64) -> Option<String> {
     match outcome {
         _ if left <= 0 => Some("the lease ended before the result arrived".to_owned()),

@@ -221,7 +221,7 @@ impl Simulation {
         }
     }
 
-    /// Returns the occurrence, if this home host may publish its result with this fence.
+    /// Returns the occurrence if this home host may publish its result with this fence.
     fn published(
         &mut self,
         (occurrence, fence, home): (&str, i64, &str),
@@ -386,7 +386,7 @@ impl FleetStore for Simulation {
 
     fn renew(&mut self, occurrence: &str, fence: i64, worker: &str) -> Result<Lease> {
         let row = self.claimed(occurrence, fence, worker)?;
-        // Another claim in the same group may have begun since.
+        // Another claim in the same group may have begun since the lease ended.
         if row.wake.is_none_or(|wake| wake <= self.now) {
             let why = LEASE_ENDED.to_owned();
             return Err(Stale { occurrence: occurrence.to_owned(), held: fence, why }.into());

@@ -23,7 +23,7 @@ pub struct HostInfo {
 /// An occurrence that a host makes available to the fleet.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Offer {
-    /// The id of the occurrence, if it is new.
+    /// The id that the occurrence receives if it is new.
     pub id: String,
     pub project: String,
     pub job: String,
@@ -57,7 +57,7 @@ pub struct ClaimRequest {
     pub tags: Vec<String>,
     /// Maximum number of occurrences to claim.
     pub most: u32,
-    /// The home host that the request is limited to.
+    /// The home host to which the request is limited, or `None` for all home hosts.
     pub home: Option<String>,
 }
 
@@ -115,8 +115,7 @@ pub struct Release {
     pub fence: i64,
     pub worker: String,
     pub used: Amounts,
-    /// The time, in milliseconds from now, during which this host will not claim the occurrence
-    /// again.
+    /// The number of milliseconds for which this host does not claim the occurrence again.
     pub host_waits: i64,
     pub why: String,
 }

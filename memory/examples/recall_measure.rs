@@ -2,9 +2,9 @@
 //!
 //! Each paragraph of an answer becomes a node of its session. Each prompt is a question, and the
 //! paragraphs of its answers are the relevant nodes. Sessions are divided into a development half,
-//! on which weights are compared, and a test half, for which figures are printed. No node may be
-//! injected unasked for a prompt that is compared with the nodes of other repositories. If a static
-//! model is given, its cosines are added to the scores.
+//! on which weights are compared, and a test half, for which figures are printed. Each prompt is
+//! also compared with the nodes of other repositories, none of which should be injected unasked. If
+//! a static model is given, its cosines are added to the scores.
 #![allow(
     clippy::unwrap_used,
     clippy::print_stdout,

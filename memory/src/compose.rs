@@ -34,7 +34,8 @@ pub struct Meta {
     pub rendered_at: String,
 }
 
-/// A node with its tags and the ids of its targets, keyed by lower-case edge type.
+/// A node with its tags and the ids of the nodes that its edges lead to, keyed by lower-case edge
+/// type.
 #[derive(Clone, Debug, Serialize)]
 pub struct ComposedNode {
     #[serde(flatten)]

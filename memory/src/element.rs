@@ -1,8 +1,8 @@
 //! Finds the `<ctx:…>` elements in the text of an answer.
 //!
 //! Elements in fenced or inline code are examples, not commands. Elements between the sentinels of
-//! an injected block are not commands either. This module must never execute anything, and takes
-//! linear time.
+//! an injected block are not commands either. This module must never execute anything, and
+//! must never take more than linear time.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -83,7 +83,8 @@ pub fn elements(text: &str) -> Elements {
                     }
                 }
             }
-            // Each malformed element may require a search to the end of the text.
+            // A malformed element may require a search to the end of the text, so their number is
+            // limited.
             Err(_) if out.problems.len() == MOST => return out,
             Err(why) => out.problems.push(why),
         }

@@ -13,7 +13,7 @@ pub enum MemoryError {
     /// The file is damaged or is not a database.
     #[error("the memory store {path} is damaged: {why}")]
     Damaged { path: PathBuf, why: String },
-    /// Another process holds the lock for longer than the time limit.
+    /// Another process has held the lock for longer than the time limit.
     #[error("the memory store {path} is in use by another process")]
     Busy { path: PathBuf },
     /// A newer version of runner wrote the file.

@@ -206,8 +206,8 @@ impl Export {
         let log = format!("{}-wal", path.display());
         if std::fs::metadata(&log).is_ok_and(|data| data.len() > 0) {
             return Err(MemoryError::Invalid(format!(
-                "{log} has changes that are not in the store yet: end the program that uses it, or run \
-                 sqlite3 {} 'PRAGMA wal_checkpoint(TRUNCATE)'",
+                "{log} has changes that are not in the store yet: end the program that uses \
+                 the store, or run sqlite3 {} 'PRAGMA wal_checkpoint(TRUNCATE)'",
                 path.display()
             )));
         }

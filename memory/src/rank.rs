@@ -1,7 +1,7 @@
 //! Ranks nodes by their relevance to a string, by fusing three BM25 scores: those of the node, of
 //! its neighbours in its original session, and of that session.
 //!
-//! The running time is bounded: a word that occurs in more than `COMMON` nodes yields no
+//! The running time is limited: a word that occurs in more than `COMMON` nodes yields no
 //! candidates, and at most [`DEPTH`] candidates and as many neighbours are scored. The fusion uses
 //! scores instead of ranks, because ranks give worse results.
 
@@ -21,7 +21,7 @@ pub const DEPTH: usize = 64;
 const COMMON: usize = 400;
 /// Maximum number of words to search for per string.
 const WORDS: usize = 24;
-/// BM25's usual parameters.
+/// The usual values of BM25's parameters.
 const K1: f64 = 1.2;
 const B: f64 = 0.75;
 /// Number of neighbours before and after a node in its session.
@@ -45,7 +45,7 @@ pub const RECALL_WORDS: usize = 3;
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Weights {
     /// The weight of the best neighbour: at most two nodes before and two after the node in its
-    /// session. It is less than 1, so that a node that contains the words ranks above its
+    /// session. It is less than 1, so a node that contains the words ranks above its
     /// neighbours.
     pub neighbours: f64,
     /// The weight of the best node of the session.
@@ -271,7 +271,7 @@ fn read(
 /// Returns the BM25 score of a node's text, and the total weight and number of the words that it
 /// contains.
 fn score(words: &[Word], text: &str) -> (f64, f64, usize) {
-    // Only the beginning of long content is scored, so that one node cannot delay a prompt.
+    // Only the beginning of long content is scored, so one node cannot delay a prompt.
     let cut = text.char_indices().nth(8_000).map_or(text.len(), |(at, _)| at);
     let found = terms(&text[..cut]);
     let mut counts: HashMap<&str, f64> = HashMap::new();

@@ -69,7 +69,7 @@ impl Memory {
 
     /// Returns the session that a new session in the same folder continues: the one whose last
     /// answer is nearest to `answered`, if it is at most a few seconds away. If the host does not
-    /// report that time, it is the newest session.
+    /// report that time, returns the newest session.
     ///
     /// # Errors
     /// Returns an error if the store cannot be read.

@@ -162,7 +162,7 @@ impl World<'_> {
         json!({"type": "assistant", "uuid": uuid, "timestamp": at, "message": {"content": blocks}})
     }
 
-    /// Writes what the host has not written yet.
+    /// Writes the row that the host has not written yet.
     fn flush(&mut self, session: &mut SimulatedSession) {
         if let Some(row) = session.late.take() {
             session.rows.push(row);

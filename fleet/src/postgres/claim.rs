@@ -37,7 +37,7 @@ const GROUPS: &str = "SELECT name FROM runner_fleet.groups WHERE name = ANY($1)
 const RUNNING: &str = "SELECT \"group\", count(*) FROM runner_fleet.occurrences
      WHERE \"group\" = ANY($1) AND state = 'claimed' AND wake > $2 GROUP BY 1";
 
-/// `$5` repeats the occurrence ids, so that the planner looks the rows up by key. Otherwise, the
+/// `$5` repeats the occurrence ids, so the planner looks the rows up by key. Otherwise, the
 /// planner would estimate 100 rows for the recordset, and the statement would read all occurrences
 /// while the budgets are locked.
 const WRITE: &str = "WITH input AS MATERIALIZED (
@@ -77,7 +77,7 @@ struct Change {
     outcome: Option<Value>,
 }
 
-/// A candidate with the other columns of its claim.
+/// A candidate, and the row that contains the other columns of its claim.
 struct Found {
     candidate: Candidate,
     row: Row,

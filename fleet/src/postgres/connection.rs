@@ -30,7 +30,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 pub(super) const LONG: Duration = Duration::from_mins(2);
 
 /// Timeouts for statements and for lock waits. The database also ends a transaction whose client is
-/// idle, so that a stopped host holds no locks.
+/// idle, so a stopped host holds no locks.
 const LIMITS: &str = "SET statement_timeout = '30s'; SET lock_timeout = '20s';
      SET idle_in_transaction_session_timeout = '5s'; SET default_transaction_isolation = 'read committed';
      SET application_name = 'runner'";

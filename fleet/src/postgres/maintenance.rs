@@ -6,7 +6,7 @@ use crate::rows::Overview;
 use crate::store::{FleetError, Result};
 
 /// An occurrence is old if it was settled before `$1`. A budget level and all of its occurrences
-/// are removed together, so that the sums of the remaining rows stay exact. Attempts are removed
+/// are removed together, so the sums of the remaining rows stay exact. Attempts are removed
 /// with their occurrence.
 const OCCURRENCES: &str = "WITH gone AS (
        DELETE FROM runner_fleet.occurrences o WHERE o.settled < $1 AND NOT o.levels && ARRAY(
@@ -47,8 +47,8 @@ fn overview(step: &mut Step<'_>) -> Result<Overview, Fault> {
 }
 
 impl Postgres {
-    /// Returns the hosts, the open work and the day's budget. Its cost does not grow with the
-    /// number of settled occurrences.
+    /// Returns the hosts, the open work and the day's budget. The cost of this query does not grow
+    /// with the number of settled occurrences.
     ///
     /// # Errors
     /// Returns a [`FleetError`].

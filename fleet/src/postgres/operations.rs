@@ -67,7 +67,7 @@ pub(super) fn offer(step: &mut Step<'_>, offer: &Offer) -> Result<String, Fault>
         ],
     )?;
     if added == 0 {
-        // Another host offered the same occurrence in the meantime.
+        // Another host has offered the same occurrence since the first query.
         let row = step.first(known, &key)?;
         let gone = || {
             FleetError::Database(
@@ -103,7 +103,7 @@ struct Standing {
     lease: i64,
     cancel: Option<String>,
     want: Units,
-    /// The rest of the lease in milliseconds.
+    /// The time left on the lease, in milliseconds.
     left: i64,
 }
 
@@ -382,7 +382,8 @@ pub(super) fn deliveries(step: &mut Step<'_>, home: &str) -> Result<Vec<Delivera
         .collect()
 }
 
-/// Locks an occurrence, if this home host may publish its result with this fence.
+/// Locks an occurrence and returns its state, if this home host may publish its result with this
+/// fence.
 fn published(
     step: &mut Step<'_>,
     (occurrence, fence, home): (&str, i64, &str),

@@ -1,4 +1,4 @@
-//! Operations as values, so that one history can run on several stores.
+//! Operations as values, so one history can run on several stores.
 
 use std::collections::BTreeMap;
 

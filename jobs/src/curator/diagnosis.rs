@@ -132,7 +132,7 @@ const ACT_WORDS: usize = 5;
 /// A diagnosis that was followed by changes to files.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Diagnosis {
-    /// The lines of the statement and of the event that ended the change.
+    /// The lines of the statement and of the event that completed the diagnosis.
     pub lines: (u64, u64),
     /// The cause, on one line.
     pub title: String,

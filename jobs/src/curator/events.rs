@@ -1,8 +1,8 @@
 //! Records events that need attention, each with a budget.
 //!
 //! `events/pending.jsonl` contains the raised events and is append-only. `events/ledger.jsonl`
-//! contains every later step. An event's remaining budget is the smallest `budget_after` in its
-//! rows.
+//! contains the steps taken for each event. An event's remaining budget is the smallest
+//! `budget_after` in its rows.
 //!
 //! ```text
 //! raised{budget} ── ask: −1, before the model is asked ──> told{note}
@@ -197,7 +197,7 @@ pub fn raise(
         let enough = before.checked_sub(event.budget).filter(|_| event.budget > 0);
         let Some(after) = enough else {
             let outcome = format!(
-                "refused: the event needs {}, but only {before} are left",
+                "refused: the event needs {}, but the remaining budget is {before}",
                 counted(event.budget, "call")
             );
             note(worker, &step(now, parent, "refused", (before, before), &outcome))?;

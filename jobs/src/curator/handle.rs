@@ -27,7 +27,8 @@ pub(super) fn run(ctx: &mut Context<'_>, worker: &Worker, id: &str) -> Result<Fi
     let environment = failed(Class::Environment);
     let (all, _) = events::all(worker).map_err(|error| environment(error.into()))?;
     let event = events::named(&all, id).map_err(environment)?.event;
-    // A rule-based answer must not replace the target's answer, and it uses none of the budget.
+    // A rule-based answer must not replace the target's answer. No budget is used if it is known
+    // before the call that no model will answer.
     let unanswered = |ctx: &Context<'_>| -> Result<Finished, JobError> {
         let why = format!("no model answered: {}", without_model(ctx));
         events::record_outcome(worker, &event.id, "told", &why, ctx.clock.wall())
@@ -63,11 +64,11 @@ pub(super) fn run(ctx: &mut Context<'_>, worker: &Worker, id: &str) -> Result<Fi
     let note = ctx.redactor.redact(&note).into_owned();
     events::record_outcome(worker, &event.id, "told", &note, ctx.clock.wall())
         .map_err(environment)?;
-    let mut lines = vec![format!("{} says: {note}", ctx.spender.backend_name())];
+    let mut lines = vec![format!("{} answered: {note}", ctx.spender.backend_name())];
     let mut raised = 0;
     for one in value["raise"].as_array().unwrap_or(&Vec::new()).iter().take(RAISED) {
         let Some(wish) = wish(&event, one) else {
-            lines.push("a further event was not understood and is ignored".to_owned());
+            lines.push("a further event was not understood and was ignored".to_owned());
             continue;
         };
         match events::raise(worker, wish, Some(&event.id), ctx.clock.wall()) {

@@ -1,10 +1,10 @@
 //! ingest-claude-session: turns a chunk of a transcript into learnings, each with its file and
 //! line.
 //!
-//! `learning` finds the learnings by rule. A model may only drop learnings and write their titles.
-//! If the transcript continues after the chunk, the same publication queues a job for the next
-//! chunk. A session is therefore read to its end, even if a process dies. This module must never
-//! learn from text that runner wrote or from sessions that runner started.
+//! `learning` finds the learnings with fixed rules. A model may only drop learnings and write their
+//! titles. If the transcript continues after the chunk, the same publication queues a job for the
+//! next chunk. A session is therefore read to its end, even if a process dies. This module must
+//! never learn from text that runner wrote or from sessions that runner started.
 
 use runner_text::counted;
 use std::fs::File;
@@ -115,7 +115,8 @@ pub(super) fn run(
     let Read { learnings, tally, own, next } = read(ctx, &path, start, end)?;
     if tally.lines > tally.blank && tally.read == 0 {
         return Err(bad(format!(
-            "its source {} is not a known kind of transcript: of {}: {} not JSON, {} of another form, {} too long",
+            "its source {} is not a known kind of transcript ({}: {} not JSON, {} in another \
+             format, {} too long)",
             path.display(),
             counted(tally.lines, "line"),
             tally.bad + tally.torn,
@@ -266,7 +267,7 @@ fn choose(
     };
     let value = match ask_or_reason(ctx, question)? {
         Ok(value) => value,
-        Err(why) => return Ok((by_rule(&found), Some(format!("kept by rule: {why}")))),
+        Err(why) => return Ok((by_rule(&found), Some(format!("chosen by the rules: {why}")))),
     };
     let mut kept: Vec<Learning> = Vec::new();
     for one in value["kept"].as_array().unwrap_or(&Vec::new()) {

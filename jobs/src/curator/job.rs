@@ -14,7 +14,7 @@ use crate::json::pretty;
 
 /// Maximum size of a job file, in bytes.
 pub const LARGEST: u64 = 64 * 1024;
-/// Maximum number of attempts that a job file may request.
+/// Maximum number of retries that a job file may request.
 const RETRIES: u32 = 10;
 
 /// The kinds of work that a curator does.
@@ -81,7 +81,7 @@ pub struct JobFile {
     /// The file that the job processes, for kinds that need one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source: Option<Source>,
-    /// The priority. Jobs with a higher priority go first.
+    /// The priority. Jobs with a higher priority are processed first.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub priority: i32,
     /// The number of failed attempts.

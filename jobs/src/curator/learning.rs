@@ -3,8 +3,8 @@
 //! A fix is a successful call that differs from an earlier failed call of the same kind. A sentence
 //! in the session between the two calls must explain the error. A diagnosis is a stated cause with
 //! a change and, if there was one, a check that passed (`diagnosis`). A correction is a statement
-//! by the user, such as "always …" or "never …", that gives a reason. Everything else is not a
-//! learning, so most sessions yield none. This module is pure and must never quote anything that
+//! by the user, such as "always …" or "never …", that gives a reason. Nothing else is a learning,
+//! so most sessions yield none. This module is pure and must never quote anything that
 //! the session did not contain.
 
 use std::collections::BTreeMap;
@@ -25,7 +25,7 @@ const SHARED: usize = 4;
 /// A fact from a session that is useful in later sessions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Learning {
-    /// The first and last lines of the part of the transcript that the learning is about.
+    /// The first and last lines of the transcript that the learning is about.
     pub lines: (u64, u64),
     /// The rule that found the learning: `repair`, `diagnosis` or `correction`.
     pub rule: &'static str,

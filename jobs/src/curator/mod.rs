@@ -245,7 +245,7 @@ fn one(
             worker.put_back(claimed, None).map_err(|error| io("use", worker, error))?;
             Err(error)
         }
-        // The job has not failed, so this is not an attempt.
+        // The job has not failed, so this does not count as an attempt.
         Err(JobError::Wait { until, why }) => {
             reported.back += 1;
             reported.lines.push(format!("{} waits: {why}", job.id));

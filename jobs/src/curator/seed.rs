@@ -168,7 +168,7 @@ fn squeezed(text: &str) -> String {
     words.join(" ")
 }
 
-/// Drafts ideas from the open points of notes.
+/// Drafts ideas from the open points of notes and of the memory.
 ///
 /// # Errors
 /// Returns an error if there is nothing to read or the run was cancelled.
@@ -209,7 +209,7 @@ pub(super) fn run(
     there.extend(made.iter().map(|(_, text)| text.clone()));
     let taught = match left.len() {
         0 => String::new(),
-        number => format!(" and {} of sessions", counted(number, "note")),
+        number => format!(" and {} from sessions", counted(number, "note")),
     };
     let all: Vec<Seed> = left.into_iter().chain(read.iter().flat_map(seeds)).collect();
     let count = all.len();
@@ -306,7 +306,7 @@ fn choose(
     };
     let value = match ask_or_reason(ctx, question)? {
         Ok(value) => value,
-        Err(why) => return Ok((plain, Some(format!("chosen by rule: {why}")))),
+        Err(why) => return Ok((plain, Some(format!("chosen by the rules: {why}")))),
     };
     let mut chosen: Chosen = Vec::new();
     for one in value["chosen"].as_array().unwrap_or(&Vec::new()) {

@@ -1,9 +1,9 @@
 //! Runs one tick of an agent's cycle: does the work of the current state and moves to the next
 //! state.
 //!
-//! The next position is staged with the state's files, so that both are published or neither is. A
-//! failed run therefore keeps the position. A run whose gate is closed is skipped. This module must
-//! never stage a position before the state's work has succeeded.
+//! The next position is staged with the state's files, so either both are published or neither is.
+//! A failed run therefore keeps the position. A run whose gate is closed is skipped. This module
+//! must never stage a position before the state's work has succeeded.
 
 use std::path::Path;
 
@@ -296,9 +296,9 @@ impl Kind for CycleSpec {
             None => DryRunPlan::default(),
         };
         plan.checks = vec![
-            "the gate of its state is open, and its position has not changed since it was read"
+            "the gate of the state is open, and the position has not changed since it was read"
                 .to_owned(),
-            "its position changes only together with what the state publishes".to_owned(),
+            "the position changes only together with the files that the state publishes".to_owned(),
         ];
         Ok(plan)
     }

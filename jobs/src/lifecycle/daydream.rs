@@ -7,8 +7,8 @@
 //!   └──> lowercased, 40 words ──> daydreams.json, 60 kept, one publication
 //! ```
 //!
-//! Daydreams are never written by rule. A daydream decides nothing, so a problem with the model or
-//! the file skips the run instead of failing it.
+//! No daydream is written without a model. A daydream decides nothing, so a problem with the model
+//! or the file skips the run instead of failing it.
 
 use jiff::{SignedDuration, Timestamp};
 use runner_backends::{Request, Temperature};

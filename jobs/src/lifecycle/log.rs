@@ -1,7 +1,8 @@
 //! Reads the commits that count as evidence, and finds those that are newer than an entry.
 //!
-//! Runner's own commits of entries are not evidence of work. If the entry recorded the commit at
-//! which it was written, this module must never derive the order of commits from their times.
+//! Runner's own commits of entries are not evidence of work. If the commit at which the entry was
+//! written is recorded and still exists, this module must never derive the order of commits from
+//! their times.
 
 use std::collections::BTreeSet;
 

@@ -1,9 +1,10 @@
 //! Builds the orientation that a waking run reads first: the tasks in flight, the newest carry and
 //! the next file.
 //!
-//! The orientation comes from at most three files (the manifest, the newest entry and the board)
-//! and has at most [`MOST`] lines. This module must never report content that it did not read, and
-//! never fail a run. A source that cannot be read is reported instead.
+//! [`orient`] reads at most three files: the manifest, the newest entry and the board. [`since`]
+//! and [`uncommitted`] add what git and the board's history show. The orientation has at most
+//! [`MOST`] lines. This module must never report content that it did not read, and never fail a
+//! run. A source that cannot be read is reported instead.
 
 use runner_engine::git::Git;
 use runner_engine::git::changes::Untracked;
@@ -47,8 +48,8 @@ pub struct Orientation {
     /// it.
     pub provenance: Option<Provenance>,
     pub carry: Vec<String>,
-    /// The uncommitted paths, then the commits and task moves since the entry. If there is no
-    /// entry, the newest commits and moved tasks.
+    /// The uncommitted paths, then the commits and task moves since the entry. Without an entry,
+    /// the commits and moves are the newest ones.
     pub since: Vec<String>,
     /// The first project file mentioned in the carry.
     pub file: Option<String>,

@@ -33,10 +33,10 @@ pub fn read(ctx: &Context<'_>, own: Option<&str>, built_in: &str) -> Result<Stri
     let Some(own) = prompt_file(own) else {
         return Ok(format!("{own}\n"));
     };
-    let bytes = ctx
-        .files
-        .read(own, LONGEST)
-        .map_err(|error| JobError::failed(Class::Environment, format!("PROMPT {own}: {error}")))?;
-    String::from_utf8(bytes)
-        .map_err(|_| JobError::failed(Class::Environment, format!("PROMPT {own}: not UTF-8")))
+    let bytes = ctx.files.read(own, LONGEST).map_err(|error| {
+        JobError::failed(Class::Environment, format!("cannot read the prompt file {own}: {error}"))
+    })?;
+    String::from_utf8(bytes).map_err(|_| {
+        JobError::failed(Class::Environment, format!("the prompt file {own} is not valid UTF-8"))
+    })
 }

@@ -76,7 +76,7 @@ impl Provenance {
     }
 }
 
-/// The command that makes an entry effective.
+/// The hint that names the command for accepting an entry.
 const ADOPT: &str = "`runner lifecycle adopt` shows it and accepts it";
 
 #[cfg(test)]

@@ -28,7 +28,7 @@ pub struct TickFacts<'f> {
     pub job: &'f str,
     /// The time of the state's last successful run.
     pub ran: Option<Timestamp>,
-    /// Number of consecutive failures of the cycle since it entered the state.
+    /// Number of consecutive failures of the job that runs the cycle.
     pub failures: u32,
     /// The time of the last failure.
     pub failed: Option<Timestamp>,

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! newest entry's verdicts ─> board ─pick─> the task        one publication, before anything is asked
-//! board, carry ─orient─> the request ──ask──> the agent, in the tree, inside the sandbox
+//! board, carry ─orient─> the request ──ask──> the agent, in the work tree, inside the sandbox
 //! git before, git after ─────────────────────> the actual results
 //! ```
 //!
@@ -160,8 +160,9 @@ pub fn run(ctx: &mut Context<'_>, spec: &WorkSpec) -> Result<Finished, JobError>
     Ok(finished)
 }
 
-/// Records the run of a `command` agent, since runner cannot see its tool calls: one row for the
-/// run, and one for each commit and changed path. A row that cannot be written never fails the run.
+/// Records the run of a `command` agent, because runner cannot see the agent's tool calls: one row
+/// for the run, and one for each commit and changed path. A row that cannot be written never fails
+/// the run.
 fn record_run(ctx: &Context<'_>, spec: &WorkSpec, left: &RunResult, picked: Option<&str>) {
     if ctx.spender.backend().kind != "command" || ctx.recording.replays() {
         return;

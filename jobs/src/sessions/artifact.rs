@@ -10,7 +10,7 @@ use serde_json::Value;
 
 /// Minimum confidence of a new artifact.
 pub const CONFIDENT: f64 = 0.7;
-/// Minimum number of files or messages that must follow a convention.
+/// Minimum number of files or messages that follow a convention, below which its confidence is 0.
 const MATCHES: u32 = 5;
 
 /// The content of an artifact, by type.
@@ -65,11 +65,11 @@ pub struct Citation {
     pub line: u64,
 }
 
-/// The counts of sessions whose findings are no longer kept.
+/// The counts that one or more sessions add to an artifact.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Counts {
-    /// The number of sessions or of occurrences, whichever the type counts.
+    /// The number of sessions or of occurrences, depending on the artifact's type.
     pub count: u32,
     pub successes: u32,
     pub failures: u32,
@@ -83,7 +83,7 @@ impl Counts {
         self.failures = self.failures.saturating_add(other.failures);
     }
 
-    /// Removes the counts of a session that were added before.
+    /// Removes the counts of a session, which must have been added before.
     pub fn remove(&mut self, other: Self) {
         self.count = self.count.saturating_sub(other.count);
         self.successes = self.successes.saturating_sub(other.successes);
@@ -118,6 +118,7 @@ pub struct Artifact {
     pub successes: u32,
     #[serde(default)]
     pub failures: u32,
+    /// The counts of sessions whose findings are no longer kept.
     #[serde(default, skip_serializing_if = "is_none")]
     pub earlier: Counts,
     /// The ids of artifacts that recommend something else in the same situation.

@@ -1,6 +1,6 @@
 //! Applies a user's decision on an artifact: edit, pin, unpin, forget, split and undo.
 //!
-//! Every decision is recorded with the state before it, so that it can be undone. This module must
+//! Every decision is recorded with the state before it, so it can be undone. This module must
 //! never change an artifact itself, because [`super::fold`] applies the decisions. The exception is
 //! undoing a decision, which may restore the artifact's text, or an artifact that no longer exists.
 
@@ -103,8 +103,8 @@ fn edited(old: Option<&Artifact>, text: &str) -> Result<Content, String> {
     match size.checked_sub(LARGEST) {
         None | Some(0) => Ok(new),
         Some(over) => Err(format!(
-            "the new text is {over} bytes too long: the file of {} may have {LARGEST} bytes, of which \
-             {ROOM} are reserved for counts",
+            "the new text is {over} bytes too long: the file of {} may have at most {LARGEST} \
+             bytes, of which {ROOM} are reserved for counts",
             old.id
         )),
     }

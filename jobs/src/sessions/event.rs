@@ -1,6 +1,6 @@
 //! Pairs the calls of a transcript with their outcomes: one stream of [`Event`]s for all tasks.
 //!
-//! A session keeps at most [`MOST`] events. Older ones are dropped and counted, so that memory use
+//! A session keeps at most [`MOST`] events. Older ones are dropped and counted, so memory use
 //! does not depend on the length of a session. This module must never keep the output of a call: an
 //! error is immediately reduced to its signature.
 
@@ -70,8 +70,8 @@ impl Event {
         !matches!(self.action, Action::Prompt | Action::Answer | Action::Injection)
     }
 
-    /// Returns what calls with the same intent have in common: the tool plus its target (for
-    /// commands, the program and its leading arguments).
+    /// Returns the part that calls with the same intent share: the tool and its target, or for
+    /// commands, the program and its leading arguments.
     pub fn about(&self) -> (&str, &str) {
         let what = if self.tool == "Bash" { &self.subject } else { &self.target };
         (&self.tool, what)
@@ -99,7 +99,8 @@ pub struct Session {
 pub struct Collector {
     events: VecDeque<Event>,
     session: Session,
-    /// The positions of calls without an outcome, counted from the session's first event.
+    /// The calls without an outcome, keyed by id: the position of the call's first event, counted
+    /// from the session's first event, and the number of its events.
     open: HashMap<String, (u64, u64)>,
     turn: u32,
 }

@@ -192,7 +192,7 @@ pub fn fold(records: &[&SessionRecord], known: &[Artifact], decisions: &Decision
     limit(merge(candidates, &decisions.split, LARGEST))
 }
 
-/// Counts the sessions that received an artifact as context but still ended with the error.
+/// Counts the sessions that received an artifact as context but still ended with its error.
 fn note_failures(records: &[&SessionRecord], all: &mut BTreeMap<String, Candidate>) {
     for candidate in all.values_mut() {
         let failures = records.iter().filter(|it| has_failed(it, &candidate.artifact)).count();
@@ -200,7 +200,7 @@ fn note_failures(records: &[&SessionRecord], all: &mut BTreeMap<String, Candidat
     }
 }
 
-/// Returns whether a session received an artifact as context but still ended with the error.
+/// Returns whether a session received an artifact as context but still ended with its error.
 fn has_failed(record: &SessionRecord, artifact: &Artifact) -> bool {
     let got = record.findings.injections.iter().any(|it| it.artifacts.contains(&artifact.id));
     got && record.findings.errors.iter().any(|error| {

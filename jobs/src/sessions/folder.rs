@@ -11,7 +11,7 @@
 //! ```
 //!
 //! A file with an unknown digest was written by another program. It is shown but never used. Before
-//! files are published, their new digests are written together with the previous ones, so that one
+//! files are published, their new digests are written together with the previous ones, so one
 //! of the two matches whichever version survives a crash.
 
 use std::collections::BTreeMap;

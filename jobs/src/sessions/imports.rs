@@ -1,7 +1,7 @@
 //! Describes how a source file orders its imports: by origin, in groups, and by name.
 //!
 //! The first lines of a file that a session read or wrote are enough. An import spanning several
-//! lines names its source on the last one. This module must never guess an order from fewer than
+//! lines names its source on the last line. This module must never guess an order from fewer than
 //! three imports.
 
 /// Maximum number of bytes to inspect in a file.
@@ -155,7 +155,7 @@ fn imports<'t>(
     found
 }
 
-/// Returns a line without the number that an agent's tool puts in front of it.
+/// Returns a line without the line number that an agent's tool adds.
 fn without_number(line: &str) -> &str {
     let rest = line.trim_start().trim_start_matches(|c: char| c.is_ascii_digit());
     match rest.strip_prefix('→').or_else(|| rest.strip_prefix('\t')) {

@@ -103,8 +103,9 @@ pub fn analyze(
     Ok(record.counted(source, tally, transcript.place()))
 }
 
-/// Returns the idle sessions that have events not yet analyzed. The transcript of an analyzed
-/// session is not opened, because the file with its findings has the same modification time.
+/// Returns the idle sessions whose newest events have not been analyzed. The transcript of an
+/// analyzed session is not opened, because the file with its findings has the same modification
+/// time.
 pub fn due(places: SourcePlaces<'_>, spec: &SessionsSpec, now: Timestamp) -> Vec<Source> {
     let known = |source: &Source| {
         let path =
@@ -219,7 +220,7 @@ fn analyze_due(
             Ok(mut record) => {
                 record.note_end(spec.ended, folder.records.get(&source.id));
                 finished.lines.push(line(&record));
-                // The artifacts are derived only from the content of the record's file, so that a
+                // The artifacts are derived only from the content of the record's file, so a
                 // later run derives the same ones.
                 record.file();
                 done.push(source.id.clone());
@@ -278,7 +279,7 @@ fn line(record: &SessionRecord) -> String {
         record.failed
     );
     for (count, what) in [
-        (foreign, "of another form"),
+        (foreign, "in another format"),
         (bad, "damaged"),
         (too_long, "too long"),
         (torn, "unfinished"),

@@ -7,8 +7,8 @@
 //! ```
 //!
 //! A sub-agent's event is inserted before the first later event of the session. It takes the line
-//! of the preceding session event: the call that started the sub-agent, or a later event. This
-//! module must never keep more than one event from each file.
+//! number of the preceding session event: the call that started the sub-agent, or a later event.
+//! This module must never keep more than one event from each file.
 
 use std::fs::File;
 use std::io::{self, BufReader, Read as _, Take};

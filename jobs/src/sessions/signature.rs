@@ -1,4 +1,4 @@
-//! Reduces an error to a signature, so that the same error is recognized in other sessions.
+//! Reduces an error to a signature by which the same error is recognized in other sessions.
 //!
 //! ```text
 //! output ─ refused by a person or a rule? ──> no error
@@ -91,8 +91,9 @@ pub fn signature(tool: &str, command: &str, text: &str) -> Signature {
     Signature { trigger: format!("error:{program}:{hash}"), line, telling }
 }
 
-/// Returns the name of the program that reports an error: the agent's program for its own tools,
-/// and the shell for lines that it could not run.
+/// Returns the name of the program to which an error is attributed: `shell` for a command that the
+/// shell could not run, the command's program for any other command, the tool for an MCP tool, and
+/// `agent` for the agent's own tools.
 fn program(tool: &str, command: &str, text: &str, line: &str) -> String {
     let by_shell = ["(eval):", "bash: ", "zsh: ", "sh: ", "/bin/sh: ", "/bin/bash: "];
     match tool {
@@ -277,7 +278,7 @@ fn code(line: &str) -> Option<String> {
         let count = digits(rest);
         return (count == 4).then(|| format!("error:csharp:CS{}", &rest[..count]));
     }
-    // shellcheck: "SC2086 (info): ..." after an arrow of carets, and "In a.sh line 3:" before.
+    // shellcheck writes "SC2086 (info): ..." after carets and hyphens that point at the text.
     if let Some((before, rest)) = line.split_once("SC")
         && before.trim_end_matches(['^', '-', ' ', '[']).is_empty()
         && digits(rest) == 4

@@ -1,6 +1,7 @@
 //! Finds the transcripts of a project's sessions, without reading more than the beginning of each.
 //!
-//! This module must never write, lock or follow anything in the folders of an agent's program.
+//! This module must never write to or lock a file, or follow a link, in the folders of an agent's
+//! program.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -14,7 +15,7 @@ use runner_engine::digest::Digest;
 use runner_engine::files::open_host;
 use serde_json::Value;
 
-/// Maximum number of bytes in which a transcript must name the folder of its session.
+/// Number of bytes at the beginning of a transcript in which a row must name the session's folder.
 const BEGINNING: u64 = 256 * 1024;
 /// Maximum length of the first line of a sub-agent's file, in bytes.
 const AGENT_LINE: u64 = 256 * 1024;
@@ -55,8 +56,8 @@ pub struct SourcePlaces<'a> {
 enum Proof {
     /// The settings name the transcript or its folder.
     Settings,
-    /// Claude Code's folder for the root. Another project whose path differs only in its
-    /// punctuation has the same folder, so a row that names a folder takes precedence.
+    /// The transcript is in Claude Code's folder for the root. Another project whose path differs
+    /// only in its punctuation has the same folder, so a row that names a folder takes precedence.
     Slug,
     /// A row must name a folder in the project.
     Row,

@@ -3,7 +3,7 @@
 //! Both the transcript and the host's `last_assistant_message` are read, because either may contain
 //! text that the other lacks. An effect is identified by the turn, the digest of its element, and
 //! the element's number among equal elements of the turn. The effects and the cursor are committed
-//! together, so that replays, late writes to the transcript and killed hooks neither repeat nor
+//! together, so replays, late writes to the transcript and killed hooks neither repeat nor
 //! lose a command.
 
 use std::collections::HashMap;
@@ -205,9 +205,12 @@ fn numbers_of(turn: &Turn) -> HashMap<String, u32> {
 }
 
 /// Returns the names under which the effects of each turn may have been recorded before the
-/// transcript contained its row: the name of its prompt; for the first turn, the name of a turn
-/// without ids at the cursor; and for a second turn without a prompt id, the name of the first
-/// turn, which then has more effects than elements.
+/// transcript contained its row:
+///
+/// - the name of the turn's prompt
+/// - for the first turn, the name of a turn without ids at the cursor
+/// - for a second turn without a prompt id, the name of the first turn, which then has more effects
+///   than elements
 fn aliases_of(turns: &[Turn], session: &str, cursor: u64) -> Vec<Vec<TurnAlias>> {
     let named = |name| TurnAlias { name, ..TurnAlias::default() };
     let aliases = turns.iter().enumerate().map(|(at, turn)| {
@@ -291,7 +294,7 @@ fn commands_of(turn: &Turn, last: Option<&str>, problems: &mut Vec<String>) -> V
 
 impl Change<'_> {
     /// Executes the commands that have not been executed yet. A refused command counts as executed,
-    /// so that it is reported only once.
+    /// so it is reported only once.
     fn execute_all(
         &mut self,
         commands: &[Command<'_>],

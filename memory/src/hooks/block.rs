@@ -97,7 +97,7 @@ impl Body {
     pub(crate) fn close(self, more: i64) -> Block {
         let fence = Fence::around(0, &[&self.text]);
         let quoted = fence.wrap("runner memory", self.text.trim_end());
-        // The nonce was derived from the text, so that the text does not contain it.
+        // The text does not contain the nonce derived from it, so wrapping cannot fail.
         let quoted = quoted.unwrap_or_default();
         let mut text = format!(
             "{BEGIN} {}, {} -->\n{PREAMBLE}\n{quoted}\n",
@@ -121,7 +121,7 @@ pub fn is_whole_block(text: &str) -> bool {
     text.starts_with(BEGIN) && text.ends_with(END)
 }
 
-/// Returns a node with its complete content. Lines after the first are quoted, so that they cannot
+/// Returns a node with its complete content. Lines after the first are quoted, so they cannot
 /// be mistaken for headings or other nodes.
 fn whole_node(node: &Node, short: &str) -> String {
     let mut lines = node.content.lines();

@@ -114,7 +114,7 @@ impl Payload {
 impl Memory {
     /// Passes the text for a starting session to `show`. Nothing is injected twice: a resumed
     /// session or a fork receives only the changes to the text that it already has. `show` is
-    /// called before the store records the text, so that, if the hook dies in between, the text is
+    /// called before the store records the text, so if the hook dies in between, the text is
     /// repeated instead of lost.
     ///
     /// # Errors

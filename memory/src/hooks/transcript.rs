@@ -32,7 +32,7 @@ const FEWEST: u64 = 64;
 /// The answers to one prompt.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Turn {
-    /// The id of the row that began the turn, or its offset if it has no id.
+    /// The id of the row that began the turn, if the row has an id.
     pub id: Option<String>,
     /// The id that the host assigned to the prompt.
     pub prompt: Option<String>,
@@ -156,7 +156,7 @@ fn end(path: &Path) -> io::Result<u64> {
 /// Reads the turns after the offset of `begun`, which is the turn at this offset as far as an
 /// earlier call has read it. A file shorter than the offset has been replaced, and is read from its
 /// start. Reading stops after `limit`, but never between a text and the row that follows it. At
-/// least `FEWEST` lines are read, so that each call makes progress.
+/// least `FEWEST` lines are read, so each call makes progress.
 ///
 /// # Errors
 /// Returns an error if the file cannot be read.

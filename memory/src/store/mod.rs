@@ -72,7 +72,7 @@ pub fn locate(folder: &Path) -> Location {
     }
 }
 
-/// Returns whether another program's database is at `path`. Reads only the header, so that SQLite
+/// Returns whether another program's database is at `path`. Reads only the header, so SQLite
 /// creates no files beside the database. A damaged file without a header counts as runner's.
 fn is_foreign(path: &Path) -> bool {
     let mut header = [0_u8; 72];
@@ -260,7 +260,7 @@ impl Memory {
         let path = self.path.clone();
         let tx = self.db.transaction_with_behavior(TransactionBehavior::Immediate);
         let tx = tx.map_err(|error| MemoryError::of(&path, error))?;
-        // All times have the same length, so that they sort as text.
+        // All times have the same length, so they sort as text.
         let at = format!("{now:.6}");
         let mut change = Change { tx, path: &path, now, at, begun: false, what };
         let done = work(&mut change)?;

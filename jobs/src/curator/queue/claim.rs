@@ -35,7 +35,7 @@ pub struct Claim {
 /// The outcome of a search for the next job file.
 #[derive(Debug)]
 pub enum NextFile {
-    /// This job, which now belongs to the caller.
+    /// A job was found, and now belongs to the caller.
     Claimed(Box<Claimed>),
     /// No job is waiting.
     Empty,

@@ -180,7 +180,7 @@ impl Worker {
     pub fn enqueue_missing(&self, kinds: &[CuratorJobKind], now: Timestamp) -> io::Result<()> {
         for kind in kinds {
             let waiting = names(&self.path("queue"))?;
-            // The contract requires that a job's file name contains its kind.
+            // The contract requires a job's file name to contain its kind.
             if !waiting.iter().any(|name| name.contains(&format!("-{kind}-"))) {
                 self.enqueue(*kind, None, 0, now)?;
             }

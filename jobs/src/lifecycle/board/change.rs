@@ -36,7 +36,7 @@ pub enum BoardError {
     /// The change could not be published.
     #[error(transparent)]
     Act(#[from] ManualEditError),
-    /// The change would have an unintended effect.
+    /// The change would affect other tasks, which is a bug in runner.
     #[error("the board {path} stays as it is: {why}")]
     Internal { path: String, why: String },
 }
@@ -95,7 +95,7 @@ impl BoardEditor<'_> {
         loop {
             looks += 1;
             match self.once(&mut held, wishes) {
-                // Another process changed the board in the meantime, so the board is read again.
+                // Another process has changed the board since it was read, so read it again.
                 Err(BoardError::Act(ManualEditError::Changed(_))) if looks < LOOKS => {}
                 done => return done,
             }

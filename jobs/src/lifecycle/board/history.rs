@@ -6,8 +6,8 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// The path of the history, relative to the project.
 pub const PATH: &str = ".runner/board.jsonl";
-/// Maximum number of lines to keep. An entry is applied only while it is the newest, so a dropped
-/// record is never needed again.
+/// Maximum number of lines to keep. An entry is applied only while it is the newest, so dropping
+/// the record of an old entry cannot cause its verdicts to be applied again.
 const KEPT: usize = 5000;
 
 /// The kind of change.
@@ -59,7 +59,7 @@ pub struct HistoryRecord {
     pub ts: Timestamp,
     /// The run that published the change.
     pub run: String,
-    /// The agent of the journal or of the run. Empty for the default agent.
+    /// The agent for which the board was changed. Empty for the default agent.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub agent: String,
     /// The path of the board, relative to the project.

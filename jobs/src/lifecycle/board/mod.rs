@@ -1,7 +1,7 @@
 //! A project's board, and the changes that dreams and runs make to it.
 //!
 //! ```text
-//! newest entry ─verdicts─┐                      ┌─> the board's text, by ranges
+//! newest entry ─verdicts─┐                      ┌─> edits of the board's text
 //! board ────────────────┴─ apply, pick (pure) ─┤                                  one publication
 //! history: applied before? ─────────────────────┴─> one more line of the history ─┘
 //! ```

@@ -43,9 +43,10 @@ impl BoardEdit {
     }
 }
 
-/// Applies the verdicts of an entry by `agent` to the board, whose original text is `text`. A
-/// second verdict that would move the same task is reported as unresolved, and so is a line that is
-/// not a verdict. A verdict on a task that another agent is working on is reported but not applied.
+/// Computes the moves that the verdicts of an entry by `agent` make on a board. `text` is the
+/// board's text. A second verdict that would move the same task is reported as unresolved, and so
+/// is a line that is not a verdict. A verdict on a task that another agent is working on is
+/// reported but not applied.
 pub fn apply(board: &Board, text: &str, entry: &Sections, agent: &str) -> BoardEdit {
     let mut change = BoardEdit::default();
     let mut touched = BTreeSet::new();
@@ -150,9 +151,9 @@ pub fn current<'b>(board: &'b Board, history: &BoardHistory, agent: &str) -> Opt
     picked.find_map(|it| own().find(|task| task.heading == it.task)).or_else(|| own().next())
 }
 
-/// Begins the next task for an agent: the first NEXT task, otherwise the agent's [`current`] task,
-/// otherwise the first TODO task. Tasks assigned to another agent are skipped. Returns `None` if no
-/// task remains. `text` is the board's text.
+/// Chooses an agent's next task and computes the edits that begin it: the first NEXT task,
+/// otherwise the agent's [`current`] task, otherwise the first TODO task. Tasks assigned to another
+/// agent are skipped. Returns `None` if no task remains. `text` is the board's text.
 pub fn pick<'b>(
     board: &'b Board,
     text: &str,
@@ -177,17 +178,17 @@ pub fn pick<'b>(
     begun(free(Keyword::Todo)?, "top TODO")
 }
 
-/// Returns whether `agent` holds a task that is DOING. The default agent, whose name is empty,
-/// holds the tasks that are not assigned to an agent.
+/// Returns whether a DOING task belongs to `agent`. A task without an assigned agent belongs to the
+/// default agent, whose name is empty.
 fn is_held_by(task: &Task, agent: &str) -> bool {
     task.agent.as_deref().unwrap_or_default() == agent
 }
 
-/// Adds an open task.
+/// Computes the edit that adds an open task.
 ///
 /// # Errors
-/// Returns an error if the text cannot be a task's heading on this board, or if such a task already
-/// exists.
+/// Returns an error if the text cannot be a task's heading on this board, or if it already
+/// identifies a task.
 pub fn add(board: &Board, text: &str, heading: &str) -> Result<BoardEdit, String> {
     match board.resolve(heading) {
         Resolved::Unknown => {}
@@ -215,7 +216,7 @@ pub fn add(board: &Board, text: &str, heading: &str) -> Result<BoardEdit, String
     })
 }
 
-/// Finishes a task.
+/// Computes the edits that mark a task as done.
 ///
 /// # Errors
 /// Returns an error if the text does not identify exactly one task, or if the task is closed.

@@ -11,7 +11,7 @@ pub const LARGEST: usize = 256 * 1024;
 /// The dashes that separate a task from its reason.
 const DASHES: [&str; 4] = [" — ", " – ", " -- ", " - "];
 
-/// Why the contents are not a valid entry.
+/// Why a text is not a valid entry.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("line {line}: {why}")]
 pub struct Malformed {
@@ -25,8 +25,8 @@ pub struct Malformed {
 /// and are empty without them.
 ///
 /// # Errors
-/// Returns an error if the text is larger than [`LARGEST`], begins with text other than a heading,
-/// or does not contain exactly the six headings in order.
+/// Returns an error if the text is larger than [`LARGEST`], has text other than keywords before the
+/// first heading, or does not contain exactly the six headings in order.
 pub fn parse(id: &str, text: &str) -> Result<Entry, Malformed> {
     let sections = parse_sections(text)?;
     let keywords = |name: &'static str| {

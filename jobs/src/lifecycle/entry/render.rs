@@ -1,7 +1,7 @@
 //! Renders an entry as org text.
 //!
 //! Text never leaves its section. An item is one line that begins with a hyphen. A line of the tale
-//! never begins with a star or a keyword.
+//! never begins with a star or a `#`, so it is neither a heading nor a keyword.
 
 use super::{Entry, HEADINGS, VerdictMove};
 

@@ -39,7 +39,7 @@ const BOARD: usize = 4_000;
 pub(super) const STEPS: usize = 25;
 /// Maximum number of characters to show from the newest entry.
 const ENTRY: usize = 2_500;
-/// Maximum size of the board's file, in bytes.
+/// Maximum size of the board's file, and of its history, in bytes.
 const LARGEST_BOARD: u64 = 8 * 1024 * 1024;
 
 /// The newest entry with the findings of its audit.
@@ -64,7 +64,7 @@ pub struct Slice {
     pub head: Option<String>,
     /// The first paragraph of the project's README.
     pub about: Option<String>,
-    /// Whether somebody other than runner changed the board since the newest entry.
+    /// Whether somebody other than runner has changed the board since the newest entry.
     pub board_changed: bool,
     /// The digest of the board.
     pub board_digest: String,
@@ -183,9 +183,9 @@ fn about(ctx: &Context<'_>) -> Option<String> {
     Some(beginning(&lines.join(" "), ABOUT)).filter(|about| !about.is_empty())
 }
 
-/// Returns whether somebody other than runner changed the board since the newest entry. Runner's
-/// own moves, which apply verdicts and pick tasks, are not evidence of work. `path` and `plan` are
-/// the board's path and text.
+/// Returns whether somebody other than runner has changed the board since the newest entry.
+/// Runner's own moves, which apply verdicts and pick tasks, are not evidence of work. `path` and
+/// `plan` are the board's path and text.
 fn is_board_changed(history: &BoardHistory, newest: &Listed, (path, plan): (&str, &str)) -> bool {
     let mut known = newest.board.clone();
     let newer = |record: &&HistoryRecord| newest.ts.is_none_or(|ts| record.ts >= ts);
@@ -209,7 +209,7 @@ fn beginning(text: &str, characters: usize) -> String {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PreviousEntry {
     Shown,
-    /// The entry is left out, so that the dream does not repeat it.
+    /// The entry is left out so that the dream does not repeat it.
     LeftOut,
 }
 

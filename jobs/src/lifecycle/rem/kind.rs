@@ -29,7 +29,7 @@ impl Kind for RemSpec {
                 "every commit hash in the answer occurs in the sources that were shown".to_owned(),
                 "every verdict that names a task names exactly one task on the board".to_owned(),
                 "the tale does not repeat the previous one".to_owned(),
-                "runner asks at most twice; if both answers fail, it publishes the entry by rule"
+                "runner asks at most twice; if both answers fail, it publishes the rule-based entry"
                     .to_owned(),
             ],
             ..DryRunPlan::default()

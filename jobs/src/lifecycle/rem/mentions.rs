@@ -13,8 +13,8 @@ use super::gather::{PreviousEntry, Slice};
 const SHORTEST: usize = 4;
 /// Length of the longest commit hash, in digits.
 const LONGEST: usize = 64;
-/// Minimum length at which a word with both letters and digits counts as a hash regardless of its
-/// position.
+/// Minimum length at which a word with both letters and digits counts as a hash regardless of the
+/// text around it.
 const CERTAIN: usize = 7;
 
 /// Words that introduce the next word as a commit.
@@ -135,7 +135,8 @@ pub fn unseen(tale: &str, slice: &Slice) -> Vec<String> {
     out
 }
 
-/// Returns the string with plain hyphens and quotes, because models use other kinds within paths.
+/// Replaces typographic hyphens and double quotes with plain ones, because models write
+/// typographic hyphens even within paths.
 fn plain(text: &str) -> String {
     let plain = |c: char| match c {
         c if is_hyphen(c) => '-',
@@ -145,7 +146,8 @@ fn plain(text: &str) -> String {
     text.chars().map(plain).collect()
 }
 
-/// Returns the words that are paths: those with a file extension, a trailing slash or two slashes.
+/// Returns the words that look like paths: those with a file extension, a trailing slash or two
+/// slashes.
 fn paths(text: &str) -> Vec<String> {
     let punctuation = |c: char| !c.is_alphanumeric() && !"._/-~".contains(c);
     let words = text.split(|c: char| c.is_whitespace() || ",;()[]".contains(c));
@@ -173,7 +175,7 @@ fn is_path(word: &str) -> bool {
     file || word.matches('/').count() >= 2 || (word.ends_with('/') && word.len() > 3)
 }
 
-/// Returns the numbers that follow the word `exit`, as in `exited with code 2`.
+/// Returns the numbers that follow a form of the word `exit`, as in `exited with code 2`.
 fn exit_codes(text: &str) -> Vec<i64> {
     let words: Vec<String> = text
         .split(|c: char| !c.is_alphanumeric())

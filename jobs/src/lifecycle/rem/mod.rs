@@ -6,7 +6,7 @@
 //!  │ yes
 //! gather ──> ask ──> read strictly ──> checks ──> rem/<id>.org + rem/manifest.json, one publication
 //!             ↑           └───────────────┤ once: asked again with the reason
-//!             └───────────────────────────┤ twice: the entry by rule, degraded
+//!             └───────────────────────────┤ twice: the rule-based entry, degraded
 //!                                         └ twice no entry at all: failed (malformed), nothing is published
 //! ```
 //!
@@ -86,13 +86,13 @@ impl Default for RemSpec {
 }
 
 /// The reason for writing no entry about an idle period.
-const IDLE: &str = "nothing happened: no commit, no tool use and no change of the board";
+const IDLE: &str = "nothing happened: no commit, no tool use and no change to the board";
 
 /// Writes a journal entry if a dream is due.
 ///
 /// # Errors
-/// Returns [`JobError::Nothing`] if no dream is due. Returns another error if there is no answer,
-/// or if the answer is not a valid entry or fails the checks.
+/// Returns [`JobError::Nothing`] if no dream is due. Returns another error if a source cannot be
+/// read, if there is no answer, or if neither answer is an entry.
 pub fn run(ctx: &mut Context<'_>, spec: &RemSpec) -> Result<Finished, JobError> {
     let slice = gather::gather(ctx, spec)?;
     if !ctx.admitted.manual() {
@@ -135,7 +135,7 @@ fn due(slice: &Slice, spec: &RemSpec, now: Timestamp) -> Result<(), JobError> {
     }
     let audited = slice.commits.iter().filter(|it| it.subject.starts_with("audit:"));
     let newest = audited.map(|it| it.at).max();
-    // The time in an entry's name may be precise only to the minute.
+    // Commit times are in whole seconds, so the times are compared in seconds.
     let last = last.map_or(i64::MIN, Timestamp::as_second);
     if spec.after_audit && newest.is_none_or(|at| at <= last) {
         let why = "no `audit:` commit since the last dream".to_owned();
@@ -186,8 +186,9 @@ fn dream(ctx: &mut Context<'_>, spec: &RemSpec, slice: &Slice) -> Result<Finishe
                 Ok(answer) => (answer, None),
                 Err(second) => {
                     let sections = rule::sections(slice);
-                    let why =
-                        format!("the entry is by rule, because both answers failed: {second}");
+                    let why = format!(
+                        "runner wrote the entry by rule, because both answers failed: {second}"
+                    );
                     (Answer { sections, author: Author::Rule }, Some(why))
                 }
             }
@@ -253,7 +254,8 @@ fn ask(
 /// Asks the question again, explaining why the first answer was refused.
 ///
 /// # Errors
-/// Returns an error if neither answer is an entry, or if the run must end.
+/// Returns an error if neither answer is an entry, if the first answer is not an entry and the
+/// second question is not answered, or if the run must end.
 fn second(
     ctx: &mut Context<'_>,
     spec: &RemSpec,

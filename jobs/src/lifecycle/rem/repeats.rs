@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 /// Minimum similarity at which a tale counts as a repetition of the previous tale.
 pub const REPEATED: f64 = 0.5;
 
-/// The number of consecutive words that two texts never share by coincidence.
+/// Minimum number of consecutive shared words that counts as copying rather than coincidence.
 const RUN: usize = 8;
 
 /// The placeholder for a date, a hash or a number.

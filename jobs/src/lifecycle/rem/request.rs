@@ -1,7 +1,7 @@
 //! Builds a dream's question: the four sources between fences, and the board's headings as the
 //! choices for a verdict.
 //!
-//! The schema lists the headings, so that a verdict normally resolves to a task. All other project
+//! The schema lists the headings, so a verdict normally resolves to a task. All other project
 //! text is fenced. This module must never put text from a source into the instructions.
 
 use std::collections::BTreeSet;
@@ -42,7 +42,7 @@ const SHORTER: &str = "\n\nYour first answer was too long and was not read. Writ
 sentences, lists of three lines or fewer, and one line for each of the rest. Then stop.";
 
 /// Builds a dream's question from the answer format and the instructions. `refused` is the reason
-/// why the first answer was refused.
+/// for refusing the first answer.
 ///
 /// If the first answer's tale repeated the previous one, the previous entry is left out.
 pub fn build(

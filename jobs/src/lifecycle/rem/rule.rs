@@ -1,7 +1,8 @@
 //! Builds the rule-based entry from facts, so that a dream without a model still has a carry.
 //!
-//! The facts are the commits, the failures and the next task. The entry contains no ideas and notes
-//! their absence. This module must never claim work that appears in none of the sources.
+//! The facts are the commits, the failures and the next task. The entry contains no ideas, and
+//! its blue sky section states this. This module must never claim work that appears in none of the
+//! sources.
 
 use std::collections::BTreeMap;
 
@@ -23,7 +24,7 @@ const OFTEN: usize = 4;
 /// Minimum number of entries since a task was begun for the task to count as stuck.
 const STUCK: usize = 2;
 
-/// Builds the sections of the entry.
+/// Builds the sections of the rule-based entry.
 pub fn sections(slice: &Slice) -> Sections {
     let task = |keyword| slice.board.first(keyword).map(|it| it.heading.clone());
     let next = task(Keyword::Next).or_else(|| task(Keyword::Todo));

@@ -15,8 +15,8 @@ use super::gather::Slice;
 /// words.
 const LETTERS: usize = 12;
 
-/// Checks that the tale has words, that no line of a list is repeated, and that no task gets two
-/// verdicts. The carry is not checked, because it may state in any form that nothing is in
+/// Checks that the tale has enough letters, that no line of a list is repeated, and that no task
+/// gets two verdicts. The carry is not checked, because it may state in any form that nothing is in
 /// flight, and a waking run takes the task from the board.
 ///
 /// # Errors

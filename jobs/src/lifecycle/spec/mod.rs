@@ -114,7 +114,7 @@ impl Spec {
         self.states.iter().find(|state| state.name == name)
     }
 
-    /// Returns the state where the cycle begins.
+    /// Returns the state in which the cycle begins.
     pub fn first(&self) -> &CycleState {
         &self.states[0]
     }
@@ -125,7 +125,7 @@ impl Spec {
 pub struct SpecError {
     /// The 1-based line number.
     pub line: usize,
-    /// The mistake, and the correct form.
+    /// A description of the mistake and of the correct form.
     pub why: String,
 }
 

@@ -18,7 +18,7 @@ const MOST_REPEATS: u32 = 1000;
 
 /// The default minimum interval of a rem state.
 const REM_INTERVAL: SignedDuration = SignedDuration::from_mins(50);
-/// The value of `MIN-INTERVAL` for no minimum interval.
+/// The value of `MIN-INTERVAL` that disables the minimum interval.
 const NO_INTERVAL: &str = "0m";
 
 const KEYS: [&str; 8] =
@@ -159,7 +159,7 @@ fn state(
         wrong(
             line,
             format!(
-                "{name:?} is not a valid name of a state (letters, digits, _ and -, at most {LONGEST_NAME} characters)"
+                "{name:?} is not a valid state name (letters, digits, _ and -, at most {LONGEST_NAME} characters)"
             ),
         );
     }
@@ -249,7 +249,7 @@ fn budget(value: &str) -> Result<Budget, String> {
     for pair in value.split([' ', ',', '\t']).filter(|it| !it.is_empty()) {
         let wrong = || {
             format!(
-                "{pair:?} is not a part of a budget (such as calls=3, tokens=200000, money=0.50 or time=10m)"
+                "{pair:?} is not part of a budget (such as calls=3, tokens=200000, money=0.50 or time=10m)"
             )
         };
         let (unit, amount) = pair.split_once('=').ok_or_else(wrong)?;

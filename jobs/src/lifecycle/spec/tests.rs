@@ -77,10 +77,10 @@ fn every_mistake_is_reported_with_its_line() {
     one(&state("a", ":NEXT: a\n:REPEAT: 0"), 4, "from 1 to 1000");
     one(&state("a", ":NEXT: a\n:MIN-INTERVAL: often"), 4, "not a duration");
     one(&state("a", ":NEXT: a\n:TIMEOUT: 25h"), 4, "from 1s to 24h");
-    one(&state("a", ":NEXT: a\n:BUDGET: lots"), 4, "not a part of a budget");
+    one(&state("a", ":NEXT: a\n:BUDGET: lots"), 4, "not part of a budget");
     one(&state("a", ":NEXT: a\nwords"), 4, "is not a property");
     one("* a\n:PROPERTIES:\n:NEXT: a\n", 2, "no :END:");
-    one(&state("../up", ":NEXT: a"), 1, "not a valid name of a state");
+    one(&state("../up", ":NEXT: a"), 1, "not a valid state name");
     one(&"x".repeat(parse::LARGEST + 1), 1, "bytes");
 }
 

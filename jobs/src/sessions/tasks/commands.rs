@@ -9,7 +9,8 @@ use serde::{Deserialize, Serialize};
 use super::{cite, errors::brief};
 use crate::sessions::event::{Action, Event, Outcome};
 
-/// Maximum number of calls in the list.
+/// Maximum number of calls in the list. Calls that suggest a rule raise the limit, at most to
+/// twice this number.
 const MOST: usize = 10;
 /// Minimum number of denials that suggest a rule.
 const DENIALS: u32 = 2;
@@ -29,7 +30,7 @@ pub struct CommandUse {
     pub evidence: Vec<u64>,
 }
 
-/// Returns the most frequent calls, and all that were always denied.
+/// Returns the calls that were always denied, at least twice, and then the most frequent others.
 pub fn frequency(events: &[Event]) -> Vec<CommandUse> {
     let mut uses: BTreeMap<(&str, &str), CommandUse> = BTreeMap::new();
     for event in events.iter().filter(|event| event.is_call()) {

@@ -83,7 +83,7 @@ pub fn observe(events: &[Event]) -> Vec<Observed> {
     sorts.into_iter().filter_map(observed).collect()
 }
 
-/// Returns the language of a test file, and how its name and location mark it as a test.
+/// Returns the extension of a test file, and how its name and location mark it as a test.
 fn test_file(path: &str) -> Option<(String, String)> {
     let (folder, name) = path.rsplit_once('/').unwrap_or(("", path));
     let (stem, extension) = name.rsplit_once('.')?;
@@ -107,7 +107,7 @@ fn article(mark: &str) -> &'static str {
     if mark.starts_with("no ") { "" } else { "the" }
 }
 
-/// Returns the language of a source file, and the form of its name, if the name has several words.
+/// Returns the extension of a source file, and the form of its name, if the form is recognizable.
 fn file_name(path: &str) -> Option<(String, String)> {
     let name = path.rsplit('/').next()?;
     let (stem, extension) = name.split_once('.')?;

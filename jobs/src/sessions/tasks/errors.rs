@@ -11,7 +11,7 @@ use runner_text::redact::Redacted;
 /// Maximum number of groups.
 const MOST: usize = 40;
 
-/// The errors of a session with the same trigger.
+/// The errors in a session that have the same trigger.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ErrorGroup {
     pub trigger: String,

@@ -21,7 +21,7 @@ pub struct FailedCall {
     /// The trigger of its last error.
     pub trigger: String,
     pub signature: String,
-    /// The number of times it failed in the session.
+    /// The number of times the command failed in the session since it last passed.
     pub count: u32,
 }
 

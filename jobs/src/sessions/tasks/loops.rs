@@ -91,7 +91,7 @@ fn alike(a: &Event, b: &Event) -> bool {
         }
         (Outcome::Denied, Outcome::Denied) => same && a.about() == b.about(),
         (Outcome::Passed, Outcome::Passed) => {
-            // The same command with the same arguments, run repeatedly.
+            // The same command was run again with the same arguments.
             same && !matches!(a.action, Action::Edit | Action::Check | Action::Commit)
                 && a.tool == "Bash"
                 && a.target == b.target

@@ -85,7 +85,7 @@ impl PhaseDetector {
         self.phase
     }
 
-    /// Returns the phase of the calls in the window. More recent calls carry more weight, so that a
+    /// Returns the phase of the calls in the window. More recent calls carry more weight, so a
     /// change is noticed while older calls from another phase are still in the window.
     fn evaluate(&self) -> Phase {
         if self.window.len() < 4 {

@@ -62,7 +62,7 @@ fn workflow(events: &[Event], trust_delta: i32) -> Option<Workflow> {
             (Action::Commit, _) => "commit".to_owned(),
             _ => continue,
         };
-        // Repeated steps are omitted, so that equivalent workflows are recognized as the same.
+        // Repeated steps are omitted, so equivalent workflows are recognized as the same.
         if !steps.contains(&step) {
             steps.push(step);
         }

@@ -59,7 +59,7 @@ pub enum SessionEventKind {
     /// The result of a call.
     Outcome {
         id: String,
-        /// True if the tool reports that it failed.
+        /// Whether the tool reported a failure.
         failed: bool,
         text: String,
     },

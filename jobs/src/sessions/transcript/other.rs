@@ -1,7 +1,7 @@
 //! Converts the transcript rows of programs other than Claude Code into events: Codex rollouts,
 //! `_steps.jsonl`, and rows with `ts`, `type` and `detail`.
 //!
-//! The events use Claude Code's tool names, so that a reader of events does not need to know which
+//! The events use Claude Code's tool names, so a reader of events does not need to know which
 //! program wrote the rows. This module must never guess: rows in any other format are not
 //! converted.
 

@@ -111,7 +111,7 @@ pub(super) enum RecordContent {
 #[derive(Debug)]
 struct MultilineRecord {
     begins: LineGap,
-    /// The number of the object's lines not yet counted.
+    /// The number of lines of the object that have not been counted.
     lines: u64,
     bytes: Vec<u8>,
     scan: Scan,
@@ -348,7 +348,7 @@ impl<R: BufRead> Records<R> {
             if let Some(open) = open {
                 let mut scan = Scan::default();
                 scan.over(&rest[open..]);
-                // A later reader must not return the values before the object again.
+                // A later reader must not repeat the values that precede the object.
                 let skipped = if counts == 0 { line.len() - rest.len() + open } else { 0 };
                 let begins = LineGap { offset: begins.offset + skipped as u64, ..begins };
                 self.block = Some(MultilineRecord {
