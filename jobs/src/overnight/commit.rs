@@ -53,7 +53,7 @@ pub enum CommitError {
     #[error("the commit is recorded but could not be finished yet: {0}")]
     Unfinished(String),
     /// The run lost its fence to another process.
-    #[error("another process took over the run while it committed")]
+    #[error("another process took over the run during its commit")]
     TakenOver,
 }
 
@@ -90,7 +90,7 @@ impl Target {
     }
 }
 
-/// Pairs the current content of each changed file with its new content.
+/// Pairs the digest of each changed file's current content with its new content.
 ///
 /// # Errors
 /// Returns an error if a path is not part of the corpus, or a file cannot be read.
@@ -248,7 +248,7 @@ pub fn clear(root: &Path) -> Result<(), CommitError> {
         let (Ok(path), false) = (overnight().join(&name), has_marker) else {
             continue;
         };
-        // The folder belongs to another program.
+        // A folder that contains a copy of the corpus belongs to another program.
         if root.join(FOLDER).join(&name).join(CORPUS).exists() {
             continue;
         }
@@ -299,7 +299,7 @@ pub fn live(root: &Path, path: &str) -> Result<Option<Vec<u8>>, CommitError> {
     open(root)?.read(&rel(path)?, LONGEST).map_err(before)
 }
 
-/// Copies the files that a commit removes into `into`, which is in the run's folder.
+/// Copies the files that a commit will remove into `into`, which is in the run's folder.
 ///
 /// # Errors
 /// Returns an error if a file operation fails.
@@ -311,7 +311,7 @@ pub fn keep_removed(root: &Path, into: &Path, targets: &[Target]) -> Result<(), 
             let bytes = read_in(root, &from, DOCUMENT)?;
             fs::write(&to, bytes)
         });
-        done.map_err(|error| CommitError::Before(format!("cannot keep {}: {error}", target.path)))?;
+        done.map_err(|error| CommitError::Before(format!("cannot copy {}: {error}", target.path)))?;
     }
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! Reads the facts about a night from git and from the notes next to the corpus, within size
+//! Reads the facts that a night needs from git and from the notes next to the corpus, within size
 //! limits. This module must never write a file.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -36,13 +36,14 @@ const LONGEST_CITATIONS: u64 = 64 << 20;
 const SESSIONS: usize = 200;
 const SESSION_BYTES: u64 = 256 << 20;
 
-/// The known facts about a project.
+/// The facts about a project that a night uses.
 #[derive(Default)]
 pub struct Facts {
     pub sources: Sources,
     /// The files that git tracks.
     pub tracked: BTreeSet<String>,
-    /// The commits by their first seven digits, each with its full hash and first line.
+    /// The commits, keyed by the first seven digits of their hashes, each with its full hash and
+    /// the first line of its message.
     pub commits: BTreeMap<String, (String, String)>,
     /// The indexed history, which is searched for finished work.
     pub evidence: Option<ProjectEvidence>,
@@ -128,8 +129,8 @@ impl Facts {
         }
     }
 
-    /// Returns the uses of a corpus. The first call reads them from citations, the project's
-    /// transcripts in `home`, commits and work items. The caller sets [`Uses::merged`].
+    /// Returns the uses of a corpus. The first call reads them from citations, commits, work items
+    /// and the project's transcripts, including those in `home`. The caller sets [`Uses::merged`].
     pub fn learn(&mut self, root: &Path, home: Option<&Path>, corpus: &Corpus) -> &mut Uses {
         let uses = self.uses.take().unwrap_or_else(|| {
             let mut uses = Uses::default();
@@ -140,7 +141,8 @@ impl Facts {
                 Ok(text) => {
                     let odd = uses.add_citations(&text);
                     if odd > 0 {
-                        let what = format!("{CORPUS}/{CITATIONS}: {odd} rows name no node or date");
+                        let what =
+                            format!("{CORPUS}/{CITATIONS}: rows without a node or a date: {odd}");
                         self.sources.left_out.push(what);
                     }
                 }

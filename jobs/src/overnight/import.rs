@@ -7,8 +7,9 @@
 //!                         └─otherwise──────────> rolled back: the files of prev.N are restored
 //! ```
 //!
-//! Nothing is deleted. This module must never treat one of runner's own commits as another
-//! program's.
+//! The files of a resolved commit are moved aside, not deleted. The caller keeps a copy of every
+//! file that a rollback removes from the corpus. This module must never treat one of runner's own
+//! commits as another program's.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -55,7 +56,7 @@ pub struct ImportedFindings {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum CommitEnd {
-    /// All files had been moved, so only the commit's marker is removed.
+    /// All files had been moved, so the corpus stays unchanged.
     Completed,
     /// The files are restored to their state before the commit.
     RolledBack,

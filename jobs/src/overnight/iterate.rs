@@ -25,13 +25,14 @@ use super::summary::{Iteration, IterationStatus, length};
 use super::warn_budget::WarnBudget;
 use crate::JobError;
 
-/// Number of consecutive failed measurements after which the loop ends.
+/// Number of failed measurements, or of refused commits, without a successful iteration in between,
+/// after which the loop ends.
 const MEASURE_FAILURES: u64 = 3;
 
 #[derive(Debug, Default)]
 pub struct LoopResult {
     pub promoted: Vec<Promotion>,
-    /// The last report of the close-loop step.
+    /// The report of the last close-loop step, or null if there is none.
     pub close_loop: Value,
     /// The night's gains: counts by name.
     pub gain: BTreeMap<String, u64>,
@@ -47,8 +48,8 @@ impl Night<'_, '_> {
     /// Runs the loop to completion.
     ///
     /// # Errors
-    /// Returns an error if the run is cancelled, if another process took it over, or if a commit
-    /// could not be finished.
+    /// Returns an error if the run is cancelled, if another process has taken it over, or if a
+    /// commit could not be finished.
     pub(super) fn iterate(&mut self) -> Result<LoopResult, JobError> {
         let mut looped = LoopResult::default();
         let mut rescues = WarnBudget::read(self.ctx.files.root());

@@ -63,8 +63,8 @@ impl Night<'_, '_> {
 
         self.at("ingest");
         let mut all = Changes::new();
-        // Keep the originals of changed nodes only: a second copy of the rest would take most of
-        // the memory.
+        // Only the originals of changed nodes are kept, because a second copy of the other nodes
+        // would take most of the memory.
         let mut original = Corpus::default();
         let (harvested, changes) = harvest(&corpus, &self.facts.sources, &history, self.date);
         let mut apply = |corpus: &mut Corpus, changes: Changes| -> Result<(), IterationFailure> {

@@ -119,8 +119,8 @@ pub struct CommitLock {
 }
 
 impl CommitLock {
-    /// Takes the lock for a reader, so that no commit is made while it is held. Takes no lock if
-    /// the lock file does not exist, because in that case nothing has ever been committed.
+    /// Takes the lock for a reader. No commit is made while it is held. Takes no lock if the lock
+    /// file does not exist, because in that case nothing has ever been committed.
     ///
     /// # Errors
     /// Returns an error if a commit takes longer than a minute.
@@ -131,7 +131,7 @@ impl CommitLock {
         }
     }
 
-    /// Takes the lock for a commit, so that nothing reads while it is held.
+    /// Takes the lock for a commit. No reader reads the corpus while it is held.
     ///
     /// # Errors
     /// Returns an error if a reader holds the lock for longer than a minute.

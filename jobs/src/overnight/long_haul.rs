@@ -148,7 +148,7 @@ fn rank(confidence: &str) -> usize {
 }
 
 impl Night<'_, '_> {
-    /// Probes the packets again if they are thin and time is left.
+    /// Searches for more evidence if the packets are thin and time is left.
     pub(super) fn long_haul(&mut self, corpus: &Corpus, packets: &mut [Packet]) {
         let mut reported = LongHaul { enabled: true, ..LongHaul::default() };
         let Some(why) = thin(packets) else {
@@ -215,7 +215,8 @@ impl Night<'_, '_> {
         self.leave("packet-corroboration", CORROBORATION, &kept);
     }
 
-    /// Builds a brief about the packets if the goal yielded no brief.
+    /// Builds a brief about the goal and the titles of the first packets, for a night without a
+    /// brief.
     fn brief_instead(&mut self, corpus: &Corpus, packets: &[Packet]) -> Probe {
         let titles = packets.iter().take(FEW).map(|it| it.title.as_str());
         let goal = self.summary.goal.as_deref();
@@ -245,7 +246,7 @@ impl Night<'_, '_> {
     }
 }
 
-/// Counts how many of the last probes added nothing.
+/// Returns the number of consecutive probes at the end that added nothing.
 fn idle(probes: &[Probe]) -> u64 {
     probes.iter().rev().take_while(|it| it.added.is_empty()).count() as u64
 }

@@ -8,8 +8,9 @@
 //! ```
 //!
 //! A failed hard step, such as close-loop or metrics-health, ends the run. A failed soft step only
-//! degrades the report. A night must never write outside the corpus's five paths and the output
-//! folder, never write to git, and never create a link.
+//! degrades the report. In the project, a night must never write outside the corpus's five paths,
+//! `.agents/overnight`, the output folder and the `runs` folder beside it. It must never write to
+//! git, and never create a link.
 
 use runner_text::counted;
 use std::path::Path;
@@ -94,7 +95,7 @@ pub fn run(ctx: &mut Context<'_>, spec: &OvernightSpec) -> Result<Finished, JobE
     // A resumed night has only its remaining time.
     let timeout = opened.left(ctx.clock.now()).min(ctx.clock.left());
     // The steps after the loop take as long in a resumed night as in a new night. Their reserve is
-    // therefore a share of the whole time.
+    // therefore a share of the whole night's time.
     let whole = match opened.state.resumed {
         0 => timeout,
         _ => Duration::from_secs(opened.state.timeout_seconds),
@@ -415,7 +416,7 @@ impl Night<'_, '_> {
         Ok(())
     }
 
-    /// Sets the descriptive fields of the summary.
+    /// Sets the summary's gain, fitness change, dreamscape and recommended commands.
     fn write_text(&mut self, looped: &LoopResult, measured: &Measured) {
         let packets = self.summary.morning_packets.clone().unwrap_or_default();
         let mut gain = looped.gain.clone();
@@ -466,7 +467,7 @@ impl Night<'_, '_> {
         self.summary.recommended = recommended;
     }
 
-    /// Stages both forms of the summary, which the run itself then publishes.
+    /// Stages the JSON and markdown forms of the summary, which the run then publishes.
     fn place(mut self) -> Result<Finished, JobError> {
         self.summary.status = RunStatus::Done;
         self.close();

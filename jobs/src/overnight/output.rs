@@ -1,6 +1,6 @@
 //! The output folder of a run, and the folder of earlier nights.
 //!
-//! Each artifact is written atomically as soon as it is ready, so that a dead run leaves its
+//! Each artifact is written atomically as soon as it is ready, so a dead run leaves its
 //! finished artifacts behind. Writes stay inside the output folder and never follow links. A run
 //! publishes its summary when it ends. This module writes the summary only for a failed or dead
 //! run.
@@ -102,7 +102,7 @@ impl Output {
     pub fn make(&self) -> Result<(), OutputError> {
         let path = self.at("")?;
         failpoint::reach();
-        fs::create_dir_all(&path).map_err(fail("make", &path))
+        fs::create_dir_all(&path).map_err(fail("create", &path))
     }
 
     /// Writes a file, completely or not at all. Missing folders are created.
@@ -112,7 +112,7 @@ impl Output {
     pub fn text(&self, name: &str, text: &str) -> Result<(), OutputError> {
         let path = self.at(name)?;
         if let Some(parent) = path.parent() {
-            fs::create_dir_all(parent).map_err(fail("make", parent))?;
+            fs::create_dir_all(parent).map_err(fail("create", parent))?;
         }
         write_atomic(&path, text.as_bytes(), 0o644).map_err(|error| OutputError::Io {
             act: "write",
@@ -148,7 +148,7 @@ impl Output {
         serde_json::from_slice(&bytes).ok()
     }
 
-    /// Removes the summary, so that it can be written again.
+    /// Removes the summary so that it can be written again.
     ///
     /// # Errors
     /// Returns an [`OutputError`] if a file cannot be removed.
@@ -291,7 +291,7 @@ impl Output {
             fs.rename_noreplace(&target, &from).map_err(moved)?;
             return Err(OutputError::Refused(Refusal {
                 path: self.below.clone(),
-                why: "another folder replaced it while the night began".to_owned(),
+                why: "another folder replaced it while the night was starting".to_owned(),
             }));
         }
         fs.sync_dir(Some(&beside)).map_err(moved)?;

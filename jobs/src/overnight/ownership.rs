@@ -31,7 +31,7 @@ use super::summary_import;
 
 /// The file name of the log.
 pub const LOG: &str = "overnight.log";
-/// The file names of the summary in its two forms.
+/// The file names of the summary, as JSON and as markdown.
 pub const SUMMARY: [&str; 2] = ["summary.json", "summary.md"];
 
 /// The folder next to the output folder where earlier nights are kept.
@@ -51,7 +51,7 @@ const ARTIFACTS: [&str; 13] = [
     "packet-corroboration.json",
     "council",
     "morning-packets",
-    // Created by a file manager.
+    // The file manager of macOS creates this file.
     ".DS_Store",
 ];
 
@@ -175,8 +175,8 @@ pub fn inspect(root: &Path, text: &str) -> Result<Standing, Refusal> {
     match foreign {
         None => Ok(Standing::Earlier(folder)),
         Some(entry) => Err(refuse(format!(
-            "runner did not make this folder: it contains {:?}, which is not an artifact of a night, \
-             and a night would move it away",
+            "runner did not make this folder: it contains {:?}, which is not known to belong to a \
+             night, and a night would move it away",
             entry.to_string_lossy()
         ))),
     }

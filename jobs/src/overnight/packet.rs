@@ -13,7 +13,7 @@ pub struct Packet {
     #[serde(rename = "type")]
     pub kind: String,
     pub severity: String,
-    /// The night's confidence in the packet.
+    /// How well the evidence supports the packet: `low`, `medium` or `high`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub confidence: Option<String>,
     /// The source of the work.
@@ -52,7 +52,7 @@ pub struct Packet {
     pub likely_tests: Vec<String>,
     /// The command for starting work on the packet.
     pub morning_command: String,
-    /// True if the work file contains the packet.
+    /// True if the packet is also written to the work file.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub queue_backed: Option<bool>,
     #[serde(default, skip_serializing_if = "Option::is_none")]

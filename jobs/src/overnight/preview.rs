@@ -161,7 +161,7 @@ pub fn describe(summary: &Summary) -> Vec<String> {
     let known = summary.metrics_health.as_ref().is_some_and(|it| it["composite"].is_number());
     lines.push(match known {
         true => format!("fitness would change by {:+}", summary.fitness_delta.unwrap_or(0.0)),
-        false => "fitness is unknown: no use of a node is known".to_owned(),
+        false => "fitness is unknown: no use of any node is known".to_owned(),
     });
     if let Some(first) = summary.morning_packets.iter().flatten().next() {
         lines.push(format!("the first packet: {}", first.title));

@@ -6,7 +6,7 @@
 //! ```
 //!
 //! The proposals are stored in `.agents/overnight/proposals.jsonl`, one per line. An accepted
-//! proposal contains the node's previous bytes, so that it can be undone. It is therefore stored
+//! proposal contains the node's previous bytes, so it can be undone. It is therefore stored
 //! before its node changes. If the process dies between the two, the node still has those bytes,
 //! and the proposal counts as open. After a decision about a node, no further decision is requested
 //! until the node's text changes. This module must never change the corpus; `accept` and `undo`
@@ -142,8 +142,8 @@ impl Proposals {
     }
 
     /// Replaces the open proposals with proposals based on `suggestions`, and returns the number of
-    /// new ones. Open proposals stay if `options` does not look for their reason. A rejected
-    /// suggestion is left out as long as the node's text is the same.
+    /// new ones. Open proposals stay if `options` does not look for their reason. A suggestion that
+    /// was already decided on is left out as long as the node's text is the same.
     pub fn update(
         &mut self,
         corpus: &Corpus,

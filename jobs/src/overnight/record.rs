@@ -117,7 +117,9 @@ impl Night<'_, '_> {
             return Err(JobError::Cancelled { why });
         }
         if self.ctx.clock.left().is_zero() {
-            return Err(JobError::TimedOut { why: "the run's total deadline passed".to_owned() });
+            return Err(JobError::TimedOut {
+                why: "the run's total deadline has passed".to_owned(),
+            });
         }
         Ok(())
     }

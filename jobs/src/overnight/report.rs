@@ -1,5 +1,5 @@
 //! Formats the summary of a night for human readers, as markdown or as text for a terminal. Text
-//! from other sources is cleaned, so that the program displaying the report does not interpret it.
+//! from other sources is cleaned, so the program that displays the report does not interpret it.
 
 use runner_text::counted;
 use serde_json::Value;
@@ -10,17 +10,17 @@ use crate::dream::proposal::clean;
 use crate::json::pretty;
 use crate::report::{code, one_line};
 
-/// Writes a summary in both forms.
+/// Writes a summary as markdown and as JSON.
 ///
 /// # Errors
 /// Returns an [`OutputError`] if a file cannot be written.
 pub fn write(out: &Output, summary: &Summary) -> Result<(), OutputError> {
-    // The JSON is written last, so that the markdown always exists if the JSON exists.
+    // The JSON is written last, so the markdown exists whenever the JSON exists.
     out.text(SUMMARY[1], &markdown(summary))?;
     out.text(SUMMARY[0], &pretty(summary))
 }
 
-/// Writes a summary in both forms under another name.
+/// Writes a summary as markdown and as JSON under another name.
 ///
 /// # Errors
 /// Returns an [`OutputError`] if a file cannot be written.
@@ -135,7 +135,7 @@ pub fn format_summary(summary: &Summary, missing: &[String], form: ReportForm) -
                 haul.trigger_reason,
                 haul.exit_reason
             ),
-            false => format!("not needed: {}", haul.exit_reason),
+            false => format!("none: {}", haul.exit_reason),
         };
         reported.line("Second look", &why);
     }
@@ -190,8 +190,8 @@ fn packets(reported: &mut ReportBuilder, summary: &Summary) {
     }
 }
 
-/// Writes each councillor's position, if the summary contains it. Another program's summary may
-/// contain it too.
+/// Writes the councillors' positions, if the summary contains any. The summary may come from
+/// another program.
 fn council(reported: &mut ReportBuilder, council: &Value, words: &str) {
     reported.out.push('\n');
     reported.head(2, "The council");

@@ -27,7 +27,7 @@ use super::summary::{Iteration, RunStatus, Summary};
 /// An opened run, either new or resumed.
 pub struct OpenedRun {
     pub state: RunState,
-    /// The iterations that have already been completed.
+    /// The iterations that an earlier process of this run recorded.
     pub iterations: Vec<Iteration>,
     /// The lines to report about the earlier run.
     pub reported: Vec<String>,

@@ -41,7 +41,7 @@ pub struct Summary {
     pub goal: Option<String>,
     /// The project's root folder.
     pub repo_root: String,
-    /// The artifacts folder.
+    /// The output folder, relative to the project.
     pub output_dir: String,
     pub status: RunStatus,
     /// True for a dry run, which writes nothing.
@@ -93,7 +93,7 @@ pub struct Summary {
     /// The change in the composite during the night.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fitness_delta: Option<f64>,
-    /// Why the loop ended without gain.
+    /// Why the loop ended, if it ended on a plateau.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub plateau_reason: Option<String>,
     /// The regression that ended the loop.
@@ -116,7 +116,7 @@ pub struct Summary {
     pub failure_reason: Option<String>,
 }
 
-/// The conditions of a run.
+/// How a run was kept awake, its time limits, and the paths of its lock, log and rules.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Runtime {
     /// True if the host was to be kept awake.
@@ -219,7 +219,7 @@ pub enum IterationStatus {
     /// The iteration is part of the corpus.
     #[default]
     Done,
-    /// The iteration is part of the corpus, but something failed.
+    /// The iteration is part of the corpus, but fields or content were lost in its commit.
     Degraded,
     /// The iteration is not part of the corpus, because it could not be measured or committed.
     RolledBackPreCommit,

@@ -161,7 +161,8 @@ fn ineffective_acceptance_is_open_again() {
     let changes = all.accept(&corpus, &id, "later").unwrap();
     corpus.apply(&changes);
     assert!(all.accept(&corpus, &id, "again").is_err());
-    // The process died after the commit of an undo: the node is restored, the decision is stored.
+    // The process died after the commit of an undo: the node is restored, but the decision is still
+    // stored.
     let mut died = all.clone();
     let changes = died.undo(&corpus, &id).unwrap();
     corpus.apply(&changes);
@@ -347,7 +348,7 @@ fn iterations_after_gap_or_mismatch_are_rejected() {
     put(2, "R-iter-2");
     put(4, "R-iter-4");
     assert_eq!(rehydrate(&out, "R").0.len(), 2, "iterations after a gap are not trusted");
-    // A renamed file brings back an iteration that ended before its predecessor.
+    // The second file contains an iteration that began before its predecessor ended.
     let mut late = Iteration { id: "R-iter-2".to_owned(), index: 2, ..Iteration::default() };
     late.started_at = "2026-11-21T02:30:00Z".to_owned();
     out.json("R/iterations/iter-2.json", &late).unwrap();

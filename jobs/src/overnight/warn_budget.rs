@@ -35,8 +35,8 @@ pub struct WarnBudget {
 }
 
 impl WarnBudget {
-    /// Reads the rescues. If the file cannot be read, no rescues are left, so that a damaged file
-    /// never relaxes a rule.
+    /// Reads the rescues. If the file cannot be read, no rescues are left, because a damaged file
+    /// must never relax a rule.
     pub fn read(root: &Path) -> Self {
         let full =
             Self { schema_version: 1, initial: INITIAL, remaining: INITIAL, spent: Vec::new() };
@@ -51,7 +51,7 @@ impl WarnBudget {
     /// same iteration spends nothing.
     ///
     /// # Errors
-    /// Returns an error if the file cannot be written. The rescue is then not spent.
+    /// Returns an error if the file cannot be written. In that case, the rescue is not spent.
     pub fn spend(&mut self, root: &Path, iteration_id: &str, reason: &str) -> std::io::Result<()> {
         if self.spent.iter().any(|it| it.iteration_id == iteration_id) {
             return Ok(());

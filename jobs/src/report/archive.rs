@@ -78,8 +78,8 @@ pub fn nights(
     Ok(all)
 }
 
-/// Returns the report of a night: the published one, which is the record of the night, or else a new
-/// one from the database. Returns `None` if there is neither.
+/// Returns the report of a night: the published one, which is the record of the night, or else a
+/// new one from the database. Returns `None` if there is neither.
 ///
 /// # Errors
 /// Returns a [`StoreError`] if the database cannot be read.

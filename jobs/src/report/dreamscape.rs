@@ -5,7 +5,7 @@
 //!                                                         v
 //!     OUTPUT/summary.json, or .agents/overnight/runs/RUN/summary.json once it is moved
 //!                                                         v
-//!                Dreamscape { land, weather, landmarks, fault }
+//!                Dreamscape { weather, land, tension, packets, … }
 //! ```
 //!
 //! The summary is a contract between programs (version 2, and the fields of version 1 that have the

@@ -337,7 +337,8 @@ pub(crate) fn one_line(text: &str) -> String {
     out
 }
 
-/// Formats foreign text as code: on one line, in a fence that is longer than any in the text.
+/// Formats foreign text as code: on one line, in a fence that is longer than any run of backticks
+/// in the text.
 pub(crate) fn code(text: &str) -> String {
     let shown: String = text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect();
     let longest = shown.split(|c| c != '`').map(str::len).max().unwrap_or(0);

@@ -1,5 +1,4 @@
-//! The report of a night, built from the database and the artifacts alone, so that it can be
-//! rebuilt.
+//! The report of a night, built from the database and the artifacts alone, so it can be rebuilt.
 //!
 //! A single data model is rendered in several forms. The job publishes `report.md`, `report.html`
 //! and `report.json`; the command prints the same report from the database. Building the report

@@ -42,7 +42,7 @@ pub(super) fn moves(report: &NightReport) -> Vec<NextStep> {
         }
         if let (spent @ 1.., left) = scape.rescues {
             let what = format!("Check what {} let through", counted(spent, "rescue"));
-            let why = format!("a measure fell and the night continued; {left} are left");
+            let why = format!("a measure fell and the night continued; rescues left: {left}");
             push(what, &why, "runner overnight warn-budget show");
         }
         if !scape.changes.is_empty() {

@@ -2,9 +2,9 @@
 //! packets.
 //!
 //! Such an item is a journal entry whose verdicts move the board, a draft of an idea, a provisional
-//! learning, or an event that needs attention, each with the command that shows it. The items are
-//! read from the files that the runs published, from the curator's events, and from the runs' counts.
-//! A file that no longer exists is never listed, and a critical event is listed until it is over.
+//! learning, or an event that needs attention, each with its command. The items are read from the
+//! files that the runs published, from the curator's events, and from the runs' counts. A file that
+//! no longer exists is never listed, and a critical event is listed until it is over.
 
 use std::path::Path;
 

@@ -108,7 +108,7 @@ impl ReportedProposal {
         claimed && self.action == Action::Keep && self.is_open()
     }
 
-    /// Returns the command that applies `verb` to the proposal: `show`, `accept` or `reject`.
+    /// Returns the command that applies `verb`, for example `show` or `accept`, to the proposal.
     pub fn command(&self, verb: &str) -> String {
         format!("runner dream {verb} {}{}", self.id, self.flag)
     }

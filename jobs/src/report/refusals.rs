@@ -1,6 +1,6 @@
 //! The refusals of a night, each with its source.
 //!
-//! The module is pure: it collects the refusals from the outcomes and summaries of runs, so that no
+//! The module is pure: it collects the refusals from the outcomes and summaries of runs, so no
 //! refusal is visible only in a run's details.
 
 use runner_engine::outcome::{Class, Outcome};

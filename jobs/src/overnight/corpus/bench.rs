@@ -53,7 +53,7 @@ pub struct JudgedQuestion {
     pub relevant: Vec<String>,
 }
 
-/// The answers to one question.
+/// The figures for one question, with its first answers.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Answered {
     pub query: String,

@@ -61,7 +61,7 @@ pub struct Floors {
     pub answered: f64,
 }
 
-/// The fitness of a corpus.
+/// The fitness of a corpus, with the values of its measures.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Fitness {
     /// The weighted mean of the measures, or `None` if no uses are known.

@@ -59,7 +59,7 @@ pub struct Sources {
     pub left_out: Vec<String>,
 }
 
-/// A learning that was found.
+/// A learning that a harvest adds.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Harvested {
     /// The path of the new file.
@@ -80,7 +80,8 @@ pub struct Harvest {
     pub added: Vec<Harvested>,
     /// Number of learnings that were already known.
     pub known: usize,
-    /// Number of passages rejected as learnings because they lack a cause or an action.
+    /// Number of passages rejected as learnings, because they lack a situation, a cause or an
+    /// action.
     pub junk: usize,
     /// Number of new learnings beyond the limit of one harvest.
     pub left_over: usize,
@@ -99,8 +100,8 @@ struct HarvestItem {
     category: &'static str,
 }
 
-/// Finds new learnings. One harvest adds at most three learnings or a tenth of the corpus's size,
-/// whichever is more.
+/// Finds new learnings. One harvest adds at most three learnings, or a tenth of the number of nodes
+/// in the corpus if that is more.
 pub fn harvest(
     corpus: &Corpus,
     sources: &Sources,
@@ -207,7 +208,7 @@ const MARKS: [&str; 6] =
     ["learned:", "lesson:", "lessons:", "learning:", "root cause:", "takeaway:"];
 
 fn of_commit(commit: &CommitSource) -> Option<HarvestItem> {
-    // Tools that commit on behalf of runner leave this mark. Runner itself makes no commits here.
+    // Tools that commit on behalf of runner leave this mark. A night makes no git commits.
     if commit.body.to_lowercase().contains("generated-by: runner") {
         return None;
     }

@@ -69,7 +69,7 @@ pub const METRICS: [(&str, f64, f64, &str); 9] = [
     ),
 ];
 
-/// One measure of the fitness.
+/// A measure that contributes to the fitness.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Measure {
     pub name: &'static str,
@@ -87,7 +87,7 @@ pub struct Metric {
     pub value: Option<f64>,
     /// The weight of the metric in the hygiene.
     pub weight: f64,
-    /// The minimum. A lower value is reported.
+    /// The minimum. A lower value sets `below_floor`.
     pub floor: f64,
     pub below_floor: bool,
     pub definition: &'static str,
@@ -121,7 +121,7 @@ pub struct Health {
     pub stale: Vec<String>,
     /// Nodes without citations, evidence or a subject.
     pub orphans: Vec<String>,
-    /// The files that could not be read.
+    /// The problems found while the corpus was read.
     pub troubles: Vec<CorpusProblem>,
 }
 

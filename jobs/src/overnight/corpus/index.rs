@@ -2,9 +2,10 @@
 //!
 //! For each term, the index stores the nodes that contain it, with the number of occurrences in the
 //! title, the body and the subjects. It replaced an SQLite FTS5 table that took most of a night to
-//! build. Searches rank nodes by the BM25 function of FTS5 with its parameters, and then by a
-//! composite of relevance, freshness and utility. Equal scores are ordered by path. The index uses
-//! the same terms as the index of the git history, and must never outlive the process.
+//! build. Searches rank nodes by BM25, with the formula and the parameters of FTS5.
+//! [`Search::hits`] then ranks the most relevant nodes by a composite of relevance, freshness and
+//! utility. Equal scores are ordered by path. The index uses the same terms as the index of the git
+//! history, and must never outlive the process.
 
 use std::cmp::Ordering;
 use std::collections::HashMap;
@@ -42,7 +43,7 @@ pub enum Scope {
     ActiveLearnings,
 }
 
-/// The index of a corpus.
+/// A full-text index of a corpus's nodes.
 #[derive(Clone, Debug, Default)]
 pub struct Index {
     /// The key of the indexed corpus ([`Corpus::key`]).
@@ -362,7 +363,7 @@ mod tests {
         for n in 0..40 {
             let folder = if n % 3 == 0 { "findings" } else { "learnings" };
             let status = if n % 7 == 0 { "archived" } else { "active" };
-            // A count above 127 takes two bytes.
+            // The count of 200 occurrences takes two bytes.
             let body =
                 format!("{} {}", words(5 + n), "word1 ".repeat(if n == 5 { 200 } else { 0 }));
             let text = note(&words(2), &body, &words(1), status);

@@ -65,7 +65,7 @@ pub struct Corpus {
     /// The nodes, ordered by path.
     pub nodes: Vec<Node>,
     pub work: work::WorkFile,
-    /// The files that were left out, by path.
+    /// The problems found while reading, ordered by path.
     pub troubles: Vec<CorpusProblem>,
     /// Number of files within the five paths that are not nodes. They are kept unchanged.
     pub others: usize,
@@ -115,7 +115,8 @@ impl Corpus {
         at.ok().map(|at| &self.nodes[at])
     }
 
-    /// Applies changes to the nodes and the work items. The other fields stay unchanged.
+    /// Applies changes to the nodes and the work items, and discards the index and the repeats. The
+    /// other fields stay unchanged.
     pub fn apply(&mut self, changes: &Changes) {
         if changes.is_empty() {
             return;
@@ -135,7 +136,7 @@ impl Corpus {
     }
 }
 
-/// Rounds a number to six decimal places, so that it prints the same everywhere.
+/// Rounds a number to six decimal places so that it prints the same everywhere.
 pub fn rounded(value: f64) -> f64 {
     (value * 1e6).round() / 1e6
 }

@@ -23,7 +23,7 @@ pub enum NodeKind {
 }
 
 impl NodeKind {
-    /// Returns the kind of a file by its folder, or `None` if the file is not a node.
+    /// Returns the kind that the folder of `path` implies, or `None` if the file is not a node.
     pub fn of(path: &str) -> Option<Self> {
         let (folder, rest) = path.split_once('/')?;
         if !rest.ends_with(".md") {
@@ -54,7 +54,7 @@ pub enum Maturity {
 }
 
 impl Maturity {
-    /// Returns the weight in the maturity mix, from 0 to 1.
+    /// Returns the weight of a node with this maturity in the `maturity` metric, from 0 to 1.
     pub fn weight(self) -> f64 {
         match self {
             Self::Unknown => 0.0,
@@ -134,7 +134,7 @@ pub struct Node {
 }
 
 impl Node {
-    /// Parses the content of a file.
+    /// Parses a node from the content of its file. `path` is relative to `.agents`.
     pub fn parse(path: &str, kind: NodeKind, text: String) -> Self {
         let doc = front_matter::split(&text);
         let stem = stem_of(path);
@@ -193,13 +193,13 @@ impl Node {
         front_matter::split(&self.text).body()
     }
 
-    /// Returns one value of the front matter.
+    /// Returns the value of `key` in the front matter, or `None` if the key is missing.
     pub fn value(&self, key: &str) -> Option<&str> {
         front_matter::split(&self.text).get(key)
     }
 
-    /// Returns the last day before the node becomes stale, or `None` if it never does, as with an
-    /// unclassified node. A citation or a use on the day `used` postpones that day.
+    /// Returns the last day before the node becomes stale, or `None` if it never does, for example
+    /// because its maturity is unknown. A citation, or a use on the day `used`, postpones that day.
     pub fn stale_after(&self, used: Option<Date>) -> Option<Date> {
         let days = match (self.maturity, self.ttl_days) {
             (Maturity::Unknown, _) | (Maturity::Established, None) => None,

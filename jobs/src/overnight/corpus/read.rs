@@ -9,7 +9,7 @@ use runner_text::front_matter;
 use super::{Corpus, CorpusProblem, NEXT_WORK, Node, NodeKind, SUBPATHS, work::WorkFile};
 use runner_engine::files::read_in;
 
-/// Maximum length of a node in bytes. A longer node is kept and reported.
+/// Maximum length of a node in bytes. A longer file is left unread and reported.
 pub const LONGEST: u64 = 1024 * 1024;
 /// Maximum size of the work file in bytes.
 const LONGEST_WORK: u64 = 64 * 1024 * 1024;
@@ -75,7 +75,7 @@ pub fn read(folder: &Path) -> Result<Corpus, ReadError> {
         if first.map(str::trim_end) == Some("---") && front_matter::split(&text).front().is_none() {
             corpus.trouble(
                 &file.path,
-                "its front matter is not understood, so the file is never changed".to_owned(),
+                "its front matter cannot be parsed, so the file is never changed".to_owned(),
             );
         }
         corpus.nodes.push(Node::parse(&file.path, kind, text));
@@ -174,7 +174,7 @@ fn walk(
         for entry in fs::read_dir(&full).map_err(fail(&full))? {
             let entry = entry.map_err(fail(&full))?;
             match entry.file_name().to_str() {
-                // Editors and interrupted copies leave hidden files behind.
+                // Hidden files are ignored: editors and interrupted copies leave them behind.
                 Some(name) if name.starts_with('.') => {}
                 Some(name) if !name.chars().any(char::is_control) => {
                     walk(folder, &format!("{path}/{name}"), depth + 1, found, troubles)?;

@@ -87,7 +87,7 @@ const DUTIES: [&str; 17] = [
     "fixed by",
 ];
 
-/// Verbs that express an action at the beginning of a sentence or after a comma.
+/// Verbs that express an action at the beginning of a sentence, a clause or a line.
 const ACTS: [&str; 43] = [
     "add", "ask", "build", "call", "check", "clear", "commit", "compare", "copy", "create",
     "declare", "define", "delete", "disable", "document", "enable", "export", "extract", "fix",

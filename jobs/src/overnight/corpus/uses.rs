@@ -29,7 +29,7 @@ const SUCCESSORS: usize = 16;
 /// Minimum reward at which the feedback on a citation counts as a success.
 const REWARDED: f64 = 0.5;
 
-/// One use of a node.
+/// An event in which a session, a commit or a work item used a node.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NodeUse {
     /// The id of the node or the stem of its file name.
@@ -49,7 +49,7 @@ pub struct Uses {
     pub events: Vec<NodeUse>,
     /// Number of work items that were finished.
     pub consumed: usize,
-    /// Number of open work items that failed.
+    /// Number of unfinished work items that failed.
     pub failed: usize,
     /// The paths changed by each commit, keyed by the first seven digits of its hash.
     pub commits: BTreeMap<String, Vec<String>>,
@@ -65,7 +65,7 @@ pub enum UsedNode {
     Missing(String),
 }
 
-/// The uses of one node.
+/// The users that one node helped, and those that it misled.
 #[derive(Clone, Debug, Default)]
 pub struct UseRecord {
     /// The users that the node helped, each with the last date on which it did.
@@ -129,8 +129,8 @@ impl Uses {
         }
     }
 
-    /// Adds the nodes cited in commit messages. A commit that changes only the corpus does not
-    /// count as a use.
+    /// Adds the nodes cited in commit messages. A commit that changes only the corpus, or that was
+    /// made on behalf of runner, does not count as a use.
     pub fn add_commits(&mut self, commits: &[CommitSource], corpus: &Corpus) {
         let known = known(corpus);
         for commit in commits {

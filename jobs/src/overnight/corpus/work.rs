@@ -75,7 +75,7 @@ impl WorkItem {
             && self.status.as_deref() == Some("proposed")
     }
 
-    /// Returns whether work on the item may begin.
+    /// Returns whether nobody has claimed or finished the item.
     pub fn is_free(&self) -> bool {
         self.claim == Claim::Available
     }

@@ -6,11 +6,11 @@
 //!     └── rule-based candidates               its reason                    ledger.json: who said what
 //! ```
 //!
-//! If a councillor fails, the report is degraded and the synthesis omits that councillor. Without
-//! any councillors, the packets are based on the corpus alone. Each councillor is asked once, about
-//! facts that have already been looked up, and answers in a fixed format. A councillor must never
-//! write files, communicate with another councillor, or support a candidate that the packet does
-//! not contain.
+//! If a councillor fails, the report is degraded and the synthesis lists that councillor as
+//! unheard. Without any councillors, the packets are based on the corpus alone. Each councillor is
+//! asked once about facts that have already been looked up, and answers in a fixed format. The
+//! creative lane asks one of them again. A councillor must never write files, communicate with
+//! another councillor, or support a candidate that the packet does not contain.
 
 pub mod packet;
 pub mod record;
@@ -183,13 +183,13 @@ impl Night<'_, '_> {
         Ok(CouncilResult { synthesis, wildcard, record: Some(record) })
     }
 
-    /// Reports that the creative lane was requested even though no councillor has a model.
+    /// Reports that the creative lane was requested, but no councillor with a model could be asked.
     fn lane_does_nothing(&mut self) {
         self.degrade("the creative lane did nothing: no councillor with a model could be asked");
     }
 
-    /// Runs one pass for each councillor that can be asked. A pass already paid for by an earlier
-    /// attempt of this run is not repeated.
+    /// Runs one pass for each councillor that can be asked, and the creative lane's pass. A pass
+    /// that an earlier attempt of this run has already paid for is not repeated.
     fn passes(
         &mut self,
         packet: &CouncilPacket,
@@ -222,7 +222,7 @@ impl Night<'_, '_> {
             if let Some(folder) = &one.request.run_dir
                 && let Err(error) = fs::create_dir_all(folder)
             {
-                tracing::warn!(%error, runner = one.runner, "cannot create its working folder");
+                tracing::warn!(%error, runner = one.runner, "cannot create a councillor's folder");
             }
         }
         let asked: Vec<(usize, Request)> =
@@ -286,7 +286,7 @@ impl Night<'_, '_> {
         Ok((reports, wildcard))
     }
 
-    /// Plans the request for each councillor.
+    /// Plans the request for each councillor and for the creative lane.
     fn plan(&self, packet: &CouncilPacket, bytes: &str) -> Result<Vec<PlannedPass>, JobError> {
         let (_, sources) = self.ctx.frame(COUNCIL).fenced(&[("the night, as packet.json", bytes)]);
         let by_rule = packet.by_rule();
@@ -345,7 +345,8 @@ impl Night<'_, '_> {
         Duration::from_secs(self.spec.council_timeout).min(self.ctx.clock.left() / 4 * 3)
     }
 
-    /// Reports the outcome of the passes.
+    /// Finishes the step that runs the passes, and degrades the night if a councillor did not
+    /// answer.
     fn passed(&mut self, answered: usize, unheard: &[NoReply]) {
         let of = self.spec.runners.len();
         let reported = format!("{answered} of {of} councillors answered");
@@ -454,8 +455,8 @@ pub fn refused(council: Option<&Value>) -> Vec<String> {
     unheard.into_iter().flatten().filter_map(of).collect()
 }
 
-/// Describes the council for the dreamscape: the number of councillors who answered, and the kind
-/// of work that most of them recommend.
+/// Describes the council for the dreamscape: the number of councillors who answered, and the number
+/// of those who take the leading position, with its kind of work.
 pub fn describe(council: Option<&Value>) -> String {
     let Some(council) = council else {
         return "not convened".to_owned();

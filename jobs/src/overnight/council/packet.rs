@@ -41,7 +41,7 @@ pub struct CouncilPacket {
     pub fitness_delta: Option<f64>,
     pub below_floor: Vec<String>,
     pub iterations: Iterations,
-    /// Why the loop ended, if a reason was given.
+    /// Why the loop ended, if a regression or a plateau ended it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ended: Option<String>,
     /// Soft failures of the night.
@@ -53,25 +53,25 @@ pub struct CouncilPacket {
     pub offer: Offer,
 }
 
-/// The number of committed iterations and the number of other iterations.
+/// The counts of the night's iterations.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Iterations {
-    /// Committed iterations.
+    /// Number of iterations that were committed.
     pub kept: u64,
-    /// Other iterations.
+    /// Number of iterations that were not committed.
     pub not_kept: u64,
 }
 
 /// A piece of work that the user could start with.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Candidate {
-    /// The id of the candidate, also used in the morning packets.
+    /// The id of the candidate, which the morning packets also use.
     pub id: String,
     pub title: String,
     #[serde(rename = "type")]
     pub kind: String,
     pub severity: String,
-    /// The night's confidence in the candidate.
+    /// How well the evidence supports the candidate: `low`, `medium` or `high`.
     pub confidence: String,
     /// Why the candidate is listed.
     pub why_now: String,
@@ -145,8 +145,8 @@ impl CouncilPacket {
         packet
     }
 
-    /// Drops evidence and then descriptions, from the last candidate to the first, until the packet
-    /// is at most `most` bytes long.
+    /// Clears the evidence and files, and then the descriptions and reasons, from the last
+    /// candidate to the first. Stops as soon as the packet is at most `most` bytes long.
     fn shrink(&mut self, most: usize) {
         for drops_text in [false, true] {
             for at in (0..self.candidates.len()).rev() {
@@ -184,10 +184,11 @@ impl CouncilPacket {
             Some(first) => clean(&format!("Begin with: {}", first.title), 200),
             None => "No work is open: look for gaps in the corpus".to_owned(),
         };
-        let action = first.map_or_else(
-            || "Look at the metrics that are below their floor".to_owned(),
-            |first| first.title.clone(),
-        );
+        let action = match first {
+            Some(first) => first.title.clone(),
+            None if self.below_floor.is_empty() => "Look for gaps in the corpus".to_owned(),
+            None => "Look at the metrics that are below their floor".to_owned(),
+        };
         let weak = self.candidates.iter().filter(|it| it.confidence == "low");
         let mut risks: Vec<String> =
             weak.take(2).map(|it| format!("little evidence for: {}", it.title)).collect();
@@ -206,7 +207,7 @@ impl CouncilPacket {
     }
 }
 
-/// Returns the council's kind for a packet's type.
+/// Returns the kind of work, one of [`KINDS`], that matches a packet's type.
 fn kind_of(kind: &str) -> &'static str {
     match kind.to_lowercase().as_str() {
         "bug" | "fix" | "repair" | "improvement" | "tech-debt" => "repair",

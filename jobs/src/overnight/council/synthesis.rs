@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! reports, in any order ──sort──> positions by kind ──most voices first──> agreement
-//!                                     └── two or more, or one kind and other things ──> tension
+//!                                     └── several, or low and high confidence ──> tension
 //! wildcards ──> at the end, marked, never counted
 //! ```
 //!
@@ -32,7 +32,7 @@ pub struct Synthesis {
     pub voices: Vec<String>,
     /// Councillors who did not answer, each with the reason.
     pub unheard: Vec<NoReply>,
-    /// The kind of work that most councillors recommend.
+    /// The kind of work that the leading position recommends.
     pub recommended_kind: String,
     /// The recommended first action, in the words of one councillor.
     pub recommended_first_action: String,
@@ -60,7 +60,7 @@ pub struct Synthesis {
 /// A councillor who did not answer.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NoReply {
-    /// The display name, which mentions the creative lane if the councillor was asked there.
+    /// The display name, with the suffix `(creative lane)` if the pass belonged to that lane.
     pub runner: String,
     pub why: String,
     /// The name of the councillor's backend.

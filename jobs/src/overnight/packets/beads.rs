@@ -21,8 +21,8 @@ pub fn program(ctx: &Context<'_>) -> Option<PathBuf> {
     ctx.programs.find(Path::new(PROGRAM), ctx.files.root())
 }
 
-/// Creates a bead for each packet that has none. Returns the number of beads created, and the
-/// failure that interrupted the process, if any.
+/// Creates a bead for each packet that has none, and stops at the first failure. Returns the number
+/// of beads created, and the failure, if any.
 pub fn sync(ctx: &Context<'_>, program: &Path, packets: &mut [Packet]) -> (usize, Option<String>) {
     let mut made = 0;
     let wanted =

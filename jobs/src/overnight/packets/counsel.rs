@@ -23,8 +23,8 @@ impl PacketSources<'_> {
         voices as f64 * VOICE
     }
 
-    /// Returns the first action that most councillors recommend, if none of those councillors
-    /// supports an existing packet.
+    /// Returns a packet for the first action that the leading position recommends, if none of the
+    /// councillors who take that position supports an existing packet.
     pub(super) fn of_council(&self) -> Option<Candidate> {
         let synthesis = self.counsel.synthesis.as_ref()?;
         let leading = synthesis.positions.first()?;
@@ -93,8 +93,8 @@ impl PacketSources<'_> {
     }
 }
 
-/// Converts a model's output to a title. The title begins with a letter or digit, so that no
-/// program mistakes it for a flag.
+/// Converts a model's output to a title. The title begins with a letter or digit, so no program
+/// mistakes it for a flag.
 fn title(text: &str) -> Option<String> {
     let text = text.trim_start_matches(|c: char| !c.is_alphanumeric());
     let title = clean(text, TITLE);

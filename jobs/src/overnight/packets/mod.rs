@@ -6,9 +6,9 @@
 //!      └── one packet per piece of work (dedup key) ──rank──> the first ten
 //! ```
 //!
-//! Evidence is a file that exists, a line of the work file, a commit in the history of HEAD, or a
-//! node of the corpus. A packet must never name a file that does not exist, and never claim work on
-//! anyone's behalf.
+//! Evidence is a file that exists, a line of the work file or of the pinned queue, a commit in the
+//! history of HEAD, or a node of the corpus. A packet must never name a file that does not exist,
+//! and never claim work on anyone's behalf.
 
 pub mod beads;
 mod counsel;
@@ -40,7 +40,8 @@ pub const MOST: usize = 10;
 /// Maximum number of evidence lines, and maximum number of files, in one packet.
 const LINES: usize = 6;
 
-/// Score of a packet that contains every word of the goal. It exceeds two levels of severity.
+/// Score that a packet gains if it contains every word of the goal. It exceeds two levels of
+/// severity.
 const GOAL: f64 = 25.0;
 /// Score that a packet loses for each failure, up to three. It exceeds one level of severity.
 const FAILED: f64 = 11.0;
@@ -48,7 +49,8 @@ const FAILED: f64 = 11.0;
 const FOREIGN: f64 = 16.0;
 /// Score that a packet loses if a commit probably did its work.
 const PROBABLY_DONE: f64 = 25.0;
-/// Minimum share of a finding's title that a work item must contain to cover the finding.
+/// Minimum share of the words in a finding's title that a work item must contain to cover the
+/// finding.
 const COVERS: f64 = 0.7;
 
 /// The sources of packets for pinned items, and for metrics below their minimum.
@@ -124,7 +126,7 @@ impl PacketSources<'_> {
             b.pinned.cmp(&a.pinned).then_with(by_score)
         });
         let mut seen = std::collections::BTreeSet::new();
-        // Claimed or finished work does not become a packet.
+        // Claimed or finished work becomes a packet only if it is pinned.
         let taken = self.corpus.work.items.iter().filter(|item| !item.is_free());
         let taken: std::collections::BTreeSet<&str> =
             taken.map(|item| item.dedup_key.as_str()).collect();
@@ -161,7 +163,8 @@ impl PacketSources<'_> {
         packets
     }
 
-    /// Returns whether the item is free and every required item is finished.
+    /// Returns whether the item is free and every required item is finished. A required item that
+    /// is not in the work file counts as finished.
     fn is_ready(&self, item: &WorkItem) -> bool {
         let done = |title: &String| {
             let mut all = self.corpus.work.items.iter();
@@ -302,8 +305,8 @@ impl PacketSources<'_> {
         })
     }
 
-    /// Returns whether a work item covers a finding: it contains the finding's id, or most of the
-    /// words in its title.
+    /// Returns whether a work item covers a finding. An item covers a finding if it contains the
+    /// finding's id, or most of the words in the finding's title.
     fn is_covered(&self, node: &Node) -> bool {
         let title = terms(&node.title);
         let mut offered = self.corpus.work.items.iter().filter(|item| !self.is_withdrawn(item));
@@ -349,8 +352,8 @@ impl PacketSources<'_> {
         })
     }
 
-    /// Looks up the files, commits and nodes mentioned in the text, fills in the packet's evidence,
-    /// files and tests, and returns the score.
+    /// Looks up the files and commits that the text mentions, and the nodes that match the title.
+    /// Fills in the packet's evidence, files, tests and confidence, and returns the score.
     fn ground(&self, packet: &mut Packet, words: &str, mut evidence: Vec<String>) -> f64 {
         let origins = evidence.len();
         for named in links::paths(words) {

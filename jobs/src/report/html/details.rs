@@ -52,8 +52,8 @@ impl<'a> RefusalView<'a> {
     }
 }
 
-/// The sandboxes that confined the runs, and whether the host stayed awake: each distinct
-/// description once, with its jobs.
+/// The sandboxes of the runs, and whether the host stayed awake: each distinct description once,
+/// with its jobs.
 #[derive(Serialize)]
 pub(super) struct SandboxView<'a> {
     levels: Vec<JobsOf<'a>>,

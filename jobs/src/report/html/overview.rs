@@ -134,7 +134,7 @@ fn lowercase_first(text: &str) -> String {
     letters.next().map_or_else(String::new, |first| first.to_lowercase().chain(letters).collect())
 }
 
-/// Judges the runs by their tones.
+/// Returns the verdict on the runs with these tones.
 fn verdict_on(report: &NightReport, tones: &[Tone]) -> Verdict {
     let count = |tone| tones.iter().filter(|it| **it == tone).count();
     let (bad, all, open) = (count(Tone::Bad), tones.len(), report.open.len());

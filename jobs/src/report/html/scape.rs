@@ -1,4 +1,4 @@
-//! An overnight run as a landscape drawn entirely from its figures.
+//! Draws an overnight run as a landscape, entirely from its figures.
 //!
 //! ```text
 //! fitness of kept iterations ────────────────> the land; other iterations: hollow points beside it
@@ -7,9 +7,9 @@
 //! tension of the councillors ─────────────────> a fault through the land before them
 //! ```
 //!
-//! The geometry is pure and in `ground`; the template draws it. Everything in the picture also appears
-//! in the text beside it. The picture must never show a figure that does not exist: without an iteration
-//! there is no land.
+//! `ground` computes the positions, and the template draws the picture. Everything in the picture
+//! also appears in the text beside it. The picture must never show a figure that does not exist:
+//! without an iteration there is no land.
 
 mod ground;
 

@@ -23,7 +23,8 @@ const LOW: f64 = 232.0;
 const RANGE: f64 = 0.05;
 /// The y coordinate of the ground if there is no land.
 pub(super) const NO_LAND: f64 = 240.0;
-/// Maximum numbers of flags, clouds and drops to draw. The text contains all of them.
+/// Maximum numbers of flags, clouds and raindrops to draw. The text lists every packet and every
+/// degraded step.
 const FLAGS: usize = 10;
 const CLOUDS: usize = 6;
 const DROPS: usize = 4;
@@ -81,7 +82,8 @@ impl Ground {
         *self.surface.last().expect("the surface has a first point")
     }
 
-    /// Returns the points of the fault from top to bottom, before the flags if there are any.
+    /// Returns the points of the fault from top to bottom, to the left of the flags if there are
+    /// any.
     pub(super) fn fault(&self, scape: &Dreamscape) -> Vec<(f64, f64)> {
         // If there are packets, the land is flat after the loop, at the height of the last point.
         let (x, top) = match scape.packets.is_empty() {
