@@ -29,7 +29,8 @@ use crate::{AskError, JobError, PaidBackend, Panel, RunBackends, Spender};
 pub const JOB: &str = "backend-test";
 /// Maximum duration of a test.
 pub const TOTAL: Duration = Duration::from_secs(120);
-/// Tokens that a test reserves. Agents begin every request with their own long prompt.
+/// Tokens that a test reserves. The number is high because agents begin every request with their
+/// own long prompt.
 const TOKENS: u64 = 100_000;
 /// Millionths of a dollar that a test reserves.
 const MICROS: u64 = 500_000;
@@ -85,7 +86,7 @@ impl AdmittedTest {
     /// Asks the question, without a retry or a fallback. `run_dir` is the folder for the telemetry.
     ///
     /// # Errors
-    /// Returns the [`AskError`].
+    /// Returns an [`AskError`] if there is no answer.
     pub fn ask(
         &self,
         actor: &mut EditActor<'_>,

@@ -19,7 +19,8 @@ impl<'a> RunClock<'a> {
         Self { clock, now: admitted.started(), deadline: admitted.deadline() }
     }
 
-    /// Returns the wall-clock time at admission. Jobs use no other source of the current time.
+    /// Returns the wall-clock time at admission. A job that is recorded uses no other source of the
+    /// current time.
     pub fn now(&self) -> Timestamp {
         self.now
     }
@@ -29,7 +30,7 @@ impl<'a> RunClock<'a> {
         self.deadline.saturating_sub(boot_time())
     }
 
-    /// Reads the wall clock for bookkeeping. Jobs use [`RunClock::now`] instead.
+    /// Reads the wall clock for bookkeeping. A job that is recorded uses [`RunClock::now`] instead.
     pub(crate) fn wall(&self) -> Timestamp {
         self.clock.read().map_or(self.now, |reading| reading.wall)
     }

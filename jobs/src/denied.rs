@@ -1,8 +1,9 @@
 //! Searches a program's output for the messages with which the C library and common programs report
 //! an access that the sandbox denied, and names the setting that allows the access.
 //!
-//! The kernel does not report what it denied, so the result is only an explanation and no decision
-//! depends on it.
+//! The kernel does not report what it denied, so the result is only a guess. It explains failures,
+//! and the audit of claims uses it to disregard commands that its own sandbox probably stopped. No
+//! other decision may depend on it.
 
 use std::path::Path;
 
@@ -81,8 +82,8 @@ impl DeniedAccess {
             Self::Network(host) => {
                 let host = host.as_ref().map_or_else(String::new, |host| format!(" ({host})"));
                 return format!(
-                    "the sandbox of this job closes the network{host}; `network = true` in the job's \
-                     settings opens it"
+                    "this job's sandbox blocks network access{host}; `network = true` in the job's \
+                     settings allows it"
                 );
             }
             Self::Path(path) => path,
@@ -98,7 +99,7 @@ impl DeniedAccess {
                     .to_owned()
             }
         };
-        format!("the sandbox of this job may deny {path}; {fix}")
+        format!("this job's sandbox probably denied access to {path}; {fix}")
     }
 }
 

@@ -31,8 +31,7 @@ pub struct SettledRun {
 /// Why a run could not be settled by its own process.
 #[derive(Debug, thiserror::Error)]
 pub enum ExecuteError {
-    /// Another run of the job was admitted in the meantime, so this run must not change anything
-    /// else.
+    /// Another run of the job has taken over, so this run must not change anything else.
     #[error("another run of this job took over while this one was running")]
     TakenOver,
     /// The artifacts are recorded, but not all of them could be moved. Recovery completes the

@@ -85,7 +85,8 @@ pub trait Kind: KindObject + Debug + Send + Sync + 'static {
         SignedDuration::from_mins(10)
     }
 
-    /// Returns how long a manual run waits for another run of its job to end before it is skipped.
+    /// Returns how long a manual run waits for another run of its job to end. After that time, the
+    /// manual run is skipped.
     fn manual_wait(&self) -> Duration {
         Duration::ZERO
     }

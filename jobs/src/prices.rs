@@ -1,6 +1,6 @@
 //! Token prices, for backends that report tokens but no cost.
 //!
-//! Costs are rounded up, so that many small requests are never undercharged. A request to a model
+//! Costs are rounded up, so many small requests are never undercharged. A request to a model
 //! without a listed price is charged the reserved amount.
 
 use std::collections::BTreeMap;

@@ -1,8 +1,8 @@
 //! The prompt job, which asks a model one question and writes the answer to one file.
 //!
-//! The sources are project files, fenced as untrusted text. The rule-based answer is an index of the
-//! sources that contains no text from a model. A run without a model is degraded and replaces no
-//! files. The answer must never determine the file it is written to.
+//! The sources are project files, fenced as untrusted text. The rule-based answer is an index of
+//! the sources that contains no text from a model. A run without a model is degraded and replaces
+//! no files. The answer must never determine the file that it is written to.
 
 use runner_backends::Request;
 use runner_engine::outcome::Class;

@@ -1,4 +1,4 @@
-//! Records the reads, requests and artifacts of a run, so that the run can be replayed without the
+//! Records the reads, requests and artifacts of a run, so the run can be replayed without the
 //! project.
 //!
 //! ```text

@@ -39,7 +39,7 @@ pub struct Replayed {
     pub artifacts: Vec<Compared>,
     /// Descriptions of the points where the replay differed from the recording.
     pub drift: Vec<String>,
-    /// Number of requests that were answered.
+    /// Number of requests that the replay made.
     pub requests: usize,
     /// Number of recorded items from which a secret was redacted. Results that depend on them may
     /// differ.
@@ -152,7 +152,10 @@ pub fn replay(
     }
     drift.extend(inputs.missing().iter().map(ToString::to_string));
     if settled.outcome != recording.outcome {
-        drift.push(format!("it ended {}, then {}", settled.outcome, recording.outcome));
+        drift.push(format!(
+            "the replay's outcome is {}, but the recorded outcome is {}",
+            settled.outcome, recording.outcome
+        ));
     }
     Ok(Replayed {
         equal: drift.is_empty() && artifacts.iter().all(|artifact| artifact.equal),

@@ -4,8 +4,9 @@
 
 use runner_engine::publish::RelPath;
 
-/// The names in a project's root that no job publishes to: the files belonging to git, runner and
-/// agents, and the folders for proposals and journals, to which runner writes only checked data.
+/// The names in a project's root that no setting lets a job write to: the files that belong to git,
+/// runner and agents, and the folders for proposals and journals, to which runner writes only
+/// checked data.
 pub const NEVER: [&str; 11] = [
     ".git",
     ".runner",

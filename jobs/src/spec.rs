@@ -36,8 +36,8 @@ pub struct JobSpec {
 pub struct Finished {
     /// Why the run achieved less than requested, or `None` if it achieved everything.
     pub degraded: Option<String>,
-    /// Why there was nothing to do, or `None` if the run did its work. The run is skipped, but the
-    /// files that it staged are still published.
+    /// Why there was nothing to do, or `None` if the run did its work. An idle run is skipped, but
+    /// the files that it staged are still published.
     pub idle: Option<String>,
     /// A one-line human-readable summary.
     pub headline: String,
@@ -59,7 +59,7 @@ pub enum JobError {
     Git(#[from] GitError),
     #[error("{0}")]
     Nothing(String),
-    /// The run must wait.
+    /// The run cannot continue now, and is deferred until `until`.
     #[error("{why}")]
     Wait { until: Timestamp, why: String },
     /// The user or a shutdown ended the run.

@@ -45,7 +45,7 @@ const MOST_AT_ONCE: usize = 1_000;
 /// The number of bytes at the end of the file that [`StepsFile::last`] searches for rows.
 const TAIL: u64 = 64 * 1024;
 
-/// A row of the file.
+/// A row of the file, which describes one tool use.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ToolStep {
     /// The 1-based number of the row in the file. Two concurrent sessions may use the same number.
@@ -199,7 +199,7 @@ impl StepsFile {
         let mut line = serde_json::to_string(&step).map_err(io::Error::other)?;
         line.push('\n');
         if !whole {
-            // Start a new line, so that this row is not joined to an incomplete last row.
+            // A new line keeps this row from being joined to an incomplete last row.
             line.insert(0, '\n');
         }
         file.write_all(line.as_bytes())

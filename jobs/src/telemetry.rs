@@ -160,7 +160,7 @@ impl<'a> Telemetry<'a> {
             text = line(TelemetryEvent::Full).unwrap_or_default();
         }
         self.written += text.len() as u64;
-        // Each line is one write, so that a dying process leaves only complete lines.
+        // Each line is one write, so a dying process leaves only complete lines.
         let written = file.write_all(text.as_bytes());
         if let Err(error) = &written {
             tracing::warn!(%error, "{FILE} cannot be written");

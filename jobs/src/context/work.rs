@@ -110,7 +110,7 @@ impl<'a> ChildWork<'a> {
 }
 
 fn failure(error: &WorkError, run_dir: &Path) -> JobError {
-    // Git itself rejected the objects.
+    // `GitError::Failed` means that git itself rejected the objects.
     let class = match error {
         WorkError::Git(GitError::Failed { .. }) => Class::Guard,
         _ => Class::Environment,

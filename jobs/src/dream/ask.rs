@@ -6,8 +6,8 @@
 //!                        └── once more, with the reasons
 //! ```
 //!
-//! Each batch is handled separately: an unusable reply affects only its own ideas, and an error
-//! stops further questions but does not end the pass.
+//! Each batch is handled separately: an unusable reply affects only the ideas of its batch, and an
+//! error stops further questions but does not end the pass.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -24,7 +24,7 @@ use super::request::{self, QuestionFacts};
 use crate::spender::AskError;
 use crate::{Context, JobError};
 
-/// The part of a run's time that is set aside for the work after the answer.
+/// The part of a run's time that is reserved for the work after the answer.
 const AFTERWARDS: Duration = Duration::from_secs(30);
 /// The recording key for the backend's window.
 const WINDOW: &str = "window";
@@ -118,7 +118,7 @@ pub(super) fn take(submission: &Submission, judged: &ClassifiedIdeas) -> Result<
     reply.proposals.retain(|proposal| judged.of(&proposal.targets[0]).is_some());
     let settled = total - reply.proposals.len();
     if settled > 0 {
-        let what = "about ideas that are gone, or that a later pass or decision settled";
+        let what = "about ideas that are gone, or that a later pass or decision has settled";
         if reply.proposals.is_empty() {
             return Err(JobError::Nothing(format!("the answer is only {what}")));
         }

@@ -2,7 +2,7 @@
 //! contains everything that a question needs.
 //!
 //! This module must never keep more text in memory than its limits allow: [`TEXTS`] bytes of the
-//! selected ideas, and the same amount of the other ideas while it searches for duplicates.
+//! selected ideas, and other ideas only until the combined size reaches [`MOST`].
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -69,7 +69,7 @@ pub struct ClassifiedIdeas {
     pub compared: Option<(usize, usize)>,
 }
 
-/// Returns a lower bound on the creation time of the idea at a path, in seconds since the epoch.
+/// Returns a time at which the idea at a path did not exist yet, in seconds since the epoch.
 pub type Born<'a> = &'a dyn Fn(&str) -> Option<i64>;
 
 impl ClassifiedIdea {
@@ -100,7 +100,7 @@ impl ClassifiedIdeas {
 
 /// Reads and judges the ideas with the indices `selected`. An idea that can no longer be read is
 /// added to `troubles`; ideas that no longer fit into [`TEXTS`] wait for another pass. `born`
-/// returns a lower bound on an idea's creation time, in seconds since the epoch, and `compared`
+/// returns a time at which an idea did not exist yet, in seconds since the epoch, and `compared`
 /// compares the candidates with the project's other notes.
 pub fn judge_all(
     (ideas, selected): (&[Idea], &[usize]),

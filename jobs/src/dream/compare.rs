@@ -1,9 +1,9 @@
 //! Compares the candidates for an idea with the other notes of the project, if that may change the
-//! rule's verdict. Notes that are no longer ideas count too: a commit that finished an archived idea
-//! must not finish its sibling.
+//! rule's verdict. Notes that are no longer ideas count too: a commit that finished an archived
+//! idea must not finish its sibling.
 //!
-//! The comparison is all or nothing: if one note cannot be read, the commit that belongs to it could
-//! archive another idea. This module must never read a note unless a verdict depends on it.
+//! The comparison is all or nothing: if one note cannot be read, the commit that belongs to it
+//! could archive another idea. This module must never read a note unless a verdict depends on it.
 
 use std::cell::OnceCell;
 use std::collections::BTreeSet;
@@ -70,8 +70,9 @@ impl<'a> OtherNotes<'a> {
         }
     }
 
-    /// Returns the fits of all notes. At most [`OTHERS`] notes with a combined size of [`MOST`] are
-    /// compared.
+    /// Returns the fits of all notes, or `None` if a note cannot be read, if there are too few
+    /// notes for a comparison, or if there are more than [`OTHERS`] notes or [`MOST`] bytes of
+    /// text.
     fn gather(&self, room: &ProjectEvidence) -> Option<NoteFits> {
         let NotePaths { asked, promoted } = (self.list)()?;
         if asked.len() + promoted.len() > OTHERS || !room.is_covered_by(asked.len()) {

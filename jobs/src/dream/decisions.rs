@@ -58,7 +58,7 @@ impl Decision {
         }
     }
 
-    /// Returns whether the decision covers this content.
+    /// Returns whether the decision covers this content. It does if either hash is missing.
     fn covers(&self, targets_hash: Option<&str>) -> bool {
         match (&self.targets_hash, targets_hash) {
             (Some(own), Some(asked)) => own == asked,

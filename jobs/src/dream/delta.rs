@@ -8,7 +8,7 @@ use super::quarantine::Quarantine;
 use super::spec::Selection;
 use super::state::DreamState;
 
-/// The selection of the ideas for a pass.
+/// The ideas that are selected for a pass, and counts of the other ideas.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Delta {
     /// Indices of the selected ideas, in the order in which they are shown.
@@ -74,7 +74,7 @@ pub fn select(
     let (parked_ideas, mut selected): (Vec<usize>, Vec<usize>) =
         selected.into_iter().partition(aside);
     // `None` (never shown) sorts before any time. The sort is stable, and the ideas are already in
-    // order.
+    // path order.
     selected.sort_by_cached_key(|at| {
         let path = &ideas[*at].path;
         state.surfaced(path).max(parked.surfaced(path))

@@ -1,10 +1,10 @@
-//! Checks whether somebody is in the middle of other work.
+//! Finds signs that someone is working on the project, so that a pass does not interfere.
 //!
-//! The module gathers facts for admission but does not judge them. The facts are an unfinished
-//! merge, changes that git reports below the dream's paths and, once the changed ideas are known,
-//! any ideas saved very recently. The module must never write, and never count runner's own files
-//! as work in progress: git ignores the state, the proposals and the decisions, and the edits made
-//! by accepted proposals are recognized by their content.
+//! The module gathers facts for admission but does not judge them. The facts are an unfinished git
+//! operation, changes that git reports below the dream's paths and, once the changed ideas are
+//! known, any ideas saved very recently. The module must never write, and never count runner's own
+//! files as work in progress: git ignores the state, the proposals and the decisions, and the edits
+//! made by accepted proposals are recognized by their content.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -45,7 +45,7 @@ pub fn dirty(git: &Git, spec: &DreamSpec) -> Result<Vec<String>, JobError> {
             found.push(what.to_owned());
         }
     }
-    // An unmerged path anywhere means that somebody is in the middle of a merge.
+    // An unmerged path, wherever it is, means that a merge is unfinished.
     let (unmerged, mut changed): (BTreeMap<_, _>, BTreeMap<_, _>) =
         git.changes(&[], Untracked::No)?.into_iter().partition(|(_, it)| *it == Change::Unmerged);
     found.extend(unmerged.into_keys().map(|path| format!("{path} (unmerged)")));
@@ -67,7 +67,7 @@ pub fn dirty(git: &Git, spec: &DreamSpec) -> Result<Vec<String>, JobError> {
     Ok(found)
 }
 
-/// Removes the files that still have the content that an accepted proposal wrote.
+/// Removes the files that are still as an accepted proposal left them.
 fn without_own(
     root: &Path,
     spec: &DreamSpec,

@@ -9,7 +9,7 @@ use crate::evidence::ProjectEvidence;
 
 /// Maximum length of the excerpt from a commit's changes, in bytes.
 const LONGEST: usize = 4 * 1024;
-/// Maximum number of lines per file.
+/// Maximum number of lines to include from each file.
 const LINES: usize = 40;
 /// Maximum length of a line in characters.
 const LINE: usize = 200;
@@ -17,7 +17,7 @@ const LINE: usize = 200;
 const BROAD: usize = 300;
 /// Number of commits whose changes are read with one git command.
 const AT_ONCE: usize = 40;
-/// Minimum number of characters in a quotation, excluding spaces.
+/// Minimum number of characters in a quotation, excluding whitespace.
 const QUOTE: usize = 8;
 
 /// Excerpts from commits' changes, by commit hash.
@@ -25,7 +25,7 @@ const QUOTE: usize = 8;
 pub(super) struct Excerpts(BTreeMap<String, String>);
 
 impl Excerpts {
-    /// Reads the changes of these commits.
+    /// Reads the changes of these commits, except those that touch more than [`BROAD`] files.
     ///
     /// # Errors
     /// Returns a [`GitError`] if git cannot be started.
@@ -91,8 +91,8 @@ impl Excerpts {
         &text[..text.floor_char_boundary(most)]
     }
 
-    /// Returns whether any line changed by one of these commits contains the quotation, ignoring
-    /// spaces.
+    /// Returns whether a changed line in the excerpts of these commits contains the quotation,
+    /// ignoring whitespace. A quotation with fewer than [`QUOTE`] characters is never found.
     pub(super) fn contain<'a>(
         &self,
         quote: &str,

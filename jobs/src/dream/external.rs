@@ -9,7 +9,7 @@
 //! ```
 //!
 //! This module must never let an answer apply to contents, destinations or commits that its request
-//! did not offer, or to ideas that were answered since.
+//! did not offer, or to ideas that have been answered since.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -134,10 +134,11 @@ impl ExternalRequests {
 }
 
 impl ExternalRequest {
-    /// Creates the record of a request, or returns `None` if `offer` has another form.
+    /// Creates the record of a request, or returns `None` if `offer` lacks a part, such as
+    /// the content digests.
     pub fn new(offer: &Value, at: Timestamp) -> Option<Self> {
         let mut offered: Offered = serde_json::from_value(offer.clone()).ok()?;
-        // The order depends on when the ideas were last shown.
+        // The order depends on when the ideas were last shown, which must not affect the id.
         offered.sources.sort();
         let bytes = serde_json::to_vec(&offered).expect("paths and hashes serialize to JSON");
         Some(Self { id: Digest::of(&bytes).short(), at, offered })
@@ -150,7 +151,7 @@ impl ExternalRequest {
         sources.filter_map(|path| Some((path.as_str(), digest(path)?))).collect()
     }
 
-    /// Returns the ideas of the request that the user has decided on since.
+    /// Returns the ideas that the user has decided on since the request.
     fn decided_in(&self, proposals: &Proposals) -> BTreeSet<String> {
         let since = |it: &&ProposalItem| {
             let decision = it.decision.as_ref().filter(|decision| decision.decision != UNDONE);
@@ -186,7 +187,7 @@ impl Offered {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Submission {
     request: ExternalRequest,
-    /// The ideas of the request that the user has decided on since.
+    /// The ideas that the user has decided on since the request.
     decided: BTreeSet<String>,
     answer: String,
 }

@@ -222,7 +222,7 @@ impl Features {
 /// Number of lines at the top where an idea may declare its status and parent.
 const HEAD: usize = 6;
 
-/// Returns whether a list of words contains a word.
+/// Returns whether a list of words, separated by spaces, contains a word.
 fn is_in(list: &str, word: &str) -> bool {
     list.split(' ').any(|it| it == word)
 }

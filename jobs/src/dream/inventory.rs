@@ -46,7 +46,7 @@ pub struct Inventory {
     pub troubles: Vec<WalkProblem>,
     /// Number of files that were left out because runner wrote them.
     pub own: usize,
-    /// Number of files that were not in the cache.
+    /// Number of files for which the cache had no valid entry.
     pub read: usize,
     /// The new content of the cache, if it must be rewritten.
     #[serde(skip)]
@@ -128,8 +128,8 @@ fn what_is(bytes: &[u8]) -> CachedFile {
 
 /// Returns whether runner wrote this text and no one has changed it since. Its front matter must
 /// have `generated_by: runner` or `provenance: runner`, alone or followed by more words, and its
-/// body must still match the recorded `body_sha256`. Without that digest, someone may have changed
-/// the text.
+/// body must still match the recorded `body_sha256`. A text without that digest is not runner's
+/// own, because someone may have changed it.
 pub fn is_own(text: &str) -> bool {
     let doc = front_matter::split(text);
     let says = |key: &str| {
@@ -220,7 +220,7 @@ impl Reader {
             (Some((digest, bytes)), Ok(stat)) => Ok((bytes, stat, Some(digest))),
             _ => {
                 let why = answer.facts["why"].as_str();
-                Err(ReadProblem::of(why.unwrap_or("the recording does not say why")))
+                Err(ReadProblem::of(why.unwrap_or("the recording gives no reason")))
             }
         }
     }

@@ -61,7 +61,7 @@ pub(super) fn valid_answers(proposals: &[Proposal], changed: &BTreeSet<&str>) ->
     proposals.iter().filter(is_valid).map(|it| it.targets[0].clone()).collect()
 }
 
-/// Returns the updates of the state. Every new idea is recorded as seen, and every shown idea as
+/// Returns the updates to the state. Every new idea is recorded as seen, and every shown idea as
 /// shown; an idea with a valid answer and unchanged content is recorded as triaged.
 pub(super) fn changes<'a>(
     judged: &'a ClassifiedIdeas,

@@ -82,8 +82,9 @@ use world::{SeenEvidence, Unchanged};
 
 /// Maximum size of the state file and of the decisions file, in bytes.
 const LONGEST: u64 = 256 * 1024 * 1024;
-/// Recording keys for the list of all ideas and for the ideas that are set aside.
+/// The recording key for the list of all ideas.
 const SURVEY: &str = "survey";
+/// The recording key for the ideas that are set aside.
 const PARKED: &str = "parked";
 /// The recording key for the evidence seen by earlier passes.
 const SEEN: &str = "seen";
@@ -91,11 +92,11 @@ const SEEN: &str = "seen";
 /// Runs one pass.
 ///
 /// # Errors
-/// Returns [`JobError::Nothing`] if no idea has changed, [`JobError::Wait`] if an idea is being
-/// written, and a failure of class `malformed` if the replies contain no valid proposal, of class
-/// `environment` if the state file is invalid, or of class `guard` if the targets could leak. Also
-/// returns any backend, git or budget error that left no proposal. In all these cases nothing is
-/// published.
+/// Returns [`JobError::Nothing`] if there is no idea to examine, [`JobError::Wait`] if an idea is
+/// being written, and a failure of class `malformed` if the replies contain no valid proposal, of
+/// class `environment` if the state file is invalid, or of class `guard` if a target is canonical
+/// or could be committed. Also returns any backend, git or budget error that left no proposal. In
+/// all these cases nothing is published.
 pub fn run(ctx: &mut Context<'_>, spec: &DreamSpec) -> Result<Finished, JobError> {
     spec.check()?;
     let file = StateFile::default();
@@ -186,8 +187,9 @@ struct PassEvidence<'a> {
     judged: ClassifiedIdeas,
     parked: Quarantine,
     reported: PassSummary,
-    /// The evidence seen before this pass, and the same record including this pass.
+    /// The evidence that earlier passes saw.
     seen_before: SeenEvidence,
+    /// The evidence that earlier passes and this pass saw.
     seen: SeenEvidence,
     /// The unchanged ideas that are selected because their evidence changed.
     moved: BTreeSet<String>,
@@ -214,7 +216,8 @@ impl PassEvidence<'_> {
                 }
                 // Without a reply, nothing is known about the idea.
                 false if !answers.asked.contains(&one.path) => continue,
-                // A submission may omit ideas, and its request did not show newer contents.
+                // A submission may omit ideas, and it cannot answer content that its request did
+                // not show.
                 false
                     if submission.is_some_and(|submission| {
                         !answers.proposals.is_empty() || !submission.showed(one)
@@ -258,7 +261,8 @@ pub(crate) fn questions(
     Ok((requests, notes))
 }
 
-/// Returns the kind and the model of the backend that examines the ideas.
+/// Returns the kind and the model of the backend that examines the ideas, or the name of the
+/// command that submits an answer.
 fn backend_name(ctx: &Context<'_>, spec: &DreamSpec) -> String {
     if spec.submission.is_some() {
         return "runner dream submit".to_owned();
@@ -390,11 +394,11 @@ fn remembered(ctx: &Context<'_>, spec: &DreamSpec) -> Result<(Quarantine, SeenEv
     })
 }
 
-/// Selects the ideas of a pass: by their changes and the settings, or those of a submission.
+/// Selects the ideas of a pass according to the settings, or takes them from a submission.
 ///
 /// # Errors
-/// Returns an error if the idea of the settings does not exist, or if no idea of a submission needs
-/// an answer.
+/// Returns an error if the idea that the settings name does not exist, or if no idea of a
+/// submission needs an answer.
 fn choose(
     ideas: &[Idea],
     state: Option<&DreamState<'_>>,
@@ -407,8 +411,8 @@ fn choose(
     if let Some(submission) = submission {
         let selected = submission.select(ideas, state);
         if selected.is_empty() {
-            let why = "every idea of the request is gone, or a later pass or decision settled it; \
-                       `runner dream delta --json` prints a new request";
+            let why = "every idea of the request is gone, or a later pass or decision has settled \
+                       it; `runner dream delta --json` prints a new request";
             return Err(JobError::Nothing(why.to_owned()));
         }
         let unchanged = ideas.len() - selected.len();
@@ -430,7 +434,8 @@ fn choose(
     }
 }
 
-/// Reports that another backend examined the unchanged ideas, and how to have them examined again.
+/// Formats a note that another backend examined the unchanged ideas, with the command that has them
+/// examined again.
 fn by_another(other: &str, backend: &str, spec: &DreamSpec) -> String {
     let again = match spec.submission {
         Some(_) => "`runner dream delta --all` prints a request about them".to_owned(),
@@ -491,7 +496,8 @@ fn keep_seen(ctx: &Context<'_>, spec: &DreamSpec, seen: &SeenEvidence) {
     }
 }
 
-/// Reads the candidates' changes, unless neither a model nor another program will read them.
+/// Reads the changes made by the candidate commits. The result is empty if neither a model nor
+/// another program will read it.
 fn excerpts(
     ctx: &Context<'_>,
     spec: &DreamSpec,
@@ -517,7 +523,7 @@ fn about_project(ctx: &Context<'_>) -> String {
     }
 }
 
-/// Reads and indexes the history, and keeps it for later passes unless the run keeps no caches.
+/// Reads and indexes the history, and caches it for later passes if the run keeps caches.
 fn evidence(ctx: &Context<'_>, spec: &DreamSpec) -> Result<ProjectEvidence, JobError> {
     let cache = ctx.files.cache().join("dream-history");
     let source = EvidenceSource {

@@ -165,7 +165,7 @@ impl PassSummary {
         lines.extend(
             self.troubles
                 .iter()
-                .map(|it| format!("not taken in: {} {}", proposal::clean(&it.path, 200), it.why)),
+                .map(|it| format!("not read: {} {}", proposal::clean(&it.path, 200), it.why)),
         );
         lines.extend(self.notes.iter().map(|note| proposal::clean(note, 300)));
         lines.push(self.privacy.clone());

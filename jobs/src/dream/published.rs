@@ -12,7 +12,7 @@ use crate::{Context, JobError};
 /// The recording key for whether a folder exists.
 const TAKEN: &str = "taken";
 
-/// Checks that a pass's files would not overwrite canonical files and could not leak.
+/// Checks that a pass's files would not overwrite canonical files and could not be committed.
 pub(super) fn check_targets(
     ctx: &Context<'_>,
     spec: &DreamSpec,

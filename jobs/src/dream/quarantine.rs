@@ -25,8 +25,8 @@ pub const PARKED_AFTER: u32 = 3;
 struct QuarantinedIdea {
     hash: Digest,
     answers: u32,
-    /// The time of the last of these answers. A pass that fails publishes no state, so this is the
-    /// only record that the idea was shown.
+    /// The time when the idea was last shown without a valid answer. A pass that fails publishes no
+    /// state, so this is the only record that the idea was shown.
     #[serde(default)]
     surfaced: Timestamp,
 }

@@ -37,8 +37,8 @@ const PER_IDEA: usize = 16 * 1024;
 const ENUM: usize = 250;
 /// Maximum length of one session note, in bytes.
 const PER_NOTE: usize = 600;
-/// Assumed number of bytes per token. English text has more bytes per token, so the estimate is
-/// high.
+/// Assumed number of bytes per token. English text has more bytes per token, so the number of
+/// tokens is overestimated.
 const TOKEN: usize = 3;
 /// Estimated number of tokens in an answer about one idea.
 const PER_ANSWER: usize = 300;
@@ -202,8 +202,8 @@ fn rule_answer(one: &ClassifiedIdea, redactor: &Redactor) -> Value {
     })
 }
 
-/// Returns the permitted choices. They contain only hashes and paths: the text of a commit is in
-/// the evidence.
+/// Returns the permitted choices. They contain hashes and paths but no text of a commit or an idea,
+/// because that text must be fenced.
 fn offered(room: &ProjectEvidence, shown: &[&ClassifiedIdea], offer: &Offer) -> Value {
     let candidates: serde_json::Map<String, Value> = shown
         .iter()

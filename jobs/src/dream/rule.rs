@@ -27,8 +27,8 @@ use super::proposal::{Action, Confidence, IdeaStatus};
 /// (see [`Candidate::strength`]).
 pub const DONE: f64 = 0.745;
 /// Minimum strength at which a commit is taken to have implemented an idea even though another
-/// commit is at most [`RIVAL`] weaker. If two commits fit almost equally well, both may be siblings
-/// of work that is not done yet.
+/// commit is weaker by less than [`RIVAL`]. If two commits fit almost equally well, both may be
+/// siblings of work that is not done yet.
 pub const RIVALLED: f64 = 0.8;
 /// See [`RIVALLED`].
 pub const RIVAL: f64 = 0.1;
@@ -46,8 +46,8 @@ pub const SAME_SUBJECT: SameSubject =
 /// Minimum figures for a commit that changed the places mentioned in an idea and whose whole
 /// subject is mentioned in the idea. Such a commit may describe part of the idea's title in other
 /// words. It is taken, with high confidence, to have implemented the idea unless another commit is
-/// at most [`RIVAL`] weaker. A sibling of the work often changes the same places, so the commit must
-/// contain part of the title and most items of the idea.
+/// weaker by less than [`RIVAL`]. A sibling of the work often changes the same places, so the
+/// commit must contain part of the title and most items of the idea.
 pub const SAME_PLACES: SamePlaces =
     SamePlaces { strength: 0.55, named: 0.4, about: 0.95, share: 0.7, places: 2, unmet: 1.0 / 3.0 };
 /// Minimum figures for a commit that fits an idea clearly better than all other notes of the
@@ -61,8 +61,8 @@ pub const ONLY_HERE: OnlyHere =
 pub const DECLARED: f64 = 0.03;
 /// Minimum strength for a commit to be named as the nearest one.
 pub const SHOWN: f64 = 0.3;
-/// Another commit is also cited if its strength is at least this share of the best commit's
-/// strength.
+/// Another commit is also cited if its strength is at least [`PERHAPS`] and at least this share of
+/// the best commit's strength.
 pub const ALSO: f64 = 0.85;
 /// Maximum number of cited commits.
 pub const CITED: usize = 3;
@@ -238,8 +238,8 @@ fn by_form(features: &Features) -> Option<RuleVerdict> {
         let why = "part of another document, and kept or archived with it";
         let part = RuleVerdict::new(Sidenote, Action::Keep, Confidence::Med, why);
         return Some(part.resting_on(
-            format!("it says that it belongs to {parent}; {own}"),
-            format!("it says that it belongs to another document; {own}"),
+            format!("it declares itself part of {parent}; {own}"),
+            format!("it declares itself part of another document; {own}"),
         ));
     }
     if features.marked {
@@ -397,7 +397,7 @@ fn stands_out(grounds: &Evidence, best: &Candidate) -> bool {
 }
 
 /// Returns whether a commit's subject means the same as the idea's title, and no other commit fits
-/// nearly as well.
+/// nearly as well. Returns false if there is no other commit to compare it with.
 fn has_same_subject(grounds: &Evidence, best: &Candidate) -> bool {
     best.strength >= PERHAPS
         && best.named >= SAME_SUBJECT.named
@@ -407,7 +407,8 @@ fn has_same_subject(grounds: &Evidence, best: &Candidate) -> bool {
 }
 
 /// Returns whether a commit changed the places mentioned in the idea, the idea mentions the whole
-/// subject of the commit, and no other commit fits nearly as well.
+/// subject of the commit, and no other commit fits nearly as well. Returns false if there is no
+/// other commit to compare it with.
 fn has_same_places(grounds: &Evidence, best: &Candidate) -> bool {
     let unmet = best.unmet().count() as f64;
     best.strength >= SAME_PLACES.strength
@@ -420,7 +421,7 @@ fn has_same_places(grounds: &Evidence, best: &Candidate) -> bool {
 }
 
 /// Returns whether a commit fits the idea clearly better than all other notes, and no other commit
-/// fits the idea nearly as well.
+/// fits the idea nearly as well. Returns false if there is no other commit to compare it with.
 fn fits_only_here(grounds: &Evidence, best: &Candidate) -> bool {
     best.strength >= ONLY_HERE.strength
         && best.named >= ONLY_HERE.named

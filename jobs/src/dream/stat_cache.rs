@@ -18,7 +18,7 @@ use super::walk::Stat;
 
 /// The first bytes of the file, which include the format version.
 const MAGIC: &[u8] = b"runner-dream-stat-cache 2\n";
-/// Size of a record without its path: length, stat, kind, digest.
+/// Size of a record without its path, in bytes: length, stat, kind, digest.
 const FIXED: usize = 2 + 32 + 1 + 32;
 
 /// The kind of a cached file.
@@ -38,7 +38,7 @@ pub struct StatCache {
     bytes: Vec<u8>,
     /// The offset of each record, sorted by record path.
     records: Vec<u32>,
-    /// The time when the file was written.
+    /// The time when the file was written, in nanoseconds since the epoch.
     written: i64,
 }
 
@@ -78,7 +78,7 @@ impl StatCache {
         self.records.len()
     }
 
-    /// Returns whether the cache has no files.
+    /// Returns whether the cache contains no files.
     pub fn is_empty(&self) -> bool {
         self.records.is_empty()
     }

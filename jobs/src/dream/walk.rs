@@ -228,7 +228,8 @@ fn is_loop(error: &io::Error) -> bool {
     error.kind() != io::ErrorKind::NotFound
 }
 
-/// Returns the ideas folder. No part of its path may be a link.
+/// Returns the path of the folder to walk, or `None` if the folder does not exist. No part of the
+/// path may be a link.
 fn base(root: &Path, ideas: &str) -> Result<Option<std::path::PathBuf>, WalkProblem> {
     let mut base = root.to_owned();
     for name in ideas.split('/') {

@@ -34,8 +34,8 @@ pub(super) struct SeenEvidence {
     /// The content and the commit of each idea that, according to the rule, a commit has
     /// implemented.
     decided: BTreeMap<String, (Digest, String)>,
-    /// The record as of a pass that was about to publish, with the path of its proposals. It
-    /// replaces this record if they were published.
+    /// The path of the proposals that a pass was about to publish, and the record that replaces
+    /// this one if they were published.
     next: Option<(String, Box<SeenEvidence>)>,
 }
 

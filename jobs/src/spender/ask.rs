@@ -83,7 +83,7 @@ impl Spender<'_> {
     /// A retry helps if an API is briefly overloaded or unavailable, or if a limit ends soon. Each
     /// attempt is a separate request that is reserved and settled. Longer waits defer the run.
     fn ask_patiently(&mut self, request: &Request, ideas: u64) -> Result<Reply, AskError> {
-        // The jitter is seeded, so that a run is reproducible.
+        // The jitter is seeded, so a run is reproducible.
         let mut waits = ExponentialBuilder::default()
             .with_min_delay(FIRST_WAIT)
             .with_factor(4.0)
@@ -104,7 +104,7 @@ impl Spender<'_> {
                 {
                     wait
                 }
-                // A limit that ends later defers the run.
+                // A limit that ends after more than `SHORT_LIMIT` defers the run.
                 (Err(AskError::Limited { until, .. }), Some(wait)) if unpaid => {
                     match Duration::try_from(until.duration_since(self.tools.clock.wall())) {
                         Ok(left) if left <= SHORT_LIMIT => wait.max(left),
@@ -252,7 +252,7 @@ impl Spender<'_> {
                     answer = &mut answer => answer,
                     () = tokio::time::sleep(left) => {
                         cancel.cancel_at_once("the time in the run's budget is used up");
-                        // The future is always polled to completion, so that the backend stops
+                        // The future is always polled to completion, so the backend stops
                         // everything that it started.
                         answer.await
                     }

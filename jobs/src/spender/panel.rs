@@ -47,7 +47,7 @@ pub struct Panel {
     pub ready: Vec<Panelist>,
     /// Councillors who are not asked.
     pub absent: Vec<AbsentPanelist>,
-    /// Councillors who were asked, each with the description of its backend.
+    /// The councillors who were asked, each with the description of the councillor's backend.
     pub asked: Vec<(String, Description)>,
 }
 

@@ -302,7 +302,7 @@ fn unreadable_ideas_are_reported_without_failing() {
                 .summary
                 .lines
                 .iter()
-                .any(|line| line.starts_with(&format!("not taken in: {path} "))),
+                .any(|line| line.starts_with(&format!("not read: {path} "))),
             "{path}"
         );
     }

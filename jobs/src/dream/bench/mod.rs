@@ -6,8 +6,8 @@
 //!             as it was before they were done
 //! ```
 //!
-//! The second measurement treats every implemented idea as an open idea. It is needed because an
-//! honest count of false archives requires more live ideas than users label. This module must never
+//! The second measurement treats every implemented idea as an open idea. It is needed because users
+//! label too few live ideas for a reliable count of false archives. This module must never
 //! pass a label to the rule.
 
 mod figures;

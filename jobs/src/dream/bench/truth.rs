@@ -1,10 +1,10 @@
 //! The known facts about some ideas: the labels that a pass is measured against.
 //!
 //! The file is a JSON array. Each element has `idea` (a path) and any of the keys `commits` (the
-//! hashes that implemented it, or objects with a `hash`), `status` (one of the five), `open: true`
-//! (the idea is known to be alive) and `duplicates` (the paths of ideas with the same content).
-//! Other keys are ignored. This module must never guess a label: an idea with none of these keys
-//! affects no rate.
+//! hashes of the commits that implemented it, or objects with a `hash`), `status` (one of the
+//! five), `open: true` (the idea is known to be alive) and `duplicates` (the paths of ideas with
+//! the same content). Other keys are ignored. This module must never guess a label: an idea with
+//! none of these keys affects no rate.
 
 use std::collections::BTreeSet;
 
@@ -22,7 +22,7 @@ pub struct Label {
     /// Whether the idea is alive, in which case archiving it would be wrong.
     #[serde(default)]
     open: bool,
-    /// The commits that implemented it.
+    /// The commits that implemented the idea.
     #[serde(default)]
     commits: Vec<Hash>,
     /// The paths of ideas with the same content.

@@ -1,4 +1,4 @@
-//! Makes the user's decisions on proposals and carries them out.
+//! Records the user's decisions on proposals and carries them out.
 //!
 //! ```text
 //! undecided ──accept, amend──> the action is carried out ─┐
@@ -32,7 +32,7 @@ use super::guard::{self, Refused};
 use super::plan::{ActionPlan, Source, Stamp, plan};
 use super::proposals::{self, ProposalItem, Proposals, ProposalsError, Stale};
 
-/// Makes decisions and carries them out.
+/// Records decisions and carries them out.
 pub struct Decider<'a> {
     /// The project's canonical root.
     pub root: &'a Path,
@@ -242,7 +242,7 @@ impl Decider<'_> {
                         run: Some(run),
                     });
                 }
-                // One of the files changed in the meantime: try once more with the current content.
+                // A file changed after the plan was made: try once more with the current content.
                 Err(ReviewError::Changed(_)) if tries == 1 => {}
                 Err(error) => return Err(error),
             }

@@ -32,7 +32,7 @@
 //! the idea. A later pass recognizes these edits by the digests in the backups ([`own_edits`]), so
 //! they do not defer the pass.
 //!
-//! This module must never make a decision, and never touch a file that is canonical or reached
+//! This module must never decide for the user, and never touch a file that is canonical or reached
 //! through a link. It must never put text from a private idea into a path that git does not ignore
 //! without the user's consent, and never remove content from an idea unless that content is in a
 //! backup, in the archive, in a spec or in another idea.

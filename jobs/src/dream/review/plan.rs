@@ -16,7 +16,7 @@ use super::passages;
 
 /// The line that marks an idea as meant for publication.
 pub const MARKER: &str = "<!-- ctx-dream: blog-candidate -->";
-/// Maximum number of numbered names to try in an archive.
+/// Limit on the numbered names to try for a file that moves.
 const NAMES: u32 = 10_000;
 
 /// The current state of an idea.
@@ -178,7 +178,7 @@ enum Marked<'a> {
 }
 
 impl ActionPlan {
-    /// Plans moving a file to `to` with the content `bytes`, which may have lines added at the
+    /// Plans to move a file to `to` with the content `bytes`, which may have lines added at the
     /// start.
     fn moves(&mut self, source: &Source, to: String, bytes: Vec<u8>) {
         self.preview
@@ -195,7 +195,7 @@ impl ActionPlan {
         self.changes.push(FileChange::Remove(source.clone()));
     }
 
-    /// Plans replacing a file with a longer version of itself.
+    /// Plans to replace a file with a longer version of itself.
     fn grows(&mut self, source: &Source, bytes: Vec<u8>) {
         self.preview.push(PreviewLine { kind: LineKind::File, text: source.path.clone() });
         self.compare(&source.bytes, &bytes);

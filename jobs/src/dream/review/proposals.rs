@@ -221,7 +221,8 @@ impl Proposals {
     /// Returns the proposal with this id, or the only proposal whose id begins with `id`.
     ///
     /// # Errors
-    /// Returns the ids that begin with `id` if no proposal or several proposals match.
+    /// Returns all ids that begin with `id` if there is not exactly one. The list is empty if `id`
+    /// is.
     pub fn find(&self, id: &str) -> Result<&ProposalItem, Vec<&str>> {
         let exact = self.items.iter().find(|item| item.proposal.id == id);
         if let Some(item) = exact {

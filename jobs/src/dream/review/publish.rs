@@ -61,8 +61,8 @@ impl Decider<'_> {
         Ok(ReviewLocks { _files: files, act })
     }
 
-    /// Completes this project's dead passes whose artifacts are recorded. The next tick handles
-    /// everything else about a dead run.
+    /// Completes each pass of this project whose process died after the artifacts were recorded.
+    /// The next tick handles all other dead runs.
     fn recover_stale_passes(&mut self) -> Result<(), ReviewError> {
         let now = self.clock.read().map_err(|error| ReviewError::Disk(error.to_string()))?;
         // A pass whose artifacts are recorded is rolled forward and never repeated.

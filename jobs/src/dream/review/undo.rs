@@ -234,7 +234,7 @@ impl Decider<'_> {
     }
 }
 
-/// Returns whether a decision certainly changed files.
+/// Returns whether a decision must have changed files.
 fn acted(decision: &Decision) -> bool {
     let carried_out = matches!(decision.decision.as_str(), "accepted" | "amended");
     // `mark-blog` changes nothing if the mark already exists.

@@ -58,8 +58,8 @@ fn implemented_requires_a_matching_commit() {
     }
 }
 
-/// Judges the retry policy by a commit modified by `base` and then by `change`, alongside another
-/// commit of strength 0.45.
+/// Judges the retry policy with two candidates: a commit that `base` and then `change` modified,
+/// and a commit of strength 0.45.
 fn changed_fit(base: &dyn Fn(&mut Candidate), change: &dyn Fn(&mut Candidate)) -> Option<Fit> {
     let room = room(&[("feat: retry policy with jitter", &["src/retry.rs"])]);
     let mut grounds = room.about("ideas/retry-policy.md", SPEC, None);
@@ -166,8 +166,8 @@ fn notes_are_compared_only_if_the_verdict_may_change() {
         to_compare(&Features::of(text, path), &grounds)
     };
     assert!(compared(SPEC, &|_| ()));
-    assert!(!compared(SPEC, &|best| best.strength = 0.9), "it is done anyway");
-    assert!(!compared(SPEC, &|best| best.about = 0.1), "it is not done anyway");
+    assert!(!compared(SPEC, &|best| best.strength = 0.9), "it is done in either case");
+    assert!(!compared(SPEC, &|best| best.about = 0.1), "it is not done in either case");
     let phases = format!("{SPEC}\n## Phase 1\n\n## Phase 2\n\n## Phase 3\n");
     assert!(!compared(&phases, &|_| ()), "a single commit rarely completes it");
 }

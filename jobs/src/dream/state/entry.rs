@@ -1,5 +1,5 @@
-//! One entry of `dreams/state.json` as text. A pass or an act changes some of its keys; everything
-//! else stays the same, byte for byte.
+//! One entry of `dreams/state.json` as text. A pass or an act changes some of its values; all other
+//! keys and values stay the same, byte for byte.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -30,7 +30,8 @@ impl<'a> Keys<'a> {
         found.map(|(_, value)| value.as_ref())
     }
 
-    /// Appends an element to a list. A value that is not a list stays as it is.
+    /// Appends an element to the list in a key, which is created if it is missing. A value that is
+    /// not a list stays as it is.
     fn push(&mut self, key: &str, element: &Value) {
         let element = to_string(element).expect("a history has string keys only");
         let Some(old) = self.get(key) else {
@@ -48,7 +49,7 @@ impl<'a> Keys<'a> {
         }
     }
 
-    /// Sets a key to this value.
+    /// Sets every occurrence of a key to this value, or adds the key if it is missing.
     fn set(&mut self, key: &str, value: impl Into<Value>) {
         let value = to_string(&value.into()).expect("strings and numbers serialize to JSON");
         let mut known = false;
