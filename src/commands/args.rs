@@ -14,7 +14,7 @@ use crate::ui::Ui;
 /// Parses a command line. Prints help or a usage error, and returns its exit code as the error.
 pub fn parse(line: impl Iterator<Item = OsString>) -> Result<Args, Exit> {
     read(line).map_err(|error| {
-        // An error is ignored, because the reader may close the pipe at any time.
+        // A failure to print is ignored, because the reader may close the pipe at any time.
         let _closed = error.print();
         if error.use_stderr() { Exit::Usage } else { Exit::Done }
     })
@@ -36,7 +36,7 @@ pub fn read(line: impl Iterator<Item = OsString>) -> Result<Args, clap::Error> {
     Ok(args)
 }
 
-/// Adds the arguments of a command to its definition.
+/// A function that adds a command's arguments to its definition.
 type Augment = fn(clap::Command) -> clap::Command;
 
 /// The commands that programs call often.
@@ -66,11 +66,11 @@ fn frequent(line: &[OsString]) -> Option<clap::Command> {
     Some(program.subcommand_required(true).subcommand(command))
 }
 
-/// The global flags whose value may be the next argument.
+/// The short global flag whose value may be the next argument.
 pub const SHORT_VALUED: char = 'C';
 pub const LONG_VALUED: [&str; 2] = ["--dir", "--config"];
 
-/// Returns the arguments that are neither a flag nor the value of a global flag.
+/// Returns the arguments that are neither flags nor the values of global flags.
 pub fn command_words(args: impl Iterator<Item = OsString>) -> impl Iterator<Item = String> {
     let mut is_value = false;
     args.filter_map(move |arg| {
@@ -309,7 +309,7 @@ mod tests {
             assert!(frequent(&words(line)).is_none(), "{line}");
         }
         // The one-command definition rejects these lines. The complete definition then reports the
-        // errors, so that they are the same as for other commands.
+        // errors, so they are the same as for other commands.
         for line in ["runner status --bogus", "runner status --help", "runner --version status"] {
             let line = words(line);
             assert!(frequent(&line).unwrap().try_get_matches_from(&line).is_err(), "{line:?}");

@@ -1,7 +1,7 @@
 //! Adds a job with default settings to a project that has no job of its kind.
 //!
-//! The job has the trigger `manual`, so it runs only when the user starts it. A configured job is
-//! never changed.
+//! [`overnight`] gives the job the trigger `manual`, so that it runs only when the user starts it,
+//! and never changes a configured job. [`add`] writes the settings that it is given.
 
 use std::path::Path;
 

@@ -45,7 +45,7 @@ const IDEAS: &[(&str, &str)] = &[
 const AGENT: &str = include_str!("../../config/demo/agent.sh");
 /// The agent's folder inside the project, which git ignores.
 const AGENT_FOLDER: &str = ".demo-agent";
-/// The number of steps that complete a cycle after its first step.
+/// The number of steps that complete a cycle once its first step is done.
 const STEPS: u32 = 5;
 
 /// Make a sample project and run a night in it
@@ -123,8 +123,8 @@ fn create(dir: &Path) -> Result<PathBuf, Failure> {
     fs::canonicalize(dir).map_err(|error| Failure::not_written(dir, error))
 }
 
-/// Returns the shell command that starts this program: `runner` if that is in `PATH`, or else the
-/// program's path.
+/// Returns the shell command that starts this program: `runner` if `PATH` resolves that name to
+/// this program, or else the program's path.
 fn called(home: &Env) -> Result<String, Failure> {
     let program = home.program()?;
     let path = env::setting("PATH").unwrap_or_default();

@@ -81,7 +81,7 @@ fn go_there(cli: &Cli<'_>) -> Result<Failure, Failure> {
     Ok(env::become_in(&arguments, &variables))
 }
 
-/// Returns the environment variables that a host scheduler sets itself.
+/// Returns the environment variables that a host scheduler of this kind sets.
 fn given_by(kind: SchedulerKind) -> BTreeMap<String, String> {
     let path = match kind {
         SchedulerKind::Cron => "/usr/bin:/bin",

@@ -196,7 +196,11 @@ impl FleetName {
         for kept in copies::sweep(cli.env, &mut store, &me, &self.name, (Keep::Nothing, now))? {
             cli.ui.info(&kept);
         }
-        Ok(self.show(cli, &member.host, format!("{} left the fleet {}", member.host, self.name)))
+        Ok(self.show(
+            cli,
+            &member.host,
+            format!("{} has left the fleet {}", member.host, self.name),
+        ))
     }
 
     fn status(&self, cli: &Cli<'_>) -> Result<Exit, Failure> {

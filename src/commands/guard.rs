@@ -131,7 +131,7 @@ impl HookArgs {
     }
 }
 
-/// Returns what a job, or else the project's dream job, may write.
+/// Returns the paths that the given job, or by default the project's dream job, may write.
 fn bounds_of(cli: &Cli<'_>, job: Option<&str>) -> Result<WriteBounds, Failure> {
     let root = project::find(cli.here)?;
     // No database is available inside the sandbox. The run was admitted with accepted settings, and
@@ -161,8 +161,8 @@ fn bounds_of(cli: &Cli<'_>, job: Option<&str>) -> Result<WriteBounds, Failure> {
     Ok(WriteBounds { write, keep, private, commits, ..WriteBounds::default() })
 }
 
-/// Returns what the project's finished sessions show about the command that an agent is about to
-/// run. This hint does not affect the decision.
+/// Returns a hint from the project's finished sessions about the command that an agent is about to
+/// run. The hint does not affect the decision.
 fn hint(cli: &Cli<'_>, payload: &[u8]) -> Option<String> {
     let payload: serde_json::Value = serde_json::from_slice(payload).ok()?;
     let text = |value: &serde_json::Value| value.as_str().map(str::to_owned);

@@ -1,4 +1,4 @@
-//! `runner completions` and `runner man`.
+//! `runner completions` and `runner man`: write completion scripts and manual pages.
 //!
 //! This module must never replace a file that it did not write.
 
@@ -45,8 +45,8 @@ pub struct ManArgs {
 }
 
 impl ManArgs {
-    /// Writes the manual pages that have changed, or nothing if another program's file has the name
-    /// of a page.
+    /// Writes the manual pages that are missing or outdated. Writes nothing if another program's
+    /// file has the name of a page.
     pub fn run(&self, program: &Command, ui: Ui) -> Result<Exit, Failure> {
         let into = &self.into;
         let pages = pages::manual(program)

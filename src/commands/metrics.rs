@@ -18,7 +18,6 @@ use crate::ui::{Failure, show};
 pub struct MetricsArgs {}
 
 impl MetricsArgs {
-    /// Prints the metrics.
     pub fn run(&self, cli: &Cli<'_>) -> Result<Exit, Failure> {
         show::out(&text(cli.env)?);
         Ok(Exit::Done)

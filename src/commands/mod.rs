@@ -180,7 +180,8 @@ fn is_dry(command: &Command) -> bool {
     }
 }
 
-/// Returns the settings that `--config` may change for a command, or `None` if it accepts none.
+/// Returns the settings that `--config` may change for a command, or `None` if the command accepts
+/// no overrides.
 fn reach(command: &Command) -> Option<OverrideScope> {
     match command {
         Command::Config(args) => args.override_scope(),

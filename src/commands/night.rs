@@ -36,7 +36,7 @@ pub struct NightArgs {
 }
 
 impl NightArgs {
-    /// Runs a night manually, or shows what it would do.
+    /// Runs a night manually, or shows what the night would do.
     pub fn run(&self, cli: &Cli<'_>) -> Result<Exit, Failure> {
         if self.dry_run {
             return dry_run::night(cli);
@@ -99,8 +99,8 @@ pub fn with_steps(
     Ok(worst)
 }
 
-/// Runs one job in the project's open night, or in a night of its own. Then writes the reports for
-/// the project's finished nights.
+/// Runs one job in the project's open night, or in a new night if none is open. Then writes the
+/// reports for the project's finished nights.
 pub(super) fn with_one(
     home: &Env,
     project: &LoadedProject,
@@ -142,8 +142,8 @@ pub(super) fn with_one(
     Ok(worst)
 }
 
-/// Returns the jobs that start when a night begins, and their kinds. Lifecycle jobs and jobs that
-/// follow another job are excluded, because they start later.
+/// Returns the jobs that start when a night begins, and their kinds. The jobs of cycles and the
+/// jobs that follow another job are excluded, because they start later.
 fn due(config: &Config) -> Vec<(&str, &str)> {
     let begins = |when: &TriggerSpec| {
         !matches!(when, TriggerSpec::Clock(Trigger::After(_)) | TriggerSpec::Lifecycle)

@@ -1,4 +1,4 @@
-//! `runner pause` and `runner resume`, for one job or all jobs.
+//! `runner pause` and `runner resume`: pause and resume one job or all jobs.
 //!
 //! Every tick and the daemon read the pause from the database. Manual runs are not affected.
 

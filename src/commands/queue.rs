@@ -1,4 +1,4 @@
-//! `runner enqueue`, `runner cancel` and `runner retry`.
+//! `runner enqueue`, `runner cancel` and `runner retry`: change the queue.
 //!
 //! None of these commands starts a run; the daemon or a tick does.
 
@@ -101,7 +101,7 @@ impl EnqueueArgs {
         let project = LoadedProject::load(home, cli.here)?;
         project.config.job(&self.job)?;
         let settings = settings(&self.set)?;
-        // An invalid setting is refused now instead of at night.
+        // An invalid setting is refused now instead of when the run starts.
         let changed =
             config::load_with(&home.stack(Some(&project.root.join(FILE))), &self.job, &settings)?;
         if let Some(own) = changed.job(&self.job)?.spec.kind.of::<OvernightSpec>() {

@@ -151,14 +151,15 @@ fn find(home: &Env, here: &Path, wanted: &str) -> Result<PathBuf, Failure> {
         [run] => Ok(home.recording(run)),
         [] => Err(none(home, wanted)),
         [first, .., last] => Err(Failure::data(format!(
-            "{} recorded runs begin with {wanted}: {first} … {last}",
+            "the ids of {} recorded runs begin with {wanted}: {first} … {last}",
             runs.len()
         ))
         .hint("runner runs")),
     }
 }
 
-/// Creates the failure for a missing recording. Either the run is unknown, or it was not recorded.
+/// Creates the failure for a missing recording. The run is unknown, was not recorded, or no longer
+/// has its recording.
 fn none(home: &Env, wanted: &str) -> Failure {
     let known = home.store_to_read().ok().flatten();
     match known.map(|store| runs::find(&store, wanted)) {
@@ -176,7 +177,7 @@ fn none(home: &Env, wanted: &str) -> Failure {
         ))
         .hint("runner config show   (retention.recordings)"),
         Some(Err(failure)) => failure,
-        None => Failure::data(format!("no run {wanted}")).hint("runner runs"),
+        None => Failure::data(format!("there is no run {wanted}")).hint("runner runs"),
     }
 }
 

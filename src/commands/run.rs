@@ -1,5 +1,5 @@
-//! `runner run`: runs a job now, for a new occurrence. Other commands use the functions for manual
-//! runs.
+//! `runner run`: runs a job now, for a new occurrence. Other commands also use this module's
+//! functions for manual runs.
 
 use std::io;
 use std::os::fd::AsFd as _;

@@ -82,8 +82,8 @@ impl TickArgs {
         for run in started {
             let row = match store.run(&run) {
                 Ok(row) => row,
-                // The run was in a fleet's copy of a project, which another process has removed
-                // since its runs finished.
+                // The run belonged to a fleet's copy of a project, which another process removed
+                // after the copy's runs had finished.
                 Err(StoreError::NotFound { .. }) => continue,
                 Err(error) => return Err(error.into()),
             };

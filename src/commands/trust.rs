@@ -150,7 +150,7 @@ pub(super) fn accept(cli: &Cli<'_>, project: &mut LoadedProject) -> Result<(), F
     project.register(&mut store, now)
 }
 
-/// Fails if a run started this command.
+/// Returns an error if a run started this command.
 pub(super) fn refuse_in_run() -> Result<(), Failure> {
     match trust::in_run() {
         false => Ok(()),

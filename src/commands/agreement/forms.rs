@@ -14,8 +14,8 @@ use serde_json::Value;
 /// Values, keyed by row and field.
 pub type Facts = BTreeMap<String, String>;
 
-/// Returns the letters and digits of a string. Forms render all other characters differently: they
-/// fold lines, and escape or replace markup and control characters.
+/// Returns the letters and digits of a string. Forms differ in how they render all other
+/// characters: they fold lines, and they escape or replace markup and control characters.
 pub fn plain(text: &str) -> String {
     let mut out = String::new();
     // A Markdown renderer shows an entity as its character.
@@ -98,7 +98,7 @@ impl Page {
         self.all(selector).into_iter().map(|it| plain(&inner(it))).collect()
     }
 
-    /// Returns the descriptions of the terms of all lists, by term.
+    /// Returns the description of each term in the page's definition lists, keyed by term.
     pub fn terms(&self) -> BTreeMap<String, String> {
         let names = self.all("dt").into_iter().map(inner);
         names.zip(self.all("dd").into_iter().map(inner)).collect()
@@ -280,7 +280,7 @@ pub fn run_of_screen(screen: &Shown) -> Facts {
     for name in ["backend", "sandbox"] {
         add(name, plain(&value(name)));
     }
-    // The terminal shows this request until the run has ended.
+    // The terminal shows the request to end only until the run has ended.
     if values.contains_key("asked to end") {
         add("asked to end", plain(&value("asked to end")));
     }

@@ -83,7 +83,7 @@ impl Sample {
         self.folder.path().join("project")
     }
 
-    /// Records the reports of the closed nights, just as settling their runs would.
+    /// Records the reports of the closed nights, as settling their runs would.
     fn report(&self, db: &Connection, now: Timestamp) {
         let store = self.home.store_to_read().unwrap().unwrap();
         for night in store.nights(&self.project.parse().unwrap(), 9).unwrap() {

@@ -286,7 +286,7 @@ impl Writer<'_> {
         }
     }
 
-    /// Writes scheduled times that passed without a run.
+    /// Writes an occurrence for scheduled times that passed without a run.
     fn missed(&mut self, job: i64, night: i64) {
         let (first, count) =
             (self.now - SignedDuration::from_hours(9), 1 + u64::from(self.dice.roll(4)));

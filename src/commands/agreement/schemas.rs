@@ -6,7 +6,7 @@ use serde_json::Value;
 use super::Sample;
 use super::forms::{items, text};
 
-/// Returns the reasons why responses do not match their schemas, and the number of responses.
+/// Returns the schema violations in the responses, and the number of responses.
 pub fn misfits(sample: &Sample) -> (Vec<String>, usize) {
     let mut compiler = Compiler::new();
     compiler.set_default_draft(Draft::V2020_12);

@@ -1,4 +1,4 @@
-//! `runner alerts ack`.
+//! `runner alerts ack`: silences alerts.
 
 use runner_engine::outcome::Exit;
 use runner_engine::store::AlertSelection;

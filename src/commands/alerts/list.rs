@@ -1,4 +1,4 @@
-//! `runner alerts list` and `runner alerts show`.
+//! `runner alerts list` and `runner alerts show`: show alerts and the delivery of their messages.
 
 use jiff::Timestamp;
 use runner_engine::outcome::Exit;
@@ -205,7 +205,7 @@ impl ListArgs {
                     found.push(Alert::new(alert, messages));
                 }
             }
-            // Nothing has run yet, so only the folder is checked.
+            // Without a database there are no alerts, so only the folder is checked.
             None if !self.all => drop(LoadedProject::load(cli.env, cli.here)?),
             None => {}
         }

@@ -1,4 +1,4 @@
-//! `runner alerts test`.
+//! `runner alerts test`: sends a test message through one channel or all channels.
 
 use runner_engine::outcome::Exit;
 use serde::Serialize;

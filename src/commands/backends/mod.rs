@@ -62,7 +62,6 @@ enum BackendsCommand {
 }
 
 impl BackendsArgs {
-    /// Carries out one of the `backends` commands.
     pub fn run(&self, cli: &Cli<'_>) -> Result<Exit, Failure> {
         let here = LoadedProject::load(cli.env, cli.here)?.trusted_outside_jobs()?;
         match &self.command {

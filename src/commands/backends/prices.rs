@@ -45,7 +45,7 @@ struct Prices<'a> {
     as_of: String,
     /// The user's price file, if there is one.
     file: Option<String>,
-    /// The number of entries in the file without a token price.
+    /// The number of entries in the file that have no token price.
     passed_over: usize,
     backends: Vec<Paid<'a>>,
     models: Vec<Priced<'a>>,

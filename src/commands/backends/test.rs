@@ -32,7 +32,7 @@ use crate::keyring;
 use crate::project::LoadedProject;
 use crate::ui::{Failure, Ui, View, show};
 
-/// The question. The built-in backend's rule-based answer to it is correct.
+/// The question that a test asks. The built-in backend's rule-based answer to it is correct.
 const QUESTION: &str = "Count the letters of the word \"runner\".";
 /// Maximum length of the answer in tokens.
 const TOKENS: u64 = 1_000;
@@ -234,8 +234,8 @@ fn request(child: &Path) -> Request {
     }
 }
 
-/// Returns the sandbox of a job that only sends requests. It allows writing to its own folder and
-/// using the network.
+/// Returns the sandbox of a job that only sends requests. The sandbox allows network access, but it
+/// allows writing only to the job's own folders.
 fn sandbox(home: &Env, child: &Path, temp: &Path) -> Result<SandboxedStart, Failure> {
     let real = |path: &Path| fs::canonicalize(path).map_err(|error| Failure::not_made(path, error));
     let state = real(&home.state)?;

@@ -1,4 +1,4 @@
-//! `runner board apply`, `pick`, `add` and `done`.
+//! `runner board apply`, `pick`, `add` and `done`: change the board.
 
 use runner_engine::outcome::Exit;
 use runner_engine::process_id::ProcessIdentity;
@@ -77,7 +77,7 @@ pub fn apply(cli: &Cli<'_>, here: &LoadedProject, which: &BoardArg) -> Result<Ex
     Ok(Exit::Done)
 }
 
-/// Looks up the origin of an entry. Without a database, it is unknown.
+/// Looks up the origin of an entry. Without a database, the origin is unknown.
 pub(in crate::commands) fn provenance(
     cli: &Cli<'_>,
     here: &LoadedProject,

@@ -1,4 +1,4 @@
-//! `runner board history`.
+//! `runner board history`: lists the moves on the board.
 
 use runner_engine::outcome::Exit;
 use runner_jobs::lifecycle::board::{self, HistoryEvent, HistoryRecord};

@@ -1,4 +1,4 @@
-//! `runner board show` and `runner board lint`.
+//! `runner board show` and `runner board lint`: list the tasks and the problems on the board.
 
 use runner_engine::outcome::Exit;
 use runner_jobs::lifecycle::board;

@@ -1,4 +1,4 @@
-//! `runner budget grant`.
+//! `runner budget grant`: adds an amount to a budget once.
 
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
@@ -48,7 +48,7 @@ pub struct BudgetGrant {
 }
 
 impl BudgetGrant {
-    /// Converts a grant for output. Whether it is over depends on `now`.
+    /// Converts a grant for output. The grant is over if its end is not after `now`.
     pub fn new(grant: &Grant, now: Timestamp) -> Self {
         Self {
             made: grant.made,
@@ -184,7 +184,7 @@ fn amounts(words: &[String]) -> Result<Amounts, Failure> {
     let mut sum = [0_u64; 5];
     for word in words {
         let wrong = |why: &str| {
-            Failure::usage(format!("{word}: {why} (like money=2.50, calls=3, time=1h)"))
+            Failure::usage(format!("{word}: {why} (for example money=2.50, calls=3, time=1h)"))
         };
         let (name, value) = word.split_once('=').ok_or_else(|| wrong("expected UNIT=AMOUNT"))?;
         let Some(unit) = UNITS.iter().position(|unit| *unit == name) else {

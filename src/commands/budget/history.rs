@@ -1,4 +1,4 @@
-//! `runner budget history`.
+//! `runner budget history`: shows past usage by day, night, job, backend or pool.
 
 use runner_engine::outcome::Exit;
 use runner_engine::store::{Amounts, GroupBy};

@@ -38,8 +38,8 @@ enum BudgetCommand {
 }
 
 impl BudgetArgs {
-    /// Returns the settings that `--config` may change for this command, or `None` if it accepts
-    /// none.
+    /// Returns the settings that `--config` may change for this command, or `None` if the command
+    /// accepts no overrides.
     pub fn override_scope(&self) -> Option<OverrideScope> {
         match self.command {
             None | Some(BudgetCommand::Show) => Some(OverrideScope::Look),

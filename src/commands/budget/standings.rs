@@ -1,4 +1,4 @@
-//! `runner budget show`.
+//! `runner budget show`: shows each budget and the rate limits of providers.
 
 use jiff::Timestamp;
 use jiff::tz::TimeZone;

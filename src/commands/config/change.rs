@@ -29,7 +29,7 @@ impl ConfigFile {
     }
 
     /// Returns the path of the file. If the user's file is a symbolic link, this is the path of its
-    /// target, so that the link is kept.
+    /// target, so the link is kept.
     fn path(self, cli: &Cli<'_>) -> Result<PathBuf, Failure> {
         let named = &cli.env.user_config;
         match self {
@@ -142,7 +142,7 @@ fn register_now(home: &Env) {
 
 /// Applies a changed schedule immediately instead of at the next tick.
 fn register(home: &Env) -> Result<(), Failure> {
-    // Without a database, no schedule is registered yet.
+    // If there is no database, no schedule has been registered yet.
     if home.store_to_read()?.is_none() {
         return Ok(());
     }
@@ -165,7 +165,7 @@ pub(in crate::commands) fn write(path: &Path, old: &str, new: &str) -> Result<()
     let mark: &[u8] = if there.starts_with(MARK) { MARK } else { &[] };
     if there[mark.len()..] != *old.as_bytes() {
         return Err(Failure::later(format!(
-            "{} was changed in the meantime; nothing was written",
+            "{} has changed since it was read; nothing was written",
             path.display()
         ))
         .hint("run the command again"));

@@ -96,8 +96,8 @@ enum ConfigCommand {
 }
 
 impl ConfigArgs {
-    /// Returns the settings that `--config` may change for this command, or `None` if it accepts
-    /// none.
+    /// Returns the settings that `--config` may change for this command, or `None` if the command
+    /// accepts no overrides.
     pub fn override_scope(&self) -> Option<OverrideScope> {
         match self.command {
             ConfigCommand::Set { .. }
@@ -235,7 +235,7 @@ impl ShownSettings {
 #[derive(Serialize)]
 struct ConfigCheck {
     ok: bool,
-    /// The reasons why jobs would not be started on time.
+    /// The reasons why jobs would not start on time, or why a table has no effect.
     warnings: Vec<String>,
     mistakes: Vec<ConfigFinding>,
     /// The mistakes in lifecycle jobs' cycles, each with its file and line.

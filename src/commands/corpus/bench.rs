@@ -1,4 +1,4 @@
-//! `runner corpus bench`.
+//! `runner corpus bench`: measures how well the corpus answers a fixed set of questions.
 
 use std::path::{Path, PathBuf};
 

@@ -1,4 +1,4 @@
-//! `runner corpus brief`.
+//! `runner corpus brief`: shows what the corpus knows about a goal.
 
 use runner_engine::outcome::Exit;
 use runner_jobs::overnight::corpus::brief::{Brief, brief};

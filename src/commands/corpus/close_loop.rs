@@ -1,4 +1,4 @@
-//! `runner corpus close-loop`.
+//! `runner corpus close-loop`: promotes learnings.
 
 use runner_engine::outcome::Exit;
 use runner_jobs::overnight::corpus::Corpus;

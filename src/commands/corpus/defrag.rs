@@ -1,4 +1,4 @@
-//! `runner corpus defrag`.
+//! `runner corpus defrag`: removes copies of nodes, and proposes nodes for retirement.
 
 use runner_engine::error_chain::whole;
 use runner_engine::outcome::Exit;

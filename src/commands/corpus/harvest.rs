@@ -1,4 +1,4 @@
-//! `runner corpus harvest`.
+//! `runner corpus harvest`: imports new learnings.
 
 use runner_engine::git::Git;
 use runner_engine::outcome::Exit;

@@ -1,4 +1,4 @@
-//! `runner corpus health`.
+//! `runner corpus health`: shows the fitness and the hygiene of the corpus.
 
 use runner_engine::outcome::Exit;
 use runner_jobs::overnight::corpus::health::{Health, measure};
@@ -33,7 +33,7 @@ impl View for Health {
                     counted(self.uses, "use")
                 ));
             }
-            None => text.push_str("fitness unknown: no use of a node is known\n\n"),
+            None => text.push_str("fitness unknown: no use of any node is known\n\n"),
         }
         let mut rows = vec![show::row(["hygiene", "value", "minimum", ""])];
         for metric in &self.metrics {

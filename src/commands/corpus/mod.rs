@@ -1,7 +1,7 @@
 //! `runner corpus`: runs single steps on the corpus.
 //!
-//! A command first finishes an interrupted commit. A reader waits while a commit is being made. A
-//! command that changes the corpus takes the overnight lock, so it is refused while an overnight
+//! Each command first finishes any interrupted commit. A reader waits while a commit is being made.
+//! A command that changes the corpus takes the overnight lock, so it is refused while an overnight
 //! run is active.
 
 mod bench;
@@ -207,8 +207,8 @@ impl CorpusFolder<'_> {
         Ok(report)
     }
 
-    /// Returns the facts of the project, with the uses of the corpus. Uses of a merged node count
-    /// toward the node that replaced it.
+    /// Returns the facts about the project, including the uses of the corpus's nodes. Uses of a
+    /// merged node count toward the node that replaced it.
     fn facts(&self, corpus: &Corpus, history: &FileHistory) -> Result<Facts, Failure> {
         let git = Git::new(&self.root, &env::child_environment(), &env::marker()?);
         let mut facts = Facts::read(&self.root, &git);

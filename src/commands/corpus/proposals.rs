@@ -61,7 +61,8 @@ pub fn undo(folder: &CorpusFolder<'_>, id: &str) -> Result<Exit, Failure> {
     decide(folder, id, "open again", |all, corpus, _| all.undo(corpus, id))
 }
 
-/// Returns the proposals, including those derived from suggestions. The caller holds the lock.
+/// Returns the proposals, including those derived from `suggestions`. The caller must hold the
+/// lock.
 pub fn updated(
     folder: &CorpusFolder<'_>,
     corpus: &Corpus,
@@ -74,14 +75,13 @@ pub fn updated(
     Ok(all)
 }
 
-/// Writes the proposals.
 pub fn write(folder: &CorpusFolder<'_>, all: &Proposals) -> Result<(), Failure> {
     all.write(&folder.root).map_err(refused)
 }
 
 /// Makes a decision and stores it under the lock. An accepted proposal contains the previous text
 /// of its node, so the file with the proposals is written before a node is retired, and after a
-/// node is restored. A crash between the two leaves a decision that can be made again.
+/// node is restored. If a crash separates the two writes, the decision can be made again.
 fn decide(
     folder: &CorpusFolder<'_>,
     id: &str,

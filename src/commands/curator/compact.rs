@@ -1,4 +1,4 @@
-//! `runner curator compact`.
+//! `runner curator compact`: folds log entries into the audit log, and removes old data.
 
 use std::io;
 

@@ -1,4 +1,4 @@
-//! `runner curator enqueue`.
+//! `runner curator enqueue`: puts a job file into the queue.
 
 use std::path::{Path, PathBuf};
 

@@ -1,4 +1,4 @@
-//! `runner curator event`.
+//! `runner curator event`: raises an event that needs attention.
 
 use runner_engine::outcome::Exit;
 use runner_jobs::curator::events::{self, Event, NewEvent, Severity};

@@ -137,7 +137,7 @@ fn escalate(
         let spent = book::spend(worker, &it.event.id, cli.env.wall()?);
         return Err(match spent {
             Err(error) => failure(project, error),
-            Ok(_) => Failure::internal("budget was spent from an event that has none left"),
+            Ok(_) => Failure::internal("a call was charged to an event that had no budget left"),
         });
     }
     let settings = [("event", &it.event.id), ("backend", target)];

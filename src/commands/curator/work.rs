@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! a file waits, and with --watch the hourly cap allows a start?
-//!    │ yes ──> one run ── it succeeded ───> repeat
+//!    │ yes ──> one run ── it published ───> repeat
 //!    │                 └── otherwise ─────> end; with --watch: wait
 //!    └ no ───> end; with --watch: wait for a file, half a minute, or a signal that ends the watch
 //! ```
@@ -20,7 +20,7 @@ use crate::project::LoadedProject;
 use crate::ui::Failure;
 use crate::wait::{Waiter, WakeReason};
 
-/// The interval at which `--watch` checks the queue without a notification.
+/// The interval at which `--watch` checks the queue when no notification arrives.
 const PACE: Duration = Duration::from_secs(30);
 
 pub fn no_job() -> Failure {

@@ -1,4 +1,4 @@
-//! `runner db backup`.
+//! `runner db backup`: writes a copy of the database.
 
 use std::path::PathBuf;
 

@@ -1,4 +1,4 @@
-//! `runner db check`.
+//! `runner db check`: checks every page and row of the database.
 
 use std::fs;
 

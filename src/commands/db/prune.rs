@@ -58,7 +58,10 @@ impl PruneArgs {
 
 fn describe_plan(plan: &PrunePlan) -> String {
     let rows = &plan.rows;
-    let mut text = format!("older than {}:\n", show::format_time(plan.limit));
+    let mut text = format!(
+        "data past its retention period (database rows: before {}):\n",
+        show::format_time(plan.limit)
+    );
     let mut line = |count: u64, what: &str| {
         if count > 0 {
             text.push_str(&format!("  remove  {count} {what}\n"));
@@ -66,9 +69,12 @@ fn describe_plan(plan: &PrunePlan) -> String {
     };
     line(rows.occurrences.len() as u64, "occurrences");
     line(rows.runs, "runs of these occurrences");
-    line(rows.deferrals.len() as u64, "deferrals between the first and the last of their chains");
+    line(
+        rows.deferrals.len() as u64,
+        "deferred runs between the first and the last run of an occurrence",
+    );
     line(rows.nights.len() as u64, "nights");
-    line(rows.budget_usage.len() as u64, "budgets of days, weeks and windows");
+    line(rows.budget_usage.len() as u64, "records of budget usage");
     line(rows.events, "events");
     line(rows.alerts.len() as u64, "alerts that have ended, with their messages");
     let mut kinds: BTreeMap<String, u64> = BTreeMap::new();
@@ -79,7 +85,7 @@ fn describe_plan(plan: &PrunePlan) -> String {
         line(count, &format!("files or folders of kind {kind}"));
     }
     for kept in &plan.kept {
-        text.push_str(&format!("  keep    {} ({})\n", kept.count, kept.why));
+        text.push_str(&format!("  keep    {} ({})\n", show::count(kept.count, "item"), kept.why));
     }
     if plan.is_empty() {
         text.push_str("  nothing to remove\n");

@@ -42,7 +42,7 @@ struct Restore {
     kept: Option<String>,
     /// Whether the current database is intact.
     whole: bool,
-    /// The records that the current database has and the copy lacks; `None` if this cannot be
+    /// The records that the current database has and the copy lacks; `None` if they cannot be
     /// determined.
     since: Option<RestoreLoss>,
     #[serde(rename = "told")]
@@ -170,8 +170,8 @@ fn newest(home: &Env) -> Result<PathBuf, Failure> {
         .hint(hint))
 }
 
-/// Creates the failure for a database in use. It lists the processes that hold the lock file open,
-/// if this user can see them.
+/// Creates the failure for a database in use. The message lists the processes that hold the lock
+/// file open, if this user can see them.
 fn in_use(home: &Env) -> Failure {
     let lock = fs::metadata(home.state.join("database.lock"));
     let me = std::process::id();

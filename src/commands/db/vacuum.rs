@@ -1,4 +1,4 @@
-//! `runner db vacuum`.
+//! `runner db vacuum`: reclaims the disk space of deleted rows.
 
 use std::fs;
 

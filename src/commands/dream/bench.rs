@@ -96,7 +96,7 @@ impl BenchArgs {
             Reader::open(root, spec.max_idea_bytes).map_err(|error| environment(&error))?;
         let git = Git::new(root, &env::child_environment(), &env::marker()?);
         let begun = cli.env.now()?;
-        // The history is read again, so that the figures include the time for reading it.
+        // The history is read without the cache, so the figures include the time to read it.
         let source = EvidenceSource {
             limits: HistoryLimits::default(),
             notes: &[&spec.ideas, &spec.dreams],

@@ -1,4 +1,4 @@
-//! The project whose proposals are reviewed, and the errors of a review.
+//! Opens the project whose proposals are reviewed, and converts a review's errors into failures.
 
 use std::fs;
 use std::path::PathBuf;
@@ -41,7 +41,7 @@ impl<'h> ReviewContext<'h> {
         Ok(Self { home: cli.env, here, spec })
     }
 
-    /// Reads the current proposals.
+    /// Reads the current proposals and ranks them by the user's past decisions.
     pub(in crate::commands) fn read(&self) -> Result<Proposals, Failure> {
         let read = Proposals::read(&self.here.root, &self.spec);
         let mut proposals = read.map_err(proposals_failure)?;

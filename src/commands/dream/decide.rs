@@ -179,8 +179,8 @@ fn decide(
     Ok(Exit::Done)
 }
 
-/// Returns the command that carries out a decision even though it exposes the text of a private
-/// idea.
+/// Returns the command that carries out a decision even though the decision exposes the text of a
+/// private idea.
 fn with_publish(request: &DecisionRequest<'_>) -> String {
     let id = request.id;
     match &request.verdict {

@@ -1,5 +1,5 @@
-//! `runner dream delta` and `runner dream submit`: a pass whose request is answered by a program
-//! that runner does not start.
+//! `runner dream delta` and `runner dream submit`: make a pass whose request is answered by a
+//! program that runner does not start.
 //!
 //! This module must never publish anything itself: the answer is checked and published by a run.
 
@@ -26,9 +26,9 @@ use crate::commands::run::{self as by_hand, ManualRun};
 use crate::project::LoadedProject;
 use crate::ui::{Failure, Ui, View, safe, show};
 
-/// The setting with the path of a submission.
+/// The setting that contains the path of a submission.
 const SUBMISSION: &str = "submission";
-/// The path of a submission for a request that is only printed.
+/// The value of [`SUBMISSION`] when the request is only printed.
 const NO_SUBMISSION: &str = "/dev/null";
 
 /// Print the request of the next pass, for a program that answers it with `runner dream submit`
@@ -219,7 +219,7 @@ impl SubmitArgs {
         found.ok_or_else(|| Failure::data(why).hint("runner dream delta --json > request.json"))
     }
 
-    /// Reads the answer.
+    /// Reads the answer from the file or from standard input.
     fn answer(&self, here: &Path) -> Result<String, Failure> {
         let file = here.join(&self.file);
         let (is_stdin, name) = match self.file.as_os_str() == "-" {
@@ -243,7 +243,7 @@ impl SubmitArgs {
 }
 
 /// Returns whether the first JSON object in a text is the output of `runner dream delta --json`.
-/// Its rule-based answer must not be published as the program's answer.
+/// The rule-based answer in that output must not be published as the program's answer.
 fn is_request(text: &str) -> bool {
     let Some(at) = text.find('{') else { return false };
     let mut values = serde_json::Deserializer::from_str(&text[at..]).into_iter::<Value>();

@@ -53,7 +53,6 @@ impl DreamArgs {
         matches!(&self.command, DreamCommand::Run(pass) if pass.dry_run)
     }
 
-    /// Carries out one of the `dream` commands.
     pub fn run(&self, cli: &Cli<'_>) -> Result<Exit, Failure> {
         dispatch!(&self.command, DreamCommand: Run Delta Submit Bench List Show Accept Amend Undo Review => run(cli);
             DreamCommand::Reject(args) => args.run(cli, DecisionInput::Reject),

@@ -29,7 +29,7 @@ pub(super) struct IdeaSelection {
 }
 
 impl IdeaSelection {
-    /// Returns the settings of the job for one run.
+    /// Returns the selection as job settings for one run.
     pub(super) fn settings(&self) -> Vec<(String, String)> {
         let max = self.max.map(|max| ("max_ideas".to_owned(), max.to_string()));
         let select = self.idea.clone().or(self.all.then(|| ALL.to_owned()));

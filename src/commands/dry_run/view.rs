@@ -263,7 +263,7 @@ fn text(reported: &DryRun) -> String {
     }
     if let Some(reach) = &reported.program {
         let writes = match (reach.anything, reach.writes.as_slice()) {
-            (true, _) => "anything that your user may write: sandbox = \"off\"".to_owned(),
+            (true, _) => "anything that your user may write to (sandbox = \"off\")".to_owned(),
             (false, []) => "nothing in the project".to_owned(),
             (false, writes) => writes.join(", "),
         };

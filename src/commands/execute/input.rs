@@ -65,8 +65,8 @@ impl AdmissionInput {
     }
 }
 
-/// Settles earlier runs of this job whose process died. They get no further attempt, because this
-/// run takes their place.
+/// Settles earlier runs of this job whose processes have died. They get no further attempt, because
+/// this run takes their place.
 pub(super) fn settle_stale_runs(
     store: &mut Store,
     setting: &ResolvedRun<'_>,

@@ -1,4 +1,4 @@
-//! Removes what the children of a settled run left in the run's folder.
+//! Removes the files that the children of a settled run left in the run's folder.
 //!
 //! The folder is kept for months with the log. The children's small files stay in it, because they
 //! may explain a failure. This module must never remove any of runner's files, or anything that
@@ -18,7 +18,7 @@ use super::resolved_run::TEMP_FOLDER;
 /// Maximum total size of the children's files to keep, in bytes per folder.
 const KEPT: u64 = 1_000_000;
 
-/// Removes the children's temporary files, and their other files if these are large.
+/// Removes the children's temporary files, and their other files if those are large.
 pub(super) fn remove(run_dir: &Path) {
     for name in [TEMP_FOLDER, CHILD_FOLDER, OUT_FOLDER] {
         let folder = run_dir.join(name);
@@ -28,7 +28,7 @@ pub(super) fn remove(run_dir: &Path) {
         match remove_tree(&folder) {
             Ok(()) => tracing::debug!(folder = %folder.display(), "removed the children's files"),
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-            // The folder is removed with the log later.
+            // The whole folder is later removed with the log.
             Err(error) => tracing::warn!(folder = %folder.display(), %error, "cannot remove files"),
         }
     }

@@ -46,7 +46,8 @@ pub(super) fn take_locks(
     Ok((lock, contract))
 }
 
-/// Takes the deciding lock. A manual run waits for an active run up to the limit of its kind.
+/// Takes the deciding lock. A manual run waits for an active run for at most the time that its kind
+/// allows.
 fn take_lock(store: &Store, setting: &ResolvedRun<'_>, path: &Path) -> Result<JobLock, LockError> {
     let at_work = |holder: &LockHolder| {
         let unsettled = |run: RunRow| !matches!(run.state, RunState::Settled { .. });
@@ -78,8 +79,9 @@ pub(super) fn contract_lock_path(
         .map_err(|error| refuse(Class::Environment, error.to_string()))
 }
 
-/// Converts a lock error to an outcome. If another process holds the lock, the run is skipped, or
-/// deferred if the job's runs queue. Any other error is a failure.
+/// Converts a lock error to an outcome. If another process holds the lock, a queued run is
+/// deferred, a manual run is skipped, and the job's overlap policy decides about any other run. Any
+/// other error is a failure.
 pub(super) fn not_ours(setting: &ResolvedRun<'_>, error: LockError) -> NotAdmitted {
     let waits = match setting.row.origin {
         Origin::Manual => false,

@@ -6,8 +6,8 @@
 //!      └── held: skipped ──┘                                               └── declined    └──> failure marker, sweep
 //! ```
 //!
-//! The locks are held until the outcome is committed and the sweep is complete. A run that was not
-//! admitted is *declined*, unless another process has admitted it in the meantime.
+//! The locks are held until the outcome is committed and the sweep is complete. A run that this
+//! process does not admit is *declined*, unless another process has admitted it.
 
 mod admitted;
 pub mod dry_run;
@@ -72,7 +72,7 @@ impl ExecuteArgs {
         let mut store = home.store()?;
         let row = store.run(&id)?;
         if !matches!(row.state, RunState::Requested { .. }) {
-            cli.ui.info(&format!("run {id} was already started; there is nothing to do"));
+            cli.ui.info(&format!("run {id} has already been started; there is nothing to do"));
             return Ok(Exit::Done);
         }
         let setting = match ResolvedRun::of(home, &store, &row) {
@@ -101,8 +101,9 @@ impl ExecuteArgs {
     }
 }
 
-/// Records the outcome of a run whose settings cannot be used. After several deferrals for the same
-/// reason, the user is notified, except for a manual run, where the reason is already visible.
+/// Records the outcome of a run whose settings cannot be used. After several deferrals in a row for
+/// the same reason, the user is notified. A manual run is exempt, because its reason is already
+/// visible.
 fn put_off(
     store: &mut Store,
     row: &RunRow,
@@ -154,7 +155,7 @@ fn attempt(
         Err(NotAdmitted::Before(outcome)) => {
             let outcome = setting.redacted(outcome);
             if !store.decline(&row.id, &outcome, home.wall()?)? {
-                // Another process executes the run and commits its outcome.
+                // Another process is executing the run and will commit its outcome.
                 let row = store.run(&row.id)?;
                 return Ok(row.outcome().cloned().unwrap_or(Outcome::skipped(
                     SkipReason::Busy,
@@ -168,7 +169,8 @@ fn attempt(
             // recovered later.
             let outcome = Outcome::Failed { class: Class::Environment, why: failure.to_string() };
             store.decline(&row.id, &setting.redacted(outcome), home.wall()?)?;
-            // If the run was cancelled or timed out meanwhile, that outcome replaces this failure.
+            // If the run has since been cancelled or has timed out, that outcome replaces this
+            // failure.
             let stands = store.run(&row.id)?;
             return match stands.outcome() {
                 Some(outcome @ (Outcome::Cancelled { .. } | Outcome::TimedOut { .. })) => {

@@ -80,7 +80,7 @@ pub(super) struct ResolvedRun<'a> {
 /// The delay before retrying a run of a job with unaccepted settings.
 const UNTRUSTED_WAIT: SignedDuration = SignedDuration::from_mins(15);
 
-/// Returns the folder for counting the concurrent requests of each login.
+/// Returns the folder in which the concurrent requests of each login are counted.
 pub(in crate::commands) fn slots_folder(home: &Env) -> PathBuf {
     home.state.join("locks").join("logins")
 }
@@ -107,15 +107,17 @@ impl<'a> ResolvedRun<'a> {
             let stack = home.stack(Some(&file));
             let config = config::load_with(&stack, &row.job_name, &row.settings)?;
             if config.texts != here.config.texts {
-                let what =
-                    format!("{}: the settings changed while they were read", here.root.display());
+                let what = format!(
+                    "{}: the settings changed while they were being read",
+                    here.root.display()
+                );
                 return Err(Failure::later(what).into());
             }
             here.config = config;
         }
         if here.id != row.project {
             return Err(Failure::configuration(format!(
-                "{} is a different project now: its id is {}, but this run belongs to {}",
+                "{} is now a different project: its id is {}, but this run belongs to {}",
                 here.root.display(),
                 here.id,
                 row.project
@@ -235,7 +237,7 @@ impl<'a> ResolvedRun<'a> {
         })
     }
 
-    /// Returns the writable paths for output. Folders end with a slash.
+    /// Returns the paths to which the run may publish. Folders end with a slash.
     pub fn writable_paths(&self) -> Vec<String> {
         match self.spec.kind.publishes() {
             Targets::Files(files) => files,

@@ -17,7 +17,7 @@ use crate::ui::{Failure, Ui, show};
 /// The sample note, which a dream pass classifies.
 const SAMPLE: &str = "# Try runner for a week\n\n\
     Maybe write each idea into its own file in ideas/ and read the proposals in the morning.\n\
-    Open question: which notes of the last year are already implemented?\n";
+    Open question: which of last year's notes are already implemented?\n";
 
 /// Asks for the settings and applies them. An empty answer selects the value in brackets.
 pub(super) fn ask(
@@ -78,7 +78,7 @@ fn backend(ui: Ui, found: &[DetectedBackend]) -> Option<(&DetectedBackend, Optio
     if found.is_empty() {
         return None;
     }
-    show::notice("\nWhich backend answers?");
+    show::notice("\nWhich backend should answer?");
     for (at, one) in found.iter().enumerate() {
         show::notice(&format!("  {}  {}: {}", at + 1, one.name, one.about));
     }
@@ -108,7 +108,7 @@ fn sample(cli: &Cli<'_>, project: &LoadedProject) -> Result<(), Failure> {
 /// Offers to set up a timer if there is none.
 fn timer(cli: &Cli<'_>) -> Result<(), Failure> {
     let record = SetupRecord::read(&cli.env.setup_note())?;
-    let question = "Set up a timer, so that the nights run by themselves?";
+    let question = "Set up a timer that starts the nights automatically?";
     if cli.env.is_demo() || !record.hosts.is_empty() || !says_yes(cli.ui, question, "y") {
         return Ok(());
     }

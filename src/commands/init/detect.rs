@@ -8,7 +8,7 @@ use serde_json::json;
 use crate::env::{self, Env};
 use crate::keyring;
 
-/// A way to reach a model that may exist on this machine.
+/// A backend that this machine may be able to use.
 struct Candidate {
     name: &'static str,
     kind: &'static str,
@@ -39,7 +39,7 @@ const fn local(name: &'static str, base_url: &'static str) -> Candidate {
     Candidate { name, kind: "openai", key: None, base_url: Some(base_url) }
 }
 
-/// A model, or a program with models, that is ready to use.
+/// A backend that is ready to use.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct DetectedBackend {
     /// The name for its `[backends.NAME]` table.
@@ -53,7 +53,7 @@ pub(super) struct DetectedBackend {
 }
 
 impl DetectedBackend {
-    /// Reports whether a setting must name the model. Agents have their own default model.
+    /// Returns whether a setting must name the model. Agents have their own default model.
     pub(super) fn needs_model(&self) -> bool {
         !matches!(self.kind, "claude" | "codex")
     }

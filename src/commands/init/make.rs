@@ -1,5 +1,5 @@
-//! Makes a repository a project. Everything is checked before anything is written. A second call
-//! writes nothing.
+//! Turns a repository into a project. Everything is checked before anything is written. A second
+//! call writes nothing.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -36,7 +36,7 @@ pub enum IdChoice {
 pub enum Notes {
     /// The repository's own rules apply.
     AsTheyAre,
-    /// Git ignores the folder.
+    /// Git ignores the folders.
     Private,
 }
 
@@ -215,8 +215,8 @@ fn config_file(
         Some((text, _)) => (added(), format!("{}\n\n{table}", text.trim_end())),
         None => (
             "wrote   runner.toml (edit it as you like, and commit it)".to_owned(),
-            // The text contains no commented-out table. If a command had already added the same
-            // table, uncommenting it would define that table twice.
+            // The text contains no commented-out table. A user who uncomments a table that a
+            // command has also added would define that table twice.
             format!(
                 "# Settings of runner's nights in this project. They override the defaults.\n\
                  # `runner config show --origin` lists every setting with its source. To change a setting:\n\

@@ -1,5 +1,5 @@
-//! `runner init`: makes a repository a project, lets the user choose its most important settings,
-//! and prints a summary with the next commands.
+//! `runner init`: turns a repository into a project, lets the user choose its most important
+//! settings, and prints a summary with the next commands.
 
 mod choices;
 mod detect;

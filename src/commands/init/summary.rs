@@ -1,4 +1,4 @@
-//! The summary of `runner init`: the project's backend, night, timer and notes, and the next
+//! Prints the summary of `runner init`: the project's backend, night, timer and notes, and the next
 //! commands.
 
 use std::fs;

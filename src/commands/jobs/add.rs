@@ -46,7 +46,7 @@ impl AddArgs {
         changes.extend(self.trigger.as_ref().map(|trigger| set("trigger", trigger)));
         for setting in &self.settings {
             let Some((key, value)) = setting.split_once('=') else {
-                return Err(Failure::usage(format!("{setting}: it must be KEY=VALUE"))
+                return Err(Failure::usage(format!("{setting}: expected KEY=VALUE"))
                     .hint(format!("runner jobs add {job} --kind {} program=make", self.kind)));
             };
             changes.push(set(key, value));

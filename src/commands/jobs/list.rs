@@ -1,4 +1,4 @@
-//! `runner jobs list` and `runner jobs show`.
+//! `runner jobs list` and `runner jobs show`: show jobs and their last runs.
 
 use jiff::Timestamp;
 use runner_engine::admission::stopped;

@@ -58,7 +58,7 @@ impl View for AdoptView {
             return ui.info(&format!("there is no entry: {} lists none", self.list));
         }
         if self.entries.is_empty() && self.adopted {
-            return ui.info("the database knows every entry");
+            return ui.info("every entry is recorded in the database");
         }
         for entry in &self.entries {
             show::out(&format!("{}: {}\n", safe::line(&entry.path), safe::line(&entry.tale)));
@@ -99,8 +99,8 @@ impl AdoptArgs {
     }
 }
 
-/// Finds the listed entries that differ from what the database records, and their list if it
-/// differs too.
+/// Finds the listed entries that differ from the database's records, and their list if the list
+/// also differs.
 fn find(
     scope: &Scope,
     store: &Store,
@@ -119,7 +119,7 @@ fn find(
     let mut entries = Vec::new();
     for listed in &manifest.entries {
         let path = format!("{folder}/{}", listed.file);
-        // An entry that is gone or malformed has no effect, so it cannot be accepted.
+        // A missing or malformed entry has no effect, so it cannot be accepted.
         let Ok((entry, text)) = manifest::entry_of(scope, &folder, listed) else { continue };
         files.insert(path.clone(), Digest::of(text.as_bytes()));
         let tale = entry.sections.tale.lines().next().unwrap_or_default().to_owned();

@@ -106,7 +106,7 @@ fn named<'h>(here: &'h LoadedProject, agent: &str) -> Result<(&'h str, &'h Cycle
             format!("no cycle for the agent {agent:?}")
         };
         Failure::usage(format!(
-            "this project has {whose}; its cycles have the agents {}",
+            "this project has {whose}; its cycles belong to the agents {}",
             agents.join(", ")
         ))
         .hint(format!("add --agent {}", agents[0]))

@@ -7,7 +7,6 @@ use runner_jobs::lifecycle::cycle::BUILT_IN;
 use runner_jobs::lifecycle::position::{self, Position};
 use runner_jobs::lifecycle::spec::{CycleState, StateKind};
 use runner_jobs::lifecycle::step::{CycleStep, TickFacts, step};
-use runner_text::counted;
 use serde::Serialize;
 
 use super::{AgentArg, bad, of_agent};
@@ -24,7 +23,7 @@ pub(super) struct ShowArgs {
     agent: AgentArg,
 }
 
-/// An agent's cycle and its position in it.
+/// An agent's cycle, and the agent's position in the cycle.
 #[derive(Debug, Serialize)]
 struct CycleView {
     file: String,
@@ -121,7 +120,7 @@ impl StateView {
         };
         let said = [
             self.ran.map(|ran| format!("ran {}", show::format_time(ran))),
-            self.gate_until.map(|until| format!("gate until {}", show::format_time(until))),
+            self.gate_until.map(|until| format!("gate closed until {}", show::format_time(until))),
         ];
         vec![
             format!("{} {}", if is_current { "→" } else { " " }, self.name),
@@ -140,8 +139,11 @@ impl View for CycleView {
         if self.failures > 0 {
             let why = self.failed.as_ref();
             let why = why.map_or_else(String::new, |message| format!(": {}", safe::line(message)));
-            let failures = counted(self.failures, "consecutive failure");
-            show::out(&format!("stopped after {failures}{why}\n"));
+            let failed = match self.failures {
+                1 => "the last run failed".to_owned(),
+                more => format!("the last {more} runs failed"),
+            };
+            show::out(&format!("{failed}{why}\n"));
         }
         if self.job.is_none() {
             show::out("no job runs this cycle: there is no job of kind lifecycle\n");

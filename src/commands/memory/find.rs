@@ -1,4 +1,4 @@
-//! Commands that find nodes.
+//! Implements the `runner memory` commands that find nodes.
 
 use runner_memory::compose::{Composition, Request};
 use runner_memory::query::{Selection, Superseded, parse};

@@ -66,7 +66,7 @@ pub fn is_complete(text: &str, entries: &HookEntries) -> bool {
     entries.iter().all(has) && own_hooks(text).is_ok_and(|found| found.len() == own)
 }
 
-/// Returns the positions of the file's hooks that run a hook of runner's memory.
+/// Returns the positions in the file of the hooks that call runner's memory hooks.
 ///
 /// # Errors
 /// Returns an error if the contents are not JSON.
@@ -84,7 +84,7 @@ pub fn own_hooks(text: &str) -> Result<Vec<String>, String> {
     Ok(out)
 }
 
-/// Returns the number of an entry's hooks that run a hook of runner's memory.
+/// Returns how many of an entry's hooks call runner's memory hooks.
 fn own_in(entry: &Value) -> usize {
     entry["hooks"].as_array().into_iter().flatten().filter(|hook| is_own(hook)).count()
 }

@@ -202,7 +202,7 @@ impl InstallArgs {
         let entries = entries(name)?;
         let skill = skill_file(&home, &on.location);
         let text = read(&settings)?;
-        // The recorded hooks can be removed only if they are unchanged since they were inserted.
+        // The recorded hooks can be removed only if they have not changed since they were inserted.
         let rest = record.inserted(&key).and_then(|it| host_file::remove(&text, it));
         let mut changed = Vec::new();
         let state = match (self.apply, self.remove) {
@@ -303,7 +303,7 @@ impl RecordFile {
         self.record.inserted.get(key)
     }
 
-    /// Records the strings inserted into a file, or that there are none.
+    /// Records the strings inserted into a file, or records that there are none.
     fn set(&mut self, key: &str, inserted: Option<Vec<String>>) -> Result<(), Failure> {
         match inserted {
             Some(inserted) => self.record.inserted.insert(key.to_owned(), inserted),

@@ -1,4 +1,4 @@
-//! Commands on tasks and on the store as a whole.
+//! Implements the `runner memory` commands that work on tasks and on the whole store.
 
 use std::fs;
 use std::io;

@@ -1,4 +1,4 @@
-//! `runner memory`: the notes that coding sessions leave for later sessions.
+//! `runner memory`: manages the notes that coding sessions leave for later sessions.
 //!
 //! The commands open the same store as the hooks. They must never call a model.
 

@@ -1,4 +1,4 @@
-//! Commands on single nodes.
+//! Implements the `runner memory` commands that work on single nodes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Read as _};

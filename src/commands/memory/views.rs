@@ -1,4 +1,4 @@
-//! `runner memory view`: named queries with a budget.
+//! `runner memory view`: manages views, which are named queries with a budget.
 
 use runner_memory::compose::Request;
 use runner_memory::query::Superseded;

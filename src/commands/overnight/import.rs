@@ -25,14 +25,14 @@ use crate::ui::{Failure, Ui, View, safe, show};
 
 /// The files with another program's settings, relative to the project.
 const SETTINGS: [&str; 2] = [".agents/ao/config.yaml", ".agentops/config.yaml"];
-/// The settings whose names differ: the other program's name, then runner's name.
+/// The settings whose names differ, each with the other program's name and runner's name.
 const NAMES: [(&str, &str); 4] = [
     ("report_dir", "output_dir"),
     ("run_timeout", "timeout"),
     ("runner", "runners"),
     ("council_runner_timeout", "council_timeout"),
 ];
-/// The settings with the same name in runner.
+/// The settings with the same name in both programs.
 const SAME: [&str; 11] = [
     "goal",
     "output_dir",
@@ -115,7 +115,7 @@ impl ImportArgs {
         Ok(Exit::Done)
     }
 
-    /// Makes the changes in a step, or only reports them.
+    /// Makes the changes of a step, or only reports them.
     fn step<T>(
         &self,
         folder: &CorpusFolder<'_>,
@@ -129,8 +129,8 @@ impl ImportArgs {
 }
 
 impl Imported {
-    /// Reads the other program's settings. Each is checked separately, so that an invalid one does
-    /// not prevent the import of the others.
+    /// Reads the other program's settings. Each setting is checked separately, so an invalid one
+    /// does not prevent the import of the others.
     fn read_settings(&mut self, cli: &Cli<'_>, root: &Path) -> Result<(), Failure> {
         let file = root.join(FILE);
         for path in SETTINGS {
@@ -160,7 +160,8 @@ fn unreadable(error: io::Error) -> Failure {
     Failure::data(format!("cannot read what the other program left: {error}"))
 }
 
-/// Returns a setting under runner's name with its value as configuration text.
+/// Returns a setting under runner's name with its value as configuration text, or `None` if runner
+/// has no such setting.
 fn setting(name: &str, value: Value) -> Option<(String, String)> {
     let own = NAMES.iter().find(|(theirs, _)| *theirs == name).map(|(_, own)| *own);
     let own = own.or_else(|| SAME.into_iter().find(|own| *own == name));
@@ -233,7 +234,7 @@ impl View for Imported {
             lines.push(format!("setting {key} = {}", safe::line(value)));
         }
         for (key, why) in &self.refused_settings {
-            lines.push(format!("not taken over: {} ({})", safe::line(key), safe::line(why)));
+            lines.push(format!("not imported: {} ({})", safe::line(key), safe::line(why)));
         }
         for name in &self.unknown_settings {
             lines.push(format!("runner has no such setting: {}", safe::line(name)));

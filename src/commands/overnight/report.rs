@@ -103,8 +103,8 @@ impl NightReportArgs {
         };
         let value: Value =
             serde_json::from_slice(&bytes).map_err(|error| bad(error.to_string()))?;
-        // A summary may come from another program, in either version. Parts that do not match the
-        // format are reported rather than refused.
+        // A summary may come from another program, and may be in either version of the format.
+        // Parts that do not match the format are reported rather than refused.
         let (summary, missing) = summary_import::read(&value).map_err(bad)?;
         cli.ui.show(&NightReportView {
             value,

@@ -86,7 +86,7 @@ impl OvernightSetupArgs {
     }
 
     /// Returns the settings to write, by key. The defaults of a new job are left out if the job
-    /// exists.
+    /// already exists.
     fn wanted(&self, project: &LoadedProject) -> Result<Vec<(String, String)>, Failure> {
         let mut all = Vec::new();
         let there = project.config.jobs.contains_key("overnight");

@@ -1,4 +1,4 @@
-//! `runner report` outside a project: the last night of every project on this host, and the
+//! `runner report` outside a project: shows the last night of every project on this host, and the
 //! usage of fleets.
 
 use std::path::PathBuf;

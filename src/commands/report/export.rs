@@ -1,4 +1,4 @@
-//! `runner report --export DIR`: the pages of all nights and an index, as files.
+//! `runner report --export DIR`: writes the pages of all nights and an index as files.
 //!
 //! ```text
 //! DIR.runner-export-PID/ ──all pages, then the index──> exchanged with DIR ──> the old folder is removed
@@ -60,7 +60,7 @@ pub(super) fn run(cli: &Cli<'_>, project: &LoadedProject, into: &Path) -> Result
     }
     done.map_err(|error| {
         Failure::not_written(&into, error)
-            .hint("runner report --export DIR   (in a folder in which you can write)")
+            .hint("runner report --export DIR   (in a folder that you can write to)")
     })?;
     let index = into.join(INDEX).display().to_string();
     cli.ui.show(&Exported { index, pages: pages.len() });

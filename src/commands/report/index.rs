@@ -1,4 +1,4 @@
-//! `runner report --list`.
+//! `runner report --list`: lists the nights of a project.
 
 use runner_engine::outcome::Exit;
 use runner_jobs::report::archive::{self, ArchivedNight};

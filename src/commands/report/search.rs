@@ -1,4 +1,4 @@
-//! `runner report search`.
+//! `runner report search`: searches the reports of all nights for a string.
 
 use runner_engine::outcome::Exit;
 use runner_jobs::report::{self, archive};
@@ -62,7 +62,7 @@ impl View for FoundLines {
 }
 
 impl SearchArgs {
-    /// Prints every line of every report that contains the string.
+    /// Prints the lines that contain the string, from the reports of all nights.
     pub(super) fn run(&self, cli: &Cli<'_>, project: &LoadedProject) -> Result<Exit, Failure> {
         let wanted = self.text.trim().to_lowercase();
         if wanted.is_empty() {

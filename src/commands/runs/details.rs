@@ -1,4 +1,4 @@
-//! `runner runs show`.
+//! `runner runs show`: shows all data about one run.
 
 use jiff::Timestamp;
 use runner_engine::admission::stopped;
@@ -76,7 +76,7 @@ impl View for RunDetails {
 }
 
 impl RunDetails {
-    /// Formats all data about the run, with `table` for the layout of the rows.
+    /// Formats all data about the run, using `table` to lay out the rows.
     pub(super) fn text(&self, table: fn(&[Vec<String>]) -> String) -> String {
         let mut rows = self.state();
         rows.extend(self.usage());

@@ -17,7 +17,7 @@ use crate::ui::show::{List, Tone};
 use crate::ui::when::parse_past_time;
 use crate::ui::{Failure, Ui, View, show};
 
-/// The outcomes and states of runs.
+/// The outcomes and states that `--outcome` accepts.
 const OUTCOMES: [&str; 11] = [
     "queued",
     "requested",
@@ -32,7 +32,8 @@ const OUTCOMES: [&str; 11] = [
     "deferred",
 ];
 
-/// Returns the string to search for, if it is long enough for the database to find it.
+/// Returns the string if the database can search for it: the string must have at least
+/// [`SHORTEST_TEXT`] characters and contain no null bytes.
 fn searched_text(text: &str) -> Result<String, &'static str> {
     if text.contains('\0') {
         return Err("the text must not contain null bytes");

@@ -81,8 +81,8 @@ impl LogsArgs {
         Ok(Exit::Done)
     }
 
-    /// Returns the last run of the job with this name, or otherwise the run whose id begins with
-    /// the name.
+    /// Returns the run whose id begins with the argument, or otherwise the last started run of the
+    /// job with that name.
     fn find(&self, cli: &Cli<'_>) -> Result<RunRow, Failure> {
         let by_id = open(cli.env, &self.run).map(|(_, row)| row);
         let (Err(unknown), Ok(project), Some(store)) = (

@@ -155,8 +155,8 @@ pub(super) struct RunRows {
     pub(super) nothing: &'static str,
 }
 
-/// Returns what the command prints for the last `limit` runs of the current project, or of all
-/// projects outside one.
+/// Returns the rows for the last `limit` runs of the current project, or of all projects if the
+/// current folder is not in one.
 pub(super) fn latest(cli: &Cli<'_>, limit: u32) -> Result<RunRows, Failure> {
     let all = !cli.folder_is_named && project::find(cli.here).is_err();
     let listed = list::ListArgs::latest(all, limit).collect(cli)?;
@@ -170,7 +170,7 @@ pub(super) fn details(cli: &Cli<'_>, run: &str) -> Result<String, Failure> {
 
 /// Opens the database for reading and returns it with the run whose id begins with `run`.
 fn open(home: &Env, run: &str) -> Result<(Store, RunRow), Failure> {
-    let nothing = || Failure::data(format!("no run {run}")).hint("runner runs");
+    let nothing = || Failure::data(format!("there is no run {run}")).hint("runner runs");
     let store = home.store_to_read()?.ok_or_else(nothing)?;
     let row = find(&store, run)?;
     Ok((store, row))
@@ -178,7 +178,7 @@ fn open(home: &Env, run: &str) -> Result<(Store, RunRow), Failure> {
 
 /// Returns the run whose id begins with `run`, or an error if there is not exactly one.
 pub fn find(store: &Store, run: &str) -> Result<RunRow, Failure> {
-    let nothing = || Failure::data(format!("no run {run}")).hint("runner runs");
+    let nothing = || Failure::data(format!("there is no run {run}")).hint("runner runs");
     if let Ok(id) = run.parse::<RunId>() {
         return Ok(store.run(&id)?);
     }
@@ -199,7 +199,7 @@ pub fn find(store: &Store, run: &str) -> Result<RunRow, Failure> {
             let ids: Vec<String> =
                 matches.iter().map(|row| format!("{} ({})", row.id, row.job_name)).collect();
             let ids = runner_text::some_of(ids.iter().map(String::as_str));
-            Err(Failure::data(format!("{many} begin with {run}: {ids}"))
+            Err(Failure::data(format!("the ids of {many} begin with {run}: {ids}"))
                 .hint("give more characters of the id"))
         }
     }

@@ -1,4 +1,4 @@
-//! The usage of a run and its reservations.
+//! Describes the usage and the reservations of a run.
 
 use runner_engine::store::{Amounts, RunRow, Store, budget_seconds};
 use runner_text::counted;
@@ -63,10 +63,7 @@ impl RunSpending {
         let mut text = budget::format_amounts(self.spent);
         for (count, why) in [
             (self.unstated_calls, "charged at the reserved maximum"),
-            (
-                self.unpriced_calls,
-                "without a known price, its cost charged at the reserved maximum",
-            ),
+            (self.unpriced_calls, "without a known price, charged at the reserved maximum cost"),
             (self.limited_calls, "with a stated cost beyond the reservation, which is charged"),
         ] {
             match count {

@@ -1,4 +1,4 @@
-//! The tail of a run's log and output, and its models' replies, as text.
+//! Formats the tail of a run's log and output, and its models' replies.
 
 use runner_engine::ids::RunId;
 use runner_jobs::log_tail::LogTail;

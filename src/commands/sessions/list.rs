@@ -1,4 +1,4 @@
-//! `runner sessions list`.
+//! `runner sessions list`: lists the sessions of the project.
 
 use jiff::Timestamp;
 use runner_engine::outcome::Exit;

@@ -1,4 +1,4 @@
-//! `runner sessions`: what coding agents' sessions left behind in a project.
+//! `runner sessions`: analyzes the sessions of coding agents in a project, and shows the findings.
 //!
 //! Only a run of a job of kind `sessions` may change the findings and the artifacts. All other
 //! commands only read them.
@@ -98,7 +98,8 @@ fn quoted(text: &str) -> String {
     toml::Value::from(text).to_string()
 }
 
-/// Returns the settings of the project's job of this kind, or the defaults, and the job's name.
+/// Returns the settings and the name of the project's job of kind `sessions`, or the default
+/// settings if there is no such job.
 fn settings(project: &LoadedProject) -> (SessionsSpec, Option<&str>) {
     let jobs = project.config.jobs.iter();
     let mut found =
@@ -119,9 +120,9 @@ fn load(cli: &Cli<'_>, project: &LoadedProject, spec: &SessionsSpec) -> SessionF
     SessionFolder::load(&project.root, &spec.folder, &digests)
 }
 
-/// Runs the project's job of this kind once. A project without such a job gets one that runs only
-/// manually. If the run is deferred, or is skipped because another run is active, the exit code is
-/// not 0, because nothing was analyzed.
+/// Runs the project's job of kind `sessions` once. A project without such a job gets one that runs
+/// only manually. If the run is deferred, or is skipped because another run is active, the exit
+/// code is not 0, because nothing was analyzed.
 fn work(
     cli: &Cli<'_>,
     project: LoadedProject,
@@ -158,7 +159,7 @@ fn places<'a>(
     }
 }
 
-/// The resume packet, which is printed exactly as the next session gets it.
+/// The resume packet, printed as the next session gets it.
 #[derive(Serialize)]
 #[serde(transparent)]
 struct ResumeView {

@@ -1,4 +1,4 @@
-//! `runner sessions show`.
+//! `runner sessions show`: shows the findings about a session.
 
 use runner_engine::outcome::Exit;
 use runner_jobs::sessions::record::{Ending, SessionRecord};
@@ -77,7 +77,7 @@ fn page(record: &SessionRecord) -> String {
     row(
         "lines",
         format!(
-            "{} in all: {} read, {} of another form, {} damaged, {} too long, {} unfinished, {} blank",
+            "{} in all: {} read, {} in another format, {} damaged, {} too long, {} unfinished, {} blank",
             tally.lines,
             tally.read,
             tally.foreign,

@@ -1,4 +1,4 @@
-//! Advice for the user before a host scheduler is set up, for each kind of scheduler and each
+//! Gives the user advice before a host scheduler is set up, for each kind of scheduler and each
 //! backend.
 
 use std::collections::BTreeMap;
@@ -24,21 +24,21 @@ pub(super) fn advice(
             notes.push(match lingering {
                 Some(true) => "your services keep running after you log out (linger is on, and stays on)".to_owned(),
                 Some(false) => "your services stop when your last session ends, so setup runs `loginctl enable-linger`; --remove undoes this".to_owned(),
-                None => "no logind here: the timer runs only as long as your systemd user manager".to_owned(),
+                None => "no logind here: the timer runs only while your systemd user manager runs".to_owned(),
             });
             notes.push("keep-awake: a lingering service without a session can often inhibit only idle sleep; each run reports the inhibition that it was granted".to_owned());
         }
         SchedulerKind::Cron => {
             notes.push("log: timer.log in the state folder; MAILTO and all other lines are left unchanged".to_owned());
             if !timers::cron_runs() {
-                notes.push("no cron daemon seems to run here: nothing starts until a cron daemon runs (service cron start)".to_owned());
+                notes.push("no cron daemon seems to be running here: nothing starts until a cron daemon runs (service cron start)".to_owned());
             }
         }
         SchedulerKind::Launchd => notes.push(
             "launchd starts the tick at each of the given minutes, once after a sleep and at login, but only while you are logged in".to_owned(),
         ),
         SchedulerKind::TaskScheduler => notes.push(
-            "runner does not register the task: read register-runner-tick.ps1, then run it in PowerShell; the task runs while you are logged in, also on battery, without a window".to_owned(),
+            "runner does not register the task: read register-runner-tick.ps1, then run it in PowerShell; the task runs while you are logged in, even on battery power, and opens no window".to_owned(),
         ),
         SchedulerKind::Manual => notes.push(
             "no timer is set up on this machine: run `runner tick` every 15 minutes by other means, or keep `runner daemon` running".to_owned(),

@@ -63,7 +63,7 @@ pub(super) fn plan(
         None => {
             record.everywhere = true;
             notes.push(
-                "this folder is not in a project: the timer serves all projects that `runner init` has made or will make"
+                "this folder is not in a project: the timer serves all projects, including future ones"
                     .to_owned(),
             );
         }

@@ -83,7 +83,7 @@ impl SetupArgs {
         Ok((view.files, view.of_this_system))
     }
 
-    /// Carries out the `setup` command.
+    /// Shows, applies, removes or verifies the setup, according to the flags.
     pub fn run(&self, cli: &Cli<'_>) -> Result<Exit, Failure> {
         if self.status || self.verify {
             return status::run(cli, self);
@@ -108,7 +108,7 @@ impl SetupArgs {
         }
         if !view.of_this_system {
             return Err(Failure::unavailable(format!(
-                "{} is not available on this system: the files can be shown here, but set up only on a system with this scheduler",
+                "{} is not available on this system: the files can be shown here, but they can be set up only on a system with this scheduler",
                 view.scheduler.as_str()
             ))
             .hint("runner setup --apply"));

@@ -50,7 +50,7 @@ pub(super) fn plan(
     if wanted {
         let who: Vec<&str> = record.projects.keys().map(String::as_str).collect();
         notes.push(format!(
-            "the timer stays for {}: a tick serves all projects, so nights continue here; to stop everything: runner pause --all; to stop one job: set enabled = false in its settings; to remove the timer: runner setup --remove --all",
+            "the timer is kept for {}; each tick serves all projects, so nights continue in this project too; to stop everything: runner pause --all; to stop one job: set enabled = false in its settings; to remove the timer: runner setup --remove --all",
             if who.is_empty() { "all projects".to_owned() } else { who.join(", ") }
         ));
     } else {
@@ -59,7 +59,7 @@ pub(super) fn plan(
         let served = store.and_then(|store| store.projects().ok()).unwrap_or_default();
         if !served.is_empty() && kind.is_some_and(|kind| kind != SchedulerKind::Manual) {
             notes.push(format!(
-                "no timer serves {} any more",
+                "{} will no longer be served by a timer",
                 show::count(served.len() as u64, "project")
             ));
         }

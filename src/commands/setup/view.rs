@@ -1,4 +1,4 @@
-//! The plan of a setup, for users and scripts.
+//! Formats the plan of a setup for users and scripts.
 
 use serde::Serialize;
 
@@ -115,7 +115,7 @@ impl View for SetupView {
         ui.info(match (self.act, self.planned.is_empty()) {
             (SetupAction::Plan, _) => return show::out(&self.text()),
             (_, true) => "nothing to change",
-            (SetupAction::Remove, false) => "the setup is removed",
+            (SetupAction::Remove, false) => "the setup has been removed",
             (SetupAction::Apply, false) => {
                 "set up; `runner setup --verify` checks the setup, `runner doctor` checks everything"
             }

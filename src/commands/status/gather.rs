@@ -111,8 +111,8 @@ fn timer_age(home: &Env, now: Timestamp) -> Result<Option<SignedDuration>, Failu
     Ok(Some(changed.map_or(SignedDuration::MAX, |at| now.duration_since(at))))
 }
 
-/// Describes the problem if nothing has ticked for a while. `timer` is how long ago the host's
-/// timer was set up.
+/// Describes the problem if no tick has run for longer than [`SILENCE`]. `timer` is how long ago
+/// the host's timer was set up.
 fn silence(
     last: Option<Timestamp>,
     timer: Option<SignedDuration>,

@@ -1,9 +1,9 @@
 //! The `runner status` command: shows the current state, from one snapshot of the database and a
 //! few file lookups.
 //!
-//! The status of all projects costs one SQL statement per question and a few `stat` calls per
-//! project; a project's configuration is parsed only if its files have changed. The command changes
-//! nothing.
+//! Most of the data about all projects is read with one SQL statement for each kind of data, and
+//! with a few `stat` calls for each project. A project's configuration is parsed only if its files
+//! have changed. The command changes nothing.
 
 mod files;
 mod gather;

@@ -223,13 +223,13 @@ impl BudgetStatus {
         status
     }
 
-    /// Returns the limit of each unit: its cap and the granted amount.
+    /// Returns the limit of each unit: its cap plus the granted amount.
     pub(super) fn limit(&self) -> Budget {
         each(self.cap, self.granted, u64::saturating_add)
     }
 }
 
-/// Combines each limit of a budget with an amount.
+/// Combines each limit of a budget with the amount of the same unit.
 fn each(budget: Budget, amounts: Amounts, combine: fn(u64, u64) -> u64) -> Budget {
     let with = |limit: Option<u64>, amount: u64| limit.map(|limit| combine(limit, amount));
     Budget {

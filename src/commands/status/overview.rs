@@ -1,4 +1,4 @@
-//! The data that the database returns for many projects at once.
+//! Reads the data about many projects from the database at once.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,4 +1,4 @@
-//! The status of one project, derived from the data for all projects.
+//! Derives the status of one project from the data for all projects.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -132,7 +132,7 @@ impl GatheredStatus<'_> {
         .collect()
     }
 
-    /// Returns failures without a failure marker, because the marker could not be written or has
+    /// Returns the failures that have no failure marker: the marker could not be written, or it has
     /// been removed.
     fn unmarked(
         &self,

@@ -1,4 +1,4 @@
-//! The queued runs of a project, and why each is waiting.
+//! Lists the queued runs of a project, each with the reason why it is waiting.
 
 use jiff::Timestamp;
 use runner_engine::store::{JobRow, Project, RunRow, Store};

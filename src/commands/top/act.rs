@@ -78,7 +78,7 @@ impl Request {
 
 /// Returns a run and the folder of its project.
 fn found(store: &Store, run: &str) -> Result<(RunRow, PathBuf), Failure> {
-    let id: RunId = run.parse().map_err(|_| Failure::data(format!("no run {run}")))?;
+    let id: RunId = run.parse().map_err(|_| Failure::data(format!("there is no run {run}")))?;
     let row = runs::find(store, id.as_str())?;
     let project = store.project(&row.project)?;
     let gone = || Failure::data(format!("run {run} has no project")).hint("runner projects");

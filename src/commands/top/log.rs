@@ -1,4 +1,4 @@
-//! The tail of a run's log and of its program's output, which grow as the run proceeds.
+//! Reads the tail of a run's log and of its program's output, which grow as the run proceeds.
 
 use std::path::Path;
 

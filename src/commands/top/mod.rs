@@ -1,4 +1,4 @@
-//! `runner top`: the loop around the application. It reads the commands' data, forwards key presses
+//! `runner top`: runs the application in a loop that reads the commands' data, forwards key presses
 //! and carries out requests.
 //!
 //! ```text

@@ -1,4 +1,4 @@
-//! The application's data: the output of `runner status`, `runner runs`, `runner logs` and
+//! Provides the application's data: the output of `runner status`, `runner runs`, `runner logs` and
 //! `runner dream`, read again when it may have changed. This module must never format data that a
 //! command formats.
 
@@ -51,7 +51,7 @@ impl<'h> Source<'h> {
         Self { cli, filter, job, review: None, log: None }
     }
 
-    /// Returns the folder to watch, because a change in it may change the data.
+    /// Returns the folder to watch for changes to the data.
     pub(super) fn state(&self) -> &Path {
         &self.cli.env.state
     }

@@ -6,8 +6,8 @@
 //!                                                         └───> Kind::dry_run <────┘ as if admitted
 //! ```
 //!
-//! Decisions are made by the same code as for a real run, on an in-memory copy of the database.
-//! This module must never write a file, take a lock, call a backend or start a job's program.
+//! The same code as in a real run makes the decisions, on an in-memory copy of the database. This
+//! module must never write a file, take a lock, call a backend or start a job's program.
 
 mod result;
 
@@ -141,9 +141,9 @@ impl<'h> DryRunStore<'h> {
         let described = backend.describe();
         reported.backend_name = backend.name().to_owned();
         let passed = input.backends.passed.iter();
-        reported.notes.extend(passed.map(|one| format!("is not asked: {one}")));
+        reported.notes.extend(passed.map(|one| format!("not asked: {one}")));
         let absent = input.convened.absent().iter();
-        reported.notes.extend(absent.map(|it| format!("is not asked: {}: {}", it.runner, it.why)));
+        reported.notes.extend(absent.map(|it| format!("not asked: {}: {}", it.runner, it.why)));
         reported.want = input.want;
         let works = setting.spec.kind.works_now();
         let own = matches!(works, Some(Works::Program(_)));

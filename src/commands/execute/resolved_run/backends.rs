@@ -48,8 +48,8 @@ impl ResolvedRun<'_> {
         let around = self.surroundings(sandbox_start, &slots);
         let mut left: VecDeque<_> = chain(&self.spec, &self.here).into();
         let mut passed = Vec::new();
-        // The first backend whose pool has too little left. If no later one is ready, admission
-        // reports the shortfall, which is only temporary.
+        // The first backend whose pool has too little budget left. If no later backend is ready,
+        // admission reports the shortfall, which is only temporary.
         let mut short_of_budget = None;
         while let Some(spec) = left.pop_front() {
             let built = build(spec, &around);
@@ -90,7 +90,8 @@ impl ResolvedRun<'_> {
                     let others = left.into_iter().map(|spec| build(spec, &around));
                     let others = others
                         .filter_map(|built| match built {
-                            // A fallback that cannot be built is left out.
+                            // A fallback is left out if another backend may still succeed after its
+                            // error.
                             Err(error) if moves_on(&error) => None,
                             built => Some(built),
                         })

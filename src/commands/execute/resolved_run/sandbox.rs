@@ -9,8 +9,8 @@
 //! The network is open to backends, which need it for their requests. It is closed to commands
 //! unless the job opens it, because a command could send everything that it can read.
 //!
-//! Every project path in the sandbox must be checked without following links. Otherwise a link from
-//! one child could change what the next child may write.
+//! Every project path in the sandbox must be checked without following links. Otherwise, a link
+//! that one child creates could change what the next child may write.
 
 use std::fs;
 use std::path::Path;
@@ -128,7 +128,7 @@ impl ResolvedRun<'_> {
         Err(Failure::configuration(what).hint(hint))
     }
 
-    /// Finds the git directory of which the children get a private copy.
+    /// Finds the git directory that a private copy at `folder` replaces for the children.
     fn private_git(&self, folder: &Path) -> Result<Option<PrivateGit>, Failure> {
         let git = Git::new(&self.here.root, &self.environment, self.row.id.as_str());
         git.private(folder).map_err(|error| {
