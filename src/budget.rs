@@ -156,8 +156,8 @@ pub fn spending(home: &Env, here: &LoadedProject, backend: &str) -> Spending {
         prices: match price_file::over(&home.config_folder(), config) {
             Ok(listed) => listed.prices,
             Err(error) => {
-                // The configured prices still apply. A model listed only in the file is charged the
-                // reserved amount.
+                // The configured prices still apply. A request to a model listed only in the file
+                // is counted with its reserved amount.
                 tracing::warn!(%error, "continuing without the price file");
                 config.prices.clone()
             }

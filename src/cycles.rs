@@ -21,11 +21,11 @@ use crate::config::{Config, TriggerSpec};
 use crate::env;
 use crate::ui::Failure;
 
-/// Environment variable that, for every agent, replaces the file declaring the cycle.
+/// The environment variable that replaces, for every agent, the file that declares the cycle.
 const DEFINITION: &str = "WB_LIFECYCLE_DEF";
-/// Environment variable with the minimum time between two dreams, in milliseconds.
+/// The environment variable with the minimum time between two dreams, in milliseconds.
 const INTERVAL: &str = "WB_DREAM_MIN_INTERVAL_MS";
-/// Environment variable with the name of the model for dreams.
+/// The environment variable with the name of the model for dreams.
 const MODEL: &str = "WB_DREAM_MODEL";
 
 fn variable(name: &str) -> Option<String> {
@@ -81,8 +81,8 @@ fn interval() -> Result<Option<SignedDuration>, Failure> {
 }
 
 /// Reads an agent's position in its cycle and applies the settings of the current state to `job`.
-/// The state's own settings take precedence over those of the job of its kind with the `lifecycle`
-/// trigger.
+/// The state's own settings take precedence over those of the job that has the same kind and the
+/// `lifecycle` trigger.
 ///
 /// `texts` contains the instruction files, keyed by path, as they were when the user's acceptance
 /// was checked. These versions are used instead of the files on disk, which may have changed since

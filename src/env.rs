@@ -117,7 +117,7 @@ impl Env {
         })
     }
 
-    /// Uses the state folder of a demo if `folder` is in its sample project.
+    /// Uses the state folder of a demo if `folder` is in the demo's sample project.
     pub fn for_folder(mut self, folder: &Path) -> Self {
         if let Ok(folder) = fs::canonicalize(folder)
             && let Some(demo) = self.demos().into_iter().find(|demo| folder.starts_with(&demo.root))
@@ -249,7 +249,7 @@ impl Env {
             what.push("the log of a run");
             left.push(runs);
         }
-        // Another process may have created the database in the meantime, and a half-restored
+        // Another process may have created the database since the check above, and a half-restored
         // database is not lost.
         match Store::read(&path) {
             Err(StoreError::Missing { .. }) if !left.is_empty() => {
@@ -279,8 +279,8 @@ impl Env {
         let _mostly_absent = fs::remove_file(self.damage_mark());
     }
 
-    /// Creates the state folder, or makes it private, so that other users cannot read its files or
-    /// take its locks.
+    /// Creates the state folder, or makes an existing one private, so that other users cannot read
+    /// its files or take its locks.
     pub fn make_state(&self) -> Result<(), Failure> {
         if let Some(kind) = filesystem::shared(&self.state) {
             return Err(Failure::environment(format!(

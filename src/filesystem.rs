@@ -92,7 +92,7 @@ fn kind(magic: u64, mounted: impl FnOnce() -> Option<String>) -> Option<String> 
 }
 
 /// Returns the type of the mount that contains `path`. The longest mount point wins; if several are
-/// equal, the last one does.
+/// equally long, the last one wins.
 fn type_of_mount(mountinfo: &str, path: &Path) -> Option<String> {
     mountinfo
         .lines()

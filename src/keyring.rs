@@ -11,7 +11,7 @@ use runner_backends::credentials::{in_keyring, why_not};
 
 use crate::env;
 
-/// The service name of all keyring entries. An entry's user name is the name of the key.
+/// The service name of all keyring entries. An entry's user name is the name of the secret.
 #[cfg(feature = "keyring")]
 const SERVICE: &str = "runner";
 

@@ -52,7 +52,7 @@ pub fn send(store: &Store, run: &RunId) {
     }
 }
 
-/// Returns the address of the receiver, and the variable that names it.
+/// Returns the receiver's address, preceded by the name of the variable that contains it.
 fn receiver() -> Option<(&'static str, String)> {
     let named = |name| env::setting(name)?.into_string().ok();
     // The first variable contains the address for traces, and the second one the address for all

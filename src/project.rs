@@ -317,15 +317,15 @@ pub fn contradiction(known: &Project) -> Option<(String, String)> {
 #[derive(Debug)]
 pub struct KeptProject {
     pub row: Project,
-    /// The current error in its files or its location.
+    /// The current error in the project's files or location.
     pub trouble: Option<Failure>,
 }
 
 /// Returns the project at or above `from` as recorded in the database.
 ///
 /// # Errors
-/// Returns an error if there is no project, or if it has never been registered; in that case the
-/// error reports a mistake in its files.
+/// Returns an error if there is no project, or if the project has never been registered. In the
+/// second case, the error reports a mistake in the project's files, if there is one.
 pub fn kept(home: &Env, store: &Store, from: &Path) -> Result<KeptProject, Failure> {
     let root = match find(from) {
         Ok(root) => root,
@@ -392,7 +392,7 @@ pub fn stamp(home: &Env, root: &Path) -> String {
     StampBase::of(home).of_project(root)
 }
 
-/// The prefix shared by the stamps of all projects, looked up once.
+/// The prefix shared by the stamps of all projects, computed once.
 pub struct StampBase {
     common: String,
 }

@@ -1,9 +1,9 @@
 //! Notices when sessions of coding agents become idle or end, and has them analyzed.
 //!
 //! The daemon and `runner tick` call this module at each tick, and it records an occurrence for
-//! each new state of the sessions. The session-end hook calls it for the session that ended. It
-//! reads at most the beginning of a transcript, to find its project. This module must never record
-//! an occurrence without new events.
+//! each new state of the sessions. The session-end hook calls it for the session that ended. This
+//! module reads at most the beginning of a transcript, to find the transcript's project. It must
+//! never record an occurrence without new events.
 
 use std::os::unix::process::CommandExt as _;
 use std::path::Path;
@@ -98,7 +98,8 @@ pub fn analyze_ended(home: &Env, root: &Path, session: &str) -> Result<(), Failu
 
 /// Returns the key of an occurrence. It names the state of the sessions, so each state has one
 /// occurrence no matter how many processes tick. It also names the hour: if all attempts for a
-/// state died, the state is analyzed in a later hour, even if the sessions have no new events.
+/// state have died, the state is analyzed again in a later hour, even if the sessions have no new
+/// events.
 fn key(waiting: &[Source], now: Timestamp) -> String {
     let state: Vec<String> =
         waiting.iter().map(|it| format!("{} {} {}", it.id, it.size, it.modified)).collect();

@@ -286,8 +286,8 @@ pub fn settle_after(
     }
 }
 
-/// Recovers a run whose process has exited. If another process is about to settle the run, this
-/// briefly waits for it.
+/// Recovers a run whose process has exited. If another process is about to settle the run, waits
+/// briefly for that process.
 fn recover_stale(
     home: &Env,
     store: &mut Store,
@@ -332,7 +332,7 @@ pub fn mark(home: &Env, store: &Store, run: &RunId) -> Result<(), Failure> {
     update_failmark(home, store, &here, &spec, (&row, outcome))
 }
 
-/// Updates a job's failure marker after a run ended with this outcome.
+/// Updates a job's failure marker after a run has ended with this outcome.
 pub fn update_failmark(
     home: &Env,
     store: &Store,

@@ -35,7 +35,7 @@ pub struct TickResult {
     /// Whether live runs were asked to stop. Once they have ended, the runs waiting for them become
     /// ready.
     pub ending: bool,
-    /// Runs that the tick settled because their process died, each with its outcome.
+    /// Runs that the tick settled because their process had died, each with its outcome.
     pub settled: Vec<(RunId, String)>,
     /// Errors of individual runs or jobs, which do not stop the tick.
     pub troubles: Vec<String>,

@@ -1,8 +1,8 @@
 //! Runs the process that delivers alerts: `runner __deliver`.
 //!
-//! Only one such process runs at a time, for about a minute at most: it does not begin to send any
-//! message after [`BEGIN_WITHIN`], and each message has its own deadline. A channel that failed
-//! once is skipped until the next process, so that a hung channel delays the others by only one
+//! Only one such process runs at a time, for about a minute at most: it begins no further message
+//! after [`BEGIN_WITHIN`], and each message has its own deadline. A channel that has failed once is
+//! skipped until the next delivery process starts, so a hung channel delays the others by only one
 //! deadline. This process must never do anything that a run or a tick waits for.
 
 use std::collections::BTreeMap;
@@ -25,11 +25,11 @@ use crate::env::{self, Env};
 use crate::project::LoadedProject;
 use crate::ui::Failure;
 
-/// How long after its start the process may still begin to send a message.
+/// The period after its start in which the process may begin to send messages.
 const BEGIN_WITHIN: Duration = Duration::from_secs(45);
 
-/// Reports a successful tick. A failure is ignored: the receiver exists to notice a missing
-/// heartbeat.
+/// Sends the heartbeat for a successful tick. A failure is ignored, because the receiver notices a
+/// missing heartbeat itself.
 pub fn beat(home: &Env) {
     let _unheard = heartbeat::send(home);
 }
@@ -81,7 +81,7 @@ fn deliver(
         let Some(row) = store.project(&delivery.project)? else {
             return Ok(DeliveryResult::Withdrawn("its project no longer exists".to_owned()));
         };
-        // An alert must also be delivered if its project is gone, cannot be read or is not trusted.
+        // An alert must be delivered even if its project is gone, cannot be read or is not trusted.
         let (notify, lacking) = match LoadedProject::at(home, Some(store), &row.path)
             .and_then(LoadedProject::trusted_outside_jobs)
         {

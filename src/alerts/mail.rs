@@ -24,7 +24,7 @@ pub struct Mail<'a> {
     pub at: Timestamp,
 }
 
-/// Formats the email for a program like sendmail: lines end in a line feed.
+/// Formats the email for a program such as sendmail, with lines that end in a line feed.
 pub fn bytes(mail: &Mail<'_>) -> Vec<u8> {
     let host = Some(token(mail.host)).filter(|host| !host.is_empty());
     let host = host.as_deref().unwrap_or("localhost");

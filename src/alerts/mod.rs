@@ -8,9 +8,9 @@
 //! ```
 //!
 //! The module `runner_engine::alerts` describes what alerts are and when they are sent. No run,
-//! tick or night ever waits for anything here: the delivery process is started and left alone, and
-//! a receiver that hangs blocks only that process. If it is killed at any time, at most one message
-//! is sent twice, with the same id, and none is lost.
+//! tick or night ever waits for anything in this module: the delivery process is started and left
+//! alone, and a receiver that hangs blocks only that process. If the process is killed at any time,
+//! at most one message is sent twice, with the same id, and none is lost.
 
 pub mod deliver;
 mod heartbeat;
@@ -76,9 +76,9 @@ fn queue_messages(home: &Env, store: &mut Store, tick: TickHealth) -> Result<(),
     Ok(())
 }
 
-/// Raises and resolves the alerts about silent hosts of fleets. Does nothing on a machine that
-/// never joined one. Returns a line for each failed action, because such a failure does not fail
-/// the tick.
+/// Raises and resolves the alerts about silent hosts of fleets. Does nothing on a machine that has
+/// never joined a fleet. Returns a line for each failed action, because such a failure does not
+/// fail the tick.
 pub fn watch_hosts(
     home: &Env,
     store: &mut Store,
@@ -151,7 +151,8 @@ fn open_alerts(store: &Store, kind: AlertKind) -> Result<Vec<AlertRow>, Failure>
     Ok(open.into_iter().filter(|alert| alert.kind == kind).collect())
 }
 
-/// Updates the alerts of a kind that does not concern runs. `open` lists those that are open.
+/// Updates the alerts of a kind that does not concern runs. `open` lists the open alerts of that
+/// kind.
 fn watch(
     home: &Env,
     store: &mut Store,
@@ -215,8 +216,8 @@ fn start(home: &Env, options: &[&str]) -> Result<(), Failure> {
     let mut child = command.spawn().map_err(|error| {
         Failure::environment(format!("cannot start this program again to deliver alerts: {error}"))
     })?;
-    // Reaps the child, so that a daemon accumulates no zombies. A process that exits earlier leaves
-    // this to the system.
+    // Reaps the child, so that a daemon accumulates no zombies. If this process exits first, the
+    // system reaps the child.
     let _detached = thread::Builder::new().spawn(move || child.wait());
     Ok(())
 }

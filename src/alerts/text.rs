@@ -155,7 +155,8 @@ impl Section<'_> {
         format!("{} {}", some_of(self.jobs.iter().copied()), said.join(" and "))
     }
 
-    /// Describes the reasons, the time and the commands that show more.
+    /// Formats the reasons, the time since when the problem exists, and the commands that show
+    /// more.
     fn text(&self) -> String {
         let mut lines: Vec<String> = Vec::new();
         for item in &self.news {

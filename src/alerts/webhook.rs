@@ -89,7 +89,7 @@ fn key(home: &Env, secret: &Secret) -> Result<Vec<u8>, String> {
     }
 }
 
-/// Reads a key from a file that only its owner may open, without the trailing line break.
+/// Reads a key from a file that only its owner may open, and removes trailing whitespace.
 fn key_file(path: &Path) -> Result<Vec<u8>, String> {
     let shown = path.display();
     let cannot = |error: std::io::Error| format!("cannot read {shown}: {error}");

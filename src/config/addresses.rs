@@ -67,7 +67,8 @@ pub fn url(text: &str) -> Result<Address, String> {
     }
 }
 
-/// Parses an address, which must use https, or http on this host, without credentials.
+/// Parses an address, which must use https, or http if it refers to this host, and must not contain
+/// credentials.
 pub fn checked_url(text: &str) -> Result<reqwest::Url, String> {
     let wrong = "expected an https:// address, an http:// address of this host, or env:NAME";
     let url: reqwest::Url = text.parse().map_err(|_| wrong.to_owned())?;
@@ -113,7 +114,8 @@ fn variable(text: &str) -> Result<String, String> {
     }
 }
 
-/// Checks that the string is a single plain email address without hidden content.
+/// Checks that the string is a single plain email address, without a display name, comments or
+/// spaces.
 fn address(text: &str) -> Result<String, String> {
     let plain = |c: char| c.is_ascii_graphic() && !"<>()[],;:\\\"".contains(c);
     let good = text

@@ -1,5 +1,5 @@
-//! The `dream:` section of a project's `.ctxrc`, a file that other programs also read. It is a
-//! layer between the user's file and the project's.
+//! The `dream:` section of a project's `.ctxrc`, a file that other programs also read. The section
+//! is a configuration layer between the user's file and the project's.
 //!
 //! | in `.ctxrc` | in runner |
 //! | --- | --- |
@@ -11,8 +11,8 @@
 //! | `mode` | `discipline`, the only value |
 //! | `local_curator`: a mapping | `curator` |
 //!
-//! The reader parses YAML as events, so that deep nesting uses no stack. It ignores text outside
-//! the section and rejects unknown keys inside it. It must never guess a type.
+//! The reader parses YAML as events, so deep nesting uses no stack. It ignores text outside the
+//! section and rejects unknown keys inside it. It must never guess a type.
 
 use std::ops::Range;
 
@@ -185,7 +185,7 @@ struct CtxrcReader<'a> {
     starts: CharStarts,
 }
 
-/// The byte offsets of characters; each search continues from the previous result.
+/// Converts character positions to byte offsets. Each search continues from the previous result.
 #[derive(Default)]
 struct CharStarts {
     index: usize,
@@ -246,7 +246,8 @@ impl<'a> CtxrcReader<'a> {
         }
     }
 
-    /// Reads the entries of `dream:` in the first document; empty if there is no such section.
+    /// Reads the entries of `dream:` in the first document. Returns an empty list if there is no
+    /// such section.
     fn section(&mut self) -> Result<Vec<CtxrcEntry>, ConfigMistake> {
         loop {
             match self.next()? {
@@ -314,7 +315,8 @@ impl<'a> CtxrcReader<'a> {
         }
     }
 
-    /// Reads one value, or `None` for null. A list or mapping may contain only scalars.
+    /// Reads one value, or `None` for null. A list may contain only scalars, and a mapping may
+    /// contain only scalars and lists.
     fn node(
         &mut self,
         said: &str,

@@ -1,7 +1,7 @@
-//! `[curator]`, and the jobs that run it.
+//! Reads the `[curator]` table and the names of the curator's job kinds.
 //!
-//! Paths are checked only where they are used: a path written for another system that does not
-//! exist here must not prevent anything else from working.
+//! Paths are checked only where they are used, because a path that exists only on another system
+//! must not prevent anything else from working.
 
 use jiff::SignedDuration;
 use runner_jobs::curator::CuratorSpec;
@@ -24,7 +24,7 @@ pub struct Curator {
     pub spec: CuratorSpec,
 }
 
-/// Reads the table. The embedded default sets every key in it.
+/// Reads the `[curator]` table. The embedded defaults set every key in it.
 pub(super) fn read(reader: &mut Reader<'_>) -> Option<Curator> {
     let table = reader.read::<CuratorTable>(&["curator"])?;
     Some(Curator {

@@ -1,6 +1,6 @@
 //! Checks the settings of cycles and of agents, and creates their implicit dream and daydream jobs.
 //!
-//! This module must never let two cycles share one agent, because they would also share its
+//! This module must never let two cycles share one agent, because they would also share the agent's
 //! position.
 
 use std::collections::BTreeMap;
@@ -67,7 +67,8 @@ pub(super) fn daydreams_after(
     let mut out = Vec::new();
     for (name, job) in jobs.iter().filter(|(_, job)| job.enabled) {
         let Some(agent) = agent_of(job).filter(|agent| !done.contains(agent)) else { continue };
-        // The dreams' backend is cheaper than the agent's own.
+        // The backend of the agent's dreams is preferred, because it is usually cheaper than the
+        // agent's own.
         let rem = jobs.values().find(|other| {
             let rem = other.spec.kind.of::<RemSpec>();
             rem.is_some_and(|rem| rem.agent.as_deref().unwrap_or_default() == agent)

@@ -108,8 +108,8 @@ pub fn edit(
     }
 }
 
-/// Explains why changes are refused. The message omits the location in `mistake`, because it refers
-/// to the new text, which is never written.
+/// Explains why changes are refused. The message omits the location in `mistake`, because the
+/// location refers to the new text, which is never written.
 fn refused(changes: &[SettingChange], mistake: &ConfigMistake) -> Failure {
     let all: Vec<String> = changes.iter().map(ToString::to_string).collect();
     let why = unplaced(mistake.said());
@@ -143,7 +143,7 @@ fn unplaced(said: &str) -> String {
 }
 
 impl Edit<'_> {
-    /// Checks whether this change can be made in this file.
+    /// Checks that this change can be made in this file.
     fn allows(&self, change: &SettingChange) -> Result<(), Failure> {
         let key = change.key();
         let path: Vec<String> = key.split('.').map(str::to_owned).collect();

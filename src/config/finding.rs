@@ -36,7 +36,7 @@ impl Reason {
         Self { near: nearest(name, names).map(Into::into), ..self }
     }
 
-    /// Describes where in a value the error is.
+    /// Adds the location of the error within the value.
     pub(super) fn within(self, place: &str) -> Self {
         Self { text: format!("{place}: {}", self.text).into(), ..self }
     }
@@ -59,7 +59,8 @@ pub(super) struct Finding {
     pub(super) key: String,
     pub(super) why: Reason,
     pub(super) part: Part,
-    /// The fix, if a different value is not enough. Such an error has exit code 78 in every layer.
+    /// The fix, if a different value is not enough. Such an error leads to exit code 78, whichever
+    /// layer contains it.
     pub(super) fix: Option<Fix>,
 }
 

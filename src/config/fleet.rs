@@ -1,5 +1,5 @@
-//! The fleets that this host may join. Only the user's file names them, because whoever owns a
-//! fleet's database decides what its hosts run.
+//! The fleets that this host may join. Only the user's file names them, because the owner of a
+//! fleet's database decides what the fleet's hosts run.
 
 use std::collections::BTreeMap;
 
@@ -75,8 +75,8 @@ pub(super) fn fleets(reader: &mut Reader<'_>) -> BTreeMap<String, Fleet> {
     fleets
 }
 
-/// Reports whether commits can be fetched from an address, because it names a host or a path on
-/// this host.
+/// Reports whether commits can be fetched from an address: it must name a host or a path on this
+/// host, and must not contain a password.
 fn is_remote(address: &str) -> bool {
     let is_plain = |text: &str| !text.is_empty() && !text.starts_with(['/', '-', ':', '@']);
     let names_host = ["https://", "ssh://"]
@@ -91,7 +91,8 @@ fn is_remote(address: &str) -> bool {
     !has_password(address) && (names_host || is_short || is_path)
 }
 
-/// Reports whether an address contains a password, as `//USER:PASSWORD@HOST` or `password=`.
+/// Reports whether an address contains a password, either as `//USER:PASSWORD@HOST` or as
+/// `password=`.
 fn has_password(url: &str) -> bool {
     let authority = url.split_once("//").map_or("", |(_, rest)| rest);
     let authority = authority.split(['/', '?']).next().unwrap_or_default();

@@ -52,7 +52,7 @@ pub(super) struct JobContext<'a> {
     pub(super) curator: &'a Curator,
     pub(super) night: &'a Night,
     pub(super) groups: &'a Groups,
-    /// The settings that the job does not set itself.
+    /// The defaults for the settings that the job does not set.
     pub(super) defaults: &'a Defaults,
 }
 

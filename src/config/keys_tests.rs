@@ -1,5 +1,5 @@
-//! Tests that the reader and `config/default.toml` have exactly the settings of the types, and that
-//! each refused value is reported with its location.
+//! Tests that the reader and `config/default.toml` have exactly the settings that the types
+//! declare, and that each refused value is reported with its location.
 
 use std::collections::BTreeSet;
 use std::fs;

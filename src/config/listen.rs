@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::str::FromStr;
 
-/// The port, unless the settings specify another one.
+/// The default port.
 const PORT: u16 = 7077;
 
 /// An IP address with a port.

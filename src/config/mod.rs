@@ -101,7 +101,7 @@ pub struct Config {
     pub retention: Retention,
     /// The user's pools by name. Backends spend from them.
     pub pools: BTreeMap<String, Pool>,
-    /// The pool of each backend that names one, by the backend's name.
+    /// The pool of each backend that spends from one, by the backend's name.
     pub pool_of: BTreeMap<String, String>,
     /// Token prices by model. The user's prices override the built-in list.
     pub prices: Prices,
@@ -112,7 +112,7 @@ pub struct Config {
     pub curator: curator::Curator,
     /// The fleets that this host may join, by name.
     pub fleets: BTreeMap<String, Fleet>,
-    /// The folders inside which the files of every project count as accepted.
+    /// The folders in which the files of every project count as accepted.
     pub trusted: Vec<PathBuf>,
     /// The contents of the project's own settings files, by file name.
     pub texts: BTreeMap<String, String>,
@@ -143,7 +143,7 @@ impl Config {
     /// the kind, and `setup` is the command that creates such a job.
     ///
     /// # Errors
-    /// Returns an error if there is no such job, or several of them and `wanted` is `None`.
+    /// Returns an error if there is no such job, or if there are several and `wanted` is `None`.
     pub fn job_of_kind<S: Kind>(
         &self,
         wanted: Option<&str>,
@@ -266,7 +266,8 @@ fn project_texts(sources: &Sources) -> BTreeMap<String, String> {
     named.collect()
 }
 
-/// Makes paths of recordings inside the project independent of the working directory.
+/// Resolves the relative paths of recordings against the project's folder, so that they do not
+/// depend on the working directory.
 fn anchored(mut config: Config, stack: &Stack<'_>) -> Config {
     if let Some(root) = stack.project.and_then(Path::parent) {
         let backends = config.backends.values_mut();
@@ -484,7 +485,7 @@ fn backends(reader: &mut Reader<'_>) -> BTreeMap<String, BackendSpec> {
     backends
 }
 
-/// Returns all errors in a configuration; empty for a valid configuration.
+/// Returns all errors in a configuration. The list is empty if the configuration is valid.
 pub fn mistakes(stack: &Stack<'_>) -> Vec<ConfigFinding> {
     match texts(stack) {
         Ok(sources) => check_texts(sources, stack.overrides),
@@ -517,7 +518,7 @@ fn check_texts(sources: Sources, overrides: &Overrides) -> Vec<ConfigFinding> {
 /// Returns the first error as a failure.
 fn first(mistakes: Vec<ConfigMistake>) -> Failure {
     let first = mistakes.into_iter().next();
-    first.expect("a refused configuration has a mistake").into()
+    first.expect("a refused configuration has at least one mistake").into()
 }
 
 #[cfg(test)]

@@ -78,7 +78,7 @@ impl Overrides {
     /// Reads the overrides from an environment.
     ///
     /// # Errors
-    /// Returns an error if a variable has the prefix for settings but does not name one.
+    /// Returns an error if a variable has the prefix for settings but does not name a setting.
     pub fn of_environment(
         variables: impl Iterator<Item = (OsString, OsString)>,
     ) -> Result<Self, Failure> {
@@ -190,7 +190,7 @@ impl Overrides {
                     .hint(format!("runner config set --user {} VALUE", path.join("."))));
             }
             ["night", key, ..] => *key != "budget",
-            // Another process delivers alerts later.
+            // Alerts are delivered later, by a process without this command's overrides.
             ["groups" | "defaults" | "notify" | "channels", ..] => true,
             ["jobs", _, key, ..] => SCHEDULES.contains(key) || reference::is_policy(key),
             _ => false,
@@ -256,7 +256,7 @@ fn named(merged: &Table, one: &Override) -> Result<Vec<String>, Failure> {
         table = table.and_then(|table| table.get(&name)).and_then(Value::as_table);
         path.push(name);
     }
-    // Reported here, because the merge would only report that a job has no kind.
+    // This error is reported here, because the merge would only report that a job has no kind.
     if let [group @ ("jobs" | "backends"), name, _, ..] =
         path.iter().map(String::as_str).collect::<Vec<_>>().as_slice()
         && let Some(known) = merged.get(*group).and_then(Value::as_table)

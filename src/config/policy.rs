@@ -152,7 +152,7 @@ fn network(value: &NetworkValue) -> Network {
 #[allow(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
-    reason = "the schema keeps it between 0 and 1000"
+    reason = "the schema limits the load to values between 0 and 1000"
 )]
 fn load_limit(load: f64) -> Option<u32> {
     let thousandths = (load * 1000.0).ceil() as u32;

@@ -65,7 +65,7 @@ pub(super) fn pools(reader: &mut Reader<'_>) -> BTreeMap<String, Pool> {
 #[allow(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
-    reason = "the schema keeps it between 0 and 0.99"
+    reason = "the schema limits the fraction to values between 0 and 0.99"
 )]
 fn thousandths(part: f64) -> u16 {
     (part * 1000.0).round() as u16
@@ -92,7 +92,7 @@ pub fn listed() -> (Prices, String) {
     };
     let mut prices = Prices::default();
     let stated = table.remove("prices").and_then(|it| it.try_into().ok());
-    let stated: BTreeMap<String, PriceTable> = stated.expect("the embedded prices are good");
+    let stated: BTreeMap<String, PriceTable> = stated.expect("the embedded prices are valid");
     for (model, table) in stated {
         prices.0.extend(price(&table, None).map(|price| (model, price)));
     }
@@ -132,11 +132,11 @@ fn price(table: &PriceTable, known: Option<&Price>) -> Option<Price> {
     })
 }
 
-/// Converts dollars per token to millionths of a millionth of a dollar.
+/// Converts dollars per token to trillionths of a dollar per token.
 #[allow(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
-    reason = "the schema keeps it between 0 and 1"
+    reason = "the schema limits the price to values between 0 and 1"
 )]
 pub(super) fn rate(dollars: f64) -> u64 {
     (dollars * 1e12).round() as u64

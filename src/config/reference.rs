@@ -121,7 +121,7 @@ pub fn schema() -> Value {
 }
 
 fn build() -> Reference {
-    let default = serde_json::to_value(default()).expect("settings are text, numbers and lists");
+    let default = serde_json::to_value(default()).expect("the defaults are valid JSON values");
     let mut generator =
         SchemaSettings::draft2020_12().with(|it| it.inline_subschemas = true).into_generator();
     let mut whole = generator.root_schema_for::<Settings>().to_value();
@@ -432,12 +432,12 @@ pub(super) fn is_policy(key: &str) -> bool {
     declares::<PolicyTable>(key)
 }
 
-/// Reports whether a job takes the key from `[defaults]` if it does not set it itself.
+/// Reports whether a job that does not set the key takes it from `[defaults]`.
 pub(super) fn is_shared(key: &str) -> bool {
     is_policy(key) || declares::<SandboxTable>(key)
 }
 
-/// Reports whether the key is specific to jobs of this kind and similar kinds.
+/// Reports whether the key is a setting of this job kind rather than of all kinds.
 pub(super) fn is_own(kind: &str, key: &str) -> bool {
     SHAPES.own.get(kind).is_some_and(|node| node["properties"].get(key).is_some())
 }

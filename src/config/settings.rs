@@ -1,4 +1,4 @@
-//! Declares every setting once, as a typed field. Its doc comment is the help text.
+//! Declares every setting once, as a typed field. The field's doc comment is the help text.
 //!
 //! The reader, the schema, the check for unknown keys and the reference are derived from these
 //! types (`reader.rs`, `reference.rs`). A table with two sets of settings is a [`Both`] and is read
@@ -226,7 +226,7 @@ pub struct FleetTable {
 pub struct MemoryTable {
     /// Whether relevant notes are added to a prompt automatically. The hooks read this setting
     /// directly from runner.toml and config.toml.
-    #[allow(dead_code, reason = "the hooks read the setting without the rest")]
+    #[allow(dead_code, reason = "the hooks read only this setting")]
     pub auto_recall: bool,
 }
 

@@ -318,8 +318,8 @@ pub(super) fn locate(sources: &Sources, found: Vec<Finding>) -> Vec<ConfigMistak
     found.into_iter().map(|(_, mistake)| mistake).collect()
 }
 
-/// Whether a setting is missing, the index of its file among the layers, and its position in the
-/// file.
+/// The sort key of an error: whether the setting is missing, the index of its file among the
+/// layers, and its position in the file.
 type Order = (bool, usize, usize);
 
 /// The files of a configuration, parsed once for all errors.

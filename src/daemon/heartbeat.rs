@@ -1,8 +1,8 @@
 //! The daemon's beat: one per second, from `tokio-cron-scheduler`.
 //!
-//! The library schedules beats by wall time, so if the clock is set back, the beats stop until it
-//! catches up. Correctness must not depend on the library: the loop also wakes up after a timeout,
-//! and a beat never decides what is due.
+//! The library schedules beats by wall time, so if the clock is set back, the beats stop until the
+//! clock catches up. Correctness must not depend on the library: the loop also wakes up after a
+//! timeout, and a beat never decides what is due.
 
 use tokio::sync::mpsc;
 use tokio_cron_scheduler::{Job, JobScheduler};

@@ -1,7 +1,7 @@
 //! Writes the daemon's messages to standard error and, with timestamps, to its log.
 //!
 //! When the log reaches one mebibyte, it is renamed to `daemon.log.1` and replaces the previous
-//! one.
+//! file of that name.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -15,7 +15,8 @@ use runner_engine::files::open_with;
 
 /// Maximum size of the log in bytes.
 const LONGEST: u64 = 1024 * 1024;
-/// Excludes messages from the library that wakes the daemon, such as "Uninited".
+/// The default filter. It excludes messages such as "Uninited" from the library that wakes the
+/// daemon.
 const DEFAULT: &str = "info,tokio_cron_scheduler=error";
 
 #[derive(Clone, Copy, Debug)]

@@ -87,27 +87,27 @@ pub struct Ticked {
 /// An action that the loop carries out. Effects are carried out in order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DaemonEffect {
-    /// Tick, and emit [`DaemonEvent::Ticked`].
+    /// Ticks, and emits [`DaemonEvent::Ticked`].
     Tick(Reread),
-    /// Start a run and emit [`DaemonEvent::Begun`]. [`DaemonEvent::Ended`] follows when its process
-    /// exits.
+    /// Starts a run, and emits [`DaemonEvent::Begun`]. [`DaemonEvent::Ended`] follows when its
+    /// process exits.
     Spawn(RunId),
-    /// Send TERM to a run of this daemon.
+    /// Sends TERM to a run of this daemon.
     Terminate(RunId),
-    /// Kill a run of this daemon and all its processes.
+    /// Kills a run of this daemon and all its processes.
     Kill(RunId),
-    /// Cancel any run, whether or not this daemon started it, and reply.
+    /// Cancels any run, whether or not this daemon started it, and replies.
     Cancel {
         run: RunId,
         to: Asker,
     },
-    /// Record a clock jump in the log and the database.
+    /// Records a clock jump in the log and the database.
     Note(ClockChange),
-    /// Report that the daemon is ready, with the next scheduled time.
+    /// Reports that the daemon is ready, with the next scheduled time.
     Welcome(Option<NextTick>),
-    /// Print a message.
+    /// Prints a message.
     Say(String),
-    /// Notify the service manager.
+    /// Notifies the service manager.
     Notify(ServiceNotice),
     Reply {
         to: Asker,
@@ -297,7 +297,7 @@ impl Daemon {
         }
     }
 
-    /// During a shutdown, exits if no runs are live, and otherwise enters the next stage once the
+    /// Exits during a shutdown if no runs are live, and otherwise enters the next stage once the
     /// current one is over.
     fn advance(&mut self, now: ClockReading, effects: &mut Vec<DaemonEffect>) {
         match self.stage {

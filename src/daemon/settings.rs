@@ -36,7 +36,7 @@ pub fn drain(user_config: &Path) -> Result<Duration, Failure> {
     let drain = [file, stated]
         .into_iter()
         .find_map(|file| file.daemon?.drain)
-        .expect("the embedded default sets it");
+        .expect("the embedded default sets the drain time");
     duration(&drain).map_err(|why| wrong(&format!("daemon.drain: {why}")))
 }
 

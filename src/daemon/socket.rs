@@ -66,7 +66,7 @@ impl Control {
         }
         let (_folder, address) = socket_address(&home.state, NAME).map_err(cannot)?;
         let listener = net::UnixListener::bind(&address).map_err(cannot)?;
-        // The state folder is already private; this is an additional safeguard.
+        // The state folder is already private; the socket's mode is an additional safeguard.
         fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).map_err(cannot)?;
         listener.set_nonblocking(true).map_err(cannot)?;
         let listener = UnixListener::from_std(listener).map_err(cannot)?;

@@ -12,7 +12,8 @@ use runner_engine::files::open_host;
 use runner_memory::hooks::is_whole_block;
 use serde::Deserialize;
 
-/// Maximum number of bytes to read from a transcript. The session-start hooks come first.
+/// Maximum number of bytes to read from a transcript. The rows of the session-start hooks come
+/// first.
 const MOST: u64 = 32 << 20;
 /// The beginning of a block's first line.
 const BLOCK: &str = "<!-- ctx:";

@@ -1,5 +1,5 @@
-//! Checks the memory's hooks: configured hooks that never run or are slow, a host that truncates
-//! their text, and a store that is damaged or slow.
+//! Checks the memory for problems: configured hooks that never run or are slow, a host that
+//! truncates their text, and a damaged or slow store.
 //!
 //! A machine without the memory has no findings.
 

@@ -1,10 +1,10 @@
 //! Finds the sandbox available for jobs on this host, without probing each time the status is
 //! shown.
 //!
-//! A probe starts a process with its own namespaces, which takes longer than showing the status of
-//! a thousand projects may take. A tick therefore stores the result in the state folder, with the
-//! facts that it depends on, and probes again only when one of them has changed. A stored result
-//! must never be used if the facts differ: in that case the host is probed.
+//! A probe starts a process with its own namespaces, which takes longer than the time limit for
+//! showing the status of a thousand projects. A tick therefore stores the result in the state
+//! folder, with the facts that it depends on, and probes again only when one of them has changed. A
+//! stored result must never be used if the facts differ: in that case the host is probed.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
@@ -22,9 +22,9 @@ use crate::env::Env;
 #[derive(Clone, Copy)]
 struct Switch {
     path: &'static str,
-    /// The value that forbids it.
+    /// The value that forbids namespaces.
     forbids: &'static str,
-    /// A value that allows it.
+    /// A value that allows namespaces.
     allows: &'static str,
 }
 
@@ -78,7 +78,8 @@ pub fn note(home: &Env) {
     }
     let note = ProbeNote {
         depends_on: depends_on(),
-        // The probe is run again because a daemon's note may be out of date.
+        // The probe is run again, because the result cached in a daemon's process may be out of
+        // date.
         found: sandbox::probe_now(),
     };
     let text = serde_json::to_string(&note).expect("a note has string keys only");
@@ -88,12 +89,13 @@ pub fn note(home: &Env) {
 /// Describes the sandbox that is available here.
 ///
 /// # Errors
-/// Returns an error with the fix if none is available.
+/// Returns an error with the fix if no sandbox is available.
 pub fn describe() -> Result<String, String> {
     describe_available(available())
 }
 
-/// Does the same as [`describe`], but from the stored result if that is still valid.
+/// Describes the available sandbox like [`describe`], but uses the stored result if it is still
+/// valid.
 ///
 /// # Errors
 /// Returns an error with the fix if no sandbox is available.

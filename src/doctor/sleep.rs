@@ -1,4 +1,4 @@
-//! Checks that runs could keep this machine awake, by requesting an inhibitor and releasing it at
+//! Checks that runs can keep this machine awake, by requesting an inhibitor and releasing it at
 //! once.
 
 use runner_engine::awake::{InhibitLevel, InhibitRequest, Inhibitor, InhibitorCommand};
@@ -6,7 +6,7 @@ use runner_engine::awake::{InhibitLevel, InhibitRequest, Inhibitor, InhibitorCom
 use super::DoctorFinding;
 use crate::env;
 
-/// Returns a note if a run could not keep the machine from sleeping.
+/// Returns a note if a run cannot keep the machine from sleeping.
 pub fn findings() -> Option<DoctorFinding> {
     let means = InhibitorCommand::here();
     let mut keeper = Inhibitor::take(&InhibitRequest {

@@ -1,5 +1,5 @@
-//! Checks that something runs ticks: the host's timer as it was set up, the daemon, and the time of
-//! the last tick.
+//! Checks that ticks are run: examines the host's timer as it was set up, the daemon, and the time
+//! of the last tick.
 
 use std::fs;
 use std::path::Path;
@@ -204,7 +204,7 @@ fn twice(home: &Env, record: &SetupRecord) -> Vec<DoctorFinding> {
     found
 }
 
-/// Checks that a tick ran recently.
+/// Checks that a tick has run recently.
 fn silence(home: &Env, record: &SetupRecord) -> Vec<DoctorFinding> {
     let daemon = Client::connect(home).map(|mut daemon| daemon.status());
     if let Some(Err(failure)) = &daemon {
@@ -264,16 +264,16 @@ fn silence(home: &Env, record: &SetupRecord) -> Vec<DoctorFinding> {
     found
 }
 
-/// Reports whether a cron daemon holds a lock on its PID file, as the Debian, Red Hat and BSD
-/// versions do.
+/// Reports whether a cron daemon is running, according to the PID files of the Debian, Red Hat and
+/// BSD versions.
 pub fn cron_runs() -> bool {
     let named = ["/run/crond.pid", "/var/run/crond.pid", "/var/run/cron.pid"];
     let held = |path: &&str| {
         let Ok(file) = open_host(path) else {
             return false;
         };
-        // cron holds a lock on its PID file. A cron daemon that does not lock the file is
-        // recognized by its live process.
+        // A cron daemon usually holds a lock on its PID file. A cron daemon that does not lock the
+        // file is recognized by its live process.
         if FileLock::take(file, LockMode::Shared).is_err() {
             return true;
         }

@@ -20,7 +20,7 @@ use super::notes::ApplyNote;
 use crate::env::Env;
 use crate::ui::Failure;
 
-/// Replaces the kind of a run that applies a result. Other runs keep theirs.
+/// Replaces the kind of a run that applies a result. Other runs keep their kind.
 pub fn replace_kind(
     home: &Env,
     store: &Store,
@@ -111,7 +111,8 @@ impl Kind for AppliedResult {
         Asks::Never
     }
 
-    /// The host that did the work has already paid for it and checked its gates.
+    /// Returns true, because the host that did the work has already recorded its budget usage and
+    /// checked the gates.
     fn is_exempt(&self) -> bool {
         true
     }

@@ -16,7 +16,7 @@ use crate::ui::Failure;
 /// The wait after the first failure. Each further failure doubles the wait.
 const FIRST: Duration = Duration::from_secs(5);
 
-/// The smallest maximum wait, for a fleet with a short lease.
+/// The lower limit for the longest wait, for a fleet with a short lease.
 const SHORTEST: Duration = Duration::from_secs(1);
 
 /// The longest wait.
@@ -72,7 +72,7 @@ pub fn note(home: &Env, (fleet, lease): (&str, Duration), why: &str) -> Result<(
 }
 
 /// Returns the wait after this number of earlier consecutive failures. A finished result must be
-/// delivered within its lease, so the wait is a small fraction of it.
+/// delivered within its lease, so the wait is a small fraction of the lease.
 fn wait(failures: u32, lease: Duration) -> Duration {
     let longest = LONGEST.min(lease / 6).max(SHORTEST);
     FIRST.saturating_mul(1 << failures.min(10)).min(longest)

@@ -1,7 +1,7 @@
 //! Populates a copy of another host's project, in which the work for a claim is done.
 //!
-//! Nothing in the copy can start a program while it is being made: git has no hooks, filters or
-//! settings here. Only a fetch, which must be from an address that this host allows, uses the
+//! Nothing in the copy can start a program while the copy is being made: git has no hooks, filters
+//! or settings here. Only a fetch, which must be from an address that this host allows, uses the
 //! user's settings. This module must never write outside the copy.
 
 use std::fs;
@@ -56,7 +56,7 @@ pub fn prepare(
     fs::create_dir_all(&info).map_err(|error| Failure::not_made(&info, error))?;
     write_atomic(&info.join("exclude"), source.exclude.as_bytes(), 0o644)
         .map_err(|error| Failure::cannot_write(error.to_string()))?;
-    // A file may replace a removed folder, and a folder a removed file.
+    // A file may replace a removed folder, and a folder may replace a removed file.
     for file in &source.files {
         remove(root, file)?;
     }
@@ -100,9 +100,9 @@ fn place(root: &Path, file: &SourceFile) -> Result<PathBuf, Failure> {
     Ok(parent.join(path.file_name().unwrap_or_default()))
 }
 
-/// Removes whatever the commit has at a file's path, and any folders that become empty.
+/// Removes the commit's file or link at this path, and any folders that become empty.
 fn remove(root: &Path, file: &SourceFile) -> Result<(), Failure> {
-    // A path below a link has nothing to remove, because the link itself is removed.
+    // There is nothing to remove at a path below a link, because the link itself is removed.
     let Ok(to) = place(root, file) else { return Ok(()) };
     match fs::remove_file(&to) {
         Ok(()) => {}

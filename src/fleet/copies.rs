@@ -39,7 +39,7 @@ pub enum Keep {
     Nothing,
 }
 
-/// Creates the empty folder for a claim. `me` is the process that records its run.
+/// Creates the empty folder for a claim. `me` is the process that records the claim's run.
 pub fn make(
     home: &Env,
     (fleet, claim): (&str, &Claim),
@@ -60,7 +60,7 @@ pub fn make(
     fs::canonicalize(&root).map_err(|error| Failure::unreadable(&root, error))
 }
 
-/// The file beside a copy that names the process that made it.
+/// Returns the path of the file beside a copy that identifies the process that made the copy.
 fn maker(root: &Path) -> PathBuf {
     let mut name = root.as_os_str().to_owned();
     name.push(".maker");
@@ -68,7 +68,8 @@ fn maker(root: &Path) -> PathBuf {
 }
 
 /// Removes a fleet's copies whose runs have finished and been reported, along with their database
-/// rows, and copies that never got a run. Returns a message for each copy that cannot be removed.
+/// rows, and copies for which no run was recorded. Returns a message for each copy that cannot be
+/// removed.
 pub fn sweep(
     home: &Env,
     store: &mut Store,
@@ -87,7 +88,7 @@ pub fn sweep(
         let live = live_maker(&root);
         let other = live.as_ref().is_some_and(|maker| maker != me);
         match store.project_at(&root)? {
-            // Another process of this host records its run.
+            // Another process on this host is still recording the copy's run.
             Some(known) if other && store.forgetting(&known.id)?.runs.is_empty() => continue,
             Some(known) if !forget(home, store, (&known, live.is_some()), (keep, now))? => continue,
             // Everything that this process made is recorded or has failed.

@@ -25,7 +25,7 @@ const VERSION: u32 = 1;
 const EXTENSION: &str = "overview";
 
 /// Number of consecutive failed connections, at most a minute apart, before the database counts as
-/// silent. This gives a machine that has just woken up time to connect.
+/// silent. The number gives a machine that has just woken up time to connect.
 #[cfg(feature = "fleet")]
 const MANY: u32 = 10;
 

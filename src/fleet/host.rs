@@ -37,7 +37,7 @@ use crate::project::LoadedProject;
 use crate::spawn;
 use crate::ui::Failure;
 
-/// Maximum age at which a note's run is still reported to the fleet.
+/// Maximum age of a note whose run is still reported to the fleet.
 const MEMORY: SignedDuration = SignedDuration::from_hours(24 * 30);
 
 /// Number of claims that may end without a result before an occurrence is considered lost.
@@ -66,7 +66,7 @@ pub fn step(
         let due = by_fleet.remove(&member.fleet).unwrap_or_default();
         let fleet = member.fleet.clone();
         if let Some(why) = backoff::reason(home, &fleet) {
-            // Its due runs wait for the next try, which comes within a minute.
+            // The fleet's due runs wait for the next attempt, which follows within a minute.
             step.troubles.push(format!("fleet {fleet}: {why}"));
             continue;
         }
@@ -198,8 +198,8 @@ impl Host<'_> {
         let job = here.config.job(&run.job_name)?;
         let kind = &*job.spec.kind;
         let source = source::store(&mut self.database, &self.settings.remotes, &here, kind)?;
-        // The hosts' clocks may differ, but all hosts spend from the same day, so the database's
-        // clock decides.
+        // The hosts' clocks may differ, but all hosts share one budget per day, so the database's
+        // clock determines the day.
         let now = self.database.now().map_err(membership::failure)?;
         let now = Timestamp::from_millisecond(now)
             .map_err(|error| Failure::internal(error.to_string()))?;
@@ -326,8 +326,8 @@ impl Host<'_> {
                 continue;
             }
             let report = match &outcome {
-                // The usage of a dead run is unknown, so its lease is left to expire and the whole
-                // reservation is charged.
+                // The usage of a dead run is unknown, so the lease is left to expire and the whole
+                // reservation counts as used.
                 Outcome::Lost { .. } => "lost".to_owned(),
                 Outcome::Deferred { until, why } => {
                     self.give_back(&run, &note, until.duration_since(now), why)?
@@ -504,8 +504,9 @@ impl Host<'_> {
         }
     }
 
-    /// Returns the attempt at an offered run that applies its result. If an earlier attempt ended
-    /// before it could apply the result, which is already paid for, this is the next attempt.
+    /// Returns the attempt at an offered run that applies the result. If an earlier attempt ended
+    /// before it could apply the result, returns the next attempt, because the budget usage of the
+    /// work is already recorded.
     fn attempt(&self, offered: RunRow) -> Result<RunRow, StoreError> {
         let mut row = offered;
         if self.store.fleet_note(&row.id, FleetNote::Applies)?.is_none() {
@@ -539,7 +540,7 @@ impl Host<'_> {
         }
     }
 
-    /// Cancels the offers whose runs ended at home.
+    /// Cancels the offers whose runs have ended on this host.
     fn report_ended_offers(&mut self) -> Result<(), Trouble> {
         let now = self.now()?;
         let since = now.saturating_sub(MEMORY).unwrap_or(Timestamp::UNIX_EPOCH);

@@ -36,8 +36,8 @@ pub struct HeldLease {
     _stop: Sender<()>,
 }
 
-/// Keeps renewing the lease of a run that works on a claim, and installs the check for its commits.
-/// Returns `None` for a run without a claim.
+/// Keeps renewing the lease of a run that works on a claim, and installs the check for the run's
+/// commits. Returns `None` for a run without a claim.
 ///
 /// # Errors
 /// Returns an error if the fleet's settings cannot be used.
@@ -101,7 +101,8 @@ impl RecoveryGuard {
             return Err(LogError::Store(why.into()));
         }
         let settings = membership::settings_if_any(home, fleet).map_err(unknown)?;
-        // Without settings, nothing can ever allow the commit, and it must not wait forever.
+        // Without settings, nothing can ever allow the commit, and the commit must not wait
+        // forever.
         let Some(settings) = settings else { return Err(stale(run, fence)) };
         let mut database = membership::database(&settings).map_err(unknown)?;
         note.check(&mut database).map_err(|error| {

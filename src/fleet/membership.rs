@@ -18,9 +18,10 @@ use crate::ui::Failure;
 pub struct Membership {
     /// The fleet's name in the user's configuration.
     pub fleet: String,
-    /// The machine name and a ULID. It identifies this state folder, even after a restart.
+    /// The machine name and a ULID, which together identify this state folder, even after a
+    /// restart.
     pub host: String,
-    /// The worker name under which the host last joined: the host and its boot.
+    /// The worker name under which the host last joined: the host's name and the id of its boot.
     pub worker: String,
     /// Whether the host is finishing its runs and taking no new ones.
     pub draining: bool,
@@ -59,7 +60,7 @@ impl Membership {
         Ok(Self::all(home)?.into_iter().find(|one| one.fleet == fleet))
     }
 
-    /// Writes the file.
+    /// Writes the membership to its file.
     pub fn save(&self, home: &Env) -> Result<(), Failure> {
         let folder = super::folder(home);
         home.make_state()?;
@@ -71,7 +72,7 @@ impl Membership {
             .map_err(|error| Failure::cannot_write(error.to_string()))
     }
 
-    /// Removes the file.
+    /// Removes the membership's file.
     pub fn remove(&self, home: &Env) -> Result<(), Failure> {
         let path = super::folder(home).join(format!("{}.json", self.fleet));
         fs::remove_file(&path).map_err(|error| Failure::not_written(&path, error))
@@ -147,7 +148,7 @@ pub fn prune(home: &Env, age: SignedDuration) -> Vec<String> {
     troubles
 }
 
-/// Translates an error from the fleet's database.
+/// Converts an error from the fleet's database to a failure with a hint.
 pub fn failure(error: runner_fleet::FleetError) -> Failure {
     use runner_fleet::FleetError as E;
     let text = error.to_string();

@@ -63,9 +63,9 @@ pub struct FleetStep {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SilentFleet {
     pub fleet: String,
-    /// The time at which the last of them went silent.
+    /// The time at which the most recent of these problems began.
     pub since: Timestamp,
-    /// Names the silent hosts and when each was last seen.
+    /// Names the silent hosts and the times at which they were last seen.
     pub why: String,
 }
 

@@ -1,5 +1,6 @@
-//! The project as another host needs it: the current commit with its history, from a remote or as a
-//! pack, and the work tree files that differ from it or that the job itself wrote.
+//! Describes a project as another host needs it: the current commit with its history, from a remote
+//! or as a pack, and the files in the work tree that differ from the commit or that the job itself
+//! wrote.
 
 use std::collections::BTreeSet;
 use std::fs;

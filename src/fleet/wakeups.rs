@@ -1,5 +1,5 @@
-//! Wake-ups of the daemon: a thread for each joined fleet listens for new work and results, so that
-//! the daemon need not wait for its next regular tick.
+//! Wakes the daemon: a thread for each joined fleet listens for new work and results, so that the
+//! daemon need not wait for its next regular tick.
 //!
 //! ```text
 //! membership ──thread──> LISTEN ──notification──> channel of the daemon ──> tick
@@ -75,7 +75,7 @@ fn listen(home: &Env, fleet: &str, stopped: &Receiver<()>, wake: &mpsc::Sender<(
         match connect(home, fleet) {
             Ok(signals) => {
                 wait = FIRST;
-                // Something may have happened while there was no connection.
+                // Work or results may have arrived while there was no connection.
                 if !pass_on(signals, stopped, wake) {
                     return;
                 }

@@ -4,7 +4,7 @@
 //! ```text
 //! payload ──parse──> tool ─┬─ known to write nothing ─────────────────────────────> silence
 //!                          ├─ a shell: the paths that its line writes ─┐
-//!                          └─ any other: every path in its input ──────┴> resolved ─> all in bounds?
+//!                          └─ any other: every path in its input ──────┴> resolved ─> all allowed?
 //!      garbage, too long, no path at all, an internal error: refused      yes: silence · no: refused
 //! ```
 //!
@@ -62,7 +62,7 @@ pub fn read(input: impl Read) -> io::Result<Vec<u8>> {
     Ok(payload)
 }
 
-/// Checks whether an agent may use the tool that a payload describes.
+/// Checks that an agent may use the tool that a payload describes.
 ///
 /// # Errors
 /// Returns an error with the reason, written for the model, if the tool must not be used.
@@ -221,7 +221,7 @@ fn unfollowed(cwd: &Path, path: &str) -> Result<PathBuf, String> {
     }
 }
 
-/// Checks whether `path` is `above` or beneath it. Ignores case, because some file systems do.
+/// Returns whether `path` is `above` or beneath it. Ignores case, because some file systems do.
 fn beneath(path: &Path, above: &Path) -> bool {
     let fold = |path: &Path| PathBuf::from(path.to_string_lossy().to_lowercase());
     fold(path).starts_with(fold(above))

@@ -30,8 +30,8 @@ pub fn commits(works: Works<'_>) -> bool {
     }
 }
 
-/// Returns the paths of the project that a working kind may write, and the paths among them that it
-/// must not write.
+/// Returns the paths in the project that an agent of this kind may write, and the exceptions below
+/// these paths.
 pub fn working(
     root: &Path,
     writes: Option<&[String]>,
@@ -123,8 +123,8 @@ pub fn own(root: &Path, config: &Config) -> Vec<PathBuf> {
         .collect()
 }
 
-/// Returns the paths that a job may write, itself or through runner, and the paths among them that
-/// it must not write.
+/// Returns the paths that a job may write, directly or through runner, and the exceptions below
+/// these paths.
 pub fn of_job(root: &Path, spec: &JobSpec, config: &Config) -> (Vec<PathBuf>, Vec<PathBuf>) {
     let kind = &spec.kind;
     let publishes = |paths: Vec<String>| paths.into_iter().map(|path| published(root, &path));
@@ -187,7 +187,7 @@ mod tests {
             ["cycles/own.md", "prompts/wake.md", "prompts/state.md"]
                 .map(|name| keep.iter().any(|it| it == name))
         };
-        assert_eq!(kept(), [true, true, false], "the cycle file does not exist yet");
+        assert_eq!(kept(), [true, true, false], "the prompt of a missing cycle is not protected");
         fs::write(root.join("cycles/own.md"), cycle).unwrap();
         assert_eq!(kept(), [true; 3]);
     }

@@ -32,11 +32,11 @@ const UNKNOWN: &str = "$";
 /// The effect that a command would have on a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ShellAction {
-    /// Write the path, or a file of this name.
+    /// Writes the path, or a file of this name.
     Write,
-    /// Remove or change the path with everything below it.
+    /// Removes or changes the path with everything below it.
     Sweep,
-    /// Write to the repository that contains the path.
+    /// Writes to the repository that contains the path.
     Commit,
 }
 

@@ -89,7 +89,7 @@ const TEXTS: [&str; 12] = [
     "new_source",
 ];
 
-/// Checks whether a tool is known to write nothing, either from the built-in list or because it
+/// Returns whether a tool is known to write nothing, either from the built-in list or because it
 /// matches a name in `more`.
 pub fn reads(tool: &str, more: &[String]) -> bool {
     READS.contains(&tool)
@@ -162,7 +162,7 @@ fn names_a_path(key: &str) -> bool {
     !TEXTS.contains(&key) && under(key, &PATHS)
 }
 
-/// Checks whether a key is one of these names or ends in one: `file_path`, `outputFile`,
+/// Returns whether a key is one of these names or ends in one: `file_path`, `outputFile`,
 /// `target-dir`.
 fn under(key: &str, names: &[&str]) -> bool {
     let last = key.rfind(['_', '-', '.']).map_or(key, |at| &key[at + 1..]);

@@ -55,7 +55,7 @@ fn event_name(event: HookEvent) -> &'static str {
     }
 }
 
-/// Returns the event that calls a hook of the memory.
+/// Returns the event for the memory's hook of this name, or `None` if there is no such hook.
 pub fn event(hook: &str) -> Option<HookEvent> {
     match hook {
         "session-start" => Some(HookEvent::SessionStart),
@@ -124,7 +124,7 @@ pub fn run(call: &HookCall) -> Exit {
     }
 }
 
-/// Answers a hook that cannot run because of its command line.
+/// Answers a hook that cannot run because its command line is invalid.
 pub fn answer_nothing() -> Exit {
     answer(&json!({}));
     Exit::Done

@@ -44,7 +44,7 @@ pub fn find(folder: &Path) -> FolderMemory {
 }
 
 /// Returns the user's memory store: `named`, or the one in `CTX_DB`, or the default one in
-/// `~/.ctx`. Its folder is created if it does not exist.
+/// `~/.ctx`. Creates the store's folder if it does not exist.
 pub fn store(named: Option<&Path>) -> Result<Location, Failure> {
     let path = named.map(Path::to_owned).or_else(|| env::setting("CTX_DB").map(PathBuf::from));
     let folder = match &path {

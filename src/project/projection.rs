@@ -2,8 +2,8 @@
 //! paths of failure markers. It is stored in the project's database row so that an overview does
 //! not need to parse TOML.
 //!
-//! It is written with the jobs, from the same files and in the same transaction, and is therefore
-//! as fresh as the row's stamp. It is a cache: if it is missing or cannot be read, the
+//! The projection is written with the jobs, from the same files and in the same transaction, and is
+//! therefore as fresh as the row's stamp. It is a cache: if it is missing or cannot be read, the
 //! configuration itself is read. It must never contain settings that only a run needs.
 
 use std::collections::BTreeMap;
@@ -109,8 +109,8 @@ impl Projection {
         serde_json::from_str(text).ok()
     }
 
-    /// Reads only the curator's folder, which is much cheaper. Returns `None` for a projection that
-    /// cannot be read.
+    /// Reads only the curator's folder, which is much cheaper than reading the whole projection.
+    /// Returns `None` for a projection that cannot be read.
     pub fn read_curator_folder(text: &str) -> Option<String> {
         #[derive(Deserialize)]
         struct CuratorFolder {
@@ -124,7 +124,7 @@ impl Projection {
         self.zones.get(job).unwrap_or(&self.zone)
     }
 
-    /// Returns whether the instruction files are unchanged since they were read.
+    /// Returns whether the instruction files have not changed since they were read.
     pub fn is_current(&self, root: &Path) -> bool {
         self.instructions.iter().all(|(path, known)| super::stat(&root.join(path)) == *known)
     }

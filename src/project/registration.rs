@@ -45,8 +45,8 @@ pub struct KnownProject {
     pub path: PathBuf,
     /// The identity of the folder that was registered.
     pub node: Node,
-    /// The id, if it is known to be the clone's own and not only a seed. This prevents another
-    /// clone from being mistaken for this one.
+    /// The id, if it is known to be the clone's own and not only a seed. The own id prevents
+    /// another clone from being mistaken for this one.
     pub own: Option<ProjectId>,
     pub seen: PathOccupant,
 }

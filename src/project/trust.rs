@@ -141,7 +141,7 @@ pub(super) fn inspect(
     let folders = config.trusted.iter().map(|path| home.expanded(path));
     let folders: Vec<PathBuf> = folders.collect::<Result<_, _>>()?;
     let (now, instructions) = current(root, config, home.wall()?);
-    // The home host only offers files that the user accepted there.
+    // The home host only offers files that the user has accepted there.
     let copied = is_copy(home, root);
     if !in_run() && (copied || folders.iter().any(|folder| is_below(root, folder))) {
         return Ok(Trust::accepted(now, instructions));
@@ -337,8 +337,9 @@ impl LoadedProject {
     }
 }
 
-/// Makes a change to a project's `runner.toml` on the user's behalf; `change` also returns the
-/// file's new contents. If all settings were in effect before, the new contents are accepted.
+/// Calls `change`, which changes a project's `runner.toml` on the user's behalf, and which returns
+/// the file's new contents beside its result. If all settings were in effect before, the new
+/// contents are accepted.
 pub fn accepted_change<T>(
     home: &Env,
     root: &Path,
@@ -356,7 +357,7 @@ pub fn accepted_change<T>(
         files
     };
     let text = after.config.texts.get(FILE).map(String::as_str);
-    // Another process may have changed a file in the meantime.
+    // Another process may have changed a file since `before` was loaded.
     let known = others(&before.trust.now);
     let unchanged =
         |(path, digest): (&String, &Digest)| known.get(path).is_none_or(|it| it == digest);

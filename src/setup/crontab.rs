@@ -1,9 +1,9 @@
 //! Reads and writes a user's crontab, and runner's block in it.
 //!
-//! The text outside the block is kept byte by byte, except that a missing line break before the
-//! block or at the end of the crontab may be added. `crontab` has no lock, so the crontab is
-//! written only if it still has the contents on which the plan was based. It is read back
-//! afterwards.
+//! The text outside the block is preserved byte for byte, except that a missing line break before
+//! the block or at the end of the crontab may be added. `crontab` has no lock, so the crontab is
+//! written only if it still has the contents on which the plan was based. It is then read back to
+//! verify the result.
 
 use std::fs;
 use std::io;
@@ -59,7 +59,7 @@ pub fn body(text: &[u8], owner: &str) -> Option<String> {
     Some(inner.iter().map(|line| format!("{line}\n")).collect())
 }
 
-/// Checks whether a line outside the block calls `runner tick`.
+/// Returns whether a line outside the block calls `runner tick`.
 pub fn ticks_otherwise(text: &[u8], owner: &str) -> bool {
     let rest = without_block(text, owner).unwrap_or_else(|_| text.to_owned());
     String::from_utf8_lossy(&rest).lines().any(|line| {
@@ -102,7 +102,7 @@ fn find(text: &[u8], owner: &str) -> Result<Option<Around>, String> {
 /// Returns the user's crontab, or `None` if the user has none.
 ///
 /// # Errors
-/// Returns an error if there is no `crontab` program, or if it does not permit this user.
+/// Returns an error if there is no `crontab` program, or if it refuses this user.
 pub fn read() -> Result<Option<Vec<u8>>, Failure> {
     let cannot = |error: io::Error| unusable(format!("cannot run crontab: {error}"));
     let done = env::host_command("crontab")

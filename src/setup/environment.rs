@@ -88,7 +88,7 @@ pub fn text(variables: &BTreeMap<String, String>) -> Result<String, Failure> {
 /// Parses the variables in such a file's contents.
 ///
 /// # Errors
-/// Returns the number of a line that does not set a variable, counted from 1.
+/// Returns the number of the first line that does not set a variable, counted from 1.
 pub fn parse(text: &str) -> Result<BTreeMap<String, String>, usize> {
     let mut found = BTreeMap::new();
     for (at, line) in text.lines().enumerate() {

@@ -29,13 +29,14 @@ pub fn escaped(format: Format, text: &str) -> Result<String, String> {
     }
 }
 
-/// Checks whether every reader of a command line takes the text literally.
+/// Returns whether every reader of a command line takes the text literally.
 fn is_plain(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|b| b.is_ascii_alphanumeric() || b"/._-,+@=:".contains(&b))
 }
 
-/// Escapes text for systemd: systemd.service(5), "COMMAND LINES", and systemd.syntax(7), "QUOTING".
-/// The line begins with a colon, so `$` stays literal; the `%` of a specifier is written twice.
+/// Escapes text for systemd, as specified in systemd.service(5), "COMMAND LINES", and
+/// systemd.syntax(7), "QUOTING". The line begins with a colon, so `$` stays literal. A `%` is
+/// doubled, because it would begin a specifier.
 fn systemd(text: &str) -> Result<String, String> {
     if is_plain(text) {
         return Ok(text.to_owned());
@@ -58,7 +59,7 @@ fn systemd(text: &str) -> Result<String, String> {
     Ok(quoted)
 }
 
-/// Checks whether a program's path may be the first word of `ExecStart=`: systemd does not accept
+/// Returns whether a program's path may be the first word of `ExecStart=`: systemd does not accept
 /// quotes, backslashes or control characters there, however they are written.
 pub fn starts_a_unit(program: &str) -> bool {
     !program.chars().any(|c| c.is_ascii_control() || "\"'\\".contains(c))
@@ -84,7 +85,7 @@ fn cron(text: &str) -> Result<String, String> {
     Ok(format!("'{}'", text.replace('\'', "'\\''")).replace('%', "\\%"))
 }
 
-/// Escapes text for XML 1.0, section 2.2.
+/// Escapes text for XML 1.0. A character that section 2.2 does not allow is an error.
 fn xml(text: &str) -> Result<String, String> {
     let mut written = String::new();
     for c in text.chars() {
@@ -119,7 +120,8 @@ fn powershell(text: &str) -> String {
 /// Returns one argument of a Windows command line, quoted so that `CommandLineToArgvW` restores it.
 ///
 /// # Errors
-/// Returns an error if the text has a line break, which a task's field does not preserve.
+/// Returns an error if the text contains a control character, such as a line break, which a task's
+/// field does not preserve.
 pub fn windows(text: &str) -> Result<String, String> {
     if let Some(c) = text.chars().find(|c| c.is_ascii_control()) {
         return Err(format!(

@@ -124,7 +124,7 @@ impl HostScheduler {
         Ok(host)
     }
 
-    /// Checks whether the host has loaded the files that are on disk.
+    /// Returns whether the host has loaded the files that are on disk.
     pub fn is_awake(&self) -> bool {
         match self.kind {
             Some(SchedulerKind::Systemd) => is_awake(self.ticks.unit()),
@@ -137,7 +137,7 @@ impl HostScheduler {
     }
 }
 
-/// Checks whether this systemd unit is active and was loaded from the current files.
+/// Returns whether this systemd unit is active and was loaded from the current files.
 pub fn is_awake(unit: &str) -> bool {
     let asked = |words: &[&str]| {
         let words = ["systemctl", "--user"].iter().chain(words);
@@ -192,7 +192,7 @@ pub fn stop(kind: SchedulerKind, home: &Env, published: &InstalledHost) -> Vec<S
     }
 }
 
-/// Returns the commands to run once the files are removed.
+/// Returns the commands to run once the files have been removed.
 pub fn stopped(kind: SchedulerKind) -> Vec<SetupStep> {
     match kind {
         SchedulerKind::Systemd => vec![systemctl(&["daemon-reload"], OnFailure::Report)],

@@ -82,7 +82,7 @@ impl SchedulerKind {
 
 /// Returns the kind that fits this machine, and the reason.
 pub fn fitting(record: &SetupRecord) -> (SchedulerKind, String) {
-    // "manual" sets nothing up, so this looks again for a scheduler that fits.
+    // "manual" sets nothing up, so this function looks again for a scheduler that fits.
     let there = record.hosts.keys().rfind(|kind| **kind != SchedulerKind::Manual);
     if let Some(kind) = there {
         return (*kind, "it is already set up".to_owned());

@@ -26,7 +26,7 @@ pub enum SetupStep {
     /// Writes the record of the items that will exist, or that exist now.
     Note(Box<SetupRecord>),
     Folder(PathBuf),
-    /// Writes a file. It keeps its permissions if no mode is given.
+    /// Writes a file. The file keeps its permissions if no mode is given.
     Write {
         path: PathBuf,
         old: Option<String>,

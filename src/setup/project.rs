@@ -1,8 +1,8 @@
 //! A project's part in a setup: the minutes at which its schedules need ticks, and the changes to
 //! its `runner.toml`.
 //!
-//! A change is undone if and only if the file has not been edited since. Otherwise, the file is
-//! kept, and the removal reports this.
+//! A change is undone if and only if the file has not been edited since then. Otherwise, the file
+//! is kept, and the removal reports this.
 
 use std::collections::BTreeSet;
 use std::io;

@@ -118,7 +118,7 @@ impl SetupRecord {
         }
     }
 
-    /// Checks whether anything needs a timer.
+    /// Returns whether anything needs a timer.
     pub fn is_wanted(&self) -> bool {
         self.everywhere || !self.projects.is_empty()
     }

@@ -16,8 +16,8 @@ use super::escape::{Format, escaped, starts_a_unit, windows};
 use crate::ui::Failure;
 use runner_engine::files::{DOCUMENT, read_text_host};
 
-/// Maximum number of steps in rendering a template, far more than the templates need. It stops
-/// infinite loops.
+/// Maximum number of steps in rendering a template, far more than the templates need. The limit
+/// stops infinite loops.
 const FUEL: u64 = 100_000;
 /// Maximum number of triggers allowed by the Task Scheduler schema.
 const TRIGGERS: usize = 48;
@@ -89,7 +89,7 @@ pub struct TemplateData {
     pub words: Vec<String>,
     /// The minutes of each hour at which to tick.
     pub minutes: BTreeSet<i8>,
-    /// Path of the log for tick output, where the host does not keep one.
+    /// Path of the log for tick output, for hosts that do not keep one.
     pub log: String,
     /// Path of the task's file, for the script that registers it.
     pub task_file: String,

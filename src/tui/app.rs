@@ -65,32 +65,32 @@ pub enum RunsView {
 /// A request that the caller carries out after a key press.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Request {
-    /// Leave the application.
+    /// Leaves the application.
     Quit,
-    /// Show the data of the current tab.
+    /// Shows the data of the current tab.
     Load,
-    /// Show one run.
+    /// Shows one run.
     Details(String),
-    /// Follow the log of a run.
+    /// Follows the log of a run.
     Log(String),
-    /// Carry out an action on a run, a job or everything.
+    /// Carries out an action on a run, a job or everything.
     Act(Action),
-    /// Carry out a decision on a proposal.
+    /// Carries out a decision on a proposal.
     Proposal(Effect),
 }
 
 /// An action on a run, a job or everything. The string is a run id.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// Stop the run, or remove it from the queue.
+    /// Stops the run, or removes it from the queue.
     Cancel(String),
-    /// Queue another attempt at the run.
+    /// Queues another attempt at the run.
     Retry(String),
-    /// Pause or resume the run's job.
+    /// Pauses or resumes the run's job.
     SwitchJob(String),
-    /// Resume everything, or ask whether to pause everything.
+    /// Resumes everything, or asks whether to pause everything.
     SwitchAll,
-    /// Pause everything.
+    /// Pauses everything.
     PauseAll,
 }
 
@@ -154,7 +154,7 @@ impl App {
         self.at = place.unwrap_or(self.at.min(self.visible().len().saturating_sub(1)));
     }
 
-    /// Returns the header and the marked column of the list of runs.
+    /// Returns the table of all runs, including those that do not match the search.
     pub fn table(&self) -> &RunTable {
         &self.table
     }

@@ -27,8 +27,8 @@ pub fn is_available() -> bool {
 /// A terminal that this program controls.
 pub struct Screen {
     stop: Arc<AtomicBool>,
-    // It is never dropped, because its destructor would print an error if the terminal is gone.
-    // `give_back` shows the cursor instead.
+    // The terminal is never dropped, because its destructor would print an error if the terminal is
+    // gone. `give_back` shows the cursor instead.
     terminal: ManuallyDrop<Terminal<CrosstermBackend<Stdout>>>,
     size: (u16, u16),
     keys: Keys,

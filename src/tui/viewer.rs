@@ -1,7 +1,8 @@
 //! Text that the user scrolls and searches: the overview, the details of a run, or a growing log.
 //! This module is pure.
 //!
-//! Only the visible lines are wrapped, so a long log costs no more than a short one.
+//! Only the visible lines are wrapped, so wrapping a long log costs no more than wrapping a short
+//! one.
 
 use runner_text::redact::Redacted;
 

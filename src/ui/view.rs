@@ -9,9 +9,9 @@ use super::show;
 /// The output options of a command.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Ui {
-    /// Print the result as JSON, without notices.
+    /// Whether the result is printed as JSON, without notices.
     pub json: bool,
-    /// Print only results and errors.
+    /// Whether only results and errors are printed.
     pub quiet: bool,
 }
 

@@ -71,7 +71,8 @@ impl Refusal {
     }
 }
 
-/// The paths that do not require a login: the login form itself and the files that it loads.
+/// Returns whether a path requires no login, which is the case for the login form and the files
+/// that it loads.
 pub fn is_public(path: &str) -> bool {
     path == LOGIN || path == "/style.css"
 }

@@ -5,8 +5,8 @@
 //! ```
 //!
 //! An event's id is the number of its change, so a client that was disconnected continues where it
-//! left off. If changes have been deleted in the meantime, the `reset` event asks the client to
-//! read everything again.
+//! left off. If changes have been deleted since then, the `reset` event asks the client to read
+//! everything again.
 
 use std::convert::Infallible;
 use std::fs;
@@ -37,7 +37,7 @@ const BATCH: u32 = 500;
 /// Maximum number of events waiting for a slow client.
 const WAITING: usize = 64;
 
-/// Reports the number of the last change while anyone is listening.
+/// Reports the number of the last change while a client is listening.
 pub async fn look(home: Env, sender: watch::Sender<i64>) {
     let mut pace = interval(LOOK);
     pace.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -135,7 +135,7 @@ async fn send_changes(
             web.blocking(Purpose::Look, move || Ok(read.store()?.last_change()?)).await?
         }
     };
-    // This makes the browser reconnect soon after a server restart.
+    // The retry time makes the browser reconnect soon after a server restart.
     let gone = |_| Failure::later("the client is gone");
     let first =
         Event::default().id(after.to_string()).retry(Duration::from_secs(1)).comment("connected");
@@ -167,7 +167,8 @@ async fn send_changes(
         if !more {
             tokio::select! {
                 changed = changed.changed() => changed.map_err(|_| Failure::later("the server is stopping"))?,
-                // A client that is still allowed to connect reconnects.
+                // The logins have changed, so the stream ends. A client that still has access
+                // reconnects.
                 _ = secrets.changed() => return Ok(()),
                 () = sender.closed() => return Ok(()),
             }

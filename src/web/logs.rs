@@ -136,7 +136,7 @@ pub async fn part(
     };
     let home = web.home.clone();
     let found = web.blocking(Purpose::Look, move || {
-        let none = || Failure::data(format!("no run {run}")).hint("runner runs");
+        let none = || Failure::data(format!("there is no run {run}")).hint("runner runs");
         let id: RunId = run.parse().map_err(|_| none())?;
         let (name, _) = follow::FILES[which];
         let path = home.run_folder(id.as_str()).join(name);

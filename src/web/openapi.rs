@@ -13,7 +13,7 @@ const JSON: &str = "application/json";
 /// The path prefix of the API.
 pub const BASE: &str = "/api/v1";
 
-/// Returns the schema of a command's response.
+/// A function that returns the schema of a command's response.
 pub type AnswerSchemas = fn(&[&str], &mut SchemaGenerator) -> Option<Schema>;
 
 /// Returns the description of the API.
@@ -66,7 +66,7 @@ pub fn document(answers: AnswerSchemas) -> Value {
             "Changes to the database as server-sent events; Last-Event-ID resumes the stream",
             "text/event-stream",
         ),
-        ("/runs/{run}/log", "log", "A run's log; the header Range selects bytes", "text/plain"),
+        ("/runs/{run}/log", "log", "A run's log; the Range header selects bytes", "text/plain"),
         ("/openapi.json", "openapi", "This document", "application/json"),
     ] {
         let mut described = operation(name, summary, &path_parameters(path), summary);
@@ -78,7 +78,7 @@ pub fn document(answers: AnswerSchemas) -> Value {
         "info": {
             "title": "runner",
             "version": env!("CARGO_PKG_VERSION"),
-            "description": "Views and actions of runner. Each is a command, and its answer is the command's JSON.",
+            "description": "Views and actions of runner. Each runs a command and responds with the command's JSON.",
         },
         "paths": paths,
         "components": {
@@ -90,7 +90,7 @@ pub fn document(answers: AnswerSchemas) -> Value {
 }
 
 fn operation(name: &str, summary: &str, parameters: &[Value], answer: &str) -> Value {
-    let problem = json!({ "description": "A problem, with the command that fixes it", "content": {
+    let problem = json!({ "description": "An error message, and the command that fixes the problem, if there is one", "content": {
         "application/json": { "schema": { "type": "object", "required": ["error"], "properties": {
             "error": { "type": "string" }, "fix": { "type": ["string", "null"] }
         } } }

@@ -15,7 +15,7 @@ use super::state::{Answer, Purpose, Web};
 use super::views::{Parts, View};
 use crate::ui::Failure;
 
-/// The policy for a single-file page: its own style and nothing else.
+/// The content security policy for a single-file page, which allows only the page's own styles.
 const ONE_FILE: &str = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'; \
     frame-ancestors 'none'";
 

@@ -25,7 +25,8 @@ use super::{api, artifacts, events, login, logs, pages, webhook};
 const BODY: usize = 64 * 1024;
 /// Maximum time for a request body to arrive.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// The policy for every page: nothing from elsewhere, and no inline scripts or styles.
+/// The content security policy for every page without its own policy. It allows nothing from
+/// elsewhere, and no inline scripts or styles.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; \
     form-action 'self'; base-uri 'none'; frame-ancestors 'none'";
 /// The files that pages load.

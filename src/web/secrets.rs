@@ -29,9 +29,9 @@ const CODE_LENGTH: usize = 12;
 /// The rights of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
-    /// See everything but change nothing.
+    /// The client may see everything but change nothing.
     Read,
-    /// Also act.
+    /// The client may also act.
     Act,
 }
 

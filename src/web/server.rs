@@ -36,7 +36,7 @@ const SOCKET: &str = "serve.sock";
 const STREAMS: usize = 32;
 /// The stack size of a thread that runs a command, in bytes.
 const STACK: usize = 8 * 1024 * 1024;
-/// How long a thread that runs commands waits for the next one.
+/// How long a thread that runs commands waits for the next command.
 const IDLE: Duration = Duration::from_secs(5);
 
 /// The program's commands: a function that calls one, and the schemas of their responses.
@@ -130,7 +130,7 @@ impl Server {
     /// Makes a runtime for a server, with few and short-lived threads.
     ///
     /// # Errors
-    /// Returns an error if the host does not allow it.
+    /// Returns an error if the runtime cannot be created.
     pub fn runtime() -> Result<Runtime, Failure> {
         Builder::new_current_thread()
             .enable_all()
@@ -225,7 +225,7 @@ fn bind_unix(home: &Env, socket: &PathBuf) -> Result<UnixListener, Failure> {
     }
     let (_folder, address) = socket_address(&home.state, SOCKET).map_err(cannot)?;
     let listener = UnixListener::bind(&address).map_err(cannot)?;
-    // The state folder is already private; this is an additional safeguard.
+    // The state folder is already private; the socket's mode is an additional safeguard.
     fs::set_permissions(socket, fs::Permissions::from_mode(0o600)).map_err(cannot)?;
     Ok(listener)
 }

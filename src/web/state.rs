@@ -25,7 +25,8 @@ const ACTS: usize = 2;
 /// Maximum number of messages and answers that are kept for a later request.
 const KEPT: usize = 256;
 
-/// Runs a command of `runner` inside this process, in a folder, and captures its output.
+/// A function that runs a command of `runner` inside this process, in a folder, and captures the
+/// command's output.
 pub type CommandCaller = fn(&Env, Option<&Path>, &[String]) -> CalledCommand;
 
 /// The shared state of a server.
@@ -162,7 +163,7 @@ impl Web {
     /// Opens the database for reading.
     ///
     /// # Errors
-    /// Returns an error if there is none, or if it cannot be used.
+    /// Returns an error if there is no database, or if it cannot be used.
     pub fn store(&self) -> Result<Store, Failure> {
         let none = || Failure::data("there is no database yet").hint("runner init");
         self.home.store_to_read()?.ok_or_else(none)
@@ -171,7 +172,8 @@ impl Web {
     /// Records a request for an action in the audit trail.
     ///
     /// # Errors
-    /// Returns an error if it cannot be recorded, in which case the action must not be carried out.
+    /// Returns an error if the request cannot be recorded, in which case the action must not be
+    /// carried out.
     pub fn audit(
         &self,
         client: &Client,

@@ -21,7 +21,7 @@ pub struct View {
 /// A query parameter that becomes a flag of a command.
 #[derive(Debug)]
 pub struct QueryFlag {
-    /// Its name, which is also the name of the flag.
+    /// The parameter's name, which is also the name of the flag.
     pub name: &'static str,
     pub kind: QueryKind,
     pub summary: &'static str,

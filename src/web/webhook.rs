@@ -30,7 +30,7 @@ pub fn is_webhook(method: &Method, path: &str, headers: &HeaderMap) -> bool {
         && matches!(parts.as_slice(), ["", "api", "v1", "projects", _, "jobs", _, "runs"])
 }
 
-/// Checks a webhook's signature, and returns its idempotency key.
+/// Returns a webhook's idempotency key, or `None` if the signature is not valid or too old.
 pub fn check(
     key: &str,
     path: &str,

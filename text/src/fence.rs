@@ -1,4 +1,4 @@
-//! Fences around untrusted text.
+//! Encloses untrusted text in fences.
 //!
 //! ```text
 //! <<<UNTRUSTED 1f0c9a5b77e24d10>>>

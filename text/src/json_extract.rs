@@ -62,8 +62,8 @@ struct ExtractedArray {
 /// arrays of objects and empty arrays on their own line are considered. Textually identical arrays
 /// count as one.
 ///
-/// The time is linear in the length of the text. After a few hundred damaged places, the parser
-/// stops and returns an error as the last element.
+/// The time is linear in the length of the text. After 200 damaged places, the parser stops reading
+/// an array and returns an error as its last element.
 pub fn extract_array(text: &str) -> Result<Vec<ElementResult>, ExtractError> {
     let mut found = extract_arrays(text)?;
     match found.len() {

@@ -55,10 +55,10 @@ pub struct Pair<'a> {
 /// descending similarity and then by key. Pairs that include a short document need at least
 /// [`NEAR_SHORT`].
 ///
-/// A pair exactly at the threshold is found with a probability of over 99 %. If several documents
-/// have exactly the same words, each of them is paired with the first by key, and only that one is
-/// compared with other documents. Within a bucket, each document is compared with at most [`CROWD`]
-/// others, so the time grows linearly with the number of documents.
+/// A pair exactly at the threshold is found with a probability of at least 99 %. If several
+/// documents have exactly the same words, each of them is paired with the first by key, and only
+/// that one is compared with other documents. Within a bucket, each document is compared with at
+/// most [`CROWD`] others, so the time grows linearly with the number of documents.
 pub fn neighbours<'a>(docs: &[Doc<'a>], threshold: f64) -> Vec<Pair<'a>> {
     let mut docs = docs.to_vec();
     docs.sort_unstable();

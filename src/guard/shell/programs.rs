@@ -99,7 +99,7 @@ impl ShellCall<'_> {
         options.split(' ').flat_map(of).filter(|word| word.text != "-").collect()
     }
 
-    /// Checks whether the only code that the program can run is the output of another command.
+    /// Returns whether the only code that the program can run is the output of another command.
     fn reads_pipe(&self) -> bool {
         let plain = self.plain();
         self.input == Input::Pipe && (plain.is_empty() || self.has("-s") || plain[0].text == "-")
@@ -257,7 +257,7 @@ fn program(text: &str) -> &str {
     text.rsplit('/').next().unwrap_or(text)
 }
 
-/// Checks whether a word assigns a variable.
+/// Returns whether a word assigns a variable.
 fn assigns(text: &str) -> bool {
     let name = text.split_once('=').map_or("", |(name, _)| name);
     !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')

@@ -5,7 +5,7 @@ use runner_jobs::dream::review::{Consent, DecisionInput};
 /// An action that the caller carries out.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Effect {
-    /// Carry out a decision on a proposal.
+    /// Carries out a decision on a proposal.
     Decide {
         id: String,
         verdict: DecisionInput,
@@ -13,9 +13,9 @@ pub enum Effect {
         /// The objections that the user has overruled.
         consent: Consent,
     },
-    /// Undo the decision on this proposal.
+    /// Undoes the decision on this proposal.
     Undo(String),
-    /// Leave the review.
+    /// Leaves the review.
     Quit,
 }
 
