@@ -7,7 +7,7 @@ $ErrorActionPreference = 'Stop'
 $file = {{ task_file }}
 if ($Remove) {
     Unregister-ScheduledTask -TaskPath '\runner\' -TaskName 'tick' -Confirm:$false
-    'The task \runner\tick is gone.'
+    'The task \runner\tick has been removed.'
     return
 }
 $xml = [System.IO.File]::ReadAllText($file, [System.Text.Encoding]::UTF8)
