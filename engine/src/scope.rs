@@ -62,7 +62,7 @@ pub enum ScopeError {
     #[error("{path} is outside the paths that this job may write ({allowed})")]
     Outside { path: RelPath, allowed: String },
     /// The path is in, or contains, a staging folder.
-    #[error("{path} is in a staging folder, which is reserved for runner")]
+    #[error("{path} is in or contains a staging folder, which is reserved for runner")]
     Staging { path: RelPath },
     /// The path is not a regular file. The scope never reads, replaces or removes it.
     #[error("{path} is {what}, not a plain file")]
@@ -75,7 +75,7 @@ pub enum ScopeError {
     #[error("{path} has {links} hard links; replacing it would separate them")]
     Linked { path: RelPath, links: u64 },
     /// The target's folder is on a different device than the staging folder.
-    #[error("{path} is on another file system than the staging folder")]
+    #[error("{path} and the staging folder are on different file systems")]
     OtherDevice { path: RelPath },
     /// The target does not have the content that the job expected.
     #[error("{path} contains {found}, not the content that the job expected")]
@@ -91,7 +91,7 @@ pub enum ScopeError {
         /// The path that already has an entry.
         other: RelPath,
     },
-    #[error("{path} is longer than {limit} bytes")]
+    #[error("the file {path} is larger than {limit} bytes")]
     TooLong {
         path: RelPath,
         /// Maximum length in bytes.
@@ -248,7 +248,7 @@ impl Scope {
         laid.map_err(|error| FsError::new("write", path, error))
     }
 
-    /// Returns whether an entry exists at the path, or whether that cannot be determined. A link is
+    /// Returns true if an entry exists at the path, or if that cannot be determined. A link is
     /// an entry.
     pub fn is_there(&self, path: &str) -> bool {
         self.is(path, "something", |found| !matches!(found, Ok(None)))

@@ -1,5 +1,5 @@
-//! Tests `runner dream delta` and `runner dream submit`, with which a program that runner does not
-//! start answers a pass.
+//! Tests `runner dream delta` and `runner dream submit`, which let a program that runner did not
+//! start answer the request of a pass.
 
 use serde_json::{Value, json};
 
@@ -10,7 +10,7 @@ const MAPS: &str =
 const RETRY: &str = "# Retry policy with jitter\n\nCalls in `src/retry.rs` fail at night.\n\n- Add jitter to each wait\n";
 const LINE: &str = "let wait = base + jitter(attempt);";
 
-/// Creates a project with a finished idea and an open one, whose backend is a program that does not
+/// Creates a project with a finished idea and an open idea. Its backend is a program that does not
 /// exist.
 fn fixture() -> (Fixture, String) {
     let fixture = Fixture::with(
@@ -230,13 +230,13 @@ fn settled_ideas_need_no_answer() {
     delta(&fixture);
     submit(&fixture, &all(&["maps", "retry"])).ends(0);
     let again = || fixture.run(&["dream", "delta", "--all", "--json"]).ends(0).json();
-    // The ideas are answered in two parts, although both had been examined before.
+    // A request about ideas that have already been examined may be answered in two parts.
     again();
     submit(&fixture, &all(&["maps"])).ends(0);
     let run = submit(&fixture, &all(&["retry"])).ends(0).json();
     assert_eq!(run["outcome"], "succeeded", "{run:#}");
     submit(&fixture, &all(&["retry"])).ends(65).expect_text("no request awaits an answer");
-    // Repeated parts do not count as unusable answers about the other ideas.
+    // A repeated part does not count as an unusable answer about the remaining ideas.
     again();
     submit(&fixture, &all(&["maps"])).ends(0);
     for _ in 0..3 {
@@ -306,7 +306,7 @@ fn requests_at_the_same_time_are_all_recorded() {
 }
 
 #[test]
-fn unusable_submission_fails_and_keeps_the_ideas_selected() {
+fn third_unusable_submission_sets_the_ideas_aside() {
     let (fixture, _) = fixture();
     delta(&fixture);
     for answer in ["", "no array", "[{\"targets\": [\"README.md\"]}]"] {
@@ -317,7 +317,7 @@ fn unusable_submission_fails_and_keeps_the_ideas_selected() {
     let parked = delta(&fixture);
     assert_eq!(
         parked["outcome"]["outcome"], "skipped",
-        "the ideas are still selected after three answers without a proposal"
+        "the ideas must be set aside after three answers without a proposal"
     );
     assert!(parked["outcome"].to_string().contains("ideas/maps.md"), "{parked:#}");
     let line = fixture.run(&["runs", "--json"]).json();

@@ -95,7 +95,7 @@ fn a_denied_access_names_its_setting() {
     let host = says("curl: (6) Could not resolve host: example.org");
     assert!(host.contains("(example.org); `network = true`"), "{host}");
     let path = says("touch: cannot touch /etc/passwd2: Permission denied");
-    assert!(path.contains("may deny /etc/passwd2; `writes`"), "{path}");
+    assert!(path.contains("denied access to /etc/passwd2; `writes`"), "{path}");
     let test = says("3 tests failed");
     assert!(!test.contains("network") && !test.contains("writes"), "{test}");
 }

@@ -109,7 +109,7 @@ fn prompts_of_dreams_come_from_files_of_the_project() {
     fs::remove_file(fixture.path("prompts/rem.md")).unwrap();
     fixture.write("_steps.jsonl", "{\"tool\":\"Read\"}\n");
     fixture.run(&["lifecycle", "goto", "rem"]).ends(0);
-    fixture.run(&["lifecycle", "tick"]).ends(78).expect_text("PROMPT prompts/rem.md");
+    fixture.run(&["lifecycle", "tick"]).ends(78).expect_text("the prompt file prompts/rem.md");
 }
 
 #[test]

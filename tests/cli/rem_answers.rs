@@ -33,7 +33,7 @@ fn untrue_answers_are_repaired_once_then_replaced() {
         // Both answers are wrong: the entry by rule is published, and the agent continues.
         answer(&fixture, "", words);
         let said = fixture.run(&["run", "rem"]).ends(0).expect_text("degraded");
-        said.expect_text("the entry is by rule").expect_text(why);
+        said.expect_text("wrote the entry by rule").expect_text(why);
         let list = entries(&fixture, "rem");
         assert!(fixture.read(&format!("rem/{}", list[0])).contains("#+MODEL: by rule\n"), "{why}");
         // The second answer is right, and its question names the mistake.
@@ -51,7 +51,7 @@ fn second_malformed_answer_after_untrue_one_is_replaced() {
     let fixture = fixture("answer = \"org\"\n");
     answer(&fixture, "1", &ORG.replace("It ran and wrote its rows.", "It ran in a3f91c2."));
     answer(&fixture, "2", "no entry at all");
-    fixture.run(&["run", "rem"]).ends(0).expect_text("the entry is by rule");
+    fixture.run(&["run", "rem"]).ends(0).expect_text("wrote the entry by rule");
     // The program dies at the second question.
     let script = fixture.root().join("dreamer.sh");
     let dies = fs::read_to_string(&script).unwrap().replacen("f=", "[ $n = 2 ] && exit 3\nf=", 1);

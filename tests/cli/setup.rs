@@ -185,9 +185,9 @@ fn one_timer_serves_all_projects() {
         .expect_text("1 other project");
     assert!(String::from_utf8(host.tab().unwrap()).unwrap().contains("0,5,15,30,37,45 * * * *"));
     host.run(&["setup", "--status", "--json"]).ends(0).expect_text("\"cron\"");
-    host.run(&["-C", there, "setup", "--remove"]).ends(0).expect_text("the timer stays for");
+    host.run(&["-C", there, "setup", "--remove"]).ends(0).expect_text("the timer is kept for");
     assert_eq!(host.all(), once, "the first project's setup changed");
-    host.run(&["setup", "--remove"]).ends(0).expect_text("no timer serves");
+    host.run(&["setup", "--remove"]).ends(0).expect_text("no longer be served by a timer");
     assert_eq!(host.all(), before);
     host.run(&["setup", "--remove"]).ends(0).expect_text("nothing to change");
 }

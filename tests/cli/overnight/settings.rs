@@ -117,7 +117,7 @@ fn what_another_program_left_is_imported() {
         assert!(shown.out.contains(line), "{line}: {}", shown.out);
     }
     assert!(shown.out.contains("no such setting: .agents/ao/config.yaml: dream.scheduler_mode"));
-    let refused = "not taken over: jobs.overnight.runners (";
+    let refused = "not imported: jobs.overnight.runners (";
     assert!(shown.out.contains(refused) && shown.out.contains("[backends.codex]"), "{}", shown.out);
     assert!(shown.out.contains("COMMIT-MARKER.4: its marker cannot be read"), "{}", shown.out);
     fixture.run(&["overnight", "import", "--apply"]).ends(0);
