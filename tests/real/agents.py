@@ -243,7 +243,7 @@ def sandboxed(root, kind, port):
     if last["containment"].startswith(("full", "files-only")):
         say(len(inside) == 1, f"{kind} tool: nothing was written inside")
         say(not target.exists(), f"{kind} tool: wrote outside of its sandbox")
-        denied = f"may deny {target}"
+        denied = f"denied access to {target}"
         say(any(denied in line for line in last["lines"]), f"{kind} tool: the denied path is not named: {last['lines']}")
     else:
         skip("host", f"3 of {kind}: there is no sandbox ({last['containment']})")
