@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use runner_engine::digest::Digest;
 use runner_text::markdown;
 
-use super::compare::OtherNotes;
+use super::compare::{OTHERS, OtherNotes};
 use super::features::Features;
 use super::inventory::{Idea, Reader};
 use super::proposal::Offer;
@@ -26,8 +26,6 @@ pub const OFFERED_NEIGHBOURS: usize = 5;
 pub const PER_NEIGHBOUR: usize = 1500;
 /// Maximum combined size of the selected ideas' contents in memory, in bytes.
 pub const TEXTS: usize = 64 * 1024 * 1024;
-/// Maximum number of other ideas to read when looking for duplicates.
-pub const OTHERS: usize = 5000;
 /// Maximum length of the first paragraph in a search for session notes, in characters.
 const GIST: usize = 200;
 /// Minimum score of a neighbour that may be the same idea (see [`Neighbour::score`]).

@@ -13,7 +13,6 @@ use runner_engine::recording::InputRecording;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use super::classify::OTHERS;
 use super::features::Features;
 use super::inventory::Inventory;
 use super::spec::DreamSpec;
@@ -22,6 +21,8 @@ use crate::evidence::neighbours::MOST;
 use crate::evidence::other_notes::NoteFits;
 use crate::evidence::{Evidence, ProjectEvidence};
 
+/// Maximum number of other notes to read for one pass.
+pub const OTHERS: usize = 5000;
 /// The recording key for the notes that are no longer ideas.
 const SETTLED: &str = "settled notes";
 

@@ -51,7 +51,7 @@ use runner_engine::outcome::Class;
 use runner_engine::publish::FsFailure as DiskTrouble;
 use runner_engine::recording::InputRecording;
 use runner_engine::scope::{Expect, ScopeError};
-use runner_text::{counted, markdown};
+use runner_text::markdown;
 use serde_json::json;
 
 use crate::evidence::{EvidenceSource, HistoryLimits, ProjectEvidence};
@@ -70,14 +70,13 @@ use external::Offered;
 pub use external::{ExternalRequest, ExternalRequests, Submission};
 use inventory::{Idea, Reader};
 use kept::{changed_meanwhile, changes, undecided, valid_answers};
-use pass_summary::{PassSummary, listed, unreadable};
+use pass_summary::{PassSummary, nothing, unreadable};
 use proposal::Proposal;
 use published::{check_targets, pass_folder, proposals_path};
 use quarantine::Quarantine;
 use request::QuestionFacts;
 use state::DreamState;
 use state_file::StateFile;
-use walk::WalkProblem;
 use world::{SeenEvidence, Unchanged};
 
 /// Maximum size of the state file and of the decisions file, in bytes.
@@ -339,15 +338,7 @@ fn ground<'a>(
     note_inputs(ctx, &survey, &parked, &before);
     let folder = pass_folder(ctx, spec);
     check_targets(ctx, spec, &folder)?;
-    let mut reported = PassSummary {
-        troubles: survey.troubles.clone(),
-        own: survey.own,
-        waiting: delta.waiting,
-        parked: aside,
-        moved: delta.moved,
-        privacy: review::Privacy::of(&ctx.git, spec)?.to_string(),
-        ..PassSummary::default()
-    };
+    let mut reported = begun((&*ctx, spec), &survey, &delta, aside)?;
     let mut room = room.map_or_else(|| evidence(ctx, spec), Ok)?;
     if submission.is_some() {
         Submission::widen(&mut room);
@@ -383,6 +374,24 @@ fn ground<'a>(
         seen_before: before,
         seen,
         moved,
+    })
+}
+
+/// Returns the report of a pass that has selected its ideas and not judged them yet.
+fn begun(
+    (ctx, spec): (&Context<'_>, &DreamSpec),
+    survey: &inventory::Inventory,
+    delta: &delta::Delta,
+    parked: Vec<String>,
+) -> Result<PassSummary, JobError> {
+    Ok(PassSummary {
+        troubles: survey.troubles.clone(),
+        own: survey.own,
+        waiting: delta.waiting,
+        parked,
+        moved: delta.moved,
+        privacy: review::Privacy::of(&ctx.git, spec)?.to_string(),
+        ..PassSummary::default()
     })
 }
 
@@ -581,23 +590,4 @@ fn read_own(ctx: &Context<'_>, path: &str) -> Result<Option<Vec<u8>>, JobError> 
 
 fn decisions(ctx: &Context<'_>, spec: &DreamSpec) -> Result<Decisions, JobError> {
     Ok(Decisions::read(&read_own(ctx, &spec.decisions_path())?.unwrap_or_default()))
-}
-
-fn nothing(unchanged: usize, own: usize, parked: &[String], troubles: &[WalkProblem]) -> String {
-    let mut why = format!("no delta ({} unchanged)", counted(unchanged, "idea"));
-    if let Some(aside) = pass_summary::set_aside(parked) {
-        why.push_str("; ");
-        why.push_str(&aside);
-    }
-    if unchanged == 0 && troubles.is_empty() && parked.is_empty() {
-        why.push_str("; there are no notes to examine");
-    }
-    if let Some(left_out) = pass_summary::left_out(own) {
-        why.push_str("; ");
-        why.push_str(&left_out);
-    }
-    if !troubles.is_empty() {
-        why.push_str(&format!("; {} could not be read: {}", troubles.len(), listed(troubles)));
-    }
-    why
 }

@@ -230,3 +230,27 @@ pub(super) fn unreadable(selected: usize, troubles: &[WalkProblem]) -> JobError 
     let why = format!("none of {selected} could be read: {}", listed(troubles));
     JobError::failed(Class::Environment, why)
 }
+
+pub(super) fn nothing(
+    unchanged: usize,
+    own: usize,
+    parked: &[String],
+    troubles: &[WalkProblem],
+) -> String {
+    let mut why = format!("no delta ({} unchanged)", counted(unchanged, "idea"));
+    if let Some(aside) = set_aside(parked) {
+        why.push_str("; ");
+        why.push_str(&aside);
+    }
+    if unchanged == 0 && troubles.is_empty() && parked.is_empty() {
+        why.push_str("; there are no notes to examine");
+    }
+    if let Some(left_out) = left_out(own) {
+        why.push_str("; ");
+        why.push_str(&left_out);
+    }
+    if !troubles.is_empty() {
+        why.push_str(&format!("; {} could not be read: {}", troubles.len(), listed(troubles)));
+    }
+    why
+}

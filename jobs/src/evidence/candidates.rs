@@ -127,7 +127,7 @@ pub struct Candidate {
     /// The extent to which the commit touched the places mentioned in the note.
     pub overlap: Overlap,
     /// The strength for the note, among all other notes, that the commit fits best; 0 if it fits
-    /// none. `None` if the other notes were not compared (see [`super::other_notes`]).
+    /// none. `None` if the other notes were not compared (see `other_notes`).
     pub best_other_note: Option<f64>,
     /// The commit's date relative to the date of the note.
     pub when: CommitTiming,
