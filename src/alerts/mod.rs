@@ -3,14 +3,14 @@
 //! ```text
 //! tick ──> news digested, jobs watched (database rows) ─────if there is news─────> runner __deliver
 //!   │                                                                              │ one at a time,
-//!   └──waits for nothing                                                           │ deadlines on all
+//!   └──waits for nothing                                                           │ each with a deadline
 //!                              database <──attempt recorded── send ──its result recorded───┘
 //! ```
 //!
 //! The module `runner_engine::alerts` describes what alerts are and when they are sent. No run,
-//! tick or night ever waits for anything in this module: the delivery process is started and left
-//! alone, and a receiver that hangs blocks only that process. If the process is killed at any time,
-//! at most one message is sent twice, with the same id, and none is lost.
+//! tick or night ever waits for a delivery: the delivery process is started and left alone, and a
+//! receiver that hangs blocks only that process. If the process is killed at any time, at most one
+//! message is sent twice, with the same id, and none is lost.
 
 pub mod deliver;
 mod heartbeat;
@@ -46,8 +46,9 @@ pub enum TickHealth {
     Troubled,
 }
 
-/// Queues messages about the news since the last tick, and starts their delivery. Returns a line
-/// for each failed action, because such a failure does not fail the tick.
+/// Queues messages about the news since the last tick, and starts their delivery. If this
+/// fails, returns a line that describes the failure, unless the database is damaged: other failures
+/// do not fail the tick.
 pub fn after_tick(home: &Env, store: &mut Store, tick: TickHealth) -> Result<Vec<String>, Failure> {
     match queue_messages(home, store, tick) {
         Ok(()) => Ok(Vec::new()),
@@ -77,8 +78,8 @@ fn queue_messages(home: &Env, store: &mut Store, tick: TickHealth) -> Result<(),
 }
 
 /// Raises and resolves the alerts about silent hosts of fleets. Does nothing on a machine that has
-/// never joined a fleet. Returns a line for each failed action, because such a failure does not
-/// fail the tick.
+/// never joined a fleet. If this fails, returns a line that describes the failure, unless the
+/// database is damaged: other failures do not fail the tick.
 pub fn watch_hosts(
     home: &Env,
     store: &mut Store,
@@ -214,7 +215,9 @@ fn start(home: &Env, options: &[&str]) -> Result<(), Failure> {
         command.env_remove(name);
     }
     let mut child = command.spawn().map_err(|error| {
-        Failure::environment(format!("cannot start this program again to deliver alerts: {error}"))
+        Failure::environment(format!(
+            "cannot start another runner process to deliver alerts: {error}"
+        ))
     })?;
     // Reaps the child, so that a daemon accumulates no zombies. If this process exits first, the
     // system reaps the child.

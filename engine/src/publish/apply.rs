@@ -8,6 +8,7 @@
 //! ```text
 //! put      T = a, S none or a or b   already in place: make it durable, continue
 //!          T = a, S other            an exchange displaced foreign bytes: exchange back, conflict
+//!                                    (without b, nothing was displaced: continue)
 //!          T = b, S = a              move it
 //!          T = b, S other            staging was damaged: stop
 //!          T other                   conflict
@@ -38,7 +39,7 @@ pub(super) struct Publisher<'a, Fs> {
 }
 
 impl<Fs: PublishFs> Publisher<'_, Fs> {
-    /// Moves every entry to its target and makes the moves durable.
+    /// Publishes or removes the target of every entry, and makes the changes durable.
     pub(super) fn carry_out(&self) -> Result<(), PublishError> {
         self.make_folders()?;
         let mut entries = self.manifest.entries.iter().enumerate().collect::<Vec<_>>();

@@ -1,6 +1,7 @@
 //! An in-memory database for replaying a finished run.
 //!
-//! The run receives its recorded id, seed, start time and reservation through the normal admission.
+//! The run's recorded id and seed are written directly. The run is then admitted as usual, with the
+//! recorded start time and reservation.
 //! This module must never access the user's database.
 
 use std::path::Path;
@@ -21,7 +22,7 @@ use crate::process_id::ProcessIdentity;
 use crate::schedule::Schedule;
 use crate::time::ClockReading;
 
-/// A run's recorded data.
+/// The recorded data of a run, and the parameters of its replay.
 #[derive(Clone, Debug)]
 pub struct ReplayRun<'a> {
     pub run: &'a RunId,
@@ -37,7 +38,8 @@ pub struct ReplayRun<'a> {
     pub kind: &'a str,
     /// The recorded start time.
     pub started: Timestamp,
-    /// The current boot time, from which the replay's deadline counts (see [`ClockReading::boot`]).
+    /// The boot-clock reading at the start of the replay, from which its deadline is measured (see
+    /// [`ClockReading::boot`]).
     pub boot: Duration,
     /// The recorded reservation.
     pub reserved: Amounts,

@@ -37,8 +37,8 @@ const DIGESTS_LARGEST: u64 = 8 << 20;
 /// Maximum number of files in one folder.
 const MOST: usize = 10_000;
 
-/// The digests of the files written by runner, keyed by path: of the current content, and of the
-/// content that was about to replace it.
+/// For each path that runner wrote, the digest of its current content and of the content that was
+/// about to replace it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Digests(BTreeMap<String, Vec<String>>);
 
