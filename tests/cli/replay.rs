@@ -182,7 +182,7 @@ fn demo_replay_is_identical_and_detects_drift() {
     fixture
         .run(&["replay", &file])
         .ends(1)
-        .expect_text("it ended skipped")
+        .expect_text("the replay's outcome is skipped")
         .expect_text("the replay did not write it");
 }
 

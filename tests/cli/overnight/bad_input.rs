@@ -36,7 +36,7 @@ fn invalid_nodes_are_reported_and_unchanged() {
     let health = run_ok(&fixture, &["corpus", "health", "--json"]).json();
     let troubles = health["troubles"].as_array().unwrap();
     for (path, what) in [
-        ("learnings/noyaml.md", "not understood"),
+        ("learnings/noyaml.md", "cannot be parsed"),
         ("learnings/twin.md", "has the same id f-2026-10-01-001 as findings/f-2026-10-01-001.md"),
         ("learnings/binary.md", "is not text"),
         ("learnings/huge.md", "104857600 bytes, longer than"),
@@ -140,7 +140,7 @@ fn conflict_after_a_kill_leaves_the_dead_summary() {
 fn read_only_folders_cause_no_damage() {
     let mut fixture = night();
     start(&fixture, &["--max-iterations", "1"]).ends(0);
-    // This is another copy, which the next run would remove.
+    // Add another copy of a learning, which the next run would remove.
     let same = fixture.read(".agents/learnings/same-one.md");
     fixture.write(".agents/learnings/same-three.md", same);
     as_nobody(&mut fixture);
