@@ -1,10 +1,10 @@
-//! The modules of the program that the fuzz targets test. They are included by path, because the
+//! The modules of the program that the fuzz targets test. They are included by path because the
 //! program is not a library.
 
 #[path = "../src/ui/failure.rs"]
 mod failure;
 
-/// The part of the terminal surface on which the configuration depends.
+/// The part of the program's `ui` module that the configuration depends on.
 pub mod ui {
     pub use super::failure::Failure;
 }

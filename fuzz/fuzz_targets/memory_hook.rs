@@ -1,6 +1,6 @@
-//! Fuzzes the input of session hooks: any bytes are a payload, and any text is searched for
-//! commands without a panic. After injected blocks are removed from a text, it contains no further
-//! block.
+//! Fuzzes the input of session hooks: any bytes parse as a payload, and any text can be searched
+//! for commands without a panic. After injected blocks have been removed from a text, it contains
+//! no further block.
 #![no_main]
 
 use runner_memory::element::{elements, without_injected};

@@ -1,5 +1,5 @@
-//! Fuzzes memory queries: any text is a query or is refused with a column inside or right after it,
-//! and never causes a panic.
+//! Fuzzes memory queries: any text is either a valid query or refused with a column within the text
+//! or directly after it, and never causes a panic.
 #![no_main]
 
 use runner_memory::MemoryError;

@@ -1,5 +1,5 @@
-//! Fuzzes redaction: text in pieces is redacted like the whole text, and redacted text contains no
-//! control characters other than line feeds and tabs.
+//! Fuzzes redaction: text that arrives in pieces is redacted like the whole text, and redacted text
+//! contains no control characters other than line feeds and tabs.
 #![no_main]
 
 use runner_text::redact::{Redacted, Redactor};

@@ -109,7 +109,7 @@ fn run(fixture: &Fixture, args: &[&str]) -> crate::fixture::CommandOutput {
     crate::fixture::CommandOutput::of(command(fixture, args).output().unwrap())
 }
 
-/// Queues the job and ticks, so that the job fails.
+/// Queues the job and runs a tick, in which the job fails.
 fn fail(fixture: &Fixture) {
     run(fixture, &["enqueue", "bad"]).ends(0);
     run(fixture, &["tick"]).expect_text("bad");
@@ -172,7 +172,7 @@ fn failure_and_recovery_are_each_delivered_once() {
             let wanted = String::from_utf8(said.stdout).unwrap();
             assert_eq!(heard.header("x-runner-signature"), wanted.trim());
         }
-        Err(_) => skip("python3", "there is no python3 to check a signature with"),
+        Err(_) => skip("python3", "the signature check: python3 is not installed"),
     }
     deliver(&fixture);
     // Repeated failures are counted but not sent again.
@@ -229,7 +229,7 @@ fn hanging_receivers_block_no_command() {
     let states = messages(&fixture);
     assert_eq!((states[0].1.as_str(), states[0].2), ("waiting", 1), "{states:?}");
     assert!(states[0].3.is_empty(), "an unfinished delivery has an error: {states:?}");
-    // The first process may have skipped the other message, because a run that has ended since held
+    // The first process may have skipped the other message, because a run that has since ended held
     // it back.
     delivered(&fixture);
     run(&fixture, &["tick"]);

@@ -223,7 +223,7 @@ fn backend_check_reports_api_and_missing_model() {
         .ends(69)
         .expect_text("did you mean \"other:7b\"?")
         .expect_text("ollama pull other:8b");
-    // Admission finds the same problem before the run asks.
+    // Admission finds the same problem before the run asks the model.
     fixture.run(&["run", "ask"]).ends(69).expect_text("ollama pull other:8b");
     assert_eq!(ollama.calls(), 0);
 

@@ -113,7 +113,7 @@ fn tick_waits_for_staggered_runs() {
     fixture.run_with_clock(&["tick"]).ends(0);
     woken(&fixture, 0);
     let tick = begin(&fixture, &["tick", "--json"]);
-    // The tick has now recorded all three occurrences.
+    // A job writes to the pipe. By then, the tick has recorded all three occurrences.
     assert_eq!(fs::read_to_string(fixture.path("up.fifo")).unwrap(), "up\n");
     // The tick keeps reading the clock.
     woken(&fixture, 61);

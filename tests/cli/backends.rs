@@ -99,7 +99,7 @@ fn fallbacks_answer_and_are_reported() {
     let said = fixture.run(&["run", "ask"]).ends(69).err;
     assert!(said.contains("/no/such/program") && said.contains("skipped: mine:"), "{said}");
 
-    // An unusable answer does not lead to the fallback.
+    // Runner does not ask the fallback after an unusable answer.
     let fixture = self::fixture("Empty", "fallback = [\"builtin\"]");
     fixture.run(&["run", "ask"]).ends(1);
     let run = last(&fixture);
@@ -184,7 +184,7 @@ fn fallback_with_exhausted_pool_is_skipped() {
     assert!(dry.out.contains("not asked: other: pool max"), "{}{}", dry.out, dry.err);
     let said = fixture.run(&["run", "ask"]).ends(77);
     let run = last(&fixture);
-    assert_eq!(asked(), 1, "the pool has one call left, but the run needs two");
+    assert_eq!(asked(), 1, "the backend was asked although its pool has too few calls left");
     assert_eq!(
         (run["class"].as_str(), &run["model_calls"]),
         (Some("auth"), &1.into()),

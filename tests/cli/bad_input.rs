@@ -48,7 +48,7 @@ pub fn as_nobody(fixture: &mut Fixture) {
     }
     let mut folders = vec![fixture.root().to_owned()];
     while let Some(path) = folders.pop() {
-        // Changes the owner of a link, not of its target.
+        // For a link, this call changes the owner of the link, not of its target.
         lchown(&path, Some(65_534), Some(65_534)).unwrap();
         if path.symlink_metadata().unwrap().is_dir() {
             folders.extend(fs::read_dir(&path).unwrap().map(|entry| entry.unwrap().path()));

@@ -28,10 +28,11 @@ fn declared_artifact_is_published_and_reported() {
     assert!(fixture.survivors().is_empty());
 }
 
-/// Processes that have nothing to do with runner, and a count of the reads of their state.
+/// Processes unrelated to runner, and a watch that counts the reads of their state.
 struct Strangers {
     all: Vec<Child>,
-    /// The kernel drops the watch of a `/proc` file unless the file is open.
+    /// Open files that are never read. The kernel drops the watch on a `/proc` file that is not
+    /// open.
     _states: Vec<File>,
     watch: std::os::fd::OwnedFd,
 }

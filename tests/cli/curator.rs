@@ -16,7 +16,8 @@ use crate::fixture::{CommandOutput, Fixture};
 
 const JOB: &str = "[jobs.curator]\nkind = \"curator\"\ntrigger = \"manual\"\n";
 
-/// Starts a server that answers a request with `answer(path)`, or never if that is `None`.
+/// Starts a server that answers a request with `answer(path)`, or does not answer if that is
+/// `None`.
 fn service(answer: impl Fn(&str) -> Option<String> + Send + Clone + 'static) -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
@@ -38,7 +39,7 @@ fn service(answer: impl Fn(&str) -> Option<String> + Send + Clone + 'static) -> 
     port
 }
 
-/// Opens a port whose backlog is full, so that further connections hang.
+/// Opens a port whose backlog is full, so further connections hang.
 fn black_hole() -> (u16, Vec<TcpStream>, OwnedFd) {
     let any: SocketAddrV4 = "127.0.0.1:0".parse().unwrap();
     let socket = net::socket(net::AddressFamily::INET, net::SocketType::STREAM, None).unwrap();

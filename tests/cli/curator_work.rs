@@ -296,7 +296,7 @@ fn hourly_cap_survives_restarts() {
     for from in &starts {
         let within = starts.iter().filter(|at| (*from..from + 60).contains(*at));
         let within = within.count();
-        assert!(within <= CAP, "{within} in the hour from minute {from}");
+        assert!(within <= CAP, "{within} jobs began in the hour from minute {from}");
         fullest = fullest.max(within);
     }
     assert_eq!(fullest, CAP, "no hour reaches the cap");

@@ -158,7 +158,7 @@ fn private_socket_rejects_invalid_requests() {
         let reported = daemon.ask(&format!(r#"{{"ask":"{ask}","run":"{unknown}"}}"#));
         assert!(reported["why"].as_str().unwrap().contains(unknown), "{reported}");
     }
-    // The client sends invalid UTF-8, and a line without an end.
+    // The client sends invalid UTF-8, and then a line without an end.
     let mut stream = daemon.connect();
     stream.write_all(b"\xff\xfe\n").unwrap();
     let mut replies = BufReader::new(stream.try_clone().unwrap());
@@ -169,8 +169,8 @@ fn private_socket_rejects_invalid_requests() {
     let _closed = stream.write_all(&vec![b'x'; 70_000]);
     line.clear();
     let _reset = replies.read_line(&mut line);
-    // The daemon is not blocked by clients that send nothing or that do not read.
-    // There are more of them than the daemon serves at a time.
+    // Many clients send no complete request, more than the daemon serves at a time, and another
+    // client reads no replies. They do not block the daemon.
     let slow = |number: usize| {
         let mut client = daemon.connect();
         if number.is_multiple_of(2) {
@@ -219,7 +219,7 @@ fn followed_log_ends_with_the_run() {
     daemon.wait_for_text("wait: succeeded");
     daemon.signal(Signal::TERM);
     daemon.ends(0);
-    // Without a daemon, the log of the ended run is the same.
+    // Without a daemon, the command prints the same log of the ended run.
     assert_eq!(CommandOutput::of(follow().wait_with_output().unwrap()).out, said.out);
     fixture.run_with_clock(&["runs", "logs", "01ZZZZZZZZ", "--follow"]).ends(65);
 }

@@ -83,7 +83,7 @@ fn demo_reports_despite_a_hostile_idea() {
         let id = proposal["id"].as_str().unwrap();
         runner(&["dream", "accept", id]).ends(0);
     }
-    // Without the sample project, nothing of the demo is left to tick, and the next demo removes
+    // After the sample project has been removed, a tick ignores the demo, and the next demo removes
     // its state.
     fs::remove_dir_all(&demo).unwrap();
     fixture.run(&["tick"]).ends(0);
@@ -119,7 +119,7 @@ fn assert_cycle_ran(fixture: &Fixture, demo: &std::path::Path) {
     let steps: Vec<serde_json::Value> =
         steps.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     assert!(steps.len() >= 15, "{}", steps.len());
-    // An agent may not write a journal entry. Its failed attempt is recorded.
+    // An agent must not write a journal entry. Its failed attempt is recorded.
     let forged: Vec<_> = steps.iter().filter(|it| it["args"]["path"] == "rem/forged.org").collect();
     assert!(forged.len() == 1 && forged[0]["exit_code"] != 0, "{forged:?}");
     assert!(!demo.join("rem/forged.org").exists());

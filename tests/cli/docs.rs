@@ -144,7 +144,7 @@ fn there(program: &str) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let found = std::env::split_paths(&path).any(|folder| folder.join(program).is_file());
     if !found {
-        skip(program, &format!("there is no {program}"));
+        skip(program, &format!("{program} is not installed"));
     }
     found
 }

@@ -1,5 +1,5 @@
-//! Tests how a dream pass handles good and bad answers of a model, through the program and a model
-//! API on loopback.
+//! Tests how a dream pass handles good and bad model answers. The tests run the program with a
+//! model API on loopback.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -19,7 +19,7 @@ const OTHER: &str = "# Maps without a network\n\nOn a train there is no network,
                      there.\n\n- Tiles of a region are downloaded before\n- Each tile shows its age\n";
 const MUG: &str = "# Mug\n\nMy mug is green.\n";
 
-/// The reply to one request: its text and the reason why it ends, or `None` for no reply.
+/// The reply to one request: its text and the reason that it ends, or `None` for no reply.
 type ModelReply = Option<(String, Why)>;
 
 struct Case {

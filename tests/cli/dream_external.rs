@@ -1,5 +1,5 @@
-//! Tests `runner dream delta` and `runner dream submit`, which let a program that runner did not
-//! start answer the request of a pass.
+//! Tests `runner dream delta` and `runner dream submit`. With them, a program that runner did not
+//! start can answer the request of a dream pass.
 
 use serde_json::{Value, json};
 
@@ -136,7 +136,7 @@ fn answer_applies_only_to_its_own_request() {
 fn answer_may_use_only_what_its_request_offered() {
     let (fixture, _) = fixture();
     delta(&fixture);
-    // A commit and an idea that are newer than the request were not offered.
+    // The request did not offer this commit and this idea, because they are newer.
     fixture.write("src/maps.rs", "fn maps() {}\n");
     fixture.git(&["add", "src"]);
     fixture.git(&[
@@ -236,7 +236,8 @@ fn settled_ideas_need_no_answer() {
     let run = submit(&fixture, &all(&["retry"])).ends(0).json();
     assert_eq!(run["outcome"], "succeeded", "{run:#}");
     submit(&fixture, &all(&["retry"])).ends(65).expect_text("no request awaits an answer");
-    // A repeated part does not count as an unusable answer about the remaining ideas.
+    // If a part of an answer is submitted again, it does not count as an unusable answer about the
+    // remaining ideas.
     again();
     submit(&fixture, &all(&["maps"])).ends(0);
     for _ in 0..3 {
@@ -245,7 +246,7 @@ fn settled_ideas_need_no_answer() {
     }
     assert!(!fixture.path("dreams/.failed").exists());
     submit(&fixture, &all(&["retry"])).ends(0);
-    // A decision settles an idea as well.
+    // A decision also settles an idea.
     again();
     submit(
         &fixture,
@@ -259,7 +260,7 @@ fn settled_ideas_need_no_answer() {
     let blog = json!([element("maps", ("blog-candidate", "mark-blog"), "a story", "")]).to_string();
     let run = submit(&fixture, &blog).ends(0).json();
     assert_eq!(run["outcome"], "skipped", "{run:#}");
-    // An ordinary pass settles a request, too.
+    // An ordinary pass also settles a request.
     let rules = ["--config", "jobs.dream.backend=builtin"];
     fixture.run(&[&["dream", "run", "--all"][..], &rules].concat()).ends(0);
     submit(&fixture, &blog).ends(65).expect_text("no request awaits an answer");
@@ -317,7 +318,7 @@ fn third_unusable_submission_sets_the_ideas_aside() {
     let parked = delta(&fixture);
     assert_eq!(
         parked["outcome"]["outcome"], "skipped",
-        "the ideas must be set aside after three answers without a proposal"
+        "the ideas were not set aside after three answers without a proposal"
     );
     assert!(parked["outcome"].to_string().contains("ideas/maps.md"), "{parked:#}");
     let line = fixture.run(&["runs", "--json"]).json();

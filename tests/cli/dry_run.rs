@@ -11,8 +11,8 @@ use serde_json::Value;
 
 use crate::fixture::{CommandOutput, Fixture, Random, ended_within, print_line, scaled};
 
-/// Mode, modification time and content. The change time is excluded because SQLite, as root,
-/// changes the owner of a database's side files.
+/// The mode, modification time and content of a file. The change time is excluded because SQLite,
+/// as root, changes the owner of a database's side files.
 type Trace = (u32, i64, i64, Vec<u8>);
 
 /// Returns the traces of a folder and everything below it.

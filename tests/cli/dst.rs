@@ -46,7 +46,7 @@ fn minutes(middle: Date) -> Vec<Timestamp> {
 fn job_runs_once_daily_across_clock_changes() {
     let faked = Command::new("faketime").args(["2026-03-29", "true"]).output();
     if !faked.is_ok_and(|tried| tried.status.success()) {
-        skip("faketime", "there is no faketime");
+        skip("faketime", "faketime is not installed");
         return;
     }
     let began = Instant::now();

@@ -17,7 +17,7 @@ fn init_prints_a_summary_without_a_terminal() {
     for text in ["nothing was written", "without a model", "02:30", "50 calls", "next:"] {
         assert!(again.err.contains(text), "{text}: {again:?}");
     }
-    // Nobody was asked, so no note and no backend was written.
+    // Without a terminal, `init` asks no questions, so it writes no note and no backend.
     assert_eq!(fs::read_dir(fixture.path("ideas")).unwrap().count(), 0);
     assert!(!fixture.read("runner.toml").contains("backends"));
     fixture.run(&["init", "--private-notes"]).ends(0).expect_text("are private");
@@ -122,7 +122,7 @@ fn page_and_run_show_the_end_of_the_output() {
 #[test]
 fn settings_are_edited_checked_and_accepted() {
     let fixture = Fixture::with("[jobs.tidy]\nkind = \"command\"\nprogram = \"true\"\n");
-    // Other tests accept all settings through a variable.
+    // The fixture sets a variable that accepts all settings. Without it, changes must be accepted.
     let run = |args: &[&str], editor: &str| {
         let mut command = fixture.runner(args);
         command.env("EDITOR", editor).env_remove("RUNNER_CONFIG__TRUST__PATHS");

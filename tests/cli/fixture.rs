@@ -77,7 +77,8 @@ impl Fixture {
         // sent, so tests would have to wait.
         let config = fixture.root().join("config/runner/config.toml");
         fs::create_dir_all(config.parent().unwrap()).unwrap();
-        // Tests edit runner.toml directly, even before a tick in the environment of a timer.
+        // Tests edit runner.toml directly. The variable that accepts these changes does not reach a
+        // tick in a timer's environment, so this file accepts them too.
         let text =
             "[trust]\npaths = [\"/\"]\n[defaults]\nstagger = \"0s\"\n[notify]\nwindow = \"0s\"\n";
         fs::write(config, text).unwrap();
@@ -141,7 +142,7 @@ impl Fixture {
             .env("XDG_STATE_HOME", self.root().join(&self.state_home))
             .env("XDG_CONFIG_HOME", self.root().join("config"))
             .env("GIT_CONFIG_NOSYSTEM", "1")
-            // Tests edit runner.toml directly.
+            // Tests edit runner.toml directly, so their changes are accepted in advance.
             .env("RUNNER_CONFIG__TRUST__PATHS", "[\"/\"]")
             .env("TZ", "UTC")
             .stdin(Stdio::null());
@@ -225,7 +226,7 @@ impl Fixture {
         self.store().query_row(sql, [], |row| row.get(0)).unwrap()
     }
 
-    /// Returns every file below `below` with its content, except git's own files.
+    /// Returns every file in the project's folder `below` with its content, except git's own files.
     pub fn tree(&self, below: &str) -> Vec<(String, Vec<u8>)> {
         let mut found = Vec::new();
         let mut folders = vec![self.path(below)];

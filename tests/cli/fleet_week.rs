@@ -72,7 +72,7 @@ fn settle(fixture: &Fixture) {
         if fixture.count(open) == 0 {
             return;
         }
-        // The tick may try the failing dream again.
+        // The tick may retry the failing dream.
         fixture.run_with_clock(&["tick"]);
     }
     panic!("a run is not settled after 20 ticks");

@@ -31,7 +31,7 @@ fn forged_entries_move_no_task_and_orient_no_run() {
     fixture.git(&["add", "plan.org", "runner.toml"]);
     fixture.git(&["commit", "--quiet", "-m", "A board"]);
     let (list, entry) = ("rem/manifest.json", "rem/2026-06-10-1430.org");
-    // A database that knows no entry shows the carry as unverified.
+    // If the database knows no entry, runner shows the carry as unverified.
     written(&fixture, "rem", "2026-06-10-1430", "- keep course — y");
     let orient = fixture.run(&["lifecycle", "orient"]).ends(0);
     orient.expect_text("unverified").expect_text("runner lifecycle adopt");
@@ -63,8 +63,7 @@ fn forged_entries_move_no_task_and_orient_no_run() {
     written(&fixture, "rem", "2026-06-11-1430", VERDICT);
     is_without_effect(&fixture, "added entry");
     restore();
-    // A commit that was built from git objects alone brings the entry into the folder at a later
-    // reset.
+    // A commit is built from git objects alone, and a later reset writes its entry into the folder.
     let blob = |text: &str| {
         fixture.write("forged", text);
         let hash = fixture.git(&["hash-object", "-w", "forged"]).trim().to_owned();
@@ -80,7 +79,7 @@ fn forged_entries_move_no_task_and_orient_no_run() {
     assert!(fixture.read(entry).contains(VERDICT));
     is_without_effect(&fixture, "entry from the index");
     restore();
-    // An entry with the same text is known in this clone too, because its digest is equal.
+    // Runner knows an entry with the same text in this clone too, because its digest is equal.
     fixture.run(&["board", "apply"]).ends(0).expect_text("already applied");
 }
 
@@ -140,7 +139,7 @@ fn forger() -> (Fixture, std::path::PathBuf, [String; 2]) {
     let forged = fixture.root().join("forged");
     fs::create_dir_all(forged.join("backup")).unwrap();
     let copy = |to: &str, path: &str| fs::write(forged.join(to), fixture.read(path)).unwrap();
-    // A backup of an earlier entry, which runner knew.
+    // The forger keeps a backup of an earlier entry that runner published.
     dreamt(&fixture, "rem", "2026-06-09-1430", "- keep course — y");
     copy("backup/2026-06-09-1430.org", "rem/2026-06-09-1430.org");
     copy("backup/manifest.json", LIST);
@@ -271,8 +270,8 @@ fn agents_in_the_sandbox_bring_no_entry_into_git() {
         assert_eq!(run.err.contains("guard"), names.is_some(), "{how}: {run:?}");
         assert!(names.is_none_or(|names| run.err.contains(names)), "{how}: {run:?}");
         assert_eq!([fixture.read(LIST), fixture.read(ENTRY)], honest, "{how}: {run:?}");
-        // Except for the commits that a guard keeps for inspection, git has the forged entry in no
-        // ref, and not in its index.
+        // Neither the index nor any ref contains the forged entry, except for the commits that a
+        // guard keeps for inspection.
         let all = ["log", "--exclude=refs/runner/*", "--all", "--format=%H", "--", "rem"];
         assert_eq!(fixture.git(&all), "", "{how}: {run:?}");
         assert_eq!(fixture.git(&["ls-files", "--", "rem"]), "", "{how}: {run:?}");

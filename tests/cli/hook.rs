@@ -89,7 +89,7 @@ const GOOD_LINES: [&str; 28] = [
     "cd src; cd a; cd b; touch x",
 ];
 
-/// Command lines that write outside the job's scope, or for which that cannot be determined.
+/// Command lines that write outside the job's scope, or whose targets cannot be determined.
 const BAD_LINES: [&str; 86] = [
     "echo x > /etc/cron.d/y",
     "echo x >>../y",
@@ -258,7 +258,7 @@ fn every_payload_gets_the_expected_decision() {
     ] {
         judge(&format!("{tool} {:.60}", input.to_string()), &job, &payload(tool, input), good);
     }
-    // Tools that are declared read-only, and other write limits.
+    // Check tools that are declared read-only, and other write limits.
     let mail = payload("mcp__wiki__search", json!({"words": "x"}));
     judge("a known server", &[&job[..], &["--reads", "mcp__wiki__*"]].concat(), &mail, true);
     judge("another server", &[&job[..], &["--reads", "mcp__wik__*"]].concat(), &mail, false);
@@ -267,7 +267,7 @@ fn every_payload_gets_the_expected_decision() {
     let dream = payload("Write", json!({"file_path": "dreams/x"}));
     judge("a dream writes its own", &["--job", "dream"], &dream, true);
     judge("without limits", &[], &payload("Write", json!({"file_path": "a"})), false);
-    // Payloads that are invalid or unusual.
+    // Check invalid and unusual payloads.
     let odd = format!(
         r#"{{"tool_input":{{"content":"x","file_path":"/etc/x"}},"cwd":{root:?},"tool_name":"Write"}}"#
     );

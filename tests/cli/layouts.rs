@@ -220,7 +220,7 @@ fn init_reports_the_privacy_of_every_layout() {
         let json = fixture.run(&["init", "--json"]).ends(0).json();
         assert!(json["privacy"][0].as_str().unwrap().starts_with(privacy(ideas)), "{json}");
     }
-    // A folder with another name is ignored as well.
+    // `--private-notes` also ignores a notes folder with another name.
     let fixture = Fixture::with("[jobs.dream]\nideas = \"notes\"\n");
     fixture.write("notes/a.md", "# A\n");
     fixture

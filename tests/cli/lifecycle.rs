@@ -191,7 +191,7 @@ fn idle_cycle_writes_no_entry_and_moves_on() {
         runs.as_array().unwrap().iter().filter(|run| run["outcome"] == "skipped").collect();
     assert_eq!(skipped.len(), 1, "{runs}");
     assert!(skipped[0].to_string().contains("nothing happened: no commit"), "{}", skipped[0]);
-    // The carry of the last entry stays, and names what happened since.
+    // The orientation still shows the carry of the last entry, and lists later commits.
     fixture.git(&["commit", "--quiet", "--allow-empty", "-m", "add: the tide of June"]);
     let orient = fixture.run(&["lifecycle", "orient"]).ends(0);
     let orient = orient.expect_text("Carry of rem/2026-06-10-0120.org").expect_text("committed ");

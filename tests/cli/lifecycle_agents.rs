@@ -74,7 +74,7 @@ fn command_agents_leave_rows_for_commits_and_files() {
     assert_eq!(rows[0]["args"]["pipeline"], "wake: re\u{2011}read the log");
     assert!(rows[1]["args"]["pipeline"].as_str().unwrap().ends_with(" add: a tide"), "{rows:?}");
     assert_eq!(rows[2]["args"]["path"], "notes/tide.txt");
-    // The next wake learns of the commit.
+    // The next wake's request mentions the commit.
     fixture.run(&["lifecycle", "tick"]).ends(0);
     let text = asked(&fixture, "lifecycle").to_string();
     assert!(text.contains("What happened so far") && text.contains(" add: a tide"), "{text}");
@@ -132,7 +132,7 @@ fn daydreams_follow_runs_without_configured_jobs() {
     assert_eq!(daydreams["daydreams"].as_array().unwrap().len(), 2, "{text}");
     assert_eq!(daydreams["daydreams"][0]["text"], "the tide turns.");
     assert_eq!(fixture.git(&["status", "--porcelain", "--", "daydreams.json"]), "");
-    // Without a model there is no such job.
+    // A job without a model has no daydream job.
     fixture.configure("[jobs.other]\nkind = \"wake\"\ntrigger = \"every 1h\"\nagent = \"two\"\n");
     let jobs = fixture.run(&["jobs", "--json"]).ends(0).json().to_string();
     assert!(jobs.contains("lifecycle-daydream") && !jobs.contains("other-daydream"), "{jobs}");
@@ -199,7 +199,7 @@ fn compatible_variables_take_effect_in_runs() {
         run(0, &["tick"]).ends(0);
         for minute in [20, 40] {
             if command == in_cycle {
-                // The state before the dream: both cycles have it, under different names.
+                // Run the state before the dream, which has a different name in each cycle.
                 run(minute - 1, &command).ends(0);
             }
             // A dream is written only if a tool was used since the previous dream.

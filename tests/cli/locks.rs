@@ -44,7 +44,7 @@ fn run_that_was_not_admitted_leaves_its_key() {
     }
     std::fs::write(fixture.path("go.fifo"), "go\n").unwrap();
     assert!(first.wait().unwrap().success());
-    // This run does not block on the pipes, because the test holds both ends of each open.
+    // This run does not block on the pipes, because the test keeps both ends of each pipe open.
     let both = |name: &str| {
         std::fs::File::options().read(true).write(true).open(fixture.path(name)).unwrap()
     };

@@ -72,7 +72,7 @@ impl<'f> Session<'f> {
     }
 }
 
-/// Runs the program with an input.
+/// Runs the program with `input` on its standard input.
 fn call(fixture: &Fixture, args: &[&str], input: &[u8]) -> CommandOutput {
     let mut command = fixture.runner(args);
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -99,7 +99,7 @@ fn id_of(fixture: &Fixture, content: &str) -> String {
 #[test]
 fn checklist_of_the_memory_holds() {
     let fixture = Fixture::with("");
-    // 1. Install, 2. and 3. add the hooks.
+    // Steps 1 to 3: install the memory, which adds the hooks.
     let said = fixture.run(&["memory", "install", "--apply"]).ends(0);
     assert!(said.out.contains("installed successfully!"), "{}", said.out);
     let settings = fs::read_to_string(fixture.root().join(".claude/settings.json")).unwrap();
@@ -108,17 +108,17 @@ fn checklist_of_the_memory_holds() {
     assert_eq!(stop["args"], json!(["hook", "stop"]));
     assert!(stop["command"].as_str().unwrap().starts_with('/'), "{stop}");
     assert!(fixture.root().join(".claude/skills/ctx/SKILL.md").is_file());
-    // 4. and 5. The first session has nothing in its context.
+    // Steps 4 and 5: the first session has nothing in its context.
     let mut first = Session::new(&fixture, "first");
     assert_eq!(first.start("startup"), "");
-    // 6. to 8. The session stores two notes.
+    // Steps 6 to 8: the session stores two notes.
     assert_eq!(first.prompt("remember this"), "");
     first.answer(
         "Noted. <ctx:remember type=\"decision\" tags=\"tier:reference,auth\">The API uses PKCE.</ctx:remember>\
          <ctx:remember type=\"fact\" tags=\"tier:pinned\">Deploy on Fridays.\nNever on Mondays.</ctx:remember>",
     );
     assert_eq!(nodes(&fixture).len(), 2);
-    // 9. and 10. A new session has both notes in its context.
+    // Steps 9 and 10: a new session has both notes in its context.
     let mut second = Session::new(&fixture, "second");
     let block = second.start("startup");
     assert!(block.starts_with("<!-- ctx: 2 nodes, "), "{block}");
@@ -126,7 +126,7 @@ fn checklist_of_the_memory_holds() {
     assert!(block.contains("The API uses PKCE."), "{block}");
     assert!(block.ends_with("<!-- ctx:end -->"), "{block}");
     assert_eq!(second.start("startup"), block, "the block is not stable");
-    // 11. and 12. The session runs a query, and gets its results once.
+    // Steps 11 and 12: the session runs a query and receives the results once.
     second.prompt("what about auth");
     second.answer("<ctx:recall query=\"type:decision AND tag:auth\"/><ctx:status/>");
     let got = second.prompt("go on");
@@ -134,7 +134,7 @@ fn checklist_of_the_memory_holds() {
     assert!(got.contains("Found 1 node:") && got.contains("Tags: auth, tier:reference"), "{got}");
     assert!(got.contains("## Memory Status\n\nNodes: 2"), "{got}");
     assert_eq!(second.prompt("and more"), "");
-    // 13. Summarize and expand.
+    // Step 13: the session summarizes and expands nodes.
     let (pkce, deploy) = (id_of(&fixture, "PKCE"), id_of(&fixture, "Fridays"));
     second.answer(&format!(
         "<ctx:summarize nodes=\"{pkce},{deploy}\" archive=\"true\">All about releases.</ctx:summarize>"
@@ -147,7 +147,7 @@ fn checklist_of_the_memory_holds() {
     let got = second.prompt("go on");
     assert!(got.contains("Never on Mondays.") && got.contains("PKCE"), "{got}");
     assert_eq!(second.prompt("and more"), "");
-    // 14. A task.
+    // Step 14: the session starts and ends a task.
     second.answer("<ctx:task name=\"login\" action=\"start\"/>");
     second.prompt("work");
     second.answer(
@@ -340,7 +340,7 @@ fn every_change_can_be_undone() {
     for change in changes {
         fixture.run(&[&["memory"], change].concat()).ends(0);
         states.push(export());
-        // Each change is undone once and made again.
+        // Undo each change. If the change can be repeated, make it again and undo it once more.
         fixture.run(&["memory", "undo"]).ends(0);
         assert_eq!(export(), states[states.len() - 2], "{change:?}");
         if change[0] != "add" && change[0] != "summarize" {
@@ -404,14 +404,14 @@ fn hooks_are_never_installed_twice() {
     apply().ends(0).expect_text("already in");
     assert_eq!(fs::read_to_string(&settings).unwrap(), with);
     fixture.run(&["memory", "install", "--remove"]).ends(65).expect_text("hooks.SessionStart[0]");
-    // The entries of a program that was moved are replaced.
+    // Entries that name the program's earlier path are replaced.
     let moved = |text: &str| text.replace(env!("CARGO_BIN_EXE_runner"), "/gone/runner");
     fs::write(&settings, moved(&with)).unwrap();
     fs::write(&record, moved(&recorded)).unwrap();
     plain().expect_text("are outdated");
     apply().ends(0).expect_text("were added");
     assert_eq!(fs::read_to_string(&settings).unwrap(), with);
-    // The record was written, but the settings were not.
+    // Simulate a crash after the record was written, but before the settings were.
     fs::remove_file(&settings).unwrap();
     apply().ends(0);
     assert_eq!(fs::read_to_string(&settings).unwrap(), with);
@@ -451,7 +451,7 @@ fn relevant_nodes_come_with_a_prompt_once() {
     assert_eq!(session.prompt("do refresh tokens rotate at login?"), "");
 }
 
-/// The contents of a store that do not depend on ids and times.
+/// Returns the contents of the store that do not depend on ids and times.
 fn fingerprint(fixture: &Fixture) -> Vec<String> {
     let db = rusqlite::Connection::open(fixture.root().join(".ctx/store.db")).unwrap();
     let sql = "SELECT content || ' ' || coalesce((SELECT group_concat(tag) FROM (SELECT tag FROM tags \
@@ -502,7 +502,8 @@ fn killed_hooks_leave_the_same_store() {
 /// The number of hooks that were killed before they ended.
 static KILLED: AtomicUsize = AtomicUsize::new(0);
 
-/// After a killed creation, the next call creates the store under its usual name.
+/// Checks that the next call creates the store under its usual name if a process was killed while
+/// it created the store.
 #[test]
 fn killed_creation_is_repeated() {
     let fixture = Fixture::with("");
@@ -546,7 +547,7 @@ fn killable(session: &Session<'_>, name: &str, more: Value, after: Option<u64>) 
     let mut child = command.spawn().unwrap();
     let _closed =
         child.stdin.take().unwrap().write_all(session.payload(name, more).to_string().as_bytes());
-    // Waits for a random time, or for the end of the hook.
+    // Wait until the time has passed or the hook has ended.
     let _ended = ended_within(child.id(), Duration::from_micros(after));
     let _ended = child.kill();
     KILLED.fetch_add(usize::from(!child.wait().unwrap().success()), Ordering::Relaxed);

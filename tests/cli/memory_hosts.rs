@@ -30,7 +30,7 @@ fn transcript(fixture: &Fixture, below: &str, rows: &[Value]) -> PathBuf {
     path
 }
 
-/// A row in which Claude Code records a hook.
+/// Returns a row in which Claude Code records a hook.
 fn row(kind: &str, event: &str, more: Value) -> Value {
     let mut row = json!({"type": kind, "hookEvent": event, "command": "/bin/runner hook stop"});
     row.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
@@ -46,7 +46,7 @@ fn doctor_reports_hooks_that_do_not_work() {
     assert_eq!(findings(&fixture), Vec::<String>::new());
     let claude = ".claude/projects/p/s.jsonl";
     let said = json!({"type": "user", "message": {"content": "hello"}});
-    // The hooks never run, in either program.
+    // Neither program runs the hooks.
     transcript(&fixture, claude, std::slice::from_ref(&said));
     let codex = ".codex/sessions/2026/11/23/rollout-x.jsonl";
     let rollout = transcript(&fixture, codex, std::slice::from_ref(&said));

@@ -100,7 +100,7 @@ fn tools_recall_show_and_remember() {
         assert!(text.contains("<<<UNTRUSTED ") && !text.contains("<ctx:status"), "{text}");
         assert_eq!(text.matches("<!-- ctx:").count(), 2, "{text}");
     }
-    // Injected text is not remembered again.
+    // Injected text cannot be stored as a new note.
     let (said, failed) = client.call("remember", json!({"type": "fact", "content": whole}));
     assert!(failed && said.contains("must not be empty"), "{said}");
     for (tool, arguments, why) in [

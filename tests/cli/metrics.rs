@@ -14,7 +14,7 @@ fn monitoring(file: &str) -> String {
     folder.join(file).display().to_string()
 }
 
-/// Returns a night's metrics: one job succeeds, and one fails.
+/// Returns the metrics of a night in which one job succeeds and one job fails.
 fn metrics() -> String {
     let fixture = Fixture::with(
         "[jobs.good]\nkind = \"command\"\nprogram = \"true\"\n\
@@ -65,7 +65,7 @@ fn promtool(arguments: &[&str], input: &str) -> Option<(bool, String)> {
     {
         Ok(child) => child,
         Err(_missing) => {
-            skip("promtool", "there is no promtool");
+            skip("promtool", "promtool is not installed");
             return None;
         }
     };

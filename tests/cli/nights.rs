@@ -133,7 +133,7 @@ fn fresh_idea_defers_scheduled_passes() {
     let outcome = reported["started"][0]["outcome"].as_str().unwrap();
     assert!(outcome.starts_with("deferred until 2026-11-22T02:33:00Z"), "{outcome}");
     assert!(outcome.contains("ideas/note.md (just changed)"), "{outcome}");
-    // The report of the night waits for its deferred job.
+    // The night's report waits for the deferred job.
     assert!(!fixture.path(".runner/reports").exists());
     let reported = fixture.run_at("2026-11-22T02:33:00Z", &["tick", "--json"]).ends(0).json();
     assert_eq!(reported["started"].as_array().unwrap().len(), 2, "{reported}");

@@ -105,7 +105,7 @@ fn a_failed_run_has_its_class_and_no_secret() {
 #[test]
 fn a_receiver_that_does_not_answer_costs_a_second() {
     let fixture = fixture();
-    // Accepts the request and never answers.
+    // This server accepts the request and never answers.
     let silent = Server::start(std::mem::forget);
     let address = format!("http://127.0.0.1:{}", silent.port);
     let began = Instant::now();

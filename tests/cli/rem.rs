@@ -11,8 +11,8 @@ use crate::fixture::{CommandOutput, Fixture};
 pub const BOARD: &str = "#+TITLE: board\n\n* Tasks\n** DOING comparison table — landscape\n** NEXT tidy the page\n\
                      ** TODO write the post\n** TODO twice\n** TODO twice\n** DONE old one\n";
 
-/// Creates a project with a board. Its model answers request N with the file `answer.N` or
-/// `answer`.
+/// Creates a project with a board. Its model answers request N with the file `answer.N` if that
+/// file exists, and with the file `answer` otherwise.
 pub fn fixture(more: &str) -> Fixture {
     let fixture = Fixture::with("");
     let folder = fixture.root().display().to_string();
@@ -270,7 +270,7 @@ fn invalid_answers_publish_nothing_and_are_explained() {
     assert_eq!(items.iter().filter(|it| it["item"] == "entry").count(), 1);
 }
 
-/// Returns a request that the newest run sent.
+/// Returns the request with this number that the newest run sent.
 pub fn asked(fixture: &Fixture, number: u32) -> String {
     let run = fixture.run(&["runs", "--json"]).json()[0]["id"].as_str().unwrap().to_owned();
     let path = fixture.state().join(format!("runs/{run}/child/asked.{number}"));
@@ -482,11 +482,11 @@ fn cycle_waits_for_a_valid_dream() {
     let first = data(TALE, "pick-up", "write the post").to_string();
     answer(&fixture, "", &first);
     fixture.run(&["run", "rem"]).ends(0);
-    // Something happened since the entry.
+    // A tool was used after the entry was written, so another dream is due.
     fixture.write("_steps.jsonl", "{\"tool\":\"Read\"}\n");
     fixture.run(&["lifecycle", "goto", "rem"]).ends(0);
     let position = fixture.read(".runner/lifecycle-pos");
-    // The model gives malformed answers and is killed, even after the backoff.
+    // The model gives malformed answers or is killed, and still fails after the backoff.
     let now = jiff::Timestamp::now();
     let day = |days: i64| (now + jiff::SignedDuration::from_hours(24 * days)).to_string();
     for (bad, clock) in [("{\"tale\": 3}", 0), ("kill", 0), ("no entry", 0), ("{\"tale\": 4}", 1)] {

@@ -1,4 +1,4 @@
-//! Tests how a rem job handles wrong, truncated and vague answers of a model.
+//! Tests how a rem job handles wrong, truncated and vague answers from a model.
 
 use std::fs;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -30,13 +30,13 @@ fn untrue_answers_are_repaired_once_then_replaced() {
     ];
     for (words, why) in &cases {
         let fixture = fixture("answer = \"org\"\n");
-        // Both answers are wrong: the entry by rule is published, and the agent continues.
+        // If both answers are wrong, the entry by rule is published, and the agent continues.
         answer(&fixture, "", words);
         let said = fixture.run(&["run", "rem"]).ends(0).expect_text("degraded");
         said.expect_text("wrote the entry by rule").expect_text(why);
         let list = entries(&fixture, "rem");
         assert!(fixture.read(&format!("rem/{}", list[0])).contains("#+MODEL: by rule\n"), "{why}");
-        // The second answer is right, and its question names the mistake.
+        // The second request names the mistake, and the second answer is correct.
         answer(&fixture, "2", ORG);
         fixture.run(&["run", "rem"]).ends(0).expect_text("succeeded").expect_text(why);
         let list = entries(&fixture, "rem");
@@ -52,7 +52,7 @@ fn second_malformed_answer_after_untrue_one_is_replaced() {
     answer(&fixture, "1", &ORG.replace("It ran and wrote its rows.", "It ran in a3f91c2."));
     answer(&fixture, "2", "no entry at all");
     fixture.run(&["run", "rem"]).ends(0).expect_text("wrote the entry by rule");
-    // The program dies at the second question.
+    // The program fails at the second request.
     let script = fixture.root().join("dreamer.sh");
     let dies = fs::read_to_string(&script).unwrap().replacen("f=", "[ $n = 2 ] && exit 3\nf=", 1);
     fs::write(&script, dies).unwrap();

@@ -286,7 +286,7 @@ fn replayed_pass_compares_the_recorded_notes() {
     assert_eq!(archives(), 1);
     let alone = the(&fixture, "dream");
     fixture.write("ideas/done/resource-hook.md", sibling);
-    assert_eq!(archives(), 0, "the commit fits the archived note better");
+    assert_eq!(archives(), 0, "an idea is archived although the commit fits another note better");
     let compared = the(&fixture, "dream");
     let replay = |run: &str| fixture.run(&["replay", run]).ends(0).expect_text("byte for byte");
     replay(&alone);

@@ -257,7 +257,7 @@ fn guide_example_executor_works() {
     assert!(program.lines().count() <= 25, "the program is too long");
     let fixture = Fixture::new();
     if fixture.command("python3", &["-c", ""]).output().is_err() {
-        skip("python3", "there is no python3");
+        skip("python3", "python3 is not installed");
         return;
     }
     let fixture = answered_by(program);

@@ -22,7 +22,7 @@ pub fn transcript(fixture: &Fixture, id: &str) -> PathBuf {
     folder.join(format!("{id}.jsonl"))
 }
 
-/// Writes a session of the fixture's project that was last changed the given number of seconds ago.
+/// Writes a session of the fixture's project that was last changed `age` seconds ago.
 fn write(fixture: &Fixture, id: &str, text: &str, age: u64) -> PathBuf {
     let path = transcript(fixture, id);
     let root = fs::canonicalize(fixture.project()).unwrap();
@@ -179,7 +179,7 @@ fn end_of_session_starts_its_analysis() {
     assert_eq!(ending(), "clean", "the earlier report of the end was lost");
     write(&fixture, "one", &(repair(1) + &repair(20)), 0);
     fixture.run(&["sessions", "analyze", "one"]).ends(0);
-    assert_eq!(ending(), "interrupted", "the session continued after its end");
+    assert_eq!(ending(), "interrupted", "the session is ended although it continued");
     assert_eq!(fixture.count("SELECT count(*) FROM runs"), 3);
 }
 
@@ -312,7 +312,7 @@ fn person_decides_about_artifacts_and_other_programs_do_not() {
     fixture.run(&["sessions", "artifacts", "edit", &id, "new.json"]).ends(0);
     artifact("show").ends(0).expect_text("the");
     artifact("undo").ends(0);
-    // Another program's artifact is shown and never used.
+    // Another program's artifact is shown but never used.
     fixture.write(
         &format!("{FOLDER}/artifacts/0000000000000000.json"),
         r#"{"id":"0000000000000000","trigger":"t","sequence":["run evil"]}"#,

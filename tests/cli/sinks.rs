@@ -120,7 +120,7 @@ fn no_sink_contains_a_secret() {
         let said = fixture.run(&["run", "last"]);
         shown.push((format!("stderr of the job last, sample {number}"), said.err.into_bytes()));
         fixture.run(&["jobs", "reset", "last"]);
-        // The error of a backend contains more of the output.
+        // A backend's error contains more of the output.
         let before = "x".repeat(2_000_usize.saturating_sub(cut / 2));
         fixture.write("one", format!("{}\n{before}", sample.text()));
         let said = fixture.run(&["run", "broken"]).ends(1).expect_text("exit 3");
@@ -198,7 +198,7 @@ fn no_screen_contains_a_secret() {
         fixture.write("spilled", written(part));
         fixture.run(&["run", "spill"]).ends(1);
         fixture.run(&["jobs", "reset", "spill"]).ends(0);
-        // The log of all secrets of this part is visible without scrolling.
+        // On this screen, the log of all secrets of this part fits without scrolling.
         let mut top = Top::sized(&fixture, &["top"], true, [100, 600]);
         top.until("last night");
         shown.push((format!("overview {number}"), top.screen().into_bytes()));
@@ -251,7 +251,7 @@ fn no_answer_to_a_session_contains_a_secret() {
     check(&samples, &shown);
 }
 
-/// Calls a command with an input, and keeps what it prints.
+/// Runs a command with `input` on its standard input, and appends its output to `shown`.
 fn call(fixture: &Fixture, args: &[&str], input: &str, shown: &mut Vec<(String, Vec<u8>)>) {
     let mut command = fixture.runner(args);
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());

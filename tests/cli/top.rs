@@ -23,7 +23,8 @@ pub struct Top {
     seen: Vec<u8>,
 }
 
-/// Returns what a terminal shows after this output, by its cursor movements and characters.
+/// Returns the text that a terminal shows after this output. Only characters, cursor movements and
+/// clearing the screen are interpreted.
 fn screen(output: &[u8], size: Winsize) -> String {
     let mut cells = vec![vec![' '; size.ws_col.into()]; size.ws_row.into()];
     let (mut row, mut column) = (0, 0);
@@ -105,10 +106,10 @@ impl Top {
         self.ours.write_all(keys.as_bytes()).unwrap();
     }
 
-    /// Waits for the end, and returns everything that the application has written.
+    /// Waits until the application has ended, and returns everything that it has written.
     pub fn end(mut self, code: i32) -> String {
-        // An application that cannot write does not end. The terminal reports an error when it is
-        // closed.
+        // The application does not end while its output is blocked, so read that output. Reading
+        // fails once the application has closed the terminal.
         let mut bytes = [0; 4096];
         let polled = || poll(&mut [PollFd::new(&self.ours, PollFlags::IN)], Some(&WAIT));
         while polled().is_ok_and(|ready| ready > 0) {
@@ -241,7 +242,7 @@ fn runs_are_cancelled_retried_and_paused() {
     top.press("p");
     top.until("dream is resumed");
     assert!(!paused());
-    // The new attempt is the first run of the list; an ended run cannot be cancelled.
+    // The new attempt is the first run of the list. A run that has ended cannot be cancelled.
     top.press("G");
     top.press("cy");
     top.until("is over");

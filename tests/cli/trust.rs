@@ -7,7 +7,7 @@ use serde_json::json;
 
 use crate::fixture::{CommandOutput, Fixture};
 
-/// A job that leaves a file where the test can see that it ran.
+/// A job that publishes a file, so that the test can detect that it ran.
 const JOB: &str = "\n[jobs.tidy]\nkind = \"command\"\nprogram = \"sh\"\n\
     args = [\"-c\", \"echo a > $RUNNER_OUT/a\"]\nartifacts = [{ from = \"a\", to = \"tidy.txt\" }]\n\
     trigger = \"every 10m\"\n";
@@ -159,7 +159,7 @@ fn commands_of_the_user_keep_acceptance() {
     fixture.configure("[jobs.tidy.budget]\ncalls = 1\n");
     run(&fixture, &["config", "set", "jobs.tidy.timeout", "6m"]).ends(0);
     run(&fixture, &["run", "tidy"]).ends(75);
-    // A child of a run accepts nothing.
+    // A child of a run cannot accept changes.
     for (args, text) in [
         (&["trust", "--yes"][..], "a run cannot accept"),
         (&["config", "set", "--user", "trust.paths", "[\"/\"]"], "a run cannot change"),
@@ -222,7 +222,7 @@ fn changed_prompts_are_shown_until_accepted() {
     shows(true);
     run(&fixture, &["tick"]).ends(0);
     shows(true);
-    // A removed file changes what the job does too.
+    // Removing a file also changes what the job does.
     run(&fixture, &["trust", "--yes"]).ends(0);
     shows(false);
     fs::remove_file(fixture.path("wake.txt")).unwrap();

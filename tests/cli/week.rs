@@ -1,5 +1,5 @@
-//! Simulates a week of ticks every quarter of an hour, with triggers from a minute to a week, three
-//! channels and faults, and checks every message that each channel gets.
+//! Simulates a week with a tick every quarter of an hour, jobs with intervals from a minute to a
+//! week, three channels, and faults. Checks every message that each channel gets.
 //!
 //! `RUNNER_TEST_SCALE=1` simulates the whole week, and `RUNNER_TEST_KEEP=FOLDER` keeps the
 //! messages.
@@ -96,7 +96,7 @@ const FAULTS: [(Fault, Time, Time); 15] = [
     (Fault::BrokenSettings, (4, 10, 0), (4, 12, 0)),
     // Somebody edits the settings.
     (Fault::BrokenSettings, (4, 15, 0), (4, 15, 15)),
-    // A job fails from day to day. At first, the pager is down.
+    // A job fails day after day. At first, the pager is down.
     (Fault::PagerDown, (4, 8, 45), (4, 9, 30)),
     (Fault::Fails("daily"), (4, 8, 0), (7, 0, 0)),
     (Fault::Fails("minute"), (5, 20, 0), (5, 20, 15)),
@@ -190,7 +190,7 @@ impl Week {
         CommandOutput::of(command.env("PATH", path).output().unwrap())
     }
 
-    /// Ticks, and delivers what is due then.
+    /// Runs a tick, and delivers the messages that are due.
     fn tick(&self) {
         self.run(&["tick", "--quiet"]);
         let due = format!(
@@ -336,7 +336,7 @@ fn check(channel: &str, messages: &[ReceivedMessage], quarters: usize) {
     let texts = |all: &[(usize, &str)]| all.iter().map(|one| one.1.to_owned()).collect::<Vec<_>>();
     assert_eq!(texts(&found), texts(&expected), "{channel}: {found:?}");
     for ((at, text), (due, _)) in found.iter().zip(&expected) {
-        // Messages to the pager are retried after it was down.
+        // Messages to the pager may be late, because they are retried after it was down.
         let late = if pager { 3 } else { 0 };
         assert!((*due..=due + late).contains(at), "{channel}: {text} at {at} instead of {due}");
     }

@@ -210,7 +210,7 @@ fn child(fixture: &Fixture, level: Level, attempts: &[&Attempt]) -> (usize, Comm
     let (stop, commits) = (AtomicBool::new(false), AtomicUsize::new(0));
     let output = std::thread::scope(|scope| {
         let running = scope.spawn(|| crate::run(fixture, level));
-        // The child is running now.
+        // Reading the pipe blocks until the child is running.
         fixture.read("src/up");
         let writer = scope.spawn(|| person(fixture, &stop, &commits));
         // The child continues once the person works.
@@ -343,7 +343,7 @@ fn no_attempt_has_an_effect_as_nobody() {
         command.env("RUNNER_TEST_SCALE", scale);
     }
     let Ok(output) = command.output() else {
-        skip("setpriv", "there is no setpriv");
+        skip("setpriv", "setpriv is not installed");
         return;
     };
     let output = CommandOutput::of(output);
@@ -355,7 +355,7 @@ fn no_attempt_has_an_effect_as_nobody() {
 #[test]
 fn attempts_have_effects_without_a_sandbox() {
     let mut attempts = all();
-    // Without a sandbox, the person's git would wait forever.
+    // Without a sandbox, a FIFO in the repository would make the person's git wait forever.
     attempts.retain(|it| !it.script.contains("mkfifo"));
     let wanted = scaled_from(attempts.len() / 8, ORDINARY);
     let step = (attempts.len() / wanted).max(1);

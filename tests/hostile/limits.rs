@@ -17,7 +17,7 @@ const LIMITS: [(&str, &str, &[Way]); 4] = [
     ("max_folder = \"30MB\"", "more data to its folder than its limit", DISK_WAYS),
 ];
 
-/// The result of one way.
+/// The result of trying one way around a limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Result {
     Ended,

@@ -10,7 +10,7 @@ const RESERVED: [i64; 2] = [200_000, 2_000_000];
 /// The amount that remains for the only call of a run, in micros.
 const LEFT: i64 = 10_000_000;
 
-/// How `runs show` describes the charge.
+// The texts with which `runs show` describes a charge.
 const UNSTATED: &str = "1 call charged at the reserved maximum";
 const UNPRICED: &str = "1 call without a known price";
 const LIMITED: &str = "1 call with a stated cost beyond the reservation, which is charged";

@@ -19,7 +19,7 @@ use crate::testbed::{CANARY, differs, holding, link, picture};
 const NIGHTS: usize = 24;
 /// The daily limit of the pool that all projects share, in calls.
 const CALLS: i64 = 30;
-/// Retention settings that are short enough for the later nights to show whether the state grows.
+/// Retention settings with periods so short that the later nights show whether the state grows.
 const RETENTION: &str =
     "[retention]\nrows = \"8d\"\nlogs = \"8d\"\nreports = \"8d\"\nrecordings = \"8d\"\n";
 /// The number of nights after which the state must not grow.

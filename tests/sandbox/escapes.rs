@@ -332,7 +332,7 @@ fn no_attempt_escapes_as_nobody() {
     let output = match output {
         Ok(output) => output,
         Err(error) if error.kind() == ErrorKind::NotFound => {
-            crate::skip("setpriv", "1: there is no setpriv");
+            crate::skip("setpriv", "1: setpriv is not installed");
             return;
         }
         Err(error) => panic!("{error}"),

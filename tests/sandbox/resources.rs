@@ -23,7 +23,7 @@ const PROCESSES: u64 = 60;
 /// The limit on processor time.
 const CPU_TIME: Duration = Duration::from_secs(1);
 
-/// The results of all ways of a limit with one kind of sandbox.
+/// The results of all ways around a limit with one kind of sandbox.
 #[derive(Default)]
 struct Results {
     cgroup: usize,

@@ -145,12 +145,12 @@ impl Fixture {
         self.pass_with(Arc::new(Builtin::default()), &mut Silent)
     }
 
-    /// Runs a pass whose request gets this answer.
+    /// Runs a pass whose backend gives this answer to its first request.
     pub fn answered(&mut self, answer: Value) -> SettledRun {
         self.pass_with(Arc::new(Scripted::new("model", [Step::Answer(answer)])), &mut Silent)
     }
 
-    /// Runs a pass, an hour after the previous pass.
+    /// Runs a pass one hour after the previous pass.
     pub fn pass_with(
         &mut self,
         backend: Arc<dyn Backend>,
@@ -343,8 +343,8 @@ impl Fixture {
         fs::read(self.root.join(path)).unwrap()
     }
 
-    /// Returns every file in the project except git's own, with its content, to check that nothing
-    /// changed.
+    /// Returns every file in the project except git's own, with its content. A test compares two
+    /// results to check that nothing has changed.
     pub fn everything(&self) -> BTreeMap<PathBuf, Vec<u8>> {
         fn below(folder: &Path, all: &mut BTreeMap<PathBuf, Vec<u8>>) {
             for entry in fs::read_dir(folder).unwrap().map(Result::unwrap) {
@@ -375,7 +375,7 @@ pub struct OtherPerson {
 }
 
 impl OtherPerson {
-    /// Makes a decision as this person, at the start time of the pass.
+    /// Makes a decision as this person, at the time in the fixture's clock file.
     pub fn with_decider<T>(&self, act: impl FnOnce(&mut Decider<'_>) -> T) -> T {
         let mut store = Store::open(&self.folder.join("store.db")).unwrap();
         act(&mut Decider {

@@ -57,7 +57,7 @@ fn commit_and_idea_text_stays_fenced() {
     for word in ["ignore-yours", "retry policy with", "archive-everything"] {
         assert!(!rest.contains(word), "{word}: {rest}");
     }
-    // Where an answer repeats the rule's hashes, the rule's wording is restored. Hashes in a
+    // If an answer repeats the rule's hashes, the pass restores the rule's wording. Hashes in a
     // commit's subject do not invalidate the answer.
     let answer = request.rule_answer.clone();
     let settled = place.answered(answer);
@@ -168,7 +168,7 @@ fn limited_and_treeless_history_is_read() {
     assert_eq!(room.history().len(), 2);
     assert_eq!(room.notes(), ["history read up to 2 commits"]);
     let resolves = |text: &str| references::check(&room, text, |_| false).resolves();
-    assert!(resolves(&done[..12]), "a commit beyond the limit still resolves");
+    assert!(resolves(&done[..12]), "a commit beyond the limit does not resolve");
     assert!(!resolves("0123456789ab"));
 
     let bare = place.root.join("dreams/treeless");

@@ -188,8 +188,8 @@ fn pass_runs_only_when_ideas_changed() {
     let (folder, proposals) = place.proposals();
     assert_eq!((folder.as_str(), proposals.len()), ("dreams/20261122T010000Z", 1));
     let old = of(&first, "ideas/offline-maps.md");
-    assert_eq!(proposals[0].id, old.id, "a proposal about the same idea keeps its id");
-    assert_ne!(proposals[0].targets_hash, old.targets_hash, "the content has changed");
+    assert_eq!(proposals[0].id, old.id, "the second proposal about an idea has a different id");
+    assert_ne!(proposals[0].targets_hash, old.targets_hash, "the hash ignores changed content");
     assert_eq!(place.pass().outcome.as_str(), "skipped");
 }
 
@@ -231,7 +231,7 @@ fn decided_proposal_returns_only_after_idea_change() {
     assert_eq!(
         third.iter().map(|it| &it.id).collect::<Vec<_>>(),
         [&maps.id],
-        "a decision without a hash applies to any content"
+        "a decision without a hash did not apply to changed content"
     );
     assert_eq!(place.read("dreams/ledger.md"), decisions.as_bytes());
 }
@@ -265,7 +265,7 @@ fn valid_proposal_survives_three_invalid_ones() {
         (&json!(""), &json!("2026-11-21T23:00:00Z"))
     );
     let settled = place.pass();
-    assert_eq!(settled.summary.facts["shown"], 5, "unanswered ideas stay selected");
+    assert_eq!(settled.summary.facts["shown"], 5, "an unanswered idea was not selected again");
 }
 
 #[test]
@@ -340,7 +340,11 @@ fn idea_changed_during_pass_stays_selected() {
     let (_, proposals) = place.proposals();
     assert!(proposals.iter().all(|it| !it.targets.contains(&"ideas/report-page.md".to_owned())));
     assert_eq!(place.state("ideas/report-page.md")["hash"], "");
-    assert_eq!(place.state("ideas/sub/report.md")["hash"], "", "the merge destination changed");
+    assert_eq!(
+        place.state("ideas/sub/report.md")["hash"],
+        "",
+        "an idea whose merge destination changed is not selected"
+    );
     assert_eq!(place.pass().summary.facts["shown"], 2);
 }
 
@@ -397,7 +401,7 @@ fn work_in_progress_is_detected() {
     assert_eq!(found(&spec), ["ideas/coffee.md"]);
     place.git(&["rm", "-q", "--cached", "ideas/coffee.md"]);
     fs::write(place.root.join(".git/info/exclude"), "/dreams/\n").unwrap();
-    assert_eq!(found(&spec), [""; 0], "untracked ideas are not work in progress");
+    assert_eq!(found(&spec), [""; 0], "untracked ideas count as work in progress");
     let strict = DreamSpec { dirty: Dirty::Strict, ..DreamSpec::default() };
     assert_eq!(found(&strict).len(), 6);
     fs::write(place.root.join(".git/info/exclude"), "/dreams/\n/ideas/\n").unwrap();
@@ -408,7 +412,7 @@ fn work_in_progress_is_detected() {
     let merge = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
         place.git(&["merge", "-q", "other"])
     }));
-    assert!(merge.is_err(), "the merge must conflict");
+    assert!(merge.is_err(), "the merge did not conflict");
     assert_eq!(found(&spec), ["a merge is unfinished", "src/main.rs (unmerged)"]);
     place.git(&["merge", "--abort"]);
     fs::write(place.root.join(".git/index.lock"), "").unwrap();

@@ -58,7 +58,7 @@ fn new_commit_selects_an_unchanged_idea() {
     assert_eq!(place.pass().outcome, skipped);
 
     place.commit("docs: plan for calls that fail", &["docs/plan.md"]);
-    assert_eq!(place.pass().outcome, skipped, "a document is not evidence");
+    assert_eq!(place.pass().outcome, skipped, "a document counted as evidence");
     let done = place.commit("feat: retry policy with jitter", &["src/retry.rs"]);
     let settled = place.pass();
     assert_eq!(
@@ -71,7 +71,7 @@ fn new_commit_selects_an_unchanged_idea() {
     assert_eq!((found.status, found.action), (IdeaStatus::Implemented, Action::Archive));
     assert!(found.evidence.contains(&done[..12]));
     place.commit("fix: an endless loop in the lexer", &["src/lexer.rs"]);
-    assert_eq!(place.pass().outcome, skipped, "the evidence is unchanged");
+    assert_eq!(place.pass().outcome, skipped, "an unrelated commit counted as evidence");
 
     // Without the record of the last pass, the idea is examined once more.
     forget_evidence(&place);
@@ -80,7 +80,7 @@ fn new_commit_selects_an_unchanged_idea() {
                       "targets_hash": found.targets_hash});
     place.write("dreams/ledger.md", format!("- {line}\n"));
     forget_evidence(&place);
-    assert_eq!(place.pass().outcome, skipped, "the user has decided");
+    assert_eq!(place.pass().outcome, skipped, "an idea was selected despite the user's decision");
 }
 
 #[test]
@@ -107,11 +107,12 @@ const SILENT: &str = "# Silent hooks in projects without set-up\n\nThe resource 
                       project that nobody has set up. Each hook should stay silent until the project is \
                       initialised, and say so once when asked for its state.\n";
 const HOOK: &str = "fix: keep resource hook silent until the project is initialised";
-/// A note that the commit with this subject fits much better.
+/// A note that the commit [`HOOK`] fits much better than it fits [`SILENT`].
 const SIBLING: &str = "# Resource hook until the project is initialised\n\nKeep the hook silent.\n";
 
-/// Runs a pass over [`SILENT`] and the other notes after the commit [`HOOK`]. Returns whether the
-/// pass proposes to archive the idea. `zebras` is the number of ideas about something else.
+/// Runs one pass before and one after the commit [`HOOK`], over [`SILENT`] and the other notes.
+/// Returns whether the second pass proposes to archive [`SILENT`]. `zebras` is the number of ideas
+/// about something else.
 fn archives_silent_hooks(zebras: usize, others: &[(&str, &str)]) -> bool {
     archives_silent_hooks_in(without_ideas(), zebras, others)
 }
@@ -135,7 +136,7 @@ fn archives_silent_hooks_in(mut place: Fixture, zebras: usize, others: &[(&str, 
 #[test]
 fn weak_fit_counts_if_the_commit_fits_no_other_note() {
     assert!(archives_silent_hooks(30, &[]));
-    assert!(!archives_silent_hooks(28, &[]), "too few notes to compare with");
+    assert!(!archives_silent_hooks(28, &[]), "a weak fit counted with too few other notes");
 }
 
 #[test]
@@ -302,7 +303,7 @@ fn unusable_answers_park_an_idea_with_new_evidence() {
     let why = place.pass().outcome.why().unwrap().to_owned();
     assert!(why.contains("no delta") && why.contains(RETRY), "{why}");
     std::fs::remove_file(place.cache().join("dream-parked.json")).unwrap();
-    assert_eq!(place.pass().summary.facts["shown"], 1, "the idea is shown again");
+    assert_eq!(place.pass().summary.facts["shown"], 1, "the idea is not shown again");
 }
 
 #[test]

@@ -45,8 +45,8 @@ pub fn looks(place: &Fixture) -> FileLooks {
     all
 }
 
-/// Creates the project and runs one pass. The project has an idea of every class, and files of
-/// several modes and dates.
+/// Creates the project and runs one pass. The project has an idea of every class, and its files
+/// have different modes and dates.
 fn proposed() -> Fixture {
     let (mut place, _) = project();
     fs::write(place.root.join(".git/info/exclude"), "/ideas/\n/dreams/\n/specs/\n").unwrap();
@@ -103,7 +103,7 @@ fn every_action_is_undone_byte_for_byte() {
                 assert!(into.starts_with(&before[&place.root.join("ideas/report-page.md")].0));
                 let text = String::from_utf8(text).unwrap();
                 let missing = text.strip_prefix("# Report on one page\n\n").unwrap();
-                assert!(into.ends_with(missing.as_bytes()), "the title is not repeated");
+                assert!(into.ends_with(missing.as_bytes()), "the merged text is wrong");
                 "merged"
             }
             Action::Promote => {
@@ -123,7 +123,7 @@ fn every_action_is_undone_byte_for_byte() {
         };
         assert_eq!(state_of(&place, path), status);
         let again = place.decide(path, DecisionInput::Accept).unwrap();
-        assert!(again.already, "a repeated decision is not an error and has no effect");
+        assert!(again.already, "a repeated decision took effect again");
         let other = place.decide(path, DecisionInput::Reject).unwrap_err();
         assert!(matches!(other, ReviewError::Decided(_)), "{other}");
         place.undo(path).unwrap();
@@ -136,7 +136,7 @@ fn every_action_is_undone_byte_for_byte() {
         assert!(line.starts_with("- {\"proposal_id\":"), "{line}");
         lines += 1;
     }
-    assert_eq!(lines, 10, "each decision and undo appends a line");
+    assert_eq!(lines, 10, "a decision or an undo did not append exactly one line");
     assert_eq!(place.book().undecided().count(), 6);
     assert_eq!(place.unsettled(), 0);
     assert!(fs::read_dir(place.root.join("dreams/.staging")).unwrap().next().is_none());
@@ -428,8 +428,8 @@ fn concurrent_decisions_record_only_one() {
     assert_eq!(lines, 1);
 }
 
-/// Returns paths and contents. A promotion records its own time, so only the length of a spec is
-/// compared.
+/// Returns the paths and contents to compare. A spec contains the time of its promotion, so it is
+/// represented by its length.
 fn contents(place: &Fixture, looks: &FileLooks) -> Vec<(PathBuf, Result<Vec<u8>, usize>)> {
     let specs = place.root.join("specs");
     let one = |(path, (bytes, ..)): (&PathBuf, &(Vec<u8>, _, _))| {
@@ -510,7 +510,7 @@ fn merge_appends_only_missing_passages() {
     assert_eq!(
         fs::read(place.root.join(into)).unwrap(),
         before,
-        "the destination already has the whole text"
+        "the merge appended text that the destination already has"
     );
     assert!(place.root.join("ideas/done/report-page.md").exists());
     place.undo(from).unwrap();

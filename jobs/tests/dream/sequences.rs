@@ -190,8 +190,8 @@ impl ProjectLife {
     }
 }
 
-/// Returns whether the bytes contain the complete content. Lines may have been added to the front
-/// matter, or the front matter may be missing.
+/// Returns whether the bytes contain the complete content. The front matter may have additional
+/// lines or be missing.
 fn holds(bytes: &[u8], content: &[u8]) -> bool {
     let within = |part: &[u8]| bytes.windows(part.len().max(1)).any(|window| window == part);
     within(content) || content.strip_prefix(b"---\ntitle: fronted\n").is_some_and(within)

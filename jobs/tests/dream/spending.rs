@@ -19,7 +19,7 @@ use runner_jobs::{SettledRun, Silent, Spending};
 
 use crate::fixture::{Fixture, start};
 
-/// A backend that sends these events and then finishes in the given way.
+/// A backend that sends `events` and then finishes as `end` specifies.
 struct EventBackend {
     events: Vec<Event<'static>>,
     end: End,
@@ -312,7 +312,7 @@ fn overage_stops_and_limits_the_pool() {
     place.spending.overage = true;
     let (settled, _) = pass(&mut place, &[overage], answer);
     assert!(settled.outcome.published(), "{settled:?}");
-    assert_eq!(place.store.limit("max", at(2)).unwrap(), None, "permitted overage sets no limit");
+    assert_eq!(place.store.limit("max", at(2)).unwrap(), None, "permitted overage set a limit");
 }
 
 #[test]
@@ -328,7 +328,7 @@ fn pool_leaves_a_part_of_the_window() {
         place.spending.leave = leave;
         // The less used window does not replace the fuller one.
         let (settled, _) = pass(&mut place, &[window(used), window(10)], answer());
-        assert!(settled.outcome.published(), "a paid answer is kept: {settled:?}");
+        assert!(settled.outcome.published(), "a paid answer was discarded: {settled:?}");
         let limit = place.store.limit("max", at(2)).unwrap();
         assert_eq!(
             limit.as_ref().map(|limit| limit.until),
@@ -352,8 +352,8 @@ fn rate_limited_run_is_deferred_and_charged() {
     let spent = place.store.spent_by(&row.id).unwrap();
     assert_eq!((spent.calls, spent.tokens, spent.micros), (1, 0, 0));
     assert_eq!(place.store.limit("max", at(8)).unwrap().unwrap().streak, 1);
-    // Without a reset time, or with one in the past, the run waits. A wait that did not help is
-    // followed by a longer one.
+    // Without a reset time in the future, runner chooses how long to wait. Each wait that did not
+    // help is followed by a longer one.
     place.store.clear_limit("max", at(9), at(9)).unwrap();
     let mut waits = Vec::new();
     for said in [None, Some(at(1)), None] {
@@ -366,7 +366,7 @@ fn rate_limited_run_is_deferred_and_charged() {
         waits[0] < 7 && (10..12).contains(&waits[1]) && (20..22).contains(&waits[2]),
         "{waits:?}"
     );
-    // A reported limit ends the wait for an answer if nothing else arrives.
+    // A reported limit ends a request that receives nothing else.
     let reached =
         Event::Limit(Limit { until: Some(at(20)), reached: true, overage: false, used: None });
     let (settled, _) = pass(&mut place, &[reached], End::Waits);

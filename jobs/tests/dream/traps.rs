@@ -33,8 +33,8 @@ fn second_pass_keeps_earlier_proposals_visible() {
     place.pass();
     assert_eq!(place.folders().len(), 2);
     let book = place.book();
-    assert_eq!(book.undecided().count(), 7, "the proposals of both passes");
-    assert_eq!(book.items[0].proposal.targets[0], "ideas/new.md", "the newest comes first");
+    assert_eq!(book.undecided().count(), 7, "not all proposals of both passes are visible");
+    assert_eq!(book.items[0].proposal.targets[0], "ideas/new.md", "the newest is not listed first");
     place.decide("ideas/retry-policy.md", DecisionInput::Accept).unwrap();
     assert!(place.root.join("ideas/done/retry-policy.md").exists());
 }
@@ -51,7 +51,7 @@ fn decision_does_not_apply_to_changed_content() {
     place.pass();
     let book = place.book();
     let item = book.find(&place.id_of("ideas/coffee.md")).unwrap();
-    assert!(item.decision.is_none() && item.stale.is_none(), "the idea is proposed again");
+    assert!(item.decision.is_none() && item.stale.is_none(), "the idea is not proposed again");
     assert_eq!(book.items.iter().filter(|it| it.proposal.id == item.proposal.id).count(), 1);
 }
 

@@ -98,7 +98,7 @@ fn a_disk_that_is_full() {
             exit: 78,
             headline: "dream (environment) did not run; 1 failed",
             status: &["FAILED", "No space left on device"],
-            // The report of the night cannot be written either.
+            // The night's report cannot be written either.
             alerts: FAILED,
         },
     };

@@ -1,8 +1,8 @@
 //! Tests the morning after each of many defects: the headline of the night, the status, the alerts
 //! and the exit code of the tick.
 //!
-//! Every case is the same night of a separate project. All failing cases are reported together, so
-//! that the whole effect of a change is visible.
+//! Every case runs the same night in a separate project. All failing cases are reported together,
+//! so the whole effect of a change is visible.
 
 mod machine;
 
@@ -25,7 +25,7 @@ const NIGHT: &str = "2026-11-22T02:30:00Z";
 const MORNING: &str = "2026-11-22T07:00:00Z";
 const FAKES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/backends/tests/fakes");
 
-/// The morning after the night, as a person sees it.
+/// The expected state on the morning after the night, as a person sees it.
 struct Morning {
     exit: i32,
     /// The beginning of the night's headline.
@@ -80,7 +80,7 @@ fn night(fixture: &Fixture) -> CommandOutput {
     CommandOutput::of(tick.wait_with_output().unwrap())
 }
 
-/// Returns the differences between what was expected and what a person sees.
+/// Returns the differences between the expected state and the state that a person sees.
 fn differences(case: &Case) -> Vec<String> {
     differences_in(case, Fixture::new())
 }
@@ -112,7 +112,7 @@ fn differences_in(case: &Case, fixture: Fixture) -> Vec<String> {
     if kinds != expected.alerts {
         found.push(format!("alerts {kinds:?} instead of {:?}", expected.alerts));
     }
-    // The page must not sound better than the headline.
+    // The page must not report success if the headline reports a problem.
     let page = at(&fixture, MORNING, &["report", "--html"]);
     if page.code == 0 {
         let good =
@@ -120,7 +120,7 @@ fn differences_in(case: &Case, fixture: Fixture) -> Vec<String> {
         let quiet = page.out.contains("Nothing is waiting for you.");
         let well = headline.starts_with("1 succeeded");
         if (good || quiet) && !well && !expected.alerts.is_empty() {
-            found.push("the page says that all is well".to_owned());
+            found.push("the page reports no problem".to_owned());
         }
         if headline.contains("did not run") != page.out.contains("did not run") {
             found.push("the page and the headline differ".to_owned());

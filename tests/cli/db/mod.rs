@@ -139,7 +139,7 @@ fn check_reports_inconsistent_rows() {
         db.execute_batch(spoil).unwrap();
         drop(db);
         aged.run(&["db", "check"]).ends(70).expect_text(what).expect_text(match what {
-            // A dangling reference is damage of the file itself.
+            // A dangling reference means that the file itself is damaged.
             "the row refers to a missing row" => "fix: runner db restore",
             _ => "a restore would lose more",
         });

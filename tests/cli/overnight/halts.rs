@@ -105,7 +105,7 @@ fn broken_disk(fixture: &Fixture) -> Option<std::path::PathBuf> {
     compiler.args(["-shared", "-fPIC", "-o"]).arg(&library).args([source, "-ldl"]);
     let made = compiler.status().is_ok_and(|it| it.success());
     if !made {
-        skip("cc", "there is no C compiler to simulate a broken disk");
+        skip("cc", "the simulation of a broken disk: no C compiler is installed");
     }
     made.then_some(library)
 }

@@ -28,7 +28,7 @@ fn fixture() -> Fixture {
     fixture.run(&["init"]).ends(0);
     fixture.configure(JOB);
     corpus(&fixture);
-    // More learnings than one iteration may harvest, so that a second iteration commits too.
+    // Add more learnings than one iteration may harvest, so a second iteration commits too.
     for number in 0..6 {
         let lesson = format!("Change {number}\n\nLearned: check it because {}", words(number + 60));
         fixture.git(&["commit", "--quiet", "--allow-empty", "-m", &lesson]);

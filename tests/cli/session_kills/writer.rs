@@ -13,8 +13,9 @@ use serde_json::{Value, json};
 use crate::fixture::{Fixture, Random};
 use crate::sessions::transcript;
 
-/// The number of sessions that grow at the same time, and of lines after which one is replaced.
+/// The number of sessions that grow at the same time.
 pub const SESSIONS: usize = 8;
+/// The number of lines after which a session's transcript is replaced.
 const LINES: u64 = 1_500;
 /// A length that exceeds the maximum length of a line.
 const LONG: usize = (8 << 20) + 1;
@@ -22,7 +23,7 @@ const LONG: usize = (8 << 20) + 1;
 /// The counts of a file by name: the categories of its lines, and its calls.
 pub type Counts = BTreeMap<&'static str, u64>;
 
-/// A file that its writer extends: a transcript, or that of a sub-agent.
+/// A file that the writer extends: the transcript of a session or of a sub-agent.
 pub struct GrowingFile {
     path: PathBuf,
     counts: Counts,
@@ -30,7 +31,7 @@ pub struct GrowingFile {
     unfinished: Option<(Vec<u8>, Counts)>,
 }
 
-/// A session with the files of its sub-agents. The transcript is the first one.
+/// A session with its files: its transcript, followed by the transcripts of its sub-agents.
 pub struct GrowingSession {
     pub id: String,
     pub files: Vec<GrowingFile>,
