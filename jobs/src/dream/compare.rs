@@ -38,24 +38,24 @@ pub struct NotePaths {
 
 /// The notes of a project, which are read when the first comparison needs them.
 pub struct OtherNotes<'a> {
-    list: &'a dyn Fn() -> Option<NotePaths>,
-    read: &'a dyn Fn(&str) -> Option<String>,
-    fits: OnceCell<Option<NoteFits>>,
+    list: &'a dyn Fn() -> Result<NotePaths, String>,
+    read: &'a dyn Fn(&str) -> Result<String, String>,
+    fits: OnceCell<Result<Option<NoteFits>, String>>,
 }
 
 impl<'a> OtherNotes<'a> {
-    /// Creates the comparison. `list` returns the paths of all notes, and `read` the text of one;
-    /// either returns `None` if a note cannot be read.
+    /// Creates the comparison. `list` returns the paths of all notes, and `read` the text of one.
+    /// An error of `list` names the note that cannot be read; an error of `read` only says why.
     pub fn new(
-        list: &'a dyn Fn() -> Option<NotePaths>,
-        read: &'a dyn Fn(&str) -> Option<String>,
+        list: &'a dyn Fn() -> Result<NotePaths, String>,
+        read: &'a dyn Fn(&str) -> Result<String, String>,
     ) -> Self {
         Self { list, read, fits: OnceCell::new() }
     }
 
     /// Compares the candidates for the idea at `path` with all other notes. Does nothing if that
-    /// cannot change the verdict, if the project has too few or too many notes, or if a note cannot
-    /// be read. All calls must pass the same `room`.
+    /// cannot change the verdict, if the project has too few notes, or if there is a
+    /// [`problem`](Self::problem). All calls must pass the same `room`.
     pub fn compare(
         &self,
         room: &ProjectEvidence,
@@ -66,57 +66,111 @@ impl<'a> OtherNotes<'a> {
         if !rule::to_compare(features, evidence) {
             return;
         }
-        if let Some(fits) = self.fits.get_or_init(|| self.gather(room)) {
+        if let Ok(Some(fits)) = self.fits.get_or_init(|| self.gather(room)) {
             fits.rate(room, path, evidence);
         }
     }
 
-    /// Returns the fits of all notes, or `None` if a note cannot be read, if there are too few
-    /// notes for a comparison, or if there are more than [`OTHERS`] notes or [`MOST`] bytes of
-    /// text.
-    fn gather(&self, room: &ProjectEvidence) -> Option<NoteFits> {
+    /// Returns why the notes could not be compared, if a verdict depended on the comparison.
+    pub fn problem(&self) -> Option<String> {
+        self.fits.get()?.as_ref().err().cloned()
+    }
+
+    /// Returns the fits of all notes, or `None` if there are too few notes for a comparison.
+    ///
+    /// # Errors
+    /// Returns why the notes cannot be compared: one of them cannot be read, or there are more than
+    /// [`OTHERS`] notes or [`MOST`] bytes of text.
+    fn gather(&self, room: &ProjectEvidence) -> Result<Option<NoteFits>, String> {
         let NotePaths { asked, promoted } = (self.list)()?;
-        if asked.len() + promoted.len() > OTHERS || !room.is_covered_by(asked.len()) {
-            return None;
+        if !room.is_covered_by(asked.len()) {
+            return Ok(None);
+        }
+        if asked.len() + promoted.len() > OTHERS {
+            return Err(format!("there are more than {OTHERS} notes"));
         }
         let (mut fits, mut left) = (NoteFits::default(), MOST);
         for path in asked.union(&promoted) {
-            let text = (self.read)(path)?;
-            left = left.checked_sub(text.len())?;
+            let text = (self.read)(path).map_err(|why| format!("{path} {why}"))?;
+            let too_large = || format!("the notes are larger than {} MiB", MOST >> 20);
+            left = left.checked_sub(text.len()).ok_or_else(too_large)?;
             fits.add(room, path, &text);
         }
-        Some(fits)
+        Ok(Some(fits))
     }
 }
 
 /// The notes that are no longer ideas, as recorded.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 struct SettledNotes {
     archived: BTreeSet<String>,
     promoted: BTreeSet<String>,
 }
 
-/// Returns all notes of the project at `root`, whose ideas are in `inventory`, or `None` if one of
-/// them cannot be read. A replayed run takes the notes that are no longer ideas from its recording.
+/// Returns all notes of the project at `root`, whose ideas are in `inventory`. A replayed run takes
+/// the notes that are no longer ideas from its recording.
+///
+/// # Errors
+/// Returns which note cannot be read, and why.
 pub fn all_notes(
     root: &Path,
     spec: &DreamSpec,
     inventory: &Inventory,
     recording: &InputRecording,
-) -> Option<NotePaths> {
-    let settled: Option<SettledNotes> = match recording.replays() {
-        // Earlier versions did not compare notes.
-        true if !recording.has(SETTLED, "") => None,
-        true => serde_json::from_value(recording.recall(SETTLED, "").ok()?.facts).ok()?,
-        false => walk::notes_in(root, spec, &spec.done)
-            .zip(walk::notes_in(root, spec, &spec.specs))
-            .map(|(archived, promoted)| SettledNotes { archived, promoted }),
+) -> Result<NotePaths, String> {
+    let settled: Result<SettledNotes, String> = match recording.replays() {
+        // An earlier version compared no notes.
+        true if !recording.has(SETTLED, "") => return Ok(NotePaths::default()),
+        true => {
+            let recorded = recording.recall(SETTLED, "").map_err(|error| error.to_string())?;
+            serde_json::from_value(recorded.facts).map_err(|error| error.to_string())?
+        }
+        false => settled_notes(root, spec),
     };
     if recording.records() {
         recording.note(SETTLED, "", json!(settled), None);
     }
-    let SettledNotes { archived: mut asked, promoted } =
-        settled.filter(|_| inventory.troubles.is_empty())?;
+    let SettledNotes { archived: mut asked, promoted } = settled?;
+    if let Some(problem) = inventory.troubles.first() {
+        return Err(problem.to_string());
+    }
     asked.extend(inventory.ideas.iter().map(|idea| idea.path.to_string()));
-    Some(NotePaths { asked, promoted })
+    Ok(NotePaths { asked, promoted })
+}
+
+fn settled_notes(root: &Path, spec: &DreamSpec) -> Result<SettledNotes, String> {
+    let notes =
+        |folder: &str| walk::notes_in(root, spec, folder).map_err(|problem| problem.to_string());
+    Ok(SettledNotes { archived: notes(&spec.done)?, promoted: notes(&spec.specs)? })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Returns the problem of a comparison of notes with these lengths in bytes.
+    fn problem(lengths: &[usize]) -> Option<String> {
+        let subjects = ["retry policy with jitter", "colour the output", "split the main module"];
+        let room = ProjectEvidence::of_subjects(&subjects);
+        let asked: BTreeSet<String> = (0..lengths.len()).map(|at| format!("{at:05}")).collect();
+        let list = || Ok(NotePaths { asked: asked.clone(), ..NotePaths::default() });
+        let read = |path: &str| match lengths[path.parse::<usize>().unwrap()] {
+            0 => Err("is gone".to_owned()),
+            length => Ok("x".repeat(length)),
+        };
+        let others = OtherNotes::new(&list, &read);
+        others.gather(&room).err()
+    }
+
+    #[test]
+    fn notes_are_compared_only_within_the_limits() {
+        assert_eq!(problem(&[1; OTHERS]), None);
+        assert_eq!(problem(&[1; OTHERS + 1]).unwrap(), "there are more than 5000 notes");
+        let mut lengths = [1; 40];
+        lengths[0] = MOST + 1;
+        assert_eq!(problem(&lengths).unwrap(), "the notes are larger than 32 MiB");
+        lengths[0] = 0;
+        assert_eq!(problem(&lengths).unwrap(), "00000 is gone");
+        assert_eq!(problem(&[0; 5]), None, "too few notes to read them");
+    }
 }

@@ -296,7 +296,7 @@ fn ground<'a>(
     let born = |path: &str| state.absent_at(path, &passes).map(Timestamp::as_second);
     let (root, recording) = (ctx.files.root().to_owned(), ctx.recording.clone());
     let list = || compare::all_notes(&root, spec, &survey, &recording);
-    let read = |path: &str| reader.text(path).ok().map(|(text, ..)| text);
+    let read = |path: &str| reader.text(path).map(|(text, ..)| text);
     let others = OtherNotes::new(&list, &read);
     let mut room = None;
     if moved {
@@ -318,10 +318,11 @@ fn ground<'a>(
     }
     let backend = backend_name(ctx, spec);
     let other = seen.backend.replace(backend.clone()).filter(|other| *other != backend);
-    let aside: Vec<String> =
-        delta.parked.iter().map(|at| survey.ideas[*at].path.to_string()).collect();
+    let path = |at: &usize| survey.ideas[*at].path.to_string();
+    let aside: Vec<String> = delta.parked.iter().map(path).collect();
     if delta.selected.is_empty() {
-        let mut why = nothing(delta.unchanged, survey.own, &aside, &survey.troubles);
+        let mut why =
+            nothing(delta.unchanged, survey.own, &aside, &survey.troubles, others.problem());
         if let Some(other) = other.filter(|_| delta.unchanged > 0) {
             why.push_str(&by_another(&other, &backend, spec));
             seen.backend = Some(other);
@@ -354,17 +355,16 @@ fn ground<'a>(
     let unread = reported.troubles.len() - troubles;
     reported.waiting += delta.selected.len() - judged.shown.len() - unread;
     reported.compared = judged.compared;
+    reported.uncompared = others.problem();
     if let Some(submission) = submission {
         submission.restore(&room, &mut judged);
     }
     room.drop_index();
     reported.memory = noted::add(ctx, &mut judged);
-    let ideas = survey.ideas;
-    let moved = delta.selected[delta.selected.len() - delta.moved..].iter();
-    let moved = moved.map(|at| ideas[*at].path.to_string()).collect();
+    let moved = delta.selected[delta.selected.len() - delta.moved..].iter().map(path).collect();
     Ok(PassEvidence {
         state,
-        ideas,
+        ideas: survey.ideas,
         folder,
         reader,
         room,

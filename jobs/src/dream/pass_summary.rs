@@ -27,6 +27,8 @@ pub(super) struct PassSummary {
     /// The number of other ideas that were searched for duplicates and the total number of other
     /// ideas; `None` if all were searched.
     pub(super) compared: Option<(usize, usize)>,
+    /// Why the candidates were not compared with all notes, if a verdict depended on that.
+    pub(super) uncompared: Option<String>,
     /// Ideas that are set aside, including those that this pass set aside.
     pub(super) parked: Vec<String>,
     pub(super) notes: Vec<String>,
@@ -162,6 +164,7 @@ impl PassSummary {
                 counted(of, "idea")
             ));
         }
+        lines.extend(self.uncompared.as_deref().map(not_compared));
         lines.extend(
             self.troubles
                 .iter()
@@ -236,6 +239,7 @@ pub(super) fn nothing(
     own: usize,
     parked: &[String],
     troubles: &[WalkProblem],
+    uncompared: Option<String>,
 ) -> String {
     let mut why = format!("no delta ({} unchanged)", counted(unchanged, "idea"));
     if let Some(aside) = set_aside(parked) {
@@ -252,5 +256,14 @@ pub(super) fn nothing(
     if !troubles.is_empty() {
         why.push_str(&format!("; {} could not be read: {}", troubles.len(), listed(troubles)));
     }
+    if let Some(problem) = uncompared {
+        why.push_str("; ");
+        why.push_str(&not_compared(&problem));
+    }
     why
+}
+
+/// Formats why the commits were not compared with all notes.
+fn not_compared(problem: &str) -> String {
+    format!("commits not compared with all notes: {}", proposal::clean(problem, 300))
 }

@@ -24,7 +24,10 @@ use super::spec::DreamSpec;
 const THREADS: usize = 2;
 
 /// A path that could not be read as an idea.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(
+    Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, thiserror::Error,
+)]
+#[error("{path} {why}")]
 pub struct WalkProblem {
     /// The path, relative to the project.
     pub path: String,
@@ -95,12 +98,20 @@ pub fn walk(root: &Path, spec: &DreamSpec) -> Walked {
     walk_folder(root, spec, (&spec.ideas, &[&spec.done, &spec.dreams]))
 }
 
-/// Lists the notes below a folder of the project at `root`, or returns `None` if one of them cannot
-/// be read.
-pub fn notes_in(root: &Path, spec: &DreamSpec, folder: &str) -> Option<BTreeSet<String>> {
+/// Lists the notes below a folder of the project at `root`.
+///
+/// # Errors
+/// Returns the first note that cannot be read.
+pub fn notes_in(
+    root: &Path,
+    spec: &DreamSpec,
+    folder: &str,
+) -> Result<BTreeSet<String>, WalkProblem> {
     let walked = walk_folder(root, spec, (folder, &[&spec.dreams]));
-    let paths = walked.found.into_iter().map(|file| file.path.into());
-    walked.troubles.is_empty().then(|| paths.collect())
+    match walked.troubles.into_iter().next() {
+        Some(problem) => Err(problem),
+        None => Ok(walked.found.into_iter().map(|file| file.path.into()).collect()),
+    }
 }
 
 /// Walks a folder of the project at `root`, without the folders in `except`.

@@ -181,6 +181,21 @@ impl ProjectEvidence {
         Self::indexed(history, documents, tracked)
     }
 
+    /// Builds the evidence from commits with these subjects, newest first, which change one file
+    /// each.
+    #[cfg(test)]
+    pub(crate) fn of_subjects(subjects: &[&str]) -> Self {
+        let commit = |(at, subject): (usize, &&str)| Commit {
+            hash: format!("{at:040x}"),
+            at: 1_700_000_000 - at as i64,
+            subject: (*subject).to_owned(),
+            paths: vec![format!("src/file{at}.rs")],
+            touched: 1,
+            ..Commit::default()
+        };
+        Self::of(subjects.iter().enumerate().map(commit).collect(), Vec::new())
+    }
+
     fn indexed(mut history: Vec<Commit>, documents: Documents, tracked: Vec<String>) -> Self {
         let index = Index::build(&mut history, &documents);
         Self {

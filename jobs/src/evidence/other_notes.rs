@@ -63,18 +63,6 @@ mod tests {
     use super::*;
     use crate::evidence::Commit;
 
-    fn room(subjects: &[&str]) -> ProjectEvidence {
-        let commit = |(at, subject): (usize, &&str)| Commit {
-            hash: format!("{at:040x}"),
-            at: 1_700_000_000 - at as i64,
-            subject: (*subject).to_owned(),
-            paths: vec![format!("src/file{at}.rs")],
-            touched: 1,
-            ..Commit::default()
-        };
-        ProjectEvidence::of(subjects.iter().enumerate().map(commit).collect(), Vec::new())
-    }
-
     const SUBJECTS: [&str; 5] = [
         "add a printer retry policy with jitter",
         "colour the output of the table",
@@ -90,7 +78,7 @@ mod tests {
 
     /// Returns the evidence about each note, compared with the others.
     fn rated(subjects: &[&str], notes: &[(&str, &str)]) -> Vec<Evidence> {
-        let room = room(subjects);
+        let room = ProjectEvidence::of_subjects(subjects);
         let mut fits = NoteFits::default();
         notes.iter().for_each(|(path, text)| fits.add(&room, path, text));
         let rate = |(path, text): &(&str, &str)| {
@@ -117,7 +105,7 @@ mod tests {
     fn age_of_the_other_note_does_not_matter() {
         let moved = "Done on 2023-12-24.";
         let text = format!("{}\n{moved}\n", SIBLING.1);
-        let mut history = room(&SUBJECTS).history().to_vec();
+        let mut history = ProjectEvidence::of_subjects(&SUBJECTS).history().to_vec();
         history.insert(
             0,
             Commit {
@@ -156,7 +144,8 @@ mod tests {
         let subjects: Vec<String> =
             (0..400).map(|at| format!("measure part {at} of the parser")).collect();
         let subjects: Vec<&str> = subjects.iter().map(String::as_str).collect();
-        let (large, small) = (room(&subjects), room(&SUBJECTS));
+        let (large, small) =
+            (ProjectEvidence::of_subjects(&subjects), ProjectEvidence::of_subjects(&SUBJECTS));
         assert_eq!((large.is_covered_by(39), large.is_covered_by(40)), (false, true));
         assert_eq!((small.is_covered_by(29), small.is_covered_by(30)), (false, true));
     }

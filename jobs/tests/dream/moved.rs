@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use runner_backends::{BackendError, Scripted, Step};
 use runner_engine::outcome::{Class, Outcome, SkipReason};
-use runner_jobs::Silent;
 use runner_jobs::dream::DreamSpec;
-use runner_jobs::dream::proposal::{Action, IdeaStatus};
+use runner_jobs::dream::proposal::{Action, IdeaStatus, Proposal};
 use runner_jobs::dream::review::DecisionInput;
+use runner_jobs::{SettledRun, Silent};
 use serde_json::{Value, json};
 
 use crate::fixture::Fixture;
@@ -90,7 +90,7 @@ fn commit_in_the_mentioned_places_archives_the_idea() {
     let path = "ideas/depot.md";
     let idea = "# Patient waits for calls to the depot\n\nThe code in `src/net/retry.rs` gives up at once, \
                 and `src/net/wait.rs` never waits longer. Somebody has to start the transfer again \
-                by hand in the morning, which nobody likes.\n";
+                manually in the morning, which nobody likes.\n";
     place.write(path, idea);
     place.pass();
     assert_ne!(of(&place.proposals().1, path).action, Action::Archive);
@@ -114,10 +114,15 @@ const SIBLING: &str = "# Resource hook until the project is initialised\n\nKeep 
 /// Returns whether the second pass proposes to archive [`SILENT`]. `zebras` is the number of ideas
 /// about something else.
 fn archives_silent_hooks(zebras: usize, others: &[(&str, &str)]) -> bool {
-    archives_silent_hooks_in(without_ideas(), zebras, others)
+    pass_after_hook(&mut without_ideas(), zebras, others).0
 }
 
-fn archives_silent_hooks_in(mut place: Fixture, zebras: usize, others: &[(&str, &str)]) -> bool {
+/// Runs the passes of [`archives_silent_hooks`]. Also returns the result of the second pass.
+fn pass_after_hook(
+    place: &mut Fixture,
+    zebras: usize,
+    others: &[(&str, &str)],
+) -> (bool, SettledRun) {
     place.commit("feat: show the state of a project", &["src/state.rs"]);
     for at in 0..zebras {
         place.write(&format!("ideas/zebra-{at}.md"), format!("# Zebra\n\nPaint it {at} times.\n"));
@@ -128,9 +133,10 @@ fn archives_silent_hooks_in(mut place: Fixture, zebras: usize, others: &[(&str, 
     place.pass();
     assert_ne!(of(&place.proposals().1, path).action, Action::Archive);
     place.commit(HOOK, &["src/hooks/resource.rs"]);
-    place.pass();
+    let settled = place.pass();
     let (_, proposals) = place.proposals();
-    proposals.iter().any(|one| one.targets == [path] && one.action == Action::Archive)
+    let archives = |one: &Proposal| one.targets == [path] && one.action == Action::Archive;
+    (proposals.iter().any(archives), settled)
 }
 
 #[test]
@@ -141,20 +147,23 @@ fn weak_fit_counts_if_the_commit_fits_no_other_note() {
 
 #[test]
 fn weak_fit_does_not_count_if_a_note_cannot_be_read() {
-    let links: [&dyn Fn(&Fixture); 3] = [
-        &|_| (),
-        &|place| {
-            std::fs::create_dir(place.root.join("archive")).unwrap();
-            std::os::unix::fs::symlink("../archive", place.root.join("ideas/done")).unwrap();
-        },
-        &|place| place.write("ideas/done/large.md", "word ".repeat(300_000)),
+    let link = |place: &Fixture| {
+        std::fs::create_dir(place.root.join("archive")).unwrap();
+        std::os::unix::fs::symlink("../archive", place.root.join("ideas/done")).unwrap();
+    };
+    let large = |place: &Fixture| place.write("ideas/done/large.md", "word ".repeat(300_000));
+    let changes: [&dyn Fn(&Fixture); 2] = [&link, &large];
+    let problems = [
+        "commits not compared with all notes: ideas/done is a symbolic link",
+        "commits not compared with all notes: ideas/done/large.md is 1500000 bytes long",
     ];
-    let archived = links.map(|change| {
-        let place = without_ideas();
+    for (change, problem) in changes.into_iter().zip(problems) {
+        let mut place = without_ideas();
         change(&place);
-        archives_silent_hooks_in(place, 30, &[])
-    });
-    assert_eq!(archived, [true, false, false]);
+        let (archived, settled) = pass_after_hook(&mut place, 30, &[]);
+        assert!(!archived, "{problem}");
+        assert!(settled.outcome.to_string().contains(problem), "{:?}", settled.outcome);
+    }
 }
 
 #[test]

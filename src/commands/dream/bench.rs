@@ -109,7 +109,7 @@ impl BenchArgs {
         let mut troubles = survey.troubles.clone();
         let ideas = (survey.ideas.as_slice(), all.as_slice());
         let list = || all_notes(root, spec, &survey, &InputRecording::off());
-        let read = |path: &str| reader.text(path).ok().map(|(text, ..)| text);
+        let read = |path: &str| reader.text(path).map(|(text, ..)| text);
         let others = || OtherNotes::new(&list, &read);
         let born: Born<'_> = &|_| None;
         let known = (&room, born, &others());

@@ -62,7 +62,7 @@ fn measured(labels: &str, past: bool) -> Figures {
     for one in &mut shown {
         one.near = near.remove(&one.path).unwrap_or_default();
     }
-    let others = || OtherNotes::new(&|| None, &|_| None);
+    let others = || OtherNotes::new(&|| Ok(NotePaths::default()), &|_| Ok(String::new()));
     measure(&room, &shown, &truth::parse(labels).unwrap(), past.then_some(&others as _))
 }
 
@@ -142,15 +142,7 @@ fn past_is_also_compared_with_the_other_notes() {
         "fix the parser",
         "list the depots",
     ];
-    let commit = |(at, subject): (usize, &&str)| Commit {
-        hash: format!("{at:040x}"),
-        at: 1_700_000_000 - at as i64,
-        subject: (*subject).to_owned(),
-        paths: vec![format!("src/file{at}.rs")],
-        touched: 1,
-        ..Commit::default()
-    };
-    let room = ProjectEvidence::of(subjects.iter().enumerate().map(commit).collect(), Vec::new());
+    let room = ProjectEvidence::of_subjects(&subjects);
     let label =
         r#"[{"idea": "ideas/silent.md", "commits": ["0000000000000000000000000000000000000000"]}]"#;
     let labels = truth::parse(label).unwrap();
@@ -159,11 +151,11 @@ fn past_is_also_compared_with_the_other_notes() {
         let zebras = (0..zebras).map(|at| format!("ideas/zebra{at}.md"));
         let asked = zebras.chain(["ideas/silent.md".to_owned(), "ideas/other.md".to_owned()]);
         let asked: std::collections::BTreeSet<String> = asked.collect();
-        let list = || Some(NotePaths { asked: asked.clone(), ..NotePaths::default() });
+        let list = || Ok(NotePaths { asked: asked.clone(), ..NotePaths::default() });
         let read = |path: &str| match path {
-            "ideas/silent.md" => Some(SILENT.to_owned()),
-            "ideas/other.md" => Some(other.to_owned()),
-            _ => Some(OPEN.to_owned()),
+            "ideas/silent.md" => Ok(SILENT.to_owned()),
+            "ideas/other.md" => Ok(other.to_owned()),
+            _ => Ok(OPEN.to_owned()),
         };
         let others = || OtherNotes::new(&list, &read);
         let figures = measure(&room, &shown, &labels, Some(&others as _));
