@@ -232,7 +232,7 @@ def killed_at_work(place):
 
 def counted(headlines):
     """Returns the number of lines that the headlines of one file report."""
-    words = r"(\d+) (?:lines? read|of another form|damaged|too long|unfinished|blank)"
+    words = r"(\d+) (?:lines? read|in another format|damaged|too long|unfinished|blank)"
     return sum(int(number) for line in headlines for number in re.findall(words, line))
 
 
@@ -280,7 +280,7 @@ def real(root):
         count = data.count(b"\n") + (not data.endswith(b"\n") and bool(data))
         mine = [words for name, words in told.items() if name.endswith(path.name)]
         why = [why for why in foreign.values() if path.name in why]
-        sum_of = int(re.search(r": of (\d+) lines", why[0])[1]) if why else counted(mine[0]) if mine else -1
+        sum_of = int(re.search(r"transcript \((\d+) lines?:", why[0])[1]) if why else counted(mine[0]) if mine else -1
         say(sum_of == count, f"{path.name}: {sum_of} of {count} lines: {mine}")
         lines, wanted = lines + sum_of, wanted + count
     after = place.files()

@@ -162,7 +162,7 @@ pub(super) fn run(
 fn describe(tally: &Tally, own: u64) -> String {
     let mut reported = format!("{} read", counted(tally.read, "line"));
     for (count, what) in [
-        (tally.foreign, "of another form"),
+        (tally.foreign, "in another format"),
         (tally.bad, "damaged"),
         (tally.too_long, "too long"),
         (tally.torn, "unfinished"),
