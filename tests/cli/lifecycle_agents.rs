@@ -15,7 +15,19 @@ fn adopt_names_missing_entries_and_invalid_agents() {
     let other = fixture.run(&["lifecycle", "adopt", "--agent", "two"]).ends(0);
     other.expect_text("there is no entry: rem/two/manifest.json lists none");
     let bad = fixture.run(&["lifecycle", "adopt", "--agent", "../x"]).ends(2);
-    bad.expect_text("is not a valid name of an agent");
+    bad.expect_text("is not a valid agent name");
+}
+
+#[test]
+fn settings_refuse_an_agent_whose_folder_would_be_private() {
+    let job = |agent: &str| {
+        format!(
+            "[jobs.one]\nkind = \"lifecycle\"\ntrigger = \"manual\"\ncycle = \"cycle.md\"\nagent = {agent:?}\n"
+        )
+    };
+    fixture(&job("one_")).run(&["config", "check"]).ends(0);
+    let bad = fixture(&job("_one")).run(&["config", "check"]).ends(78);
+    bad.expect_text("not beginning with _");
 }
 
 #[test]

@@ -71,9 +71,10 @@ pub(super) fn check(
     writes: Option<&[String]>,
 ) -> Result<(), (&'static str, String)> {
     let good = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || matches!(c, '-' | '_');
-    if agent.len() > LONGEST_NAME || !agent.chars().all(good) {
+    if agent.len() > LONGEST_NAME || !agent.chars().all(good) || agent.starts_with('_') {
         let why = format!(
-            "{agent:?} is not a valid name of an agent (lowercase letters, digits, - and _, at most {LONGEST_NAME} characters)"
+            "{agent:?} is not a valid agent name (lowercase letters, digits, - and _, not beginning \
+             with _, at most {LONGEST_NAME} characters)"
         );
         return Err(("agent", why));
     }

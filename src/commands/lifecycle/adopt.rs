@@ -108,8 +108,8 @@ fn find(
     agent: &str,
 ) -> Result<(AdoptView, BTreeMap<String, Digest>), Failure> {
     if !agent.is_empty() && !manifest::is_agent_name(agent) {
-        let why = "letters, digits, - and _, at most 64 characters";
-        return Err(Failure::usage(format!("{agent:?} is not a valid name of an agent ({why})"))
+        let why = "letters, digits, - and _, not beginning with _, at most 64 characters";
+        return Err(Failure::usage(format!("{agent:?} is not a valid agent name ({why})"))
             .hint("runner lifecycle adopt --agent NAME"));
     }
     let folder = manifest::folder_of(agent);
