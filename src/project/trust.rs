@@ -30,8 +30,8 @@ use crate::ui::Failure;
 /// The state of a project's files compared with those that the user last accepted.
 #[derive(Clone, Debug)]
 pub struct Trust {
-    /// Whether the user has ever accepted the project's files.
-    pub known: bool,
+    /// Whether the database records that the user has accepted the project's files.
+    known: bool,
     /// The files that differ, by path relative to the project.
     pub changes: Vec<FileChange>,
     /// The names of the jobs affected by the differences, including removed jobs.
@@ -144,7 +144,7 @@ pub(super) fn inspect(
     // The home host only offers files that the user has accepted there.
     let copied = is_copy(home, root);
     if !in_run() && (copied || folders.iter().any(|folder| is_below(root, folder))) {
-        return Ok(Trust::accepted(now, instructions));
+        return Ok(Trust { known: false, ..Trust::accepted(now, instructions) });
     }
     let accepted = match store {
         Some(store) => store.trust(id)?,
@@ -338,8 +338,8 @@ impl LoadedProject {
 }
 
 /// Calls `change`, which changes a project's `runner.toml` on the user's behalf, and which returns
-/// the file's new contents beside its result. If all settings were in effect before, the new
-/// contents are accepted.
+/// the file's new contents beside its result. If the user had accepted the settings before, and
+/// all were in effect, the new contents are accepted.
 pub fn accepted_change<T>(
     home: &Env,
     root: &Path,

@@ -193,6 +193,12 @@ fn cloned_settings_wait_for_acceptance() {
     run(&fixture, &["config", "set", "--user", "trust.paths", &format!("[{folder:?}]")]).ends(0);
     fixture.configure("[jobs.tidy.budget]\ncalls = 1\n");
     run(&fixture, &["run", "tidy"]).ends(0);
+    // The database of another computer does not know the project yet.
+    let set = ["config", "set", "jobs.tidy.budget.calls", "2"];
+    let mut elsewhere = fixture.runner(&set);
+    elsewhere.env("XDG_STATE_HOME", fixture.root().join("elsewhere"));
+    CommandOutput::of(elsewhere.output().unwrap()).ends(0);
+    assert!(fixture.read("runner.toml").contains("calls = 2"));
 }
 
 /// Runs a command of a user who has named no trusted folders, with an input.
