@@ -23,6 +23,9 @@ pub const RUN_LOCK: &str = "run.lock";
 pub const COMMIT_LOCK: &str = "commit.lock";
 /// Maximum time to wait for the commit lock.
 const PATIENCE: Duration = Duration::from_secs(60);
+/// Maximum time to wait for processes that only inspect the run lock, each of which holds it for
+/// less than a millisecond.
+const INSPECTION: Duration = Duration::from_millis(200);
 
 /// Why a lock was not taken.
 #[derive(Debug, thiserror::Error)]
@@ -74,14 +77,15 @@ impl RunLock {
     /// lock file cannot be used.
     pub fn take(root: &Path, holder: &str, now: Timestamp) -> Result<Self, LockError> {
         let (file, path) = open(root, RUN_LOCK)?;
-        let taken = FileLock::take(file, LockMode::Exclusive);
+        let taken = FileLock::take_within(file, LockMode::Exclusive, INSPECTION);
         let mut lock = Self { file: taken.map_err(|error| refused(error, &path))? };
         let text = format!("{}\nrunner {holder} {now}\n", std::process::id());
         lock.file.write(text.as_bytes()).map_err(|error| refused(error.into(), &path))?;
         Ok(lock)
     }
 
-    /// Checks that no process holds the lock, without taking or changing anything.
+    /// Checks that no process holds the lock, by taking it briefly in shared mode. The lock file is
+    /// not changed.
     ///
     /// # Errors
     /// Returns [`LockError::Held`] if a process holds the lock, and [`LockError::Io`] if the lock
@@ -142,5 +146,32 @@ impl CommitLock {
     fn wait((file, path): (File, PathBuf), mode: LockMode) -> Result<Self, LockError> {
         let taken = FileLock::take_within(file, mode, PATIENCE);
         Ok(Self { _file: Some(taken.map_err(|error| refused(error, &path))?) })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::thread;
+
+    use super::*;
+
+    #[test]
+    fn inspection_does_not_refuse_a_run() {
+        let folder = tempfile::tempdir().unwrap();
+        let take = || RunLock::take(folder.path(), "test", Timestamp::UNIX_EPOCH);
+        drop(take().unwrap());
+        let done = AtomicBool::new(false);
+        thread::scope(|threads| {
+            let inspect = || {
+                while !done.load(Ordering::Relaxed) {
+                    let _held = RunLock::inspect(folder.path());
+                }
+            };
+            threads.spawn(inspect);
+            let refused = (0..5_000).find_map(|_| take().err());
+            done.store(true, Ordering::Relaxed);
+            assert!(refused.is_none(), "{refused:?}");
+        });
     }
 }
