@@ -115,6 +115,10 @@ pub struct BackendSpec {
     /// The maximum length of an answer, in tokens. A job that requests a longer answer is limited to this.
     #[schemars(range(min = 1, max = 4_294_967_295_u32))]
     pub max_output_tokens: Option<u64>,
+    /// The context window of an anthropic or openai model, in tokens. A quarter of it is reserved for
+    /// the answer. Default: 128000.
+    #[schemars(range(min = 1, max = 4_294_967_295_u32))]
+    pub context_window: Option<u64>,
     /// A PEM file of certificates to trust in addition to the host's.
     #[serde(deserialize_with = "read_own_path")]
     #[schemars(with = "Option<Text<OwnPath>>")]

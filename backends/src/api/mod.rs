@@ -77,7 +77,7 @@ impl Backend for Api {
     fn window(&self) -> Option<u64> {
         match self.plan.dialect {
             Dialect::Ollama => Some(ollama::largest(&self.plan)),
-            _ => Some(crate::WINDOW),
+            _ => Some(self.plan.context_window.unwrap_or(crate::WINDOW)),
         }
     }
 

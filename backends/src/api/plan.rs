@@ -43,6 +43,8 @@ pub(crate) struct EndpointPlan {
     pub patience: Patience,
     pub output_cap: Option<usize>,
     pub max_output_tokens: Option<u64>,
+    /// The configured context window in tokens. Ollama uses `num_ctx` instead.
+    pub context_window: Option<u64>,
     pub structured: Structured,
     pub num_ctx: Option<u64>,
     pub keep_alive: Option<String>,
@@ -158,6 +160,7 @@ impl EndpointPlan {
             patience: spec.patience,
             output_cap: spec.output_cap,
             max_output_tokens: spec.max_output_tokens,
+            context_window: spec.context_window,
             structured,
             num_ctx: spec.num_ctx,
             keep_alive: spec.keep_alive.clone(),
@@ -200,7 +203,9 @@ impl EndpointPlan {
     /// Returns the maximum number of tokens in an answer.
     pub fn most_tokens(&self, request: &Request) -> u64 {
         let asked = request.limits.max_output_tokens;
-        self.max_output_tokens.map_or(asked, |own| own.min(asked))
+        // Some servers refuse a question if its longest answer would not fit into the window.
+        let share = self.context_window.map(|window| (window / 4).max(1));
+        [self.max_output_tokens, share].into_iter().flatten().fold(asked, u64::min)
     }
 
     /// Returns the maximum number of bytes in an answer's text. The limit allows more bytes per

@@ -124,6 +124,11 @@ fn meaning(plan: &EndpointPlan, said: ProgramError<'_>, secrets: &Secrets) -> Ba
         let why = format!("{why} (is base_url the address of the API?)");
         return BackendError::Rejected { why };
     }
+    if exceeds_window(code) {
+        let setting = format!("backends.{}.context_window", plan.name);
+        let why = format!("{why}; set {setting} to the number of tokens that the model accepts");
+        return BackendError::Rejected { why };
+    }
     match refusal_text::meaning(said, &plan.here(), why.clone()) {
         // The provider is overloaded and reports when it will answer again.
         Some(BackendError::Unavailable { why }) if until.is_some() => {
@@ -135,6 +140,13 @@ fn meaning(plan: &EndpointPlan, said: ProgramError<'_>, secrets: &Secrets) -> Ba
             _ => BackendError::Unavailable { why },
         },
     }
+}
+
+/// Returns whether an error's code reports a request that does not fit into the context window. The
+/// codes are those of OpenAI and of llama.cpp's server.
+fn exceeds_window(code: &str) -> bool {
+    code.split(' ')
+        .any(|word| matches!(word, "context_length_exceeded" | "exceed_context_size_error"))
 }
 
 /// Returns the error for a model that the provider does not have.

@@ -167,6 +167,31 @@ fn ollama_prompt_truncation_is_detected() {
 }
 
 #[test]
+fn exceeded_window_names_its_setting() {
+    for error in [
+        json!({"code": 400, "type": "exceed_context_size_error", "n_ctx": 8192, "message": "m"}),
+        json!({"code": "context_length_exceeded", "type": "invalid_request_error", "message": "m"}),
+    ] {
+        let body = json!({ "error": error }).to_string();
+        let server = Server::start(move |talk, _| {
+            talk.reply(400, &[("content-type", "application/json")], body.clone());
+        });
+        let backend =
+            self::backend("openai", &server.url(), |spec| spec.context_window = Some(2_000));
+        match ask(&*backend, &question(None)) {
+            Err(E::Rejected { why }) => {
+                assert!(why.contains("set backends.under-test.context_window"), "{why}")
+            }
+            other => panic!("{other:?}"),
+        }
+        assert_eq!(backend.window(), Some(2_000));
+        let asked = self::body(&server);
+        let most = [&asked["max_tokens"], &asked["max_completion_tokens"]];
+        assert!(most.iter().any(|most| **most == 500), "{asked}");
+    }
+}
+
+#[test]
 fn each_provider_gets_its_schema_form() {
     let closed = json!({"type": "array", "items": {"type": "object", "properties": {"a": {"type": "string"}},
         "required": ["a"], "additionalProperties": false}});
