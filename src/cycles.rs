@@ -21,7 +21,8 @@ use crate::config::{Config, TriggerSpec};
 use crate::env;
 use crate::ui::Failure;
 
-/// The environment variable that replaces, for every agent, the file that declares the cycle.
+/// The environment variable with the path of the file that declares the cycle. It overrides the
+/// `cycle` setting of every agent.
 const DEFINITION: &str = "WB_LIFECYCLE_DEF";
 /// The environment variable with the minimum time between two dreams, in milliseconds.
 const INTERVAL: &str = "WB_DREAM_MIN_INTERVAL_MS";
@@ -152,7 +153,8 @@ pub fn stand(
     Ok(())
 }
 
-/// Sets a backend's model to the one in `WB_DREAM_MODEL`, if the variable is set.
+/// Sets a backend's model to the one in `WB_DREAM_MODEL`, if the variable is set. The built-in
+/// backend has no model.
 fn dreamer(config: &mut Config, backend: &str) {
     if let (Some(model), Some(backend)) = (variable(MODEL), config.backends.get_mut(backend))
         && backend.kind != "builtin"

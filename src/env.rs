@@ -227,7 +227,7 @@ impl Env {
     }
 
     /// Returns an error if the database is missing but backups or run logs remain. A lost database
-    /// is never recreated automatically, because runner would repeat all finished work.
+    /// is never recreated automatically, because runner would then repeat all finished work.
     fn known_loss(&self) -> Result<(), StoreError> {
         let path = self.store_path();
         let holds = |folder: &Path, fits: fn(&str) -> bool| {

@@ -34,8 +34,8 @@ pub fn retention(home: &Env) -> Result<Retention, Failure> {
     Ok(config::load(&home.stack(None))?.retention)
 }
 
-/// Runs the daily maintenance if it is due and no other process is running it. Returns any problems
-/// found, and an error if the database is damaged.
+/// Runs the daily maintenance if it is due and no other process is running it. Returns the problems
+/// found, except damage to the database, which is an error.
 pub fn daily(home: &Env, store: &mut Store) -> Result<Vec<String>, Failure> {
     store.cut_log(LOG_CEILING)?;
     let now = home.wall()?;
@@ -82,7 +82,7 @@ pub fn daily(home: &Env, store: &mut Store) -> Result<Vec<String>, Failure> {
         store.record_maintenance(Task::Daily, "", now)?;
     }
     if pruned {
-        // A fleet that cannot be reached is pruned on the next day, and does not make the rest due
+        // A fleet that cannot be reached is pruned the next day, and does not make the rest due
         // again.
         troubles.extend(fleet::prune(home, retention(home)?.rows));
     }
@@ -306,8 +306,8 @@ fn night_named(name: &str) -> Option<(Date, u32)> {
     (written == name).then_some((day, number))
 }
 
-/// Returns a file or folder with its age, or `None` if it is missing, a link or of the wrong type.
-/// The age is the modification time unless `at` is given.
+/// Returns a file or folder with the time from which its age is counted, or `None` if it is
+/// missing, a link or of the wrong type. The time is the modification time unless `at` is given.
 fn prunable(
     kind: FileKind,
     root: &Path,

@@ -12,8 +12,8 @@
 //! program's HTTP library.
 //!
 //! Only `runner execute` sends a trace, as its last step, so an unresponsive receiver delays that
-//! process's exit by one second. This module must never change a run, and every string passes
-//! through [`Redacted`].
+//! process's exit by at most one second. This module must never change a run, and every string
+//! passes through [`Redacted`].
 
 use std::time::Duration;
 

@@ -275,7 +275,7 @@ pub fn carried(root: &Path) -> Option<(ProjectId, bool)> {
 }
 
 /// Describes how the id in a registered folder differs from the folder's id in the database, and
-/// returns the command that repairs the difference. The database's id always takes precedence.
+/// how to repair the difference. The database's id always takes precedence.
 pub fn contradiction(known: &Project) -> Option<(String, String)> {
     let root = &known.path;
     if !node(root).is_ok_and(|here| here.is(&known.node)) {

@@ -3,7 +3,7 @@
 //! The daemon and `runner tick` call this module at each tick, and it records an occurrence for
 //! each new state of the sessions. The session-end hook calls it for the session that ended. This
 //! module reads at most the beginning of a transcript, to find the transcript's project. It must
-//! never record an occurrence without new events.
+//! never record an occurrence if all events have been analyzed.
 
 use std::os::unix::process::CommandExt as _;
 use std::path::Path;
@@ -23,7 +23,8 @@ use crate::ui::Failure;
 /// The priority of an occurrence. Everything else takes precedence over this work.
 const PRIORITY: i32 = -10;
 
-/// Records the occurrences of all projects. Returns the errors of individual jobs.
+/// Records an occurrence for each job, in any project, that has sessions to analyze. Returns the
+/// errors of individual jobs.
 pub fn enqueue(home: &Env, store: &mut Store) -> Result<Vec<String>, Failure> {
     let mut troubles = Vec::new();
     let kept = store.projections(None)?;

@@ -128,7 +128,7 @@ pub struct NextAction {
     pub start: Vec<RunId>,
     /// The time until another run is ready, if it is short enough to wait for.
     pub soon: Option<Duration>,
-    /// The time remaining until the next scheduled time. It only matters while a run is live.
+    /// The time until the next scheduled time. It only matters while a run is live.
     pub due: Option<Duration>,
 }
 
@@ -310,7 +310,8 @@ fn recover_stale(
     }
 }
 
-/// Updates the failure marker of a run's job after another process settled the run.
+/// Updates the failure marker of a run's job after a process other than the run's own has settled
+/// the run.
 pub fn mark(home: &Env, store: &Store, run: &RunId) -> Result<(), Failure> {
     let row = store.run(run)?;
     // The outcome of a later run takes precedence.

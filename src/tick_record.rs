@@ -19,8 +19,8 @@ impl Env {
         let mut options = fs::File::options();
         options.create(true).read(true).write(true).truncate(false);
         let Ok(file) = open_with(&mut options, self.tick_stamp()) else { return };
-        // Another tick is writing the same time. This tick does not wait for the lock, so that no
-        // tick can delay another one.
+        // If another tick holds the lock, it is recording nearly the same time. This tick does not
+        // wait for the lock, so no tick can delay another one.
         if rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive).is_err() {
             return;
         }

@@ -1,5 +1,5 @@
-//! Waits for the first of several events: a signal, a change in a folder, a closed output, or a
-//! timeout.
+//! Waits for the first of several events: a signal, a closed output, a key press, a change in a
+//! folder, or a timeout.
 
 use std::io;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};

@@ -3,7 +3,7 @@
 //!
 //! A key comes from the environment, from the program's own login, or from an `env_file` that only
 //! its owner may access. The check does not show whether a key is valid. This module must never put
-//! a key into a message, and never write one.
+//! a key into a message or write a key anywhere.
 
 use std::collections::BTreeMap;
 use std::io::Read as _;
@@ -21,16 +21,17 @@ use runner_engine::files::{open_host, read_host};
 /// reference as its name.
 pub const KEYRING: &str = "keyring:";
 
-/// Returns the environment key that stores the reason a reference was not resolved. It is not a
-/// valid variable name.
+/// Returns the environment key that stores the reason a reference was not resolved. The key is not
+/// a valid variable name.
 pub fn why_not(reference: &str) -> String {
     format!("{reference} is unavailable because")
 }
 
-/// Returns the name in a keyring reference. The name consists of letters, digits and separators.
+/// Returns the name in a keyring reference, or `None` if the text is not a keyring reference. The
+/// name consists of letters, digits and separators.
 ///
 /// # Errors
-/// Returns an error if the reference has no name, or a name that may be the secret itself.
+/// Returns an error if the reference has no name, or has a name that may be the secret itself.
 pub fn in_keyring(reference: &str) -> Option<Result<&str, &'static str>> {
     let name = reference.strip_prefix(KEYRING)?;
     let good = |it: char| it.is_ascii_alphanumeric() || matches!(it, '-' | '_' | '.' | '/');

@@ -94,7 +94,8 @@ pub enum BackendError {
         /// The person or event that cancelled the request.
         why: String,
     },
-    /// A program failed without being stopped.
+    /// A program failed, was killed because it exceeded a resource limit, or left behind a process
+    /// that cannot be killed.
     #[error("{why} ({status}){}", Excerpt(stderr_tail))]
     Crash {
         /// The exit status: `exit 3`, `signal 11`.

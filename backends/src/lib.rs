@@ -93,7 +93,8 @@ pub struct Description {
 ///   of a dropped future keeps running until its deadlines.
 /// - The request is not changed, and no data from another request reaches this answer.
 /// - If the request has a schema, `Reply::value` is parsed from the model's complete text. Text
-///   that does not parse yields [`BackendError::Malformed`].
+///   that does not parse yields [`BackendError::Malformed`], unless the request's form is
+///   [`AnswerForm::Elements`].
 /// - Usage that the provider does not report is `None`, never zero.
 /// - No error message contains a secret from the child's environment.
 /// - `preflight` makes no model call. Its success does not guarantee that `run` succeeds.

@@ -368,7 +368,7 @@ pub(crate) fn agent_plan(
     Ok(plan)
 }
 
-/// Returns a short name for `what`: at most sixteen hexadecimal digits of its digest.
+/// Returns a short name for `what`: the first sixteen hexadecimal digits of its digest.
 fn short(what: &[u8]) -> String {
     let digest = Digest::of(what).to_string();
     let digits = digest.chars().filter(char::is_ascii_hexdigit);

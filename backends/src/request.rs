@@ -156,7 +156,8 @@ impl Default for RequestLimits {
 pub struct Reply {
     /// The model's complete text, unchanged.
     pub text: String,
-    /// The text parsed as JSON, if it is JSON. It is always present if the request has a schema.
+    /// The text parsed as JSON, if it is JSON. It is always present if the request has a schema,
+    /// unless the request's form is [`AnswerForm::Elements`].
     pub value: Option<Value>,
     /// The usage of the answer, or `None` if the provider does not report it.
     pub usage: Option<Usage>,

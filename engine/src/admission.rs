@@ -1,7 +1,7 @@
-//! Decides whether a run may start, under the job's lock.
+//! Decides, under the job's lock, whether a run may start.
 //!
 //! ```text
-//! facts + policy + now ──> admit | deferred{until, why} | skipped{why} | refused{class, why}
+//! facts + reservation + now ──> admit | deferred{until, why} | skipped{why} | failed{class, why}
 //! ```
 //!
 //! [`decide`] must never do I/O, read a clock or change anything. The database records an `Admit`
@@ -120,7 +120,7 @@ pub fn decide(
         return Decision::Decline(Outcome::Failed {
             class: Class::Environment,
             why: format!(
-                "only {} KiB are free in the staging folder, but {} KiB are needed",
+                "the staging folder has only {} KiB of free space, but {} KiB are needed",
                 facts.free_bytes / 1024,
                 HEADROOM / 1024
             ),

@@ -1,4 +1,4 @@
-//! Tests each fact in isolation, and the checks that a manual run skips.
+//! Tests the effect of each fact in isolation, and the checks that a manual run skips.
 
 use super::*;
 
@@ -75,7 +75,7 @@ fn spaced(began: Option<Timestamp>) -> AdmissionFacts {
     }
 }
 
-/// Returns, for each gate that a job's owner can set, facts that close it and the expected message.
+/// Returns facts that close each gate that a job's owner can set, with the expected message.
 fn closed() -> Vec<(AdmissionFacts, &'static str)> {
     vec![
         (

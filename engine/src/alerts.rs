@@ -1,9 +1,9 @@
-//! Alerts: the problems that users are automatically notified of, and when they are notified again.
+//! Decides which problems users are notified of, and when they are notified again.
 //!
 //! ```text
-//! news of a job ──decide──> Raise ──> open{count} ──Published────────────> ended (recovered: reported once)
+//! news of a job ──decide──> Raise ──> open{count} ──succeeded or gone────> ended (recovered: reported once)
 //!                           Count ──>   │    ^ │ again                    ^
-//!                                       │    └─┘ reported at most every `repeat`
+//!                                       │    └─┘ reported at most once per `repeat`
 //!                                       ├─silenced──> open, not reported ─────┤
 //!                                       └─acknowledged (`jobs reset JOB`)────────┴> ended (not reported)
 //!
@@ -14,11 +14,11 @@
 //!                         └─the alert ended or was silenced──> withdrawn
 //! ```
 //!
-//! A message is held back while a run of its job is in progress, because the run may end the alert:
-//! no message is sent about a problem that a tick finds and solves. For a few minutes, the message
-//! is also held back for other runs of the project. Messages waiting for one channel at the same
-//! time are sent together, with at most one message in each `window` and none during the quiet
-//! hours.
+//! A message is held back for at most half an hour while a run of its job is in progress, because
+//! the run may end the alert. No message is therefore sent about a problem that a tick finds and
+//! solves. The message is also held back for at most five minutes while other runs of the project
+//! are in progress. Messages that wait for one channel at the same time are sent together, with at
+//! most one message in each `window` and none during the quiet hours.
 //!
 //! The code that settles a run adds one row to the `news` table in the same transaction. A tick
 //! decides how the news affects the alerts ([`decide`], pure) and writes alerts and messages in one
@@ -77,8 +77,8 @@ impl AlertKind {
         self.into_str()
     }
 
-    /// Returns whether the problem concerns the job's runs, in which case a successful run ends it
-    /// and a user can fix it. Any other problem ends only when it is no longer found.
+    /// Returns whether the problem concerns the job's runs, in which case a successful run ends it.
+    /// Any other problem ends only when a tick no longer finds it.
     pub fn is_of_runs(self) -> bool {
         !matches!(self, Self::SilentHost | Self::CriticalEvent)
     }
@@ -100,8 +100,8 @@ pub struct AlertRules {
     pub jobs: BTreeMap<String, Option<i64>>,
     /// The names of the channels that receive messages.
     pub channels: Vec<String>,
-    /// Minimum time in seconds between two messages to a channel. Messages that become due in the
-    /// meantime are sent together.
+    /// Minimum time in seconds between two messages to a channel. Messages that become due within
+    /// that time are sent together.
     #[serde(default)]
     pub window: i64,
     /// Hours of the day during which no message is sent.
@@ -157,7 +157,7 @@ pub enum News {
     /// The job has not succeeded for too long.
     Stale,
     /// A tick found a problem that does not concern the job's runs. `since` is the time at which
-    /// its latest part began, for example when the last host became silent.
+    /// the most recent part of the problem began, for example when the latest host became silent.
     Found { kind: AlertKind, since: Timestamp },
     /// A tick no longer found the problem of this kind.
     Gone(AlertKind),
@@ -166,7 +166,6 @@ pub enum News {
 /// The facts of an open alert that affect decisions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OpenAlert {
-    /// The kind of problem.
     pub kind: AlertKind,
     /// The time at which the alert's last messages were created.
     pub reported: Timestamp,
@@ -229,13 +228,12 @@ pub fn decide(
             Some(one) => {
                 // A wrong clock may have recorded a time in the future.
                 let long_ago = now.duration_since(one.reported).abs().as_secs() >= rules.repeat;
-                // A further host became silent, or a further event was raised, after the last
-                // message.
+                // Another host became silent or another event was raised after the last message.
                 let further = matches!(news, News::Found { since, .. }
                     if since > one.reported && since <= now);
                 // The check for stale jobs runs every hour, each tick finds a silent host or an
-                // event again, and a blocked run is deferred every few minutes, so a repeated
-                // result is not a new event.
+                // event again, and a blocked run is deferred every few minutes. The same result
+                // therefore does not count as another problem.
                 let repeats = matches!(news, News::Stale | News::Blocked | News::Found { .. });
                 if !repeats || long_ago || further {
                     let tell = wanted && (long_ago || further) && !one.silenced;
@@ -289,7 +287,7 @@ mod tests {
         let end = |kind| [AlertAction::End { kind, tell: true }];
         assert_eq!(decide(&open, News::Gone(kind), &rules, at(9)), end(kind));
         assert_eq!(decide(&open, News::Placed, &rules, at(9)), end(AlertKind::Failure));
-        assert_eq!(decide(&[], silent(5), &AlertRules::default(), at(5)), [], "the kind is off");
+        assert_eq!(decide(&[], silent(5), &AlertRules::default(), at(5)), [], "it is disabled");
     }
 
     #[test]

@@ -37,7 +37,8 @@ pub fn plain(text: &str) -> String {
     plain
 }
 
-/// Describes why a file or folder could not be used. The text follows the path and a colon.
+/// Describes why a file or folder could not be used. Callers append the text to the path and a
+/// colon.
 pub fn error_chain(error: &io::Error) -> String {
     match error.kind() {
         io::ErrorKind::NotFound => "it does not exist".to_owned(),

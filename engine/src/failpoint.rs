@@ -1,4 +1,4 @@
-//! Kills this process or fails a commit at a chosen step. Tests use this to verify recovery.
+//! Kills this process or makes a commit fail at a chosen step, for tests that verify recovery.
 //!
 //! Only the feature `fault-injection` enables these failures. A process dies by `SIGKILL`, so it
 //! runs no destructor and flushes no buffer.
@@ -33,13 +33,13 @@ pub fn arm_steps(setting: impl Fn(&str) -> Option<OsString>) {
     }
 }
 
-/// Makes all commits on this thread fail after `count` more commits, as if the process had died.
-/// `None` removes the limit.
+/// Makes every commit on this thread fail after the next `count` commits, as if the process had
+/// died. `None` removes the limit.
 pub fn fail_commits_after(count: Option<u32>) {
     COMMITS.set(count);
 }
 
-/// Marks the point before a publication or an atomic write changes the disk.
+/// Marks the point before a publication, an import of commits or an atomic write changes the disk.
 #[inline]
 pub fn reach() {
     if cfg!(feature = "fault-injection") {

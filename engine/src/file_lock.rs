@@ -31,7 +31,8 @@ pub enum FileLockError {
     /// Another process holds the lock.
     #[error("another process holds the lock")]
     Held {
-        /// The first 4 KiB of the lock file. Empty if the holder has not written to it yet.
+        /// The first 4 KiB of the lock file. Empty if the holder has not written to it yet or if
+        /// it cannot be read.
         content: String,
     },
     /// The file could not be used.
@@ -57,7 +58,7 @@ impl FileLock {
     /// Opens a lock file like [`FileLock::open`], but refuses a symbolic link.
     ///
     /// # Errors
-    /// Also returns an [`io::Error`] if the path is a symbolic link.
+    /// Returns the errors of [`FileLock::open`], and an error if the path is a symbolic link.
     pub fn open_no_link(path: &Path) -> io::Result<File> {
         open_with_no_link(File::options().create(true).truncate(false).read(true).write(true), path)
     }
@@ -65,7 +66,8 @@ impl FileLock {
     /// Takes the lock if it is free.
     ///
     /// # Errors
-    /// Returns [`FileLockError::Held`] if another process holds the lock.
+    /// Returns [`FileLockError::Held`] if another process holds the lock, or [`FileLockError::Io`]
+    /// if the file cannot be locked.
     pub fn take(file: File, mode: LockMode) -> Result<Self, FileLockError> {
         Self::take_within(file, mode, Duration::ZERO)
     }
@@ -73,7 +75,8 @@ impl FileLock {
     /// Takes the lock, waiting at most `patience` for it.
     ///
     /// # Errors
-    /// Returns [`FileLockError::Held`] if another process still holds the lock after `patience`.
+    /// Returns [`FileLockError::Held`] if another process still holds the lock after `patience`, or
+    /// [`FileLockError::Io`] if the file cannot be locked.
     pub fn take_within(
         mut file: File,
         mode: LockMode,

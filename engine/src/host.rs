@@ -1,4 +1,4 @@
-//! The host's load and battery state.
+//! Reads the host's load and battery state.
 //!
 //! This module must never list the host's processes or decide whether a run starts.
 
@@ -8,14 +8,14 @@ use std::path::Path;
 use crate::files::read_text_proc;
 use sysinfo::{CpuRefreshKind, RefreshKind, System};
 
-/// The folder in which Linux lists batteries. Other systems do not have it, so no battery is found
-/// there.
+/// The folder in which Linux lists batteries. Other systems do not have this folder, so no battery
+/// is found on them.
 pub const POWER: &str = "/sys/class/power_supply";
 
 /// The state of the host's battery.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Battery {
-    /// The charge level from 0 to 100, or the mean if there are several batteries.
+    /// The charge level in percent, or the mean if there are several batteries.
     pub percent: u8,
     /// Whether the host is currently running on battery power.
     pub discharging: bool,

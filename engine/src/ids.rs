@@ -25,8 +25,9 @@ thread_local! {
     static DRAWN: Cell<Option<u64>> = const { Cell::new(None) };
 }
 
-/// Makes this thread derive the random part of all later ids from `seed`, so that a simulation is
-/// reproducible. Never use a seed for real ids, because two processes with the same seed would
+/// Makes this thread derive the random part of all later ids from `seed`, which makes a simulation
+/// reproducible. `None` restores random ids. A seed has an effect only with the feature
+/// `fault-injection`. Never use a seed for real ids, because two processes with the same seed would
 /// create the same ids.
 pub fn draw_from(seed: Option<u64>) {
     DRAWN.set(seed);
@@ -72,7 +73,7 @@ macro_rules! ulid_id {
                 &self.0
             }
 
-            /// Returns the id's creation time, according to the clock at that time.
+            /// Returns the wall-clock time at which the id was created.
             pub fn at(&self) -> Option<Timestamp> {
                 let id = ulid::Ulid::from_string(self.as_str()).ok()?;
                 Timestamp::from_millisecond(i64::try_from(id.timestamp_ms()).ok()?).ok()

@@ -1,4 +1,4 @@
-//! `runner __launch`: the process between a run and its program.
+//! Implements `runner __launch`, the process between a run and its program.
 //!
 //! ```text
 //! runner ──socket: plan, standard input──> __launch (supervisor)
@@ -10,10 +10,11 @@
 //! ```
 //!
 //! The launcher receives all input through the socket that is its standard input, so that no data
-//! appears in arguments or environment variables that others can read or set. It remains the
-//! program's parent, adopts orphaned processes, and kills the whole tree when the program exits or
-//! the socket is closed. No process is left behind, even if runner itself is killed. The program's
-//! standard input, output and error are passed on directly, so the launcher copies no data.
+//! appears in arguments or environment variables that other processes can read or set. It remains
+//! the program's parent, adopts orphaned processes, and kills the whole tree when the program exits
+//! or the socket is closed. No process is left behind, even if runner itself is killed. The
+//! program's standard input, output and error are passed on directly, so the launcher copies no
+//! data.
 //!
 //! The launcher must never read a configuration, a home folder or a database, never print, and
 //! never start the program with a weaker sandbox than the plan requires.
@@ -36,8 +37,8 @@ pub use cgroup::clear_marked;
 pub(crate) use channel::Channel;
 pub(crate) use plan::{LaunchPlan, LaunchRefusal, LaunchReport};
 
-/// Executes the plan received through the socket. Returns the program's exit code, or 128 plus the
-/// number of the signal that terminated the program.
+/// Executes the plan received through the socket. Returns the program's exit code, 128 plus the
+/// number of the signal that terminated the program, or 70 if no program was started.
 pub fn launch(socket: impl AsFd) -> i32 {
     // The program must not inherit any descriptors except the three standard streams.
     close_fds::set_fds_cloexec(3, &[]);

@@ -1,4 +1,4 @@
-//! A run's two locks.
+//! The two locks that a run holds.
 //!
 //! The *deciding* lock is an `flock` on a file in the state folder. The file is never deleted, and
 //! the kernel releases the lock when its process dies. The *contract's* lock file is in the
@@ -23,7 +23,7 @@ use crate::ids::{ProjectId, RunId};
 use crate::process_id::ProcessIdentity;
 use crate::time::boot_time;
 
-/// How long another program's lock file is respected.
+/// The age from which another program's lock file no longer blocks a run.
 const FOREIGN: SignedDuration = SignedDuration::from_hours(1);
 
 /// Maximum time that a run waits for a lock that no active run holds.
@@ -130,9 +130,9 @@ impl JobLock {
         }
     }
 
-    /// Takes the lock for a run. Another run's record in the lock file counts only if `at_work`
-    /// confirms it. Otherwise, this function retries for five seconds, because recovery also takes
-    /// the lock briefly and a new run writes its record only after taking it.
+    /// Takes the lock for a run. Fails at once if the lock file names a holder that `at_work`
+    /// confirms. Otherwise, retries for up to five seconds, because recovery also takes the lock
+    /// briefly, and a new run writes its record only after it has taken the lock.
     ///
     /// # Errors
     /// Returns [`LockError::Held`] if an active run holds the lock, or if the lock is still held
@@ -283,7 +283,8 @@ fn ours(content: &str) -> bool {
     content.lines().nth(1).is_some_and(|line| line.starts_with(MARK))
 }
 
-/// Marks runner's lock files. The first line is a bare PID for other programs.
+/// The text that begins the second line of runner's lock files. The first line is a bare PID for
+/// other programs.
 const MARK: &str = "runner";
 
 fn head(path: &Path) -> io::Result<String> {

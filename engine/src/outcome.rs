@@ -227,8 +227,8 @@ impl Outcome {
         matches!(self, Self::Succeeded | Self::Degraded { .. })
     }
 
-    /// Returns the exit code of a command with this outcome. If `deferral_is_normal`, a deferral
-    /// exits with 0 instead of 75 ("try again later").
+    /// Returns the exit code of a command whose run has this outcome. If `deferral_is_normal`, a
+    /// deferral exits with 0 instead of 75 ("try again later").
     pub fn exit(&self, deferral_is_normal: bool) -> Exit {
         match self {
             Self::Succeeded | Self::Skipped { .. } => Exit::Done,
@@ -286,9 +286,10 @@ impl fmt::Display for Outcome {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum Exit {
-    /// The command succeeded, or the run was skipped.
+    /// The command succeeded, or the run was degraded or skipped.
     Done = 0,
-    /// A run failed or timed out, a guard refused an action, or a check found a problem.
+    /// A run failed, timed out or was lost, scheduled times were missed, a guard refused an action,
+    /// or a check found a problem.
     Failed = 1,
     /// The command line was wrong.
     Usage = 2,

@@ -44,7 +44,7 @@ impl ProcessIdentity {
 
     /// Sends a signal to this exact process. Returns a descriptor that becomes readable when the
     /// process exits, or `None` if the process no longer exists. The descriptor is opened before
-    /// the check, so the process id cannot be reused in between.
+    /// the process is checked, so the signal cannot reach another process that reuses the id.
     pub fn signal(&self, signal: Signal) -> Option<OwnedFd> {
         let pid = i32::try_from(self.pid).ok().and_then(Pid::from_raw)?;
         let handle = rustix::process::pidfd_open(pid, PidfdFlags::empty()).ok()?;

@@ -1,12 +1,13 @@
 //! Decides which waiting runs may start.
 //!
 //! ```text
-//! queued, ready ──job live, group full, or paused──> continues to wait
+//! queued, ready ──job live or group full──> continues to wait
 //!       │      └──start deadline passed──> expired
 //!       └──> start
 //! ```
 //!
-//! The decision is pure. This module must never do I/O, read a clock or start a process.
+//! The store omits the runs of paused jobs, except when it starts the runs of one night. This
+//! module must never do I/O, read a clock or start a process.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -43,7 +44,7 @@ pub struct LiveRun {
     pub slots: u32,
 }
 
-/// The runs leaving the queue.
+/// The runs that leave the queue.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Choice {
     /// The runs to start now, in order.
@@ -63,7 +64,7 @@ impl Default for QueueGroup {
     }
 }
 
-/// Chooses from `waiting` by priority, then by age, then by input order.
+/// Chooses the runs in `waiting` to start, by priority, then by age, then by input order.
 pub fn choose(mut waiting: Vec<QueuedRun>, live: &[LiveRun], now: Timestamp) -> Choice {
     waiting.sort_by(|a, b| b.priority.cmp(&a.priority).then(a.due.cmp(&b.due)));
     let mut jobs: BTreeSet<JobId> = live.iter().map(|live| live.job).collect();
@@ -128,7 +129,7 @@ mod tests {
         assert_eq!(
             names(choose(all.to_vec(), &[], at(10)).start),
             [2, 1, 3],
-            "two runs of group a, one of group b"
+            "two runs of group a and one run of group b start"
         );
         let busy = LiveRun { job: JobId(9), group: "a".to_owned(), slots: 2 };
         assert_eq!(names(choose(all.to_vec(), std::slice::from_ref(&busy), at(10)).start), [2, 3]);

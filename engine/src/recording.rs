@@ -1,4 +1,4 @@
-//! Records a run's inputs and artifacts, so that the run can be replayed without its environment.
+//! Records a run's inputs and artifacts. The run can then be replayed without its environment.
 //!
 //! ```text
 //! off        input ──> environment ──answer──> job
@@ -8,7 +8,7 @@
 //! ```
 //!
 //! An answer consists of a few facts and, optionally, content. Content is stored once under its
-//! digest. A recording that exceeds its cap drops all inputs, because an incomplete set would be
+//! digest. A recording that exceeds its cap drops all answers, because an incomplete set would be
 //! useless. A recording must never read real inputs during a replay, and must never cause a run
 //! that it records to fail.
 
@@ -23,7 +23,7 @@ use serde_json::Value;
 
 use crate::digest::Digest;
 
-/// A recorded answer.
+/// A recorded question to an input, with its answer.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RecordedRead {
     /// The input that was queried: `git`, `file`, `look`, `idea` …
@@ -43,7 +43,7 @@ pub struct RecordedRead {
 pub struct RecordedArtifact {
     /// The path of the artifact, relative to the project.
     pub target: String,
-    /// Digest of the artifact's content. `None` if the artifact is removed.
+    /// Digest of the artifact's content. `None` if the artifact was removed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub content: Option<Digest>,
 }
@@ -63,7 +63,7 @@ pub struct RecordingData {
     pub over: bool,
 }
 
-/// The error for a question that the recorded run did not ask.
+/// The error for a question to which the recording has no usable answer.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the recording has no answer from {input} to {question:?}")]
 pub struct UnrecordedInput {
@@ -144,7 +144,7 @@ impl InputRecording {
         matches!(&self.0, Some(shared) if matches!(shared.mode, RecordingMode::Recording { .. }))
     }
 
-    /// Returns whether answers come from the recording alone.
+    /// Returns whether answers come only from the recording.
     pub fn replays(&self) -> bool {
         matches!(&self.0, Some(shared) if matches!(shared.mode, RecordingMode::Replaying { .. }))
     }
@@ -167,7 +167,7 @@ impl InputRecording {
         }
     }
 
-    /// Adds a staged or removed artifact, even during a replay.
+    /// Adds a staged or removed artifact to the data, even during a replay.
     pub fn made(&self, target: &str, content: Option<&[u8]>) {
         let Some(shared) = &self.0 else { return };
         let mut data = shared.data();

@@ -1,7 +1,7 @@
 //! Recovers runs whose process has died or fails to exit.
 //!
 //! ```text
-//! queued: no process is responsible for it, nothing to recover
+//! queued: no process is responsible for the run, so there is nothing to recover
 //! requested, lock free, starter and process dead ──scheduled───> start it again
 //!                                                └─manual──────> lost
 //! requested, its process past its deadline and grace ──> kill it ──> timed-out
@@ -45,7 +45,7 @@ use replay::{Replay, replay};
 
 /// Grace period after a run's total deadline, during which the run can still finish on its own.
 pub const OVERRUN_GRACE: Duration = Duration::from_secs(30);
-/// Maximum time from spawning a run's process until the run is admitted. During this time, the
+/// Maximum time from the spawn of a run's process to the run's admission. During this time, the
 /// process reads the configuration, takes the locks and checks the backends.
 pub const BEGIN_LIMIT: Duration = Duration::from_mins(5);
 /// The folder inside the state folder that contains each run's private folder.
@@ -57,8 +57,8 @@ const OVERRAN: &str = "overran";
 /// Maximum number of lost runs per occurrence that get another attempt.
 const RETRIED_LOSSES: u32 = 1;
 
-/// The host services that recovery needs. The test that simulates years of suspends and crashes has
-/// its own implementation.
+/// The host services that recovery needs. The test that simulates years of suspensions and crashes
+/// has its own implementation.
 pub trait World {
     /// Takes a job's deciding lock if it is free. Dropping the guard releases the lock.
     ///
@@ -75,7 +75,7 @@ pub trait World {
     /// the project.
     ///
     /// # Errors
-    /// Returns the reason the commits stay in the run's folder.
+    /// Returns the reason why the commits remain in the run's folder.
     fn close_work(&self, _run: &RunId) -> Result<Option<WorkResult>, String> {
         Ok(None)
     }
@@ -105,7 +105,7 @@ impl World for Host<'_> {
     }
 
     fn kill_marked(&self, run: &RunId) -> Killed {
-        // The control groups are killed first, because they also contain a process that forks
+        // The control groups are killed first, because killing them reaches even processes that fork
         // faster than `/proc` can be listed.
         clear_marked(run.as_str());
         let killed = tree::kill_marked(run.as_str());
@@ -144,10 +144,10 @@ pub enum Recovered {
     Alone,
     /// The run has not started, and the caller must start it now.
     Start(RunId),
-    /// The run was settled. Another attempt may need to be started.
+    /// The run was settled.
     Settled {
         outcome: Outcome,
-        /// The next attempt, if any.
+        /// The next attempt, if any, which the caller must start now.
         retry: Option<RunId>,
     },
 }
@@ -182,8 +182,8 @@ pub fn recover(
         (Some(lock), _) => (lock, OwnerEnd::Died),
         (None, None) => return Ok(Recovered::Alone),
         (None, Some(owner)) => {
-            // The overrun is recorded before the kill, because another process may notice that the
-            // run's process died and settle the run.
+            // The overrun is recorded before the kill, because another process may be the first to
+            // notice the death of the run's process and settle the run.
             note_overrun(store, run, now.wall)?;
             world.kill(owner);
             world.kill_marked(&run.id);
@@ -205,17 +205,17 @@ fn lock_of(world: &dyn World, run: &RunRow) -> Result<Option<Box<dyn Any>>, Stor
     lock.map_err(|error| StoreError::Lock { why: whole(&error) })
 }
 
-/// How a run's owner ended, regardless of the run's events.
+/// How a run's owner ended in this recovery. The run's events may record an earlier overrun.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum OwnerEnd {
     /// The owner had already exited.
     Died,
-    /// Recovery killed the owner because of its deadline.
+    /// Recovery killed the owner because the run's deadline had passed.
     Overran,
 }
 
-/// Recovers one run. The caller must hold the job's deciding lock, because the run's row is final
-/// only under the lock.
+/// Recovers one run. The caller must hold the job's deciding lock, because the run may still change
+/// without the lock.
 ///
 /// # Errors
 /// Returns a [`StoreError`].
@@ -323,7 +323,7 @@ fn end_before_admission(
     Ok(Recovered::Settled { outcome, retry: None })
 }
 
-/// Returns the owner of a run that is still alive after its deadline and the grace period.
+/// Returns a run's owner if it is still alive after the run's deadline and the grace period.
 fn overrun<'r>(
     world: &dyn World,
     run: &'r RunRow,
@@ -348,7 +348,7 @@ fn kill(owner: &ProcessIdentity) {
     }
 }
 
-/// Records once that a run is killed because of its deadline.
+/// Records, at most once per run, that the run is killed because of its deadline.
 fn note_overrun(store: &mut Store, run: &RunRow, now: Timestamp) -> Result<(), StoreError> {
     if overran_before(store, &run.id)? {
         return Ok(());
@@ -480,7 +480,7 @@ fn settle_dead(
     let again = matches!(outcome, Outcome::Lost { .. })
         && store.lost_runs_of(&run.occurrence)? < RETRIED_LOSSES;
     if again && store.fleet_note(&run.id, FleetNote::Applies)?.is_some() {
-        // The delivered result has been paid for, so the next attempt applies it too.
+        // The delivered result has been paid for, so the next attempt applies it.
         store.requeue_dead(&run.id, outcome, &run.summary, now)?;
         return Ok(None);
     }
@@ -492,8 +492,8 @@ fn settle_dead(
     store.settle_dead(&run.id, outcome, &run.summary, retry.then_some(driver.me), now)
 }
 
-/// Closes the work of a dead run. Returns a description for its event, and the reason the run must
-/// fail, if any.
+/// Closes the work of a dead run. Returns a description for the run's event, and the reason why the
+/// run must fail, if any.
 fn closed_work(driver: &Driver<'_>, run: &RunRow) -> (String, Option<String>) {
     match driver.world.close_work(&run.id) {
         Ok(None) => (String::new(), None),
@@ -510,8 +510,8 @@ fn closed_work(driver: &Driver<'_>, run: &RunRow) -> (String, Option<String>) {
     }
 }
 
-/// Sweeps all settled runs that have not been swept, and returns the runs that it tried to sweep.
-/// Runs of a locked job are omitted.
+/// Sweeps all settled runs that have not been swept, except runs of a job whose lock is held.
+/// Returns the runs that it tried to sweep.
 ///
 /// # Errors
 /// Returns a [`StoreError`].

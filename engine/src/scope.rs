@@ -39,7 +39,7 @@ pub enum Expect {
     Absent,
     /// The target must have the content that the job read.
     Digest(Digest),
-    /// Any content. Only a later change is a conflict.
+    /// The target may have any content. Only a change after staging is a conflict.
     Current,
 }
 
@@ -52,7 +52,7 @@ pub struct FileLook {
     pub modified: i64,
 }
 
-/// Why the scope refused or could not access a path.
+/// The reason why the scope refused or could not access a path.
 #[derive(Debug, thiserror::Error)]
 pub enum ScopeError {
     /// The string is not a path relative to a root.
@@ -118,7 +118,7 @@ pub struct Scope {
     recording: InputRecording,
 }
 
-/// A finished scope: the manifest to publish and the disk on which to publish it.
+/// A finished scope: the manifest to publish and the root beneath which to publish it.
 #[derive(Debug)]
 pub struct FinishedScope {
     /// A handle to the root.
@@ -238,7 +238,7 @@ impl Scope {
             };
         };
         let looks = serde_json::from_value(answer.facts.take())
-            .map_err(|error| recorded(format!("the recorded metadata of {path}: {error}")))?;
+            .map_err(|error| recorded(format!("invalid recorded metadata of {path}: {error}")))?;
         self.lay_down(path, &bytes)?;
         Ok(Some((bytes, looks)))
     }
@@ -366,7 +366,7 @@ impl Scope {
         Ok(FinishedScope { fs: self.fs, manifest })
     }
 
-    /// Checks that the job may write to the path and has no colliding entry.
+    /// Checks that the job may write to the path and that the run has no colliding entry.
     fn admit(&self, target: &str) -> Result<RelPath, ScopeError> {
         let path = RelPath::new(target)?;
         if !self.allowed.iter().any(|prefix| path.is_within(prefix)) {
@@ -412,7 +412,7 @@ impl Scope {
 }
 
 impl FinishedScope {
-    /// Returns whether there is nothing to publish, and no staging folder to remove.
+    /// Returns whether there is nothing to publish and no staging folder to remove.
     pub fn is_empty(&self) -> bool {
         self.manifest.entries.is_empty() && matches!(self.fs.list(&self.manifest.staging), Ok(None))
     }

@@ -2,14 +2,14 @@
 //!
 //! ```text
 //! live runs ──recover──> settled, to be started, or to be signalled (asked to end)
-//! jobs with next_due <= now ──schedule::due──> occurrences queued, missed ones recorded, watermark moved
+//! jobs with next_due <= now ──schedule::due──> occurrences queued, misses recorded, watermark moved
 //! queued runs that are ready ──queue::choose──> requested
 //! nights whose work is settled ──> report occurrence + run requested
 //!                                        └──> Tick { start, end }
 //! ```
 //!
-//! The daemon, host timers and users all call the same function. An occurrence is recorded only
-//! once, regardless of the number of calls. The cost of a call grows with the number of due and
+//! The daemon, host timers and users all call [`tick`]. An occurrence is recorded only once,
+//! regardless of the number of calls. The cost of a call grows with the number of due and
 //! unsettled items. This module must never start a process itself.
 
 use std::collections::BTreeMap;
@@ -36,10 +36,10 @@ pub struct Tick {
     pub start: Vec<RunId>,
     /// Live runs whose cancellation was requested. The caller must send SIGTERM to their owners.
     pub end: Vec<RunId>,
-    /// Settled runs that were not swept, because their process died first. The process may not have
-    /// updated the job's failure marker.
+    /// Settled runs that this tick swept, because their own processes died before sweeping them.
+    /// Such a process may not have updated the job's failure marker.
     pub swept: Vec<RunId>,
-    /// Problems that did not prevent the rest of the tick.
+    /// Problems that did not stop the tick.
     pub troubles: Vec<String>,
     /// Runs that recovery settled, each with the name of its outcome.
     pub settled: Vec<(RunId, String)>,
@@ -56,7 +56,7 @@ pub fn report_job() -> NewJob {
     }
 }
 
-/// Does everything that is due at `now` (see the module documentation).
+/// Performs one tick at `now`, as the module documentation describes.
 ///
 /// # Errors
 /// Returns a [`StoreError`]. Changes made before the error stay recorded.
@@ -110,9 +110,9 @@ fn since_tick(last_tick: Option<Timestamp>, now: Timestamp) -> Option<SignedDura
     ticking.then(|| SignedDuration::from_secs(since.as_secs()))
 }
 
-/// Records the scheduled times that are due, for all jobs or only for one. `last_tick` is the time
-/// of the previous tick. Returns false if nothing was due. Problems with individual jobs are added
-/// to `troubles`.
+/// Records the scheduled times that are due, for all jobs or for the job `only`. `last_tick` is the
+/// time of the previous tick. Returns whether any job was due. Problems with individual jobs are
+/// added to `troubles`.
 ///
 /// # Errors
 /// Returns a [`StoreError`].
@@ -175,8 +175,8 @@ fn ask_to_end(
     Ok(())
 }
 
-/// Returns a job's scheduled times during a past pause, which never run, and the scheduled times
-/// that became due after the pause.
+/// Returns a job's scheduled times during a pause, for which the job does not run, and the
+/// scheduled times that have become due since.
 fn due_of(due_job: &DueJob, now: Timestamp) -> Result<(Option<Missed>, Due), UnknownZone> {
     let job = &due_job.job;
     let mut watermark = due_job.watermark;

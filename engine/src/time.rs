@@ -71,10 +71,10 @@ pub fn boot_time() -> Duration {
     Duration::new(seconds, u32::try_from(spec.tv_nsec).unwrap_or(0))
 }
 
-/// Minimum gap between two readings that counts as sleep or suspension.
+/// Maximum gap between two readings that does not count as sleep or suspension.
 const SLEPT: Duration = Duration::from_secs(30);
-/// Minimum difference between the clocks that counts as the wall clock having been set. Slewing is
-/// far slower.
+/// Minimum difference between the advances of the two clocks at which the wall clock counts as set.
+/// Slewing changes the wall clock far more slowly.
 const SET: SignedDuration = SignedDuration::from_secs(2);
 
 /// A change between two clock readings in one process.
@@ -119,8 +119,8 @@ impl fmt::Display for ClockChange {
     }
 }
 
-/// Compares an earlier reading with a later one. Both changes can occur, because hosts often set
-/// the wall clock right after waking.
+/// Compares an earlier reading with a later one. Both kinds of change can occur together, because
+/// hosts often set the wall clock right after waking.
 pub fn compare(before: ClockReading, after: ClockReading) -> Vec<ClockChange> {
     let mut notices = Vec::new();
     let gap = after.boot.saturating_sub(before.boot);

@@ -1,5 +1,5 @@
-//! The work of a child that may change the project: the record made before the child starts, and
-//! the checks and the import after the child exits.
+//! Manages the work of a child that may change the project. The work is recorded before the child
+//! starts. After the child exits, the kept paths are checked and the commits are imported.
 //!
 //! ```text
 //! open: private git directory, identity of kept paths ──> work.json
@@ -7,9 +7,9 @@
 //! close: kept paths compared ──> commits imported ──> work.json with the result
 //! ```
 //!
-//! The record contains everything that closing needs, so recovery closes the work of a dead run in
-//! the same way. Every step can be repeated. Open and close the work only while no process of the
-//! child is alive.
+//! The record contains everything needed to close the work, so recovery closes the work of a dead
+//! run in the same way. Every step can be repeated. Open and close the work only while no process
+//! of the child is alive.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -43,7 +43,7 @@ pub enum WorkError {
     #[error("{}: {source}", path.display())]
     Record { path: PathBuf, source: io::Error },
     /// The private git directory cannot be created or read.
-    #[error("git directory of the run: {0}")]
+    #[error("cannot use the run's git directory: {0}")]
     Git(#[from] GitError),
 }
 
@@ -72,7 +72,7 @@ pub struct WorkResult {
 }
 
 impl WorkResult {
-    /// Returns the reason the run must fail, if any.
+    /// Returns the reason why the run must fail, if any.
     pub fn violation(&self) -> Option<String> {
         let all: Vec<&str> =
             self.changed.iter().chain(&self.imported.refused).map(String::as_str).collect();
@@ -121,8 +121,8 @@ impl Work {
         serde_json::from_slice(&bytes).ok()
     }
 
-    /// Returns the commit that was checked out in the project at the start. Returns `None` if there
-    /// was none or the child got no private git directory.
+    /// Returns the commit that was checked out in the project at the start. Returns `None` if no
+    /// commit was checked out or the child has no private git directory.
     pub fn head(&self) -> Option<&str> {
         self.starts.first()?.commit()
     }
@@ -163,7 +163,7 @@ impl Work {
             _ if nothing => {}
             _ => self.save(run_dir)?,
         }
-        // Everything in these folders is in the project now.
+        // The import is complete, so these folders are no longer needed.
         let inside = fs::read_dir(&unchanged).into_iter().flatten().flatten();
         let inside = inside.map(|entry| entry.path());
         for path in inside.chain([scratch]).chain(self.git.iter().map(|it| it.folder.clone())) {
@@ -172,7 +172,7 @@ impl Work {
         Ok(closed)
     }
 
-    /// Returns the reason a commit by the run must not change this path.
+    /// Returns the reason why a commit by the run must not change this path, if any.
     fn refusal(&self, path: &Path) -> Option<String> {
         if let Some(kept) = kept_above(&self.keep, path) {
             let kept = kept.strip_prefix(&self.root).unwrap_or(kept);

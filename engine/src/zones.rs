@@ -52,7 +52,7 @@ fn known(name: &str, look_up: impl FnOnce(&str) -> Option<TimeZone>) -> Option<T
 }
 
 /// Returns the host's local time zone, from the variable `TZ` or else from `/etc/localtime`.
-#[allow(clippy::disallowed_methods, reason = "`TZ` is a part of the lookup, as in `jiff`")]
+#[allow(clippy::disallowed_methods, reason = "`TZ` is part of the lookup, as in `jiff`")]
 pub fn system() -> TimeZone {
     let name = match std::env::var_os("TZ") {
         // Other values may be rules or paths.
@@ -82,7 +82,7 @@ fn read(name: &str) -> Option<TimeZone> {
     TimeZone::tzif(name, &bytes).ok()
 }
 
-/// Returns whether the name contains only characters allowed in zone names, so that its path stays
+/// Returns whether the name contains only characters allowed in zone names, which keeps its path
 /// inside the folder.
 fn is_plain(name: &str) -> bool {
     let is_part = |part: &str| {

@@ -93,7 +93,7 @@ fn random_histories_keep_budget_invariants() {
     writeln!(
         std::io::stderr(),
         "budget histories: {} histories, {} steps, {} runs ({} escalations), {} refused, {} requests \
-         ({} of unknown usage, {} that went over), {} deaths ({} between two transactions), {} \
+         ({} with unknown usage, {} over the reservation), {} deaths ({} between two transactions), {} \
          grants, {} reopened, {:.1} s, seed {seed}",
         all.histories,
         all.steps,

@@ -1,5 +1,6 @@
-//! Tests of git queries (changes, commits of named files and pushes) on real repositories, with
-//! every git on this host. `planted.rs` tests programs that a project names for git to run.
+//! Tests of git operations (queries for changes, commits of named files and pushes) on real
+//! repositories, with every git on this host. `planted.rs` tests that runner's use of git starts no
+//! program that a project names.
 
 #![allow(clippy::unwrap_used, clippy::disallowed_methods)]
 
@@ -353,7 +354,7 @@ fn push_uses_the_configured_upstream() {
         let head = place.git(&["rev-parse", "HEAD"]);
         assert_eq!(place.git(&["--git-dir", there, "rev-parse", "main"]), head);
         assert_eq!(place.git(&["rev-parse", "origin/main"]), head);
-        // These are addresses that an agent may have created, in the forms that git accepts.
+        // These are addresses that an agent may have configured, in the forms that git accepts.
         place.git(&["init", "-q", "--bare", "inside.git"]);
         let inside = place.root().join("inside.git").display().to_string();
         let other = place.folder.path().join("other");
@@ -435,8 +436,8 @@ fn log_returns_one_line_per_commit() {
     }
 }
 
-/// Checks that a linked log prevents a commit: git follows a link when it appends to a log, and
-/// could write into a hook.
+/// Checks that a symbolic link in place of a log prevents a commit. Git follows a link when it
+/// appends to a log, and could write into a hook.
 #[test]
 fn linked_log_prevents_a_commit() {
     for git in gits() {

@@ -2,8 +2,8 @@
 //! start when runner queries git or commits.
 //!
 //! Each `Door` is a way for git to start a program, set up as an agent might do it. A canary is a
-//! program that is monitored for being opened: the kernel must open a program to start it, so even
-//! a start without any effect is detected. As a control, a test also runs git in the same setup as
+//! program whose file is watched. The kernel must open a program to start it, so the test detects
+//! even a start without any effect. As a control, a test also runs git in the same setup as
 //! a user would, to show that the canaries work.
 
 #![allow(clippy::unwrap_used, clippy::disallowed_methods, clippy::print_stdout)]
@@ -324,7 +324,8 @@ fn generated_projects_start_no_planted_program() {
                 doors.push(door);
             }
         }
-        // A commit without its tree comes last, because setting up the others requires the history.
+        // A commit without its tree comes last, because the setup of the other doors requires the
+        // history.
         doors.sort_by_key(|door| (door.name.starts_with("lazy"), door.name.starts_with("show")));
         let names: Vec<&str> = doors.iter().map(|door| door.name).collect();
         place.plant(&doors);

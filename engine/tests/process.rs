@@ -189,7 +189,7 @@ fn grandchild_in_own_session_is_swept() {
     let script = "setsid -f sh -c 'echo $$ >pid; exec sleep 1000'; until [ -s pid ]; do :; done";
     let ended = finish(&spec_in(place.path(), "session", script));
     assert_eq!((ended.status, ended.killed), (ExitStatus::Exit(0), 1));
-    assert_eq!(start_time(pid_in(place.path())), None, "a process or a zombie was left");
+    assert_eq!(start_time(pid_in(place.path())), None, "a process or a zombie was left behind");
 }
 
 #[test]
@@ -200,7 +200,7 @@ fn orphan_without_group_session_or_marker_is_swept() {
                   until [ -s pid ]; do :; done";
     let ended = finish_alone(&spec_in(place.path(), "orphan", script));
     assert_eq!(ended.status, ExitStatus::Exit(0));
-    // These are the shell and, if it had started, its `sleep`.
+    // The killed processes are the shell and, if it had started, its `sleep`.
     assert!((1..=2).contains(&ended.killed), "{}", ended.killed);
     assert_eq!(start_time(pid_in(place.path())), None);
 }
@@ -211,7 +211,7 @@ fn exited_orphans_are_reaped() {
     let place = tempfile::tempdir().unwrap();
     let script = "setsid -f sh -c 'echo $$ >pid'; until [ -s pid ]; do :; done";
     finish_alone(&spec_in(place.path(), "reaped", script));
-    assert_eq!(start_time(pid_in(place.path())), None, "a zombie was left");
+    assert_eq!(start_time(pid_in(place.path())), None, "a zombie was left behind");
 }
 
 #[test]

@@ -300,7 +300,7 @@ fn stopped_run_past_deadline_is_killed() {
     let path = job_lock_path(&world.folder.path().join("state"), &world.project, "dream");
     fs::create_dir_all(path.parent().unwrap()).unwrap();
     fs::write(&path, "").unwrap();
-    // The holder takes the lock, reports that it holds it, and stops itself.
+    // The holder takes the lock, reports that it has the lock, and stops itself.
     let mut holder = Command::new("flock")
         .arg("--no-fork")
         .arg(&path)
@@ -339,7 +339,7 @@ fn run_hanging_before_admission_is_killed() {
     let over = deadline + OVERRUN_GRACE;
     let second = Duration::from_secs(1);
     assert_eq!(world.tick(over - second), Tick::default());
-    // The living starter does not extend the deadline.
+    // The deadline applies even though the starter is alive.
     let reported = world.tick(over + second);
     assert_eq!(reported.settled, [(run.clone(), "timed-out".to_owned())]);
     let status = hung.wait().unwrap();

@@ -62,14 +62,14 @@ fn scope_never_follows_swapped_folders() {
                 Err(_) => refused += 1,
             }
             if let Ok(bytes) = scope.read("dreams/nested/file", 100) {
-                assert_eq!(bytes, b"ours", "a file outside was read");
+                assert_eq!(bytes, b"ours", "a file outside the root was read");
                 read += 1;
             }
         }
     });
     let outside: Vec<_> =
         fs::read_dir(&outside).unwrap().map(|entry| entry.unwrap().file_name()).collect();
-    assert_eq!(outside, ["file"], "a file was written outside");
+    assert_eq!(outside, ["file"], "a file was written outside the root");
     assert!(staged > 0 && refused > 0 && read > 0, "{staged} {refused} {read}");
     let took = (boot_time() - began).as_secs_f64();
     println!(

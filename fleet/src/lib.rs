@@ -1,4 +1,4 @@
-//! Several hosts share occurrences, claims, leases and budgets in a PostgreSQL database.
+//! Lets several hosts share occurrences, claims, leases and budgets in a PostgreSQL database.
 //!
 //! ```text
 //! home host ──offer──> pending ──claim──> claimed ──deliver──> delivered ──publish──> settled

@@ -73,8 +73,9 @@ pub trait FleetStore {
     /// Returns a [`FleetError`].
     fn offer(&mut self, offer: &Offer) -> Result<String>;
 
-    /// Claims occurrences, oldest first, or nothing if the host is draining or has left. A dead
-    /// claim is charged in full before its occurrence is claimed again.
+    /// Claims occurrences in the order in which they became claimable, or nothing if the host is
+    /// draining or has left. A dead claim is charged in full before its occurrence is claimed
+    /// again.
     ///
     /// # Errors
     /// Returns [`FleetError::NotJoined`] unless the host has joined since it last started.

@@ -38,7 +38,7 @@ const MICROS: u64 = 500_000;
 /// A test that is admitted but not yet settled.
 pub struct AdmittedTest {
     admitted: Admitted,
-    /// Held until the test is settled.
+    /// The lock of the tests' job, held until the test is settled.
     _lock: HeldJobLock,
 }
 
@@ -53,10 +53,11 @@ pub struct SettledTest {
 
 impl AdmittedTest {
     /// Reserves the budget for a test of a backend of this kind. Returns the outcome as the inner
-    /// error if the budget is insufficient.
+    /// error if the test is not admitted, for example because the budget is insufficient.
     ///
     /// # Errors
-    /// Returns [`ManualEditError::Busy`] while another test of the project is in progress.
+    /// Returns [`ManualEditError::Busy`] while another test of the project is in progress, and
+    /// other errors if the clock, a lock file or the database cannot be used.
     pub fn admit(
         actor: &mut EditActor<'_>,
         levels: &[BudgetLevel],
@@ -119,7 +120,7 @@ impl AdmittedTest {
     /// Settles the test.
     ///
     /// # Errors
-    /// Returns an error if the database cannot be used.
+    /// Returns an error if the clock cannot be read or the database cannot be used.
     pub fn settle(
         self,
         actor: &mut EditActor<'_>,

@@ -30,12 +30,13 @@ impl<'a> RunClock<'a> {
         self.deadline.saturating_sub(boot_time())
     }
 
-    /// Reads the wall clock for bookkeeping. A job that is recorded uses [`RunClock::now`] instead.
+    /// Reads the wall clock for bookkeeping, and returns the start time of the run if the clock
+    /// cannot be read. A job that is recorded uses [`RunClock::now`] instead.
     pub(crate) fn wall(&self) -> Timestamp {
         self.clock.read().map_or(self.now, |reading| reading.wall)
     }
 
-    /// Returns the underlying clock for a manual edit during the run.
+    /// Returns the underlying clock, for a manual edit during the run.
     pub(crate) fn clock(&self) -> &'a Clock {
         self.clock
     }

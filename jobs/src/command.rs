@@ -77,8 +77,8 @@ pub struct Artifact {
 /// Runs the program and stages its artifacts.
 ///
 /// # Errors
-/// Returns an error if the program could not be run or failed, or if a declared artifact is missing
-/// or invalid.
+/// Returns an error if the program could not be run or failed, or if a declared artifact is
+/// missing, invalid or refused by the scope.
 pub fn run(ctx: &mut Context<'_>, spec: &CommandSpec) -> Result<Finished, JobError> {
     let out = ctx.files.run_dir().join(OUT_FOLDER);
     let ran = match ctx.recording.replays() {
@@ -267,8 +267,9 @@ fn judge(ctx: &Context<'_>, ended: &Ended, sandbox: &ChildSandbox) -> Result<(),
     }
 }
 
-/// Joins a program's output into one line and returns its last [`LAST_WORDS`] characters. Secrets
-/// are replaced before anything is joined or cut, because part of a secret would not be recognized.
+/// Joins a program's output into one line and returns its last [`LAST_WORDS`] characters after a
+/// colon, or an empty string if there is no output. Secrets are replaced before anything is joined
+/// or cut, because part of a secret would not be recognized.
 fn last_words(bytes: &[u8], redactor: &Redactor) -> String {
     let text = String::from_utf8_lossy(bytes);
     let line = redactor.redact(&text).split_whitespace().collect::<Vec<_>>().join(" ");

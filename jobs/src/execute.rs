@@ -46,11 +46,12 @@ pub enum ExecuteError {
 /// Runs the job, publishes the staged files, and settles the run.
 ///
 /// # Errors
-/// Returns an error only if the run could not be settled. A job's failure is an outcome.
+/// Returns an error only if the run could not be settled, or if a settled run could not be marked
+/// as degraded. A job's failure is an outcome.
 pub fn execute(mut ctx: Context<'_>, spec: &JobSpec) -> Result<SettledRun, ExecuteError> {
     let done = ctx.work.open().and_then(|()| spec.kind.run(&mut ctx, &spec.name));
     let done = ctx.work.finish(done);
-    // A run that did nothing has nothing to replay.
+    // An idle, deferred or cancelled run has nothing to replay.
     let recording = match &done {
         Err(JobError::Nothing(_) | JobError::Wait { .. } | JobError::Cancelled { .. }) => None,
         _ => ctx.take(spec),
@@ -171,7 +172,8 @@ fn degraded(ctx: &mut Context<'_>, mut finished: Finished) -> Finished {
     finished
 }
 
-/// Moves the job's report text into the summary after redaction, and returns the run's outcome.
+/// Moves the job's redacted report text and its facts into the summary, and returns the run's
+/// outcome.
 fn take_words(finished: Finished, summary: &mut RunSummary, redactor: &Redactor) -> Outcome {
     let clean = |text: &str| redactor.redact(text).into_owned();
     summary.headline = clean(&finished.headline);
@@ -267,7 +269,7 @@ impl Settlement<'_> {
             && !matches!(log.manifest(self.admitted.run()), Ok(None))
     }
 
-    /// Settles a run whose staged files could not be published.
+    /// Settles a run as failed because its publication failed.
     fn fail(&mut self, class: Class, why: String) -> Result<SettledRun, ExecuteError> {
         self.summary.headline.clone_from(&why);
         let outcome = Outcome::Failed { class, why };

@@ -1,9 +1,9 @@
 //! Writes failmarks: files in a project that mark a job as broken.
 //!
-//! A failed run writes its job's failmark, and the next successful run removes it. A dream's
-//! failmark is at the path that its contract defines (`dreams/.failed`). The failmark of any other
-//! job is under `.runner/failed/`. A failmark must never contain a secret. Its text comes from
-//! redacted outcomes.
+//! A run that fails, times out or is lost writes its job's failmark, and the next successful run
+//! removes it. A dream's failmark is at the path that its contract defines (`dreams/.failed`). The
+//! failmark of any other job is under `.runner/failed/`. A failmark must never contain a secret.
+//! Its text comes from redacted outcomes.
 
 use std::fs;
 use std::io;
@@ -55,9 +55,10 @@ pub fn of_job(name: &str) -> PathBuf {
 
 /// Updates the failmark after a run.
 ///
-/// A failure writes the failmark, a success removes it, and most other outcomes leave it unchanged.
-/// After [`DEFERRALS`] consecutive deferrals because of unfinished work, a deferral also writes the
-/// failmark, but it never replaces a failure.
+/// A failed, timed-out or lost run writes the failmark. A successful run removes it, even if the
+/// run is degraded. Most other outcomes leave the failmark unchanged. After [`DEFERRALS`]
+/// consecutive deferrals because of unfinished work, a deferral also writes the failmark, but it
+/// never replaces a failure.
 ///
 /// # Errors
 /// Returns an error if the file cannot be written or removed.

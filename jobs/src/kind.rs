@@ -67,7 +67,7 @@ pub trait Kind: KindObject + Debug + Send + Sync + 'static {
     /// Replaces `{date}` in the settings with the date of the night or day.
     fn set_date(&mut self, _date: &str) {}
 
-    /// Returns the inputs that the program supplied in addition to the settings, for a recording.
+    /// Returns the inputs that runner supplied in addition to the settings, for a recording.
     fn given(&self) -> Value {
         Value::Null
     }
@@ -157,7 +157,8 @@ pub trait Kind: KindObject + Debug + Send + Sync + 'static {
         None
     }
 
-    /// Returns the only paths in the project that the job's own processes may write.
+    /// Returns the paths in the project that the job's own processes may write, or `None` if they
+    /// may write only to [`Kind::shared_folders`].
     fn works(&self) -> Option<Works<'_>> {
         None
     }
@@ -167,7 +168,8 @@ pub trait Kind: KindObject + Debug + Send + Sync + 'static {
         self.works()
     }
 
-    /// Returns the paths inside the project that a run writes, itself or through runner.
+    /// Returns the paths inside the project that a run writes, whether runner or one of the job's
+    /// processes writes them.
     fn touches(&self) -> Vec<String> {
         self.publishes().paths()
     }

@@ -1,8 +1,9 @@
 //! The kinds of jobs that runner runs, and the context in which each job works.
 //!
 //! A job is a plain function from its specification and a [`Context`] to a [`Finished`] or a
-//! [`JobError`]. A job must never write except through the context's files, and never spend
-//! anything except through its [`Spender`]. It must never read a clock, the environment or the
+//! [`JobError`]. A job must never publish a file except through the context's files, unless its
+//! kind publishes while it runs (`overnight` and `curator`). It must never spend anything except
+//! through its [`Spender`], never read a clock or the environment itself, and never access the
 //! network.
 
 #![cfg_attr(

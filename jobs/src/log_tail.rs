@@ -1,4 +1,4 @@
-//! The last lines of a run's log and output, and the replies of its models, for a user
+//! Reads the last lines of a run's log and output, and the replies of its models, for a user who is
 //! investigating an outcome. No decision may depend on them.
 
 use std::fs::File;

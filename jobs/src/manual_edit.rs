@@ -45,11 +45,11 @@ pub enum ManualEditError {
     /// A file differs from the content that was read.
     #[error("{0}")]
     Changed(String),
-    /// The scope refused the change, or a file changed while it was being replaced.
+    /// The scope refused the change.
     #[error("{0}")]
     Guard(String),
-    /// Another program changed a target during the publication. The content to publish is kept in
-    /// staging.
+    /// Another program changed a target or a staged file during the publication. The content to
+    /// publish is kept in staging.
     #[error("{0}")]
     Conflict(String),
     /// A file system or host operation failed.
@@ -124,7 +124,7 @@ impl EditActor<'_> {
     /// Takes a job's lock and completes an edit left partly published by a process that died.
     ///
     /// # Errors
-    /// Returns a [`ManualEditError`] if the lock is taken, or if the earlier edit cannot be
+    /// Returns a [`ManualEditError`] if the lock cannot be taken, or if the earlier edit cannot be
     /// completed.
     pub fn lock(&mut self, job: &str) -> Result<HeldJobLock, ManualEditError> {
         let held = self.take(job)?;
@@ -206,8 +206,8 @@ impl EditActor<'_> {
     /// Publishes the changes that `stage` stages.
     ///
     /// # Errors
-    /// Returns a [`ManualEditError`]. After every error except `Conflict` and `Unfinished`, nothing
-    /// has been published.
+    /// Returns a [`ManualEditError`]. After every error except `Conflict`, `Unfinished` and
+    /// `Ledger`, nothing has been published. The database may fail before or after the publication.
     pub fn place(
         &mut self,
         held: &mut HeldJobLock,

@@ -49,7 +49,7 @@ pub fn run_named(name: &str) -> Option<RunId> {
     name.strip_suffix(ENDING)?.parse().ok()
 }
 
-/// The destination of a run's recording, and facts supplied by the program.
+/// The destination of a run's recording, and the facts that runner supplies.
 #[derive(Clone, Debug)]
 pub struct Recorder {
     pub path: PathBuf,
@@ -96,7 +96,7 @@ pub struct RecordedJob {
     pub name: String,
     pub kind: String,
     pub settings: Value,
-    /// The inputs that came from the program rather than the settings.
+    /// The inputs that came from runner rather than from the settings.
     #[serde(default, skip_serializing_if = "Value::is_null")]
     pub given: Value,
     pub backend: String,

@@ -73,7 +73,7 @@ pub enum ReplayError {
     /// The cancel token could not be created.
     #[error("cannot create a cancel token")]
     Cancel(#[source] std::io::Error),
-    /// This version of the program does not support the recorded job.
+    /// This version of runner does not support the recorded job.
     #[error("the recording's job cannot be used: {0}")]
     Job(String),
 }
@@ -178,7 +178,7 @@ fn edited(recording: &Recording) -> Vec<String> {
     replies.collect()
 }
 
-/// Compares all artifacts of both recordings, in the order they were created.
+/// Compares all artifacts of both recordings, in the order in which they were created.
 fn compare(then: &RecordingData, now: &RecordingData) -> Vec<Compared> {
     let content = |data: &RecordingData, target: &str| {
         let mut all = data.made.iter().filter(|made| made.target == target);

@@ -17,9 +17,9 @@ pub(crate) fn tokens_of(request: &Request) -> u64 {
 /// Returns the maximum usage of one request: one call and an even share of the run's remaining
 /// tokens and money.
 ///
-/// The token share covers at least the request's text and its longest answer, at four bytes per
-/// token. The caller sets tokens and money to 0 for a free backend. The result may exceed the
-/// remaining budget, in which case the request is refused before it is sent.
+/// The token share covers at least the estimated tokens of the request and its longest answer. The
+/// caller sets tokens and money to 0 for a free backend. The result may exceed the remaining
+/// budget, in which case the request is refused before it is sent.
 pub fn most(request: &Request, left: Amounts, ideas: u64) -> Amounts {
     let needed = tokens_of(request).saturating_add(request.limits.max_output_tokens);
     let share = |left: u64, calls: u64| left / calls.max(1);
@@ -43,7 +43,9 @@ pub(crate) struct RequestCharge {
 }
 
 /// Returns the charge for a request that reserved `want`: the complete reported usage, or else the
-/// reservation. Usage observed during the request counts if it is higher than the final report.
+/// reservation. A request that was refused before any work was done is charged as one call, and a
+/// request whose program is not installed is not charged. Usage observed during the request counts
+/// if it is higher than the final report.
 pub(crate) fn charge(
     answer: &Result<Reply, BackendError>,
     heard: &ObservedUsage,

@@ -45,7 +45,8 @@ pub(crate) struct ProjectMemory {
 }
 
 impl ProjectMemory {
-    /// Opens the user's default store. Returns `None` if there is none.
+    /// Opens the user's default store. Returns `None` if there is no store, or if the home folder
+    /// or the project is unknown.
     ///
     /// # Errors
     /// Returns an error if the store is damaged, in use or from a different version.
@@ -58,7 +59,8 @@ impl ProjectMemory {
     }
 
     /// Returns the project's nodes that are open questions, tasks or hypotheses, newest first.
-    /// Archived nodes, and those that an untrusted party may have written, are left out.
+    /// Archived and superseded nodes, and those that an untrusted party may have written, are left
+    /// out.
     ///
     /// # Errors
     /// Returns an error if the store cannot be read.

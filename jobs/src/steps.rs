@@ -7,10 +7,10 @@
 //!                                                  .runner/steps.1.jsonl <──┘ one older file is kept
 //! ```
 //!
-//! Runner writes the rows from the event stream of the agent's program. The agent itself cannot
-//! access the file. A failure to write a row never fails the run. This module must never write a
-//! secret and never follow a link. The underscore in the file's name marks it as private, so it
-//! appears in no page or commit.
+//! Runner writes the rows of a run from the event stream of the agent's program. A run's agent
+//! cannot access the file. A failure to write a row never fails the run. This module must never
+//! write a secret and never follow a link. The underscore in the file's name marks it as private,
+//! so it appears in no page or commit.
 
 mod of_run;
 
@@ -55,7 +55,8 @@ pub struct ToolStep {
     pub tool: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub args: Option<Args>,
-    /// The exit code, which is 0 if the tool succeeded.
+    /// The exit code: 0 if the tool succeeded or its result was not awaited, and -1 if it never
+    /// returned.
     #[serde(default)]
     pub exit_code: i64,
     #[serde(default)]
@@ -63,7 +64,7 @@ pub struct ToolStep {
     /// The duration of the tool use in milliseconds.
     #[serde(default)]
     pub dur_ms: u64,
-    /// The time at which the tool returned.
+    /// The time at which the row was written, normally when the tool returned.
     #[serde(default)]
     pub ts: String,
     /// The project's named agent that used the tool, or `None` for the default agent.
@@ -185,8 +186,8 @@ impl StepsFile {
     /// agent.
     ///
     /// # Errors
-    /// Returns an error if the file cannot be opened, is not a plain file, cannot be written, or
-    /// has reached eight times its cap because it could not be rotated.
+    /// Returns an error if the file cannot be opened, is not a regular file with exactly one hard
+    /// link, cannot be written, or has reached eight times its cap because it could not be rotated.
     pub fn append(&self, mut step: ToolStep, now: Timestamp) -> io::Result<()> {
         let mut file = self.turned()?;
         if file.metadata()?.len() >= 8 * self.cap {
@@ -199,7 +200,7 @@ impl StepsFile {
         let mut line = serde_json::to_string(&step).map_err(io::Error::other)?;
         line.push('\n');
         if !whole {
-            // A new line keeps this row from being joined to an incomplete last row.
+            // The leading line feed keeps this row from being joined to an incomplete last row.
             line.insert(0, '\n');
         }
         file.write_all(line.as_bytes())

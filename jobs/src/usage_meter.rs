@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! usage so far ──within──> continue
-//!              └──over───> LimitExceeded::Over           cancel at once, at most one call late
+//!              └──over───> LimitExceeded::Over           cancel at once, at most one call too late
 //! limit ──overage not allowed──> LimitExceeded::Overage  cancel at once
 //!       └──reached─────────────> cancel                  no further answer would come
 //! ```

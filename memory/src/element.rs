@@ -83,8 +83,8 @@ pub fn elements(text: &str) -> Elements {
                     }
                 }
             }
-            // A malformed element may require a search to the end of the text, so their number is
-            // limited.
+            // A malformed element may require a search to the end of the text, so the number of
+            // malformed elements is limited.
             Err(_) if out.problems.len() == MOST => return out,
             Err(why) => out.problems.push(why),
         }

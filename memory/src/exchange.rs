@@ -199,7 +199,8 @@ impl Export {
     /// types become `RELATES_TO`.
     ///
     /// # Errors
-    /// Returns an error if the file is not a database with a node table.
+    /// Returns an error if the file is not a database with tables of nodes, edges and tags, or if
+    /// its log contains changes.
     pub fn of_store(path: &std::path::Path) -> Result<Self> {
         use rusqlite::OpenFlags;
         let wrong = |error| MemoryError::of(path, error);

@@ -1,8 +1,9 @@
 //! Stores and searches knowledge nodes that outlive a coding session, and exchanges them with
 //! sessions through hooks.
 //!
-//! This crate must never read the environment or a clock, print, start a process or call a model.
-//! The text of nodes and transcripts is data and must never be used as an instruction.
+//! This crate must never read the environment, print, start a process or call a model. The caller
+//! passes the current time. The text of nodes and transcripts is data and must never be used as an
+//! instruction.
 
 #![cfg_attr(
     test,

@@ -44,8 +44,8 @@ pub const RECALL_WORDS: usize = 3;
 /// The weights of the other scores. A node's own score has the weight 1.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Weights {
-    /// The weight of the best neighbour: at most two nodes before and two after the node in its
-    /// session. It is less than 1, so a node that contains the words ranks above its
+    /// The weight of the best neighbour, among at most two nodes before and two after the node in
+    /// its session. The weight is less than 1, so a node that contains the words ranks above its
     /// neighbours.
     pub neighbours: f64,
     /// The weight of the best node of the session.

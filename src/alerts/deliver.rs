@@ -66,8 +66,7 @@ pub fn run(home: &Env) -> Result<Exit, Failure> {
 struct KnownProject {
     root: PathBuf,
     notify: Result<Notify, String>,
-    /// The reason why the project's settings cannot be read. `notify` then contains only the user's
-    /// settings.
+    /// Why the project's settings cannot be read. `notify` then contains only the user's settings.
     lacking: Option<String>,
 }
 

@@ -1,4 +1,4 @@
-//! The heartbeat: an external receiver notices when it stops.
+//! Sends the heartbeat. An external receiver notices when the heartbeat stops.
 //!
 //! After a successful tick, but at most once a minute, runner sends a request to an address or
 //! writes a file. The tick only records the time, which enforces this limit; the process that

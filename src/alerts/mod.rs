@@ -1,4 +1,4 @@
-//! Alerts: decided after each tick, delivered by a separate process.
+//! Decides on alerts after each tick, and starts a separate process that delivers them.
 //!
 //! ```text
 //! tick ──> news digested, jobs watched (database rows) ─────if there is news─────> runner __deliver
@@ -46,9 +46,9 @@ pub enum TickHealth {
     Troubled,
 }
 
-/// Queues messages about the news since the last tick, and starts their delivery. If this
-/// fails, returns a line that describes the failure, unless the database is damaged: other failures
-/// do not fail the tick.
+/// Queues messages about the news since the last tick, and starts their delivery. If this fails,
+/// returns a line that describes the failure. Only damage to the database is returned as an error,
+/// because other failures must not fail the tick.
 pub fn after_tick(home: &Env, store: &mut Store, tick: TickHealth) -> Result<Vec<String>, Failure> {
     match queue_messages(home, store, tick) {
         Ok(()) => Ok(Vec::new()),
@@ -78,8 +78,8 @@ fn queue_messages(home: &Env, store: &mut Store, tick: TickHealth) -> Result<(),
 }
 
 /// Raises and resolves the alerts about silent hosts of fleets. Does nothing on a machine that has
-/// never joined a fleet. If this fails, returns a line that describes the failure, unless the
-/// database is damaged: other failures do not fail the tick.
+/// never joined a fleet. If this fails, returns a line that describes the failure. Only damage to
+/// the database is returned as an error, because other failures must not fail the tick.
 pub fn watch_hosts(
     home: &Env,
     store: &mut Store,

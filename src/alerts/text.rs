@@ -155,8 +155,7 @@ impl Section<'_> {
         format!("{} {}", some_of(self.jobs.iter().copied()), said.join(" and "))
     }
 
-    /// Formats the reasons, the time since when the problem exists, and the commands that show
-    /// more.
+    /// Formats the reasons, the time at which the problem began, and the commands that show more.
     fn text(&self) -> String {
         let mut lines: Vec<String> = Vec::new();
         for item in &self.news {
@@ -200,7 +199,7 @@ fn is_recovery(item: &Delivery) -> bool {
     item.what == "recovered"
 }
 
-/// Describes the problems of `jobs` jobs.
+/// Describes the problems. `jobs` is the number of jobs that have them.
 fn problems(kinds: &[AlertKind], jobs: usize) -> String {
     kinds.iter().map(|kind| problem(*kind, jobs)).collect::<Vec<_>>().join(" and ")
 }

@@ -26,7 +26,7 @@ use crate::keyring;
 const CONNECT: Duration = Duration::from_secs(5);
 /// Time limit for the response to begin.
 const TOTAL: Duration = Duration::from_secs(10);
-/// Maximum size of a key, in bytes.
+/// Maximum number of bytes to read from a key file.
 const LARGEST: u64 = 64 * 1024;
 
 /// Posts a message.

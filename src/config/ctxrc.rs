@@ -315,7 +315,7 @@ impl<'a> CtxrcReader<'a> {
         }
     }
 
-    /// Reads one value, or `None` for null. A list may contain only scalars, and a mapping may
+    /// Reads one value. Returns `None` for null. A list may contain only scalars, and a mapping may
     /// contain only scalars and lists.
     fn node(
         &mut self,

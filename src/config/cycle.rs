@@ -105,7 +105,7 @@ fn follower(
     job::job(&own, around, reader).map(|job| (own, job))
 }
 
-/// Checks the combinations of jobs, which is possible only after all jobs are read.
+/// Checks the combinations of jobs, which is possible only after all jobs have been read.
 pub(super) fn check(jobs: &BTreeMap<String, Job>, reader: &mut Reader<'_>) {
     let mut agents: BTreeMap<&str, &str> = BTreeMap::new();
     for (name, job) in jobs {

@@ -106,7 +106,7 @@ fn broken(dice: &mut Random, text: &str) -> Vec<u8> {
                     bytes = [bytes.as_slice(), *line].concat();
                 }
             }
-            // Replaces a letter in a key or a value.
+            // Replaces a byte, usually in a key or a value.
             7 | 8 if !bytes.is_empty() => {
                 let at = dice.roll(bytes.len());
                 bytes[at] = b"abcxyz0189-_.\"'=[]{}:,# \n\t"[dice.roll(26)];

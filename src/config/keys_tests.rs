@@ -357,7 +357,7 @@ fn resolved(bytes: &[u8]) -> Result<Config, Failure> {
     let path = folder.path().join("runner.toml");
     fs::write(&path, bytes).unwrap();
     let none = folder.path().join("none.toml");
-    // Only the user's file may contain the daemon's table.
+    // Only the user's file may contain these tables and settings.
     let text = String::from_utf8_lossy(bytes);
     let users = [
         "[daemon]",

@@ -62,7 +62,7 @@ fn invalid_values_are_located() {
             assert_eq!(line_named(&error, &text), line, "{text}: {error}");
             count += 1;
         }
-        // A key that is set twice, with LF and CRLF line endings and after a byte order mark.
+        // The key is set twice, with LF and CRLF line endings and after a byte order mark.
         let (text, line) = file(key, last(key), good);
         let twice = format!("{text}{} = {good}\n", last(key));
         let twice_crlf = twice.replace('\n', "\r\n");

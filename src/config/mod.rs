@@ -1,4 +1,4 @@
-//! Configuration: resolves TOML layers into typed settings.
+//! Resolves the layers of the configuration into typed settings.
 //!
 //! The layers are the embedded `config/default.toml`, the user's file, the project's `.ctxrc` (a
 //! file shared with other programs, see `ctxrc.rs`), the project's `runner.toml`, the environment
@@ -81,7 +81,7 @@ pub use trigger::TriggerSpec;
 pub use user_text::user_text;
 pub use view::{ResolvedSetting, ResolvedSettings, SettingOrigin};
 
-/// The jobs table.
+/// The name of the table that contains the jobs.
 pub const JOBS: &str = "jobs";
 
 const DEFAULT: &str = include_str!("../../config/default.toml");
@@ -433,7 +433,7 @@ fn read_all(reader: &mut Reader<'_>) -> Option<Config> {
     };
     let trusted = reader.read::<TrustTable>(&["trust"])?.paths;
     let trusted = trusted.into_iter().map(|path| path.0).collect();
-    // The hooks read their table in `src/hooks/`. Errors in it are reported here.
+    // The hooks read their table in `src/hooks/`. Errors in that table are also reported here.
     reader.read::<MemoryTable>(&["memory"])?;
     let notify = notify::read(reader)?;
     followers::check_after(&jobs, reader);

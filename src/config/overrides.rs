@@ -143,7 +143,7 @@ impl Overrides {
     ///
     /// # Errors
     /// Returns an error that names the variable or flag if a single command cannot change the
-    /// setting, or if the name belongs to a table.
+    /// setting, if its name is ambiguous, or if the setting that contains it is not a table.
     pub(super) fn lay_over(
         &self,
         merged: &mut Table,

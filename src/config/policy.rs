@@ -1,5 +1,5 @@
-//! The settings shared by `[defaults]` and each job: the job's policy for its schedule and the
-//! queue, and its children's sandbox.
+//! The settings shared by `[defaults]` and each job: the policy for scheduling and queueing the
+//! job, and the sandbox of its children.
 //!
 //! If a setting is missing, the value from the layer below applies. A missing setting must never
 //! weaken the sandbox, which is on by default. `"none"` removes a limit.

@@ -40,7 +40,8 @@ pub struct Listed {
 /// Returns the prices of `config` together with those of the file in `folder`.
 ///
 /// # Errors
-/// Returns an error with the location if the file cannot be read or is not a JSON object.
+/// Returns an error that names the file if the file cannot be read, is too large, or is not a JSON
+/// object.
 pub fn over(folder: &Path, config: &Config) -> Result<Listed, Failure> {
     let mut listed = Listed {
         prices: config.prices.clone(),

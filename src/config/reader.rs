@@ -58,7 +58,7 @@ impl<'a> Reader<'a> {
         self.add(key.to_owned(), why.into(), Part::Value, Some(fix));
     }
 
-    /// Reports whether no error was found in this setting or table.
+    /// Reports whether this setting or table is free of errors so far.
     pub(super) fn is_good(&self, key: &str) -> bool {
         !self.found.iter().any(|it| within(&it.key, key))
     }

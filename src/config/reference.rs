@@ -98,7 +98,7 @@ pub(super) fn settings() -> &'static [Setting] {
 /// Returns the published JSON Schema, draft 2020-12.
 pub fn schema() -> Value {
     let mut schema = REFERENCE.whole.clone();
-    // A table may be split over several files, so no file needs to contain all of its required
+    // A table may be split across several files, so no file needs to contain all of its required
     // settings.
     strip_required(&mut schema);
     for name in ["description", "title", "$schema"] {

@@ -9,7 +9,7 @@ use unicode_width::UnicodeWidthChar as _;
 
 /// Maximum number of characters to show of a line.
 const SHOWN: usize = 100;
-/// Number of characters to show before the mark if the line is longer.
+/// Number of characters to show before the mark if the line is too long to show in full.
 const BEFORE: usize = 40;
 
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -308,7 +308,7 @@ pub(super) fn wrong(sources: &Sources, key: &str, why: &str) -> ConfigMistake {
 }
 
 /// Looks up the locations of errors, and returns the errors ordered by file and line. Errors about
-/// missing settings come last.
+/// missing settings follow, and errors without a location come last.
 pub(super) fn locate(sources: &Sources, found: Vec<Finding>) -> Vec<ConfigMistake> {
     let places = Places::of(sources);
     let found = found.into_iter().map(|finding| about(sources, &places, finding));

@@ -1,7 +1,7 @@
 //! Checks the memory for problems: configured hooks that never run or are slow, a host that
 //! truncates their text, and a damaged or slow store.
 //!
-//! A machine without the memory has no findings.
+//! A machine on which no hooks are configured has no findings.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -52,7 +52,7 @@ fn check_projects(home: &Env, store: &Store) -> Result<Vec<DoctorFinding>, Failu
     let looked = store.last_maintenance(Task::Daily)?;
     if home.last_tick().is_some() && looked.is_none_or(|at| now.duration_since(at) > CHECKED) {
         let since = looked
-            .map_or_else(|| "ever".to_owned(), |at| format!("since {}", show::format_time(at)));
+            .map_or_else(|| "yet".to_owned(), |at| format!("since {}", show::format_time(at)));
         found.push(
             DoctorFinding::warning("database", format!("no check has run {since}"))
                 .hint("runner db check"),

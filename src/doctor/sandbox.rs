@@ -176,8 +176,8 @@ fn allow(off: &[Switch]) -> String {
     });
     let settings: Vec<String> = settings.collect();
     match settings.as_slice() {
-        // If no switch is off, the restriction comes from outside, such as a container, and only
-        // bubblewrap's own error describes it.
+        // If no switch forbids namespaces, the restriction comes from outside, such as a container,
+        // and only bubblewrap's own error describes it.
         [] => "bwrap --ro-bind / / --unshare-pid --proc /proc /bin/true".to_owned(),
         settings => settings.join(" && "),
     }

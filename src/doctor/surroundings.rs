@@ -124,7 +124,7 @@ pub fn room_at(path: &Path) -> Option<DoctorFinding> {
     let data = statvfs(there).ok()?;
     let free = data.f_bavail.saturating_mul(data.f_frsize);
     (free < ROOM).then(|| {
-        DoctorFinding::warning(&place, format!("only {} MB are free there", free >> 20))
+        DoctorFinding::warning(&place, format!("only {} MB is free there", free >> 20))
             .hint("runner db prune")
     })
 }

@@ -1,4 +1,4 @@
-//! A run on the home host that publishes the results of a run on another host.
+//! Publishes, in a run on the home host, the results of a run on another host.
 //!
 //! A special kind replaces the job's own. It calls no model and starts no program. It stages the
 //! delivered files through the run's scope, which allows only paths that the job may write. A file

@@ -8,7 +8,7 @@ use crate::config::Fleet;
 use crate::env::Env;
 use crate::ui::Failure;
 
-/// Difference between two clocks, in milliseconds, above which it is reported.
+/// Largest difference between two clocks, in milliseconds, that is not reported.
 const CLOCK_OFFSET: i64 = 30_000;
 
 /// The state of a fleet's database, and its problems.

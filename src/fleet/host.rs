@@ -433,7 +433,8 @@ impl Host<'_> {
         Ok(files)
     }
 
-    /// Lets a waiting run apply a result; otherwise settles both the run and the result.
+    /// Starts the waiting run, which applies the result. Settles only the result if the run is
+    /// already settled, and both of them if there is nothing to publish.
     fn receive(&mut self, result: Deliverable) -> Result<(), Trouble> {
         let Ok(run) = result.occurrence.parse::<RunId>() else { return Ok(()) };
         let now = self.now()?;

@@ -169,9 +169,10 @@ impl LeaseKeeper {
 /// The role of a run in a fleet, which determines when the run may commit.
 #[derive(Debug)]
 enum CheckedNote {
-    /// In a copy of the project: as long as the run holds its claim.
+    /// The run works on a claim in a copy of the project. It may commit while it holds the claim.
     Worker(ClaimNote),
-    /// On the home host: as long as no other result replaces the one being published.
+    /// The run publishes a result on the home host. It may commit while no other result has
+    /// replaced that result.
     Home(Box<ApplyNote>),
 }
 

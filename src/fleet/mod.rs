@@ -55,7 +55,8 @@ pub struct FleetStep {
     pub start: Vec<RunId>,
     /// Problems that did not prevent the rest of the tick.
     pub troubles: Vec<String>,
-    /// The fleets with silent hosts. `None` on a machine that has never joined a fleet.
+    /// The fleets with silent hosts or a silent database. `None` on a machine that has never joined
+    /// a fleet.
     pub silent: Option<Vec<SilentFleet>>,
 }
 
@@ -65,7 +66,8 @@ pub struct SilentFleet {
     pub fleet: String,
     /// The time at which the most recent of these problems began.
     pub since: Timestamp,
-    /// Names the silent hosts and the times at which they were last seen.
+    /// Names the silent hosts, and the database if it does not respond, each with the time of the
+    /// last contact.
     pub why: String,
 }
 
@@ -117,7 +119,7 @@ pub fn prune(home: &Env, age: SignedDuration) -> Vec<String> {
     }
 }
 
-/// Returns the folder with one file for each fleet that this host has joined.
+/// Returns the folder with the files of the fleets that this host has joined.
 fn folder(home: &Env) -> PathBuf {
     home.state.join("fleets")
 }

@@ -28,7 +28,7 @@ pub struct Source {
     pub commit: String,
     /// Where the commit and its history come from.
     pub history: History,
-    /// The files that differ from the commit.
+    /// The files that differ from the commit, and the files at the paths that the job publishes.
     pub files: Vec<SourceFile>,
     /// The clone's own list of ignored paths, which no commit contains.
     pub exclude: String,

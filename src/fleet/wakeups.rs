@@ -26,7 +26,7 @@ use crate::ui::Failure;
 const CHECK: Duration = Duration::from_secs(5);
 /// Minimum time between two wake-ups from the same fleet.
 const PAUSE: Duration = Duration::from_millis(500);
-/// The wait after the first lost connection. Each further lost connection doubles the wait.
+/// The wait after a lost connection. Each failed attempt to reconnect doubles the wait.
 const FIRST: Duration = Duration::from_secs(5);
 /// The longest wait.
 const LONGEST: Duration = Duration::from_mins(1);

@@ -116,7 +116,7 @@ impl WriteBounds {
     }
 
     /// Checks a path as [`WriteBounds::allow`] does, but interprets it as a tool does: leading and
-    /// trailing blanks are ignored, and `~` is the home folder.
+    /// trailing blanks are ignored, `~` is the home folder, and a `file:` URL is a path.
     fn allow_named(&self, cwd: &Path, path: &str) -> Result<(), String> {
         let path = path.trim_matches(|c: char| c.is_whitespace() || c == '\u{feff}');
         let local = path.get(..5).is_some_and(|scheme| scheme.eq_ignore_ascii_case("file:"));

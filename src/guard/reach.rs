@@ -30,8 +30,8 @@ pub fn commits(works: Works<'_>) -> bool {
     }
 }
 
-/// Returns the paths in the project that an agent of this kind may write, and the exceptions below
-/// these paths.
+/// Returns the paths in the project that a process with this `writes` setting may write, and the
+/// exceptions below these paths.
 pub fn working(
     root: &Path,
     writes: Option<&[String]>,

@@ -8,10 +8,10 @@
 //!
 //! The result is a hint, not a sandbox: a program's command line does not reveal everything it
 //! does. Redirections count, as do the arguments of common programs that write. Anything that
-//! cannot be known (a variable, a program whose name the shell computes, inline code) is reported
-//! as unknown, and a line that cannot be parsed is an error. A relative path is resolved against
-//! every folder that the line may be in by then: the one in which it started, and every folder to
-//! which it changed.
+//! cannot be known (a variable, a program whose name the shell computes) is reported as unknown. A
+//! line that cannot be parsed is an error, and so is a program whose effect cannot be determined
+//! (inline code, commands piped to a shell). A relative path is resolved against every folder that
+//! the line may be in by then: the one in which it started, and every folder to which it changed.
 
 mod git;
 mod programs;
@@ -54,7 +54,8 @@ pub enum ShellPlace {
 /// Returns the paths that `line` would write.
 ///
 /// # Errors
-/// Returns an error if the line cannot be parsed.
+/// Returns an error if the line cannot be parsed, or if the effect of a program cannot be
+/// determined.
 pub fn written(line: &str) -> Result<Vec<ShellPlace>, String> {
     if line.len() > LONGEST {
         return Err(format!("the command is longer than {LONGEST} bytes"));

@@ -1,10 +1,9 @@
 //! The memory's hooks, which an agent's program calls during a session.
 //!
 //! A hook delays every prompt, so it does not load the configuration, opens only one database, and
-//! starts no runtime and no other process. Only the session-end hook may start another process,
-//! which analyzes the session. A hook always prints valid JSON, and its exit code is 0 unless the
-//! store is damaged. In a run started by runner, a hook does nothing, which keeps runner's own
-//! output out of the memory.
+//! starts no runtime. Only the session-end hook may start another process, which analyzes the
+//! session. A hook always prints valid JSON, and its exit code is 0 unless the store is damaged. In
+//! a run started by runner, a hook does nothing, which keeps runner's own output out of the memory.
 
 pub mod scope;
 

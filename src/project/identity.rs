@@ -71,8 +71,9 @@ pub fn git_folder(root: &Path) -> Result<Option<PathBuf>, Failure> {
 /// Returns the id that belongs only to this clone.
 ///
 /// # Errors
-/// Returns an error if the file exists but cannot be read or contains no id, or if there is no git
-/// folder. The folder then cannot be identified, and its seed must not be used as its id.
+/// Returns an error if the file exists but cannot be read or contains no id, if there is no git
+/// repository, or if a worktree's repository was moved. The folder then cannot be identified, and
+/// its seed must not be used as its id.
 pub fn own(root: &Path) -> Result<Option<ProjectId>, Failure> {
     git_folder(root)?.map_or(Ok(None), |folder| own_in(root, &folder))
 }

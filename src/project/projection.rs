@@ -103,8 +103,8 @@ impl Projection {
         serde_json::to_string(self).expect("a projection has string keys only")
     }
 
-    /// Parses the form that the database stores. Returns `None` for a projection written by another
-    /// build.
+    /// Parses the form that the database stores. Returns `None` if it cannot be read, for example
+    /// because another build wrote it.
     pub fn read(text: &str) -> Option<Self> {
         serde_json::from_str(text).ok()
     }
@@ -124,7 +124,7 @@ impl Projection {
         self.zones.get(job).unwrap_or(&self.zone)
     }
 
-    /// Returns whether the instruction files have not changed since they were read.
+    /// Returns whether the instruction files have not changed since the user last accepted them.
     pub fn is_current(&self, root: &Path) -> bool {
         self.instructions.iter().all(|(path, known)| super::stat(&root.join(path)) == *known)
     }

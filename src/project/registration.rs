@@ -121,8 +121,8 @@ pub enum Registration {
     Overtaken,
 }
 
-/// Returns the state of the project; `found` is the caller's working folder. Without `found`, only
-/// the database row is examined.
+/// Returns the relation of the folder `found` to its record in the database. Without `found`, only
+/// the record is examined.
 pub fn judge(known: Option<&KnownProject>, found: Option<&FoundProject>) -> Registration {
     let (known, found) = match (known, found) {
         (None, None) => return Registration::New,

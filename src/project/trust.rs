@@ -130,8 +130,9 @@ fn different(
 }
 
 /// Compares the project's files with those that the user last accepted. All files of a project
-/// located below one of the user's `[trust] paths` count as accepted, except in a process started
-/// by a run, because the run itself may have added the folder to that setting.
+/// located below one of the user's `[trust] paths`, or of a copy of another host's project, count
+/// as accepted, except in a process started by a run, because the run itself may have added the
+/// folder to that setting.
 pub(super) fn inspect(
     home: &Env,
     store: Option<&Store>,
@@ -269,7 +270,7 @@ impl LoadedProject {
         }
     }
 
-    /// Returns the project if the user has accepted all settings that affect a job.
+    /// Returns the project if all of its settings are in effect.
     ///
     /// # Errors
     /// Returns the reason, with the command that shows the changes.
@@ -337,9 +338,9 @@ impl LoadedProject {
     }
 }
 
-/// Calls `change`, which changes a project's `runner.toml` on the user's behalf, and which returns
-/// the file's new contents beside its result. If the user had accepted the settings before, and
-/// all were in effect, the new contents are accepted.
+/// Calls `change`, which changes a project's `runner.toml` on the user's behalf, and returns the
+/// file's new contents along with its result. If the user had accepted the settings before, and all
+/// were in effect, the new contents are accepted.
 pub fn accepted_change<T>(
     home: &Env,
     root: &Path,

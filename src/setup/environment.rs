@@ -125,7 +125,8 @@ pub fn read(path: &Path) -> Result<BTreeMap<String, String>, Failure> {
 /// not exist.
 ///
 /// # Errors
-/// Returns an error if other users may read the file.
+/// Returns an error if the file belongs to another user, if other users may read or write it, or if
+/// it cannot be read or parsed.
 pub fn credentials(path: &Path) -> Result<BTreeMap<String, String>, Failure> {
     Ok(from(path)?.unwrap_or_default())
 }

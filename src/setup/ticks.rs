@@ -17,7 +17,7 @@ use crate::daemon::client::Client;
 use crate::env::Env;
 use crate::ui::Failure;
 
-/// Minimum interval between two ticks of a timer. A job that is due more often needs the daemon.
+/// Minimum interval of a job that a timer can serve. A job that is due more often needs the daemon.
 const SHORTEST: SignedDuration = SignedDuration::from_mins(5);
 /// The possible tick intervals below a quarter of an hour, in minutes. Each divides an hour evenly.
 const STEPS: [i8; 5] = [12, 10, 6, 5, 4];

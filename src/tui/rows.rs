@@ -1,5 +1,5 @@
-//! Rows of the screen. A row is the only form in which text reaches the terminal: it is redacted
-//! and escaped before it is cut or wrapped.
+//! Rows of the screen. Text reaches the terminal only in a row or through [`shown`], so it is
+//! redacted and escaped before it is cut or wrapped.
 //!
 //! This module must never perform I/O.
 

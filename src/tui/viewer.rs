@@ -10,7 +10,8 @@ use super::rows::{CellStyle, Row};
 use crate::ui::keys::Input;
 use crate::ui::show::Tone;
 
-/// Maximum number of lines that a viewer keeps. The first lines of a longer text are dropped.
+/// Maximum number of lines that a viewer keeps when lines are appended. Beyond it, the first lines
+/// are dropped.
 pub const KEPT: usize = 5_000;
 
 /// The text that the lines must contain, and whether it is being typed.

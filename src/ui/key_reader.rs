@@ -26,8 +26,8 @@ impl KeyReader {
         Some(Self { keys: Keys::default() })
     }
 
-    /// Reads the available keys and returns the last of them. Returns [`Input::Stop`] if the
-    /// terminal is gone.
+    /// Reads the available keys and returns the last of them, or [`Input::Resized`] if there are
+    /// none. Returns [`Input::Stop`] if the terminal is gone.
     pub fn read(&mut self) -> Input {
         let mut bytes = [0; 1024];
         match rustix::io::read(io::stdin(), &mut bytes) {

@@ -40,7 +40,7 @@ pub fn start(folder: &Path, verbose: u8, wanted: Option<&str>) -> io::Result<()>
     tracing::subscriber::set_global_default(subscriber).map_err(io::Error::other)
 }
 
-/// Buffers whole lines and redacts the secrets in them.
+/// Buffers text until a line is complete, then redacts the line and writes it.
 struct RedactedLines {
     file: File,
     line: Vec<u8>,

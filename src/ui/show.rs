@@ -31,7 +31,8 @@ pub fn out(text: &str) {
     write_out(&Redacted::of(text));
 }
 
-/// Prints generated text without redaction: a frame or a completion script.
+/// Prints text without redacting it: text that is already redacted, or generated text such as a
+/// completion script.
 pub fn own(text: &str) {
     write_out(text);
 }

@@ -127,7 +127,8 @@ impl RequestHead<'_> {
         }
     }
 
-    /// Returns the client making the request. [`RequestHead::check_origin`] must have accepted it.
+    /// Returns the client making the request, which [`RequestHead::check_origin`] must have
+    /// accepted.
     ///
     /// # Errors
     /// Returns the reason if the client is not known, or may not act.

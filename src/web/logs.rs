@@ -211,8 +211,8 @@ fn whole(web: &Web, mut file: File) -> Option<Response> {
 }
 
 /// Streams a run's log and output until the run finishes. An event without a name is escaped text
-/// for the page; `changed` asks the page to show the run again. The id contains the offsets in the
-/// three files.
+/// for the page; `changed` asks the page to show the run again, and `over` reports the outcome. The
+/// id contains the offsets in the three files.
 pub async fn live(
     State(web): State<Arc<Web>>,
     Path(run): Path<String>,

@@ -21,7 +21,8 @@ use crate::ui::Failure;
 const LOGIN: SignedDuration = SignedDuration::from_hours(7 * 24);
 /// The length of the key in bytes.
 const KEY: usize = 32;
-/// The characters of a login code, no two of which look alike.
+/// The characters of a login code. The letters I, L, O and U are omitted, because they are easily
+/// mistaken for other characters.
 const CODE: &[u8; 32] = b"0123456789ABCDEFGHJKMNPQRSTVWXYZ";
 /// The number of characters in a login code, which has 60 bits.
 const CODE_LENGTH: usize = 12;

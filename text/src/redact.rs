@@ -3,7 +3,7 @@
 //! Secrets that the program was given, and any text in a well-known secret format, are replaced by
 //! `[redacted:kind]`. A chunk boundary, a JSON escape or a colour code must never hide a secret.
 //! Hashes, ids and paths are common in reports and must never be mistaken for secrets. Complete
-//! strings and streams use the same line-by-line scanner, so that their results agree.
+//! strings and streams use the same line-by-line scanner, so their results agree.
 //!
 //! The scanners are hand-written, because a table of prefixes, alphabets and lengths is clearer
 //! than regular expressions.
@@ -33,7 +33,7 @@ pub const SHORTEST: usize = 6;
 const LONGEST: usize = 8 * 1024;
 
 /// Number of bytes by which the scanner advances in a very long line. The overlap between two parts
-/// is scanned twice; unless a known secret is very long, it is much shorter than a part.
+/// is scanned twice. Unless a known secret is very long, the overlap is much shorter than a part.
 const WINDOW: usize = 16 * LONGEST;
 
 /// Maximum number of bytes that the scanner may read before its starting position.

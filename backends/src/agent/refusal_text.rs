@@ -2,8 +2,8 @@
 //!
 //! Phrases about credit are checked first, because waiting does not restore exhausted credit. A
 //! known status is checked next, and the rest of the text is interpreted only if there is no known
-//! status. This module must interpret only errors that the program reported, never a model's
-//! answer.
+//! status. This module must interpret only errors that a program or an API reported, never a
+//! model's answer.
 
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
@@ -12,16 +12,16 @@ use super::reset::reset;
 use crate::error::BackendError;
 use crate::sink::Limit;
 
-/// An error that a program reported.
+/// An error that a program or an API reported.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct ProgramError<'a> {
-    /// The HTTP status returned by the API, if the program reported one.
+    /// The HTTP status returned by the API, if it is known.
     pub status: Option<u16>,
     /// The error's code, from the API or the program.
     pub code: &'a str,
     /// The error message.
     pub text: &'a str,
-    /// The limit that the provider reported earlier, if any.
+    /// The usage limit that the provider reported before or with the error, if any.
     pub limit: Option<Limit>,
 }
 
@@ -29,7 +29,7 @@ pub(crate) struct ProgramError<'a> {
 #[derive(Clone, Debug)]
 pub(crate) struct LocalClock {
     pub now: Timestamp,
-    /// The host's time zone.
+    /// The zone for times without one: the host's zone for a program, and UTC for an API.
     pub zone: TimeZone,
 }
 

@@ -1,8 +1,8 @@
 //! Parses a limit's reset time from a provider's message, such as "resets 3am (Europe/Berlin)".
 //!
 //! A time without a date means its next occurrence, and a time without a zone is interpreted in the
-//! host's zone. Other text yields `None`. This module must never guess a time that the text does
-//! not contain.
+//! zone that the caller provides. Other text yields `None`. This module must never guess a time
+//! that the text does not contain.
 
 use jiff::civil::{Date, Time};
 use jiff::tz::TimeZone;
@@ -12,7 +12,7 @@ const MONTHS: [&str; 12] =
     ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"];
 
 /// Returns the reset time given in `text`, if there is one. A time span starts at `now`. A time
-/// without a zone is interpreted in `zone`, which is the host's zone.
+/// without a zone is interpreted in `zone`.
 pub(crate) fn reset(text: &str, now: Timestamp, zone: &TimeZone) -> Option<Timestamp> {
     epoch(text).or_else(|| {
         let lower = text.to_ascii_lowercase();

@@ -89,7 +89,7 @@ pub(crate) struct ReplyUsage {
     pub output: Option<u64>,
     /// Input tokens read from a cache.
     pub cached: u64,
-    /// Cost in millionths of the provider's currency.
+    /// Cost in millionths of a dollar.
     pub micros: Option<u64>,
 }
 

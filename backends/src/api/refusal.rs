@@ -17,7 +17,7 @@ use crate::sink::Limit;
 /// Maximum length in characters of a message to show.
 const SHOWN: usize = 400;
 
-/// Returns the error for a response whose status is not a success.
+/// Returns the error for a response whose status does not indicate success.
 pub(crate) fn of_status(
     plan: &EndpointPlan,
     status: u16,

@@ -8,7 +8,9 @@
 //!   configuration does not list is denied. In more permissive modes, the kernel's sandbox would be
 //!   the only barrier.
 //! - **Success** requires exit code 0, `is_error` false, subtype `success`, a non-empty answer and,
-//!   if the request has a schema, JSON.
+//!   if the request has a schema, JSON. There are two exceptions. Runner may have stopped a program
+//!   that did not exit after its result. A program that ran out of turns has succeeded if the
+//!   request has a schema and the model's last text is the required JSON.
 //! - **State.** The state folder (`CLAUDE_CONFIG_DIR`) contains the login. Inside the sandbox the
 //!   variable is always set, so that the program writes no file next to that folder.
 //!

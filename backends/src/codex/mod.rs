@@ -9,7 +9,8 @@
 //!   (`danger-full-access`). A nested sandbox often cannot be set up, in which case the program
 //!   does not report the commands that failed. Without runner's sandbox, the mode is `read-only`.
 //! - **Success** requires exit code 0, a completed turn and a non-empty last message, which must be
-//!   JSON if the request has a schema. Failed commands are reported as notes.
+//!   JSON if the request has a schema. If runner stopped a program that did not exit after its
+//!   turn, the exit code does not matter. Failed commands are reported as notes.
 //! - **Cost.** The program reports tokens but no cost, so the caller computes the cost.
 //!
 //! This module must never wait for an approval, and never leave behind a file that contains the

@@ -122,7 +122,8 @@ impl Replay {
     }
 
     /// Makes the replay stand in for the backend that answered originally. A question that was not
-    /// recorded then gets the answer with the same number, and the difference is reported as drift.
+    /// recorded then gets the answer to the recorded request with the same number, and the
+    /// difference is reported as drift.
     #[must_use]
     pub fn standing_in(mut self, description: Description) -> Self {
         self.description = description;

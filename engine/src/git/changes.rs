@@ -1,19 +1,20 @@
-//! Compares the work tree with the index, and the index with `HEAD`, without git's comparison
-//! commands.
+//! Compares the work tree with the index, and the index with `HEAD`, without running filters.
 //!
-//! To compare a file, `git status` and `git diff` run the file's filter, which is a program named
-//! by the project. Here, git only lists the index entries. Each file is then compared by its stat
-//! data and, if the stat data differs or cannot be trusted, by the hash of its unfiltered bytes.
+//! To compare a file, `git status` and `git diff` run the file's filter, which is a program that
+//! the project names. Here, git only lists the index entries and compares the index with `HEAD`,
+//! which does not involve filters. Each file in the work tree is then compared by its stat data
+//! and, if the stat data differs or cannot be trusted, by the hash of its unfiltered bytes.
 //!
 //! ```text
-//! same stat data as the index, and older than the index ──────> unchanged
-//! filter or encoding applies: same stat data as the index ────> unchanged, otherwise changed
-//! same hash of the bytes as the index ────────────────────────> unchanged
-//! same hash without carriage returns before line feeds ───────> unchanged, otherwise changed
+//! same stat data as the index, and older than the index ───────────> unchanged
+//! filter, ident or encoding applies: same stat data as the index ──> unchanged, otherwise changed
+//! same hash of the bytes as the index ─────────────────────────────> unchanged
+//! same hash without carriage returns before line feeds ────────────> unchanged, otherwise changed
 //! ```
 //!
-//! The last line exists because of the `text` attribute and `core.autocrlf`, but it applies to every
-//! file without a filter or encoding. This module must never open anything but regular files, never
+//! The last line accounts for the `text` attribute and `core.autocrlf`, but it applies to every
+//! file of at most 64 MiB that contains no NUL and has no `filter`, `ident` or
+//! `working-tree-encoding` attribute. This module must never open anything but regular files, never
 //! follow a link, and never write.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -36,7 +37,7 @@ use crate::process::ExitStatus;
 /// Maximum size in bytes of a file whose line endings are normalized for a comparison.
 const LARGEST_TEXT: u64 = 64 * 1024 * 1024;
 
-/// How a path differs.
+/// Describes how a path differs from `HEAD` or from the index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Change {
@@ -54,17 +55,19 @@ pub enum Change {
     Untracked,
 }
 
-/// Which untracked paths are reported.
+/// Selects the untracked paths that are reported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Untracked {
+    /// Reports no untracked path.
     No,
-    /// Every file.
+    /// Reports every untracked file.
     Files,
-    /// Every file, except that a folder with only untracked files is reported as one path.
+    /// Reports every untracked file, but reports a folder with only untracked files as one path.
     Folders,
 }
 
-/// The paths that differ, relative to the project. Changes inside submodules are not included.
+/// Maps each path that differs, relative to the project, to its change. Changes inside submodules
+/// are not included.
 pub type Changes = BTreeMap<String, Change>;
 
 impl Git {
@@ -99,7 +102,8 @@ impl Git {
             args.chain(paths.iter().map(String::as_str)).collect()
         };
         let mut changes = Changes::new();
-        // The change found first is the most informative.
+        // The first change found for a path is the most informative, so later ones do not replace
+        // it.
         let mut note = |path: &Path, change| {
             let path = path.to_string_lossy().into_owned();
             changes.entry(path).or_insert(change);
@@ -133,9 +137,9 @@ impl Git {
         Ok(changes)
     }
 
-    /// Lists the paths at or beneath `paths` that differ between `HEAD` and the index, for
-    /// [`staged_paths`]. Returns `None` before the first commit. With `--cached`, git does not read
-    /// the work tree.
+    /// Lists the paths at or beneath `paths` that differ between `HEAD` and the index, in the
+    /// format that [`staged_paths`] parses. Returns `None` before the first commit. With
+    /// `--cached`, git does not read the work tree.
     fn staged(&self, paths: &[String]) -> Result<Option<Vec<u8>>, GitError> {
         let Some(head) = self.head()? else {
             return Ok(None);
@@ -146,7 +150,7 @@ impl Git {
         self.ask(Read::DiffIndex, &args).map(Some)
     }
 
-    /// Compares the files with the index's stat data.
+    /// Compares the files in the work tree with the stat data in the index.
     fn compare_work_tree<'l>(&self, records: &[&'l [u8]]) -> Result<Compared<'l>, GitError> {
         let written = self.path(&["--git-path", "index"])?;
         let written = FileStat::of(CWD, &written).map_or((0, 0), |it| it.mtime);
@@ -188,8 +192,8 @@ impl Git {
         Ok(edited)
     }
 
-    /// Returns the paths whose attributes convert more than line endings when the file is added to
-    /// the index.
+    /// Returns the paths of the files for which git converts more than line endings when it adds
+    /// them to the index.
     fn converted(&self) -> Result<BTreeSet<PathBuf>, GitError> {
         let none = ":(exclude,attr:!filter !ident !working-tree-encoding).";
         let out = self.ask(Read::LsFiles, &["-z", "--", ".", none])?;
@@ -221,7 +225,7 @@ struct Stat {
     size: u64,
 }
 
-/// The stat data of a file.
+/// The current stat data of a file.
 #[derive(Clone, Copy, Debug)]
 struct FileStat {
     mode: u32,
@@ -232,8 +236,8 @@ struct FileStat {
 }
 
 impl FileStat {
-    /// Reads the stat data of a path, relative to an open folder. A link is not followed. Returns
-    /// `None` if the file cannot be inspected.
+    /// Reads the stat data of a path relative to an open folder, without following a link at its
+    /// end. Returns `None` if the file cannot be inspected.
     fn of(folder: impl AsFd, path: &Path) -> Option<Self> {
         let stat = statat(folder, path, AtFlags::SYMLINK_NOFOLLOW).ok()?;
         Some(Self {
@@ -251,8 +255,9 @@ impl FileStat {
 }
 
 impl Stat {
-    /// Returns whether a file still has the recorded values. A value of zero means that the field
-    /// was not recorded: some programs write no inode, change time or fractions of seconds.
+    /// Returns whether a file still has the recorded values. A zero inode, change time or fraction
+    /// of a second was not recorded and is not compared, because some programs do not write these
+    /// fields.
     fn fits(&self, stat: &FileStat) -> bool {
         let time = |known: (i64, i64), now: (i64, i64)| {
             known.0 == now.0 && (known.1 == 0 || known.1 == now.1)
@@ -265,7 +270,7 @@ impl Stat {
 }
 
 impl Entry<'_> {
-    /// Returns whether the user configured git to ignore changes to the file (`assume-unchanged` or
+    /// Returns whether git was configured to ignore changes to the file (`assume-unchanged` or
     /// `skip-worktree`).
     fn is_unwatched(&self) -> bool {
         self.flags & (0x8000 | 0x4000_0000) != 0
@@ -282,7 +287,8 @@ impl Entry<'_> {
         }
     }
 
-    /// Returns whether the file has the same bytes and executable permission as the index entry.
+    /// Returns whether the file has the same bytes and executable permission as the index entry. A
+    /// text file may also have additional carriage returns before line feeds.
     fn holds(&self, root: &Path, stat: &FileStat) -> io::Result<bool> {
         if self.mode == LINK {
             let target = fs::read_link(root.join(self.path))?;
@@ -326,7 +332,8 @@ fn with_line_feeds(bytes: &[u8]) -> Vec<u8> {
     out
 }
 
-/// Returns the object name of the empty tree. `length` is the length of object names.
+/// Returns the object name of the empty tree. `length` is the number of hexadecimal digits in an
+/// object name.
 pub(super) fn empty_tree(length: usize) -> &'static str {
     match length {
         64 => "6ef19b41225c5369f1c104d45d8d85efa9b057b53b14b4b9b939dd74decc5321",
@@ -355,8 +362,8 @@ fn hash_sized(length: usize, size: u64, bytes: &mut impl io::Read) -> io::Result
     }
 }
 
-/// Splits the output of `ls-files --stage --debug -z` into its entries. Each is `MODE OBJECT
-/// STAGE`, a tab, the path and a NUL, followed by [`STAT_LINES`] lines of stat data.
+/// Splits the output of `ls-files --stage --debug -z` into its entries. Each entry is
+/// `MODE OBJECT STAGE`, a tab, the path and a NUL, followed by [`STAT_LINES`] lines of stat data.
 pub(super) fn records(listing: &[u8]) -> Vec<&[u8]> {
     let mut all = Vec::new();
     let mut rest = listing;
@@ -384,9 +391,9 @@ pub(super) fn entries<'l>(records: &[&'l [u8]]) -> impl Iterator<Item = Entry<'l
     records.iter().filter_map(|record| entry(record))
 }
 
-/// Parses one record. Git does not guarantee the format of the stat data. If a value has a
-/// different format, the stat data is treated as unknown, and the file is compared by its bytes. If
-/// the lines themselves differ, the record is not an entry, and the comparison fails.
+/// Parses one record. Git does not guarantee the format of the stat data. If a value has an
+/// unexpected format, the stat data is treated as unknown, and the file is compared by its bytes.
+/// If the lines themselves are not as expected, a record is not an entry, and the comparison fails.
 fn entry(record: &[u8]) -> Option<Entry<'_>> {
     let (head, after) = record.split_at(memchr(0, record)?);
     let (stat, flags) = debug(&after[1..]).map_or((None, 0), |(stat, flags)| (Some(stat), flags));
@@ -438,15 +445,16 @@ struct Compared<'l> {
     unsure: Vec<(Entry<'l>, FileStat, bool)>,
 }
 
-/// Recognizes files whose folder was replaced by a link. For git, such files are deleted.
+/// Recognizes files whose folder was replaced by a link. Git treats such files as deleted.
 #[derive(Default)]
 struct LinkedFolders<'l> {
-    /// The folder of the file that was checked last, and whether a link leads to it.
+    /// The folder of the file that was checked last, and whether its path leads through a link.
     last: Option<(&'l Path, bool)>,
 }
 
 impl<'l> LinkedFolders<'l> {
-    /// Returns whether the path leads through a link. Checks each folder of sorted paths once.
+    /// Returns whether the path leads through a link. If the paths are sorted, few folders are
+    /// checked more than once.
     fn contain(&mut self, root: &OwnedFd, path: &'l Path) -> bool {
         let Some(folder) = path.parent() else { return false };
         match self.last {
@@ -490,7 +498,8 @@ fn compare_stats<'l>(
         match stat.filter(|_| !linked.contain(root, entry.path)) {
             None => compared.edited.push(entry.path),
             Some(stat) => {
-                // Git also records a size of zero to force a comparison of the bytes.
+                // A size of zero belongs to an empty file or was recorded to force a comparison of
+                // the bytes.
                 let whole = |known: &Stat| known.size != 0 || entry.is_empty_blob();
                 let known = entry.stat.as_ref().filter(|known| whole(known));
                 let same = known.is_some_and(|known| known.fits(&stat));
@@ -505,8 +514,8 @@ fn compare_stats<'l>(
     Ok(compared)
 }
 
-/// Parses the differences between `HEAD` and the index. The format of each is `:MODE MODE OBJECT
-/// OBJECT STATUS`, a NUL, the path and a NUL.
+/// Parses the differences between `HEAD` and the index. Each difference is
+/// `:MODE MODE OBJECT OBJECT STATUS`, a NUL, the path and a NUL.
 fn staged_paths(listing: &[u8]) -> impl Iterator<Item = (&Path, Change)> {
     let mut fields = listing.split(|byte| *byte == 0);
     std::iter::from_fn(move || {
@@ -564,7 +573,7 @@ mod tests {
             let compared = compare_stats(&root, &records(listing.as_bytes()), (0, 0));
             assert!(matches!(compared, Err(GitError::Unreadable { .. })), "{lines}");
         }
-        // A value in a different format makes only the stat data unknown.
+        // A value in an unexpected format makes only the stat data unknown.
         let listing = format!("{entry}{}", STAT.replace("3:4", "now")).repeat(3);
         let compared = compare_stats(&root, &records(listing.as_bytes()), (0, 0)).unwrap();
         assert_eq!(compared.edited.len(), 3);

@@ -1,5 +1,5 @@
-//! Commits named files on behalf of runner, without filters or hooks and without committing the
-//! index.
+//! Commits individual files on behalf of runner, without running filters or hooks and without
+//! committing other index entries.
 //!
 //! ```text
 //! bytes ──hash-object──> blobs ──hash-object──> trees, based on HEAD ──commit-tree──> commit
@@ -9,7 +9,7 @@
 //!
 //! The commit contains no other staged or changed files. The sandbox restricts git's writes to
 //! git's own folders and does not let git start any program. This module must never read the work
-//! tree, sign, or move a branch that another program has moved in the meantime.
+//! tree, sign, or move a branch that another program has moved since it was read.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
@@ -32,8 +32,9 @@ impl Git {
     ///
     /// # Errors
     /// Returns a [`GitError`] if there is no identity for the commit, or if another program has
-    /// locked the index. In both cases, at most unreferenced objects have been written. Also
-    /// returns a [`GitError`] if `HEAD` moved in the meantime, in which case the files are staged.
+    /// locked the index. In both cases, nothing except unreferenced objects has been written. Also
+    /// returns a [`GitError`] if `HEAD` has moved since it was read. In that case, the files are
+    /// staged but not committed.
     pub fn commit_files(
         &self,
         files: &[NewFile],
@@ -61,8 +62,8 @@ impl Git {
                 args.extend(["-p", head]);
             }
             let commit = self.change(Writes::Objects, &args, message.as_bytes().to_vec())?;
-            // The index is updated first, so that no branch has moved yet if another program has
-            // locked the index.
+            // The index is updated before the branch. If another program has locked the index, the
+            // branch does not move.
             self.index(&blobs)?;
             // An old value of all zeros means that the branch must not exist yet.
             let zeros = "0".repeat(commit.len());
@@ -87,8 +88,8 @@ impl Git {
         Ok(())
     }
 
-    /// Stores the tree `base` with these paths added or replaced, and returns the new tree's object
-    /// name.
+    /// Stores a copy of the tree `base` in which these paths are added or replaced, and returns its
+    /// object name.
     fn tree(&self, base: Option<&str>, paths: &[(&str, &str)]) -> Result<String, GitError> {
         let mut entries = match base {
             Some(base) => {
@@ -151,11 +152,12 @@ impl Git {
         Ok(String::from_utf8_lossy(&out).trim_end().to_owned())
     }
 
-    /// Runs a command that may write to git's own folders, and returns its output without the final
-    /// line feed.
+    /// Runs a command that may write to git's own folders, and returns its output without trailing
+    /// whitespace.
     ///
     /// Git follows links when it writes to these folders, and an agent may have created a link from
-    /// a log to a hook. Such links are refused before the command starts.
+    /// a log to a hook. If a command may write more than objects, such links are refused before it
+    /// starts.
     pub(super) fn change(
         &self,
         writes: Writes,
@@ -188,8 +190,8 @@ pub(super) enum Writes {
     Everything,
 }
 
-/// Refuses links among the files that git writes in one of its folders when a ref or the index
-/// changes.
+/// Returns an error if one of the files that git writes when a ref or the index changes is a link,
+/// a special file, or a file with several hard links. `folder` is one of git's own folders.
 fn refuse_links(folder: &Path) -> Result<(), GitError> {
     let mut left: Vec<PathBuf> =
         ["HEAD", "index", "packed-refs", "logs", "refs"].map(|name| folder.join(name)).to_vec();

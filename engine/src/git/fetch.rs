@@ -15,8 +15,8 @@ use crate::process::{Cancel, ChildSandbox, ChildSpec, Limits, Stdin};
 const PROTOCOLS: &str = "https:ssh:file";
 
 impl Git {
-    /// Fetches a branch with its history to `refs/remotes/origin/`, and checks the objects. `env`
-    /// is the environment for the user's programs.
+    /// Fetches a branch with its history into `refs/remotes/origin/`, and checks the objects. `env`
+    /// is the environment for the user's programs, which do not get its `GIT_` variables.
     ///
     /// # Errors
     /// Returns a [`GitError`] if git fails or takes longer than `longest`.

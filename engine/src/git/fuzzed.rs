@@ -1,5 +1,5 @@
-//! Properties that hold for any output of git. A fuzz target and a test that generates its own
-//! input call these functions.
+//! Checks properties that hold for any output of git. A fuzz target and a test that generates its
+//! own input call these functions.
 //!
 //! This module must never call git.
 

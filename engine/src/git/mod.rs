@@ -1,17 +1,17 @@
-//! Queries git about a project and makes commits for runner, without running any program named by a
-//! project.
+//! Queries git about a project and creates commits for runner, without running any program that a
+//! project names.
 //!
 //! Queries go to the user's own `git`, because the user will later work with the same program. A
 //! library sometimes gives different answers, for example for tracked files that match an ignore
 //! rule. Git reads configuration and attributes that an agent may have written, and many of them
-//! name programs. This leads to the following rules:
+//! name programs. Therefore, the following rules apply:
 //!
-//! - Only the commands in [`Read`] and those that [`commit`] and [`private`] need are ever called.
-//!   None of them converts, compares or prints the contents of a work tree, fetches, signs or asks
-//!   for a password.
-//! - Git is started by an absolute path, which is found in a `PATH` entry outside the project.
-//! - The kernel prevents git from starting other programs, using the network and writing
-//!   ([`crate::sandbox::inert`]).
+//! - Apart from a push and a fetch, only the commands in [`Read`] and those that [`commit`] and
+//!   [`private`] need are ever called. None of them converts, compares or prints the contents of a
+//!   work tree, fetches, signs or asks for a password.
+//! - Git is started with an absolute path, which is found in a `PATH` entry outside every project.
+//! - The kernel prevents git from starting other programs, from using the network, and from writing
+//!   outside the folders that a command needs ([`crate::sandbox::inert`]).
 //!
 //! This module compares the work tree itself ([`changes`]), because git would apply filters. Only a
 //! push ([`push`]) and a fetch into a new repository may use the network and the user's programs,
@@ -42,16 +42,18 @@ use crate::process::{
 use crate::recording::{InputRecording, UnrecordedInput};
 use crate::sandbox::inert::Inert;
 
-/// Time limit for a git command.
+/// Time limit for most git commands.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// Time limit for a git command that reads history.
+/// Time limit for a git command that reads history or processes a pack.
 const HISTORY: Duration = Duration::from_secs(120);
-/// Maximum size of git's output in bytes, enough for the subjects and paths of a very long history.
+/// Maximum size of git's output in bytes. It is sufficient for the subjects and paths of a very
+/// long history.
 const LONGEST: usize = 256 * 1024 * 1024;
 
-/// Arguments that precede every command. The sandbox enforces most of these restrictions anyway;
-/// the options keep git from trying. The commit graph is disabled because it is a separate file,
-/// which could list different parents from those in the commits.
+/// Arguments that precede every command except a push or a fetch. The sandbox enforces most of
+/// these restrictions anyway, but with these options, git does not even attempt the refused
+/// operations. The commit graph is disabled because it is a separate file, which could list parents
+/// other than those in the commits.
 const PINNED: [&str; 16] = [
     "--no-optional-locks",
     "--no-pager",
@@ -77,29 +79,29 @@ const INPUT: &str = "git";
 /// The recorded command for querying the current commit.
 pub const HEAD: &str = "rev-parse HEAD";
 
-/// The git commands that only read. All of them are plumbing commands that neither run another
-/// program nor read the contents of a work tree.
+/// The git commands that only read. None of them runs another program or reads the files in a work
+/// tree, except for ignore and attribute files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Read {
-    /// Prints the names of objects and git's own paths.
+    /// Prints object names and the paths that git uses.
     RevParse,
-    /// Prints the commits reachable from a revision, in git's order.
+    /// Prints the commits that are reachable from a revision, newest first.
     RevList,
     /// Prints the bytes of an object.
     CatFile,
-    /// Lists the files in the index, and the untracked files that are not ignored.
+    /// Lists the files in the index, or the untracked files that are not ignored.
     LsFiles,
     /// Prints the differences between two trees, or between commits and their parents.
     DiffTree,
     /// Prints the differences between a tree and the index.
     DiffIndex,
-    /// Lists branches and their push targets.
+    /// Lists references, their objects and the push targets of branches.
     ForEachRef,
-    /// Prints which paths are ignored.
+    /// Prints those of the given paths that are ignored.
     CheckIgnore,
     /// Prints one configuration value, such as the address of a remote.
     ConfigValue,
-    /// Lists the values of the project's own configuration file.
+    /// Lists the settings in the project's own configuration file.
     ConfigList,
     /// Prints the branch that is checked out.
     SymbolicRef,
@@ -130,7 +132,7 @@ impl Read {
     }
 }
 
-/// The error for a git command that did not succeed.
+/// Describes why a git operation failed.
 #[derive(Debug, thiserror::Error)]
 pub enum GitError {
     /// The folder is not inside a work tree.
@@ -138,26 +140,27 @@ pub enum GitError {
     NotARepository { path: PathBuf },
     /// The repository belongs to another user, and git refuses to read it.
     #[error(
-        "{path} belongs to another user, so git refuses to use it (if you trust it: git config --global --add safe.directory {path})"
+        "{path} belongs to another user, so git refuses to use it; fix: if you trust it, run \"git config --global --add safe.directory {path}\""
     )]
     Foreign { path: PathBuf },
     /// Git could not be started.
     #[error("cannot run git")]
     Spawn(#[source] SpawnError),
-    /// A replayed run asked a question that has no answer in the recording.
+    /// A replayed run asked a question that the recording does not answer.
     #[error(transparent)]
     Unrecorded(#[from] UnrecordedInput),
-    /// Git would write through a symbolic link, or to a file with several hard links.
+    /// Git would write through a symbolic link, to a special file, or to a file with several hard
+    /// links.
     #[error("{} is a symbolic link or has several hard links, so git would write to another file; remove it", path.display())]
     Linked {
-        /// The path of the linked file.
+        /// The path of the link or file.
         path: PathBuf,
     },
-    /// A child cannot get a private copy of this git folder.
+    /// A child cannot get a private git directory for this repository.
     #[error("{}: {why}", path.display())]
     Unsupported {
         path: PathBuf,
-        /// The unsupported property of the folder.
+        /// The unsupported property of the repository.
         why: &'static str,
     },
     /// A git folder, or a file in it, cannot be created or read.
@@ -167,28 +170,29 @@ pub enum GitError {
         /// The operating system's error.
         source: std::io::Error,
     },
-    /// An object does not have the format of its type.
+    /// A tree object cannot be parsed.
     #[error("the tree {object} is damaged")]
     Damaged {
         /// The object's name.
         object: String,
     },
-    /// A work-tree file that must be compared cannot be read.
+    /// A file that must be compared, or the list of index entries, cannot be read.
     #[error("{path}: {why}")]
     Unreadable {
-        /// The path of the file, relative to the project.
+        /// The path of the file relative to the project, the project's path, or `the index`.
         path: String,
-        /// The reason why it cannot be read.
+        /// The reason why the file cannot be read.
         why: String,
     },
     /// Git exited with an error.
     #[error("git {args} ended with {status}: {stderr}")]
     Failed {
-        /// The arguments that follow the pinned arguments.
+        /// The arguments that follow the pinned arguments, or only the first of them if the command
+        /// writes.
         args: String,
         /// Git's exit code or signal.
         status: ExitStatus,
-        /// The first lines of git's standard error.
+        /// The first three non-empty lines of git's standard error.
         stderr: String,
     },
 }
@@ -204,7 +208,8 @@ pub struct Git {
 
 impl Git {
     /// Creates an instance for the work tree at `root`. Git's environment gets `PATH`, `HOME` and
-    /// the user's name from `env`. `marker` is the run's marker.
+    /// the user's name from `env`. `marker` identifies the run in the environment of git's
+    /// processes.
     pub fn new(root: &Path, env: &BTreeMap<String, String>, marker: &str) -> Self {
         let mut env: BTreeMap<String, String> = env
             .iter()
@@ -232,12 +237,12 @@ impl Git {
         self
     }
 
-    /// Returns the marker for git's processes.
+    /// Returns the marker that identifies the run in the environment of git's processes.
     pub fn marker(&self) -> &str {
         &self.marker
     }
 
-    /// Returns git's environment.
+    /// Returns the environment variables that git commands get.
     pub fn environment(&self) -> &BTreeMap<String, String> {
         &self.env
     }
@@ -247,18 +252,18 @@ impl Git {
         &self.root
     }
 
-    /// Returns the output of a git command.
+    /// Runs a git command and returns its standard output.
     ///
     /// # Errors
-    /// Returns [`GitError::Failed`] for any exit code except 0.
+    /// Returns a [`GitError`] if git cannot be started or its exit code is not 0.
     pub fn ask(&self, read: Read, args: &[&str]) -> Result<Vec<u8>, GitError> {
         self.ask_with(read, args, Stdin::Null)
     }
 
-    /// Returns the output of a git command that reads `stdin`.
+    /// Runs a git command that reads `stdin`, and returns its standard output.
     ///
     /// # Errors
-    /// Returns [`GitError::Failed`] for any exit code except 0.
+    /// Returns a [`GitError`] if git cannot be started or its exit code is not 0.
     pub fn ask_with(&self, read: Read, args: &[&str], stdin: Stdin) -> Result<Vec<u8>, GitError> {
         let args = read.with(args);
         let answer = self.call(&args, stdin)?;
@@ -279,11 +284,11 @@ impl Git {
         Err(GitError::Failed { args: args.join(" "), status: answer.status, stderr })
     }
 
-    /// Returns the output of a git command that reads `stdin`. Returns `None` for exit code 1,
-    /// which means that there is no output.
+    /// Runs a git command that reads `stdin`, and returns its standard output. Returns `None` for
+    /// exit code 1, which means that there is no output.
     ///
     /// # Errors
-    /// Returns [`GitError::Failed`] for any exit code except 0 and 1.
+    /// Returns a [`GitError`] if git cannot be started or its exit code is neither 0 nor 1.
     pub fn ask_if_any(
         &self,
         read: Read,
@@ -299,7 +304,7 @@ impl Git {
     }
 
     /// Returns one line for each commit selected by `args`, newest first. `format` uses git's
-    /// placeholders and contains no line feed.
+    /// placeholders and must not contain a line feed.
     ///
     /// # Errors
     /// Returns a [`GitError`] if git fails.
@@ -324,7 +329,7 @@ impl Git {
             "--root",
             "-r",
             "--no-renames",
-            // The option overrides the file order in the user's configuration.
+            // This option overrides the file order in the user's configuration.
             "-O/dev/null",
             "--encoding=UTF-8",
         ];
@@ -345,7 +350,7 @@ impl Git {
     /// Returns the top-level folder of the work tree.
     ///
     /// # Errors
-    /// Returns [`GitError::NotARepository`].
+    /// Returns a [`GitError`] if git fails, for example [`GitError::NotARepository`].
     pub fn top(&self) -> Result<PathBuf, GitError> {
         self.path(&["--show-toplevel"])
     }
@@ -365,7 +370,7 @@ impl Git {
     /// Returns the commit that is checked out, or `None` in a repository without commits.
     ///
     /// # Errors
-    /// Returns a [`GitError`].
+    /// Returns a [`GitError`] if git fails.
     pub fn head(&self) -> Result<Option<String>, GitError> {
         let args = ["--verify", "--quiet", "HEAD"];
         let out = self.ask_if_any(Read::RevParse, &args, Stdin::Null)?;
@@ -373,10 +378,11 @@ impl Git {
     }
 
     /// Returns the full hash of a commit, or `None` if the commit does not exist in this
-    /// repository.
+    /// repository. `hash` may be abbreviated. Returns `None` if it has fewer than seven digits or
+    /// is not hexadecimal.
     ///
     /// # Errors
-    /// Returns a [`GitError`].
+    /// Returns a [`GitError`] if git cannot be started.
     pub fn commit(&self, hash: &str) -> Result<Option<String>, GitError> {
         if hash.len() < 7 || !hash.bytes().all(|byte| byte.is_ascii_hexdigit()) {
             return Ok(None);
@@ -443,7 +449,7 @@ impl Git {
     pub fn program(&self) -> Result<PathBuf, SpawnError> {
         let path = self.env.get("PATH").map_or("", String::as_str);
         let git = Path::new("git");
-        // Only entries that contain git are examined, and none after the first usable one.
+        // Only entries that contain git are examined, up to the first usable one.
         path.split(':')
             .filter(|entry| Path::new(entry).join(git).exists() && !is_inside(entry, &self.root))
             .find_map(|entry| find_program(git, &self.root, entry).ok())
@@ -451,14 +457,14 @@ impl Git {
     }
 }
 
-/// Returns the `PATH` entries that, like the `git` in them, are outside every project, because an
-/// agent may have written a program into a project.
+/// Returns the `PATH` entries that are outside every project and whose `git` is not a link into
+/// one. An agent may have written a program into a project.
 pub fn outside(path: &str, project: &Path) -> String {
     let entries = path.split(':').filter(|entry| !is_inside(entry, project));
     entries.collect::<Vec<_>>().join(":")
 }
 
-/// Returns whether a `PATH` entry, or the `git` in it, is in `project` or in another project. A
+/// Returns whether a `PATH` entry, or the `git` in it, is inside `project` or another project. A
 /// relative entry is treated as inside, because it depends on the current folder.
 pub fn is_inside(entry: &str, project: &Path) -> bool {
     let project = fs::canonicalize(project).ok();
@@ -471,8 +477,8 @@ pub fn is_inside(entry: &str, project: &Path) -> bool {
     !entry.is_absolute() || leads(entry) || leads(&entry.join("git"))
 }
 
-/// Returns whether a real path (see [`fs::canonicalize`]) is in a project, which is a folder with a
-/// `runner.toml`.
+/// Returns whether a canonical path (see [`fs::canonicalize`]) is inside a project, which is a
+/// folder that contains a `runner.toml`.
 pub fn is_in_a_project(real: &Path) -> bool {
     real.ancestors().any(|folder| folder.join("runner.toml").symlink_metadata().is_ok())
 }
@@ -509,7 +515,7 @@ fn start(spec: &ChildSpec, cancel: &Cancel) -> Result<Answer, GitError> {
     Ok(Answer { status: ended.status, stdout: ended.stdout, stderr: ended.stderr })
 }
 
-/// Formats a question as it is stored in recordings.
+/// Returns the text that identifies a question in recordings.
 fn question(args: &[&str], stdin: &Stdin) -> String {
     let words = args.join(" ");
     match stdin {

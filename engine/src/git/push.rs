@@ -1,8 +1,8 @@
 //! Pushes the checked-out branch to its configured remote.
 //!
-//! Only this git call and a fetch use the network and run other programs, such as ssh, a
-//! credential helper or a transport. Only the user's configuration can name these programs. Git
-//! runs in an empty repository that shares only its objects with the project, so the project's
+//! Only this git call and a fetch use the network and run other programs, such as ssh, a credential
+//! helper or a transport. Only the user's configuration can name these programs. Git runs in an
+//! empty repository that shares nothing but objects with the project, so the project's
 //! configuration, hooks and attributes do not apply. This module must never push to an address
 //! inside a project, and never use a protocol that runs a command (`ext::`).
 
@@ -30,13 +30,13 @@ pub enum PushError {
     #[error("no branch is checked out")]
     Detached,
     /// The branch has no remote, or the remote has no address.
-    #[error("the branch {branch} has no remote to push to (set one: git push -u REMOTE {branch})")]
+    #[error("the branch {branch} has no remote to push to; fix: git push -u REMOTE {branch}")]
     Nowhere {
         /// The branch's short name.
         branch: String,
     },
     /// The remote's address is a path that does not exist or that git may interpret differently, or
-    /// a path in a project, where an agent may have created the repository.
+    /// a path inside a project, where an agent may have created the repository.
     #[error(
         "cannot push to {remote}: {address} does not exist, is inside a project or is not a plain path"
     )]
@@ -61,15 +61,16 @@ pub enum PushError {
 struct Target {
     /// The name of the branch on the remote.
     branch: String,
-    /// The remote-tracking branch to update after the push.
+    /// The remote-tracking branch to update after the push, or an empty string if there is none.
     tracking: String,
     address: String,
 }
 
 impl Git {
-    /// Pushes the commit `HEAD` to its branch's remote. Git runs in a temporary repository at
-    /// `folder`, which must be outside the project. The folder's previous contents are deleted.
-    /// `env` is the environment for the user's programs.
+    /// Pushes the checked-out commit to the remote of its branch. Git runs in a temporary
+    /// repository at `folder`, which must be outside the project. The folder's previous contents
+    /// are deleted. `env` is the environment for the user's programs, which do not get its `GIT_`
+    /// variables.
     ///
     /// # Errors
     /// Returns a [`PushError`] if the push fails, or if the temporary repository cannot be removed
@@ -190,9 +191,9 @@ impl Git {
     }
 }
 
-/// Returns the path if git interprets an address as a path on this host. Returns `None` for an
-/// address on another host, and `Some(None)` for a path in a form that git interprets differently
-/// (with a host or percent signs), which is refused.
+/// Returns `Some(Some(path))` if git interprets an address as a path on this host, and `None` if
+/// the address is on another host. Returns `Some(None)` for a `file:` address that must be refused,
+/// because git interprets it differently if it contains a host or a percent sign.
 fn local(address: &str) -> Option<Option<&str>> {
     if let Some(path) = address.strip_prefix("file:") {
         let path = path.strip_prefix("//").filter(|path| path.starts_with('/'));
@@ -206,13 +207,14 @@ fn local(address: &str) -> Option<Option<&str>> {
     (!host).then_some(Some(address))
 }
 
-/// Returns whether a path is in this or another project, where an agent may have created it.
+/// Returns whether a path is inside this or another project, where an agent may have created it.
 fn leads_inside(real: &Path, project: &Path) -> bool {
     is_in_a_project(real)
         || fs::canonicalize(project).is_ok_and(|project| real.starts_with(project))
 }
 
-/// Creates a repository that contains only the objects from these folders.
+/// Creates a bare repository without references that reads its objects from these folders. Deletes
+/// the previous contents of `folder`. `hash` is the length of an object name.
 pub(super) fn empty_repository(
     folder: &Path,
     hash: usize,

@@ -1,10 +1,12 @@
-//! A control group for the child's processes. It is killed as a whole, and no process can leave it.
+//! Creates a control group for the child's processes. The group is killed as a whole, and no
+//! process can leave it.
 //!
-//! The group is created beneath the launcher's own group in the version 2 tree, wherever that tree
-//! is mounted, even alongside a version 1 tree. Its name, `runner-<marker>`, lets recovery find it
-//! by run. If the memory and process controllers are delegated to it, the kernel enforces the run's
-//! limits in it; otherwise it only groups processes. If no group can be created, the launcher is
-//! only a subreaper for the child's processes, and the applied sandbox reports that.
+//! The group is created beneath the launcher's own group in the cgroup v2 tree, wherever that tree
+//! is mounted, even alongside a cgroup v1 tree. Its name, `runner-<marker>.<pid>`, lets recovery
+//! find the group of a run. If the memory and process controllers are delegated, the kernel
+//! enforces the run's limits on the group. Otherwise, the group only keeps the processes together.
+//! If no group can be created, the launcher is only a subreaper for the child's processes, and the
+//! applied sandbox reports that.
 //!
 //! A group whose controllers are enabled for its subgroups cannot contain processes. In one of
 //! runner's systemd units with `Delegate=`, all of the unit's processes are therefore moved into a
@@ -38,14 +40,15 @@ const PREFIX: &str = "runner-";
 const LAUNCHERS: &str = "launchers";
 /// The extended attribute that systemd uses to mark a delegated group.
 const DELEGATED: &str = "user.delegate";
-/// Maximum number of attempts to move all of a unit's processes, which may be starting others.
+/// Maximum number of attempts to move all of a unit's processes. A process may start another one
+/// during an attempt.
 const MOVES: u32 = 20;
 /// Maximum search depth for groups. systemd's groups are six levels deep.
 const DEEPEST: usize = 12;
 /// Time limit for a killed group to become empty.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Why a program was not started in a control group.
+/// The reason why a program was not started in a control group.
 #[derive(Debug)]
 pub(super) enum StartError {
     /// The group cannot contain processes.
@@ -70,7 +73,7 @@ impl ControlGroup {
         let (above, home) = split(mount.join(home.trim_start_matches('/')));
         remove_abandoned(&above);
         // The process id makes the name unique, because an earlier launcher with the same marker
-        // may have left a group that is empty or contains processes of this run.
+        // may have left behind a group that is empty or contains processes of this run.
         let own = above.join(name(marker)).with_extension(std::process::id().to_string());
         fs::DirBuilder::new().mode(0o700).create(&own).ok()?;
         let group = Self { own, home };
@@ -100,8 +103,8 @@ impl ControlGroup {
         }
     }
 
-    /// Sets the group's limits where their controllers are delegated, and returns whether the
-    /// kernel enforces the limits on memory and on processes.
+    /// Sets the group's limits, `memory` in bytes, where their controllers are delegated, and
+    /// returns whether the kernel enforces the limits on memory and on processes.
     pub fn limit(&self, memory: Option<u64>, processes: u64) -> (bool, bool) {
         let set = |file: &str, value: u64| {
             let path = self.own.join(file);
@@ -157,7 +160,7 @@ impl ControlGroup {
         let _ = fs::write(self.own.join("cgroup.kill"), "1");
     }
 
-    /// Removes the group once it is empty.
+    /// Removes the group once it is empty. Gives up if it is not empty after [`PATIENCE`].
     pub fn remove(&self) {
         remove(&self.own);
     }
@@ -207,8 +210,8 @@ fn find(folder: &Path, wanted: &str, depth: usize, found: &mut Vec<PathBuf>) {
     }
 }
 
-/// Returns the group that contains the runs' groups, and the group of this process. Moves this
-/// process if its unit is delegated to runner.
+/// Returns the group that contains the runs' groups, and the group of this process. If this
+/// process's unit is delegated to runner, moves the unit's processes first.
 fn split(home: PathBuf) -> (PathBuf, PathBuf) {
     let is = |path: &Path, name: &str| path.file_name().is_some_and(|it| it == name);
     let above = match home.parent() {
@@ -232,7 +235,7 @@ fn is_of_runner(unit: &Path) -> bool {
 }
 
 /// Moves a unit's processes into a subgroup, and enables the unit's controllers for the runs'
-/// groups. Returns whether all processes have been moved.
+/// groups. Returns whether both steps have succeeded.
 fn share_controllers(unit: &Path) -> bool {
     let available = read_text_proc(unit.join("cgroup.controllers")).unwrap_or_default();
     let wanted: Vec<String> = available
@@ -248,10 +251,10 @@ fn share_controllers(unit: &Path) -> bool {
     (0..MOVES).any(|_| {
         let members = read_text_proc(unit.join("cgroup.procs")).unwrap_or_default();
         for pid in members.lines() {
-            // A process that has exited cannot be moved.
+            // This fails for a process that has exited, which need not be moved.
             let _ = fs::write(launchers.join("cgroup.procs"), pid);
         }
-        // The kernel refuses this while the group contains a process.
+        // The kernel refuses this while the unit's own group contains a process.
         fs::write(unit.join("cgroup.subtree_control"), wanted.join(" ")).is_ok()
     })
 }
@@ -273,7 +276,7 @@ fn remove_abandoned(above: &Path) {
 
 fn remove(group: &Path) {
     let end = crate::time::boot_time() + PATIENCE;
-    // Groups beneath this group exist only if a child was able to write to it.
+    // Groups beneath this group exist only if a child was able to write to this group.
     for entry in fs::read_dir(group).into_iter().flatten().flatten() {
         if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
             remove(&entry.path());
@@ -296,18 +299,18 @@ fn name(marker: &str) -> String {
     format!("{PREFIX}{}", plain.collect::<String>())
 }
 
-/// Returns the mount point of the version 2 tree and the path of this process's group in it.
+/// Returns the mount point of the cgroup v2 tree and the path of this process's group in it.
 fn mine() -> Option<(PathBuf, String)> {
     let own = read_text_proc("/proc/self/cgroup").ok()?;
     let own = own.lines().find_map(|line| line.strip_prefix("0::"))?;
     let mounts = read_text_proc("/proc/self/mountinfo").ok()?;
     let (root, mount) = mounts.lines().find_map(cgroup2)?;
-    // A tree that is mounted from a lower group contains only the groups beneath that group.
+    // A mount whose root is a lower group shows only that group and the groups beneath it.
     let beneath = own.strip_prefix(root.trim_end_matches('/'))?;
     Some((mount, beneath.to_owned()))
 }
 
-/// Parses the root and mount point from a line of `mountinfo` if the line describes a version 2
+/// Parses the root and mount point from a line of `mountinfo` if the line describes a cgroup v2
 /// tree.
 fn cgroup2(line: &str) -> Option<(String, PathBuf)> {
     let (before, after) = line.split_once(" - ")?;
@@ -323,7 +326,7 @@ mod tests {
     #[test]
     fn only_empty_groups_of_ended_launchers_are_removed() {
         let above = tempfile::tempdir().unwrap();
-        // This number exceeds the largest process id on Linux.
+        // The number 5000001 exceeds the largest process id on Linux.
         let kept = [
             "runner-used.5000001/member".to_owned(),
             format!("runner-alive.{}", std::process::id()),

@@ -1,7 +1,7 @@
-//! A socket for messages. Each message is a length followed by JSON. The first message may carry
+//! Sends messages through a socket. Each message is a length followed by JSON, and may carry file
 //! descriptors.
 //!
-//! The channel must never wait indefinitely for the other side to read.
+//! A channel must never wait indefinitely for the other side to read.
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
@@ -18,12 +18,12 @@ use rustix::net::{
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-/// Time limit for the other side to read or to finish a message.
+/// Time limit for a send that waits for the other side to read.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// Maximum size of a message in bytes. An argument list and an environment together are always
-/// smaller.
+/// Maximum size of a message in bytes. An argument list and an environment that Linux accepts by
+/// default are smaller, even together.
 const LARGEST: usize = 16 * 1024 * 1024;
-/// Maximum number of descriptors: standard input, output and error.
+/// Maximum number of descriptors in a message: standard input, output and error.
 const DESCRIPTORS: usize = 3;
 
 /// One end of the socket.
@@ -40,7 +40,7 @@ impl Channel {
         Self { socket }
     }
 
-    /// Creates both ends. Children inherit neither.
+    /// Creates both ends of a socket. Children inherit neither.
     pub fn pair() -> io::Result<(Self, OwnedFd)> {
         let (ours, theirs) =
             socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
@@ -95,7 +95,8 @@ impl Channel {
         Ok(Some((serde_json::from_slice(&body)?, fds)))
     }
 
-    /// Fills `buffer`. Returns `false` if the stream ends before the first byte.
+    /// Fills `buffer`. Returns `false` if the stream ends before the first byte. Appends received
+    /// descriptors to `fds`.
     fn fill(&self, buffer: &mut [u8], fds: &mut Vec<OwnedFd>) -> io::Result<bool> {
         let mut at = 0;
         while at < buffer.len() {

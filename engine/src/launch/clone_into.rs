@@ -2,7 +2,7 @@
 //!
 //! A process that moves into a group waits for a kernel grace period, which takes 10 to 20 ms. A
 //! process that is created in the group (`CLONE_INTO_CGROUP`, Linux 5.7) does not have to wait, but
-//! the standard library cannot do that.
+//! the standard library cannot create a process that way.
 //!
 //! This is the only module with unsafe code. It must never copy the process while it has more than
 //! one thread: only the calling thread is copied, so locks held by other threads would stay locked
@@ -19,13 +19,13 @@ use std::process::Command;
 
 use rustix::process::{Pid, WaitOptions, waitpid};
 
-/// Why a program was not started in a group.
+/// The reason why a program was not started in a group.
 #[derive(Debug)]
 pub(super) enum CloneError {
     /// This process has several threads, or the kernel, a system call filter or the group does not
     /// permit the call. No process was created.
     NotPermitted,
-    /// No process can be created now, or the program cannot be executed.
+    /// The pipe or the process could not be created, or the program could not be executed.
     Program(io::Error),
 }
 
@@ -47,7 +47,8 @@ pub(super) fn start(command: &mut Command, group: BorrowedFd<'_>) -> Result<Pid,
         let error = catch_unwind(AssertUnwindSafe(|| command.exec()));
         let error = error.ok().and_then(|error| error.raw_os_error()).unwrap_or(libc::EINVAL);
         let _ = writer.write_all(&error.to_ne_bytes());
-        // SAFETY: terminates the copy without the clean-up that belongs to the original.
+        // SAFETY: the call only terminates the copy. It skips the clean-up, which belongs to the
+        // original.
         unsafe { libc::_exit(127) }
     };
     drop(writer);
@@ -83,8 +84,8 @@ struct CloneArgs {
     cgroup: u64,
 }
 
-/// Copies this process into a group, as `fork` does. Returns the id of the copy in the original,
-/// and `None` in the copy.
+/// Copies this process into a group, as `fork` does. Returns the id of the copy to the original,
+/// and `None` to the copy.
 ///
 /// # Safety
 /// The process must have only one thread.

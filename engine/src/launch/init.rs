@@ -1,4 +1,4 @@
-//! The last step before the program starts, and the first process inside a mount view.
+//! Restricts and starts the program, and implements the first process inside a mount view.
 //!
 //! A thread drops all capabilities, applies Landlock and the system call filter, starts the program
 //! and exits. The program inherits the thread's restrictions. The rest of this process stays
@@ -39,8 +39,9 @@ const PROXY_VARIABLES: [&str; 6] =
 /// The standard input, output and error of the program.
 pub(super) type Streams = [OwnedFd; 3];
 
-/// Starts the program with the remaining parts of the sandbox, waits for it, and exits. When this
-/// process exits, the kernel kills all other processes in its process namespace.
+/// Starts the program with the remaining parts of the sandbox, waits for it, and returns this
+/// process's exit code. When this process exits, the kernel kills all other processes in its
+/// process namespace.
 pub(super) fn attend(channel: &Channel, plan: &LaunchPlan, streams: Vec<OwnedFd>) -> i32 {
     let (Some(inside), Ok(streams)) = (&plan.inside, Streams::try_from(streams)) else {
         return super::BROKEN;
@@ -121,8 +122,8 @@ pub(super) fn attend(channel: &Channel, plan: &LaunchPlan, streams: Vec<OwnedFd>
 }
 
 /// Starts the program under the parts of this sandbox level that apply to a thread: Landlock and
-/// seccomp, or nothing. `proxy` is the port of the proxy through which the program reaches its
-/// hosts. Returns the child and the names of the sandbox mechanisms.
+/// seccomp, or nothing if the level is `Off`. `proxy` is the port of the proxy through which the
+/// program reaches its hosts. Returns the child and the names of the sandbox mechanisms.
 pub(super) fn start(
     plan: &LaunchPlan,
     real: &ResolvedSandbox,
@@ -169,7 +170,7 @@ pub(super) fn start(
     })
 }
 
-/// Restricts this thread permanently.
+/// Restricts this thread permanently, and returns the names of the sandbox mechanisms.
 fn restrict(
     plan: &LaunchPlan,
     real: &ResolvedSandbox,
@@ -234,7 +235,7 @@ pub(super) fn signal_group(main: u32, signal: i32) {
     }
 }
 
-/// Converts an exit status to the exit code that most closely matches it.
+/// Returns the exit code, or 128 plus the number of the signal.
 pub(super) fn code(status: ExitStatus) -> i32 {
     match status {
         ExitStatus::Exit(code) => code,

@@ -1,5 +1,5 @@
-//! A program's resource limits and initial state. The launcher sets them on itself, and the program
-//! inherits them.
+//! Sets a program's resource limits, umask and OOM score. The launcher sets them on itself, and the
+//! program inherits them.
 
 use std::fs;
 use std::io;
@@ -9,8 +9,8 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit, umask};
 
 use crate::sandbox::ResourceLimits;
 
-/// The OOM score: if memory runs out, the kernel kills the program rather than runner and the
-/// user's other programs.
+/// The OOM score adjustment. If memory runs out, the kernel prefers to kill the program rather than
+/// runner or the user's other programs.
 const OOM_SCORE: &str = "500";
 
 /// Sets the umask, the resource limits and the OOM score of this process.
@@ -24,7 +24,7 @@ pub(super) fn set(caps: &ResourceLimits) -> io::Result<()> {
     Ok(())
 }
 
-/// Lowers both limits to `most`. Limits that are already lower stay unchanged.
+/// Lowers the soft and the hard limit to `most`. Limits that are already lower stay unchanged.
 fn at_most(resource: Resource, most: u64) -> io::Result<()> {
     let now = getrlimit(resource);
     let least = |limit: Option<u64>| Some(limit.map_or(most, |limit| limit.min(most)));

@@ -3,14 +3,15 @@
 //! Memory and tasks are sampled where no control group limits them. Where a control group limits
 //! the tasks, the monitor checks whether the kernel has refused to start one, so that the run ends
 //! in the same way as when a sample exceeds a limit. The cost of a sample is proportional to the
-//! number of processes, so samples never take more than a tenth of the time. Between two samples, a
-//! tree can exceed its limits. The report contains the largest observed value. Memory that several
-//! processes share is counted once, as far as the kernel reports it. Memory in unnamed files that a
-//! process has open or mapped is counted as well, and memory in sockets is estimated.
+//! number of processes, so sampling takes at most a tenth of the time, except when a sample must be
+//! confirmed. Between two samples, a tree can exceed its limits unnoticed. The report contains the
+//! value of the sample that ended the run. Memory that several processes share is counted once if
+//! the kernel reports each process's share. Memory in unnamed files that a process has open or
+//! mapped is counted as well, and memory in sockets is estimated.
 //!
 //! The control group counts processor time exactly, even without delegated controllers. Without a
-//! group, the time of a process that exited between two samples is missing if its parent ignores
-//! the exit.
+//! group, the time that a process used between its last sample and its exit is not counted if its
+//! parent ignores the exit.
 //!
 //! This module must never signal a process.
 
@@ -28,20 +29,21 @@ use crate::process::tree::{self, Stat, UnnamedFiles};
 use crate::sandbox::{Overuse, ResourceLimits};
 use crate::time::boot_time;
 
-/// Time between two samples.
+/// Usual time between two samples.
 const EVERY: Duration = Duration::from_millis(250);
 /// Delay before the sample that confirms that the memory limit is exceeded.
 const CONFIRM: Duration = Duration::from_millis(20);
-/// One in this many samples looks for in-memory files that processes map but do not hold open.
+/// One in this many samples looks for in-memory files that processes map but do not hold open, and
+/// so does every sample that confirms an exceeded memory limit.
 const MAPPED: u32 = 8;
-/// Sampling takes at most `1 / SHARE` of the time.
+/// Sampling takes at most `1 / SHARE` of the time, except when a sample must be confirmed.
 const SHARE: u32 = 10;
 /// The number of sockets whose buffers are not counted. Few programs have more.
 const FREE_SOCKETS: u64 = 64;
 /// Time after which files waiting in a socket are counted. A receiver usually takes them at once.
 const WAITING: Duration = Duration::from_secs(1);
-/// The size of the largest socket buffers that Linux allows by default, in bytes. A larger setting
-/// on the host is ignored, because few programs use it.
+/// The maximum total size of a socket's two buffers that Linux allows by default, in bytes. A
+/// larger setting on the host is ignored, because few programs use it.
 const SOCKET_BUFFERS: u64 = 2 * 212_992;
 /// The type that `statfs` reports for in-memory files.
 const TMPFS: i64 = 0x0102_1994;
@@ -52,7 +54,7 @@ pub(super) struct TreeMonitor {
     memory: Option<u64>,
     tasks: Option<u64>,
     cpu_time: Option<Duration>,
-    /// The task limit that the kernel enforces.
+    /// The task limit, if the kernel enforces it.
     refused: Option<u64>,
     counted: CountedTime,
     in_sockets: InSockets,
@@ -78,7 +80,7 @@ struct CountedTime {
 /// An estimate of the memory that a tree uses in sockets, which the kernel does not report.
 #[derive(Debug)]
 struct InSockets {
-    /// The machine's shared file memory when the tree was started, in bytes.
+    /// The machine's shared memory when the monitor was created, in bytes.
     before: u64,
     /// The time at which files began to wait in the tree's sockets.
     waiting: Option<Duration>,
@@ -89,9 +91,11 @@ impl InSockets {
         Self { before: meminfo("Shmem:"), waiting: None }
     }
 
-    /// Returns an upper limit on the memory in these sockets: full buffers and, if files have been
-    /// waiting in them for too long, the growth of the machine's shared memory that is not
-    /// accounted for by any process in the tree.
+    /// Returns an estimate of the memory in these sockets. Each socket beyond the first
+    /// [`FREE_SOCKETS`] counts as full buffers. If files have been waiting in the sockets for at
+    /// least [`WAITING`], the estimate includes the growth of the machine's shared memory that no
+    /// process in the tree accounts for. `shared` returns the machine's shared memory without the
+    /// part that the tree's processes account for.
     fn memory(
         &mut self,
         sockets: &BTreeMap<u64, u64>,
@@ -113,7 +117,8 @@ impl InSockets {
 }
 
 impl TreeMonitor {
-    /// Creates a monitor for the limits that the kernel does not enforce.
+    /// Creates a monitor for all limits in `caps`. If they contain no memory limit, the limit is
+    /// three quarters of the machine's memory.
     pub fn new(caps: &ResourceLimits) -> Self {
         Self {
             memory: caps.memory.or_else(default_memory),
@@ -133,7 +138,8 @@ impl TreeMonitor {
         self.memory
     }
 
-    /// Leaves the memory limit and the task limit to the kernel if it enforces them.
+    /// Leaves the memory limit to the kernel if `memory` is true, and the task limit if `tasks` is
+    /// true.
     pub fn leave(&mut self, (memory, tasks): (bool, bool)) {
         self.memory = self.memory.filter(|_| !memory);
         if tasks {
@@ -205,17 +211,17 @@ impl TreeMonitor {
         let most = memory(&pids, files) + hidden;
         let seen = if most > limit { most.min(proportional(&pids, files) + hidden) } else { most };
         let confirmed = std::mem::replace(&mut self.suspect, seen > limit);
-        // Until a new process executes its program, it shares its parent's memory, which is
-        // counted for both.
+        // A single sample can be too high: until a new process executes its program, it shares its
+        // parent's memory, which is counted for both.
         (confirmed && seen > limit).then_some(Overuse::Memory { limit, seen })
     }
 }
 
 impl CountedTime {
-    /// Adds a sample, and returns a lower bound on the time used by the tree.
+    /// Adds a sample, and returns the least time that the tree can have used.
     ///
-    /// `launcher` is the time of the children that the launcher has reaped because their parents
-    /// had exited.
+    /// `launcher` is the time, in clock ticks, of the children that the launcher has reaped because
+    /// their parents had exited.
     fn count(&mut self, tree: &[Stat], launcher: u64) -> Duration {
         let now = tree.iter().map(|process| ((process.pid, process.start), process.ticks[0]));
         let before = std::mem::replace(&mut self.now, now.collect());
@@ -230,7 +236,7 @@ impl CountedTime {
     }
 }
 
-/// Returns three quarters of the machine's memory in bytes.
+/// Returns three quarters of the machine's memory in bytes, or `None` if its size is unknown.
 fn default_memory() -> Option<u64> {
     Some(meminfo("MemTotal:") / 4 * 3).filter(|bytes| *bytes > 0)
 }
@@ -270,17 +276,18 @@ fn mapped(pid: u32) -> MappedMemory {
         .unwrap_or_default()
 }
 
-/// Returns the total memory of the processes. Memory that several of them share is counted several
-/// times.
+/// Returns the total memory of the processes in bytes. Memory that several of them share is counted
+/// several times.
 fn memory(pids: &[u32], files: UnnamedFiles) -> u64 {
     let all = pids.iter().map(|pid| mapped(*pid));
     let (own, shared) = all.fold((0, 0), |sum, it| (sum.0 + it.anonymous, sum.1 + it.shared));
-    // A mapped in-memory file may also be open.
+    // A mapped in-memory file may also be open, so only the larger sum is added.
     own + shared.max(in_memory_files(pids, files))
 }
 
-/// Returns the total memory of the processes. Memory that several processes share is divided among
-/// them. If a process hides its share, everything that it maps is counted.
+/// Returns the total memory of the processes in bytes. Memory that several processes share is
+/// divided among them. If the share of a process cannot be read, everything that the process maps
+/// is counted.
 fn proportional(pids: &[u32], files: UnnamedFiles) -> u64 {
     let (mut own, mut shared) = (0, 0);
     for pid in pids {
@@ -298,7 +305,7 @@ fn proportional(pids: &[u32], files: UnnamedFiles) -> u64 {
     own + shared.max(in_memory_files(pids, files))
 }
 
-/// Returns the size of the unnamed in-memory files that these processes use.
+/// Returns the total size in bytes of the unnamed in-memory files that these processes use.
 fn in_memory_files(pids: &[u32], files: UnnamedFiles) -> u64 {
     let mut seen = BTreeSet::new();
     let mut sum = 0;
@@ -385,7 +392,7 @@ mod tests {
         let mut counted = CountedTime::default();
         let tick = Duration::from_millis(1000 / clock_ticks_per_second());
         assert_eq!(counted.count(&[process(a, [100, 0]), process(b, [50, 0])], 0), tick * 150);
-        // `b` has exited, and its parent ignores that.
+        // `b` has exited, and its parent ignores the exit.
         assert_eq!(counted.count(&[process(a, [120, 0])], 0), tick * 170);
         // `a` has reaped children that do not appear in any sample.
         assert_eq!(counted.count(&[process(a, [120, 400])], 0), tick * 520);

@@ -1,4 +1,4 @@
-//! The messages between a run and its launcher.
+//! Defines the messages between a run and its launcher.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -23,7 +23,8 @@ pub(crate) struct LaunchPlan {
     pub env: BTreeMap<String, String>,
     pub marker: String,
     pub sandbox: Sandbox,
-    /// The paths that the launch supervisor passes to the first process inside a mount view.
+    /// The paths that the launch supervisor passes to the first process inside a mount view. `None`
+    /// in the plan for the supervisor itself.
     pub inside: Option<ResolvedPaths>,
 }
 
@@ -80,7 +81,7 @@ impl LaunchRefusal {
         }
     }
 
-    /// Creates the refusal for a failed step.
+    /// Creates the refusal for a failed step. `what` completes the message `cannot …`.
     pub fn at(what: &str, error: impl std::fmt::Display) -> Self {
         Self::Other(format!("cannot {what}: {error}"))
     }
@@ -90,6 +91,6 @@ impl LaunchRefusal {
 /// first process inside the mount view.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum LaunchOrder {
-    /// Send this signal to the program's process group.
+    /// Sends this signal to the program's process group.
     Signal(i32),
 }

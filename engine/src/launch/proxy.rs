@@ -1,14 +1,15 @@
-//! A proxy through which a child can reach the hosts listed by its job, and no others.
+//! Provides a proxy through which a child can reach the hosts listed by its job, and no others.
 //!
 //! ```text
 //! child ──CONNECT host:port──> listener in the child's network namespace ──> this thread, outside
 //!                                        listed: connect and copy · else: 403 · recorded in both cases
 //! ```
 //!
-//! The child has a network namespace in which this listener is the only way out. The first process
-//! inside creates the listener and passes it to the launch supervisor, which accepts the
-//! connections in the host's network. The proxy copies encrypted data and sees only host names. It
-//! must never connect to a host that is not listed, and never keep what it copies.
+//! The child has its own network namespace, and the listener is the only connection to the outside.
+//! The first process inside the sandbox creates the listener and passes it to the launch
+//! supervisor, which accepts the connections in the host's network. The proxy reads only the host
+//! names in requests, and copies all other data without interpreting it. It must never connect to a
+//! host that is not listed, and never keep what it copies.
 
 use std::collections::BTreeMap;
 use std::io::{self, Read as _, Write as _};
@@ -22,38 +23,40 @@ use crate::sandbox::RequestedHost;
 
 /// Maximum size of a request's head in bytes.
 const LONGEST: usize = 8 * 1024;
-/// Time limit for a request's head.
+/// Time limit for each read and each write until a tunnel has been established.
 const HEAD_LIMIT: Duration = Duration::from_secs(30);
 /// Time limit for connecting to one address of a host.
 const CONNECT_LIMIT: Duration = Duration::from_secs(10);
 /// Maximum number of concurrent connections.
 const CONNECTIONS: usize = 128;
-/// Maximum number of different hosts in a report. Requests for any other hosts are counted
+/// Maximum number of different hosts in a report. Requests for additional hosts are counted
 /// together.
 const HOSTS: usize = 100;
-/// The name for requests whose host is not a valid name, or that are beyond [`HOSTS`].
+/// The name under which requests are counted if their host is not a valid name, or if the report
+/// already contains [`HOSTS`] hosts.
 const OTHERS: &str = "others";
 
-/// The proxy for one child. It runs until the process exits.
+/// The proxy for one child. It runs until this process exits.
 #[derive(Clone, Debug)]
 pub(super) struct Proxy {
     allowed: Arc<Vec<String>>,
     requested: Arc<Mutex<BTreeMap<(String, bool), u64>>>,
-    /// Each connection holds a clone, so the reference count shows how many are open.
+    /// Each connection holds a clone, so the reference count shows how many connections are open.
     open: Arc<()>,
 }
 
-/// The result of reading a request.
+/// A request from the child.
 #[derive(Debug, PartialEq, Eq)]
 enum ProxyRequest {
     /// A tunnel to this `host:port`.
     Tunnel(String),
-    /// Another method, for a URL with this `host:port`.
+    /// Another request, for a URL with this `host:port`.
     Other(String),
 }
 
 impl Proxy {
-    /// Starts serving `listener`. `allowed` lists the hosts as `host:port` in lower case.
+    /// Starts a thread that serves `listener`. `allowed` lists the hosts that the child may reach,
+    /// as `host:port` in lower case.
     ///
     /// # Errors
     /// Returns an error if no thread can be started.
@@ -66,13 +69,13 @@ impl Proxy {
         let listener = TcpListener::from(listener);
         let accepting = proxy.clone();
         thread::Builder::new().spawn(move || {
-            // The socket fails only if this process has no descriptors left. The child then gets no
-            // more connections.
+            // Accepting a connection fails only if this process has no descriptors left. The child
+            // then gets no more connections.
             while let Ok((client, _)) = listener.accept() {
                 let proxy = accepting.clone();
                 // The proxy and its accept thread hold one clone each, and this iteration holds a
                 // third.
-                if Arc::strong_count(&proxy.open) <= CONNECTIONS + 3 {
+                if Arc::strong_count(&proxy.open) < CONNECTIONS + 3 {
                     let _dropped_if_no_thread_starts =
                         thread::Builder::new().spawn(move || drop(proxy.attend(client)));
                 }
@@ -151,8 +154,8 @@ impl Proxy {
     }
 }
 
-/// Reads a request's head. Returns it with the bytes that follow it, or `None` if it is too long or
-/// incomplete.
+/// Reads a request's head. Returns the head and the bytes received after it, or `None` if the head
+/// is too long or incomplete.
 fn head(client: &mut TcpStream) -> io::Result<Option<(Vec<u8>, Vec<u8>)>> {
     let mut text = Vec::new();
     let mut piece = [0; 1024];
@@ -169,7 +172,7 @@ fn head(client: &mut TcpStream) -> io::Result<Option<(Vec<u8>, Vec<u8>)>> {
     }
 }
 
-/// Parses the first line of a request's head.
+/// Parses the first line of a request's head. Returns `None` if the line is not a valid request.
 fn parse(head: &[u8]) -> Option<ProxyRequest> {
     let line = std::str::from_utf8(head).ok()?.lines().next()?;
     let mut parts = line.split(' ');
@@ -186,8 +189,8 @@ fn parse(head: &[u8]) -> Option<ProxyRequest> {
     named(authority, Some(port)).map(ProxyRequest::Other)
 }
 
-/// Returns `host:port` in the form used in the host list, or `None` if the host is not a valid
-/// name.
+/// Returns `host:port` in the form used in the host list, or `None` if the host is not a valid name
+/// or the port is invalid. `port` is used if `authority` contains no port.
 fn named(authority: &str, port: Option<u16>) -> Option<String> {
     let (host, port) = match authority.rsplit_once(':') {
         Some((host, port)) => (host, port.parse::<u16>().ok()?),
@@ -212,7 +215,8 @@ fn connect(host: &str) -> io::Result<TcpStream> {
 
 fn answer(client: &mut TcpStream, status: &str, why: &str) -> io::Result<()> {
     let body = format!("runner: {why}\n");
-    // One write is used, because some clients expect the complete first line in their first read.
+    // The answer is sent in one write, because some clients expect the complete first line in their
+    // first read.
     let text = format!(
         "HTTP/1.1 {status}\r\nContent-Type: text/plain\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{body}",
         body.len()

@@ -1,4 +1,5 @@
-//! Signals as a descriptor, so that a loop can wait for signals and other descriptors together.
+//! Delivers signals through a descriptor, so that a loop can wait for signals and other descriptors
+//! together.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -17,7 +18,7 @@ impl Signals {
         SignalDelivery::with_pipe(read, write, SignalOnly, which).map(Self)
     }
 
-    /// Returns the signals that arrived since the last call.
+    /// Returns the signals that have arrived since the last call.
     pub fn take(&mut self) -> Vec<i32> {
         self.0.pending().collect()
     }

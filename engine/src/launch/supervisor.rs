@@ -1,5 +1,5 @@
-//! The launch supervisor, which stays unrestricted outside the sandbox and is responsible for the
-//! process tree.
+//! Implements the launch supervisor, which stays unrestricted outside the sandbox and is
+//! responsible for the process tree.
 //!
 //! ```text
 //! plan ──> session, limits, subreaper, control group ──> sandbox ──> start ──> Started
@@ -7,9 +7,10 @@
 //!   TERM, INT, HUP ──> to the program's group        main ended ──────────^
 //! ```
 //!
-//! If bubblewrap is installed, it is tried first. If it cannot create even the simplest namespaces
-//! on this host, it is treated as not installed. Any other failure of bubblewrap is an error, so
-//! that an attacker cannot weaken the sandbox by making bubblewrap fail.
+//! If bubblewrap is installed and the plan permits it, it is tried first. If bubblewrap cannot
+//! create even the simplest namespaces on this host and Landlock is available, it is treated as not
+//! installed. Any other failure of bubblewrap is an error, so that an attacker cannot weaken the
+//! sandbox by making bubblewrap fail.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -43,12 +44,13 @@ use crate::sandbox::{
     landlock, probe, sockets,
 };
 
-/// Maximum number of attempts to start bubblewrap while other programs' sockets vanish.
+/// Maximum number of attempts to start bubblewrap while other programs remove their sockets.
 const STARTS: u32 = 5;
 /// Maximum number of bytes of bubblewrap's output in an error message.
 const LONGEST: u64 = 1000;
 
-/// Starts and watches the program, and kills the rest of its process tree when it exits.
+/// Starts and watches the program, and kills the rest of its process tree when it exits. Returns
+/// this process's exit code.
 pub(super) fn attend(channel: &Channel, plan: &LaunchPlan, streams: Vec<OwnedFd>) -> i32 {
     let mut supervisor = match LaunchSupervisor::prepare(channel, plan, streams) {
         Ok(supervisor) => supervisor,
@@ -110,7 +112,7 @@ impl<'a> LaunchSupervisor<'a> {
         let signals = Signals::catch(&[SIGTERM, SIGINT, SIGHUP, SIGCHLD])
             .map_err(|error| LaunchRefusal::at("catch signals", error))?;
         // This process becomes the leader of a session without a terminal, so its children cannot
-        // get one.
+        // acquire one.
         setsid().map_err(|error| LaunchRefusal::at("start a session", error))?;
         set_child_subreaper(Some(getpid()))
             .map_err(|error| LaunchRefusal::at("become a subreaper", error))?;
@@ -152,7 +154,7 @@ impl<'a> LaunchSupervisor<'a> {
         })
     }
 
-    /// Starts the program, or bubblewrap with a second launcher inside.
+    /// Starts bubblewrap with a second launcher inside, or else the program directly.
     fn raise_and_start(&mut self) -> Result<(), LaunchRefusal> {
         let plan = self.plan;
         if !plan.sandbox.off
@@ -258,8 +260,8 @@ impl<'a> LaunchSupervisor<'a> {
         };
         let (ours, theirs) = Channel::pair().map_err(at("create a socket"))?;
         let (said, says) = io::pipe().map_err(at("create a pipe"))?;
-        // The descriptor is passed on because the file may have been replaced by another version,
-        // and may not be visible inside the mount view.
+        // This program's file is passed on as a descriptor, because another version may have
+        // replaced the file at its path, and the path may not be visible inside the mount view.
         let exe = open_host("/proc/self/exe").map_err(at("open this program"))?;
         fcntl_setfd(&exe, FdFlags::empty())
             .map_err(|error| LaunchRefusal::at("pass on this program", error))?;
@@ -277,8 +279,8 @@ impl<'a> LaunchSupervisor<'a> {
             .stdout(Stdio::null())
             .stderr(says)
             .process_group(0);
-        // Bubblewrap dies with the thread that started it. This thread lives as long as the
-        // process.
+        // The kernel kills bubblewrap when the thread that started it exits. This thread exits only
+        // with the process.
         self.main = self.start_in_group(&mut command).map_err(at("start bubblewrap"))?;
         drop(command);
         drop(exe);
@@ -310,7 +312,7 @@ impl<'a> LaunchSupervisor<'a> {
             }
             Some((LaunchReport::Refused(refusal), _)) => Err(refusal),
             Some((LaunchReport::Ended { .. }, _)) | None => {
-                // The tree is killed first, so that bubblewrap's output ends.
+                // The tree is killed first. Otherwise, reading bubblewrap's output might not end.
                 tree::kill_descendants();
                 reap(self.main);
                 self.main = 0;
@@ -321,8 +323,8 @@ impl<'a> LaunchSupervisor<'a> {
         }
     }
 
-    /// Waits for the first report from the first process inside the mount view, for as long as the
-    /// run is alive.
+    /// Waits for the first report from the first process inside the mount view. Returns `None` if
+    /// that process has closed its channel, and an error if the run has ended.
     fn first_report(
         &self,
         inner: &Channel,
@@ -342,8 +344,8 @@ impl<'a> LaunchSupervisor<'a> {
         }
     }
 
-    /// Waits until the program has exited or must be stopped. Returns its exit status and how many
-    /// processes in its tree were still alive.
+    /// Waits until the program has exited or must be stopped. Returns its exit status and the
+    /// number of other processes that the launcher inside bubblewrap has found alive.
     fn watch(&mut self) -> Result<(ExitStatus, usize), LaunchRefusal> {
         let mut inner_end = None;
         loop {
@@ -384,8 +386,8 @@ impl<'a> LaunchSupervisor<'a> {
         }
     }
 
-    /// Returns the limit that the tree had exceeded by the time it ended, in case sampling missed
-    /// it.
+    /// Returns the limit that the tree had exceeded by the time the program exited, because the
+    /// samples may have missed this.
     fn exceeded_at_end(&mut self) -> Option<Overuse> {
         let group = self.group.as_ref();
         if group.is_some_and(ControlGroup::ran_out_of_memory) {
@@ -404,7 +406,8 @@ impl<'a> LaunchSupervisor<'a> {
         }
     }
 
-    /// Kills all remaining processes.
+    /// Kills all remaining processes. The returned count excludes the program itself and, with
+    /// bubblewrap, every process that was alive before.
     fn clear(&mut self) -> tree::Killed {
         let main_lives = self.main != 0 && tree::is_there(self.main);
         let before = tree::descendants_alive();
@@ -416,7 +419,8 @@ impl<'a> LaunchSupervisor<'a> {
         if let Some(group) = self.group.take() {
             group.remove();
         }
-        // Bubblewrap and the launcher inside it are not part of the program.
+        // With bubblewrap, the launcher inside has already counted the program's remaining
+        // processes.
         let own = if self.inner.is_some() { before.len() } else { usize::from(main_lives) };
         tree::Killed {
             count: before.len().max(swept.count).saturating_sub(own),
@@ -435,7 +439,7 @@ impl<'a> LaunchSupervisor<'a> {
         command.spawn().map(|child| child.id())
     }
 
-    /// Removes the control group, whose limits are then enforced by samples.
+    /// Removes the control group. The monitor then enforces the limits by sampling.
     fn continue_without_group(&mut self) {
         if let Some(group) = self.group.take() {
             group.remove();
@@ -449,7 +453,7 @@ impl<'a> LaunchSupervisor<'a> {
     }
 
     fn tell_started(&self, containment: AppliedSandbox) {
-        // If this fails, runner is gone, and the closed socket will show that.
+        // If sending fails, runner has exited, and the closed socket will show that.
         let _ = self.channel.send(&LaunchReport::Started(containment), &[]);
     }
 

@@ -1,11 +1,11 @@
-//! A file system view in which a private git directory replaces the project's, for a child without
-//! bubblewrap.
+//! Creates a file system view in which a private git directory replaces the project's, for a child
+//! without bubblewrap.
 //!
-//! The launch supervisor enters a separate mount namespace before it starts the program, so that
-//! git finds the private directory at the usual path, and the program's other repositories are not
-//! affected. Variables such as `GIT_DIR` cannot do this: they direct git to the private directory
-//! from every folder. Landlock later prevents the program from changing the mounts. This module
-//! must never change a mount outside the new namespace.
+//! The launch supervisor enters a separate mount namespace before it starts the program. Git then
+//! finds the private directory at the usual path, and other repositories are not affected.
+//! Variables such as `GIT_DIR` cannot achieve this, because they direct git to the private
+//! directory from every folder. Landlock later prevents the program from changing the mounts. This
+//! module must never change a mount outside the new namespace.
 
 use std::fs;
 use std::io;
@@ -32,7 +32,7 @@ pub(super) fn cover(git: &PrivateGit) -> Result<bool, LaunchRefusal> {
         if unshare(UnshareFlags::NEWUSER | UnshareFlags::NEWNS).is_err() {
             return Ok(false);
         }
-        // The process stays the same user, and its files keep their owners.
+        // The process keeps its user and group ids, and files keep their owners.
         fs::write("/proc/self/setgroups", "deny")
             .and_then(|()| fs::write("/proc/self/uid_map", format!("{user} {user} 1")))
             .and_then(|()| fs::write("/proc/self/gid_map", format!("{group} {group} 1")))
@@ -72,7 +72,8 @@ fn mount(cover: &Cover, source: &OwnedFd) -> io::Result<()> {
     if cover.writable {
         return Ok(());
     }
-    // A namespace that an ordinary user creates must keep the mount's restrictions.
+    // In a namespace that an unprivileged user has created, a remount must keep the flags of the
+    // original mount.
     let held = statvfs(&cover.to)?.f_flag;
     let mut flags = MountFlags::BIND | MountFlags::RDONLY;
     for (has, flag) in [

@@ -38,7 +38,8 @@ pub struct Policy {
     /// Minimum battery level in percent while the host is on battery power. At 0 the job never
     /// waits, and at 100 it always waits.
     pub min_battery: u8,
-    /// One-minute load per core, in thousandths, above which the job waits. `None` sets no limit.
+    /// One-minute load average per core, in thousandths, above which the job waits. `None` sets no
+    /// limit.
     pub max_load: Option<u32>,
     /// The group that limits the number of concurrent jobs.
     pub group: ConcurrencyGroup,
@@ -64,9 +65,10 @@ pub struct FleetJob {
 #[serde(default)]
 pub struct CatchUp {
     pub which: CatchUpScope,
-    /// Maximum age of a missed scheduled time that is still run.
+    /// Maximum age of a missed scheduled time for which the job still runs.
     pub window: SignedDuration,
-    /// Maximum number of missed scheduled times run by `all`. Older ones are recorded as missed.
+    /// Maximum number of missed scheduled times for which the job runs if `which` is `All`. Older
+    /// scheduled times are recorded as missed.
     pub cap: u32,
     /// Time span over which late starts are spread.
     pub stagger: SignedDuration,
@@ -152,8 +154,9 @@ impl Default for CatchUp {
 }
 
 impl CatchUp {
-    /// Returns the delay of a late start, in whole milliseconds from zero to `stagger`. The delay
-    /// depends only on `salt` and is evenly distributed.
+    /// Returns the delay of a late start, in whole milliseconds from zero to `stagger`. The same
+    /// `salt` always gives the same delay, and the delays of different salts are evenly
+    /// distributed.
     pub fn stagger_of(&self, salt: &str) -> SignedDuration {
         let digest = Digest::of(salt.as_bytes()).short();
         let dice = u64::from_str_radix(&digest, 16).expect("a short digest is 16 hex digits");

@@ -1,4 +1,4 @@
-//! Quiet hours in a time zone.
+//! Computes the end of quiet hours in a time zone.
 
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
@@ -120,8 +120,8 @@ mod tests {
             let zone = TimeZone::get(zone).unwrap();
             let start = at("2020-01-01T00:00:00Z");
             let near = zone.following(start).nth(edge).map_or(start, |edge| edge.timestamp());
-            // A zone's table ends at 03:14:07 on 19 January 2038, and the loop below advances by
-            // whole minutes.
+            // A zone's table ends at 03:14:07 on 19 January 2038. The time is rounded, because the
+            // loop below advances by whole minutes.
             let near = near.round(jiff::Unit::Minute).unwrap();
             let now = near + SignedDuration::from_mins(shift);
             let time = |minutes: i64| Time::midnight() + SignedDuration::from_mins(minutes);

@@ -1,11 +1,12 @@
 //! Computes how long to wait after a provider refuses a request because of a limit.
 //!
 //! ```text
-//! future time reported ────────> wait until then (8 days at most; a longer time is reported)
-//! no time, or one in the past ─> wait that grows with each refusal: 5 m, 10 m, 20 m … 4 h
+//! future time reported ───────> wait until then (8 days at most; a later time is noted)
+//! no time or past time ───────> wait that doubles with each refusal: 5 m, 10 m, 20 m … 4 h
 //! ```
 //!
-//! This module is pure. A wait does not count as an attempt, so it uses none of the job's retries.
+//! This module does no I/O and reads no clock. A wait does not count as an attempt, so it uses none
+//! of the job's retries.
 
 use jiff::{SignedDuration, Timestamp};
 
@@ -15,7 +16,7 @@ use crate::digest::Digest;
 /// Maximum wait for a reset time reported by the provider. No provider's limit lasts longer than a
 /// week.
 pub const LONGEST: SignedDuration = SignedDuration::from_hours(8 * 24);
-/// Period over which jobs waiting for the same reset are spread.
+/// Period over which the next requests of jobs that wait for the same reset are spread.
 pub const SPREAD: SignedDuration = SignedDuration::from_secs(60);
 /// The first wait if the provider reported no usable time.
 pub const FIRST: SignedDuration = SignedDuration::from_mins(5);
@@ -64,8 +65,8 @@ pub fn wake(said: Option<Timestamp>, streak: u32, now: Timestamp) -> Wake {
     }
 }
 
-/// Returns the time of a job's next request after a reset, spread over [`SPREAD`]. The delay
-/// depends only on `salt`.
+/// Returns the time of a job's next request after a reset, spread over [`SPREAD`]. The same `salt`
+/// always gives the same delay.
 pub fn spread(until: Timestamp, salt: &str) -> Timestamp {
     let digest = Digest::of(salt.as_bytes()).short();
     let dice = u64::from_str_radix(&digest, 16).expect("a short digest is 16 hex digits");

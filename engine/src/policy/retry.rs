@@ -7,10 +7,11 @@ use super::{Retry, share};
 use crate::outcome::{Class, Outcome};
 
 impl Retry {
-    /// No retries.
+    /// Settings that allow no retries.
     pub const NONE: Self = Self { count: 0, backoff: Vec::new() };
 
-    /// Returns the wait before the next attempt, or `None` if no attempts remain.
+    /// Returns the wait before the next attempt after `failures` failed attempts, or `None` if no
+    /// attempts remain.
     ///
     /// Each wait has full jitter: every whole millisecond from zero to the step's backoff is
     /// equally likely. Jobs that failed at the same time therefore retry at different times. The

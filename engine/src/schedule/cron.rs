@@ -2,9 +2,9 @@
 //! extensions `L`, `W` and `#`.
 //!
 //! croner parses an expression and reports the days that it matches. The module `zoned` applies the
-//! zone's transitions. croner itself follows elapsed time for a list of fixed hours, and drops a
-//! skipped time if the gap ends on another day. This module must never change an expression's text,
-//! which is printed as the user wrote it.
+//! zone's transitions, because croner itself follows elapsed time for a list of fixed hours and
+//! drops a skipped time if the gap ends on another day. This module must never change an
+//! expression's text, which is printed as the user wrote it.
 
 use std::fmt;
 use std::str::FromStr;
@@ -48,7 +48,7 @@ struct CronPlan {
     hours: u32,
     /// The months as a bit set: bit m is month m, counted from 1.
     months: u16,
-    /// The days. The pattern's other fields are not used.
+    /// The pattern that matches days. Its other fields are not used.
     days: CronPattern,
     /// Whether the scheduled times follow elapsed time.
     elapsed: bool,
@@ -75,8 +75,8 @@ impl Cron {
     }
 
     /// Returns whether the scheduled times follow elapsed time, which is the case if the minute or
-    /// hour field begins with `*`. Such an expression is not due again after a gap, and is due in
-    /// both passes of a fold.
+    /// hour field begins with `*`. For such an expression, a gap adds no scheduled time, and the
+    /// scheduled times in both passes of a fold are due.
     pub fn follows_elapsed_time(&self) -> bool {
         self.plan.elapsed
     }

@@ -1,8 +1,9 @@
 //! Describes each trigger in one plain sentence.
 //!
-//! croner's own descriptions do not match the evaluation. croner describes every stepped list as a
-//! plain interval (`0-20/2` as "every 2 hours") and `LW` as `L`. It also uses a different rule when
-//! both day fields are restricted. This module describes the items as the user wrote them.
+//! croner's own descriptions do not match the times at which a job is due. croner describes every
+//! stepped range as a plain interval (`0-20/2` as "every 2 hours") and `LW` as `L`. It also uses a
+//! different rule when both day fields are restricted. This module describes the items as the user
+//! wrote them.
 
 use crate::zones;
 use jiff::civil::Date;
@@ -42,7 +43,7 @@ impl Schedule {
 impl Cron {
     /// Describes the scheduled times as part of a sentence.
     pub fn describe(&self) -> String {
-        // The expression was parsed before, so this cannot fail.
+        // The expression has already been parsed, so this cannot fail.
         let fields = spelled(&self.to_string()).and_then(|text| Fields::read(&text));
         let Ok(fields) = fields else {
             return format!("at the scheduled times of {self}");

@@ -1,4 +1,5 @@
-//! Determines which scheduled times have become due since the watermark, and which of them to run.
+//! Determines which scheduled times have become due since the watermark, and for which of them the
+//! job runs.
 
 use jiff::Timestamp;
 
@@ -7,8 +8,8 @@ use super::{Due, Missed, ON_TIME, Schedule, UnknownZone};
 use crate::policy::{CatchUp, CatchUpScope};
 
 impl Schedule {
-    /// Returns the scheduled times that became due in `(watermark, now]`. Scheduled times that do
-    /// not run form one missed stretch.
+    /// Returns the scheduled times that became due in `(watermark, now]`. The scheduled times for
+    /// which the job does not run form one missed stretch.
     ///
     /// An interval starts at the watermark, which advances only by whole periods, so the interval
     /// keeps its phase. The cost depends on the number of days since the watermark and on

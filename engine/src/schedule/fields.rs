@@ -74,7 +74,7 @@ pub(super) fn spelled(text: &str) -> Result<String, String> {
                 Err("the start of the host is not a calendar time".to_owned())
             }
             None => Err(format!(
-                "there is no nickname {text}; the known ones are {}",
+                "there is no nickname {text}; the known nicknames are {}",
                 NICKNAMES.map(|(name, _)| name).join(", ")
             )),
         };
@@ -87,7 +87,7 @@ pub(super) fn spelled(text: &str) -> Result<String, String> {
              none for seconds or years"
         )),
         count => Err(format!(
-            "it has {count} of the five fields (minute, hour, day of month, month, day of week)"
+            "it needs five fields (minute, hour, day of month, month, day of week), but has {count}"
         )),
     }
 }
@@ -123,7 +123,7 @@ fn starred(field: &[FieldItem]) -> bool {
     matches!(field.first(), Some(FieldItem::All { .. }))
 }
 
-/// Returns whether a field is a plain `*`.
+/// Returns whether a field is `*` or its equivalent `*/1`.
 pub(super) fn any(field: &[FieldItem]) -> bool {
     field == [FieldItem::All { step: 1 }]
 }
@@ -219,7 +219,7 @@ fn value(kind: FieldKind, text: &str) -> Result<u16, String> {
     value.filter(|value| (low..=high).contains(value)).ok_or_else(|| match kind {
         FieldKind::Month => "a month is 1 to 12 or JAN to DEC".to_owned(),
         FieldKind::Weekday => "a weekday is 0 to 7 (0 and 7 are Sunday) or SUN to SAT".to_owned(),
-        _ => format!("{text:?} is not {low} to {high}"),
+        _ => format!("{text:?} is not a number from {low} to {high}"),
     })
 }
 

@@ -1,8 +1,9 @@
 //! Computes when a job is due.
 //!
 //! Wall-clock triggers follow their zone's calendar. A time that a spring gap skips is due once, at
-//! the end of the gap. A time that is repeated in autumn is due once, at its first pass. Intervals
-//! follow elapsed time. This module must never read a clock.
+//! the end of the gap. A time that is repeated in autumn is due once, in its first pass. Intervals
+//! follow elapsed time, and so do cron expressions whose minute or hour field begins with `*`. This
+//! module must never read a clock.
 
 pub mod cron;
 mod describe;
@@ -41,7 +42,7 @@ pub enum Trigger {
     After(After),
 }
 
-/// A trigger that depends on another job ending.
+/// A trigger that makes a job due when another job ends.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct After {
     pub job: String,
@@ -54,7 +55,7 @@ pub struct After {
 pub enum On {
     /// Only runs that published artifacts, including degraded runs.
     Success,
-    /// Runs that did work, including failed runs. Skipped runs do not count.
+    /// Runs that did work, including failed runs. Skipped and deferred runs do not count.
     End,
 }
 
@@ -78,9 +79,9 @@ pub struct UnknownZone(pub String);
 /// The scheduled times that have become due since the watermark.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Due {
-    /// The scheduled times to run now, in ascending order.
+    /// The scheduled times for which the job runs now, in ascending order.
     pub fire: Vec<Timestamp>,
-    /// The scheduled times that are not run.
+    /// The scheduled times for which the job does not run.
     pub missed: Option<Missed>,
     /// The new watermark: all scheduled times up to here are handled.
     pub watermark: Timestamp,

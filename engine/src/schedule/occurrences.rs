@@ -13,11 +13,11 @@ use jiff::{SignedDuration, Timestamp, ToSpan as _};
 use super::cron::Cron;
 use super::zoned::{self, Calendar};
 
-/// A trigger that is ready for evaluation.
+/// A trigger with its resolved zone, ready for evaluation.
 pub(super) enum ScheduledTimes<'a> {
     /// The trigger has no scheduled times.
     Never,
-    /// A period and the time at which it starts.
+    /// A period and the time at which the first period starts.
     Every(SignedDuration, Timestamp),
     Daily(DailyTime, TimeZone),
     Cron(&'a Cron, TimeZone),

@@ -17,7 +17,6 @@ pub const MOST: usize = 100_000;
 #[derive(Clone, Debug)]
 pub struct Simulated {
     pub name: String,
-    /// The job's schedule.
     pub schedule: Schedule,
     /// The job's settings for missed scheduled times.
     pub catch_up: CatchUp,
@@ -30,7 +29,8 @@ pub struct Stretch {
     pub from: Timestamp,
     /// The end of the period, inclusive.
     pub to: Timestamp,
-    /// Periods without ticks, each with its start and end. A tick occurs at the end of each period.
+    /// Periods in which the host sleeps, each with its start and end. No tick occurs during such a
+    /// period, and one occurs at its end.
     pub asleep: Vec<(Timestamp, Timestamp)>,
     /// The interval between ticks. As with a host timer, ticks fall on whole multiples of the
     /// interval in UTC.
@@ -63,7 +63,7 @@ pub enum Fate {
     },
 }
 
-/// Why a simulation failed.
+/// The reason why a simulation cannot be completed.
 #[derive(Debug, thiserror::Error)]
 pub enum CannotSimulate {
     #[error(transparent)]
@@ -77,7 +77,7 @@ pub enum CannotSimulate {
 /// time.
 ///
 /// # Errors
-/// Returns a [`CannotSimulate`] error.
+/// Returns an error if a zone is unknown or if there would be more than [`MOST`] events.
 pub fn simulate(
     jobs: &[Simulated],
     stretch: &Stretch,

@@ -1,10 +1,10 @@
 //! Converts civil times to timestamps across a zone's transitions.
 //!
 //! There are two rules, as in Debian's cron. A *fixed* time is due once, when the local clock first
-//! reaches or passes it. That is the end of a gap that skips it, or the first pass of a fold that
-//! repeats it. A time that follows *elapsed* time is due whenever the local clock shows it. A gap
-//! adds no scheduled time, and both passes of a fold are due. This module must never depend on the
-//! form of a schedule.
+//! reaches or passes it. If a gap skips the time, it is due at the end of the gap. If a fold
+//! repeats the time, it is due in the first pass. A time that follows *elapsed* time is due
+//! whenever the local clock shows it. A gap adds no scheduled time, and the times in both passes of
+//! a fold are due. This module must never depend on the kind of a trigger.
 
 use jiff::civil::DateTime;
 use jiff::tz::{AmbiguousOffset, Offset, TimeZone};

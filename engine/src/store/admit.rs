@@ -1,4 +1,4 @@
-//! Admission in the database: the decision, the reservation and the run's row in one transaction.
+//! Admits runs. One transaction makes the decision, reserves the budget and updates the run's row.
 
 use std::time::Duration;
 
@@ -75,7 +75,7 @@ impl Admitted {
     pub fn manual(&self) -> bool {
         self.manual
     }
-    /// Returns the run's fence, required for every later commit.
+    /// Returns the run's fence, which every later commit requires.
     pub fn fence(&self) -> Fence {
         self.fence
     }
@@ -83,15 +83,15 @@ impl Admitted {
     pub fn reserved(&self) -> Amounts {
         self.reserved
     }
-    /// Returns the boot time by which the run must end.
+    /// Returns the time by which the run must end, measured since the machine booted.
     pub fn deadline(&self) -> Duration {
         self.deadline
     }
-    /// Returns whether the run's budget gives it an earlier deadline than its timeout does.
+    /// Returns whether the time that the run has reserved is shorter than its timeout.
     pub fn short_of_time(&self) -> bool {
         self.short_of_time
     }
-    /// Returns the seed for all random choices in the run.
+    /// Returns the seed for all of the run's random choices.
     pub fn seed(&self) -> u64 {
         self.seed
     }
@@ -111,7 +111,7 @@ impl Store {
     pub fn admit(&mut self, enter: &Enter<'_>) -> Result<Admission> {
         self.write(|tx| {
             let waiting = runs::requested(tx, enter.run)?
-                .ok_or_else(|| Fault::not_found("run waiting to be started named", enter.run))?;
+                .ok_or_else(|| Fault::not_found("requested run", enter.run))?;
             let now = enter.now.wall;
             let levels = reserve::resolve(tx, enter.levels, now)?;
             let want = timed(enter.want, enter.total, &levels);
@@ -155,8 +155,8 @@ impl Store {
     }
 }
 
-/// Limits the requested time to the run's timeout if neither the run's budget nor a level limits
-/// it.
+/// Limits the requested time to the run's timeout if neither the run's budget nor any budget level
+/// limits the time.
 pub(super) fn timed(mut want: Budget, total: Duration, levels: &[BudgetLevel]) -> Budget {
     let total = total.as_secs() + u64::from(total.subsec_nanos() > 0);
     let bounded = |level: &BudgetLevel| level.cap.seconds.is_some() || level.level == PARENT;

@@ -1,8 +1,8 @@
-//! The news and alert rows.
+//! Reads and writes the news and alert rows.
 //!
 //! Settling a run only adds a news row with [`note`]. [`Store::digest`] reads these rows, decides
 //! with [`decide`], and writes alerts and messages in one transaction. Each row is therefore
-//! digested exactly once, even if a process dies. This module must never deliver anything.
+//! digested exactly once, even if a process dies. This module must never deliver a message.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -32,11 +32,11 @@ pub struct AlertRow {
     pub raised: Timestamp,
     /// The time at which the problem last occurred.
     pub last: Timestamp,
-    /// Number of times that the problem has occurred.
+    /// The number of times that the problem has occurred.
     pub count: u32,
     /// The last run affected by the problem.
     pub run: Option<RunId>,
-    /// The redacted reason from the last time the problem occurred.
+    /// The redacted reason for the most recent occurrence of the problem.
     pub why: String,
     /// When the alert was silenced and by whom. `None` if it has not been silenced.
     pub silenced: Option<(Timestamp, String)>,
@@ -79,21 +79,22 @@ pub struct Overdue {
     pub since: Timestamp,
 }
 
-/// A problem that a tick found and that does not concern the runs of a job: the silent hosts of a
-/// fleet, or the critical events of a project.
+/// A problem that a tick found and that does not concern a job's runs: silent hosts of a fleet, or
+/// critical events of a project.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FoundProblem {
     /// The job that represents the fleet ([`Store::job_of_fleet`]) or the project
     /// ([`Store::job_of_events`]).
     pub job: JobId,
     pub project: ProjectId,
-    /// The time at which the latest part of the problem began.
+    /// The time at which the latest part of the problem began, for example when the latest host
+    /// became silent.
     pub since: Timestamp,
     /// Describes the hosts or the events.
     pub why: String,
 }
 
-/// Records an outcome that may affect alerts.
+/// Adds a news row for an outcome that may affect alerts. Other outcomes are ignored.
 pub(super) fn note(
     tx: &Transaction<'_>,
     occurrence: &OccurrenceId,
@@ -138,8 +139,9 @@ impl Store {
         })
     }
 
-    /// Records that a run was deferred because of a problem that requires human intervention, after
-    /// it had already been deferred several times in a row. The run's occurrence is still open.
+    /// Adds a news row for a run that was deferred because of a problem that the user must fix,
+    /// after several such deferrals in a row. The run's occurrence is still open. Does nothing if
+    /// the occurrence already has a news row.
     pub fn note_blocked(&mut self, run: &RunId) -> Result<()> {
         let sql = "INSERT INTO news (occurrence, run)
                    SELECT occurrence, id FROM runs r WHERE id = ?1 AND NOT EXISTS
@@ -148,8 +150,9 @@ impl Store {
     }
 
     /// Raises alerts for scheduled jobs that have not succeeded within the time allowed by their
-    /// project's rules. Watching starts when a call finds the job enabled and not paused. A job
-    /// that was disabled for a year is therefore not stale when it is enabled.
+    /// project's rules, and returns these jobs. Watching starts when a call finds the job enabled
+    /// and not paused. A job that is enabled after having been disabled for a year is therefore not
+    /// immediately stale.
     pub fn watch(
         &mut self,
         rules: &BTreeMap<ProjectId, AlertRules>,
@@ -192,8 +195,8 @@ impl Store {
         })
     }
 
-    /// Raises or continues the alerts of a kind that does not concern runs, and ends those of jobs
-    /// that are not listed.
+    /// Raises or continues the alerts for the problems in `found`, whose `kind` does not concern
+    /// runs. Ends the open alerts of this kind that belong to other jobs.
     pub fn watch_problems(
         &mut self,
         kind: AlertKind,
@@ -229,9 +232,9 @@ impl Store {
         })
     }
 
-    /// Returns the job that represents a fleet in alerts: the one with an open alert about the
-    /// fleet's hosts, or otherwise the fleet's first enabled job. Returns `None` if this host has
-    /// no such job.
+    /// Returns the job that represents a fleet in alerts. Among the fleet's enabled jobs on this
+    /// host, this is the job with an open alert about silent hosts, or otherwise the first job.
+    /// Returns `None` if the fleet has no enabled job on this host.
     pub fn job_of_fleet(&self, fleet: &str) -> Result<Option<(JobId, ProjectId)>> {
         let sql = "SELECT j.id, j.project FROM jobs j
                    WHERE j.policy ->> '$.fleet.name' = ?1 AND j.enabled ORDER BY
@@ -240,9 +243,9 @@ impl Store {
         self.view(|db| db.first(sql, params![fleet, AlertKind::SilentHost], |row| row.try_into()))
     }
 
-    /// Returns the job that represents a project's critical events in alerts: the one with an open
-    /// alert about them, or otherwise a curator's job or any other job. Returns `None` if the
-    /// project has no job.
+    /// Returns the job that represents a project's critical events in alerts: the job with an open
+    /// alert about such events, or otherwise a curator job, or otherwise any other job. Among
+    /// equally suitable jobs, enabled jobs come first. Returns `None` if the project has no job.
     pub fn job_of_events(&self, project: &ProjectId) -> Result<Option<JobId>> {
         let sql = "SELECT j.id FROM jobs j WHERE j.project = ?1 ORDER BY
                      NOT EXISTS (SELECT 1 FROM alerts a
@@ -267,8 +270,8 @@ impl Store {
         self.view(|db| db.all(&sql, [project], alert))
     }
 
-    /// Returns the project's alerts that were raised no later than `to`, and last occurred or ended
-    /// no earlier than `from`. The oldest alerts come first.
+    /// Returns the project's alerts that were raised at or before `to`, and that ended, or whose
+    /// problem last occurred, at or after `from`. The oldest alerts come first.
     pub fn alerts_between(
         &self,
         project: &ProjectId,
@@ -289,18 +292,19 @@ impl Store {
         })
     }
 
-    /// Silences an open alert, so that no more messages about it are sent. Returns `false` if the
+    /// Silences an open alert, so no more messages about the alert are sent. Returns `false` if the
     /// alert has ended or is already silenced.
     pub fn silence(&mut self, alert: &AlertId, who: &str, now: Timestamp) -> Result<bool> {
         self.write(|tx| silence(tx, alert, who, now))
     }
 
-    /// Ends a job's open alerts because the user has fixed the job, and returns their count. No
-    /// message is sent, and the next failure raises a new alert. An alert about a stale job, a
-    /// silent host or a critical event is only silenced, because the problem persists.
+    /// Ends a job's open alerts after the user has fixed the job. No message is sent, and the next
+    /// failure raises a new alert. An alert about a stale job, a silent host or a critical event is
+    /// only silenced, because the problem persists. Returns the number of alerts that were ended or
+    /// silenced.
     pub fn end_alerts(&mut self, job: JobId, who: &str, now: Timestamp) -> Result<u32> {
         self.write(|tx| {
-            // This also acknowledges the outcomes that have not been digested.
+            // Outcomes that have not been digested yet are acknowledged as well.
             tx.change(
                 "DELETE FROM news WHERE occurrence IN (SELECT o.id FROM news n
                    JOIN occurrences o ON o.id = n.occurrence WHERE o.job = ?1)",
@@ -321,7 +325,7 @@ impl Store {
     }
 }
 
-/// Selects alerts to list.
+/// Selects the alerts to list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AlertSelection {
     /// All alerts, including ended alerts.
@@ -350,7 +354,8 @@ fn items(db: &Connection, project: &ProjectId) -> Result<Vec<NewsItem>, Fault> {
          WHERE j.project = ?1 ORDER BY n.id",
         [project],
         |row| {
-            // The next outcome of a reopened occurrence will be news again.
+            // A reopened occurrence has no outcome, so this row is ignored. The next outcome of the
+            // occurrence adds another row.
             let reopened = Outcome::skipped(SkipReason::Idle, "");
             Ok(NewsItem {
                 id: row.get(0)?,
@@ -364,7 +369,7 @@ fn items(db: &Connection, project: &ProjectId) -> Result<Vec<NewsItem>, Fault> {
     )
 }
 
-/// Formats a time for human readers.
+/// Formats a time in UTC for users, without seconds.
 fn minute(at: Timestamp) -> String {
     at.strftime("%Y-%m-%d %H:%M UTC").to_string()
 }
@@ -387,7 +392,8 @@ fn digest(
         outcome if outcome.published() => News::Placed,
         Outcome::Missed { .. } => News::Missed { stopped },
         outcome if failed(outcome) => News::Failed { manual: item.manual, stopped },
-        // The schedule would not start a stopped job, and the alert about the breaker reports that.
+        // The schedule does not start a stopped job, and the alert about the circuit breaker
+        // already reports this.
         Outcome::Deferred { .. } if !stopped => News::Blocked,
         _ => return Ok(()),
     };
@@ -411,8 +417,8 @@ fn digest(
     messages::recovered(tx, &over, &rules.channels, now)
 }
 
-/// Writes one action to the database. Returns the alert if it has ended and this must be reported
-/// in a message.
+/// Writes one action to the database. Returns the alert if the action has ended the alert and users
+/// must be notified of the recovery.
 fn carry_out(
     tx: &Transaction<'_>,
     act: AlertAction,

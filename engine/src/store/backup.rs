@@ -1,5 +1,5 @@
-//! Complete and consistent copies of the database. Other processes can write during a backup, and
-//! each copy is checked before it is used. This module must never overwrite an existing file.
+//! Makes complete and consistent copies of the database. Other processes can write during a backup,
+//! and each copy is checked before it is used. This module must never overwrite an existing file.
 
 use std::ffi::OsString;
 use std::fs;
@@ -22,15 +22,16 @@ pub struct BackupCopy {
     pub format: i64,
     /// The length of the copy in bytes.
     pub bytes: u64,
-    /// The time of the copy, if the copy records it.
+    /// The time at which the copy was made, if the copy records this time.
     pub made: Option<Timestamp>,
 }
 
-/// Checks that a copy is an intact database in a known format.
+/// Checks that a copy is an intact database in a known format, and returns its properties.
 ///
 /// # Errors
-/// Returns [`StoreError::NoBackup`], [`StoreError::Damaged`], [`StoreError::Newer`] or
-/// [`StoreError::Stranger`] for the copy.
+/// Returns [`StoreError::NoBackup`] if the copy is missing or not a file, [`StoreError::Damaged`]
+/// if it is not an intact database, [`StoreError::Newer`] or [`StoreError::Stranger`] if its format
+/// is unknown, or another [`StoreError`] if SQLite cannot read it.
 pub fn inspect_copy(path: &Path) -> Result<BackupCopy> {
     let cannot =
         |error: io::Error| StoreError::NoBackup { path: path.to_owned(), why: error.to_string() };
@@ -52,8 +53,7 @@ impl Store {
     ///
     /// # Errors
     /// Returns [`StoreError::CannotWrite`] if the copy cannot be written or `target` already
-    /// exists. Returns [`StoreError::Damaged`] if the database is damaged. In that case, no copy is
-    /// kept.
+    /// exists. If the database is damaged, returns [`StoreError::Damaged`] and keeps no copy.
     pub fn backup(&mut self, target: &Path, now: Timestamp) -> Result<BackupCopy> {
         let cannot = cannot_write(target);
         if target.symlink_metadata().is_ok() {

@@ -1,7 +1,7 @@
 //! Counts a job's consecutive failures since its last success, and records manual resets.
 //!
-//! A reset deletes nothing. It names the job's last finished run, and the failures up to that run
-//! no longer count. That run is never pruned.
+//! A reset deletes nothing. It records the id of the job's last finished run, and the failures up
+//! to that run no longer count. That run is never pruned.
 
 use std::collections::BTreeSet;
 
@@ -16,14 +16,14 @@ use crate::outcome::{Class, Outcome};
 /// A job's consecutive failures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Streak {
-    /// Number of occurrences that failed, timed out or were lost since the last success or reset.
-    /// Several attempts at one occurrence count once.
+    /// The number of occurrences that failed, timed out or were lost since the last success or
+    /// reset. Several attempts at one occurrence count once.
     pub failures: u32,
-    /// Number of those `failures` whose runs had started. Only these open the circuit breaker: a
-    /// check that fails before a run starts costs nothing and is repeated at the next scheduled
+    /// The number of these `failures` whose runs had started. Only these open the circuit breaker:
+    /// a check that fails before a run starts costs nothing and is repeated at the next scheduled
     /// time.
     pub started: u32,
-    /// The class of the last failure of a run that had started, if it has one.
+    /// The failure class of the last failed run that had started, if there is one.
     pub last: Option<Class>,
 }
 
@@ -33,14 +33,14 @@ impl Store {
         self.view(|db| streak(db, job, None))
     }
 
-    /// Returns the job's consecutive failures before an occurrence. The occurrence's own failed
-    /// attempts must not prevent its retries.
+    /// Returns the job's consecutive failures, excluding those of `occurrence`, because the
+    /// occurrence's own failed attempts must not prevent its retries.
     pub fn streak_before(&self, job: JobId, occurrence: &OccurrenceId) -> Result<Streak> {
         self.view(|db| streak(db, job, Some(occurrence)))
     }
 
     /// Resets the job's circuit breaker. The schedule then starts the job again. Returns the number
-    /// of acknowledged failures. If there are none, nothing is recorded.
+    /// of acknowledged failures. If there are no failures, nothing is recorded.
     pub fn acknowledge(
         &mut self,
         project: &ProjectId,
@@ -78,13 +78,13 @@ impl Store {
     }
 }
 
-/// Returns the job's consecutive failures, without those of the occurrence `but`.
+/// Returns the job's consecutive failures, excluding those of the occurrence `but`.
 pub(super) fn streak(
     db: &Connection,
     job: JobId,
     but: Option<&OccurrenceId>,
 ) -> Result<Streak, Fault> {
-    // Skipped runs do not interrupt the streak.
+    // Runs with any other outcome, such as skipped runs, do not interrupt the streak.
     let tried: Vec<(Outcome, String, bool)> = db.all(
         "SELECT outcome, occurrence, started IS NOT NULL FROM runs INDEXED BY runs_tried
          WHERE job = ?1

@@ -17,7 +17,7 @@ use crate::ids::RunId;
 use crate::outcome::Outcome;
 use crate::recover::OVERRUN_GRACE;
 
-/// Time after which a cancelled run is killed.
+/// The time that a cancelled run has to end before recovery kills it.
 pub const CANCEL_GRACE: Duration = Duration::from_secs(20);
 
 /// The result of a cancellation.
@@ -25,7 +25,7 @@ pub const CANCEL_GRACE: Duration = Duration::from_secs(20);
 pub enum Cancelled {
     /// The run had not started and is now settled.
     Settled(RunId),
-    /// The run is in progress. The caller must signal its owner.
+    /// The run is in progress. The caller must signal the process that executes it.
     Asked(Box<RunRow>),
     /// The run's occurrence had already ended.
     Over(Outcome),
@@ -49,7 +49,7 @@ impl Store {
         let Some(open) = open else {
             let outcome = self.occurrence(&occurrence)?.outcome;
             return outcome.map(Cancelled::Over).ok_or_else(|| StoreError::NotFound {
-                what: "open run of the occurrence of",
+                what: "open run for the occurrence of run",
                 name: run.to_string(),
             });
         };
@@ -60,9 +60,10 @@ impl Store {
         }
     }
 
-    /// Shortens the deadline of a cancelled run to [`CANCEL_GRACE`] after `boot`.
+    /// Shortens the deadline of a cancelled run so recovery kills the run [`CANCEL_GRACE`] after
+    /// `boot`. Does nothing if the run is not running or already has an earlier deadline.
     pub fn hasten(&mut self, run: &RunRow, boot: Duration) -> Result<()> {
-        // Recovery adds [`OVERRUN_GRACE`] to the deadline.
+        // Recovery kills a run `OVERRUN_GRACE` after its deadline.
         let by = (boot + CANCEL_GRACE).saturating_sub(OVERRUN_GRACE);
         let by = u64::try_from(by.as_millis()).unwrap_or(u64::MAX);
         match run.state {

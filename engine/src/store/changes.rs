@@ -1,6 +1,7 @@
-//! The most recent changes to the database, in order, for programs that follow it.
+//! Reads the most recent changes to the database, in order, for programs that follow them.
 //!
-//! Database triggers write the changes and delete old ones. This module must never write.
+//! Database triggers write the changes and delete old ones. Except in [`interrupt`], this module
+//! must never write.
 
 use rusqlite::{Connection, Row, Transaction};
 use serde::Serialize;
@@ -9,18 +10,18 @@ use super::columns::Query as _;
 use super::{Fault, Result, Store};
 use crate::ids::ProjectId;
 
-/// A change.
+/// A change to the database.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Change {
     /// The number of the change. Later changes have higher numbers, and no number is used twice.
     pub id: i64,
-    /// The project; `None` for a change that affects all projects.
+    /// The affected project, or `None` if the change does not belong to a single project.
     pub project: Option<ProjectId>,
     /// `run`, `job`, `night`, `alert`, `grant`, `pause` or `event`.
     pub kind: String,
-    /// The id or name of the changed item.
+    /// The id or name of the changed item. For an event, this is the id of the event's run, if any.
     pub subject: String,
-    /// The item's state after the change, such as `running` or `succeeded`.
+    /// The item's state after the change, such as `running` or `succeeded`, or the event's kind.
     pub state: String,
 }
 
@@ -29,8 +30,8 @@ pub struct Change {
 pub enum ChangesAfter {
     /// All changes after the number, oldest first, up to the limit.
     All(Vec<Change>),
-    /// Some changes have been deleted. A reader must read everything again and continue after the
-    /// number `last`.
+    /// Some changes after the number are no longer available. The reader must read everything again
+    /// and continue after the number `last`.
     Lost { last: i64 },
 }
 
@@ -69,8 +70,9 @@ pub(super) fn last(db: &Connection) -> Result<i64, Fault> {
     db.value(sql, [])
 }
 
-/// Skips numbers after `seen`, so that every reader of the changes learns that it must read
-/// everything again.
+/// Skips the number after `seen` or after the last change, whichever is higher. Every reader of the
+/// changes then finds a gap and must read everything again. `seen` is the highest number that a
+/// reader may have seen.
 pub(super) fn interrupt(tx: &Transaction<'_>, seen: i64) -> Result<(), Fault> {
     let next = last(tx)?.max(seen) + 1;
     tx.change("DELETE FROM sqlite_sequence WHERE name = 'changes'", [])?;

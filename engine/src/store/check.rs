@@ -1,5 +1,5 @@
-//! Checks the whole database: every page and reference with SQLite, and invariants between rows.
-//! This module must never change anything.
+//! Checks the whole database. SQLite checks every page and reference, and queries in this module
+//! check the invariants between rows. This module must never change anything.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -35,14 +35,14 @@ pub struct StoreHealth {
     pub bytes: u64,
     /// The length of the write-ahead log in bytes.
     pub log_bytes: u64,
-    /// The number of rows in each table.
+    /// The number of rows in each table. Empty if SQLite reports damage.
     pub rows: BTreeMap<String, u64>,
     /// Whether SQLite found every page, index and reference intact.
     pub whole: bool,
     pub findings: Vec<StoreFinding>,
 }
 
-/// Maximum number of findings per rule.
+/// Maximum number of findings per check.
 const NAMED: usize = 20;
 
 /// The invariants of the database, each with a query for the rows that violate it.
@@ -76,7 +76,7 @@ const RULES: &[(&str, &str)] = &[
         "SELECT 'runs ' || r.id FROM runs r JOIN jobs j ON j.id = r.job WHERE r.fence > j.fence",
     ),
     (
-        "a run waits for an occurrence that is settled",
+        "a run is waiting for an occurrence that has been settled",
         "SELECT 'runs ' || r.id FROM runs r JOIN occurrences o ON o.id = r.waits_for
          WHERE o.outcome IS NOT NULL",
     ),
@@ -139,7 +139,8 @@ impl StoreHealth {
 
 type ColumnReader = fn(&str) -> serde_json::Result<()>;
 
-/// Columns whose contents SQLite cannot check, each with the type that its contents must parse as.
+/// The JSON columns, whose contents SQLite does not check. Each entry has the table, its key
+/// column, the JSON column, and a function that checks whether a value can be parsed.
 const TEXTS: &[(&str, &str, &str, ColumnReader)] = &[
     ("occurrences", "id", "outcome", reads::<Outcome>),
     ("occurrences", "id", "settings", reads::<Vec<(String, String)>>),
@@ -166,7 +167,7 @@ impl Store {
         let mut findings = self.view(pages)?;
         let mut rows = BTreeMap::new();
         let whole = findings.is_empty();
-        // Rows are meaningless while pages are damaged.
+        // Rows cannot be trusted if SQLite reports damage.
         if findings.is_empty() {
             self.view(|db| between_rows(db, &mut findings))?;
             rows = self.view(count)?;

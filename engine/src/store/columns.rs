@@ -64,7 +64,7 @@ pub(super) trait Query {
         self.all(sql, params, |row| row.get(0))
     }
 
-    /// Returns whether the query returns any row.
+    /// Returns whether the query returns at least one row.
     fn exists(&self, sql: &str, params: impl Params) -> Result<bool, Fault> {
         Ok(self.first(sql, params, |_| Ok(()))?.is_some())
     }
@@ -101,12 +101,12 @@ fn invalid(why: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> FromSqlE
     FromSqlError::Other(why.into())
 }
 
-/// Returns a time as milliseconds since the epoch, as stored in the tables.
+/// Converts a time to milliseconds since the Unix epoch, the form in which the tables store times.
 pub(super) fn millis(at: Timestamp) -> i64 {
     at.as_millisecond()
 }
 
-/// A column containing milliseconds since the epoch.
+/// A column containing milliseconds since the Unix epoch.
 pub(super) struct Millis(pub Timestamp);
 
 impl FromSql for Millis {
@@ -149,9 +149,9 @@ pub(super) fn json_opt<T: DeserializeOwned>(
     Ok(row.get::<_, Option<Json<T>>>(column)?.map(|Json(value)| value))
 }
 
-/// Returns a value as JSON, as stored in the tables.
+/// Converts a value to JSON for a column.
 pub(super) fn to_json<T: serde::Serialize>(value: &T) -> String {
-    serde_json::to_string(value).expect("the database's own types have string keys only")
+    serde_json::to_string(value).expect("the database's types use only strings as map keys")
 }
 
 /// Redacted free text for a column.
@@ -162,9 +162,9 @@ pub(super) fn free(text: &str) -> FreeText {
     FreeText(Redacted::of(text))
 }
 
-/// Returns a value that contains free text as redacted JSON for a column.
+/// Converts a value that contains free text to redacted JSON for a column.
 pub(super) fn free_json<T: serde::Serialize>(value: &T) -> FreeText {
-    FreeText(Redacted::json(value).expect("the database's own types have string keys only"))
+    FreeText(Redacted::json(value).expect("the database's types use only strings as map keys"))
 }
 
 impl ToSql for FreeText {
@@ -173,8 +173,8 @@ impl ToSql for FreeText {
     }
 }
 
-/// A column containing a count or an amount. A negative value is an error: reading it as 0 would
-/// release budget that has been used.
+/// A column containing a count or an amount. A negative value is an error, because reading it as 0
+/// would release budget that has been used.
 pub(super) struct Count(pub u64);
 
 impl FromSql for Count {

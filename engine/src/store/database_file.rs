@@ -1,5 +1,5 @@
-//! The database as files: its lock, SQLite's files, copies and checks. This module must never
-//! change a row.
+//! Handles the files of the database: the lock file, SQLite's files and copies. Also runs SQLite's
+//! checks. This module must never change a row.
 
 use std::fs::{self, File};
 use std::io;
@@ -18,7 +18,7 @@ pub(super) fn beside(path: &Path, ending: &str) -> PathBuf {
     PathBuf::from(name)
 }
 
-/// Opens the lock file, which every writer locks.
+/// Opens the lock file, which every writer locks. Creates the file and its folder if needed.
 pub(super) fn lock_file(path: &Path) -> Result<File> {
     let folder = path.parent().unwrap_or(Path::new("."));
     fs::create_dir_all(folder).map_err(cannot_write(path))?;
@@ -35,7 +35,7 @@ pub(super) fn remove(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Syncs a file's folder.
+/// Syncs the folder that contains a file.
 pub(super) fn sync_folder_of(path: &Path) -> io::Result<()> {
     sync_folder(path.parent().unwrap_or(Path::new(".")))
 }
@@ -60,12 +60,12 @@ pub(super) fn copy_into(db: &Connection, path: &Path, target: &Path) -> Result<(
         .map_err(|error| cannot(error.to_string()))
 }
 
-/// Runs SQLite's quick check on the whole file.
+/// Runs SQLite's quick check of the whole file, which does not compare indexes with their tables.
 pub(super) fn quick_check(db: &Connection, path: &Path) -> Result<()> {
     run_check(db, path, "PRAGMA quick_check(1)")
 }
 
-/// Runs SQLite's full check on every page, index and reference.
+/// Runs SQLite's full check of every page, row and index. It does not check foreign keys.
 pub(super) fn full_check(db: &Connection, path: &Path) -> Result<()> {
     run_check(db, path, "PRAGMA integrity_check(1)")
 }

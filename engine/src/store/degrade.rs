@@ -1,4 +1,4 @@
-//! Records problems that are discovered after a run was published and settled.
+//! Records problems that are discovered after a run has been published and settled.
 
 use rusqlite::params;
 
@@ -8,12 +8,13 @@ use crate::ids::RunId;
 use crate::outcome::Outcome;
 
 impl Store {
-    /// Marks a run that succeeded or was degraded as degraded, and replaces its summary. The run's
-    /// artifacts and the jobs that follow it are not affected.
+    /// Replaces the outcome of a succeeded or degraded run with `outcome`, which must be degraded,
+    /// and replaces the run's summary. The run's artifacts and the jobs that follow its job are not
+    /// affected.
     ///
     /// # Errors
-    /// Returns [`StoreError::NotFound`] if the run has no such outcome, or another error if the
-    /// database cannot be written.
+    /// Returns [`StoreError::NotFound`] if the run is not a succeeded or degraded run, or another
+    /// error if the database cannot be written.
     pub fn degrade(&mut self, run: &RunId, outcome: &Outcome, summary: &RunSummary) -> Result<()> {
         debug_assert!(matches!(outcome, Outcome::Degraded { .. }));
         let row = self.run(run)?;

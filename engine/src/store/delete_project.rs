@@ -8,14 +8,14 @@ use super::columns::{Count, Query as _};
 use super::{Fault, Node, Result, Store, StoreError};
 use crate::ids::{ProjectId, RunId};
 
-/// The rows removed when a project is deleted.
+/// The plan for deleting a project: the rows to delete, and the runs that prevent the deletion.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProjectDeletion {
     pub project: ProjectId,
     /// The project's requested and running runs. The deletion is refused if there are any.
     pub live: Vec<RunId>,
-    /// Queued runs of other projects that are waiting for a run of this project. The deletion is
-    /// refused if there are any.
+    /// The queued runs of other projects that are waiting for a run of this project. The deletion
+    /// is refused if there are any.
     pub awaited_by: Vec<RunId>,
     pub runs: Vec<RunId>,
     pub jobs: u64,
@@ -86,7 +86,8 @@ impl Store {
         })
     }
 
-    /// Binds a project to another folder. The project's configuration files are then read again.
+    /// Records that a project has moved to another folder. The project's configuration files are
+    /// then read again.
     ///
     /// # Errors
     /// Returns [`StoreError::Changed`] if another project is registered at the path, or if the

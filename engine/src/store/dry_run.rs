@@ -1,5 +1,5 @@
-//! Copies the database into memory, where a dry run registers, admits and reserves using the same
-//! code as a real run.
+//! Copies the database into memory, where a dry run registers jobs, admits runs and reserves budget
+//! with the same code as a real run.
 //!
 //! Copying leaves no trace, not even the files that SQLite normally creates next to a database that
 //! it reads. The copy must never be written back.
@@ -20,7 +20,7 @@ use super::{Result, Store, StoreError, restore, sql_error};
 
 /// Maximum number of attempts to copy a file that changes during the copy.
 const TRIES: u32 = 20;
-/// Number of pages per copying step.
+/// Number of pages copied per step.
 const PAGES: i32 = 4096;
 
 impl Store {
@@ -28,10 +28,11 @@ impl Store {
     /// current format. The copy is empty if no database exists yet.
     ///
     /// # Errors
-    /// Returns the errors of [`Store::read`], except [`StoreError::Missing`], and
-    /// [`StoreError::Unsteady`] if the file changed during each attempt to copy it.
+    /// Returns [`StoreError::Unsteady`] if the file changed during each attempt to copy it.
+    /// Otherwise, returns the errors of [`Store::read`], except [`StoreError::Missing`] and
+    /// [`StoreError::Older`].
     pub fn dry_run_copy(path: &Path) -> Result<Self> {
-        // An interrupted restore is about to replace the file.
+        // The next writer finishes an interrupted restore, which replaces the file.
         if restore::is_half_done(path) {
             return Err(StoreError::HalfRestored { path: path.to_owned() });
         }
@@ -39,8 +40,8 @@ impl Store {
     }
 }
 
-/// Copies the database with `copy`. If the files change during a copy, the copy may be torn, so it
-/// is discarded and made again.
+/// Copies the database with `copy`. If the files change during a copy, the copy may be
+/// inconsistent, so it is discarded and made again.
 fn undisturbed(
     path: &Path,
     mut copy: impl FnMut(&Path, SideFiles) -> Result<Store>,
@@ -51,7 +52,7 @@ fn undisturbed(
         };
         let found = SideFiles::of(path);
         let copied = copy(path, found);
-        // If both files exist, SQLite's own locks keep the copy consistent.
+        // If both the log and its index exist, SQLite's own locks keep the copy consistent.
         if found == SideFiles::Both || (stamp(path) == Some(before) && SideFiles::of(path) == found)
         {
             return copied;
@@ -94,8 +95,8 @@ fn connect(path: &Path, found: SideFiles) -> rusqlite::Result<Connection> {
     let flags = access | OpenFlags::SQLITE_OPEN_URI | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let db = Connection::open_with_flags(uri(path, how), flags)?;
     if found == SideFiles::Journal {
-        // This must be set before any read. Otherwise, SQLite changes the log when it closes the
-        // connection.
+        // These settings must precede any read. Otherwise, SQLite changes the log when it closes
+        // the connection.
         db.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
         db.pragma_update(None, "query_only", true)?;
         db.pragma_update(None, "locking_mode", "exclusive")?;
@@ -112,8 +113,7 @@ fn copy(path: &Path, found: SideFiles) -> Result<Store> {
     if found == SideFiles::Journal && from.is_readonly("main").map_err(&at)? {
         return Err(StoreError::CannotWrite {
             path: path.to_owned(),
-            why: "it was not closed properly, and reading its journal requires write access"
-                .to_owned(),
+            why: "it was not closed properly, and reading its log requires write access".to_owned(),
         });
     }
     from.busy_timeout(BUSY).map_err(&at)?;
@@ -129,7 +129,7 @@ fn copy(path: &Path, found: SideFiles) -> Result<Store> {
     Ok(Store { db, path: path.to_owned(), _open: None, guard: None })
 }
 
-/// Returns the file's inode, size and modification time.
+/// Returns the file's inode, size and modification time, or `None` if the file cannot be examined.
 fn stamp(path: &Path) -> Option<(u64, u64, i64, i64)> {
     let data = fs::metadata(path).ok()?;
     Some((data.ino(), data.size(), data.mtime(), data.mtime_nsec()))
@@ -191,7 +191,8 @@ mod tests {
         let mut real = Store::open(&path).unwrap();
         real.register(&project(now), now).unwrap();
         // The database is open elsewhere, so its log is read too. SQLite shares the mapped index
-        // within a process, so a test of the whole program checks that the index stays unchanged.
+        // within a process, so this test ignores the index, and a test of the whole program checks
+        // that it stays unchanged.
         let but_shared = || {
             let mut all = listing(path.parent().unwrap());
             all.remove("database.sqlite-shm");

@@ -1,5 +1,5 @@
-//! Events that are not part of a run's row, such as refusals, recoveries and clock jumps. Rows are
-//! never changed.
+//! Stores events that are not part of a run's row, such as refusals, recoveries and clock jumps.
+//! The rows of events are never changed.
 
 use jiff::Timestamp;
 use rusqlite::{Transaction, params};

@@ -28,8 +28,8 @@ pub struct FallbackReservation {
     pub want: Budget,
     /// The budget levels of the first backend and of the usable fallbacks.
     pub levels: Vec<BudgetLevel>,
-    /// For each fallback, in order, the shortfall in its budget levels. `None` if the fallback may
-    /// be used.
+    /// For each fallback, in order, the shortfall in its budget levels, or `None` if the fallback
+    /// may be used.
     pub short: Vec<Option<Shortfall>>,
 }
 
@@ -49,9 +49,9 @@ impl Store {
         })
     }
 
-    /// Adds the budget levels of each fallback if they have enough left for the amounts that the
-    /// run reserves without fallbacks. `fallbacks` lists the levels of each fallback. `admit` makes
-    /// the reservation.
+    /// Adds each fallback's budget levels to `levels` if they have enough left for the amounts that
+    /// the run reserves without fallbacks. `fallbacks` lists the levels of each fallback. Nothing
+    /// is reserved until [`Store::admit`].
     pub fn chained(
         &self,
         want: Budget,
@@ -68,7 +68,8 @@ impl Store {
             for accounts in fallbacks {
                 let more: Vec<BudgetLevel> =
                     accounts.into_iter().filter(|one| !chained.levels.contains(one)).collect();
-                // The first backend's levels do not have enough left, which admission reports.
+                // If the first backend's levels do not have enough left, the run cannot be
+                // admitted, and each fallback with levels of its own gets the same shortfall.
                 let short = match (&fits, more.is_empty()) {
                     (_, true) => None,
                     (Err(short), false) => Some(short.clone()),
@@ -79,7 +80,8 @@ impl Store {
                         let here = reserve::resolve(db, &more, now)?;
                         let short = reserve::fit(db, all, &here, now)?.err();
                         if short.is_none() {
-                            // A time limit at a fallback's level must not change the run's time.
+                            // A time limit at a fallback's level must not change the time that the
+                            // run reserves.
                             chained.want.seconds = seconds;
                             chained.levels.extend(more);
                         }

@@ -25,7 +25,7 @@ pub(super) struct FileLengths {
 
 impl FileLengths {
     /// Returns whether the file is shorter than the length in its header. An intact file can also
-    /// be shorter, during a checkpoint by another process.
+    /// be shorter while another process is performing a checkpoint.
     pub fn is_short(self) -> bool {
         self.found < self.said
     }

@@ -1,5 +1,5 @@
-//! Runs shared by the hosts of a fleet. The fleet's database decides which host does the work. This
-//! database records this host's part.
+//! Records this host's part in the runs that the hosts of a fleet share. The fleet's database
+//! decides which host does the work.
 //!
 //! ```text
 //! queued run of a fleet job ──offered──> stays queued until its result is delivered
@@ -7,8 +7,8 @@
 //! claim ──enter_for_fleet──> requested: does the work
 //! ```
 //!
-//! The facts about a claim are stored as notes on its run: rows of `events` that are never changed.
-//! This module must never decide whether a claim is valid.
+//! The facts about a claim are stored as notes on the claim's run: rows of `events` that are never
+//! changed. This module must never decide whether a claim is valid.
 
 use jiff::Timestamp;
 use rusqlite::params;
@@ -21,7 +21,7 @@ use crate::ids::{ProjectId, RunId};
 use crate::policy::Policy;
 use crate::process_id::ProcessIdentity;
 
-/// A step of a run in a fleet. Each step is noted at most once.
+/// A step of a run in a fleet. The callers note each step of a run at most once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, strum::IntoStaticStr)]
 #[strum(const_into_str)]
 pub enum FleetNote {
@@ -51,13 +51,13 @@ pub struct FleetRun {
     /// The scheduled time.
     pub due: Timestamp,
     pub policy: Policy,
-    /// Whether the run was offered to the fleet.
+    /// Whether the run has been offered to the fleet.
     pub offered: bool,
 }
 
 impl Store {
-    /// Returns the waiting runs of fleet jobs whose start time has arrived, limited to the oldest
-    /// run of each job.
+    /// Returns the waiting runs of fleet jobs whose start time has arrived, except runs of paused
+    /// jobs. A run is omitted if its job has an older unsettled run.
     pub fn fleet_runs(&self, now: Timestamp) -> Result<Vec<FleetRun>> {
         let sql = "SELECT r.id, j.project, r.job, j.name, o.key, r.attempt, o.due, j.policy,
                EXISTS (SELECT 1 FROM events e WHERE e.run = r.id AND e.kind = 'fleet-offered')
@@ -88,8 +88,9 @@ impl Store {
         })
     }
 
-    /// Requests a waiting run, and notes why. The caller must spawn it as `starter`. Returns
-    /// `false` and changes nothing if the run is no longer waiting.
+    /// Changes the state of a waiting run to `requested`, and adds a note with a detail. The caller
+    /// must spawn the run as `starter`. Returns `false` and changes nothing if the run is no longer
+    /// waiting.
     pub fn start_for_fleet(
         &mut self,
         run: &RunId,
@@ -138,15 +139,15 @@ impl Store {
         self.write(|tx| events::insert(tx, &event(run, note, detail, now)))
     }
 
-    /// Returns the text of a run's note, if it has one.
+    /// Returns the text of the run's latest note of this kind, if there is one.
     pub fn fleet_note(&self, run: &RunId, note: FleetNote) -> Result<Option<String>> {
         let sql = "SELECT detail FROM events WHERE run = ?1 AND kind = ?2 ORDER BY id DESC";
         let kind = note.into_str();
         self.view(|db| db.first(sql, params![run, kind], |row| row.get(0)))
     }
 
-    /// Returns the runs since `since` that have a note and whose end has not been reported to the
-    /// fleet, each with the note's text.
+    /// Returns the runs that have a note of this kind made after `since` and whose end has not been
+    /// reported to the fleet, each with the note's text.
     pub fn unreported_for_fleet(
         &self,
         note: FleetNote,

@@ -1,5 +1,5 @@
-//! The format of the database file. Numbered SQL steps create a file, and migrate an older file to
-//! the current format.
+//! Defines the format of the database file. Numbered SQL steps create a file, and migrate an older
+//! file to the current format.
 //!
 //! ```text
 //! none ──all steps──> current        (under another name, then renamed: `open`)
@@ -9,7 +9,7 @@
 //!
 //! A released step is never changed. The database stores the digest of the steps that created it,
 //! and a file created by other steps is refused. A file must never be migrated while another
-//! process has it open. Tests pass their own steps.
+//! process has it open for writing. Tests can pass their own steps.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -48,7 +48,7 @@ pub(super) fn read(db: &Connection, path: &Path, steps: &[&str]) -> Result<i64> 
     if pragma("application_id")? != APPLICATION_ID {
         return Err(StoreError::Damaged {
             path: path.to_owned(),
-            why: "it is an SQLite file of another program".to_owned(),
+            why: "it is another program's SQLite file".to_owned(),
         });
     }
     let (found, known) = (pragma("user_version")?, steps.len() as i64);
@@ -68,8 +68,9 @@ pub(super) fn read(db: &Connection, path: &Path, steps: &[&str]) -> Result<i64> 
 
 /// Applies all missing `steps` to an open file in one transaction.
 pub(super) fn migrate(db: &mut Connection, path: &Path, steps: &[&str]) -> Result<()> {
-    // A step may recreate a table, which must not delete the rows that refer to it. The foreign
-    // keys are checked after each step.
+    // A step may drop and recreate a table. With foreign keys enabled, SQLite would then delete the
+    // rows that refer to the table or refuse the step. Instead, the foreign keys are checked after
+    // each step.
     db.pragma_update(None, "foreign_keys", false).map_err(sql_error(path))?;
     let record = |digest: String| {
         move |tx: &Transaction<'_>| {
@@ -110,7 +111,7 @@ pub(super) fn migrate_file(db: &mut Connection, path: &Path, steps: &[&str]) -> 
     Ok(())
 }
 
-/// Returns the path of the copy made before a migration, such as `database.format-1.bak`.
+/// Returns the path of the copy that is made before a migration, such as `database.format-1.bak`.
 pub(super) fn kept_as(path: &Path, format: i64) -> PathBuf {
     path.with_extension(format!("format-{format}.bak"))
 }

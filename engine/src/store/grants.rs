@@ -1,7 +1,7 @@
-//! The state of budget levels, and one-off grants that raise their limits.
+//! Reports the state of budget levels, and stores one-off grants that raise their limits.
 //!
-//! A grant ends with the day, night or window of its budget level, or at an earlier time. It can
-//! only raise the limit, and it applies from the next reservation.
+//! A grant ends with the period of its budget level, such as a day, night or window, or at an
+//! earlier time. A grant can only raise the limit, and takes effect with the next reservation.
 
 use std::collections::BTreeMap;
 
@@ -34,11 +34,12 @@ pub struct Grant {
 /// The state of a budget level.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BudgetStanding {
-    /// The budget level, with the resolved key of a window.
+    /// The budget level. The key of a window refers to the open window, or to a window that opens
+    /// now.
     pub level: BudgetLevel,
-    /// The start and end of an open window, if the level is a window.
+    /// The start and end of the window, if the level is a window and the window is open.
     pub window: Option<(Timestamp, Timestamp)>,
-    /// The grants that have not ended.
+    /// The sum of the grants that have not ended.
     pub granted: Amounts,
     /// The amounts spent.
     pub used: Amounts,
@@ -155,13 +156,14 @@ impl Store {
         })
     }
 
-    /// Returns the runs with an open reservation.
+    /// Returns the runs that have an open reservation.
     pub fn holders(&self) -> Result<Vec<RunId>> {
         let sql = "SELECT DISTINCT run FROM reservations WHERE open ORDER BY run";
         self.view(|db| db.values(sql, []))
     }
 
-    /// Returns the start and end of the pool's window with this length, if it is open.
+    /// Returns the start and end of the pool's window of this length, if the window is open at
+    /// `now`.
     pub fn window(
         &self,
         pool: &str,

@@ -1,5 +1,5 @@
-//! Reports of past spending, grouped by day, night, job, backend or pool. [`super::BudgetStanding`]
-//! reports a level's current state.
+//! Reports past spending, grouped by day, night, job, backend or pool. [`super::BudgetStanding`]
+//! describes a level's current state.
 
 use rusqlite::params;
 
@@ -30,7 +30,8 @@ pub struct UsageSum {
     pub name: String,
     /// The spent amounts.
     pub spent: Amounts,
-    /// Number of calls without reported usage, which are charged their reserved maximum.
+    /// The number of calls without reported usage, which are charged at least their reserved
+    /// maximum. Always 0 for days and pools.
     pub unstated_calls: u64,
 }
 
@@ -114,19 +115,21 @@ impl Store {
         })
     }
 
-    /// Counts a run's requests that have known tokens but are charged the reserved maximum cost.
+    /// Counts a run's requests whose tokens are known but which are charged the reserved maximum
+    /// cost.
     pub fn unpriced_calls(&self, run: &RunId) -> Result<u64> {
         let sql = "SELECT count(*) FROM requests WHERE run = ?1 AND money = 'reserved' AND stated";
         self.view(|db| db.value(sql, [run]).map(|Count(count)| count))
     }
 
-    /// Counts a run's requests whose backend reported a higher cost than the run had left.
+    /// Counts a run's requests whose reported cost exceeded the amount that the run had left.
     pub fn limited_calls(&self, run: &RunId) -> Result<u64> {
         let sql = "SELECT count(*) FROM requests WHERE run = ?1 AND money = 'limited'";
         self.view(|db| db.value(sql, [run]).map(|Count(count)| count))
     }
 
-    /// Returns the parent run whose reservation contains this run's reservation, if there is one.
+    /// Returns the parent run from whose reservation this run's reservation was taken, if there is
+    /// one.
     pub fn parent_of(&self, run: &RunId) -> Result<Option<RunId>> {
         let sql = "SELECT parent FROM escalations WHERE run = ?1";
         self.view(|db| db.first(sql, [run], |row| row.get(0)))

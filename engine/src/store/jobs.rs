@@ -1,4 +1,4 @@
-//! Jobs as described by the configuration files, with their next due times.
+//! Stores jobs as described by the configuration files, with their next scheduled times.
 
 use jiff::{SignedDuration, Timestamp};
 use rusqlite::{Connection, Row, Transaction, params};
@@ -51,8 +51,8 @@ pub struct DueJob {
     pub watermark: Timestamp,
 }
 
-/// How far in the future a watermark may be. Beyond that, the job's schedule restarts, because the
-/// clock was set back.
+/// Maximum time by which a watermark may be in the future. If a watermark is further ahead, the
+/// clock was set back, and the job's schedule restarts.
 pub const AHEAD: SignedDuration = SignedDuration::from_hours(1);
 
 /// The columns for [`job`].
@@ -105,8 +105,8 @@ impl Store {
         })
     }
 
-    /// Returns the id of a disabled job for publishing manual work. Creates the job if needed,
-    /// because no configuration file describes it.
+    /// Returns the id of the job named `name`, under which manual edits are recorded. If there is
+    /// no such job, creates it as disabled, because no configuration file describes it.
     pub fn manual_job(
         &mut self,
         project: &ProjectId,
@@ -174,8 +174,8 @@ impl Store {
         })
     }
 
-    /// Returns the jobs that are due and not paused. The cost depends only on the number of these
-    /// jobs.
+    /// Returns the enabled jobs that are due and not paused. The cost depends only on the number of
+    /// these jobs.
     pub fn due_jobs(&self, now: Timestamp) -> Result<Vec<DueJob>> {
         let sql = format!(
             "SELECT {COLUMNS} FROM jobs WHERE enabled AND next_due IS NOT NULL AND next_due <= ?1
@@ -191,8 +191,8 @@ impl Store {
     }
 }
 
-/// Creates or updates a job's row. A changed schedule starts now, and an unchanged schedule
-/// continues.
+/// Creates or updates a job's row. If the schedule changed, or the job was enabled or disabled, the
+/// schedule starts now. Otherwise, it continues.
 fn describe(
     tx: &Transaction<'_>,
     project: &ProjectId,
@@ -232,7 +232,7 @@ fn describe(
     Ok(())
 }
 
-/// Advances a job's watermark and next due time, and removes its pause if the pause has ended.
+/// Advances a job's watermark and next scheduled time, and removes the job's pause if it has ended.
 /// Returns `false` and changes nothing if another process has moved the watermark.
 pub(super) fn advance(
     tx: &Transaction<'_>,

@@ -21,9 +21,11 @@ pub struct ProviderLimit {
     pub pool: String,
     /// The time at which the limit ends.
     pub until: Timestamp,
-    /// Number of consecutive refusals, each received after the wait for the previous one.
+    /// The number of consecutive refusals, each received after the wait that followed the previous
+    /// refusal.
     pub streak: u32,
-    /// The reason for the limit, with a remark if the provider reported no usable reset time.
+    /// The reason for the limit, with a remark if the provider's reset time was missing or not
+    /// used.
     pub why: String,
 }
 

@@ -1,6 +1,6 @@
-//! Database maintenance: when each task was last completed, and the sizes of the log and the file.
-//! Except for [`Store::vacuum`], this module must never make a writer wait for longer than one
-//! short transaction.
+//! Maintains the database: records when each task was last completed, and limits the lengths of the
+//! log and the file. Except for [`Store::vacuum`], this module must never make a writer wait for
+//! longer than one short transaction.
 
 use std::fs;
 
@@ -41,8 +41,8 @@ pub enum Task {
 }
 
 impl Task {
-    /// Returns the time after which the task is due again. If the daily maintenance was started but
-    /// not completed, it is due again after an hour.
+    /// Returns the interval after which the task is due again. If the daily maintenance was started
+    /// but not completed, it is due again after an hour.
     fn interval(self) -> SignedDuration {
         match self {
             Self::DailyBegun | Self::Watch => SignedDuration::from_hours(1),
@@ -71,7 +71,7 @@ pub(super) fn record(
 }
 
 fn is_due(db: &Connection, task: Task, now: Timestamp) -> Result<bool, Fault> {
-    // A time in the future was recorded while the clock was wrong.
+    // A time far in the future was recorded while the clock was wrong, so the task is due.
     let old = |done: Timestamp| now.duration_since(done).abs() >= task.interval();
     Ok(last(db, task)?.is_none_or(old))
 }
@@ -95,8 +95,8 @@ impl Store {
         })
     }
 
-    /// Claims the daily maintenance for the caller if it is due. Only one of several callers gets
-    /// `true`.
+    /// Claims the daily maintenance for the caller if it is due. Only one of several concurrent
+    /// callers gets `true`.
     pub fn claim_maintenance(&mut self, now: Timestamp) -> Result<bool> {
         if !self.maintenance_due(Task::Daily, now)? {
             return Ok(false);
@@ -115,8 +115,9 @@ impl Store {
         fs::metadata(beside(&self.path, "-wal")).map_or(0, |data| data.len())
     }
 
-    /// Writes the log back to the database and truncates it if it is longer than `ceiling` bytes.
-    /// Does nothing if another process is reading or writing. Returns the log's length.
+    /// If the log is longer than `ceiling` bytes, writes it back to the database and truncates it.
+    /// Never waits for other processes: while one of them is reading or writing, the log may keep
+    /// its length. Returns the log's resulting length in bytes.
     pub fn cut_log(&self, ceiling: u64) -> Result<u64> {
         if self.log_length() <= ceiling {
             return Ok(self.log_length());
@@ -133,7 +134,8 @@ impl Store {
         Ok(self.log_length())
     }
 
-    /// Shrinks the database file. Other processes wait until this has finished.
+    /// Shrinks the database file and truncates the log. Writers wait until this method has
+    /// finished.
     pub fn vacuum(&mut self) -> Result<()> {
         self.view(|db| {
             db.execute_batch("VACUUM; PRAGMA wal_checkpoint(TRUNCATE); PRAGMA optimize;")?;

@@ -1,8 +1,8 @@
-//! The message rows, with their channels, delivery attempts and results.
+//! Stores messages with their channels, delivery attempts and results.
 //!
 //! An attempt is recorded before it starts, and its result afterwards. If a process dies in
-//! between, no message is lost and at most one is sent twice. This module must never depend on how
-//! a channel works.
+//! between, no message is lost and at most one delivery is repeated. This module must never depend
+//! on how a channel works.
 
 use std::collections::BTreeMap;
 
@@ -20,10 +20,10 @@ use crate::ids::{AlertId, MessageId, ProjectId, RunId};
 /// Maximum number of delivery attempts for a message, over about fifteen hours.
 pub const MOST_TRIES: u32 = 8;
 
-/// Selects the waiting messages that are due at `?1`. A message waits while a run of its job is in
-/// progress, for half an hour at most, because the run may end the alert. It waits for other runs
-/// of its project for five minutes at most, so that one message reports everything that a tick
-/// found, and for outcomes of its job that have not been digested.
+/// Selects the waiting messages that are due at `?1`. A message waits for at most half an hour
+/// while a run of its job is in progress, because the run may end the alert. It waits for at most
+/// five minutes while other runs of its project are in progress, so everything that a tick found
+/// can be reported together. It also waits until all outcomes of its job have been digested.
 const DUE: &str = "m.state = 'waiting' AND m.next <= ?1
      AND NOT (m.made > ?1 - 1800000 AND EXISTS (
        SELECT 1 FROM runs r INDEXED BY runs_open_by_job
@@ -59,7 +59,7 @@ pub enum MessageState {
     Withdrawn,
 }
 
-/// The state of one or more alerts when the message is created.
+/// The state of one or more alerts at the time when a message is created.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct MessageDetail {
     kinds: Vec<AlertKind>,
@@ -86,7 +86,7 @@ pub struct MessageRow {
     pub next: Timestamp,
     /// The time at which the message left the state `Waiting`.
     pub over: Option<Timestamp>,
-    /// The error from the last attempt.
+    /// The error from the last attempt, or an empty string.
     pub said: String,
 }
 
@@ -95,7 +95,7 @@ pub struct MessageRow {
 pub struct Delivery {
     /// The message's id, which is the same for all attempts.
     pub id: MessageId,
-    /// The alert, or the first of several alerts that have ended.
+    /// The alert of the message. A recovery names the first of the alerts that have ended.
     pub alert: AlertId,
     /// The channel's name.
     pub channel: String,
@@ -108,9 +108,9 @@ pub struct Delivery {
     pub job: String,
     /// The kinds of alert in the message. A recovery lists all alerts that have ended.
     pub kinds: Vec<AlertKind>,
-    /// The time at which the alert was raised.
+    /// The time at which the alert, or the earliest of several alerts, was raised.
     pub raised: Timestamp,
-    /// Number of times that the problem has occurred.
+    /// The number of times that the problem has occurred.
     pub count: u32,
     /// The last run affected by the problem.
     pub run: Option<RunId>,
@@ -133,7 +133,7 @@ pub enum DeliveryResult {
     Withdrawn(String),
 }
 
-/// Creates a message for each channel, and withdraws the alert's waiting messages.
+/// Withdraws the alert's waiting messages, and creates a message for each channel.
 pub(super) fn make(
     tx: &Transaction<'_>,
     alert: &AlertId,
@@ -149,8 +149,8 @@ pub(super) fn make(
     Ok(())
 }
 
-/// Creates the recovery messages of a job's alerts, for the channels that may have received a
-/// message about them.
+/// Creates at most one recovery message per channel for a job's alerts that have ended. The message
+/// covers only the alerts about which the channel may have received a message.
 pub(super) fn recovered(
     tx: &Transaction<'_>,
     alerts: &[AlertId],
@@ -193,8 +193,8 @@ fn insert(
     Ok(())
 }
 
-/// Combines several alerts of a job. The result has the earliest start, the largest count, and the
-/// run and the reason of the first alert.
+/// Combines several alerts of a job. The result has the kinds of all alerts, the earliest time at
+/// which one was raised, the largest count, and the run and the reason of the first alert.
 fn detail(tx: &Transaction<'_>, alerts: &[AlertId]) -> Result<MessageDetail, Fault> {
     let mut whole: Option<MessageDetail> = None;
     for alert in alerts {
@@ -221,7 +221,7 @@ fn detail(tx: &Transaction<'_>, alerts: &[AlertId]) -> Result<MessageDetail, Fau
     whole.ok_or_else(|| Fault::nonsense("a message without an alert"))
 }
 
-/// Selects waiting messages to withdraw.
+/// Selects the waiting messages to withdraw.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Withdraw {
     All,
@@ -297,8 +297,8 @@ impl Store {
     }
 
     /// Returns the next message to send, with all others that are due for its channel, and records
-    /// the attempt. Messages to the channels in `without`, each given as a project and a name, are
-    /// left out. If the process dies, the messages are sent again after the backoff.
+    /// an attempt for each of them. Messages to the channels in `without`, each given as a project
+    /// and a name, are left out. If the process dies, the messages are sent again after a backoff.
     pub fn begin_delivery(
         &mut self,
         without: &[(ProjectId, String)],
@@ -323,8 +323,8 @@ impl Store {
         })
     }
 
-    /// Records the result of an attempt. If a message was withdrawn during its delivery, it still
-    /// counts as delivered.
+    /// Records the result of an attempt. A message that was withdrawn during its delivery still
+    /// counts as delivered if the channel accepted it.
     pub fn end_delivery(
         &mut self,
         message: &MessageId,
@@ -364,8 +364,8 @@ impl Store {
     }
 
     /// Returns the undelivered messages that still matter: waiting messages with a failed attempt,
-    /// and abandoned messages of open alerts. Each entry has a project, a channel, the number of
-    /// messages and the last error.
+    /// and given-up messages of open alerts that are not silenced. Each entry has a project, a
+    /// channel, the number of messages and the last error.
     pub fn undelivered(&self) -> Result<Vec<(ProjectId, String, u32, String)>> {
         let sql = "SELECT j.project, m.channel, m.error, m.id
                    FROM messages m INDEXED BY messages_waiting JOIN alerts a ON a.id = m.alert
@@ -393,7 +393,8 @@ impl Store {
     }
 }
 
-/// Records the start of an attempt. Returns false if all attempts have been used.
+/// Records the start of an attempt. If all attempts have been used, gives the message up and
+/// returns `false`.
 fn begin(tx: &Transaction<'_>, found: &Delivery, now: Timestamp) -> Result<bool, Fault> {
     if found.tries > MOST_TRIES {
         // The last attempt was started, but its result was never recorded.
@@ -451,7 +452,7 @@ fn due(
     if let Some(first) = found.first() {
         let served = (first.project.clone(), first.channel.clone());
         found.retain(|one| (&one.project, &one.channel) == (&served.0, &served.1));
-        // A failure is listed before missed scheduled times, and a recovery is listed last.
+        // Failures are listed before missed scheduled times, and recoveries are listed last.
         found.sort_by_key(|one| {
             let recovered = one.what == <&str>::from(MessageKind::Recovered);
             (recovered, one.kinds.first().copied(), one.job.clone())

@@ -1,4 +1,4 @@
-//! Records scheduled times as missed while their project's folder is missing.
+//! Records scheduled times as missed while the folder of their project is missing.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ use crate::outcome::Outcome;
 use crate::schedule::{Due, Missed};
 
 impl Store {
-    /// Returns the projects that were missing at the last check, with the reasons.
+    /// Returns the projects that were missing at the last check, each with the reason.
     pub fn absent(&self) -> Result<BTreeMap<ProjectId, String>> {
         let sql = "SELECT id, config_stamp FROM projects WHERE config_stamp GLOB ?1 || '*'";
         let found: Vec<(ProjectId, String)> =

@@ -1,8 +1,8 @@
-//! The database: one SQLite file with all jobs, runs, budget usage and publications.
+//! Stores all jobs, runs, budget usage and publications in the database, which is one SQLite file.
 //!
 //! Writers use [`Store::open`], and readers use [`Store::read`]. Every write is one short `BEGIN
 //! IMMEDIATE` transaction without other I/O. Every writer holds a shared `flock` on `database.lock`
-//! while the database is open, and a migration needs an exclusive lock.
+//! while the database is open, and a migration holds the lock exclusively.
 //!
 //! A damaged database must never be recreated. [`StoreError::Damaged`] stops all work until the
 //! user intervenes.
@@ -157,7 +157,7 @@ pub enum StoreError {
     #[error("cannot write the database {path}: {why}")]
     CannotWrite {
         path: PathBuf,
-        /// The operating system's error.
+        /// The reason, which is usually the operating system's error.
         why: String,
     },
     /// The database needs a migration, but another process is using it.
@@ -166,7 +166,7 @@ pub enum StoreError {
     /// The database changed during each attempt to copy it for a dry run.
     #[error("the database {path} changed during each attempt to copy it")]
     Unsteady { path: PathBuf },
-    /// The commit's run has been taken over.
+    /// The run that tried to commit has been taken over.
     #[error("run {run} was taken over: its fence {fence} is outdated")]
     StaleFence {
         run: String,
@@ -177,7 +177,7 @@ pub enum StoreError {
     #[error("a restore of the database {path} was interrupted")]
     HalfRestored { path: PathBuf },
     /// The database does not exist, but other files indicate that it once existed.
-    #[error("the database {path} is missing, but runner still has {what} of it")]
+    #[error("the database {path} is missing, but runner still has {what}")]
     Lost {
         path: PathBuf,
         /// A description of these files.
@@ -189,7 +189,7 @@ pub enum StoreError {
     #[error("cannot read the backup {path}: {why}")]
     NoBackup {
         path: PathBuf,
-        /// The operating system's error.
+        /// The reason, which is usually the operating system's error.
         why: String,
     },
     /// The deciding lock of a run's job could not be tested.
@@ -206,10 +206,10 @@ pub enum StoreError {
         /// The requested name.
         name: String,
     },
-    /// The plan no longer matches the current state.
+    /// The change does not fit the current state of the database.
     #[error("{what} was not changed: {why}")]
     Changed {
-        /// The subject of the plan.
+        /// The item that was to be changed.
         what: String,
         /// The reason for the refusal.
         why: String,
@@ -263,13 +263,13 @@ impl Store {
         run().map_err(|fault| fault.at(&path))
     }
 
-    /// Runs `work` with the connection for reading.
+    /// Runs `work` on the connection without starting a transaction.
     fn view<T>(&self, work: impl FnOnce(&Connection) -> Result<T, Fault>) -> Result<T> {
         work(&self.db).map_err(|fault| fault.at(&self.path))
     }
 }
 
-/// An error without the path of the database.
+/// An error to which the path of the database has not been added yet.
 enum Fault {
     Sql(rusqlite::Error),
     Nonsense(String),

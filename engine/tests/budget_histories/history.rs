@@ -20,7 +20,7 @@ use super::random::Random;
 pub enum Bug {
     /// The remaining amount is read in one transaction and reserved in another.
     CheckThenReserve,
-    /// The open requests of a dead run are not charged.
+    /// The open requests of a dead run are not counted as usage.
     ForgetTheLost,
     /// Unknown usage is treated as zero.
     UnknownIsFree,
@@ -276,13 +276,13 @@ impl History {
                 let (held, spent) = (held.array()[unit], truth.spent.array()[unit]);
                 assert!(
                     spent <= held,
-                    "{level} {key}: {spent} {name} were spent, but only {held} are charged or held"
+                    "{level} {key}: {spent} {name} were spent, but only {held} are used or reserved"
                 );
                 if let Some(most) = truth.most[unit] {
                     let most = most + truth.beyond.array()[unit];
                     assert!(
                         held <= most,
-                        "{level} {key}: {held} {name} are charged or held, but only {most} may be"
+                        "{level} {key}: {held} {name} are used or reserved, but only {most} may be"
                     );
                     assert!(
                         spent <= most,

@@ -29,8 +29,8 @@ fn held(root: &Path, path: &str) -> Option<Digest> {
     fs::read(root.join(path)).ok().map(|bytes| Digest::of(&bytes))
 }
 
-/// Returns whether all targets have the content after the publication or, if `after` is false,
-/// before it.
+/// Returns whether all targets have their content after the publication or, if `after` is false,
+/// their content before it.
 fn is_all(prepared: &Prepared, root: &Path, after: bool) -> bool {
     held(root, BYSTANDER.0) == Some(Digest::of(BYSTANDER.1.as_bytes()))
         && prepared.targets.iter().all(|target| {

@@ -13,7 +13,7 @@ use runner_engine::publish::{
 
 use super::disk::{Disk, Refusal};
 
-/// Maximum number of operations. No publication in these scenarios reaches it.
+/// Maximum number of operations. No publication in these scenarios reaches this number.
 const ENDLESS: usize = 2_000;
 
 /// The log of the run under test, and the job's fence.

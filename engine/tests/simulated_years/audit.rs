@@ -190,7 +190,7 @@ impl Year {
                     let mut here = at;
                     for _ in 1..count {
                         here = time.unwrap_or_else(|| {
-                            panic!("{name}: {count} missed times are recorded from {at} to {last}, too many")
+                            panic!("{name}: too many missed times ({count}) are recorded from {at} to {last}")
                         });
                         self.counts.times += 1;
                         time = next(here).filter(|at| *at <= end);
@@ -203,7 +203,7 @@ impl Year {
                     );
                 }
             }
-            assert!(fired.is_empty(), "{name}: run, but not due: {fired:?} in {segment:?}");
+            assert!(fired.is_empty(), "{name}: run without being due: {fired:?} in {segment:?}");
             assert!(
                 missed.is_empty(),
                 "{name}: recorded as missed, but not due: {missed:?} in {segment:?}"

@@ -1,4 +1,4 @@
-//! Faults of the simulated host: suspends, reboots, clock changes, edited schedules and process
+//! Faults of the simulated host: suspensions, reboots, clock changes, edited schedules and process
 //! deaths.
 
 use runner_engine::store::NewJob;

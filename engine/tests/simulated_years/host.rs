@@ -53,7 +53,7 @@ impl Host {
         self.0.borrow().alive.contains(&pid)
     }
 
-    /// Takes a job's lock on behalf of a process, which holds it until it exits.
+    /// Takes a job's lock on behalf of a process, which holds the lock until it exits.
     pub fn lock(&self, job: &str, pid: u32) -> bool {
         let mut state = self.0.borrow_mut();
         if state.locks.contains_key(job) && !state.locks_always_free {

@@ -20,7 +20,8 @@ use super::jobs;
 use super::random::Random;
 use super::shares::Counts;
 
-/// Simulated time in microseconds since the start of the year. It includes suspend and never jumps.
+/// Simulated time in microseconds since the start of the year. It includes suspended time and never
+/// jumps.
 pub type Micros = i64;
 pub const SECOND: Micros = 1_000_000;
 pub const MINUTE: Micros = 60 * SECOND;

@@ -219,7 +219,7 @@ impl Postgres {
     }
 }
 
-/// Translates an error of a new connection.
+/// Translates an error from opening a connection.
 fn refused(error: &tokio_postgres::Error) -> FleetError {
     let refused = error.code().is_some_and(|code| {
         *code == SqlState::INVALID_PASSWORD

@@ -34,9 +34,9 @@ const UNREFERENCED: i64 = 24 * 3_600_000;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Pruned {
-    /// Number of settled occurrences, which are removed with their attempts.
+    /// Number of settled occurrences that were removed, along with their attempts.
     pub occurrences: u64,
-    /// Number of parts of unreferenced blobs.
+    /// Number of parts of unreferenced blobs that were removed.
     pub blobs: u64,
 }
 

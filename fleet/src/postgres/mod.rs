@@ -92,7 +92,7 @@ impl Step<'_> {
     }
 }
 
-/// Reads a row value that the schema declares as `NOT NULL`.
+/// Parses a row value that is not null.
 fn json<T: DeserializeOwned>(value: Value) -> Result<T, Fault> {
     let parsed = serde_json::from_value(value);
     parsed.map_err(|error| {

@@ -41,7 +41,8 @@ impl<'a> ChildWork<'a> {
     /// Records the project's state before the first child starts.
     ///
     /// # Errors
-    /// Returns an error if the private git directory cannot be created.
+    /// Returns an error if the state cannot be recorded or the private git directory cannot be
+    /// created.
     pub(crate) fn open(&mut self) -> Result<(), JobError> {
         if let Some(sandbox) = self.sandbox {
             let opened = Work::open(sandbox, self.run_dir, &self.git, &self.run);

@@ -1,4 +1,4 @@
-//! Asks a model for help, if one is configured. Otherwise the rule-based answer is used.
+//! Asks the configured model for help. Without an answer, the caller uses the rule-based answer.
 
 use runner_backends::Request;
 use serde_json::Value;

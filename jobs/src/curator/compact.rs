@@ -26,7 +26,7 @@ const AUDIT: &str = "logs/audit.md";
 const JOURNAL: &str = "logs/.compacting.json";
 /// Maximum length of an entry in bytes. Longer entries are not folded.
 const LARGEST: u64 = 1 << 20;
-/// Maximum number of entries in one plan.
+/// Maximum number of entries to fold in one plan.
 const MOST: usize = 10_000;
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -97,8 +97,8 @@ struct Journal {
     entries: Vec<(String, String)>,
 }
 
-/// Plans a compaction. Finished jobs and findings are kept for `keep`, or forever if `keep` is
-/// `None`.
+/// Plans a compaction. Finished jobs, failed jobs and findings are kept for `keep`, or forever if
+/// `keep` is `None`.
 ///
 /// # Errors
 /// Returns an error if a file cannot be read.

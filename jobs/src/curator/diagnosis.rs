@@ -12,7 +12,7 @@ use super::lint::one_line;
 use super::seed::shortened;
 use crate::overnight::corpus::teaches::sentences;
 
-/// Maximum number of events between a diagnosis and the check that confirms it.
+/// Maximum number of events between a stated cause and the event that completes its diagnosis.
 const WINDOW: usize = 150;
 /// Minimum number of words in a stated cause.
 const CAUSE_WORDS: usize = 6;
@@ -168,7 +168,8 @@ impl Diagnoses {
         self.last = (count, line);
     }
 
-    /// Processes a user's prompt. Returns the open diagnosis unless the user objects to it.
+    /// Processes a user's prompt. Returns the open diagnosis if the described change was made and
+    /// the user does not object.
     pub fn prompted(&mut self, text: &str) -> Option<Diagnosis> {
         let lower = text.to_lowercase();
         let mut words = lower.split(|c: char| !c.is_alphanumeric() && c != '\'');
@@ -232,7 +233,7 @@ impl Diagnoses {
         self.finish(&format!("Afterwards `{}` succeeded.", shortened(&one_line(command), 120)))
     }
 
-    /// Returns the open diagnosis at the end of the session.
+    /// Returns the open diagnosis at the end of the session, if the described change was made.
     pub fn ended(&mut self) -> Option<Diagnosis> {
         self.finish("No command checked it.")
     }

@@ -148,8 +148,8 @@ pub struct NewEvent {
 /// Raises an event with a new budget or, if it has a parent, with part of the parent's budget.
 ///
 /// # Errors
-/// Returns an error if a text field is missing or too long, the parent's budget is too small, or a
-/// file operation fails.
+/// Returns an error if a text field is empty or too long, the budget exceeds [`MOST`], the parent
+/// does not exist or has too little budget left, or a file operation fails.
 pub fn raise(
     worker: &Worker,
     wish: NewEvent,

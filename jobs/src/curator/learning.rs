@@ -4,8 +4,8 @@
 //! in the session between the two calls must explain the error. A diagnosis is a stated cause with
 //! a change and, if there was one, a check that passed (`diagnosis`). A correction is a statement
 //! by the user, such as "always …" or "never …", that gives a reason. Nothing else is a learning,
-//! so most sessions yield none. This module is pure and must never quote anything that
-//! the session did not contain.
+//! so most sessions yield none. This module is pure and must never quote anything that the session
+//! did not contain.
 
 use std::collections::BTreeMap;
 

@@ -4,7 +4,7 @@
 //! Any program may put a job file into `queue/`. One run of a `curator` job processes a batch of
 //! job files within the run's budgets, and reports one line for each file. No table mirrors the
 //! files. A design with one occurrence for each file was rejected, because the folder and the
-//! database could then contain different states of a file.
+//! database could then record different states for the same file.
 //!
 //! ```text
 //!              claim: record the start in hour.jsonl, write the owner, rename
@@ -16,9 +16,9 @@
 //! ```
 //!
 //! The publication writes `done/ID` and its artifacts in one step. If the process dies, either all
-//! or none of them exist, and a job in `done/` is never repeated. A model only adds text to the
-//! findings of rules, so a job completes even if no model answers. The curator must never edit a
-//! note. It writes findings, drafts and learnings to separate files.
+//! or none of them exist, and a job in `done/` is never repeated. A model only selects from the
+//! findings of rules and adds text to them, so a job completes even if no model answers. The
+//! curator must never edit a note. It writes findings, drafts and learnings to separate files.
 
 pub mod ask;
 pub mod compact;
@@ -62,7 +62,7 @@ pub struct JobProduct {
     pub artifacts: Vec<(String, Vec<u8>)>,
     /// A human-readable summary, on one line.
     pub headline: String,
-    /// The reason the model's contribution is missing, if it is.
+    /// Why the model's contribution is missing, or `None` if nothing is missing.
     pub without: Option<String>,
 }
 
@@ -202,7 +202,7 @@ struct RunCounts {
     last_error: Option<String>,
     /// The time until which a job waits, with the reason.
     waits: Option<(Timestamp, String)>,
-    /// The staged jobs; `made` contains their files.
+    /// The jobs whose results are staged. `made` contains their files.
     claimed: Vec<Claimed>,
     made: Vec<(String, String)>,
 }

@@ -57,7 +57,7 @@ pub enum SeedOrigin {
 }
 
 impl SeedOrigin {
-    /// Returns the value for a draft's front matter.
+    /// Returns the value of `source` in a draft's front matter.
     fn source(&self) -> String {
         match self {
             Self::Note { path, line, .. } => format!("{}:{line}", yaml(path)),

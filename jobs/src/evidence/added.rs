@@ -33,9 +33,9 @@ const FUNCTION_WORDS: [&str; 24] = [
     "must", "not", "of", "on", "should", "that", "the", "to", "when", "with",
 ];
 
-/// Reads the added lines of the commits for which they have not been read yet, newest first, until
-/// about `files` changed files have been read. Git compares the next commits while the lines of the
-/// previous ones are parsed.
+/// Reads the added lines of each commit whose added lines have not been read yet, newest first,
+/// until about `files` changed files have been read. Git compares the next commits while the lines
+/// of the previous ones are parsed.
 ///
 /// # Errors
 /// Returns a [`GitError`] if git cannot be started. A commit that git cannot compare counts as
@@ -125,7 +125,7 @@ struct Gathered {
     hash: String,
     terms: Vec<u32>,
     whole: bool,
-    /// Number of changed files other than documents, and how many of them gained only prose.
+    /// Number of changed files other than documents, and how many of them gained mostly prose.
     files: (usize, usize),
 }
 

@@ -156,7 +156,7 @@ pub(super) fn note(recording: &InputRecording, commits: &[Commit], notes: &[Stri
     recording.note(INPUT, "", json!(notes), Some(&bytes));
 }
 
-/// Returns the history available to the recorded run.
+/// Returns the history that was recorded, with its notes.
 pub(super) fn recalled(
     recording: &InputRecording,
 ) -> Result<(Vec<Commit>, Vec<String>), EvidenceError> {

@@ -4,7 +4,7 @@
 //! The index proposes commits and this module compares them. Every figure is a share between 0 and
 //! 1, so that the same thresholds apply to young and old repositories. Commits that change only
 //! documents are never candidates. The module makes no decisions, and it must never use anything
-//! but the words and paths that it is given.
+//! but the words, paths and times that it is given.
 
 use std::collections::{HashMap, HashSet};
 
@@ -56,7 +56,7 @@ const NAMED_IN: [(Parts, f64); 4] = [
 const FLOOR: f64 = 0.2;
 /// Commits up to this strength are not candidates.
 const WEAK: f64 = 0.12;
-/// Added to the share of the note's name, which counts most.
+/// Added to [`Candidate::named`], which counts most, in place of [`FLOOR`].
 const NAMED_FLOOR: f64 = 0.05;
 /// The part of the note's missing terms that counts as found if a commit touches all places that
 /// the note mentions.
@@ -113,7 +113,8 @@ pub struct Candidate {
     /// The index of the commit in the history.
     pub at: usize,
     /// How well the commit fits, from 0 to 1: the geometric mean of `named` (which counts twice),
-    /// `about` and `content`. Candidates are ranked and judged by this value.
+    /// `about` and `content`. The value is reduced if the shared terms may be a coincidence, and is
+    /// at least 0.9 if the commit is `cited`. Candidates are ranked and judged by this value.
     pub strength: f64,
     /// Share of the note's name that the commit contains, weighted by rarity. The name is the
     /// title, or the stem if that differs from the title and matches better.
@@ -126,8 +127,8 @@ pub struct Candidate {
     pub cited: bool,
     /// The extent to which the commit touched the places mentioned in the note.
     pub overlap: Overlap,
-    /// The strength for the note, among all other notes, that the commit fits best; 0 if it fits
-    /// none. `None` if the other notes were not compared (see `other_notes`).
+    /// The commit's highest strength for any other note; 0 if the commit fits no other note. `None`
+    /// if the other notes were not compared (see `other_notes`).
     pub best_other_note: Option<f64>,
     /// The commit's date relative to the date of the note.
     pub when: CommitTiming,
@@ -224,7 +225,8 @@ struct Term {
 /// One of the most distinctive terms of a note.
 struct Key {
     id: u32,
-    /// The term's rarity anywhere in the history, times the logarithm of its occurrences.
+    /// The term's rarity anywhere in the history, times one plus the logarithm of the number of its
+    /// occurrences in the note.
     weight: f64,
     rarity: f64,
 }

@@ -42,7 +42,7 @@ pub struct AddedText {
     pub terms: Vec<u32>,
     /// Whether all of the added lines were read and all of their terms were kept.
     pub whole: bool,
-    /// Whether every file that the commit changed, apart from documents, gained only prose.
+    /// Whether every file that the commit changed, apart from documents, gained mostly prose.
     pub prose: bool,
 }
 

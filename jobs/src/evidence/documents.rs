@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use super::commit::Commit;
 use super::places;
 
-/// Minimum number of files for learning whether a folder is a document folder.
+/// Minimum number of files in a folder for the folder to count as a document folder.
 const FILES: usize = 5;
 /// Minimum share of documents, in percent, at which all files in a folder count as documents.
 const MOSTLY: usize = 75;

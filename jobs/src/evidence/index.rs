@@ -128,7 +128,7 @@ impl Segment {
 pub struct Index {
     /// The terms of [`SEGMENT`] commits each, in commit order.
     segments: Vec<Segment>,
-    /// Whether each commit changes more than documents.
+    /// Whether each commit changes more than documents and prose.
     works: Vec<bool>,
     /// For each commit, the number of terms in its added lines.
     added: Vec<u32>,
@@ -224,12 +224,12 @@ impl Index {
     }
 
     /// Returns how well a term that occurs in `having` commits distinguishes commits: 0 for a term
-    /// in every commit, about 7 for a term in one of a thousand commits.
+    /// in every commit, and about 7 for a term in every thousandth commit of a long history.
     pub fn rarity(&self, having: u32) -> f64 {
         ((1.0 + self.works.len() as f64) / (1.0 + f64::from(having))).ln()
     }
 
-    /// Returns whether a commit changes more than documents.
+    /// Returns whether a commit changes more than documents and prose.
     pub fn works(&self, at: usize) -> bool {
         self.works.get(at).copied().unwrap_or(false)
     }
@@ -255,8 +255,8 @@ impl Index {
         self.citing.iter().any(|(cited, citing)| cited != path && citing.contains(&at))
     }
 
-    /// Returns the commits that change more than documents and best match `terms`, best first;
-    /// among equal scores the newer commit comes first. Each term has a weight.
+    /// Returns the commits that change more than documents and prose and that best match `terms`,
+    /// best first. Among equal scores, the newer commit comes first. Each term has a weight.
     pub fn search(&self, terms: &[(u32, f64)], limit: usize) -> Vec<Hit> {
         let mut scores = vec![0.0; self.works.len()];
         for (term, weight) in terms.iter().take(QUERY) {

@@ -11,8 +11,8 @@
 //! ```
 //!
 //! One [`ProjectEvidence`] serves all kinds of jobs. Everything in it can be verified: commits that
-//! exist, paths that are tracked, notes that were read. This module must never decide, never call a
-//! model, and never treat the text of a commit or a note as anything but words to compare.
+//! exist, paths that are tracked, notes that were read. This module must never make a decision,
+//! call a model, or treat the text of a commit or a note as anything but words to compare.
 //!
 //! [`HistoryLimits`] limits the history. The commits and the terms of their added lines are kept in
 //! a [`cache`] keyed by commit, so that a later run reads only new commits.
@@ -54,7 +54,7 @@ use index::Index;
 use overlap::TouchedPaths;
 use places::Tracked;
 
-/// Maximum number of candidates for a note, unless a caller sets another.
+/// Maximum number of candidates for a note, unless a caller sets another limit.
 const CANDIDATES: usize = 5;
 /// Maximum number of paths, and of documents, for a note.
 const PATHS: usize = 8;
@@ -113,7 +113,7 @@ impl ProjectEvidence {
     /// history as one input, and a replayed run reads it from the recording.
     ///
     /// # Errors
-    /// Returns an [`EvidenceError`] if git fails.
+    /// Returns an [`EvidenceError`] if git fails, or if a recording has no usable history.
     pub fn open(
         git: &Git,
         source: EvidenceSource<'_>,
@@ -245,7 +245,7 @@ impl ProjectEvidence {
     }
 
     /// Frees the index, which takes a third of the memory of a long history. Commits and paths can
-    /// still be looked up, but [`about`](Self::about) finds no candidates any longer.
+    /// still be looked up, but [`about`](Self::about) no longer finds candidates.
     pub fn drop_index(&mut self) {
         self.index = Index::default();
     }

@@ -1,11 +1,12 @@
 //! Ranks the notes that may have the same content as a note.
 //!
 //! The ranking combines four figures: BM25 over the fields of the notes (title, headings, text),
-//! the shared word pairs, the shared groups of four letters, and the closeness in time. It finds
-//! notes that have the same content in different words. The criteria for *the same* note are
-//! stricter: the texts of the two notes must agree almost word for word, apart from lines that many
-//! notes share (a template). Each note must also contain what the other's title names, because
-//! siblings share a template and differ in their subject.
+//! the shared word pairs, the shared groups of four letters, and the closeness in time. The ranking
+//! finds notes that have the same content in different words. The criteria for *the same* note are
+//! stricter: apart from lines that many notes share (a template), the two texts must agree almost
+//! word for word, or the larger text must contain almost all of the smaller one. Each note must
+//! also contain most of the terms in the other's title, because siblings share a template and
+//! differ in their subject. Notes with identical text are always the same.
 //!
 //! The caller limits the number of notes and reports how many it left out.
 
@@ -36,7 +37,7 @@ const BM25: (f64, f64) = (1.2, 0.5);
 const WEIGHTS: [f64; 5] = [0.3, 0.25, 0.2, 0.2, 0.05];
 /// The age difference, in days, at which the closeness in time is one half.
 const DAYS: f64 = 14.0;
-/// Minimum number of notes that must share a line for it to count as part of a template.
+/// Minimum number of notes with the same line for that line to count as part of a template.
 const TEMPLATE: usize = 3;
 /// Minimum similarity for two notes to count as the same.
 pub const SAME: f64 = 0.75;

@@ -136,7 +136,7 @@ mod tests {
         };
         assert_eq!(rating("ideas/moved.md"), Some(NAMED));
         assert_eq!(rating(OWN.0), Some(0.0), "the note itself");
-        assert_eq!(rating("src/retry.rs"), Some(0.0), "a file that is no note");
+        assert_eq!(rating("src/retry.rs"), Some(0.0), "a file that is not a note");
     }
 
     #[test]

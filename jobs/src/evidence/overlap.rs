@@ -59,7 +59,7 @@ pub struct NamedPaths {
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Overlap {
     /// The weight of the mentioned places that the commit touched, scaled down for broad commits. A
-    /// commit that touches one place, itself touched by 1 in 50 commits, scores about 1.
+    /// commit that touches only one file, itself touched by 1 in 9 commits, scores about 1.
     pub weight: f64,
     /// Share of the mentioned places that the commit touched, weighted by rarity.
     pub share: f64,

@@ -2,7 +2,7 @@
 //!
 //! A claim that something is done is only as good as the evidence that it cites. This module finds
 //! the commits and paths in a sentence and reports which of them exist. It must never trust a
-//! citation because it looks right.
+//! citation merely because the citation looks right.
 
 use super::ProjectEvidence;
 use super::places;
@@ -21,9 +21,9 @@ pub enum Reference {
 pub struct CheckedReferences {
     /// References that exist.
     pub found: Vec<Reference>,
-    /// References that do not exist: a commit that is not in this history, or a path with a folder
-    /// that is not tracked and never was. A path that used to exist is in neither list, because the
-    /// work may have removed it.
+    /// References that do not exist: a commit that is not in this history, or a file path that
+    /// includes a folder and that is not tracked and never was. A path that used to exist is in
+    /// neither list, because the work may have removed it.
     pub missing: Vec<Reference>,
 }
 
@@ -154,7 +154,8 @@ fn note(list: &mut Vec<Reference>, reference: Reference) {
     }
 }
 
-/// Checks for 7 to 64 hex digits. "defaced" matches too: see [`offered`].
+/// Returns whether a word consists of 7 to 64 hex digits. "defaced" does too, so [`offered`]
+/// decides whether such a word is a citation.
 fn looks_like_a_hash(piece: &str) -> bool {
     (7..=64).contains(&piece.len()) && piece.bytes().all(|byte| byte.is_ascii_hexdigit())
 }

@@ -31,7 +31,7 @@ pub enum ClaimFinding {
     Holds,
     /// The claim is false.
     Fails,
-    /// The audit could not decide, or did not mention the claim.
+    /// Neither runner nor the audit found the claim to be true or false.
     Unknown,
 }
 

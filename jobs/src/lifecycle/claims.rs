@@ -70,7 +70,7 @@ struct Check(ClaimFinding, String);
 /// becomes "unknown".
 ///
 /// # Errors
-/// Returns an error if git fails, or if a replay has no answer.
+/// Returns an error if git fails, or if a replay has no recorded result for a command.
 pub fn recheck(
     ctx: &Context<'_>,
     steps: &[ToolStep],
@@ -163,7 +163,7 @@ fn simple<'c>(claim: &'c str, is_there: &dyn Fn(&str) -> bool) -> Option<SimpleC
     Some(SimpleClaim::Ends { command, code, form })
 }
 
-/// Removes a prefix from a string, ignoring the case.
+/// Removes a prefix from a string, ignoring case.
 fn without<'t>(text: &'t str, word: &str) -> &'t str {
     match text.split_at_checked(word.len()) {
         Some((head, rest)) if head.eq_ignore_ascii_case(word) => rest,
@@ -171,7 +171,7 @@ fn without<'t>(text: &'t str, word: &str) -> &'t str {
     }
 }
 
-/// Removes surrounding whitespace and one pair of quotes from a string.
+/// Removes surrounding whitespace and one pair of quotes or backticks from a string.
 fn plain(text: &str) -> &str {
     let text = text.trim();
     let quoted = ['`', '\'', '"'].into_iter();
@@ -179,8 +179,8 @@ fn plain(text: &str) -> &str {
     quoted.next().unwrap_or(text)
 }
 
-/// Returns the path in a string such as "the file `a/b`", unless the path could lie outside the
-/// project.
+/// Returns the path in a string such as "the file `a/b`", or `None` if the string contains no path
+/// or the path could lie outside the project.
 fn file(text: &str) -> Option<&str> {
     let text = without(plain(text), "the ");
     let mut kinds = ["file ", "folder ", "directory "].into_iter();

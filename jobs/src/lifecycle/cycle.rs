@@ -1,5 +1,5 @@
-//! Runs one tick of an agent's cycle: does the work of the current state and moves to the next
-//! state.
+//! Runs one tick of an agent's cycle: does the work of the current state and advances the agent's
+//! position.
 //!
 //! The next position is staged with the state's files, so either both are published or neither is.
 //! A failed run therefore keeps the position. A run whose gate is closed is skipped. This module
@@ -103,7 +103,7 @@ impl CycleSpec {
         }
     }
 
-    /// Returns the agent's position, unless the current state is a dream.
+    /// Returns the agent's position, or `None` if it was not read or the current state is a dream.
     fn working_state(&self) -> Option<&AgentPosition> {
         let now = self.now.as_ref()?;
         (now.state().kind != StateKind::Rem).then_some(now)
@@ -182,7 +182,8 @@ pub fn parsed(path: &str, text: &str) -> Result<Spec, BadCycle> {
 /// Runs one step of the cycle.
 ///
 /// # Errors
-/// Returns [`JobError::Nothing`] if a gate is closed. No error changes the position.
+/// Returns [`JobError::Nothing`] if a gate is closed, and another error if the work fails. The
+/// position is unchanged after any error.
 pub fn run(ctx: &mut Context<'_>, spec: &CycleSpec, job: &str) -> Result<Finished, JobError> {
     let Some(now) = &spec.now else {
         return Err(JobError::failed(Class::Internal, "the agent's position was not read"));
@@ -224,8 +225,8 @@ pub fn run(ctx: &mut Context<'_>, spec: &CycleSpec, job: &str) -> Result<Finishe
     Ok(finished)
 }
 
-/// Gathers the facts for the gates: the number of failures from the database, and the time of the
-/// last failure from the failmark.
+/// Gathers the facts for the gates: the time of the state's last run from its file, the number of
+/// failures from the database, and the time of the last failure from the failmark.
 fn facts<'f>(
     ctx: &Context<'_>,
     spec: &CycleSpec,
@@ -261,8 +262,8 @@ fn held(error: JobError, state: &CycleState, facts: &TickFacts<'_>, now: Timesta
     JobError::failed(class, format!("{} holds its place{again}: {why}", state.name))
 }
 
-/// Stages the next position and returns it. If someone changed the position while the step was
-/// running, returns that position without staging anything.
+/// Stages the next position and returns it. If the position was changed while the step was running,
+/// returns the changed position without staging anything.
 fn stage(
     ctx: &mut Context<'_>,
     spec: &CycleSpec,

@@ -1,10 +1,10 @@
 //! Builds the orientation that a waking run reads first: the tasks in flight, the newest carry and
 //! the next file.
 //!
-//! [`orient`] reads at most three files: the manifest, the newest entry and the board. [`since`]
+//! [`orient`] uses at most three files: the manifest, the newest entry and the board. [`since`]
 //! and [`uncommitted`] add what git and the board's history show. The orientation has at most
-//! [`MOST`] lines. This module must never report content that it did not read, and never fail a
-//! run. A source that cannot be read is reported instead.
+//! [`MOST`] lines. This module must never report content that was not read. A carry or a board
+//! that cannot be read is reported and does not fail the run.
 
 use runner_engine::git::Git;
 use runner_engine::git::changes::Untracked;

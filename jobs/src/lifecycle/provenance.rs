@@ -64,7 +64,7 @@ impl Provenance {
         }
     }
 
-    /// Describes why an entry has no effect, or returns `None` if it does have one.
+    /// Describes why an entry has no effect, or returns `None` if the entry takes effect.
     pub fn describe(self, path: &str) -> Option<String> {
         match self {
             Self::Published => None,

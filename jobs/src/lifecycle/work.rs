@@ -38,7 +38,8 @@ use crate::{Context, Finished, JobError};
 
 /// The delay before retrying a run whose board is busy.
 const BUSY: jiff::SignedDuration = jiff::SignedDuration::from_secs(60);
-/// Maximum number of commits that a report lists.
+/// Maximum number of commits to list in a report, and of commits or changed paths to record as
+/// steps.
 const NAMED: usize = 20;
 /// Number of most recent tool uses to search for a claim's command.
 const STEPS: usize = 200;
@@ -161,8 +162,8 @@ pub fn run(ctx: &mut Context<'_>, spec: &WorkSpec) -> Result<Finished, JobError>
 }
 
 /// Records the run of a `command` agent, because runner cannot see the agent's tool calls: one row
-/// for the run, and one for each commit and changed path. A row that cannot be written never fails
-/// the run.
+/// for the run, and one each for at most [`NAMED`] commits and [`NAMED`] changed paths. A failure
+/// to write a row does not fail the run.
 fn record_run(ctx: &Context<'_>, spec: &WorkSpec, left: &RunResult, picked: Option<&str>) {
     if ctx.spender.backend().kind != "command" || ctx.recording.replays() {
         return;
@@ -444,7 +445,7 @@ impl Kind for WorkSpec {
             notes: orientation.lines(self.kind, None),
             checks: vec![
                 "each verdict of the newest entry names exactly one task".to_owned(),
-                "nothing is written below rem/".to_owned(),
+                "the agent writes nothing below rem/".to_owned(),
             ],
             ..DryRunPlan::default()
         })

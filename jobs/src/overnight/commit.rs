@@ -8,10 +8,10 @@
 //!
 //! Every iteration is a separate publication within the run that the database admitted. A marker
 //! ([`runner_engine::publish::marker`]) records the publication. The run's final publication
-//! settles the run and contains only the report. A separate database row per iteration was
-//! rejected, because a night has one admission, one budget and one outcome. With a marker, a commit
-//! can also be completed after the tree has been copied to another machine. The run's fence is
-//! checked before each state of the marker is written.
+//! settles the run and contains only the report. The iterations have no database rows of their own,
+//! because a night has one admission, one budget and one outcome. With a marker, a commit can also
+//! be completed after the tree has been copied to another machine. The run's fence is checked
+//! before each state of the marker is written.
 //!
 //! A program that checks the marker never sees a partly applied iteration, even after a crash.
 //! Without the check, a program may see new and old files together, but never an incomplete file.
@@ -73,7 +73,7 @@ pub struct Commit<'a> {
     pub record: Value,
 }
 
-/// A file to change, with the content that was read and the new content.
+/// A file to change, with the digest of the content that was read and the new content.
 pub struct Target {
     /// The file's path, relative to the corpus.
     pub path: String,

@@ -172,7 +172,7 @@ impl Facts {
         self.uses.insert(uses)
     }
 
-    /// Returns the uses read by [`Facts::learn`].
+    /// Returns the uses read by [`Facts::learn`], or no uses before its first call.
     pub fn known_uses(&mut self) -> &Uses {
         self.uses.get_or_insert_default()
     }

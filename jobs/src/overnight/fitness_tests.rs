@@ -213,7 +213,7 @@ fn gibberish(seed: usize, count: usize) -> String {
     (0..count).map(|_| word(next())).collect::<Vec<_>>().join(" ")
 }
 
-/// Returns junk made up of words from real nodes, so that searches find it.
+/// Returns junk made up of words from real nodes, so searches find it.
 fn plausible(seed: usize) -> String {
     let words: Vec<&str> = SUBJECTS.iter().flat_map(|(_, text, _)| text.split(' ')).collect();
     (0..12).map(|at| words[(seed * 31 + at * 17) % words.len()]).collect::<Vec<_>>().join(" ")

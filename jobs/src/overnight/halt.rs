@@ -15,7 +15,7 @@ use super::corpus::rounded;
 /// The rules that determine when a loop ends.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct HaltRules {
-    /// A delta with a smaller absolute value counts as no change.
+    /// A delta whose absolute value is below this value counts as no change.
     pub epsilon: f64,
     /// Number of consecutive deltas below `epsilon` that constitute a plateau.
     pub window: usize,
@@ -46,7 +46,7 @@ pub enum IterationVerdict {
 const GONE: &str = " (warn-only budget exhausted)";
 
 /// Decides how to proceed after an iteration. `deltas` contains the deltas of all iterations of the
-/// run, ending with the current one.
+/// run that did not fail, ending with the current one.
 pub fn decide(
     rules: HaltRules,
     deltas: &[f64],
@@ -91,7 +91,7 @@ pub fn decide(
 }
 
 /// Returns the reference fitness for an iteration. For each metric, the reference is the better of
-/// its values before the iteration and at the start of the night. Otherwise many small drops could
+/// its values before the iteration and at the start of the night. Otherwise, many small drops could
 /// add up to a large drop that no single iteration caused.
 pub fn reference(first: Option<&Fitness>, before: &Fitness) -> Fitness {
     let mut best = before.clone();

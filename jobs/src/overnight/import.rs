@@ -60,7 +60,7 @@ pub enum CommitEnd {
     Completed,
     /// The files are restored to their state before the commit.
     RolledBack,
-    /// Nothing is changed, because the marker cannot be read.
+    /// Nothing is changed, because the marker cannot be parsed.
     LeftAlone,
 }
 
@@ -80,7 +80,7 @@ pub struct ForeignCommit {
 /// Returns the findings in the registry that are missing from the corpus, as new nodes.
 ///
 /// # Errors
-/// Returns an error if the registry exists and cannot be read.
+/// Returns an error if the registry exists but cannot be read.
 pub fn findings(root: &Path, corpus: &Corpus) -> io::Result<(ImportedFindings, Changes)> {
     let (mut report, mut changes) = (ImportedFindings::default(), Changes::new());
     let bytes = match read_in(root, Path::new(FOLDER).join(REGISTRY), DOCUMENT) {

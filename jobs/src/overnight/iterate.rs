@@ -48,8 +48,8 @@ impl Night<'_, '_> {
     /// Runs the loop to completion.
     ///
     /// # Errors
-    /// Returns an error if the run is cancelled, if another process has taken it over, or if a
-    /// commit could not be finished.
+    /// Returns an error if the run is cancelled, if another process has taken it over, if a commit
+    /// could not be finished, or if an iteration could not be recorded.
     pub(super) fn iterate(&mut self) -> Result<LoopResult, JobError> {
         let mut looped = LoopResult::default();
         let mut rescues = WarnBudget::read(self.ctx.files.root());

@@ -5,9 +5,9 @@
 //!                                                                └── halt: the copy is removed
 //! ```
 //!
-//! The corpus does not change before COMMIT. The marker contains the iteration's record, so that
-//! another process can finish and record the iteration after a crash. This module must never commit
-//! a state that was not measured.
+//! The corpus does not change before COMMIT. The marker contains the iteration's record, so another
+//! process can finish and record the iteration after a crash. This module must never commit a state
+//! that was not measured.
 
 use std::time::Duration;
 

@@ -127,7 +127,7 @@ impl CommitLock {
     /// file does not exist, because in that case nothing has ever been committed.
     ///
     /// # Errors
-    /// Returns an error if a commit takes longer than a minute.
+    /// Returns an error if a commit takes longer than a minute, or if the lock file cannot be used.
     pub fn shared(root: &Path) -> Result<Self, LockError> {
         match open_existing(root, COMMIT_LOCK)? {
             Some(file) => Self::wait(file, LockMode::Shared),
@@ -138,7 +138,8 @@ impl CommitLock {
     /// Takes the lock for a commit. No reader reads the corpus while it is held.
     ///
     /// # Errors
-    /// Returns an error if a reader holds the lock for longer than a minute.
+    /// Returns an error if another process holds the lock for longer than a minute, or if the lock
+    /// file cannot be used.
     pub fn exclusive(root: &Path) -> Result<Self, LockError> {
         Self::wait(open(root, COMMIT_LOCK)?, LockMode::Exclusive)
     }

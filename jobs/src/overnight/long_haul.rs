@@ -1,7 +1,7 @@
 //! Runs the long haul: a second, wider search if the first packets are thin and time is left.
 //!
 //! ```text
-//! few packets, or half of them of low confidence? ──no──> not active
+//! few packets, or at least half of low confidence? ──no──> not active
 //!   └── yes ──> probe: a brief where there is none ──> probe: one thin packet, then the next …
 //!                  └── two in a row that add nothing, none left, MOST, or no time: the end
 //! ```

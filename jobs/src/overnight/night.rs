@@ -9,8 +9,8 @@
 //!
 //! A failed hard step, such as close-loop or metrics-health, ends the run. A failed soft step only
 //! degrades the report. In the project, a night must never write outside the corpus's five paths,
-//! `.agents/overnight`, the output folder and the `runs` folder beside it. It must never write to
-//! git, and never create a link.
+//! `.agents/overnight`, the output folder and the `runs` folder beside it. If `bd` is installed, it
+//! also writes to `.beads`. A night must never write to git, and never create a link.
 
 use runner_text::counted;
 use std::path::Path;

@@ -1,9 +1,9 @@
 //! The output folder of a run, and the folder of earlier nights.
 //!
-//! Each artifact is written atomically as soon as it is ready, so a dead run leaves its
-//! finished artifacts behind. Writes stay inside the output folder and never follow links. A run
-//! publishes its summary when it ends. This module writes the summary only for a failed or dead
-//! run.
+//! Each artifact is written atomically as soon as it is ready, so a dead run leaves its finished
+//! artifacts behind. Writes stay inside the output folder and the `runs` folder beside it, and
+//! never follow links. A run publishes its summary when it ends. This module writes the summary
+//! only for a failed or dead run.
 
 use std::fs::{self, File};
 use std::io::{self, Write as _};

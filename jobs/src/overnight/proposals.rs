@@ -143,7 +143,7 @@ impl Proposals {
 
     /// Replaces the open proposals with proposals based on `suggestions`, and returns the number of
     /// new ones. Open proposals stay if `options` does not look for their reason. A suggestion that
-    /// was already decided on is left out as long as the node's text is the same.
+    /// was already decided on is left out until the node's text changes.
     pub fn update(
         &mut self,
         corpus: &Corpus,
@@ -247,7 +247,7 @@ impl Proposals {
     ///
     /// # Errors
     /// Returns an error if the proposal does not exist or is open, or if its node has changed since
-    /// then.
+    /// the decision.
     pub fn undo(&mut self, corpus: &Corpus, id: &str) -> Result<Changes, ProposalError> {
         let position = self.position(id)?;
         let one = &mut self.0[position];
@@ -256,8 +256,8 @@ impl Proposals {
             Decision::Rejected { .. } => Changes::new(),
             Decision::Accepted { before, .. } => {
                 let now = corpus.at(&one.path).map(|node| node.digest);
-                // The node already has its previous text if an earlier undo died before it was
-                // stored.
+                // The node already has its previous text if the process of an earlier undo died
+                // before the reopened proposal was stored.
                 let known = [&one.text, before].map(|text| Some(Digest::of(text.as_bytes())));
                 if !known.contains(&now) {
                     return Err(ProposalError::Changed(one.path.clone()));

@@ -14,7 +14,7 @@ use super::state::disk;
 use super::summary::StepStatus;
 use crate::JobError;
 
-/// The hard steps. A night fails if the artifact of one of them is missing.
+/// The hard steps. A night fails if the artifact of one of them cannot be written.
 const HARD: [&str; 3] = ["close-loop", "metrics-health", "morning-packets"];
 
 impl Night<'_, '_> {

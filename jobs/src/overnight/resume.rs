@@ -8,7 +8,7 @@
 //! ```
 //!
 //! The caller must hold the lock. Recorded iterations are trusted up to the first one that is
-//! missing or has the wrong id or number.
+//! missing, has the wrong id or number, or began before its predecessor ended.
 
 use std::time::Duration;
 
@@ -176,8 +176,8 @@ fn goes_on(dead: &RunState, spec: &OvernightSpec, now: Timestamp, timeout_second
     dead.goal == spec.goal && passed < most
 }
 
-/// Returns the recorded iterations, up to the first iteration that is missing or does not match its
-/// file name, and the lines to report.
+/// Returns the recorded iterations, up to the first iteration that is missing, does not match its
+/// file name or began before its predecessor ended, and the lines to report.
 pub fn rehydrate(out: &Output, run: &str) -> (Vec<Iteration>, Vec<String>) {
     let mut found = Vec::new();
     let mut reported = Vec::new();

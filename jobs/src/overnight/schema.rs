@@ -1,7 +1,7 @@
 //! The published JSON schemas of all artifacts, and a check of a night's artifacts against them.
 //!
 //! The checker supports the keywords used by runner's own schemas, and rejects a schema with any
-//! other keyword. A full validator was rejected, because it would add about a hundred crates,
+//! other keyword. A full validator is not used, because it would add about a hundred crates,
 //! including a regular expression engine and a resolver that uses the network.
 
 use std::fs;

@@ -49,7 +49,7 @@ pub struct OvernightSpec {
     pub morning_command: String,
 }
 
-/// Seconds, written as a string with a unit.
+/// Serializes seconds as a string with a unit.
 mod seconds {
     use super::*;
 

@@ -40,7 +40,7 @@ impl UnitUsage {
     }
 }
 
-/// Returns the units that a night limited or used.
+/// Returns the usage of each unit that the night limited, reserved or spent.
 pub(super) fn of_night(
     store: &Store,
     night: &Night,

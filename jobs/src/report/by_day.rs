@@ -1,7 +1,7 @@
 //! The curators' runs since the previous night that belong to no night: daytime work is reported in
 //! the morning.
 //!
-//! Runs that found nothing to do are left out, because such a run occurs every few minutes.
+//! Skipped and deferred runs are left out, because such a run occurs every few minutes.
 
 use jiff::Timestamp;
 use runner_engine::outcome::Outcome;
@@ -12,7 +12,7 @@ use crate::curator::KIND;
 /// Number of a job's most recent runs to examine. A day with one run a minute stays below this
 /// limit.
 const RUNS: u32 = 2_000;
-/// Maximum number of lines in the report.
+/// Maximum number of lines to return. One more line gives the number of lines left out.
 const LINES: usize = 200;
 /// Number of nights to search for the preceding night.
 const NIGHTS: u32 = 1_000;

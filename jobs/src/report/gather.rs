@@ -183,8 +183,8 @@ fn not_run(report: &NightReport, missed: Vec<NotRun>) -> Vec<NotRun> {
     found
 }
 
-/// Returns a line for each alert between `from` and `to`, and the number of undelivered messages
-/// about them.
+/// Returns a line for each alert that was raised, continued or ended between `from` and `to`, and
+/// the number of undelivered messages about these alerts.
 fn alerts(
     store: &Store,
     project: &ProjectId,

@@ -13,9 +13,9 @@ use super::proposals::ReportedProposal;
 use super::run_line::RunLine;
 use crate::failmark;
 
-/// Renders the report as markdown. Text from models or repositories is displayed but never
-/// interpreted: line breaks are folded, and markup characters at the start of a line are harmless
-/// in a list item.
+/// Renders the report as markdown. Text from models or repositories is escaped so that it adds no
+/// link, image or HTML element. Its line breaks are folded, and markup characters at the start of a
+/// line are harmless in a list item.
 pub fn render(report: &NightReport) -> String {
     let mut out = String::new();
     // Writing into a string cannot fail.
@@ -97,8 +97,8 @@ fn list(out: &mut String, title: &str, items: impl Iterator<Item = String>) -> s
     writeln!(out)
 }
 
-/// Writes the first proposals awaiting a decision and the first ideas that may be done or
-/// duplicates, each with the number of remaining ones.
+/// Writes a list of the first proposals awaiting a decision, and a list of the first ideas that may
+/// be done or duplicates. Each list ends with the number of items that were left out.
 fn proposals(out: &mut String, report: &NightReport) -> std::fmt::Result {
     const SHOWN: usize = 10;
     let (waiting, perhaps): (Vec<_>, Vec<_>) = report
@@ -312,8 +312,8 @@ fn calls(count: u64) -> String {
     counted(count, "model call")
 }
 
-/// Puts foreign text on one line, and leaves nothing in it that markdown, HTML or a terminal would
-/// interpret.
+/// Puts foreign text on one line. Escapes the characters that begin a link, an image, code or an
+/// HTML element, and replaces those that a terminal would interpret or that hide text.
 pub(crate) fn one_line(text: &str) -> String {
     let parts = text.split(['\n', '\r']).map(str::trim);
     let line = parts.filter(|part| !part.is_empty()).collect::<Vec<_>>().join(" ");

@@ -65,7 +65,7 @@ pub fn folder_name(root: &Path, night: &str, opened: Timestamp) -> String {
         .unwrap_or_else(|| night.to_owned())
 }
 
-/// The name under which a recording stores a night's rows.
+/// The recording key for a night's report.
 const NIGHT: &str = "night";
 
 /// Maximum number of names to try for one date.

@@ -112,7 +112,7 @@ fn broken_runs(report: &NightReport) -> Vec<NextStep> {
     steps
 }
 
-/// Returns the steps for jobs that were skipped or missed even though work was due.
+/// Returns the steps for the first jobs that were skipped or missed even though work was due.
 fn stopped_jobs(report: &NightReport) -> Vec<NextStep> {
     let skipped = report.not_run.iter().filter(|it| match it.because {
         // A follower needs no step of its own: the step for the job that it follows is enough.

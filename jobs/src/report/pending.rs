@@ -65,8 +65,8 @@ pub struct PendingItem {
     pub command: String,
 }
 
-/// Returns the curator's folder from the configuration stored in the database. It is the default
-/// folder if an earlier build did not store it.
+/// Returns the curator's folder from the configuration stored in the database, or the default
+/// folder if an earlier build did not store one.
 pub(super) fn curator_folder(store: &Store, project: &ProjectId) -> Result<String, StoreError> {
     #[derive(Deserialize)]
     struct Kept {

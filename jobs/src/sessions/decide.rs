@@ -90,7 +90,7 @@ pub(super) fn apply(
     Ok(says)
 }
 
-/// Returns the content of an artifact that the user wrote.
+/// Checks the text that the user wrote for an artifact, and returns its content.
 fn edited(old: Option<&Artifact>, text: &str) -> Result<Content, String> {
     let old = old.ok_or("the artifact no longer exists")?;
     let new = Artifact::read(text.as_bytes()).map(|new| new.content);

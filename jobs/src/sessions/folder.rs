@@ -10,9 +10,9 @@
 //! <state>/sessions.json          the digests of these files, outside of the project
 //! ```
 //!
-//! A file with an unknown digest was written by another program. It is shown but never used. Before
-//! files are published, their new digests are written together with the previous ones, so one
-//! of the two matches whichever version survives a crash.
+//! A file with an unknown digest was written by another program. It is reported but never used.
+//! Before files are published, their new digests are written together with the previous ones, so
+//! one of the two matches whichever version survives a crash.
 
 use std::collections::BTreeMap;
 use std::fs;

@@ -130,7 +130,8 @@ pub fn forms(path: &str, text: &str) -> Vec<ImportForm> {
     forms
 }
 
-/// Returns the imports of the first block of a file.
+/// Returns the imports in a file's text. If `in_parentheses` is set, only those in the first
+/// `import (` block are returned.
 fn imports<'t>(
     text: &'t str,
     in_parentheses: bool,

@@ -7,11 +7,11 @@
 //! findings of all sessions ──fold──> artifacts ──resume──> packet for the next session
 //! ```
 //!
-//! A session is analyzed when it has been idle for a minute. The whole transcript is read again,
-//! and its findings replace the earlier ones in a single atomic update, so every event is counted
-//! once even if a process dies. No model is called. The text of a session is untrusted data and
-//! must never be used as an instruction. This module must never write to, lock or delay a running
-//! session.
+//! A session is analyzed when it has been idle for the time that the settings specify, by default
+//! one minute. The whole transcript is read again, and its findings replace the earlier ones in a
+//! single atomic update, so every event is counted once even if a process dies. No model is called.
+//! The text of a session is untrusted data and must never be used as an instruction. This module
+//! must never write to, lock or delay a running session.
 
 pub mod active;
 pub mod artifact;
@@ -61,7 +61,7 @@ use transcript::{LineGap, SessionEvent, Transcript};
 pub const KIND: &str = "sessions";
 /// The age at which a session's findings are removed.
 const KEPT: SignedDuration = SignedDuration::from_hours(24 * 90);
-/// The process priority of a run.
+/// The amount by which a run raises the nice value of its process.
 const NICENESS: i32 = 10;
 
 /// Analyzes one transcript, up to the size that it had when it was found, and the transcripts of
@@ -133,7 +133,8 @@ fn places<'a>(ctx: &'a Context<'_>, spec: &'a SessionsSpec) -> SourcePlaces<'a> 
     }
 }
 
-/// Analyzes the idle sessions of the project.
+/// Analyzes the project's idle sessions or the session that the settings name, or applies the
+/// decision in the settings.
 ///
 /// # Errors
 /// Returns an error if there is nothing to do, or a file cannot be written. A transcript that

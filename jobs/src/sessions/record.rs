@@ -17,7 +17,8 @@ pub const LARGEST: usize = 16 * 1024;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Ending {
-    /// The end was reported, or the model wrote the last text and no call was awaiting its outcome.
+    /// The end was reported, or the last event, apart from injected context, was an answer of the
+    /// model.
     Clean,
     #[default]
     Interrupted,

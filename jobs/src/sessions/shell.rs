@@ -69,7 +69,8 @@ const DEEP: [&str; 11] =
 /// Programs that only start another program.
 const WRAPPERS: [&str; 6] = ["sudo", "time", "env", "nice", "timeout", "command"];
 
-/// Returns the simple commands in a line, without assignments, wrappers and `cd`.
+/// Returns the simple commands in a line, without assignments, wrappers and shell built-ins such as
+/// `cd` and `echo`.
 pub fn commands(line: &str) -> Vec<Vec<&str>> {
     // Here-documents and quoted strings are input, not commands.
     let head = line.split("<<").next().unwrap_or(line);
@@ -95,7 +96,7 @@ pub fn commands(line: &str) -> Vec<Vec<&str>> {
     found
 }
 
-/// Splits a line at `&&`, `||`, `;`, `|` and line feeds outside quotes.
+/// Splits a line at `&`, `|`, `;` and line feeds outside quotes.
 fn split(line: &str) -> Vec<&str> {
     let (mut parts, mut from, mut quote) = (Vec::new(), 0, None);
     for (at, byte) in line.bytes().enumerate() {

@@ -93,7 +93,7 @@ pub fn signature(tool: &str, command: &str, text: &str) -> Signature {
 
 /// Returns the name of the program to which an error is attributed: `shell` for a command that the
 /// shell could not run, the command's program for any other command, the tool for an MCP tool, and
-/// `agent` for the agent's own tools.
+/// `agent` for the agent's own tools and for tool-use errors.
 fn program(tool: &str, command: &str, text: &str, line: &str) -> String {
     let by_shell = ["(eval):", "bash: ", "zsh: ", "sh: ", "/bin/sh: ", "/bin/bash: "];
     match tool {
@@ -312,8 +312,8 @@ fn code(line: &str) -> Option<String> {
     (plain && language == "go").then(|| format!("error:go:{linter}"))
 }
 
-/// Masks the volatile parts of a line: numbers, hexadecimal words, paths, quoted strings and
-/// durations. The result contains no secrets and is at most 160 bytes long.
+/// Masks the volatile parts of a line: numbers, hexadecimal words, paths, URLs and quoted strings.
+/// The result contains no secrets and is at most 160 bytes long.
 pub fn mask(line: &str) -> String {
     let line = Redacted::of(line);
     let mut masked = String::with_capacity(line.len());

@@ -132,9 +132,9 @@ pub fn sources(places: SourcePlaces<'_>, now: Timestamp) -> Vec<Source> {
     wanted_sources(places, now, &|_| true)
 }
 
-/// Returns the transcripts of a project for which `wanted` returns true, newest first. Opens
-/// another transcript only to find out whether the project has any, or which one of two with the
-/// same id belongs to it.
+/// Returns the transcripts of a project for which `wanted` returns true, newest first. Opens a
+/// transcript that is not wanted only to find out whether the project has any transcripts, or which
+/// of two transcripts with the same id belongs to the project.
 pub fn wanted_sources(
     places: SourcePlaces<'_>,
     now: Timestamp,

@@ -26,7 +26,7 @@ fn read(text: impl AsRef<[u8]>) -> SessionRecord {
     record
 }
 
-/// A Claude Code call with its outcome, as two lines.
+/// Returns a Claude Code call with its outcome, as two lines.
 fn claude(at: u64, tool: &str, input: serde_json::Value, failure: Option<&str>) -> String {
     let time = format!("2026-01-02T03:{:02}:{:02}Z", at / 60 % 60, at % 60);
     let call = json!({ "type": "assistant", "timestamp": time, "cwd": "/p", "gitBranch": "main",
@@ -43,7 +43,7 @@ fn said(kind: &str, text: &str) -> String {
         + "\n"
 }
 
-/// A session in which a test fails, a file is changed, and the test passes.
+/// Returns a session in which a test fails, a file is changed, and the test passes.
 fn repair(name: &str) -> String {
     [
         said("user", "Please make the test pass"),
@@ -337,7 +337,7 @@ fn decisions_hold_and_can_be_undone() {
     assert!(decide::apply(&mut folder, "burn everything", at).is_err());
 }
 
-/// The folder of a session that repaired an error, and the id of its playbook.
+/// Returns the folder of a session that repaired an error, and the id of its playbook.
 fn repaired() -> (SessionFolder, String) {
     let session = named("s", &repair("a"));
     let artifacts = fold(&[&session], &[], &Decisions::default()).artifacts;

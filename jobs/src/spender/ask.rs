@@ -134,7 +134,7 @@ impl Spender<'_> {
     ///
     /// `ideas` is the number of work items, in the job's own unit, that the request covers. A
     /// request that exceeds its reservation is stopped. A request without reported usage is charged
-    /// its reservation.
+    /// its reservation, unless the backend refused it without charge.
     ///
     /// # Errors
     /// Returns [`AskError::OverBudget`] before anything is sent. All other errors, except database
@@ -291,8 +291,8 @@ impl Spender<'_> {
                 self.note_limit(spending, until, "its answers are billed beyond the subscription")?;
                 Err(AskError::Breach(LimitExceeded::Overage))
             }
-            // A complete answer is already paid for, so it is kept. The next request finds no
-            // budget left.
+            // A complete answer is already paid for, so it is kept even if it exceeded its
+            // reservation. In that case, the next request finds no budget left.
             (Ok(reply), _) => {
                 match limit {
                     Some(limit) => {

@@ -77,7 +77,7 @@ impl Spender<'_> {
         let seats = Semaphore::new(MOST);
         let ask = async |(by, request, open): &_| {
             let _seat = seats.acquire().await;
-            // The wait for a free slot counts toward the councillor's time limit.
+            // The wait for a free slot counts towards the councillor's time limit.
             let mut request = Request::clone(request);
             let waited = boot_time().saturating_sub(began);
             request.limits.total = request.limits.total.saturating_sub(waited);

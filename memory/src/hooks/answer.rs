@@ -189,14 +189,15 @@ fn read_turns(
     Unread { turns, rest }
 }
 
-/// Returns the part of a turn that begins at an offset. The elements before it keep their numbers.
+/// Returns the part of a turn that begins at an offset. Its elements continue the numbering of
+/// those before it.
 fn rest_of(turn: Option<&Turn>, offset: u64) -> Turn {
     let Some(turn) = turn else { return Turn { offset, ..Turn::default() } };
     let (id, prompt, earlier) = (turn.id.clone(), turn.prompt.clone(), numbers_of(turn));
     Turn { id, prompt, at: turn.at, offset, begun: true, earlier, ..Turn::default() }
 }
 
-/// Returns the number of each element in the rows of a turn, by digest.
+/// Returns the number of elements in the rows of a turn, by digest.
 fn numbers_of(turn: &Turn) -> HashMap<String, u32> {
     let mut numbers = turn.earlier.clone();
     let read = commands_of(turn, None, &mut Vec::new());
@@ -293,8 +294,8 @@ fn commands_of(turn: &Turn, last: Option<&str>, problems: &mut Vec<String>) -> V
 }
 
 impl Change<'_> {
-    /// Executes the commands that have not been executed yet. A refused command counts as executed,
-    /// so it is reported only once.
+    /// Executes the commands that have not been executed yet. A refused command is recorded like an
+    /// executed one, so it is reported only once.
     fn execute_all(
         &mut self,
         commands: &[Command<'_>],

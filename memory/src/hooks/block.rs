@@ -93,7 +93,7 @@ impl Body {
         added
     }
 
-    /// Closes the block. The last line gives the number of omitted nodes.
+    /// Closes the block. The last line gives the number of omitted nodes, if there are any.
     pub(crate) fn close(self, more: i64) -> Block {
         let fence = Fence::around(0, &[&self.text]);
         let quoted = fence.wrap("runner memory", self.text.trim_end());
@@ -243,9 +243,9 @@ impl Reader<'_> {
         }
     }
 
-    /// Renders the text about the last session, and the pinned, reference and working nodes of a
-    /// scope. Pinned nodes are shown completely, and the others as previews. Returns `None` if
-    /// there is nothing to show.
+    /// Renders the text about the last session, the pinned, reference and working nodes of a scope,
+    /// and the expanded nodes. Pinned and expanded nodes are shown completely if they fit, and the
+    /// others as previews. Returns `None` if there is nothing to show.
     ///
     /// # Errors
     /// Returns an error if the store cannot be read.
@@ -271,8 +271,9 @@ impl Reader<'_> {
         })
     }
 
-    /// Renders the changes in a scope since a generation, except for the nodes that the session
-    /// `own` itself remembered. Returns `None` if there are none.
+    /// Renders the changes in a scope since a generation, and the expanded nodes. Omits nodes that
+    /// the session `own` itself remembered, unless they have changed since. Returns `None` if there
+    /// is nothing to show.
     ///
     /// # Errors
     /// Returns an error if the store cannot be read.

@@ -48,7 +48,7 @@ pub struct Turn {
     pub open: String,
     /// Whether a row that is neither an answer nor a tool use followed the open text.
     pub followed: bool,
-    /// The numbers of the turn's elements before `offset`, by digest, if an earlier call read the
+    /// The number of the turn's elements before `offset`, by digest, if an earlier call read the
     /// beginning of the turn.
     pub earlier: HashMap<String, u32>,
 }

@@ -130,8 +130,8 @@ impl Change<'_> {
         self.sql(|tx| tx.execute(sql, params![from, to, kind.map(EdgeType::as_str)]))
     }
 
-    /// Records that one node replaces another, and adds a corresponding edge. Queries and hooks no
-    /// longer return the old node.
+    /// Records that one node replaces another, and adds a corresponding edge. By default, queries
+    /// and hooks no longer return the old node.
     ///
     /// # Errors
     /// Returns an error if a prefix matches no node or several nodes, or if the nodes would replace

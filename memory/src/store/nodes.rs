@@ -97,7 +97,8 @@ pub(crate) fn resolve(db: &Connection, prefix: &str, scope: &Scope) -> Result<Re
     }
 }
 
-/// Returns the first 8 characters of an id, or as many more as make it unique in the store.
+/// Returns the first 8 characters of an id, or more if that is necessary to make it unique in the
+/// store.
 pub(crate) fn short(db: &Connection, id: &str) -> rusqlite::Result<String> {
     let near = |sql: &str| -> rusqlite::Result<Option<String>> {
         db.prepare_cached(sql)?.query_row([id], |row| row.get(0)).optional()
@@ -225,8 +226,8 @@ impl Change<'_> {
     /// Changes fields of a node.
     ///
     /// # Errors
-    /// Returns an error if no node or several nodes match the prefix, or if the content would be
-    /// empty or the metadata is not a JSON object.
+    /// Returns an error if no node or several nodes match the prefix, if the content would be
+    /// empty, or if the metadata is not a JSON object.
     pub fn edit(&mut self, prefix: &str, edit: &NodeEdit) -> Result<String> {
         let id = self.resolve(prefix)?;
         self.begin()?;

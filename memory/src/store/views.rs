@@ -58,7 +58,7 @@ impl Change<'_> {
     /// Creates a view.
     ///
     /// # Errors
-    /// Returns an error if the name is taken or empty, or if the query has a syntax error.
+    /// Returns an error if the name is taken or invalid, or if the query has a syntax error.
     pub fn create_view(&mut self, name: &str, query: &str, budget: i64) -> Result<()> {
         crate::query::parse(query)?;
         let name = name.trim();

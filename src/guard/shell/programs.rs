@@ -1,6 +1,6 @@
 //! A table of the arguments that common programs write to. It covers only everyday forms, because
-//! the sandbox does the enforcing. This module must never claim that an unknown program writes
-//! nothing: it skips such a program.
+//! the sandbox does the enforcing. An unknown program is skipped, which does not mean that it
+//! writes nothing.
 
 use super::tokens::ShellWord;
 use super::{Input, ShellAction, ShellPlace, ShellScan};

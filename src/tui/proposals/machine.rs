@@ -1,7 +1,7 @@
 //! The review as a state machine: it handles keys, returns effects, and handles their results.
 //!
 //! ```text
-//!            enter, n, p            m                      2 (merge)
+//!           enter, a r s m          m                      2 (merge)
 //!   List ───────────────> Card ──────────> Amend ─────────────────> Into
 //!     ▲ <──────────────── │ ▲ │ a r s        │ 1 3 4 5                │ enter
 //!     │       escape      │ │ └──> Decide <──┴────────────────────────┘

@@ -4,7 +4,7 @@
 //! | --- | --- | --- |
 //! | below the task | `:PROPERTIES:`, `:AGENT: two`, `:END:` | `  - AGENT: two` |
 //!
-//! This module must never change another property, and never change an unterminated drawer.
+//! This module must never change another property or an unterminated drawer.
 
 use std::ops::Range;
 
@@ -19,8 +19,8 @@ const KEY: &str = "AGENT";
 #[derive(Debug, Default)]
 struct Place {
     agent: Option<String>,
-    /// The lines to remove along with the agent: its line, or the whole drawer if there is nothing
-    /// else in it.
+    /// The lines to remove along with the agent: the agent's own line, or the whole drawer if it
+    /// contains nothing else.
     own: Range<usize>,
     /// Whether `own` is the whole drawer.
     is_whole: bool,

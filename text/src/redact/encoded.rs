@@ -35,14 +35,14 @@ pub(super) fn encoded(secret: &str) -> Vec<String> {
 
 /// A line whose percent-encoded ASCII characters are decoded.
 pub(super) struct PercentDecoded {
-    /// The decoded line. A line break in it is written as `\\n`, so it stays one line.
+    /// The decoded line. An encoded line break is written as `\n`, so the text remains one line.
     pub text: String,
     /// The position in the original line of each byte of `text`, and of its end.
     pub origin: Vec<usize>,
 }
 
 impl PercentDecoded {
-    /// Decodes a line. Returns `None` if it contains nothing encoded.
+    /// Decodes a line. Returns `None` if the line contains nothing encoded.
     pub fn of(line: &str) -> Option<Self> {
         let bytes = line.as_bytes();
         let code = |at: usize| {

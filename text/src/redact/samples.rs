@@ -27,8 +27,8 @@ impl Sample {
     }
 }
 
-/// Returns more than 200 kinds: every known format, names with an assigned value, headers, URLs and
-/// private keys.
+/// Returns more than 200 samples: every known format, names with an assigned value, headers, URLs
+/// and private keys.
 pub fn all() -> Vec<Sample> {
     let mut all: Vec<Sample> = SHAPES.iter().map(of_shape).collect();
     let mut add = |kind: &str, before: &str, secret: &str, after: &str| {

@@ -29,18 +29,19 @@ use crate::process::wait::poll_within;
 use crate::sandbox::inert::Inert;
 use crate::sandbox::private_git::Repository;
 
-/// Maximum number of attempts to take git's locks, and the delay between them. A git command holds
-/// its locks only briefly.
+/// Maximum number of attempts to take git's locks, with [`PAUSE`] between two attempts. A git
+/// command holds its locks only briefly.
 const TRIES: usize = 100;
+/// Delay between two attempts to take git's locks.
 const PAUSE: Duration = Duration::from_millis(50);
 
 /// The reason why a branch was not advanced.
 type NotAdvanced = String;
 
 impl Git {
-    /// Moves the branch that was checked out at the start to `new`, either from `old` or from a
-    /// later value that leads to `new`. Returns the index paths that were not changed, each with
-    /// the reason, or the reason why the branch was not moved.
+    /// Moves the branch that was checked out at the start from `old` to `new`, unless the branch
+    /// already contains `new`. Returns the index paths that were not changed, each with the reason,
+    /// or the reason why the branch was not moved.
     pub(super) fn advance(
         &self,
         one: &Repository,
@@ -62,13 +63,13 @@ impl Git {
                 && current != new
                 && self.leads_to(new, current)?
             {
-                // An interrupted import has already moved the branch, and later commits were added
-                // on top.
+                // An interrupted import has already moved the branch, and other commits have been
+                // added since.
                 return Ok(Ok(Vec::new()));
             }
             if current.as_deref() != Some(new) {
                 if current.as_deref() != old {
-                    return Ok(Err(format!("{name} was changed in the meantime")));
+                    return Ok(Err(format!("{name} has changed since the run started")));
                 }
                 if let Some(old) = old
                     && !self.leads_to(old, new)?
@@ -76,7 +77,7 @@ impl Git {
                     return Ok(Err(format!("{name} would lose commits")));
                 }
                 if matches!(start, Head::Detached(_)) && !here {
-                    return Ok(Err("something else is checked out now".to_owned()));
+                    return Ok(Err("HEAD is no longer detached".to_owned()));
                 }
             }
             let lock = match here {
@@ -89,8 +90,8 @@ impl Git {
                     }
                 },
             };
-            // The index is updated from the value at the start, because a repeated import may find
-            // that the branch has already moved.
+            // The index changes are computed from the branch's value at the start, because a
+            // repeated import may find that the branch has already moved.
             let left = match &lock {
                 Some(lock) => self.align(lock, &self.tree_changes(old, new)?)?,
                 None => Vec::new(),
@@ -108,7 +109,8 @@ impl Git {
         Ok(Err(format!("{name} or the index stayed locked by another git command")))
     }
 
-    /// Returns whether the branch or commit that was checked out at the start is still checked out.
+    /// Returns whether the branch that was checked out at the start is still checked out. If no
+    /// branch was checked out, returns whether `HEAD` is still detached.
     fn is_checked_out(&self, start: &Head) -> Result<bool, GitError> {
         let branch = self.ask_if_any(Read::SymbolicRef, &["HEAD"], Stdin::Null)?;
         let branch = branch.map(|name| String::from_utf8_lossy(&name).trim_end().to_owned());
@@ -126,20 +128,20 @@ impl Git {
         let update = ["update-ref", "--no-deref", "-m", "commit: runner", name, new, old];
         match self.change(Writes::Everything, &update, Vec::new()) {
             Ok(_) => Ok(true),
-            // Another program holds the lock on the reference or has moved it.
+            // Another program has moved the reference or holds its lock.
             Err(GitError::Failed { .. }) => Ok(false),
             Err(error) => Err(error),
         }
     }
 
-    /// Writes the index with the changed paths into the lock. A path whose entry differs from the
-    /// old commit was staged by the user and is not changed.
+    /// Writes the index with the changed paths into the lock file. An entry that differs from the
+    /// old commit was staged by the user and is not changed. Returns a message for each such path.
     fn align(&self, lock: &IndexLock, changes: &[PathChange]) -> Result<Vec<String>, GitError> {
         let failed = |source| GitError::Folder { path: lock.copy.clone(), source };
         let mut own = self.clone();
         for (name, value) in [
             ("GIT_INDEX_FILE", lock.copy.display().to_string()),
-            // The copy must not depend on other files in the project, as a split index does.
+            // Unlike a split index, the copy must not depend on other files in the project.
             ("GIT_CONFIG_COUNT", "1".to_owned()),
             ("GIT_CONFIG_KEY_0", "core.splitIndex".to_owned()),
             ("GIT_CONFIG_VALUE_0", "false".to_owned()),
@@ -178,7 +180,8 @@ impl Git {
         Ok(left)
     }
 
-    /// Returns the object name of a file in the work tree, as git would store its bytes.
+    /// Returns the object name that the unfiltered bytes of a file in the work tree have in git.
+    /// Returns `None` if the file cannot be read.
     pub(super) fn blob_of(&self, path: &Path, length: usize) -> Option<String> {
         let bytes = crate::files::read_in(&self.root, path, crate::files::DOCUMENT).ok()?;
         crate::git::changes::hash(length, &mut bytes.as_slice()).ok()
@@ -208,7 +211,7 @@ impl IndexLock {
         }
     }
 
-    /// Removes the lock left by an interrupted import of the run.
+    /// Removes the lock left behind by an interrupted import of the run.
     fn clear(git_dir: &Path, run: &str) {
         drop(Self::of(git_dir, run));
     }

@@ -6,7 +6,7 @@
 //!        └ all others, and a branch that cannot be advanced ──> refs/runner/RUN/…
 //! ```
 //!
-//! Every step can be repeated, so an interrupted import is completed by calling it again.
+//! Every step can be repeated, so a second call of [`import()`] completes an interrupted import.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
@@ -32,7 +32,7 @@ use crate::sandbox::private_git::{PrivateGit, Repository};
 
 /// Maximum number of commits listed in a report.
 const LISTED: usize = 200;
-/// The position of the object count in a pack.
+/// The byte range of the object count in a pack.
 const COUNT: std::ops::Range<usize> = 8..12;
 
 /// The result of an import.
@@ -45,7 +45,7 @@ pub struct Imported {
     pub notes: Vec<String>,
     /// Commits that could not be added to their branch, and index paths that were not changed.
     pub held: Vec<String>,
-    /// The commits that the run was not allowed to make, each with the reason.
+    /// The commits and index changes that the run was not allowed to make, each with the reason.
     pub refused: Vec<String>,
 }
 
@@ -53,18 +53,18 @@ pub struct Imported {
 pub struct ImportRules<'a> {
     /// The id of the run.
     pub run: &'a str,
-    /// A folder in which runner creates a repository for reading.
+    /// The folder for a temporary repository, in which git reads the child's objects.
     pub scratch: &'a Path,
     /// Whether branches may be advanced. Otherwise everything is kept under `refs/runner/`.
     pub advance: bool,
-    /// The absolute paths that none of the run's commits, indexes or references may change.
+    /// The absolute paths that no commit, index or reference of the run may change.
     pub keep: &'a [PathBuf],
     /// Returns the reason why a commit on the branch that was checked out at the start must not
-    /// change this path.
+    /// change this path, or `None` if it may.
     pub refuse: &'a dyn Fn(&Path) -> Option<String>,
 }
 
-/// Imports from the repository and all its submodules, innermost first.
+/// Imports the child's commits into the repository and all its submodules, innermost first.
 ///
 /// # Errors
 /// Returns a [`GitError`] if a repository's objects are damaged or cannot be stored. Nothing is
@@ -104,8 +104,9 @@ struct Changed {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct PathChange {
     pub path: PathBuf,
-    /// Mode and object before and after; `None` if the path does not exist.
+    /// The mode and object name before the change. `None` if the path did not exist.
     pub old: Option<(u32, String)>,
+    /// The mode and object name after the change. `None` if the path no longer exists.
     pub new: Option<(u32, String)>,
 }
 
@@ -117,7 +118,7 @@ impl Source<'_> {
         done: &mut Imported,
     ) -> Result<(), GitError> {
         let failed = |source| GitError::Folder { path: self.folder.to_owned(), source };
-        // This file points git to other object folders.
+        // The file `alternates` in this folder refers git to other object folders.
         let info = self.folder.join("objects/info");
         fs::remove_dir_all(&info).or_else(absent).map_err(failed)?;
         refs::remove_links(self.folder).map_err(failed)?;
@@ -197,11 +198,12 @@ impl Source<'_> {
         (target, others)
     }
 
-    /// Creates a repository without references that reads the objects of the child and of the
-    /// project, but none of their settings.
+    /// Creates a repository that has no references and gives git access to the objects of the child
+    /// and of the project, but not to their settings. Returns an instance that uses this
+    /// repository.
     fn reader(&self, git: &Git, scratch: &Path, length: usize) -> io::Result<Git> {
         empty_repository(scratch, length, &[&self.folder.join("objects"), &self.one.objects])?;
-        // A split index refers to a second file next to it.
+        // A split index refers to a second file in the git directory.
         for entry in fs::read_dir(self.folder)?.flatten() {
             if entry.file_name().to_string_lossy().starts_with("sharedindex.") {
                 copy_host(&entry.path(), &scratch.join(entry.file_name()))?;
@@ -243,7 +245,8 @@ impl Source<'_> {
         Ok(())
     }
 
-    /// Copies the files that Git LFS stored for the child. The name of each is its digest.
+    /// Copies the files that Git LFS stored for the child. The name of each file is its SHA-256
+    /// digest. A file whose contents do not match its name is skipped.
     fn bring_lfs(&self, done: &mut Imported) -> io::Result<()> {
         let mut left: Vec<PathBuf> = vec![self.folder.join("lfs/objects")];
         while let Some(folder) = left.pop() {
@@ -275,7 +278,7 @@ impl Source<'_> {
         Ok(())
     }
 
-    /// Keeps a value under `refs/runner/`.
+    /// Keeps the new value of a reference under `refs/runner/`, and adds a note for the user.
     fn keep(
         &self,
         git: &Git,
@@ -336,7 +339,8 @@ impl Source<'_> {
         Ok(())
     }
 
-    /// Describes the first change to a kept path in the indexes of the private directory.
+    /// Describes the first change to a path in `rules.keep` in the indexes of the private
+    /// directory.
     fn refused_index(
         &self,
         git: &Git,
@@ -367,8 +371,8 @@ impl Source<'_> {
         Ok(None)
     }
 
-    /// Describes the first change to a kept path in the new commits of a reference other than the
-    /// branch that was checked out at the start.
+    /// Describes the first change to a path in `rules.keep` in the new commits of a reference other
+    /// than the branch that was checked out at the start.
     fn refused_other(
         &self,
         git: &Git,
@@ -396,8 +400,9 @@ impl Source<'_> {
         Ok(None)
     }
 
-    /// Returns whether a change only records a file as it is in the work tree. The child cannot
-    /// write to kept files, so such a change was not made by the child.
+    /// Returns whether a change only records the current contents of a file in the work tree. The
+    /// child cannot write to a file that its commits must not change, so these contents are not the
+    /// child's.
     fn is_current(&self, git: &Git, change: &PathChange) -> bool {
         change.new.as_ref().is_some_and(|(mode, object)| {
             matches!(mode, 0o100_644 | 0o100_755)
@@ -405,8 +410,8 @@ impl Source<'_> {
         })
     }
 
-    /// Returns the commits that were not reachable from any reference of the project at the start,
-    /// newest first.
+    /// Returns the hashes of the commits that lead to `new` and were not reachable from `old` or
+    /// any reference of the project at the start, one per line, newest first.
     fn new_commits(&self, git: &Git, new: &str, old: Option<&str>) -> Result<Vec<u8>, GitError> {
         // The current references are not used, because an interrupted import or the user may have
         // moved them.
@@ -420,8 +425,8 @@ impl Source<'_> {
         git.ask_with(Read::RevList, &args, Stdin::Bytes(input.into_bytes()))
     }
 
-    /// Returns the reason why the run must not make these commits. The reason names the first such
-    /// commit.
+    /// Returns the reason why the run must not make these commits, or `None` if it may. The reason
+    /// names the first commit that is refused.
     fn refused(
         &self,
         git: &Git,
@@ -468,14 +473,15 @@ impl Git {
         Ok(name)
     }
 
-    /// Returns the object that a reference points to.
+    /// Returns the name of the object that a reference points to, or `None` if the reference does
+    /// not exist.
     pub(super) fn value(&self, name: &str) -> Result<Option<String>, GitError> {
         let args = ["--verify", "--quiet", name];
         let out = self.ask_if_any(Read::RevParse, &args, Stdin::Null)?;
         Ok(out.map(|out| String::from_utf8_lossy(&out).trim_end().to_owned()))
     }
 
-    /// Returns the paths that differ between two commits.
+    /// Returns the paths that differ between two commits, or all paths in `new` if `old` is `None`.
     pub(super) fn tree_changes(
         &self,
         old: Option<&str>,
@@ -488,8 +494,9 @@ impl Git {
     }
 }
 
-/// Parses `diff-tree --raw -z`: a commit, then for each path `:MODE MODE OBJECT OBJECT STATUS` and
-/// the path. A merge has an additional colon, mode and object for each further parent.
+/// Parses the output of `diff-tree --raw -z`, which consists of the commit's name and then, for
+/// each path, `:MODE MODE OBJECT OBJECT STATUS` and the path. A merge has an additional colon, mode
+/// and object for each further parent.
 fn changes(out: &[u8]) -> Vec<(String, PathChange)> {
     let mut fields = out.split(|byte| *byte == 0);
     let mut commit = String::new();
@@ -507,7 +514,7 @@ fn changes(out: &[u8]) -> Vec<(String, PathChange)> {
             let mode = u32::from_str_radix(facts.get(at)?, 8).ok().filter(|mode| *mode != 0)?;
             Some((mode, (*facts.get(at + colons + 1)?).to_owned()))
         };
-        // A name may not be valid UTF-8.
+        // A path is not necessarily valid UTF-8.
         let path = PathBuf::from(OsStr::from_bytes(path));
         all.push((commit.clone(), PathChange { path, old: side(0), new: side(colons) }));
     }

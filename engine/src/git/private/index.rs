@@ -17,13 +17,14 @@ use crate::digest::Digest;
 use crate::files::open_no_link;
 use crate::git::{Git, GitError, Read};
 
-/// The entries of an index at or beneath kept paths, by path: mode and object.
+/// Holds the mode and the object name of each index entry at or beneath the paths that a child must
+/// not change, by path.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KeptEntries(BTreeMap<String, (u32, String)>);
 
 impl KeptEntries {
-    /// Reads the entries beneath `keep` from the output of `ls-files --stage -z` in the work tree
-    /// `top`.
+    /// Reads the entries at or beneath the paths in `keep` from the output of `ls-files --stage -z`
+    /// in the work tree `top`.
     pub(super) fn of(listing: &[u8], top: &Path, keep: &[PathBuf]) -> Self {
         let kept = |path: &Path| kept_above(keep, &top.join(path)).is_some();
         let entries = entries(listing).into_iter().filter(|(path, _)| kept(path));
@@ -38,14 +39,16 @@ pub(super) struct ChildIndex<'a> {
 }
 
 impl ChildIndex<'_> {
-    /// Describes the first entry for a kept path that the child changed. An entry is not a change
-    /// if the index at the start or the checked-out commit has the same entry, or if it records the
-    /// file in the work tree. Changes in commits are checked separately.
+    /// Describes the first entry at or beneath the paths in `keep` that the child changed. An entry
+    /// is not a change if the index at the start or the checked-out commit has the same entry, or
+    /// if the entry records the current contents of the file in the work tree. Changes in commits
+    /// are checked separately.
     ///
-    /// `reader` reads the child's objects, and `project` is the project's work tree.
+    /// `reader` reads the child's objects, and `project` runs git in the project's work tree.
     ///
     /// # Errors
-    /// Returns a [`GitError`] if git cannot be started.
+    /// Returns a [`GitError`] if git cannot be started. An index that git cannot read is reported
+    /// as a change.
     pub fn changed(
         &self,
         (reader, project): (&Git, &Git),
@@ -78,7 +81,9 @@ impl ChildIndex<'_> {
         Ok(None)
     }
 
-    /// Returns whether the checked-out commit has this entry, or the work tree has this file.
+    /// Returns whether the checked-out commit has the object of this entry at this path, or the
+    /// work tree has a file with the same contents. If `entry` is `None`, returns whether the
+    /// commit does not contain the path.
     fn is_known(
         &self,
         reader: &Git,
@@ -99,8 +104,8 @@ impl ChildIndex<'_> {
     }
 }
 
-/// Returns the digest of the index in a private directory, in hexadecimal digits. Returns `None` if
-/// it cannot be read, or if part of it may be in another file.
+/// Returns the digest of the index in a private directory, as hexadecimal digits. Returns `None` if
+/// the index cannot be read, or if part of it may be in another file.
 pub(super) fn whole_index(folder: &Path) -> Option<String> {
     let is_shared = |entry: fs::DirEntry| entry.file_name().as_bytes().starts_with(b"sharedindex.");
     if fs::read_dir(folder).ok()?.flatten().any(is_shared) {
@@ -110,8 +115,8 @@ pub(super) fn whole_index(folder: &Path) -> Option<String> {
     Digest::of_reader(&mut file).ok().map(|(digest, _)| digest.to_string())
 }
 
-/// Parses `ls-files --stage -z`. A path with a conflict gets an entry that differs from every
-/// commit's entry.
+/// Parses the output of `ls-files --stage -z`. A path with a conflict gets the mode 0, which no
+/// entry of a commit has.
 pub(super) fn entries(listing: &[u8]) -> HashMap<PathBuf, (u32, String)> {
     let mut all = HashMap::new();
     for entry in listing.split(|byte| *byte == 0) {

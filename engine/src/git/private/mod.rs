@@ -1,4 +1,4 @@
-//! A private git directory for a child that may commit, and the transfer of its commits.
+//! Creates a private git directory for a child that may commit, and imports the child's commits.
 //!
 //! ```text
 //! project's .git ──find──> PrivateGit ──prepare──> run folder/git     own refs, index, config,
@@ -8,16 +8,16 @@
 //!                 refs/runner/RUN/… <── all other changed references
 //! ```
 //!
-//! The child never writes to the project's own git folder. A list of protected names in it could
-//! never be complete: neither a mount nor Landlock can refuse a name that does not exist yet in a
-//! folder where git must create files. With a mount view, the private directory covers the
-//! project's `.git`, and the project's objects are mounted read-only inside it. Where no mount can
-//! be made, `.git` is not writable, and the child cannot commit.
+//! The child never writes to the project's own git folder. A list of protected names in that folder
+//! could never be complete: neither a mount nor Landlock can refuse a name that does not exist yet
+//! in a folder where git must create files. With a mount view, the private directory covers the
+//! project's `.git`, and the project's objects are mounted read-only inside it. If the mounts
+//! cannot be created, `.git` is not writable, and the child cannot commit.
 //!
 //! After the child has exited, runner reads the private references itself, lets git pack the new
 //! objects in a repository without the child's configuration, and lets git check every object while
 //! it stores the pack. This module must never run git with a configuration that a child wrote, and
-//! never move a reference that someone else has moved in the meantime.
+//! never move a reference that another program has moved since the run started.
 
 mod advance;
 mod import;
@@ -37,7 +37,8 @@ use crate::sandbox::private_git::{PrivateGit, Repository};
 pub use import::{ImportRules, Imported, import};
 pub use prepare::{RepositoryStart, prepare};
 
-/// Returns the kept path that contains `path`, ignoring letter case. All paths are absolute.
+/// Returns the path in `keep` that contains or equals `path`, ignoring letter case. All paths are
+/// absolute.
 pub(crate) fn kept_above<'k>(keep: &'k [PathBuf], path: &Path) -> Option<&'k Path> {
     let folded = |path: &Path| PathBuf::from(path.to_string_lossy().to_lowercase());
     let own = folded(path);
@@ -47,11 +48,11 @@ pub(crate) fn kept_above<'k>(keep: &'k [PathBuf], path: &Path) -> Option<&'k Pat
 impl Git {
     /// Finds the git directory that a private directory at `folder` replaces for a child. Returns
     /// `None` if the work tree is not in a repository, if the repository belongs to another user,
-    /// or if git is not installed. In these cases, no child can commit.
+    /// or if git cannot be started. In these cases, no child can commit.
     ///
     /// # Errors
-    /// Returns [`GitError::Unsupported`] if the project is a git folder without a work tree or its
-    /// `.git` is a link, and another [`GitError`] if git fails.
+    /// Returns [`GitError::Unsupported`] if a private directory cannot replace the project's
+    /// `.git`, for example because it is a link, and another [`GitError`] if git fails.
     pub fn private(&self, folder: &Path) -> Result<Option<PrivateGit>, GitError> {
         let outermost = match self.repository() {
             Err(
@@ -109,7 +110,7 @@ impl Git {
         Ok(Repository { below: PathBuf::new(), top, git_dir, common_dir, objects, listing: None })
     }
 
-    /// Adds a repository and its checked-out submodules.
+    /// Adds a repository and its checked-out submodules to `found`.
     fn submodules(&self, one: Repository, found: &mut PrivateGit) -> Result<(), GitError> {
         let top = one.top.clone();
         let here = Self { root: top.clone(), ..self.clone() };
@@ -118,7 +119,8 @@ impl Git {
         for entry in listing.split(|byte| *byte == 0).filter(|it| it.starts_with(b"160000 ")) {
             let Some(tab) = entry.iter().position(|byte| *byte == b'\t') else { continue };
             let path = Path::new(OsStr::from_bytes(&entry[tab + 1..]));
-            // An entry behind a link in the work tree belongs to another repository.
+            // An entry whose path leads through a link in the work tree belongs to another
+            // repository.
             let Ok(link) = beneath(&top, &path.join(".git")) else { continue };
             let Ok(data) = fs::symlink_metadata(&link) else { continue };
             found.links.push(link);

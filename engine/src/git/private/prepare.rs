@@ -19,8 +19,8 @@ use crate::sandbox::private_git::{BORROWED, PrivateGit, Repository};
 const SECTIONS: &str = "alias apply author blame branch color column commit committer core diff \
                         fetch filter format i18n index init lfs log merge notes pull push rebase \
                         remote rerere status submodule tag user";
-/// The keys of these sections that a child does not get, because they name signing keys or programs
-/// that it cannot use, or because runner sets them.
+/// The keys in these sections that a child does not get, because they name signing keys or programs
+/// that the child cannot use, or because runner sets these keys.
 const OMITTED: &str = "core.repositoryformatversion core.bare core.fsmonitor core.sshcommand \
                        core.askpass core.gitproxy core.untrackedcache core.alternaterefscommand \
                        core.splitindex commit.gpgsign tag.gpgsign user.signingkey";
@@ -34,17 +34,18 @@ const OWN_REFS: [&str; 5] =
 const SETTINGS: &str = "[core]\n\tbare = false\n[commit]\n\tgpgsign = false\n[tag]\n\tgpgsign = \
                         false\n[gc]\n\tauto = 0\n[maintenance]\n\tauto = false\n";
 
-/// A repository's references at the time the child started.
+/// A repository's references and index when the child was started.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RepositoryStart {
     pub head: Head,
-    /// Object names by full reference name, without the user's stash.
+    /// Object names by full reference name, without the references that belong to the user's
+    /// current work, such as the stash.
     pub refs: BTreeMap<String, String>,
     /// The index entries at or beneath the paths that the child must not change.
     #[serde(default)]
     pub index: KeptEntries,
-    /// The digest of the child's initial index, in hexadecimal digits. `None` if there is no index,
-    /// or if it refers to other files.
+    /// The digest of the child's initial index, as hexadecimal digits. `None` if there is no index,
+    /// or if the index refers to other files.
     #[serde(default)]
     pub index_digest: Option<String>,
 }
@@ -59,9 +60,9 @@ impl RepositoryStart {
     }
 }
 
-/// Creates the private directory and returns the references of each repository. `hidden` lists
-/// names beneath the top folder. `git add` omits them while they are untracked, and the child must
-/// not change their index entries.
+/// Creates the private directory, and returns the references and the index entries of each
+/// repository. `hidden` lists absolute paths. While a path is untracked, `git add` ignores it, and
+/// the child must not change the index entries at or beneath it.
 ///
 /// # Errors
 /// Returns a [`GitError`] if the project's repository cannot be read or a file cannot be written.
@@ -104,7 +105,7 @@ pub fn prepare(
 }
 
 impl Git {
-    /// Returns the references that a child gets.
+    /// Returns `HEAD` and the references that a child gets.
     fn references(&self) -> Result<RepositoryStart, GitError> {
         let (refs, checked_out) = self.refs_and_branch()?;
         let head = match checked_out {
@@ -133,8 +134,8 @@ impl Git {
         Ok(self.refs_and_branch()?.0)
     }
 
-    /// Returns the object names of all references by full name, and the reference that is checked
-    /// out, if it has a commit.
+    /// Returns the object names of all references by full name, and the checked-out branch if it
+    /// has a commit.
     fn refs_and_branch(&self) -> Result<(BTreeMap<String, String>, Option<String>), GitError> {
         let all = self.ask(Read::ForEachRef, &["--format=%(HEAD)%(objectname) %(refname)"])?;
         let all = String::from_utf8_lossy(&all).into_owned();
@@ -153,8 +154,9 @@ impl Git {
     }
 }
 
-/// Returns the part of a project's configuration that a child gets. `listing` is the output of `git
-/// config --list --null`, and `below` is the path of a submodule's private directory.
+/// Returns the part of a project's configuration that a child gets. `listing` is what git prints
+/// for [`Read::ConfigList`]. `below` is the path of a submodule's private directory inside the
+/// outermost one, and empty for the outermost repository.
 fn carried_config(listing: &str, below: &Path) -> String {
     let mut text = String::new();
     let mut version = 0;
@@ -189,7 +191,7 @@ fn quoted(value: &str) -> String {
     format!("\"{}\"", value.replace('\n', "\\n").replace('\t', "\\t"))
 }
 
-/// Removes the user name and the password from an address.
+/// Removes the user name and the password from an HTTP or HTTPS address.
 fn without_login(address: &str) -> String {
     match address.split_once("://") {
         Some((scheme @ ("http" | "https"), rest)) => {

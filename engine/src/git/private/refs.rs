@@ -1,4 +1,4 @@
-//! Reads the references of a private git directory without git.
+//! Reads the references of a private git directory without running git.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -41,10 +41,11 @@ pub struct PrivateRefs {
     pub worktrees: BTreeMap<String, Head>,
 }
 
-/// Reads all references of the directory. An entry that git would not have written is ignored.
+/// Reads all references in the directory, and ignores entries that git would not have written.
 ///
 /// # Errors
-/// Returns an error if there are too many references.
+/// Returns an error if more than 100,000 references have been found while the loose references are
+/// read.
 pub fn read(folder: &Path) -> io::Result<PrivateRefs> {
     let text = |path: &Path, limit| {
         let bytes = read_no_link(path, limit).unwrap_or_default();
@@ -84,7 +85,7 @@ pub fn read(folder: &Path) -> io::Result<PrivateRefs> {
     Ok(found)
 }
 
-/// Parses the contents of `HEAD`.
+/// Parses the contents of `HEAD`. Returns `None` if they are invalid.
 pub fn head(text: &str) -> Option<Head> {
     let text = text.trim_end();
     match text.strip_prefix("ref: ") {
@@ -132,9 +133,9 @@ fn is_name(name: &str) -> bool {
         && !name.contains(|c: char| c.is_control() || " ~^:?*[\\".contains(c))
 }
 
-/// Removes everything in a private directory that git would not have written and that would
-/// redirect git elsewhere: links, devices, files with several hard links, and the paths of other
-/// object folders.
+/// Removes everything in a private directory that git would not have written and that could
+/// redirect git elsewhere: symbolic links, special files such as devices, and files with several
+/// hard links.
 ///
 /// # Errors
 /// Returns an error if an entry cannot be removed.

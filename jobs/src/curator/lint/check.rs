@@ -20,7 +20,7 @@ use runner_text::{front_matter, markdown};
 use super::LintFinding;
 use super::links::{Link, Parts, parts, slug};
 
-/// Age in days at which an "as of" date is reported as stale.
+/// Age in days above which an "as of" date is reported as stale.
 const STALE_DAYS: i32 = 180;
 /// Limits on the search for a similar name: the number of notes (`ALIKE`) and of broken links
 /// (`ASKED`).

@@ -1,6 +1,6 @@
-//! lint-wiki: finds problems in notes and writes them to a file, each with its note and line. Rules
-//! find the problems, and a model may only add a suggestion to an existing finding. This module
-//! must never change a note.
+//! lint-wiki: finds problems in notes and writes them to two files (JSON and Markdown), each with
+//! its note and line. Rules find the problems, and a model may only add a suggestion to an existing
+//! finding. This module must never change a note.
 
 mod check;
 mod links;
@@ -24,7 +24,7 @@ use crate::json::pretty;
 use crate::{Context, JobError};
 pub use check::{LintNote, check};
 
-/// Maximum size of a note in bytes. Larger notes are listed but not read.
+/// Maximum size of a note in bytes. Larger notes are not read, and the findings name them.
 const LARGEST: u64 = 1 << 20;
 /// Maximum number of findings to show to a model.
 const SHOWN: usize = 40;

@@ -1,10 +1,10 @@
-//! The worker's folder: `queue/ processing/ done/ failed/ logs/ events/`.
+//! The worker's folder: `queue/ processing/ done/ failed/ logs/ events/ findings/`.
 //!
 //! Several consumers may work on one folder. A claim records the start in `logs/hour.jsonl`, writes
-//! the owner to `processing/ID.owner` and then renames the file. The lock is held only during the
-//! claim. All starts are recorded, so the hourly cap applies across restarts and consumers. A start
-//! that is recorded but not used still counts, so the cap is never exceeded. This module must never
-//! follow a link out of the folder.
+//! the owner to `processing/ID.owner` and then renames the file. The lock is held during the claim
+//! but not while the job is processed. All starts are recorded, so the hourly cap applies across
+//! restarts and consumers. A start that is recorded but not used still counts, so the cap is never
+//! exceeded. This module must never follow a link out of the folder.
 
 mod claim;
 mod files;

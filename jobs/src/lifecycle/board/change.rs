@@ -1,7 +1,7 @@
 //! Reads a board, decides on a change and publishes the change, all under one lock.
 //!
-//! This module must never publish a board without its history record, or the record without the
-//! board.
+//! This module must never publish a changed board without its history record, or a record of moves
+//! without the changed board.
 
 use std::io;
 

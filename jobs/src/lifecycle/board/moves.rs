@@ -45,8 +45,8 @@ impl BoardEdit {
 
 /// Computes the moves that the verdicts of an entry by `agent` make on a board. `text` is the
 /// board's text. A second verdict that would move the same task is reported as unresolved, and so
-/// is a line that is not a verdict. A verdict on a task that another agent is working on is
-/// reported but not applied.
+/// is a line that is not a verdict. A verdict on a task that is held by another agent or a person
+/// is reported but not applied.
 pub fn apply(board: &Board, text: &str, entry: &Sections, agent: &str) -> BoardEdit {
     let mut change = BoardEdit::default();
     let mut touched = BTreeSet::new();
@@ -138,8 +138,8 @@ fn unknown(board: &Board, said: &str) -> String {
     }
 }
 
-/// Returns the task that an agent is working on: of its own DOING tasks, the one picked most
-/// recently, or the first one if it picked none.
+/// Returns the task that an agent is working on: the DOING task that the agent picked most recently
+/// or, if it picked none, the first DOING task that it holds.
 pub fn current<'b>(board: &'b Board, history: &BoardHistory, agent: &str) -> Option<&'b Task> {
     let own = || {
         let doing = |task: &&Task| task.keyword == Keyword::Doing && is_held_by(task, agent);

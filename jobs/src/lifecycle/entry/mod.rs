@@ -35,8 +35,8 @@ pub struct Entry {
     pub title: String,
     /// The model that wrote the entry, or [`BY_RULE`].
     pub model: String,
-    /// Paths, exit codes, and tasks that the tale mentions but no source contains, and any commits
-    /// that are not new.
+    /// The paths, exit codes and tasks that the tale mentions but no source contains, and the
+    /// commits that it mentions although they are not new.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unseen: Vec<String>,
     /// The facts that runner read from the sources, one per item. Empty in a rule-based entry,

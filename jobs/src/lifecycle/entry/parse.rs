@@ -1,6 +1,6 @@
 //! Parses org text into an entry, in one pass over its lines.
 //!
-//! This module must never take more than linear time, and never repair the text.
+//! This module must never take more than linear time or repair the text.
 
 use super::render::{one_line, prose};
 use super::{Entry, HEADINGS, Sections, Verdict, VerdictMove};
@@ -98,8 +98,8 @@ pub fn parse_sections(text: &str) -> Result<Sections, Malformed> {
     Ok(sections)
 }
 
-/// Returns the name of an org heading: a line that begins with stars and a blank. Headings of every
-/// level count.
+/// Returns the name of a top-level org heading, or the whole line of a deeper one. A heading begins
+/// with stars followed by a space or a tab.
 pub(super) fn heading(line: &str) -> Option<&str> {
     let rest = line.trim_start_matches('*');
     let stars = line.len() - rest.len();

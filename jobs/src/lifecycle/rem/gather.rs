@@ -78,7 +78,8 @@ pub struct Slice {
     pub doing_since: Option<Timestamp>,
     /// The tool steps, oldest first.
     pub steps: Vec<ToolStep>,
-    /// The newest entry, if a readable entry exists.
+    /// The newest entry, or `None` if there is no entry or it is unreadable or
+    /// [`Provenance::Foreign`].
     pub previous: Option<Previous>,
     /// The manifest that the dream will replace.
     pub listed: ReadManifest,

@@ -1,9 +1,9 @@
 //! Finds the commits, paths, exit codes and tasks mentioned in a tale.
 //!
 //! A commit that appears in none of the sources is invented, so the entry is refused. A path, an
-//! exit code or a task that appears in none of the sources, and a commit that is not new, are only
-//! marked, because a tale may describe them in its own words. This module must never decide that an
-//! event happened.
+//! exit code or a task that appears in none of the sources is only marked, because a tale may
+//! describe it in its own words. A commit that is not new is also marked. This module must never
+//! decide that an event happened.
 
 use runner_text::org::{Resolved, fold};
 

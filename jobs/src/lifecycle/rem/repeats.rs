@@ -3,7 +3,7 @@
 //! A repeated tale often has new dates, hashes and numbers, one more sentence, or a few missing
 //! words. Dates, hashes and numbers are therefore masked, and the sets of adjacent word pairs are
 //! compared. Pairs tolerate a missing word better than longer shingles do. This module must never
-//! decide from a list of known phrases.
+//! base its decision on a list of known phrases.
 
 use std::collections::BTreeSet;
 

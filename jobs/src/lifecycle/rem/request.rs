@@ -20,7 +20,8 @@ use crate::frame::Frame;
 
 /// The sampling temperature of a dream.
 const TEMPERATURE: Temperature = Temperature::hundredths(80);
-/// Maximum number of headings that a verdict may choose from.
+/// Maximum number of headings to list in the schema. If the board has more, the schema accepts any
+/// string as a task.
 const ENUM: usize = 250;
 /// The placeholder for the rule-based answer in the request. The answer's text is one of the fenced
 /// sources. The placeholder is not shown to a model and does not fit the schema.
@@ -225,7 +226,8 @@ fn one_claim(claim: &str) -> String {
 /// Returns the sections of a structured answer.
 ///
 /// # Errors
-/// Returns an error if the answer does not match the schema.
+/// Returns an error if the answer does not match the schema, if a keep-course verdict names a task,
+/// or if any other verdict names none.
 pub fn sections_of(answer: &Value) -> Result<Sections, Refusal> {
     let data: Data = serde_json::from_value(answer.clone()).map_err(|error| {
         Refusal::Malformed(format!("the answer does not have the requested form: {error}"))

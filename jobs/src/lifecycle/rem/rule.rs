@@ -16,7 +16,7 @@ use crate::steps::{self, ToolStep};
 const LOOKS: [&str; 6] = ["test", "check", "lint", "build", "verify", "clippy"];
 /// Characters that indicate a command that does more than run one check, or that is hard to read.
 const COMPLEX: [char; 8] = ['\'', '"', '>', '<', '|', ';', '&', '\n'];
-/// Maximum number of commits, and of distinct failures, that a tale lists.
+/// Maximum number of commits, of distinct failures and of distinct runs that a tale lists.
 const LISTED: usize = 4;
 /// Minimum number of tool uses for a file to count as used repeatedly.
 const OFTEN: usize = 4;
@@ -45,7 +45,7 @@ pub fn sections(slice: &Slice) -> Sections {
 }
 
 /// Returns what happened since the newest entry, and what may need the user's attention: one
-/// statement per line.
+/// statement per item.
 pub fn facts(slice: &Slice) -> Vec<String> {
     let failed = failures(slice);
     let mut facts: Vec<String> = tale(slice, &failed).lines().map(str::to_owned).collect();
@@ -163,7 +163,7 @@ fn tale(slice: &Slice, failed: &[Failure<'_>]) -> String {
     lines.join("\n")
 }
 
-/// Counts the runs of agents that record only one row per run, grouped by the work that was done.
+/// Counts the rows that record an agent's whole run, grouped by the work that was done.
 fn runs(slice: &Slice) -> Option<String> {
     let mut counts: Vec<(&str, usize)> = Vec::new();
     for step in slice.new_steps().filter(|it| it.tool == steps::RUN) {
@@ -223,8 +223,8 @@ fn fears(slice: &Slice, failed: &[Failure<'_>]) -> Vec<String> {
     fears
 }
 
-/// Reports that the task in progress was begun several entries ago, and that the user may therefore
-/// have to decide about it.
+/// Describes the task in progress if it was begun at least [`STUCK`] entries ago, because the user
+/// may have to decide about it.
 fn stuck(slice: &Slice) -> Option<String> {
     let (task, since) = (slice.doing.as_deref()?, slice.doing_since?);
     let entries = slice.entries_since_begun();

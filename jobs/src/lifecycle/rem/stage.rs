@@ -68,7 +68,7 @@ pub fn publish_entry(
     })
 }
 
-/// Returns the first line of a tale, truncated to 160 characters.
+/// Returns the first non-blank line of a tale, truncated to 160 characters.
 fn first_line(tale: &str) -> String {
     let line = tale.lines().find(|line| !line.trim().is_empty());
     line.unwrap_or_default().trim().chars().take(160).collect()

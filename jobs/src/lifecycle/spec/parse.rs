@@ -232,7 +232,7 @@ fn near(word: &str, known: &[&str]) -> String {
         .map_or_else(String::new, |near| format!("; did you mean {near:?}?"))
 }
 
-/// Parses a duration of at most ten years, such as "10m" or "1h30m".
+/// Parses a positive duration of at most ten years, such as "10m" or "1h30m".
 fn duration(value: &str) -> Result<SignedDuration, String> {
     let known: Option<SignedDuration> = value.parse().ok();
     let fits = |span: &SignedDuration| {

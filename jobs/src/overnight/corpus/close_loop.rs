@@ -142,8 +142,8 @@ fn first_gate(
 }
 
 /// Returns a commit mentioned in the node, if that commit changed a path that the node also
-/// mentions. The commit that the node was taken from is not a second proof of it, and neither is a
-/// commit that runner wrote into the node.
+/// mentions. The commit that the node was taken from is not a second proof of it. Commits mentioned
+/// in a node that runner wrote do not count either.
 fn checked_commit(node: &Node, uses: &Uses) -> Option<String> {
     if node.generated {
         return None;

@@ -16,7 +16,7 @@ use super::oscillation::FileHistory;
 use super::uses::{UsedNode, Uses};
 use super::{Changes, Corpus, Node};
 
-/// The steps that a defragmentation takes, and the limit of its removals.
+/// The steps that a defragmentation takes, and the limit on its removals.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
     /// Whether to suggest stale nodes and nodes that misled their users.

@@ -110,8 +110,8 @@ pub fn fitness(corpus: &Corpus, uses: &Uses, date: Date) -> Fitness {
 }
 
 /// Returns the number of active, unproven nodes that count neither for nor against the corpus:
-/// patterns that runner compiled on subjects with at least [`FEWEST`] other nodes, and learnings
-/// that it harvested in the last [`TRIAL_DAYS`] days.
+/// patterns that runner compiled on subjects with at least [`FEWEST`] nodes that it did not write,
+/// and learnings that it harvested in the last [`TRIAL_DAYS`] days.
 fn unjudged(corpus: &Corpus, proven: &BTreeSet<&UsedNode>, date: Date) -> usize {
     let mut sources: BTreeMap<&str, usize> = BTreeMap::new();
     for subject in corpus.active().filter(|node| !node.generated).flat_map(|it| &it.subjects) {

@@ -113,13 +113,13 @@ pub struct Health {
     /// The weighted mean of the metrics, or 0 for an empty corpus.
     pub hygiene: f64,
     pub metrics: Vec<Metric>,
-    /// Number of nodes by maturity.
+    /// Number of active nodes by maturity.
     pub maturity_mix: BTreeMap<&'static str, usize>,
     /// Nodes that duplicate a better node, each with that better node.
     pub duplicates: Vec<(String, String)>,
-    /// Nodes past their time to live.
+    /// Active nodes past their time to live.
     pub stale: Vec<String>,
-    /// Nodes without citations, evidence or a subject.
+    /// Active nodes without citations, evidence or a subject.
     pub orphans: Vec<String>,
     /// The problems found while the corpus was read.
     pub troubles: Vec<CorpusProblem>,

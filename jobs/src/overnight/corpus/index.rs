@@ -1,8 +1,8 @@
 //! A full-text index of the corpus, which finds the nodes that match a question.
 //!
 //! For each term, the index stores the nodes that contain it, with the number of occurrences in the
-//! title, the body and the subjects. It replaced an SQLite FTS5 table that took most of a night to
-//! build. Searches rank nodes by BM25, with the formula and the parameters of FTS5.
+//! title, the body and the subjects. An SQLite FTS5 table is not used, because building one took
+//! most of a night. Searches rank nodes by BM25, with the formula and the parameters of FTS5.
 //! [`Search::hits`] then ranks the most relevant nodes by a composite of relevance, freshness and
 //! utility. Equal scores are ordered by path. The index uses the same terms as the index of the git
 //! history, and must never outlive the process.

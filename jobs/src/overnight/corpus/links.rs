@@ -17,8 +17,8 @@ pub struct Links {
 }
 
 impl Links {
-    /// Finds citations by id, file name or wiki link, anywhere in a node or a work item. The
-    /// running time is linear in the number of words.
+    /// Finds citations by id, file name or wiki link, anywhere in a node, or in the description,
+    /// evidence or source of a work item. The running time is linear in the number of words.
     pub fn of(corpus: &Corpus) -> Self {
         let mut named: HashMap<&str, usize> = HashMap::new();
         for (at, node) in corpus.nodes.iter().enumerate() {

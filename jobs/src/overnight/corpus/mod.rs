@@ -46,7 +46,8 @@ pub const SUBPATHS: [&str; 5] =
 /// The work items file, relative to [`FOLDER`].
 pub const NEXT_WORK: &str = "rpi/next-work.jsonl";
 
-/// Maximum number of files that one step changes, because a commit moves them one by one.
+/// Maximum number of files that one step changes. The number is limited because a commit moves the
+/// files one by one.
 pub const MOST: usize = 2_000;
 
 /// Changes to files inside [`FOLDER`]: a file's new content, or `None` to remove it.
@@ -67,7 +68,8 @@ pub struct Corpus {
     pub work: work::WorkFile,
     /// The problems found while reading, ordered by path.
     pub troubles: Vec<CorpusProblem>,
-    /// Number of files within the five paths that are not nodes. They are kept unchanged.
+    /// Number of files within the five paths that are neither nodes nor the work file. They are
+    /// kept unchanged.
     pub others: usize,
     /// Combined size in bytes of all files within the five paths.
     pub bytes: u64,
@@ -136,7 +138,7 @@ impl Corpus {
     }
 }
 
-/// Rounds a number to six decimal places so that it prints the same everywhere.
+/// Rounds a number to six decimal places, so it prints the same everywhere.
 pub fn rounded(value: f64) -> f64 {
     (value * 1e6).round() / 1e6
 }

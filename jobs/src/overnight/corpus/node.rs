@@ -43,7 +43,7 @@ impl NodeKind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Maturity {
-    /// The node does not state its maturity.
+    /// The node states no maturity, or one that is not known.
     Unknown,
     /// The node has not passed a gate.
     Provisional,
@@ -239,7 +239,7 @@ impl Node {
     }
 }
 
-/// Returns the stem of a file name.
+/// Returns the file name of a path without the ending `.md`.
 pub fn stem_of(path: &str) -> &str {
     let name = path.rsplit('/').next().unwrap_or(path);
     name.strip_suffix(".md").unwrap_or(name)

@@ -1,7 +1,8 @@
 //! Records the files that nightly runs add and remove, to detect files that oscillate.
 //!
 //! The history is stored next to the corpus, in `.agents/overnight/oscillation.json`. A damaged
-//! history counts as empty, because it is used only to hold changes back.
+//! history counts as empty, because the history only holds changes back and attributes the uses of
+//! removed nodes.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -144,7 +144,7 @@ pub fn sentences(text: &str) -> Vec<&str> {
     sentences
 }
 
-/// Returns the first sentence in a passage that names a cause, on one line.
+/// Returns the first sentence of 5 to 60 words in a passage that names a cause, on one line.
 pub fn cause(text: &str) -> Option<String> {
     let named = |sentence: &&str| {
         let line = words(&sentence.to_lowercase());

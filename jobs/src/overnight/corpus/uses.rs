@@ -310,7 +310,7 @@ fn node_name(path: &str) -> Option<String> {
     NodeKind::of(below).map(|_| stem_of(below).to_owned())
 }
 
-/// Returns the beginning of a string as a question, or an empty string if it contains the node's
+/// Returns the beginning of `text` as a question, or an empty string if `text` contains the node's
 /// name.
 fn question(text: &str, name: &str) -> String {
     match text.contains(name) {

@@ -6,11 +6,11 @@
 //!     └── rule-based candidates               its reason                    ledger.json: who said what
 //! ```
 //!
-//! If a councillor fails, the report is degraded and the synthesis lists that councillor as
-//! unheard. Without any councillors, the packets are based on the corpus alone. Each councillor is
-//! asked once about facts that have already been looked up, and answers in a fixed format. The
-//! creative lane asks one of them again. A councillor must never write files, communicate with
-//! another councillor, or support a candidate that the packet does not contain.
+//! If a councillor fails, the night is degraded and the synthesis lists that councillor as unheard.
+//! Without any councillors, the packets are based on the corpus alone. Each councillor is asked
+//! once about facts that have already been looked up, and answers in a fixed format. The creative
+//! lane asks one of them again. A councillor must never write files, communicate with another
+//! councillor, or support a candidate that the packet does not contain.
 
 pub mod packet;
 pub mod record;

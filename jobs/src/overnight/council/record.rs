@@ -1,9 +1,10 @@
 //! The council's record, `council/ledger.json`, which traces each morning packet to its evidence
 //! and its councillors.
 //!
-//! Each pass, whether made or skipped, has an entry with its request and the digest of its answer.
-//! Each packet names the councillors who support it. A resumed night does not repeat a pass if the
-//! digests of the question and of the answer are unchanged.
+//! Each pass, whether made or skipped, has an entry. The entry of a pass that was made names its
+//! request, and the entry of an answered pass contains the digest of the answer. Each packet names
+//! the councillors who support it. A resumed night does not repeat a pass if the digests of the
+//! question and of the answer are unchanged.
 
 use std::collections::BTreeMap;
 
@@ -83,7 +84,7 @@ pub struct TracedPacket {
     pub voices: Vec<CouncillorText>,
 }
 
-/// A councillor and the artifact that contains the answer.
+/// A councillor and the artifact that contains that councillor's answer.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CouncillorText {
     pub runner: String,

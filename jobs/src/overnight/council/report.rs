@@ -5,7 +5,7 @@
 //!             └── no ────────┴── no ──> malformed
 //! ```
 //!
-//! The program sets the councillor's name. Every choice must come from the offer, or the whole
+//! The caller sets the councillor's name. Every choice must come from the offer, or the whole
 //! answer is rejected. Every string is shortened to one line. An answer is never repaired.
 
 use serde::{Deserialize, Serialize};

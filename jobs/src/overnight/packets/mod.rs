@@ -2,7 +2,7 @@
 //! exists.
 //!
 //! ```text
-//! pinned queue > unclaimed work > open findings > metrics below their floor
+//! pinned queue, unclaimed work, open findings, metrics below their floor, the council
 //!      └── one packet per piece of work (dedup key) ──rank──> the first ten
 //! ```
 //!

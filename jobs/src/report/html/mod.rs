@@ -4,9 +4,9 @@
 //! NightReport ──> views (this folder) ──> templates (`jobs/templates`) ──> page
 //! ```
 //!
-//! The page contains no script, no external image or font, and no external link: its own content
-//! security policy forbids everything except the one style sheet, which the policy identifies by
-//! digest. Text from a model, a repository or a user reaches the page only as a value, and
+//! The page contains no script, no external image or font, and no external link. Its own content
+//! security policy forbids every resource except the one style sheet, which the policy identifies
+//! by digest. Text from a model, a repository or a user reaches the page only as a value, and
 //! [`write_escaped`] escapes every value. The page must use nothing but the report, and never make
 //! a claim that is not in the report.
 

@@ -27,12 +27,13 @@ pub(super) struct Overview<'a> {
     worst: Option<Worst<'a>>,
     /// Number of calls that did not report their usage.
     unstated_calls: u64,
-    /// The remaining amounts in the units limited by the night, money first.
+    /// The remaining money, calls and tokens, in this order. A unit without a limit is left out.
     left: Option<String>,
     /// The refusals by source.
     refused: Vec<Tally<'a>>,
     is_unconfined: bool,
-    /// Number of runs for which sleep inhibition was requested but not obtained.
+    /// Number of runs for which the requested sleep inhibition was not obtained, or was lost before
+    /// the run finished.
     not_kept_awake: usize,
     /// Number of morning packets.
     packets: usize,

@@ -9,7 +9,7 @@
 //!
 //! `ground` computes the positions, and the template draws the picture. Everything in the picture
 //! also appears in the text beside it. The picture must never show a figure that does not exist:
-//! without an iteration there is no land.
+//! without a measured fitness there is no land.
 
 mod ground;
 

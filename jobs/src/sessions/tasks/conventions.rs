@@ -19,7 +19,7 @@ pub struct Observed {
     pub pattern: String,
     /// The number of files or messages that follow the form.
     pub matches: u32,
-    /// The number of files or messages of the same kind that follow another form.
+    /// The number of files or messages of the same kind that do not follow the form.
     pub exceptions: u32,
     pub evidence: Vec<u64>,
 }

@@ -1,6 +1,6 @@
 //! Task 9, injection effectiveness: what happened after a hook added context.
 //!
-//! Two effects are measured: the change in trust, focus and debt over the next calls, and the
+//! Two effects are measured: the change in trust, focus and debt over the next events, and the
 //! number of files named in the text that the session then touched. A correlation is not proof of
 //! an effect.
 

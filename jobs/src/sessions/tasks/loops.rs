@@ -1,7 +1,8 @@
 //! Task 5, loops: calls that were repeated without progress.
 //!
-//! A loop is three similar calls among five consecutive calls, or five reads of the same target
-//! with no action in between. It is resolved when a different call follows and succeeds.
+//! A loop is three similar calls among five consecutive calls, or five consecutive reads of the
+//! same target. It is resolved when a different call that is not a read succeeds within the next 20
+//! calls.
 
 use std::collections::VecDeque;
 
@@ -14,7 +15,7 @@ use crate::sessions::event::{Action, Event, Outcome};
 const WINDOW: usize = 5;
 /// The number of similar calls that make a loop.
 const SIMILAR: usize = 3;
-/// The number of reads of the same target that make a loop.
+/// The number of consecutive reads of the same target that make a loop.
 const READS: usize = 5;
 /// The number of calls after a loop in which a different call must succeed to resolve it.
 const ESCAPE: usize = 20;
@@ -36,7 +37,7 @@ pub struct LoopFinding {
 #[derive(Debug, Default)]
 pub(super) struct LoopDetector<'e> {
     recent: VecDeque<&'e Event>,
-    /// The reads of the same target since the last action.
+    /// The most recent consecutive reads of the same target.
     reads: Vec<&'e Event>,
     /// The key of the current loop, if any.
     inside: Option<String>,
@@ -53,7 +54,7 @@ impl<'e> LoopDetector<'e> {
         begins
     }
 
-    /// Returns the rule and the calls of the loop that this call continues.
+    /// Returns the rule and the calls of the loop that this call begins or continues.
     fn detect(&mut self, event: &'e Event) -> Option<(&'static str, Vec<&'e Event>)> {
         self.recent.push_back(event);
         if self.recent.len() > WINDOW {

@@ -6,8 +6,8 @@
 //!    └──> resume packet (../resume.rs)
 //! ```
 //!
-//! Every finding names its rule and the lines on which it is based. A task must never read a file,
-//! a clock or the result of another session.
+//! Most findings cite the lines on which they are based. A task must never read a file, a clock or
+//! the result of another session.
 
 pub mod commands;
 pub mod conventions;
@@ -86,7 +86,7 @@ pub struct Findings {
     pub co_change: Vec<FilePair>,
     pub commands: Vec<CommandUse>,
     pub injections: Vec<InjectionEffect>,
-    /// Workflows without an open error, for the artifacts.
+    /// Successful workflows, for the artifacts.
     pub workflows: Vec<Workflow>,
     /// Commands whose last outcome was a failure, for the hints.
     pub failed_calls: Vec<FailedCall>,

@@ -1,5 +1,6 @@
 //! Successful workflows, for the SuccessfulSequence artifact: the steps of a turn that changed
-//! files, whose last check or commit passed, and in which trust did not fall.
+//! files, whose last check or commit passed, and in which no call was denied and trust did not
+//! fall.
 
 use serde::{Deserialize, Serialize};
 

@@ -1,7 +1,8 @@
 //! Reads JSON fields that may have an unexpected form. Such a field is treated as empty, and the
 //! fields around it are read as usual.
 //!
-//! The input is read once. This module must never keep a value that has an unexpected form.
+//! The input is read once, unless serde rejects it. This module must never keep a value that has an
+//! unexpected form.
 
 use std::fmt;
 use std::marker::PhantomData;

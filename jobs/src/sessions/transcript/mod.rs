@@ -65,9 +65,9 @@ pub enum SessionEventKind {
     },
     /// Text that a hook added to the conversation.
     Injected(String),
-    /// The program's own summary of a session.
+    /// The agent program's own summary of a session.
     Summary(String),
-    /// Any other row written by the program. The value is the row's type.
+    /// Any other row or block written by the agent's program. The value is its type.
     Other(String),
 }
 

@@ -45,9 +45,9 @@ impl Default for LineGap {
 #[serde(default)]
 pub struct Tally {
     pub lines: u64,
-    /// Lines that contain at least one of the program's objects, or a part of such an object.
+    /// Lines that contain at least one row in a known format, or a part of such a row.
     pub read: u64,
-    /// Lines of JSON that are not rows of the program.
+    /// Lines of JSON that are not rows in a known format.
     pub foreign: u64,
     /// Lines that contain only whitespace and NUL.
     pub blank: u64,

@@ -187,7 +187,7 @@ impl Row {
         serde_json::from_slice(line).ok().filter(Self::is_known)
     }
 
-    /// Reads a row from JSON, or returns `None` if it is not one of the program's rows.
+    /// Reads a row from JSON, or returns `None` if the JSON is not one of Claude Code's rows.
     pub(super) fn of_json(json: &str) -> Option<Self> {
         object(json).filter(Self::is_known)
     }
@@ -271,7 +271,7 @@ pub(super) fn events(line: u64, row: Row) -> Vec<SessionEvent> {
     events
 }
 
-/// Returns whether text in a user's row is context that one of the program's hooks added.
+/// Returns whether text in a user's row is context that one of Claude Code's hooks added.
 fn is_injected(text: &str) -> bool {
     let head = text.trim_start();
     head.starts_with("<system-reminder>") && text.contains("hook additional context")
