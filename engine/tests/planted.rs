@@ -324,8 +324,8 @@ fn generated_projects_start_no_planted_program() {
                 doors.push(door);
             }
         }
-        // A commit without its tree comes last, because the setup of the other doors requires the
-        // history.
+        // A commit without its tree comes last, because the setup of the other entry points
+        // requires the history.
         doors.sort_by_key(|door| (door.name.starts_with("lazy"), door.name.starts_with("show")));
         let names: Vec<&str> = doors.iter().map(|door| door.name).collect();
         place.plant(&doors);

@@ -45,7 +45,7 @@ pub struct OtherNotes<'a> {
 
 impl<'a> OtherNotes<'a> {
     /// Creates the comparison. `list` returns the paths of all notes, and `read` the text of one.
-    /// An error of `list` names the note that cannot be read; an error of `read` only says why.
+    /// An error of `list` names the note that cannot be read; an error of `read` only states why.
     pub fn new(
         list: &'a dyn Fn() -> Result<NotePaths, String>,
         read: &'a dyn Fn(&str) -> Result<String, String>,
