@@ -39,6 +39,7 @@ pub enum Step {
 pub struct Scripted {
     name: String,
     preflight: Option<BackendError>,
+    window: u64,
     steps: Mutex<VecDeque<Step>>,
     asked: Mutex<Vec<Request>>,
 }
@@ -49,6 +50,7 @@ impl Scripted {
         Self {
             name: name.into(),
             preflight: None,
+            window: crate::WINDOW,
             steps: Mutex::new(steps.into_iter().collect()),
             asked: Mutex::default(),
         }
@@ -58,6 +60,13 @@ impl Scripted {
     #[must_use]
     pub fn failing_preflight(mut self, error: BackendError) -> Self {
         self.preflight = Some(error);
+        self
+    }
+
+    /// Sets the context window in tokens.
+    #[must_use]
+    pub fn with_window(mut self, tokens: u64) -> Self {
+        self.window = tokens;
         self
     }
 
@@ -90,6 +99,10 @@ impl Backend for Scripted {
 
     fn preflight(&self) -> Result<(), BackendError> {
         self.preflight.clone().map_or(Ok(()), Err)
+    }
+
+    fn window(&self) -> Option<u64> {
+        Some(self.window)
     }
 
     async fn run(

@@ -3,7 +3,7 @@
 //! ```text
 //! ideas ──> batches ──> ask ──> elements ──> proposals
 //!                        ^                      │ an idea has none
-//!                        └── once more, with the reasons
+//!                        └── once more, after all batches, with the reasons
 //! ```
 //!
 //! Each batch is handled separately: an unusable reply affects only the ideas of its batch, and an
@@ -28,6 +28,17 @@ use crate::{Context, JobError};
 const AFTERWARDS: Duration = Duration::from_secs(30);
 /// The recording key for the backend's window.
 const WINDOW: &str = "window";
+
+/// Which of the two questions about an idea is asked.
+#[derive(Clone, Copy, Debug)]
+enum Attempt<'a> {
+    First,
+    /// A question about ideas that the first reply did not answer.
+    Second {
+        /// Why parts of the first reply could not be used.
+        problems: &'a [String],
+    },
+}
 
 /// The usable part of the replies, and facts about the rest.
 #[derive(Debug, Default)]
@@ -82,21 +93,30 @@ pub(super) fn ask(
     let window = window(ctx);
     let all: Vec<&ClassifiedIdea> = judged.shown.iter().collect();
     let mut left = all.as_slice();
+    let mut incomplete = Vec::new();
     for count in request::batches(facts, &all, window) {
         let (batch, rest) = left.split_at(count);
         left = rest;
-        let problems = answers.batch(ctx, facts, (batch, &judged.offer), &[])?;
-        let missing: Vec<&ClassifiedIdea> = answers.missing(batch);
-        // The rule-based answer would be the same again.
-        if answers.error.is_none() && !missing.is_empty() && !ctx.spender.answers_by_rule() {
-            answers.batch(ctx, facts, (&missing, &judged.offer), &problems)?;
-            // The first reply is kept regardless of the result of the second request.
-            if let Some(error) = answers.error.take_if(|error| !ends_the_run(error)) {
-                answers.notes.push(format!("no second answer: {}", error.whole()));
-            }
-        }
+        let problems = answers.batch(ctx, facts, (batch, &judged.offer), Attempt::First)?;
         if answers.error.is_some() {
             break;
+        }
+        let missing = answers.missing(batch);
+        // The rule-based answer would be the same again.
+        if !missing.is_empty() && !ctx.spender.answers_by_rule() {
+            incomplete.push((missing, problems));
+        }
+    }
+    // The second questions come last, so that they use only budget that no first question needs.
+    if answers.error.is_none() {
+        for (missing, problems) in incomplete {
+            let again = Attempt::Second { problems: &problems };
+            answers.batch(ctx, facts, (&missing, &judged.offer), again)?;
+            // The first replies are kept regardless of the results of the second requests.
+            if let Some(error) = answers.error.take_if(|error| !ends_the_run(error)) {
+                answers.notes.push(format!("no second answer: {}", error.whole()));
+                break;
+            }
         }
     }
     if let Some(error) = answers.error.take_if(|error| ends_the_run(error)) {
@@ -142,13 +162,18 @@ impl Answers {
         ctx: &mut Context<'_>,
         facts: &QuestionFacts<'_>,
         (batch, offer): (&[&ClassifiedIdea], &Offer),
-        problems: &[String],
+        attempt: Attempt<'_>,
     ) -> Result<Vec<String>, JobError> {
         let offer = offer_of(offer, batch);
         self.requests += 1;
+        // The first question about an idea has already been charged for it.
+        let (problems, ideas) = match attempt {
+            Attempt::First => (&[][..], batch.len() as u64),
+            Attempt::Second { problems } => (problems, 0),
+        };
         let asked = (self.requests, problems);
         let request = question(ctx, facts, (batch, &offer), asked, window(ctx));
-        let reply = match ctx.spender.ask(&request, batch.len() as u64) {
+        let reply = match ctx.spender.ask(&request, ideas) {
             Ok(reply) => reply,
             Err(error) => {
                 // The ideas may have caused the malformed or truncated answer.

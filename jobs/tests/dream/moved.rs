@@ -255,6 +255,26 @@ fn missing_ideas_are_asked_about_once_more_with_reasons() {
 }
 
 #[test]
+fn second_questions_follow_all_first_questions_and_are_free_of_ideas() {
+    let (mut place, _) = project();
+    place.spec.max_ideas = 2;
+    place.pass();
+    place.spec.select = "all".to_owned();
+    let steps = [Step::Text("no".into()), Step::Text("no".into()), Step::Text("no".into())];
+    // Each question has room for one idea.
+    let backend = Arc::new(Scripted::new("model", steps).with_window(3_000));
+    let settled = place.pass_with(backend.clone(), &mut Silent);
+    let asked: Vec<Value> = backend.asked().iter().map(|it| it.offer["sources"].clone()).collect();
+    assert_eq!(asked.len(), 3, "{settled:?}");
+    assert_ne!(asked[0], asked[1]);
+    assert_eq!(asked[0], asked[2], "the second question came before another first one");
+    let run = place.store.runs(&Default::default()).unwrap().remove(0);
+    assert_eq!(place.store.spent_by(&run.id).unwrap().ideas, 2);
+    // The fourth question would exceed the budget of three requests, but is not why the pass failed.
+    assert_eq!(settled.outcome.class(), Some(Class::Malformed), "{settled:?}");
+}
+
+#[test]
 fn unreadable_replies_rotate_and_park_ideas() {
     let (mut place, _) = project();
     place.spec.max_ideas = 3;
