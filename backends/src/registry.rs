@@ -69,7 +69,7 @@ pub struct BackendSpec {
     #[serde(deserialize_with = "read_cap")]
     #[schemars(with = "Option<Size>")]
     pub output_cap: Option<usize>,
-    /// A file of additional NAME=VALUE lines. It must be readable only by its owner.
+    /// A file of additional NAME=VALUE lines. Only its owner may have access to it.
     #[serde(deserialize_with = "read_own_path")]
     #[schemars(with = "Option<Text<OwnPath>>")]
     pub env_file: Option<PathBuf>,

@@ -175,7 +175,7 @@ pub struct Usage {
     pub output_tokens: u64,
     /// The part of `input_tokens` that was read from a cache.
     pub cached_input_tokens: u64,
-    /// Cost in millionths of the provider's billing currency, if reported.
+    /// Cost in millionths of a US dollar, if reported.
     pub cost_micros: Option<u64>,
 }
 

@@ -413,7 +413,10 @@ fn dead(
     } else {
         Outcome::Lost { why: "its process died before it could settle".to_owned() }
     };
-    let mut detail = format!("its process is gone; {} leftover processes killed", killed.count);
+    let mut detail = match killed.count {
+        1 => "its process is gone; 1 leftover process killed".to_owned(),
+        count => format!("its process is gone; {count} leftover processes killed"),
+    };
     if killed.survivors > 0 {
         detail.push_str(&format!(", {} could not be killed", killed.survivors));
     }
@@ -500,6 +503,7 @@ fn closed_work(driver: &Driver<'_>, run: &RunRow) -> (String, Option<String>) {
         Ok(Some(work)) => {
             let commits = match work.imported.commits.len() {
                 0 => String::new(),
+                1 => "; 1 commit imported into the repository".to_owned(),
                 count => format!("; {count} commits imported into the repository"),
             };
             let held = work.imported.held.iter().chain(&work.imported.notes);

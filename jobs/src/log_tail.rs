@@ -34,7 +34,7 @@ pub struct LogTail {
     pub log: Vec<String>,
     pub stdout: Vec<String>,
     pub stderr: Vec<String>,
-    /// The text of each reply in the run's recording, as the model sent it.
+    /// The text of each reply in the run's recording, in which secrets are redacted.
     pub replies: Vec<ModelReply>,
 }
 

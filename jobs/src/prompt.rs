@@ -148,7 +148,7 @@ impl Kind for PromptSpec {
             checks: vec![
                 "the answer is not empty".to_owned(),
                 format!(
-                    "{} is a regular file or does not exist, and does not change in the meantime",
+                    "{} is a regular file or does not exist, and does not change during the run",
                     self.to
                 ),
             ],

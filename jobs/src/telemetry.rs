@@ -199,7 +199,7 @@ impl Sink for Telemetry<'_> {
 /// The totals of a run's events.
 #[derive(Clone, Debug, Default, PartialEq, Eq, JsonSchema, Serialize)]
 pub struct Tally {
-    /// The number of requests.
+    /// The number of attempts to send a request, including repeated attempts.
     pub asked: u64,
     /// The number of uses of each tool, by name.
     pub tools: BTreeMap<String, u64>,

@@ -1,7 +1,8 @@
 //! Adds a job with default settings to a project that has no job of its kind.
 //!
-//! [`overnight`] gives the job the trigger `manual`, so that it runs only when the user starts it,
-//! and never changes a configured job. [`add`] writes the settings that it is given.
+//! [`overnight`] never changes a configured job. It gives the job that it adds the trigger
+//! `manual`, so that job runs only when the user starts it. [`add`] writes exactly the given
+//! settings.
 
 use std::path::Path;
 
@@ -29,7 +30,8 @@ pub fn add(
 }
 
 /// Loads the project that an overnight run works on. A repository with a corpus becomes a project,
-/// and a project without an overnight job gets one with default settings.
+/// and a project without an overnight job gets one with default settings, unless another job is
+/// already named `overnight`.
 ///
 /// # Errors
 /// Returns an error if there is neither a project nor a corpus, or if a file cannot be written.

@@ -57,7 +57,7 @@ impl DoctorArgs {
 }
 
 /// Restarts this command in the environment of a host scheduler's tick: the scheduler's variables
-/// and the saved ones.
+/// and the saved ones. Returns only if the restart fails.
 fn go_there(cli: &Cli<'_>) -> Result<Failure, Failure> {
     let record = SetupRecord::read(&cli.env.setup_note())?;
     let (kind, _) = fitting(&record);
@@ -66,7 +66,8 @@ fn go_there(cli: &Cli<'_>) -> Result<Failure, Failure> {
         variables.extend(environment::credentials(&cli.env.credentials_file())?);
         variables.extend(environment::read(&cli.env.environment_file())?);
     }
-    // Keep this process's state folder, configuration folder and test clock.
+    // Keep this process's state folder, configuration folder and test clock, unless the saved
+    // environment sets them.
     for name in ["XDG_STATE_HOME", "XDG_CONFIG_HOME", "RUNNER_TEST_CLOCK"] {
         if let Some(value) = env::setting(name).and_then(|value| value.into_string().ok()) {
             variables.entry(name.to_owned()).or_insert(value);

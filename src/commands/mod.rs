@@ -99,7 +99,8 @@ impl Cli<'_> {
 
 /// Runs a command and returns its exit code.
 pub fn run(args: &Args) -> Result<Exit, Failure> {
-    // These commands read no user files, so they run before anything is loaded.
+    // These commands run before anything is loaded. Completions and manual pages need neither
+    // settings nor the database.
     match &args.command {
         Command::Completions(shell) => return Ok(shell.run(&mut args::program())),
         Command::Man(pages) => return pages.run(&args::program(), args.ui()),
@@ -236,8 +237,9 @@ pub struct AbsentArgs {
     _all: Vec<String>,
 }
 
-/// Checks that the database can be used before a command writes anything else. An older format is
-/// accepted, because opening the database for writing migrates it.
+/// Checks that the database can be used before a command writes anything else. An older format and
+/// an interrupted restore are accepted, because opening the database for writing migrates the
+/// format and finishes the restore.
 fn usable(home: &Env) -> Result<(), Failure> {
     match home.store_to_read() {
         Ok(_) | Err(StoreError::Older { .. } | StoreError::HalfRestored { .. }) => Ok(()),

@@ -53,7 +53,7 @@ pub struct CancelArgs {
     run: String,
 }
 
-/// Queue another attempt of a finished run
+/// Queue another attempt at a finished run
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example: runner retry 01KA5V7Q4B")]
 pub struct RetryArgs {

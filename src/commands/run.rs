@@ -129,7 +129,8 @@ pub(super) fn once(
     settled(home, project, job, key, how).map(|(exit, _)| exit)
 }
 
-/// Runs one job of a project once, prints its outcome, and returns the outcome if there is one.
+/// Runs one job of a project once and prints its outcome. Returns the exit code, and the outcome if
+/// there is one.
 pub(super) fn settled(
     home: &Env,
     project: &LoadedProject,

@@ -1,4 +1,4 @@
-//! `runner serve`: serves pages and an API for this user until stopped by a signal.
+//! `runner serve`: serves pages and an API for this user until a signal stops it.
 
 use runner_engine::outcome::Exit;
 use signal_hook::consts::{SIGINT, SIGTERM};

@@ -17,7 +17,7 @@ use super::{Failure, Stack, dream, first, layers, reference, resolve};
 /// The origin of a value.
 #[derive(Clone, Debug, Default, PartialEq, Eq, JsonSchema, Serialize)]
 pub struct SettingOrigin {
-    /// `default`, `user`, `project`, `environment` or `flag`.
+    /// `default`, `user`, `ctxrc`, `project`, `environment`, `set` or `flag`.
     pub layer: &'static str,
     /// The file; `None` for a setting outside the files.
     pub file: Option<PathBuf>,

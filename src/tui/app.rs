@@ -100,7 +100,7 @@ impl Action {
         match self {
             Self::Cancel(run) => format!("Cancel run {run}? It will not be retried."),
             Self::PauseAll => "Pause everything, in all projects? Live runs continue.".to_owned(),
-            Self::Retry(run) => format!("Queue another attempt of run {run}?"),
+            Self::Retry(run) => format!("Queue another attempt at run {run}?"),
             Self::SwitchJob(run) => format!("Pause or resume the job of run {run}?"),
             Self::SwitchAll => "Resume everything?".to_owned(),
         }

@@ -107,7 +107,7 @@ pub const ACTIONS: &[Action] = &[
     Action {
         name: "retry-run",
         path: "/runs/{run}/retry",
-        summary: "Queue another attempt of a finished run",
+        summary: "Queue another attempt at a finished run",
         words: &["retry", "--", "{run}"],
         fields: NO_FIELDS,
         then: "/runs/{run}",

@@ -69,9 +69,9 @@ impl Drop for Strangers {
     }
 }
 
-/// Checks that at least one of many runs reads no other process. Other tests that run at the same
-/// time also read the states of all processes, but if the run itself did so, every attempt would
-/// show reads.
+/// Checks that at least one of many runs reads the state of no other process. Other tests that run
+/// at the same time also read the states of all processes, but if the run itself did so, every
+/// attempt would show reads.
 #[test]
 fn a_run_reads_no_other_processes() {
     let fixture = job("true", "");

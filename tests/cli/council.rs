@@ -16,8 +16,8 @@ const WORK: &str = concat!(
     "],\"consumed\":false,\"claim_status\":\"available\"}\n",
 );
 
-/// Returns the settings of a scripted councillor. `$id` in the script contains the candidates, one
-/// per line.
+/// Returns the settings of a scripted councillor. `$id` in the script contains the ids of the
+/// candidates, one per line.
 fn voice(name: &str, script: &str) -> String {
     let script = format!(
         "id=$(grep -o 'dream-[0-9a-f]*' request.json | awk '!seen[$0]++'); one=$(echo \"$id\" | sed -n 1p); two=$(echo \"$id\" | sed -n 2p); {script}"

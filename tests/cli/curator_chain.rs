@@ -8,7 +8,8 @@ const DAY: &str = "2027-03-01T12:00:00Z";
 const EVENING: &str = "2027-03-01T18:00:00Z";
 const NIGHT: &str = "2027-03-02T02:30:00Z";
 
-/// Returns a session of two chunks, with a fixed failure in one and a correction in the other.
+/// Returns a session of two chunks, with a failure and its fix in the first and a correction by the
+/// user in the second.
 fn session() -> String {
     let row = |at: usize, kind: &str, content: Value| {
         let second = at % 60;

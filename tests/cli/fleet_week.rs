@@ -78,9 +78,9 @@ fn settle(fixture: &Fixture) {
     panic!("a run is not settled after 20 ticks");
 }
 
-/// Checks that only one agent picked each task and still holds it, and that the verdicts of each
-/// entry were applied at most once, for the agent that wrote it. Returns the number of picks and
-/// the number of moves by verdicts.
+/// Checks that each task was picked at most once, that each task in progress is held by the agent
+/// that picked it, and that the verdicts of each entry were applied at most once, for the agent
+/// that wrote it. Returns the number of picks and the number of moves by verdicts.
 fn look(fixture: &Fixture) -> (usize, usize) {
     let history = fs::read_to_string(fixture.path(".runner/board.jsonl")).unwrap_or_default();
     let mut held: BTreeMap<String, String> = BTreeMap::new();

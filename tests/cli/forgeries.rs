@@ -79,13 +79,13 @@ fn forged_entries_move_no_task_and_orient_no_run() {
     assert!(fixture.read(entry).contains(VERDICT));
     is_without_effect(&fixture, "entry from the index");
     restore();
-    // Runner knows an entry with the same text in this clone too, because its digest is equal.
+    // Runner recognizes the restored entry, because its digest is the recorded one.
     fixture.run(&["board", "apply"]).ends(0).expect_text("already applied");
 }
 
-/// The forgeries: a name, and a script that brings a forged entry into the project. `$F` is the
-/// folder with the forged entry `entry` and its list `list`; `$E` and `$L` are their paths in the
-/// project.
+/// The forgeries, each with a name and a script that brings a forged entry into the project. `$F`
+/// is the folder with the forged entry `entry` and its list `list`; `$E` and `$L` are their paths
+/// in the project.
 const FORGERIES: [(&str, &str); 11] = [
     (
         "index",
@@ -199,7 +199,8 @@ fn twelve_forgeries_are_reported_and_not_applied() {
 }
 
 /// The ways in which an agent brings the forged commit `$C`, whose tree has the entry, into git.
-/// The last part is the text in the run's failure, or `None` if the run must not fail.
+/// Each has a name, a script, and the text in the run's failure, or `None` if the run must not
+/// fail.
 const FROM_THE_SANDBOX: [(&str, &str, Option<&str>); 13] = [
     ("commit", "git reset -q --soft $C", Some("commit ")),
     (

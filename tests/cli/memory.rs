@@ -511,7 +511,7 @@ fn killed_creation_is_repeated() {
     fixture.run(&["memory", "list"]).ends(0);
     let header = fs::read(&store).unwrap();
     let journal = store.with_extension("db-journal");
-    // The header states that the file had no pages, so SQLite empties the file again.
+    // The journal's header states that the file had no pages, so SQLite empties the file again.
     let mut undo = vec![0; 512];
     undo[..8].copy_from_slice(&[0xd9, 0xd5, 0x05, 0xf9, 0x20, 0xa1, 0x63, 0xd7]);
     undo[20..24].copy_from_slice(&512_u32.to_be_bytes());

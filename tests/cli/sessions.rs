@@ -330,7 +330,7 @@ fn person_decides_about_artifacts_and_other_programs_do_not() {
     fixture.run(&["config", "check"]).ends(78).expect_text(".warden");
 }
 
-/// Returns what the guard hook answers before a command of a session.
+/// Returns the answer of the guard hook to a command of a session.
 fn guarded(fixture: &Fixture, session: &str, command: &str) -> CommandOutput {
     let payload = fixture.root().join("payload.json");
     let cwd = fs::canonicalize(fixture.project()).unwrap();

@@ -198,7 +198,7 @@ fn no_screen_contains_a_secret() {
         fixture.write("spilled", written(part));
         fixture.run(&["run", "spill"]).ends(1);
         fixture.run(&["jobs", "reset", "spill"]).ends(0);
-        // On this screen, the log of all secrets of this part fits without scrolling.
+        // This screen is large enough to show the log of this part's secrets without scrolling.
         let mut top = Top::sized(&fixture, &["top"], true, [100, 600]);
         top.until("last night");
         shown.push((format!("overview {number}"), top.screen().into_bytes()));

@@ -81,7 +81,7 @@ impl Top {
         Self { child, ours, size, seen: Vec::new() }
     }
 
-    /// Returns what the terminal shows.
+    /// Returns the text that the terminal shows.
     pub fn screen(&self) -> String {
         screen(&self.seen, self.size)
     }

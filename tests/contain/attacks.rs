@@ -213,7 +213,7 @@ fn child(fixture: &Fixture, level: Level, attempts: &[&Attempt]) -> (usize, Comm
         // Reading the pipe blocks until the child is running.
         fixture.read("src/up");
         let writer = scope.spawn(|| person(fixture, &stop, &commits));
-        // The child continues once the person works.
+        // The child continues once the person has made a commit.
         while commits.load(Ordering::SeqCst) == 0 && !writer.is_finished() {
             std::thread::yield_now();
         }

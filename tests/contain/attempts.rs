@@ -7,7 +7,7 @@
 /// The kind of a target, which determines the content that an attempt writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Content {
-    /// Settings of git that start a program.
+    /// Git settings that start a program.
     Config,
     /// A program that git starts.
     Program,

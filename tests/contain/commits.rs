@@ -134,7 +134,7 @@ fn persons_work_during_the_run_is_kept() {
             fs::write(fixture.path("src/go"), "go\n").unwrap();
             let output = running.join().unwrap();
             assert!(
-                output.out.contains("refs/heads/main was changed in the meantime"),
+                output.out.contains("refs/heads/main has changed since the run started"),
                 "{output:?}"
             );
             assert!(output.out.contains("\"outcome\": \"degraded\""), "{output:?}");
@@ -433,7 +433,7 @@ fn unborn_branch_and_detached_head_work() {
 #[test]
 fn other_hash_and_protected_files_of_the_person_work() {
     for level in levels() {
-        // A commit that only records what a person wrote to a protected file is no violation.
+        // A commit that only records a person's change to a protected file is not a violation.
         let fixture = project("echo a >> src/a.txt; git commit -q -am All");
         fs::remove_dir_all(fixture.path(".git")).unwrap();
         fixture.git(&["init", "--quiet", "--object-format=sha256"]);

@@ -26,8 +26,8 @@ const RETENTION: &str =
 const SETTLED: usize = 16;
 const HEALTHY: [&str; 2] = ["well-1", "well-2"];
 
-/// The job of a hostile program that writes, floods, forks and detaches processes. `$TARGETS` lists
-/// the paths that it must not change.
+/// The job of a hostile program that writes, floods, forks and detaches processes. The file
+/// `targets` lists the paths that it must not change.
 const ATTACK: &str = r#"
 while read -r path; do
     echo evil >> "$path"; rm -f "$path"; mv notes/mine "$path"; ln -sf /etc/passwd "$path"; chmod 777 "$path"

@@ -1,8 +1,9 @@
 //! Tests the limits on memory, processes, processor time and disk space, each with many ways around
 //! it.
 //!
-//! A way that gets around its limit prints `through`, and one that the sandbox refuses prints
-//! `refused`. The tests print how each way ended, and the largest excess.
+//! A way that the sandbox refuses prints `refused`. A way that gets around its limit exits without
+//! a reported overuse, and prints `through` unless it uses disk space. The tests print how many
+//! ways ended in each manner, and the largest observed use of the limit.
 
 use std::fs;
 use std::path::Path;

@@ -2,7 +2,8 @@
 //! scripts.
 //!
 //! Each way uses 600 MiB of memory, 80 processes, four seconds of processor time, or 60 MB in the
-//! folder `$Q`. It prints `through` if nothing ended it, and `refused` if the sandbox refused it.
+//! folder `$Q`. Except for the ways to use disk space, it prints `through` if nothing ended it. It
+//! prints `refused` if the sandbox refused it.
 
 /// A way around a limit: its name and a shell script.
 pub type Way = (&'static str, &'static str);

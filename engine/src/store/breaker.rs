@@ -70,7 +70,10 @@ impl Store {
                 project: Some(project.clone()),
                 run: None,
                 kind: "acknowledged".to_owned(),
-                detail: format!("{name}: {failures} failures in a row, by {who}"),
+                detail: match failures {
+                    1 => format!("{name}: 1 failure, by {who}"),
+                    count => format!("{name}: {count} failures in a row, by {who}"),
+                },
             };
             events::insert(tx, &event)?;
             Ok(failures)

@@ -53,7 +53,7 @@ pub enum MessageState {
     Waiting,
     /// The channel has accepted the message.
     Delivered,
-    /// All delivery attempts failed.
+    /// All delivery attempts have failed or were interrupted.
     GivenUp,
     /// The message was no longer needed.
     Withdrawn,

@@ -59,7 +59,8 @@ pub struct ReportedProposal {
     /// The user's recent decisions on proposals like this one.
     #[serde(default)]
     pub like: Option<String>,
-    /// Whether the user rejected most proposals like this one, which are listed last.
+    /// Whether the user decided against at least half of the proposals like this one. Such
+    /// proposals are listed last.
     #[serde(default)]
     pub disfavoured: bool,
 }

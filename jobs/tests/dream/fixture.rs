@@ -41,7 +41,7 @@ pub struct Fixture {
     pub root: PathBuf,
     /// The settings of the project's dream.
     pub spec: DreamSpec,
-    /// How the passes are paid for.
+    /// The payment settings of the passes.
     pub spending: Spending,
     /// The time limit that the passes request, in seconds, or `None` for the default timeout.
     pub seconds: Option<u64>,
@@ -130,7 +130,7 @@ impl Fixture {
         fs::write(path, content).unwrap();
     }
 
-    /// Commits one changed line in each of `paths`, and returns the hash.
+    /// Writes the subject into each of `paths`, commits all changes, and returns the hash.
     pub fn commit(&self, subject: &str, paths: &[&str]) -> String {
         for path in paths {
             self.write(path, format!("{subject}\n"));

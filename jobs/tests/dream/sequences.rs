@@ -57,7 +57,7 @@ impl ProjectLife {
         all.filter(|(path, _)| path.starts_with(&ideas) && !path.starts_with(&done)).collect()
     }
 
-    /// Returns the files meant for the user: ideas, archived ideas and specs.
+    /// Returns the files outside `dreams`, including ideas, archived ideas and specs.
     fn readable(&self) -> BTreeMap<PathBuf, Vec<u8>> {
         let dreams = self.place.root.join("dreams");
         let all = self.place.everything().into_iter();
@@ -174,7 +174,7 @@ impl ProjectLife {
             let held = everything.values().any(|bytes| holds(bytes, content));
             assert!(held, "lost: {:?}", String::from_utf8_lossy(content));
         }
-        // Every readable file contains a complete version written by the user.
+        // Every idea, archived idea and spec contains a complete version written by the user.
         for (path, bytes) in self.readable() {
             let known = self.ever.iter().any(|content| holds(&bytes, content));
             let ours = !path.starts_with(self.place.root.join("ideas"))

@@ -1,4 +1,5 @@
-//! Reads the values that a form shows: JSON, a page as a browser parses it, a report, or a screen.
+//! Reads the values that one form of output shows: JSON, a page as a browser parses it, a report,
+//! or a screen.
 //!
 //! Each reader reads only the form itself, and must never use the code that renders it.
 
@@ -14,8 +15,9 @@ use serde_json::Value;
 /// Values, keyed by row and field.
 pub type Facts = BTreeMap<String, String>;
 
-/// Returns the letters and digits of a string. Forms differ in how they render all other
-/// characters: they fold lines, and they escape or replace markup and control characters.
+/// Returns the letters and digits of a string, except those of `\u{...}` escapes. Forms differ in
+/// how they render all other characters: they fold lines, and they escape or replace markup and
+/// control characters.
 pub fn plain(text: &str) -> String {
     let mut out = String::new();
     // A Markdown renderer shows an entity as its character.
@@ -147,8 +149,8 @@ impl Shown {
         (0..height).map(|row| self.part(row, 0..width).trim_end().to_owned()).collect()
     }
 
-    /// Returns the values of a table of name-value pairs. A row without a name continues the
-    /// previous one.
+    /// Returns the values of a table of name-value pairs, keyed by name. A row without a name
+    /// continues the previous one.
     pub fn values(&self) -> BTreeMap<String, String> {
         let mut all: BTreeMap<String, String> = BTreeMap::new();
         let mut name = String::new();

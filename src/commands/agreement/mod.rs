@@ -270,7 +270,8 @@ fn all_forms_show_the_same_values() {
     }
 }
 
-/// Changes to the database after the JSON was read, each with the forms that must show it.
+/// Changes that are made to the database after the JSON was read, each with the forms that must
+/// show the change.
 const PLANTED: [(&str, &[&str]); 4] = [
     (
         "UPDATE runs SET outcome = '{\"outcome\":\"failed\",\"class\":\"guard\",\"why\":\"planted\"}'

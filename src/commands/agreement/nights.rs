@@ -1,4 +1,4 @@
-//! Reads the nights, alerts and budgets that a form shows.
+//! Reads the nights, alerts and budgets that one form of output shows.
 
 use serde_json::Value;
 

@@ -1,5 +1,5 @@
-//! Random database rows: runs with every outcome and state, nights, alerts, budgets and grants,
-//! with strings that are hard to render.
+//! Generates random database rows: runs with every outcome and state, nights, alerts, budgets and
+//! grants, with strings that are hard to render.
 
 use jiff::{SignedDuration, Timestamp};
 use runner_engine::ids::{AlertId, MessageId, OccurrenceId, RunId};
@@ -32,7 +32,7 @@ const PARTS: [&str; 20] = [
     "ß ſ İ",
 ];
 
-/// Pseudorandom numbers, reproducible from the seed.
+/// A generator of pseudorandom numbers that are reproducible from the seed.
 pub struct Dice(u64);
 
 impl Dice {

@@ -1,5 +1,5 @@
 //! `runner backends test NAME`: asks a backend one small question, and shows the request, the
-//! reply, the usage and the time. The question is a separate run, which counts toward the project's
+//! reply, the usage and the time. Each test is a separate run, which counts toward the project's
 //! budgets.
 
 use std::fs;
@@ -189,7 +189,7 @@ pub(super) fn run(cli: &Cli<'_>, here: &LoadedProject, name: &str) -> Result<Exi
 /// The request of a test, and the backend or the reason why it cannot be used.
 type PreparedTest = (Request, Result<Arc<dyn Backend>, BackendError>);
 
-/// Creates the folders of a test in `folder`, its request, and the backend in its sandbox.
+/// Creates a test's folders in `folder`, and returns the test's request and its sandboxed backend.
 fn prepared(home: &Env, spec: &BackendSpec, folder: &Path) -> Result<PreparedTest, Failure> {
     let (child, temp) = (folder.join("child"), folder.join("tmp"));
     for folder in [&child, &temp] {

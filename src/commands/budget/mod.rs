@@ -57,8 +57,8 @@ impl BudgetArgs {
     }
 }
 
-/// Maps unit names to values. A unit without a limit is absent. Money is in dollars, time in
-/// seconds.
+/// Returns the values keyed by unit name. A unit without a limit is absent. Money is in dollars,
+/// time in seconds.
 fn bounded(values: [Option<u64>; 5]) -> Map<String, Value> {
     UNITS
         .iter()

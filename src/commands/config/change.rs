@@ -38,8 +38,8 @@ impl ConfigFile {
         }
     }
 
-    /// Makes a change to the file; `change` returns the file's new contents. A project's new
-    /// settings are accepted if all of its settings were in effect before.
+    /// Calls `change`, which writes the file and returns its new contents. A project's new settings
+    /// are accepted if all of its settings were in effect before.
     fn change(
         self,
         cli: &Cli<'_>,
@@ -94,14 +94,14 @@ pub(in crate::commands) fn change(
         };
         cli.ui.info(&format!("{verb} {} {place} {}", change.key(), path.display()));
     }
-    // The remaining mistakes were reported above, and every tick reports them again.
+    // The number of remaining mistakes was reported above, and every tick reports the mistakes.
     if rest == 0 {
         register_now(cli.env);
     }
     Ok(Exit::Done)
 }
 
-/// Opens a settings file in the user's editor, then prints any mistakes in it.
+/// Opens a settings file in the user's editor, then checks all settings like `runner config check`.
 pub(super) fn edit(cli: &Cli<'_>, file: ConfigFile) -> Result<Exit, Failure> {
     let path = file.path(cli)?;
     if let Some(folder) = path.parent() {

@@ -1,8 +1,8 @@
 //! `runner corpus`: runs single steps on the corpus.
 //!
-//! Each command first finishes any interrupted commit. A reader waits while a commit is being made.
-//! A command that changes the corpus takes the overnight lock, so it is refused while an overnight
-//! run is active.
+//! Each command that reads or changes the project's corpus first finishes any interrupted commit. A
+//! reader waits while a commit is being made. A command that changes the corpus takes the overnight
+//! lock, so it is refused while an overnight run is active.
 
 mod bench;
 mod brief;

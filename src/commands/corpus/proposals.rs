@@ -10,7 +10,7 @@ use serde::Serialize;
 use super::CorpusFolder;
 use crate::ui::{Failure, Ui, View, safe, show};
 
-/// Number of lines of a node's text that the list shows.
+/// Maximum number of lines of a node's text that the list shows.
 const LINES: usize = 8;
 
 #[derive(Serialize)]

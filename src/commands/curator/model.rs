@@ -69,7 +69,7 @@ pub struct Configured {
     /// Maximum number of jobs that may start within 60 minutes.
     pub hourly_cap: u32,
     pub kinds: Vec<&'static str>,
-    /// Whether runner supports the engine.
+    /// Whether the engine is one that runner supports, or the name of a configured backend.
     pub engine_known: bool,
 }
 

@@ -1,4 +1,4 @@
-//! `runner curator work`: runs the curator job until no further run may start.
+//! `runner curator work`: processes the queue with runs of the curator job.
 //!
 //! ```text
 //! a file waits, and with --watch the hourly cap allows a start?

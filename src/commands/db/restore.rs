@@ -170,8 +170,8 @@ fn newest(home: &Env) -> Result<PathBuf, Failure> {
         .hint(hint))
 }
 
-/// Creates the failure for a database in use. The message lists the processes that hold the lock
-/// file open, if this user can see them.
+/// Creates the failure for a database that is in use. The message lists the processes that hold the
+/// lock file open, if this user can see them.
 fn in_use(home: &Env) -> Failure {
     let lock = fs::metadata(home.state.join("database.lock"));
     let me = std::process::id();

@@ -57,7 +57,7 @@ impl<'h> ReviewContext<'h> {
         Ok(PastDecisions::of(proposals, self.home.wall()?))
     }
 
-    /// Reads all proposals, and reports the files that could not be read.
+    /// Reads and ranks the proposals, and reports the files that could not be read.
     pub(in crate::commands) fn proposals(&self) -> Result<Proposals, Failure> {
         let proposals = self.read()?;
         for trouble in &proposals.troubles {

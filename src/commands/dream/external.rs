@@ -194,7 +194,7 @@ impl SubmitArgs {
         done
     }
 
-    /// Returns the request that the answer belongs to.
+    /// Returns the request that the answer responds to.
     fn request_of<'r>(
         &self,
         requests: &'r ExternalRequests,

@@ -92,7 +92,7 @@ impl View for ProposalList<'_> {
             return show::out(&match self.undecided {
                 0 => "no undecided proposals; `runner dream run` looks for more\n".to_owned(),
                 1 => "the only undecided proposal does not match the filter\n".to_owned(),
-                n => format!("none of {n} undecided proposals matches the filter\n"),
+                n => format!("none of the {n} undecided proposals matches the filter\n"),
             });
         }
         let rows: Vec<Vec<String>> = self.proposals.iter().map(ProposalView::row).collect();

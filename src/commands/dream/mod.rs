@@ -68,7 +68,7 @@ pub(super) struct DreamJobArg {
     job: Option<String>,
 }
 
-/// Returns the dream job named by the arguments.
+/// Returns the dream job named by the arguments, or the project's only dream job.
 fn dream_job<'h>(
     here: &'h LoadedProject,
     which: &DreamJobArg,

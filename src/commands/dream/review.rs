@@ -35,8 +35,7 @@ impl ReviewArgs {
         app.proposals = Ok(Review::new(proposals.items, self.filter.clone()));
         let mut source = Source::with(*cli, self.filter.clone(), self.which.clone());
         let (app, exit) = top::open(&mut source, app)?;
-        // The summary is printed only on a terminal. Each decision was already written when it was
-        // made.
+        // The summary is printed only on a terminal. Each decision has already been written.
         if let (true, Ok(review)) = (terminal::is_available(), &app.proposals) {
             let (open, decided) = review.counts();
             show::out(&format!("{decided} decided, {open} left\n"));

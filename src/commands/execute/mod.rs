@@ -3,7 +3,7 @@
 //! ```text
 //! contract's lock ──> deciding lock ──> recover dead runs ──> facts ──> Store::admit ──> execute
 //!      │                   │                                               │               │
-//!      └── held: skipped ──┘                                               └── declined    └──> failure marker, sweep
+//!      └── held: declined ─┘                                               └── declined    └──> failure marker, sweep
 //! ```
 //!
 //! The locks are held until the outcome is committed and the sweep is complete. A run that this

@@ -18,7 +18,7 @@ struct Candidate {
     base_url: Option<&'static str>,
 }
 
-/// The candidates. The last ones are LM Studio, llama.cpp and vLLM servers on their usual ports.
+/// The candidates. The last three are LM Studio, llama.cpp and vLLM servers on their usual ports.
 const CANDIDATES: [Candidate; 8] = [
     Candidate { name: "claude", kind: "claude", key: None, base_url: None },
     Candidate { name: "codex", kind: "codex", key: None, base_url: None },

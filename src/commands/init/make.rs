@@ -121,7 +121,7 @@ pub fn make(
             ignored.push(format!("/{folder}/"));
         }
     }
-    // The findings about sessions quote transcripts.
+    // The findings about sessions quote transcripts, so git must ignore them.
     ignored.push("/.warden/".to_owned());
     // Neither the record of tool calls nor the daydreams should be committed.
     let private = [&config.lifecycle.steps, &config.lifecycle.daydreams];
@@ -228,7 +228,7 @@ fn config_file(
     Ok(InitStep { line, what: InitAction::File(path.to_owned(), text.into_bytes()) })
 }
 
-/// Plans the addition of lines to `.git/info/exclude`, or returns `None` if none is missing.
+/// Plans the addition of lines to `.git/info/exclude`, or returns `None` if no line is missing.
 fn exclude(git: &Git, lines: &[String]) -> Result<Option<InitStep>, Failure> {
     let path = git
         .path(&["--git-path", "info/exclude"])

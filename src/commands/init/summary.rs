@@ -19,7 +19,7 @@ pub(super) struct InitSummary {
     project: String,
     /// The lines that report what was written.
     written: Vec<String>,
-    /// The backend of the dream job, or of the first job that uses a model.
+    /// The backend of the first job, by name, that can use a model.
     backend: String,
     found: Vec<DetectedBackend>,
     night: String,
@@ -27,7 +27,7 @@ pub(super) struct InitSummary {
     notes: usize,
     /// Whether each dream job's notes are private, and how to make them private.
     privacy: Vec<String>,
-    /// Whether the user has accepted the settings. No job runs until then.
+    /// Whether the user has accepted the settings. No job runs before that.
     accepted: bool,
     next: Vec<NextCommand>,
 }

@@ -66,7 +66,7 @@ impl JournalSource<'_> {
             items.extend(self.entries(&scope, &history, &agent)?);
         }
         items.extend(gaps(self.runs).into_iter().map(TimelineItem::Gap));
-        // Commits before the first entry are not part of the journal.
+        // Commits before the first entry or gap are not part of the journal.
         let begin = items.iter().map(TimelineItem::at).min();
         let rem: Vec<String> = (items.iter())
             .filter_map(|item| match item {

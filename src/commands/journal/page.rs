@@ -63,7 +63,8 @@ fn time(at: &str) -> Value {
     Value::from_safe_string(format!("<time datetime=\"{exact}\">{shown}</time>"))
 }
 
-/// Escapes text for HTML, and replaces characters that change the text direction.
+/// Escapes text for HTML, and replaces control characters and characters that change the text
+/// direction.
 fn esc(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {

@@ -99,8 +99,8 @@ impl AdoptArgs {
     }
 }
 
-/// Finds the listed entries that differ from the database's records, and their list if the list
-/// also differs.
+/// Finds the listed entries that differ from the database's records, and their list if that differs
+/// too.
 fn find(
     scope: &Scope,
     store: &Store,

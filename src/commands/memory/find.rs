@@ -107,9 +107,9 @@ struct HitsView {
 #[derive(Debug, Serialize)]
 struct HitView {
     score: f64,
-    /// The fraction of the text's information contained in the node, from 0 to 1.
+    /// The fraction of the query's information that the node contains, from 0 to 1.
     share: f64,
-    /// Whether the node is automatically added to a prompt with this text.
+    /// Whether a hook would add the node to a prompt that consists of the query.
     relevant: bool,
     #[serde(flatten)]
     node: NodeView,

@@ -40,8 +40,8 @@ pub fn insert(text: &str, entries: &HookEntries) -> Result<(String, Vec<String>)
     Ok((text, inserted))
 }
 
-/// Returns the file's contents without the strings inserted by [`insert`], or `None` if these
-/// strings have since been changed.
+/// Returns the file's contents without the strings inserted by [`insert`], or `None` if one of
+/// these strings no longer occurs exactly once.
 pub fn remove(text: &str, inserted: &[String]) -> Option<String> {
     let mut text = text.to_owned();
     for snippet in inserted.iter().rev() {

@@ -231,7 +231,7 @@ impl InstallArgs {
             }
             _ if rest.is_some() => HookState::Outdated,
             _ => {
-                // Settings that cannot be read contain no hooks that would run.
+                // Settings that cannot be parsed contain no hooks that would run.
                 changed = host_file::own_hooks(&text).unwrap_or_default();
                 if changed.is_empty() { HookState::Printed } else { HookState::Changed }
             }
@@ -253,8 +253,8 @@ impl InstallArgs {
     }
 }
 
-/// Replaces the settings with `rest`, which lacks the recorded hooks. Without `rest`, there are no
-/// hooks to remove.
+/// Replaces the settings with `rest`, which lacks the recorded hooks, or deletes the file if `rest`
+/// is empty. Without `rest`, there are no hooks to remove.
 fn remove_hooks(settings: &Path, text: &str, rest: Option<&str>) -> Result<HookState, Failure> {
     let key = settings.display().to_string();
     refuse_own(&key, rest.unwrap_or(text), "runner memory install --remove")?;
@@ -387,7 +387,7 @@ fn plugin(folder: &Path, on: &MemoryCli) -> Result<(), Failure> {
     let manifest = json!({
         "name": "runner-memory",
         "version": env!("CARGO_PKG_VERSION"),
-        "description": "Notes of coding sessions for later sessions",
+        "description": "Notes from coding sessions for later sessions",
     });
     let skill = folder.join("skills/ctx/SKILL.md");
     let text = |value: &Value| serde_json::to_string_pretty(value).unwrap_or_default() + "\n";

@@ -352,7 +352,7 @@ impl StatusArgs {
     }
 }
 
-/// Returns the pairs of near-duplicate nodes of the same type.
+/// Returns pairs of near-duplicate nodes that have the same type and project, at most [`PAIRS`].
 fn similar(on: &MemoryCli) -> Result<Vec<SimilarPair>, Failure> {
     let query = parse("")?;
     let selection = Selection {

@@ -1,6 +1,7 @@
 //! `runner memory`: manages the notes that coding sessions leave for later sessions.
 //!
-//! The commands open the same store as the hooks. They must never call a model.
+//! All commands except `runner memory model` open the same store as the hooks. No command may call
+//! a model.
 
 mod find;
 mod host_file;

@@ -41,7 +41,8 @@ fn edge_type(text: &str) -> Result<EdgeType, String> {
 pub struct AddArgs {
     /// The text, or - for standard input
     content: String,
-    /// fact, decision, pattern, observation, hypothesis, task, summary, source or open-question
+    /// The type: fact, decision, pattern, observation, hypothesis, task, summary, source or
+    /// open-question
     #[arg(long = "type", value_name = "TYPE", default_value = "fact", value_parser = node_type)]
     kind: NodeType,
     /// A tag (may be repeated); a tier is one of tier:pinned, tier:reference and tier:working
@@ -50,7 +51,7 @@ pub struct AddArgs {
     /// Make the node available to all projects
     #[arg(long)]
     global: bool,
-    /// The origin of the text; tool and web mark text written by others
+    /// The origin of the text; the origins tool and web mark text that others have written
     #[arg(long, value_name = "TEXT")]
     origin: Option<String>,
 }
@@ -218,7 +219,7 @@ impl ExpandArgs {
     }
 }
 
-/// Show a node's origins: what it was derived from, replaces and depends on
+/// Show a node's origins: the nodes that it was derived from, replaces and depends on
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example: runner memory trace 01HQ1A2B")]
 pub struct TraceArgs {

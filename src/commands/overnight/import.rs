@@ -174,7 +174,8 @@ fn setting(name: &str, value: Value) -> Option<(String, String)> {
     }
 }
 
-/// Replaces the link with a copy of its folder. The linked folder stays as it is.
+/// Replaces the link with a copy of its folder, without the links in that folder. The linked folder
+/// stays unchanged.
 fn replace_link(root: &Path) -> io::Result<()> {
     let (link, copy) = (root.join(FOLDER), root.join(".agents.importing"));
     match fs::remove_dir_all(&copy) {

@@ -1,4 +1,4 @@
-//! `runner overnight report`: prints or checks the summary of a night.
+//! `runner overnight report`: prints the summary of a night, or checks the night's artifacts.
 
 use std::fs;
 use std::io;

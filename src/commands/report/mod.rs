@@ -96,7 +96,7 @@ impl View for ReportView {
 }
 
 impl ReportArgs {
-    /// Prints the report, or opens its page.
+    /// Prints, opens, lists, searches or exports reports, according to the arguments.
     pub fn run(&self, cli: &Cli<'_>) -> Result<Exit, Failure> {
         let is_list = self.command.is_none() && !self.list && self.export.is_none();
         let is_list = is_list && !self.form.open && !self.form.html;

@@ -86,7 +86,7 @@ pub(in crate::commands) struct RunList {
     trouble: Option<String>,
 }
 
-/// A run, with the last two columns of its row.
+/// A run, with the texts of its row in the table.
 #[derive(Debug, JsonSchema, Serialize)]
 struct ListedRun {
     #[serde(flatten)]

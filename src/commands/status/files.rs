@@ -1,7 +1,7 @@
 //! Reads the state of a project's files: from the database if nothing has changed, otherwise from
 //! the files.
 //!
-//! This module must never store what it reads: only a tick does.
+//! This module must never store the data that it reads; only a tick does.
 
 use std::path::PathBuf;
 

@@ -1,5 +1,4 @@
-//! The `runner status` command: shows the current state, from one snapshot of the database and a
-//! few file lookups.
+//! The `runner status` command: shows the current state, from the database and a few file lookups.
 //!
 //! Most of the data about all projects is read with one SQL statement for each kind of data, and
 //! with a few `stat` calls for each project. A project's configuration is parsed only if its files

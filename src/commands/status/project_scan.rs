@@ -2,8 +2,8 @@
 //! last night's report exists, and which jobs have a failure marker.
 //!
 //! For many projects, the scan is half the cost of the status, and it needs no database. A second
-//! thread therefore scans while the first thread queries the database and then joins the scan. This
-//! module must only collect data and never interpret it.
+//! thread therefore scans while the first thread queries the database. The first thread then takes
+//! part in the scan. This module must only collect data and never interpret it.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -80,8 +80,8 @@ impl ScanInput<'_> {
         ProjectScan { kept, fresh, contradiction, marks, report, events, proposals }
     }
 
-    /// Scans all projects and returns the results in the projects' order. Runs `meanwhile` at the
-    /// same time.
+    /// Scans all projects and returns the results in the projects' order, with the result of
+    /// `meanwhile`. For many projects, `meanwhile` runs during the scan; otherwise, it runs before.
     pub(super) fn look_at_all<T>(&self, meanwhile: impl FnOnce() -> T) -> (Vec<ProjectScan>, T) {
         let count = self.shown.len();
         if count < MANY {

@@ -139,7 +139,8 @@ impl<'h> Source<'h> {
         true
     }
 
-    /// Carries out a request. An error that leaves a file half written ends the application.
+    /// Carries out a request. Returns an error only for a request about a proposal; such an error
+    /// ends the application.
     pub(in crate::commands) fn carry_out(
         &mut self,
         app: &mut App,

@@ -17,7 +17,7 @@ pub struct ProposalFilter {
     /// Only proposals with this confidence
     #[arg(long, value_parser = contract_words::<Confidence>(["high", "med", "low"]))]
     pub confidence: Option<Confidence>,
-    /// Only proposals whose path, evidence or rationale contains this text
+    /// Only proposals whose id, path, evidence or rationale contains this text
     #[arg(long, value_name = "TEXT", default_value = "", hide_default_value = true)]
     pub text: String,
 }

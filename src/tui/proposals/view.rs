@@ -143,7 +143,7 @@ fn list(review: &Review, width: usize, room: usize) -> Vec<Row> {
             0 => "No undecided proposals.".to_owned(),
             1 => "The only undecided proposal does not match the filter; f x shows all.".to_owned(),
             open => {
-                format!("None of {open} undecided proposals matches the filter; f x shows all.")
+                format!("None of the {open} undecided proposals matches the filter; f x shows all.")
             }
         };
         return Row::wrapped(CellStyle::Strong, &text, width);

@@ -6,7 +6,8 @@ use std::os::unix::fs::symlink;
 use super::{Aged, content, names};
 use crate::fixture::{CommandOutput, Fixture, print_line};
 
-/// Creates a fixture with a year of history: old runs, old logs, and a link that points outside.
+/// Creates a fixture in December with runs and logs from January to March, and a link that points
+/// outside.
 fn with_old_history() -> Aged {
     let aged = Aged::new();
     for month in ["01-11", "02-11", "03-11"] {

@@ -197,7 +197,7 @@ fn regression_needs_warn_only_budget() {
     assert_eq!(strict["status"], "done");
     run_ok(&fixture, &["overnight", "report", "--validate"]).ends(0);
 
-    // A regression uses up the warn-only budget, which nights share and never refill.
+    // A regression uses one rescue of the warn-only budget, which nights share and never refill.
     let budget = ".agents/overnight/warn-only-budget.json";
     assert!(!fixture.path(budget).exists());
     start(&fixture, &["--max-iterations", "1"]).ends(0);

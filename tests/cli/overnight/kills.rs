@@ -186,7 +186,7 @@ fn lane(fixture: &Fixture, states: &States, kills: usize, first: u64, mut dice: 
         let mut died = killed_at(fixture, act % states.acts);
         let place = format!("after a kill at step {}", act % states.acts);
         act += LANES as u64;
-        assert_ne!(died.code, 0, "step {act} of {} was not reached", states.acts);
+        assert_ne!(died.code, 0, "{place}: it was not reached");
         let mut dead = BTreeSet::new();
         loop {
             tally.killed += 1;

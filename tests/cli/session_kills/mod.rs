@@ -180,7 +180,7 @@ fn compare(fixture: &Fixture, writer: &Writer) -> Compared {
             .map(|it| (it["id"].as_str().unwrap().to_owned(), count(it)))
             .collect()
     };
-    // A known artifact stays, even if it would be too uncertain for a new one.
+    // A known artifact stays, even if its confidence is too low for a new artifact.
     let found = counts(fixture);
     for (id, count) in counts(&calm) {
         assert_eq!(found.get(&id), Some(&count), "artifact {id}");

@@ -37,7 +37,7 @@ pub struct GrowingSession {
     pub files: Vec<GrowingFile>,
 }
 
-/// Everything that changes the transcripts.
+/// Extends and replaces the transcripts of several sessions at random.
 pub struct Writer {
     pub dice: Random,
     pub now: Timestamp,

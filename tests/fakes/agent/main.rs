@@ -6,7 +6,7 @@
 //! that the agent tries to reach, one per line. `CANARY_KEY` contains its secret. Processes that it
 //! leaves behind are named `leaf--WHAT`.
 //!
-//! Each process ends after a minute, even if a test does not kill it.
+//! Each process ends after at most a minute, even if a test does not kill it.
 
 #![allow(
     clippy::print_stdout,

@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-/// A time limit that is longer than any test waits. It ends the threads of a failing test.
+/// A time limit that exceeds the longest wait of any test. It ends the threads of a failing test.
 const FOR_EVER: Duration = Duration::from_secs(60);
 
 #[derive(Clone, Debug, Default)]

@@ -55,7 +55,7 @@ pub struct RemSpec {
     /// The agent whose journal the dream is written to: rem/AGENT/. Default: the agent without a
     /// name, in rem/.
     pub agent: Option<String>,
-    /// The board whose tasks are moved by the verdicts, in org or Markdown.
+    /// The board on which the verdicts move tasks, in org or Markdown.
     pub board: String,
     /// Whether a dream requires an "audit:" commit that is newer than the newest entry.
     pub after_audit: bool,

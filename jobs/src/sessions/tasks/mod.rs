@@ -57,7 +57,7 @@ pub enum Task {
     ErrorClusters,
     /// Steps that resolved an error.
     RepairSequences,
-    /// File names, test locations and commit message forms.
+    /// File names, test locations, import order and commit message forms.
     Conventions,
     /// Repeated calls, and whether the session escaped them.
     Loops,

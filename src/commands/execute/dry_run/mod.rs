@@ -93,7 +93,8 @@ impl<'h> DryRunStore<'h> {
     }
 
     /// Simulates a run and settles it in the copy. With [`Charge::AtMost`], the run is charged its
-    /// maximum. With [`Charge::Nothing`], the run is charged nothing and gets no plan.
+    /// maximum. With [`Charge::Nothing`], the run is charged nothing, and it gets a plan only if
+    /// one of its locks is held.
     pub fn dry_run(&mut self, run: &RunId, charge: Charge) -> Result<DryRun, Failure> {
         let row = self.store.run(run)?;
         let setting = match ResolvedRun::of(self.home, &self.store, &row) {

@@ -114,7 +114,7 @@ impl ResolvedRun<'_> {
         Surroundings { env, sandbox_start: Some(sandbox_start), slots: Some(slots), clock }
     }
 
-    /// Checks that no rate limit has been reported for the backend's pool.
+    /// Checks that no rate limit is in effect for the backend's pool.
     pub(super) fn room(
         &self,
         store: &Store,

@@ -3,8 +3,8 @@
 //! Children of a *proposing* kind (dream, prompt, overnight) may write to their part of the run's
 //! folder and to a temporary folder. In the project, they may write only to the kind's shared
 //! folders. A backend may add paths for its program's state. Children of a *working* kind (command,
-//! wake, audit, plan) may also write to the paths in `writes`. They may never write to runner's
-//! files, git's configuration or an agent's settings.
+//! wake, audit, plan) may also write to the paths in `writes`. These children may never write to
+//! runner's files, git's configuration or an agent's settings.
 //!
 //! The network is open to backends, which need it for their requests. It is closed to commands
 //! unless the job opens it, because a command could send everything that it can read.
