@@ -123,9 +123,10 @@ pub const PROCESS_WAYS: &[Way] = &[
         "stopped",
         "perl -e 'for (1..80) { fork or do { kill STOP, $$ } } sleep 3; print \"through\"'",
     ),
+    // On a busy machine, most bursts fall between two samples.
     (
         "bursts",
-        "perl -e 'for (1..30) { for (1..80) { fork or do { select(undef, undef, undef, 0.1); exit } } 1 while wait > 0 } print \"through\"'",
+        "perl -e 'for (1..150) { for (1..80) { fork or do { select(undef, undef, undef, 0.1); exit } } 1 while wait > 0 } print \"through\"'",
     ),
     (
         "cleared environment, deaf to signals",

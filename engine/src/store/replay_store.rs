@@ -1,8 +1,7 @@
 //! An in-memory database for replaying a finished run.
 //!
 //! The run's recorded id and seed are written directly. The run is then admitted as usual, with the
-//! recorded start time and reservation.
-//! This module must never access the user's database.
+//! recorded start time and reservation. This module must never access the user's database.
 
 use std::path::Path;
 use std::time::Duration;
@@ -31,9 +30,9 @@ pub struct ReplayRun<'a> {
     /// Whether the user requested the recorded run.
     pub manual: bool,
     pub project: &'a ProjectId,
-    /// The replay's folder.
+    /// The folder of the replay, which is registered as the project's folder.
     pub root: &'a Path,
-    /// The name of the run's job.
+    /// The name of the recorded run's job.
     pub job: &'a str,
     pub kind: &'a str,
     /// The recorded start time.
@@ -43,7 +42,7 @@ pub struct ReplayRun<'a> {
     pub boot: Duration,
     /// The recorded reservation.
     pub reserved: Amounts,
-    /// The replay timeout.
+    /// The timeout of the replayed run.
     pub total: Duration,
     /// The staging folder, relative to `root`.
     pub staging: &'a str,
@@ -53,7 +52,8 @@ impl Store {
     /// Creates the database for a replay and admits the run.
     ///
     /// # Errors
-    /// Returns a [`StoreError`].
+    /// Returns [`StoreError::NotFound`] if the run is not admitted, or another [`StoreError`] if
+    /// the database cannot be created or changed.
     pub fn again(again: &ReplayRun<'_>) -> Result<(Self, Admitted)> {
         let mut store = Self::in_memory()?;
         let (now, me) = (again.started, ProcessIdentity::me());

@@ -1,4 +1,4 @@
-//! Reserves budget for runs and settles it.
+//! Reserves budget for runs and settles the reservations.
 //!
 //! An admission must call [`fit`] and [`reserve`] in the same transaction. Otherwise, two runs
 //! could reserve the same remaining amount. Outside such a transaction, [`fit`] returns only an
@@ -20,8 +20,8 @@ use crate::ids::RunId;
 pub const DEFAULT: Amounts =
     Amounts { calls: 10, tokens: 1_000_000, micros: 1_000_000, seconds: 3_600, ideas: 1_000 };
 
-/// Replaces the key of each level that has a window with the key of the pool's open window. If no
-/// window is open at `now`, the new key is that of a window that opens at `now`.
+/// Resolves the windows of budget levels. Each level that has a window gets the key of the pool's
+/// open window or, if none is open, the key of a window that opens at `now`.
 pub(super) fn resolve(
     db: &Connection,
     levels: &[BudgetLevel],
@@ -45,8 +45,8 @@ pub(super) fn window_key(pool: &str, opened: Timestamp) -> String {
     format!("{pool} {}", millis(opened))
 }
 
-/// Returns the start and end of the pool's window if it is open at `now`. A window also ends if the
-/// clock is set back to more than the window's length before its start.
+/// Returns the start and end of the pool's window if it is open at `now`. A window is also closed
+/// if the clock has been set back to at least the window's length before its start.
 pub(super) fn open_window(
     db: &Connection,
     pool: &str,
@@ -62,9 +62,10 @@ pub(super) fn open_window(
     Ok((near && now < closes).then_some((opened, closes)))
 }
 
-/// Computes the amounts that `want` reserves at these levels, whose windows must be resolved. If a
-/// level has too little left, returns the shortfall of the tightest level. A unit without a limit
-/// in `want` reserves the amount that the tightest level has left, up to [`DEFAULT`].
+/// Computes the amounts to reserve for `want` at `levels`, whose windows must be resolved. For a
+/// unit without a limit in `want`, this is the amount that the tightest level has left, up to
+/// [`DEFAULT`]. If a level has too little left, the inner error is the shortfall of the tightest
+/// level.
 pub(super) fn fit(
     db: &Connection,
     want: Budget,
@@ -147,8 +148,8 @@ fn has_reservation(db: &Connection, run: &str, level: &BudgetLevel) -> Result<bo
     db.exists(sql, params![run, level.level, level.key])
 }
 
-/// Reserves `amounts` for a run at these levels, whose windows must be resolved. At levels where
-/// the run's parent has a reservation, the amounts are taken from it.
+/// Reserves `amounts` for a run at `levels`, whose windows must be resolved. At levels where the
+/// run's parent has a reservation, the amounts are taken from that reservation.
 pub(super) fn reserve(
     tx: &Transaction<'_>,
     run: &RunId,
@@ -175,7 +176,7 @@ pub(super) fn reserve(
         if let Some(length) = level.window
             && let Some((pool, opened)) = level.key.rsplit_once(' ')
         {
-            // The key refers to the open window or to a new one.
+            // The key refers to the open window or to a new window.
             let opened = opened.parse().ok().and_then(|at| Timestamp::from_millisecond(at).ok());
             let opened = opened.unwrap_or(now);
             let closes = opened.saturating_add(length).unwrap_or(opened);
@@ -210,15 +211,16 @@ fn reserve_level(
     Ok(())
 }
 
-/// The direction in which amounts move between a parent and its child.
+/// The direction in which amounts move between a parent and its child, as seen from the parent.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Transfer {
     Out,
     Back,
 }
 
-/// Takes a child's amounts from the open reservations of its parent `run`, or returns the unused
-/// part to those reservations. A running parent's deadline is adjusted by the same amount of time.
+/// Takes a child's amounts from the open reservations of its parent, `run`, or returns the unused
+/// part to those reservations. The deadline of a running parent is adjusted by the same amount of
+/// time.
 fn shift(tx: &Transaction<'_>, run: &str, amounts: Amounts, way: Transfer) -> Result<(), Fault> {
     let [calls, tokens, micros, seconds, ideas] = stored(amounts).map(|amount| match way {
         Transfer::Out => -amount,
@@ -248,8 +250,8 @@ const MOST: i64 = i64::MAX / 4;
 /// request that was never settled is charged at its maximum. A child's unused amounts return to its
 /// parent while the parent is live.
 pub(super) fn settle(tx: &Transaction<'_>, run: &RunId, elapsed: u64) -> Result<(), Fault> {
-    // The wall clock may have jumped, and a dead run may be found late. A run is never charged for
-    // more time than it reserved.
+    // The elapsed time may be too long, because the wall clock has jumped or a dead run was found
+    // late. A run is never charged for more time than it reserved.
     let Some(reserved) = reserved_by(tx, run)? else {
         return Ok(());
     };

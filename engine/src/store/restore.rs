@@ -5,14 +5,14 @@
 //!   intent written ──> log and file moved aside together ──> draft renamed into place ──> intent removed
 //! ```
 //!
-//! If the process dies before the intent is written, the old database remains in use. After that,
-//! the next process that opens the database for writing completes the restore, and readers get an
-//! error.
+//! If the process dies before the intent is written, the old database remains in use. If the
+//! process dies later, the next process that opens the database for writing completes the restore.
+//! Until then, readers get an error.
 //!
 //! The copy does not record what happened after it was made. Scheduled times since then are
-//! recorded as missed, waiting runs are skipped, and runs that were live are not retried. The
-//! previous database's pauses are kept if it can be read, because a restore must not start a job
-//! that the user has paused. This module must never delete the previous database.
+//! recorded as missed, waiting runs are skipped, and runs that were live are not retried. If the
+//! previous database can be read, its pauses are kept, because a restore must not start a job that
+//! the user has paused. This module must never delete the previous database.
 
 use std::fs::{self, TryLockError};
 use std::io;
@@ -39,8 +39,8 @@ use crate::outcome::{Outcome, SkipReason};
 use crate::schedule::Schedule;
 use crate::tick::{REPORT_JOB, passed_over};
 
-/// A number larger than the number of changes that an unreadable database could have recorded since
-/// any of its backups.
+/// More changes than any database could have recorded since one of its backups. This number is used
+/// if the current database cannot be read.
 const UNKNOWN: i64 = 1_000_000;
 
 /// The plan for a restore.
@@ -50,10 +50,11 @@ pub struct RestorePlan {
     pub copy: BackupCopy,
     /// The path of the database.
     pub store: PathBuf,
-    /// The path to which the current database and its log are moved, if it exists.
+    /// The path to which the current database and its log are moved, or `None` if there is no
+    /// current database.
     pub keep: Option<PathBuf>,
-    /// The records that only the current database contains. `None` if it does not exist or cannot
-    /// be read.
+    /// The records that only the current database contains, or `None` if that database does not
+    /// exist or cannot be read.
     pub since: Option<RestoreLoss>,
     /// Whether an earlier restore was interrupted and must be completed first.
     pub unfinished: bool,
@@ -64,13 +65,14 @@ pub struct RestorePlan {
 pub struct Restored {
     /// Number of scheduled times that have passed since the copy was made.
     pub missed: u64,
-    /// Number of skipped runs, which were waiting when the copy was made.
+    /// Number of runs that were waiting when the copy was made and are skipped.
     pub skipped: u64,
     /// Number of runs that were live when the copy was made and are not retried.
     pub ended: u64,
     /// Number of nights that were closed without a report.
     pub nights: u64,
-    /// The path of the previous database and its log, if there was one.
+    /// The path to which the previous database and its log were moved, if there was a previous
+    /// database.
     pub kept: Option<PathBuf>,
 }
 
@@ -85,7 +87,7 @@ fn intent_of(path: &Path) -> PathBuf {
     path.with_extension("restoring")
 }
 
-/// Returns whether an interrupted restore has started to move files.
+/// Returns whether a restore has written its intent and has not been completed.
 pub(super) fn is_half_done(path: &Path) -> bool {
     intent_of(path).exists()
 }
@@ -106,7 +108,7 @@ pub fn plan_restore(store: &Path, copy: &Path, now: Timestamp) -> Result<Restore
     })
 }
 
-/// Returns whether the database, its log or its index exists.
+/// Returns whether the database, its write-ahead log or its shared-memory file exists.
 fn there(store: &Path) -> bool {
     ["", "-wal", "-shm"].iter().any(|ending| beside(store, ending).symlink_metadata().is_ok())
 }
@@ -155,7 +157,8 @@ impl RestorePlan {
         failpoint::before("prepare the draft");
         let mut reported = self.prepare(&draft, now)?;
         failpoint::before("write the intent");
-        // The planned path may have been taken since, so it is checked again under the lock.
+        // The planned path may have been used since it was planned, so it is checked again under
+        // the lock.
         let keep = match &self.keep {
             Some(planned) if !there(planned) => planned.clone(),
             _ => keep(path, now),
@@ -169,7 +172,8 @@ impl RestorePlan {
         Ok(reported)
     }
 
-    /// Makes the draft a complete database in the current format, and records the restore in it.
+    /// Turns the draft into a complete database in the current format and records the restore in
+    /// it.
     fn prepare(&self, draft: &Path, now: Timestamp) -> Result<Restored> {
         let sql = sql_error(draft);
         make_private(draft).map_err(cannot_write(draft))?;
@@ -258,7 +262,7 @@ fn pass_over(tx: &Transaction<'_>, why: &str, now: Timestamp) -> Result<u64, Fau
     )?;
     let mut count = 0;
     for (job, schedule, watermark) in jobs {
-        // Every tick reports an unknown zone.
+        // An unknown time zone is ignored here, because every tick reports it.
         let Ok((missed, due)) = passed_over(&schedule, watermark, now) else {
             continue;
         };

@@ -1,5 +1,5 @@
-//! The records lost in a restore because only the current database contains them. Pauses are not
-//! lost, because the restore applies them to the restored database.
+//! Counts the records that a restore loses because only the current database contains them. Pauses
+//! are not lost, because the restore applies them to the restored database.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -11,7 +11,7 @@ use serde::Serialize;
 use super::columns::{Query as _, millis};
 use super::{Fault, Result, Store, changes, sql_error};
 
-/// The records made since a copy was made.
+/// Counts of the records that were added to the current database after a copy was made.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct RestoreLoss {
     /// Number of runs that the copy does not contain.
@@ -26,23 +26,25 @@ pub struct RestoreLoss {
     pub pauses: u64,
     #[serde(skip)]
     held: Pauses,
-    /// The number of the last change.
+    /// The number of the last change in the current database.
     #[serde(skip)]
     pub(super) last_change: i64,
 }
 
-/// All pauses in a database, as milliseconds since the epoch.
+/// All pauses in a database. End times are in milliseconds since the Unix epoch.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Pauses {
+    /// The end time of the pause of all jobs, if there is one.
     all: Option<i64>,
-    /// The project, job and end time of each job pause.
+    /// The project, job and end time of each job's pause.
     jobs: Vec<(String, String, i64)>,
 }
 
-/// Returns the records in the database at `path` that the copy does not contain.
+/// Counts the records in the database at `path` that the copy does not contain, and reads the
+/// database's pauses.
 ///
 /// # Errors
-/// Returns an error if the database cannot be read.
+/// Returns an error if the database or the copy cannot be read.
 pub(super) fn since(path: &Path, copy: &Path, now: Timestamp) -> Result<RestoreLoss> {
     let store = Store::read(path)?;
     let copy = Connection::open_with_flags(copy, OpenFlags::SQLITE_OPEN_READ_ONLY)

@@ -1,4 +1,4 @@
-//! Plans pruning: which rows and files to delete, and which to keep.
+//! Plans which rows and files pruning deletes, and which it keeps.
 //!
 //! ```text
 //! facts, retention, now ──plan──> PrunePlan ──> shown (dry run) or carried out
@@ -35,12 +35,12 @@ pub struct Retention {
     pub recordings: Option<SignedDuration>,
 }
 
-/// Time after which the deferred runs between an occurrence's first and last run are deleted.
+/// Time after which deferred runs between the first and last run of an occurrence are deleted.
 pub const FOLDED_AFTER: SignedDuration = SignedDuration::from_hours(24);
 /// Time after which a leftover staging folder is deleted.
 pub const STAGING_AFTER: SignedDuration = SignedDuration::from_hours(24);
 
-/// An occurrence that was settled before the limit.
+/// An occurrence that was settled before [`Retention::limit`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OldOccurrence {
     pub id: OccurrenceId,
@@ -49,7 +49,7 @@ pub struct OldOccurrence {
     pub needed: Option<String>,
 }
 
-/// A deferred run that was never admitted, and is neither the first nor the last run of its
+/// A deferred run that was never admitted and is neither the first nor the last run of its
 /// occurrence.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Deferral {
@@ -80,7 +80,7 @@ pub struct UsageKey {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OldUsage {
     pub usage: UsageKey,
-    /// The last day of the period, in the level's zone.
+    /// The last day of the level's period, in the level's time zone.
     pub date: Date,
     /// The occurrences whose runs used the budget level and whose rows still exist.
     pub occurrences: Vec<OccurrenceId>,
@@ -114,8 +114,8 @@ pub struct PrunableFile {
     pub root: PathBuf,
     /// The path relative to `root`.
     pub below: PathBuf,
-    /// The time at which the file's run or night ended, according to the database. If that is
-    /// unknown, the time in the file's name or the file's modification time.
+    /// The time at which the file's run or night ended, according to the database. If that time is
+    /// unknown, this is the time in the file's name or the file's modification time.
     pub at: Timestamp,
     /// The reason the file must be kept, if any.
     pub needed: Option<&'static str>,
@@ -127,9 +127,9 @@ pub struct PruneFacts {
     pub occurrences: Vec<OldOccurrence>,
     pub deferrals: Vec<Deferral>,
     pub nights: Vec<OldNight>,
-    /// The number of events before the limit.
+    /// The number of events before [`Retention::limit`].
     pub events: u64,
-    /// The alerts that ended before the limit.
+    /// The alerts that ended before [`Retention::limit`].
     pub alerts: Vec<AlertId>,
     /// The budget usage of days, weeks and windows.
     pub budget_usage: Vec<OldUsage>,
@@ -141,7 +141,7 @@ pub struct PruneFacts {
 pub struct OldRows {
     /// Occurrences, including their runs, requests, reservations and publications.
     pub occurrences: Vec<OccurrenceId>,
-    /// Number of these occurrences' runs.
+    /// The number of runs of these occurrences.
     pub runs: u64,
     /// Deferred runs between the first and last run of their occurrence.
     pub deferrals: Vec<RunId>,
@@ -175,7 +175,7 @@ pub struct OldFile {
 /// The rows and files to delete, and the old rows and files to keep.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct PrunePlan {
-    /// The time before which rows and events are old.
+    /// The time before which rows and events count as old.
     pub limit: Timestamp,
     pub rows: OldRows,
     pub files: Vec<OldFile>,
@@ -183,7 +183,7 @@ pub struct PrunePlan {
 }
 
 impl Retention {
-    /// Returns the time before which rows and events are old.
+    /// Returns the time before which rows and events count as old.
     pub fn limit(&self, now: Timestamp) -> Timestamp {
         before(now, self.rows)
     }
@@ -206,7 +206,7 @@ impl Retention {
             facts.deferrals.into_iter().filter(|one| one.finished < fold).map(|one| one.run),
         );
         let old = rows.occurrences.clone();
-        // Budget usage is kept as long as any of the occurrences that contributed to it.
+        // Budget usage is kept while any occurrence that contributed to it is kept.
         let gone = |one: &OccurrenceId| old.binary_search(one).is_ok();
         for night in facts.nights {
             if night.newest {

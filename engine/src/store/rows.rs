@@ -50,7 +50,7 @@ pub struct NewOccurrence {
 }
 
 impl NewOccurrence {
-    /// Creates an occurrence that is due now, at the user's request.
+    /// Creates an occurrence that the user requested and that is due at `now`.
     pub fn manual(job: JobId, key: String, now: Timestamp) -> Self {
         Self {
             job,
@@ -64,7 +64,7 @@ impl NewOccurrence {
     }
 }
 
-/// Adds an occurrence. If its key is already in use, the error is the id of the existing
+/// Adds an occurrence. If its key is already in use, the inner error is the id of the existing
 /// occurrence.
 pub(super) fn insert(
     tx: &Transaction<'_>,
@@ -88,7 +88,7 @@ pub(super) fn insert(
     Ok(Ok(id))
 }
 
-/// Releases the key of a manual request whose occurrence ended without any of its runs being
+/// Releases the key of a manual request whose occurrence ended although none of its runs was
 /// admitted, for example because the lock was held. The occurrence keeps its history under another
 /// key.
 fn release_key(tx: &Transaction<'_>, new: &NewOccurrence) -> Result<(), Fault> {
@@ -115,8 +115,8 @@ pub(super) fn line_up(
     }
 }
 
-/// Returns a new run id, and the seed derived from it. The id sorts after all ids from the same
-/// millisecond.
+/// Returns a new run id and the seed derived from it. The id sorts after all existing run ids,
+/// unless the clock has been set back.
 fn fresh(tx: &Transaction<'_>, now: Timestamp) -> Result<(RunId, i64), Fault> {
     let last: Option<RunId> = tx.value("SELECT max(id) FROM runs", [])?;
     let run = RunId::new_after(last.as_ref(), now);
@@ -142,7 +142,8 @@ pub(super) fn request(
     Ok(run)
 }
 
-/// Adds a queued run to an occurrence. The first tick at or after `ready_at` can start it.
+/// Adds a queued run to an occurrence. The first tick at or after `ready_at` can start the run. If
+/// `waits_for` is set, that occurrence must succeed first.
 pub(super) fn queue(
     tx: &Transaction<'_>,
     occurrence: &OccurrenceId,

@@ -1,4 +1,4 @@
-//! Lists runs, most recently recorded first. A list must never read all runs to find a few.
+//! Lists runs, most recently recorded first. A query must never read all runs to find a few.
 //!
 //! ```text
 //! a project with few runs ──all of its runs──────────────┐
@@ -18,16 +18,17 @@ use super::runs::{COLUMNS, run};
 use super::{Fault, JobId, NightId, Result, RunRow, Store};
 use crate::ids::{ProjectId, RunId};
 
-/// A project with no more than this many runs is searched run by run.
+/// A project with at most this many runs is searched run by run.
 const FEW: u32 = if cfg!(test) { 40 } else { 10_000 };
-/// Number of rows to read in the time index to find the first run since a given time. A run is
-/// missed only if the clock was set back while more runs than this were recorded.
+/// Number of rows to read from the time index to find the first run since a given time. A run is
+/// omitted only if the clock was set back after it was recorded and at least this many later runs
+/// have earlier times.
 const DISORDER: u32 = 10_000;
-/// Length of the character sequences in the text index. Shorter search strings are compared with
-/// all runs.
+/// Length, in characters, of the sequences in the text index. A shorter search string is compared
+/// with all runs.
 pub const SHORTEST_TEXT: usize = 3;
-/// Maximum number of sequences to look up for a search string. The string itself is always
-/// compared.
+/// Maximum number of sequences of a search string to look up in the text index. The runs found are
+/// always compared with the whole string.
 const SEQUENCES: usize = 16;
 
 /// Selects runs to list.
@@ -59,9 +60,9 @@ pub struct RunFilter {
 
 /// A run query under construction.
 struct RunQuery {
-    /// The table to read, and the index to read it by.
+    /// The table to read and the index by which to read it.
     from: &'static str,
-    /// The run number column, which determines the order in which the table is read.
+    /// The column with the run number, which determines the order in which the table is read.
     number: &'static str,
     wheres: Vec<&'static str>,
     values: Vec<Value>,
@@ -75,8 +76,8 @@ impl RunQuery {
 }
 
 impl Store {
-    /// Returns runs, most recently recorded first. Ordering by id would be wrong after the clock is
-    /// set back.
+    /// Returns runs, most recently recorded first. The order of ids would be wrong after the clock
+    /// has been set back.
     pub fn runs(&self, filter: &RunFilter) -> Result<Vec<RunRow>> {
         self.view(|db| {
             let mut query = start(db, filter)?;
@@ -93,7 +94,8 @@ impl Store {
     }
 }
 
-/// Chooses the rows to read.
+/// Chooses the table and the index for a query, and adds the conditions on job, project and text
+/// index.
 fn start(db: &Connection, filter: &RunFilter) -> Result<RunQuery, Fault> {
     let all = RunQuery { from: "runs r", number: "r.rowid", wheres: vec!["1"], values: Vec::new() };
     let mut query = all;
@@ -117,7 +119,7 @@ fn start(db: &Connection, filter: &RunFilter) -> Result<RunQuery, Fault> {
     }
     let sequences = filter.text.as_deref().map(sequences).unwrap_or_default();
     if filter.job.is_some() || filter.night.is_some() || filter.prefix.is_some() {
-        // The database finds these through their own indexes.
+        // Jobs, nights and id prefixes have their own indexes.
     } else if !sequences.is_empty() {
         query.from = "run_texts t CROSS JOIN runs r ON r.rowid = t.rowid";
         query.number = "t.rowid";

@@ -31,11 +31,11 @@ pub struct RunSummary {
     pub headline: String,
     /// Additional lines of the report.
     pub lines: Vec<String>,
-    /// Named figures for scripts.
+    /// Named values for scripts.
     pub facts: serde_json::Map<String, serde_json::Value>,
     /// The published files, relative to the project.
     pub artifacts: Vec<String>,
-    /// The name of the backend that answered.
+    /// The name of the backend that answered the run's requests.
     pub backend: String,
     /// A description of the sandbox used for the run's child processes.
     pub containment: String,
@@ -45,7 +45,7 @@ pub struct RunSummary {
     /// The restrictions missing from the sandbox of the run's program.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub gaps: Vec<String>,
-    /// The parts of replies rejected by a check, each with the reason.
+    /// The parts of replies that a check rejected, each with the reason.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub refused: Vec<String>,
     /// Number of failed tool calls, including those refused by the sandbox.
@@ -76,7 +76,8 @@ pub enum RunState {
     /// The run is admitted and not settled.
     Running {
         execution: Execution,
-        /// The time by which the run must end, in boot-time milliseconds of its owner's boot.
+        /// The time by which the run must end, in milliseconds since the boot during which its
+        /// owner started.
         deadline: u64,
         /// The run's staging folder, relative to the project.
         staging: String,
@@ -88,7 +89,7 @@ pub enum RunState {
         finished: Timestamp,
         /// The details of the run's admission, if it was admitted.
         execution: Option<Execution>,
-        /// The run's staging folder, until it is swept.
+        /// The run's staging folder, if it has not been swept.
         staging: Option<String>,
         /// The reason for the run's cancellation, if it was cancelled while it ran.
         cancel: Option<String>,
@@ -99,7 +100,8 @@ pub enum RunState {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Spawned {
     pub owner: ProcessIdentity,
-    /// The time by which the run must be admitted, in boot-time milliseconds of the owner's boot.
+    /// The time by which the run must be admitted, in milliseconds since the boot during which the
+    /// owner started.
     pub deadline: u64,
 }
 
@@ -143,7 +145,7 @@ pub struct RunRow {
     pub requested: Timestamp,
     /// Number of model calls.
     pub model_calls: u32,
-    /// The results of the run. Empty until the run publishes or is settled.
+    /// The results of the run. They are empty until the run publishes or is settled.
     pub summary: RunSummary,
     pub state: RunState,
 }
@@ -200,7 +202,8 @@ impl RunRow {
         }
     }
 
-    /// Returns the process that executes or executed the run, if there is one.
+    /// Returns the process that was spawned for the run or that executes or executed it, if there
+    /// is one.
     pub fn owner(&self) -> Option<&ProcessIdentity> {
         match &self.state {
             RunState::Requested { spawned, .. } => spawned.as_ref().map(|spawned| &spawned.owner),
@@ -277,7 +280,7 @@ fn state(row: &Row<'_>) -> rusqlite::Result<RunState> {
     })
 }
 
-/// Returns a query for [`COLUMNS`]. `index` is empty or an `INDEXED BY` clause.
+/// Returns a query that selects [`COLUMNS`]. `index` is empty or an `INDEXED BY` clause.
 fn select(index: &str, wheres: &str) -> String {
     format!(
         "SELECT {COLUMNS} FROM runs r {index} JOIN occurrences o ON o.id = r.occurrence
@@ -289,7 +292,7 @@ impl Store {
     /// Returns the run with the id `wanted`.
     ///
     /// # Errors
-    /// Returns [`StoreError::NotFound`](super::StoreError::NotFound) if there is none.
+    /// Returns [`StoreError::NotFound`](super::StoreError::NotFound) if there is no such run.
     pub fn run(&self, wanted: &RunId) -> Result<RunRow> {
         self.view(|db| {
             let found = db.first(&select("", "r.id = ?1"), [wanted], run)?;
@@ -311,7 +314,7 @@ impl Store {
     }
 
     /// Returns the requested and running runs, including runs whose process has died. The cost
-    /// grows with their number.
+    /// grows with the number of these runs.
     pub fn live(&self) -> Result<Vec<RunRow>> {
         let wheres = "r.state IN ('requested', 'running') ORDER BY r.rowid";
         self.view(|db| db.all(&select("INDEXED BY runs_live", wheres), [], run))
@@ -329,14 +332,14 @@ impl Store {
         self.view(|db| db.all(&sql, [project], run))
     }
 
-    /// Returns the settled runs whose staging folder has not been removed. The cost grows with
-    /// their number.
+    /// Returns the settled runs whose staging folder has not been removed. The cost grows with the
+    /// number of these runs.
     pub fn unswept(&self) -> Result<Vec<RunRow>> {
         let wheres = "r.state = 'settled' AND r.staging IS NOT NULL ORDER BY r.rowid";
         self.view(|db| db.all(&select("INDEXED BY runs_unswept", wheres), [], run))
     }
 
-    /// Records that a settled run's staging folder was removed.
+    /// Records that a settled run's staging folder has been removed.
     pub fn swept(&mut self, run: &RunId) -> Result<()> {
         let sql = "UPDATE runs SET staging = NULL WHERE id = ?1 AND state = 'settled'";
         self.write(|tx| tx.change(sql, [run]).map(drop))
@@ -350,8 +353,9 @@ impl Store {
         self.write(|tx| Ok(tx.change(sql, params![run, to_json(starter)])? == 1))
     }
 
-    /// Records the process of a requested run and the boot time by which it must be admitted.
-    /// Returns `false` and changes nothing if the run is no longer requested.
+    /// Records the process spawned for a requested run and the time by which the run must be
+    /// admitted, measured since boot. Returns `false` and changes nothing if the run is no longer
+    /// requested.
     pub fn spawned(
         &mut self,
         run: &RunId,
@@ -370,7 +374,7 @@ impl Store {
         self.view(|db| db.value(sql, [occurrence]))
     }
 
-    /// Returns the last admission of the job for an occurrence other than `but`.
+    /// Returns the time at which the job was last admitted for an occurrence other than `but`.
     pub fn last_began(&self, job: JobId, but: &OccurrenceId) -> Result<Option<Timestamp>> {
         let sql = "SELECT started FROM runs WHERE job = ?1 AND occurrence <> ?2
                    AND started IS NOT NULL ORDER BY rowid DESC LIMIT 1";
@@ -384,7 +388,7 @@ impl Store {
     }
 
     /// Counts the job's most recent consecutive runs that were deferred with a reason that begins
-    /// with `why`. Skipped runs are ignored. Only the last fifty runs are read.
+    /// with `why`. Skipped runs are ignored. Only the last fifty settled runs are read.
     pub fn deferrals_in_a_row(&self, job: JobId, why: &str) -> Result<u32> {
         let sql = "SELECT outcome FROM runs WHERE job = ?1 AND state = 'settled'
                    ORDER BY rowid DESC LIMIT 50";
@@ -410,7 +414,7 @@ pub(super) struct RequestedRun {
     pub seed: u64,
 }
 
-/// Returns the run if it is still requested.
+/// Returns the data needed to admit the run, or `None` if the run is not in the requested state.
 pub(super) fn requested(db: &Connection, run: &RunId) -> Result<Option<RequestedRun>, Fault> {
     let sql = "SELECT occurrence, job, seed FROM runs WHERE id = ?1 AND state = 'requested'";
     db.first(sql, [run], |row| {

@@ -8,8 +8,8 @@
 //!                                        └─> jobs that follow its job: recorded
 //! ```
 //!
-//! [`settle_row`] settles all runs and occurrences, except dead runs that are retried immediately
-//! and missed scheduled times.
+//! [`settle_row`] settles all runs and occurrences, with two exceptions: missed scheduled times,
+//! and dead runs that are retried immediately.
 
 use runner_text::counted;
 use std::collections::VecDeque;
@@ -78,7 +78,7 @@ pub(super) fn close(
     let Some((occurrence, job, started, cancel, seed)) = open else {
         return Err(Fault::not_found("unsettled run", run));
     };
-    // The run only received a signal. The database has the reason for the cancellation.
+    // A cancelled run only receives a signal, so the reason is read from the database.
     let unwanted = cancel.is_some();
     let outcome = match (outcome, cancel) {
         (Outcome::Cancelled { .. } | Outcome::Deferred { .. }, Some(why)) => {
@@ -122,8 +122,8 @@ fn again_at(
     let (origin, reported, policy): (Origin, bool, Policy) =
         found.ok_or_else(|| Fault::not_found("occurrence", occurrence))?;
     if let Some(until) = deferred {
-        // The command that requested a single run reports the deferral, so no other attempt
-        // follows.
+        // A command that requested a single run reports the deferral, so no further attempt is
+        // made.
         return Ok((!reported).then_some(until));
     }
     if origin == Origin::Manual {
@@ -137,7 +137,7 @@ fn again_at(
     Ok(wait.map(|wait| now.saturating_add(wait).unwrap_or(now)))
 }
 
-/// Settles a run that has not started as skipped.
+/// Settles a run as skipped. The run must not have started.
 pub(super) fn skip(
     tx: &Transaction<'_>,
     run: &RunId,
@@ -148,9 +148,9 @@ pub(super) fn skip(
     settle_row(tx, run, &Outcome::skipped(reason, why), &RunSummary::default(), now)
 }
 
-/// Records an occurrence's outcome after its last run. A skipped retry leaves the outcome of the
-/// attempt that failed before it. Returns the waiting runs that ended as a result. The caller must
-/// settle their occurrences.
+/// Records an occurrence's outcome after its last run. If that run is a skipped retry, the
+/// occurrence keeps the outcome of the last failed attempt, unless the job has succeeded since.
+/// Returns the waiting runs that ended as a result. The caller must settle their occurrences.
 fn settle_occurrence(
     tx: &Transaction<'_>,
     mut over: EndedRun,
@@ -222,7 +222,8 @@ pub(super) fn not_followed(outcome: &Outcome) -> String {
 }
 
 /// Records the occurrences of the jobs that follow this job, in the same night if it is still open.
-/// A follower that requires success is recorded as skipped if this job did not succeed.
+/// If this job did not succeed, a follower that requires success is recorded as skipped. If this
+/// job did no work, all followers are recorded as skipped.
 fn follow(
     tx: &Transaction<'_>,
     over: &EndedRun,
@@ -247,7 +248,7 @@ fn follow(
             origin: Origin::Event,
             ..NewOccurrence::manual(follower, format!("after {run}"), now)
         };
-        // A skipped or deferred run did no work, so the job does not count as having ended.
+        // A skipped or deferred run did no work, so the job does not count as ended.
         let ended = !matches!(outcome, Outcome::Skipped { .. } | Outcome::Deferred { .. });
         if outcome.published() || (after.on == On::End && ended) {
             await_turn(tx, &new, now, now)?;

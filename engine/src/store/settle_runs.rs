@@ -1,5 +1,5 @@
-//! The public functions that settle runs. Each is one transaction that uses the module
-//! [`settle`](super::settle).
+//! Provides the public functions that settle runs. Each function runs in one transaction and uses
+//! the module [`settle`](super::settle).
 
 use jiff::Timestamp;
 use rusqlite::params;
@@ -12,12 +12,13 @@ use crate::outcome::Outcome;
 use crate::process_id::ProcessIdentity;
 
 impl Store {
-    /// Settles a run, and its occurrence unless there is another attempt.
+    /// Settles a run. Also settles its occurrence, unless another attempt follows.
     ///
     /// # Errors
-    /// Returns [`StaleFence`](super::StoreError::StaleFence) if the run has been taken over. The
-    /// run must then make no further changes. Returns [`NotFound`](super::StoreError::NotFound) if
-    /// the run has already been settled.
+    /// Returns [`StaleFence`](super::StoreError::StaleFence) if `fence` is set and the run has been
+    /// taken over or settled. The run must then make no further changes. Returns
+    /// [`NotFound`](super::StoreError::NotFound) if `fence` is `None` and the run has already been
+    /// settled.
     pub fn settle(
         &mut self,
         run: &RunId,
@@ -32,8 +33,8 @@ impl Store {
         })
     }
 
-    /// Settles a run that was not admitted. Returns `false` and changes nothing if the run has been
-    /// admitted or settled.
+    /// Settles a requested run that was not admitted. Returns `false` and changes nothing if the
+    /// run is no longer requested.
     pub fn decline(&mut self, run: &RunId, outcome: &Outcome, now: Timestamp) -> Result<bool> {
         self.write(|tx| {
             if runs::requested(tx, run)?.is_none() {
@@ -66,7 +67,7 @@ impl Store {
     }
 
     /// Settles a run whose process has died. If `retry` is set, requests another attempt with that
-    /// process as its starter.
+    /// process as its starter and returns the id of the new run.
     pub fn settle_dead(
         &mut self,
         run: &RunId,

@@ -1,4 +1,4 @@
-//! Counts of settled runs by job, outcome and duration, for metrics. They are updated in the
+//! Counts settled runs by job, outcome and duration, for metrics. The counts are updated in the
 //! transaction that settles a run. No decision may depend on them.
 
 use jiff::Timestamp;
@@ -9,29 +9,29 @@ use super::{Fault, JobId, Result, Store};
 use crate::ids::ProjectId;
 use crate::outcome::Outcome;
 
-/// The upper limits of the duration groups, in seconds. The last group is unbounded.
+/// The upper limits of the duration groups, in seconds. Longer runs are counted in one more group.
 pub const DURATION_LIMITS: [u32; 8] = [1, 5, 15, 60, 300, 900, 3_600, 14_400];
 
-/// The settled runs of a job with the same outcome and class.
+/// The number of a job's settled runs with the same outcome and failure class.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RunTotal {
     /// The project of the job.
     pub project: ProjectId,
     /// The name of the job.
     pub job: String,
-    /// The job kind.
+    /// The kind of the job.
     pub kind: String,
     /// The name of the outcome.
     pub outcome: String,
-    /// The failure class, or an empty string.
+    /// The failure class, or an empty string if the outcome has none.
     pub class: String,
     /// Number of runs since the database was created, including pruned runs.
     pub runs: u64,
-    /// The time at which the last of them was settled.
+    /// The time at which the last of these runs was settled.
     pub last: Timestamp,
 }
 
-/// The durations of a job's settled runs.
+/// The durations of a job's settled runs. Runs that were never admitted are not included.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RunDurations {
     /// The project of the job.
@@ -47,11 +47,11 @@ pub struct RunDurations {
 /// The queued runs of a project.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct QueueDepth {
-    /// The project.
     pub project: ProjectId,
     /// Number of queued runs.
     pub runs: u64,
-    /// The earliest time at which one of them may start, if it is waiting only for its start time.
+    /// The earliest start time of the queued runs that do not wait for another run, if there are
+    /// any.
     pub oldest: Option<Timestamp>,
 }
 
@@ -70,8 +70,8 @@ impl Store {
         })
     }
 
-    /// Returns the durations of the settled runs of each job that has any, ordered by project and
-    /// job.
+    /// Returns the durations of each job's settled runs, ordered by project and job. Jobs without
+    /// an admitted run that has been settled are omitted.
     pub fn run_durations(&self) -> Result<Vec<RunDurations>> {
         let sql = "SELECT j.project, j.name, d.most, d.runs, d.millis
                    FROM run_durations d JOIN jobs j ON j.id = d.job ORDER BY 1, 2";
@@ -96,7 +96,7 @@ impl Store {
         Ok(all)
     }
 
-    /// Returns the depth of each project's queue. Projects without queued runs are omitted.
+    /// Returns the number of queued runs of each project. Projects without queued runs are omitted.
     pub fn queue_depths(&self) -> Result<Vec<QueueDepth>> {
         let sql = "SELECT project, sum(runs), min(oldest) FROM (
                      SELECT j.project, count(*) AS runs, min(r.ready_at) AS oldest
@@ -118,7 +118,7 @@ impl Store {
     }
 
     /// Returns the earliest scheduled time that has passed without being recorded, if there is one.
-    /// Paused jobs are omitted.
+    /// Paused and disabled jobs are omitted.
     pub fn oldest_due(&self, now: Timestamp) -> Result<Option<Timestamp>> {
         let sql = "SELECT next_due FROM jobs INDEXED BY jobs_due
                    WHERE enabled AND next_due IS NOT NULL AND next_due <= ?1

@@ -1,4 +1,4 @@
-//! The project files accepted by the user, with the digest of each.
+//! Stores the project files that the user has accepted, with the digest of each file.
 //!
 //! This module must never decide whether a file is trusted. It only stores what the user accepted.
 
@@ -37,7 +37,8 @@ struct Digests {
 }
 
 impl Store {
-    /// Returns the project files that the user last accepted, or `None` if there are none.
+    /// Returns the project files that the user last accepted, or `None` if the user has not
+    /// accepted any.
     pub fn trust(&self, project: &ProjectId) -> Result<Option<TrustRecord>> {
         let sql = "SELECT at, digests, texts FROM trust WHERE project = ?1";
         self.view(|db| {
@@ -48,7 +49,8 @@ impl Store {
         })
     }
 
-    /// Records the project files that the user accepts, replacing those accepted before.
+    /// Records the project files that the user has accepted. They replace the files that were
+    /// accepted before.
     pub fn set_trust(&mut self, project: &ProjectId, record: &TrustRecord) -> Result<()> {
         let TrustRecord { files, jobs, common, .. } = record.clone();
         let digests = Digests { files, jobs, common };

@@ -1,5 +1,5 @@
-//! Budget usage: amounts are reserved before they are spent and settled afterwards. Unknown usage
-//! is charged at the reserved maximum.
+//! Records budget usage. Amounts are reserved before they are spent, and settled afterwards.
+//! Unknown usage is charged at the reserved maximum.
 //!
 //! ```text
 //! limits + grants ──fit──> reservation of a run, at all its levels       (BEGIN IMMEDIATE)
@@ -11,10 +11,11 @@
 //! A run reserves its maximum at every level until it is settled. The levels are its job's day, its
 //! night, its project's day and the pool it spends from. Each model request uses a part of that
 //! reservation. A request is charged its reserved maximum if its usage is not reported or exceeds
-//! [`MEASURE`]. A cost reported by a backend is charged up to the amount that the run has left: a
-//! program that reports an arbitrary cost must not use up the budget of others. A unit that neither
-//! the run nor a level limits is reserved at `DEFAULT` of `reserve.rs`, so no amount is unlimited.
-//! Sums of amounts saturate and cannot overflow a row.
+//! [`MEASURE`]. A cost reported by a backend is charged up to the amount that the run has left,
+//! because a program that reports an arbitrary cost must not use up the budget of other runs. If
+//! neither the run nor a level limits a unit, the run reserves the unit's `DEFAULT` from
+//! `reserve.rs`, so no amount is unlimited. Sums of amounts saturate, so they cannot overflow a
+//! column.
 
 use jiff::{SignedDuration, Timestamp};
 use rusqlite::{Connection, Row, params};
@@ -71,7 +72,8 @@ pub struct BudgetLevel {
     pub label: String,
     /// The maximum that all runs together may reserve and spend at this level.
     pub cap: Budget,
-    /// The length of a window, which opens when a run reserves from it.
+    /// The length of the level's window, if it has one. The window opens when a run reserves from
+    /// it.
     pub window: Option<SignedDuration>,
 }
 
@@ -87,8 +89,8 @@ pub const POOL_DAY: &str = "pool-day";
 pub const POOL_WEEK: &str = "pool-week";
 /// The kind of level for a pool's window, such as a provider's five-hour window.
 pub const WINDOW: &str = "pool-window";
-/// The kind of level for a parent run's remaining amounts. A child's reservation is taken from the
-/// parent's reservation at all its levels.
+/// The kind of level for a parent run's remaining amounts. A child's reservation is taken from its
+/// parent's reservation at each of the parent's levels.
 pub const PARENT: &str = "parent";
 /// The kind of level for the run itself.
 pub(super) const RUN: &str = "run";
@@ -133,7 +135,7 @@ pub enum Money {
 }
 
 impl Money {
-    /// Returns the name in the database and in `--json` output.
+    /// Returns the source's name in the database and in `--json` output.
     pub fn as_str(self) -> &'static str {
         self.into_str()
     }
@@ -181,7 +183,8 @@ impl Amounts {
     }
 }
 
-/// The largest plausible amount of any unit, 10¹⁵. A larger reported amount is treated as an error.
+/// The largest plausible amount of any unit, 10¹⁵. If a backend reports a larger amount, the usage
+/// counts as unknown.
 pub const MEASURE: u64 = 1_000_000_000_000_000;
 
 impl Budget {
@@ -206,7 +209,7 @@ impl Store {
     /// Reserves a model request within the run's reservation.
     ///
     /// # Errors
-    /// Returns the shortfall as the inner error if the run's reservation is too small.
+    /// Returns the shortfall as the inner error if the run's reservation has too little left.
     pub fn reserve_request(
         &mut self,
         run: &RunId,
@@ -237,8 +240,8 @@ impl Store {
         })
     }
 
-    /// Records the usage of a request. `money` is the source of its cost. If the run has been
-    /// settled, the request was charged its maximum and this call changes nothing.
+    /// Records the usage of a request. `money` is the source of its cost. If the run has already
+    /// been settled, the request has been charged its maximum, and this call changes nothing.
     pub fn settle_request(
         &mut self,
         request: RequestId,
@@ -270,7 +273,8 @@ impl Store {
                 RequestUsage::Unknown => (false, Amounts::default(), note.to_owned()),
             };
             let (least, money) = limit_stated(tx, request, least, money)?;
-            // A cost that was observed before an interruption is not the whole cost.
+            // A cost that was observed before an interruption is not the whole cost, so its source
+            // is not recorded.
             let money = money.filter(|money| known || *money == Money::Limited);
             let [calls, tokens, micros, _, ideas] = stored(least);
             let (id, money) = (request.0, money.map(Money::as_str));
@@ -330,7 +334,7 @@ fn limit_stated(
 }
 
 /// Increases a run's reservation at all its levels if the run's usage exceeds the reservation.
-/// Otherwise, other runs could reserve these amounts before the run is settled.
+/// Otherwise, other runs could reserve the excess before the run is settled.
 fn reserve_excess(db: &Connection, request: RequestId) -> Result<(), Fault> {
     let run: RunId = db.value("SELECT run FROM requests WHERE id = ?1", [request.0])?;
     // The sum of a thousand rows must still fit in a column.
@@ -372,7 +376,7 @@ pub(super) fn used_by(db: &Connection, run: &RunId) -> Result<Amounts, Fault> {
     Ok(db.first(sql, [run], amounts)?.unwrap_or_default())
 }
 
-/// The columns with the sums of amounts, for [`amounts`].
+/// The columns that contain the sums of amounts, for [`amounts`].
 pub(super) const SUMS: &str = "coalesce(sum(calls), 0), coalesce(sum(tokens), 0),
     coalesce(sum(micros), 0), coalesce(sum(seconds), 0), coalesce(sum(ideas), 0)";
 

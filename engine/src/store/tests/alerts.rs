@@ -1,5 +1,5 @@
-//! Compares the alerts in random histories with those of a slow model, which evaluates the whole
-//! history at each step.
+//! Tests of alerts and their messages. One test compares the alerts of random histories with those
+//! of a slow model, which evaluates the whole history at each step.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write as _;
@@ -9,7 +9,7 @@ use strum::VariantArray as _;
 
 use crate::alerts::{AlertKind, AlertRules};
 
-/// An event in the history.
+/// An event in a job's history.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Entry {
     Failed { manual: bool, stopped: bool },
@@ -20,7 +20,7 @@ enum Entry {
     Ack,
 }
 
-/// The model of an alert.
+/// An alert in the model.
 #[derive(Clone, Debug, PartialEq)]
 struct Episode {
     kind: AlertKind,
@@ -28,9 +28,9 @@ struct Episode {
     count: u32,
     silenced: bool,
     over: bool,
-    /// The minutes of the `raised` and `repeated` messages.
+    /// The minutes in which `raised` and `repeated` messages were made.
     reported: Vec<i64>,
-    /// Whether a recovery message was sent.
+    /// Whether the alert ended in a recovery that may be reported.
     recovered: bool,
 }
 
@@ -92,7 +92,8 @@ fn episodes(history: &[(i64, Entry)], rules: &AlertRules) -> Vec<Episode> {
     all
 }
 
-/// Reads the same episodes from the database.
+/// Returns the alerts in the database as episodes. `recovered` is set for every recovery, even if
+/// the rules prevent its message.
 fn recorded(fixture: &Fixture) -> Vec<Episode> {
     let minute = |at: Timestamp| at.duration_since(now()).as_mins();
     let mut all: Vec<Episode> = fixture
@@ -160,7 +161,7 @@ impl Fixture {
         assert!(self.store.projects_with_news().unwrap().is_empty());
     }
 
-    /// Runs a job once, from a manual request or from the queue.
+    /// Runs the job `dream` once, manually or from the queue, and settles the run with `outcome`.
     fn ends(&mut self, manual: bool, outcome: &Outcome, at: Timestamp) {
         let run = match manual {
             true => self.requested("dream", &OccurrenceId::new(at).to_string()),
@@ -175,7 +176,7 @@ impl Fixture {
         self.end(&run, outcome, at);
     }
 
-    /// Delivers the waiting messages, with random failures.
+    /// Sends the waiting messages. Some attempts fail at random.
     fn deliver(&mut self, dice: &mut Random, at: Timestamp) {
         let mut without = Vec::new();
         while let Some(sent) = self.store.begin_delivery(&without, at).unwrap() {
@@ -299,8 +300,8 @@ fn alerts_match_the_model() {
             let wanted = episodes(&history, &rules);
             let mut found = recorded(&fixture);
             for (one, wanted) in found.iter_mut().zip(&wanted) {
-                // Whether a recovery is reported depends on the earlier messages, which are checked
-                // below.
+                // Whether a recovery is reported also depends on the earlier messages, which the
+                // model does not contain. They are checked below.
                 one.recovered &= wanted.recovered;
             }
             assert_eq!(found, wanted, "seed {seed}, case {case}, {history:#?}");
@@ -316,7 +317,7 @@ fn alerts_match_the_model() {
         std::io::stderr(),
         "alerts: RUNNER_TEST_SEED={seed}: {cases} histories, {steps} steps, {raised} alerts in {took:.1} s"
     );
-    assert_eq!(kinds.len(), 4, "every kind was raised");
+    assert_eq!(kinds.len(), 4, "alerts of every kind were raised");
 }
 
 /// Checks the invariants of an alert's messages to each channel, which must also hold after a
@@ -331,10 +332,10 @@ fn messages_are_in_order(fixture: &Fixture, alert: &AlertRow, recovery: bool) {
         if let Some(reported) = recovered.first() {
             assert!(recovery && alert.ended.is_some() && alert.silenced.is_none());
             let heard = of_it.iter().any(|one| one.tries > 0 && one.made <= reported.made);
-            assert!(heard, "the problem was never reported");
+            assert!(heard, "a recovery is reported only after its problem");
         }
         let open = of_it.iter().filter(|one| one.state == MessageState::Waiting);
-        assert!(open.count() <= 1, "only the newest message waits");
+        assert!(open.count() <= 1, "at most one message is waiting");
         if alert.silenced.is_some() {
             assert!(of_it.iter().all(|one| one.state != MessageState::Waiting));
         }
@@ -365,7 +366,7 @@ fn one_message_reports_all_recoveries() {
     assert_eq!(sent.kinds, [AlertKind::Failure, AlertKind::Breaker]);
     assert_eq!(sent.count, 3);
     assert_eq!(fixture.store.begin_delivery(&[], later(5)).unwrap(), None);
-    // An alert whose message was never delivered ends without a message.
+    // An alert that ends before its first message is sent causes no recovery message.
     fixture.ends(false, &failed(Class::Guard), later(6));
     fixture.ends(false, &Outcome::Succeeded, later(7));
     fixture.digest(&rules, later(7));
@@ -388,7 +389,7 @@ fn undeliverable_message_is_eventually_given_up() {
     fixture.digest(&rules, now());
     let (mut minute, mut tries) = (0, 0);
     while minute < 3000 {
-        // For every second delivery, the process dies before it records the result.
+        // On each odd-numbered attempt, the process dies before it records the result.
         if let Some(sent) = fixture.store.begin_delivery(&[], later(minute)).unwrap() {
             tries += 1;
             assert_eq!(sent.tries, tries);
@@ -410,7 +411,7 @@ fn undeliverable_message_is_eventually_given_up() {
     fixture.store.end_alerts(fixture.id("dream"), "ann", later(3001)).unwrap();
     let kept_for = 90 * 24 * 60;
     let plan = prune::prune(&mut fixture, later(kept_for + 3001));
-    assert!(plan.rows.alerts.is_empty(), "an alert that ended in that minute is kept");
+    assert!(plan.rows.alerts.is_empty(), "an alert that ended exactly 90 days ago is kept");
     let plan = prune::prune(&mut fixture, later(kept_for + 3002));
     assert_eq!(plan.rows.alerts, [alert.id]);
     assert!(fixture.store.alerts(None, AlertSelection::All).unwrap().is_empty());
@@ -467,8 +468,7 @@ fn messages_of_a_window_are_sent_together() {
     };
     fixture.ends(false, &failed(Class::Guard), later(0));
     assert_eq!(next(&mut fixture, 0).unwrap(), ["dream raised"]);
-    // Everything else within the window waits, and a problem that is already over is not reported
-    // at all.
+    // All other messages wait until the window has passed.
     let run = fixture.enqueue("tidy");
     fixture.start(later(2));
     fixture.end(&run, &failed(Class::Guard), later(2));
@@ -476,12 +476,13 @@ fn messages_of_a_window_are_sent_together() {
     assert_eq!(next(&mut fixture, 3), None);
     assert_eq!(next(&mut fixture, 14), None);
     assert_eq!(next(&mut fixture, 15).unwrap(), ["tidy raised", "dream recovered"]);
-    // While a run of the job is in progress, its alerts are held back until the run ends.
+    // A job's messages wait up to half an hour for its run in progress to end. A problem that is
+    // over by then is not reported.
     fixture.ends(false, &failed(Class::Guard), later(60));
     fixture.enqueue("dream");
     let live = fixture.start(later(60)).remove(0);
     assert_eq!(next(&mut fixture, 61), None);
     fixture.end(&live, &Outcome::Succeeded, later(62));
-    assert_eq!(next(&mut fixture, 63), None, "the problem began and ended in the meantime");
+    assert_eq!(next(&mut fixture, 63), None, "the problem ended before it was reported");
     assert_eq!(fixture.store.alerts(None, AlertSelection::Open).unwrap().len(), 1);
 }

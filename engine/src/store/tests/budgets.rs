@@ -21,7 +21,8 @@ fn budgets_hold_across_runs_and_fail_closed() {
         panic!("the run was admitted beyond the day's budget")
     };
     assert_eq!(outcome.class(), Some(Class::OverBudget));
-    // One call with unknown usage is charged its reserved maximum, and the rest is released.
+    // A call with unknown usage is charged the amounts that it reserved. The rest of the run's
+    // reservation is released.
     let request = fixture
         .store
         .reserve_request(&first, "x", Amounts { calls: 1, ..Amounts::default() }, now())
@@ -64,7 +65,7 @@ fn dead_run_is_charged_for_open_requests() {
     assert_eq!(
         (account.calls, account.tokens, account.seconds),
         (1, 700, 60),
-        "a run is charged at most the time of its timeout"
+        "a run is charged no more time than its timeout"
     );
 }
 

@@ -93,7 +93,8 @@ fn cancellation_shortens_the_deadline_once() {
     let first = fixture.deadline(&run);
     fixture.store.hasten(&fixture.row(&run), Duration::from_secs(110)).unwrap();
     let hastened = fixture.deadline(&run);
-    // Recovery adds its own grace period, so it kills the run twenty seconds from now.
+    // Recovery adds its own grace period to the deadline. It kills the run `CANCEL_GRACE` after the
+    // boot time passed to `hasten`.
     let killed = Duration::from_millis(hastened) + crate::recover::OVERRUN_GRACE;
     assert_eq!(killed, Duration::from_secs(110) + CANCEL_GRACE);
     assert!(hastened < first);

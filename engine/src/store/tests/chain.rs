@@ -58,7 +58,7 @@ fn dependent_run_is_skipped_after_predecessor_failure() {
         fixture.end(&first, &outcome, later(1));
         let expected = format!("skipped: the run before it ended as {outcome}");
         assert_eq!(why(fixture.outcome(&behind)), expected);
-        // A run that is queued after the failure is skipped immediately, for the same reason.
+        // A run queued after its predecessor has ended is skipped immediately, for the same reason.
         let late = fixture.enqueue_after("tidy", Some(&first));
         assert_eq!(why(fixture.stands(&late)), expected);
         fixture.check();

@@ -1,5 +1,5 @@
-//! Tests that records with a time in the future do not block work after the clock is set back, and
-//! tests runs of disabled jobs and the order of caught-up scheduled times.
+//! Tests of records whose times are in the future because the clock was set back. Such records must
+//! not block work. Also tests runs of disabled jobs and the order of caught-up scheduled times.
 
 use super::*;
 use crate::policy::{CatchUp, CatchUpScope};
@@ -81,7 +81,7 @@ fn caught_up_times_keep_their_order() {
     let again = fixture.runs_of("tidy").pop().unwrap();
     let ready = again.ready_at().unwrap();
     if ready > later(47) {
-        assert!(fixture.start(later(47)).is_empty(), "the retry of the older run is not ready");
+        assert!(fixture.start(later(47)).is_empty(), "later runs wait for the older run's retry");
     }
     assert_eq!(fixture.start(ready), std::slice::from_ref(&again.id));
     fixture.end(&again.id, &Outcome::Succeeded, ready);

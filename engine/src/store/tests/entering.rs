@@ -7,7 +7,7 @@ fn an_occurrence_is_recorded_once() {
     let mut fixture = fixture();
     let run = fixture.requested("dream", "k");
     let Recorded::Known(occurrence) = fixture.request("dream", "k") else {
-        panic!("recorded twice")
+        panic!("the occurrence was recorded twice")
     };
     assert_eq!(fixture.store.run(&run).unwrap().occurrence, occurrence);
     fixture.requested("tidy", "k");
@@ -81,7 +81,7 @@ fn missed_times_are_merged_into_one_row() {
     assert_eq!(
         fixture.store.enter_due(&due_job, &due, MissedReasons::default(), None, due_at).unwrap(),
         [],
-        "another process records nothing"
+        "recording the same times again adds nothing"
     );
     assert!(fixture.store.due_jobs(due_at).unwrap().is_empty());
     assert_eq!(fixture.store.job(&fixture.project, "tidy").unwrap().next_due, Some(later(60)));
@@ -113,7 +113,7 @@ fn edited_schedule_restarts_and_removed_job_is_disabled() {
     assert_eq!(
         fixture.store.job(&fixture.project, "tidy").unwrap().next_due,
         Some(later(90)),
-        "an unchanged schedule continues"
+        "an unchanged schedule keeps its due time"
     );
 }
 
@@ -185,9 +185,9 @@ fn clock_night_waits_for_jobs_due_later_in_it() {
     assert_eq!(closing(&fixture), 0, "tidy is due an hour later");
     let tidy = Some(fixture.id("tidy"));
     fixture.store.pause(tidy, later(600)).unwrap();
-    assert_eq!(closing(&fixture), 1, "a paused job does not run in the night");
+    assert_eq!(closing(&fixture), 1, "the night does not wait for a paused job");
     fixture.store.resume(tidy, later(32)).unwrap();
-    // Work that the user starts in the meantime belongs to the same night.
+    // Work that the user starts while the night is open belongs to the same night.
     let joined = fixture.store.open_or_join_night(&fixture.project, "x", later(40), later(520));
     assert_eq!(joined.unwrap().id, night.id);
     assert_eq!(record(&mut fixture, 91, &mut troubles), 1);

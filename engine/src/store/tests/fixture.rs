@@ -12,7 +12,7 @@ impl Fixture {
         self.store.job(&self.project, job).unwrap().id
     }
 
-    /// Creates an occurrence with a new key.
+    /// Returns an occurrence with a unique key, without recording it.
     pub(super) fn wish(&self, job: &str, origin: Origin) -> NewOccurrence {
         NewOccurrence {
             origin,
@@ -20,7 +20,7 @@ impl Fixture {
         }
     }
 
-    /// Queues a run that may start now.
+    /// Queues a run of a job that may start immediately.
     pub(super) fn enqueue(&mut self, job: &str) -> RunId {
         self.enqueue_after(job, None)
     }
@@ -58,7 +58,7 @@ impl Fixture {
         self.row(run).outcome().cloned()
     }
 
-    /// Returns the outcome of a run's occurrence.
+    /// Returns the outcome of a run's occurrence, or `None` if the occurrence is open.
     pub(super) fn stands(&self, run: &RunId) -> Option<Outcome> {
         let occurrence = self.row(run).occurrence;
         self.store.occurrence(&occurrence).unwrap().outcome
@@ -72,7 +72,7 @@ impl Fixture {
         runs
     }
 
-    /// Records a job's due scheduled times.
+    /// Records a job's scheduled times that are due at `at`, and returns their runs.
     pub(super) fn due(&mut self, job: &str, at: Timestamp) -> Vec<RunId> {
         let due_jobs = self.store.due_jobs(at).unwrap();
         let due_job = due_jobs.iter().find(|due| due.job.name == job).unwrap();
@@ -81,7 +81,7 @@ impl Fixture {
         self.store.enter_due(due_job, &due, MissedReasons::default(), None, at).unwrap()
     }
 
-    /// Checks that an occurrence is open if and only if one of its runs is unsettled.
+    /// Checks that each occurrence is open if and only if one of its runs is unsettled.
     pub(super) fn check(&self) {
         let odd: i64 = self
             .store

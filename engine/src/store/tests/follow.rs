@@ -13,7 +13,8 @@ fn chained() -> Fixture {
     fixture
 }
 
-/// Ends a new run of `fetch` with `outcome`, and returns the states of the other jobs.
+/// Settles a new run of `fetch` with `outcome`. Returns the outcome of the newest run of each other
+/// job, the run's state if it is not settled, or "nothing" if the job has no run.
 fn ended(fixture: &mut Fixture, outcome: &Outcome) -> [String; 3] {
     let run = fixture.requested("fetch", &OccurrenceId::new(now()).to_string());
     fixture.end(&run, outcome, later(1));
@@ -49,7 +50,7 @@ fn each_outcome_starts_its_followers() {
     let idle = Outcome::skipped(SkipReason::Idle, "idle");
     let found = ended(&mut fixture, &idle);
     assert_eq!(found[1], skip("fetch", "skipped: idle"), "a skipped run starts no follower");
-    // A deferred manual run must be retried by the user.
+    // A deferral of a manual run is final, so its followers are skipped.
     let mut fixture = chained();
     let put_off = Outcome::Deferred { until: later(15), why: "dirty".to_owned() };
     let found = ended(&mut fixture, &put_off);

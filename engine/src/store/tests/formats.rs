@@ -1,8 +1,9 @@
 //! Tests that every released format can be opened.
 //!
-//! `tests/fixtures/format-N.db` is a file from the release of format N, and `format-N.sql` contains
-//! its rows. `RUNNER_UPDATE_FIXTURES=1` recreates the file for the current format, which is
-//! permitted only before that format is released.
+//! `tests/fixtures/format-N.db` is a database file that was saved when format N was released, and
+//! `format-N.sql` contains the statements that insert its rows. `RUNNER_UPDATE_FIXTURES=1`
+//! recreates the file for the current format, which is permitted only before that format is
+//! released.
 
 use std::fs;
 use std::path::Path;
@@ -15,7 +16,7 @@ fn fixtures() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures")
 }
 
-/// Copies the saved file for a format.
+/// Copies the saved file of a format to a temporary folder. Returns the folder and the copy's path.
 fn frozen(format: i64) -> (tempfile::TempDir, PathBuf) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("database.sqlite");
@@ -23,7 +24,7 @@ fn frozen(format: i64) -> (tempfile::TempDir, PathBuf) {
     (folder, path)
 }
 
-/// Returns all rows of a database as text.
+/// Returns all rows of a database as sorted lines of text.
 fn content(db: &Connection) -> Vec<String> {
     let mut tables = db
         .prepare("SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite_%' ORDER BY name")
@@ -75,7 +76,7 @@ fn migration_steps_reproduce_released_formats() {
         assert_eq!(
             content(&old),
             content(&Connection::open(&path).unwrap()),
-            "step {format} or an earlier one was changed after its release"
+            "step {format} or an earlier step was changed after its release"
         );
     }
 }
@@ -104,12 +105,12 @@ fn every_released_format_opens() {
         assert_eq!(
             kept_as(&path, format).exists(),
             format < PRESENT,
-            "the old file is kept if and only if it was migrated"
+            "a copy of the old file is kept if and only if the file was migrated"
         );
     }
 }
 
-/// Returns the current steps and an additional step, which creates the next format.
+/// Returns the current steps and an additional step, which migrates to the next format.
 fn next() -> Vec<&'static str> {
     let mut steps = STEPS.to_vec();
     steps.push("ALTER TABLE events ADD COLUMN weight INTEGER; UPDATE events SET weight = 1;");
@@ -173,7 +174,8 @@ fn a_development_database_is_reported() {
     }
 }
 
-/// The test runs its own executable as the process that dies.
+/// Kills a migration before each durable step in turn. The test runs its own executable as the
+/// process that dies.
 #[test]
 #[allow(clippy::disallowed_methods, reason = "an environment variable makes the child process die")]
 fn killed_migration_leaves_old_or_new_format() {
@@ -225,6 +227,6 @@ fn older_format_is_migrated_only_when_unused() {
     assert!(matches!(reader, StoreError::Older { found: PRESENT, .. }), "{reader}");
     let migrated = Store::open_with(&path, &next()).unwrap();
     assert_eq!(read(&migrated.db, &path, &next()).unwrap(), PRESENT + 1);
-    assert!(kept_as(&path, PRESENT).exists(), "the old file is kept");
+    assert!(kept_as(&path, PRESENT).exists(), "a copy of the old file is kept");
     Store::read_with(&path, &next()).unwrap().check().unwrap();
 }

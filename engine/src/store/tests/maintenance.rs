@@ -1,4 +1,4 @@
-//! Tests for log truncation and daily maintenance.
+//! Tests of truncating the write-ahead log and of daily maintenance.
 
 use super::*;
 use crate::store::maintenance::LOG_CEILING;

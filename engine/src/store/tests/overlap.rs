@@ -37,7 +37,7 @@ fn waiting_retry_counts_as_overlap() {
     let mut fixture = overlapping(Overlap::Skip);
     let wished = fixture.enqueue("tidy");
     let first = fixture.due("tidy", later(15)).remove(0);
-    assert_eq!(fixture.stands(&first), None, "a queued run does not overlap");
+    assert_eq!(fixture.stands(&first), None, "a queued run requested by a user does not overlap");
     fixture.store.cancel(&wished, "x", now()).unwrap();
     fixture.start(later(15));
     fixture.end(&first, &failed(Class::Crash), later(29));

@@ -91,7 +91,7 @@ fn latest_job_projection_is_returned() {
         assert_eq!(kept(&fixture, None).as_deref(), Some(text));
         assert_eq!(kept(&fixture, Some(&project)).as_deref(), Some(text));
     }
-    // The stored projection is used until the project is back.
+    // The stored projection is still returned while the project is missing.
     fixture.store.set_config_stamp(&project, &gone("away")).unwrap();
     assert_eq!(kept(&fixture, None).as_deref(), Some("b"));
     assert_eq!(kept(&fixture, Some(&ProjectId::new(later(1)))), None);

@@ -27,7 +27,8 @@ fn missed(fixture: &Fixture) -> Vec<(Timestamp, Timestamp, u64, String)> {
         .collect()
 }
 
-/// Runs `test` with all jobs paused and with one job paused.
+/// Calls `test` twice: with `None`, to pause all jobs, and with the id of the job `tidy`, to pause
+/// only that job.
 fn both(test: impl Fn(Fixture, Option<JobId>)) {
     test(in_memory_fixture(), None);
     let of_one = in_memory_fixture();
@@ -56,8 +57,8 @@ fn paused_times_are_one_missed_row() {
 fn times_after_pause_run_in_same_tick() {
     both(|mut fixture, job| {
         fixture.store.pause(job, later(20)).unwrap();
-        // No tick ran until long after the pause. The scheduled times after the pause are a
-        // separate stretch, and the last of them is run.
+        // No tick runs until long after the pause has ended. The scheduled times that were missed
+        // after the pause form a separate stretch, and the last scheduled time starts a run.
         let started = ticked(&mut fixture, later(61)).start;
         assert_eq!(started.len(), 1);
         assert_eq!(fixture.row(&started[0]).due, later(60));
@@ -92,7 +93,7 @@ fn a_pause_can_change_and_end() {
         fixture.store.pause(job, later(20)).unwrap();
         let until =
             |fixture: &Fixture| fixture.store.job(&fixture.project, "tidy").unwrap().paused_until;
-        assert_eq!(until(&fixture), Some(later(20)), "the last pause applies");
+        assert_eq!(until(&fixture), Some(later(20)), "the newer pause replaces the older pause");
         fixture.store.pause(job, FOREVER).unwrap();
         assert_eq!(until(&fixture), Some(FOREVER));
         assert_eq!(fixture.store.next_moment(later(1)).unwrap(), None, "the pause has no end");

@@ -1,4 +1,4 @@
-//! Tests of the rows that pruning deletes and keeps.
+//! Tests of the rows and files that pruning deletes and keeps.
 
 use super::*;
 use crate::store::retention::{FileKind, OldOccurrence, PrunableFile, PruneFacts, Retention};
@@ -17,7 +17,8 @@ fn days(count: i64) -> Timestamp {
     later(count * 24 * 60)
 }
 
-/// Prunes the rows that [`retention`] no longer keeps at this time, and returns the plan.
+/// Deletes the rows that [`retention`] no longer keeps at `at`, and checks the database. Returns
+/// the plan.
 pub(super) fn prune(fixture: &mut Fixture, at: Timestamp) -> crate::store::PrunePlan {
     let facts = fixture.store.old_rows(&retention(), at).unwrap();
     let plan = retention().plan(facts, at);
@@ -154,7 +155,7 @@ fn acknowledgement_survives_pruning() {
     for key in ["c", "d", "e"] {
         over(&mut fixture, key, &failed(Class::Crash));
     }
-    // The newest run before the reset was skipped because of the breaker.
+    // The newest run before the reset is a skipped run.
     let skip = fixture.requested("dream", "f");
     fixture
         .store
@@ -207,7 +208,7 @@ fn acknowledged_run_is_not_pruned() {
     let mut fixture = fixture();
     let job = fixture.store.job(&fixture.project, "dream").unwrap().id;
     over(&mut fixture, "a", &failed(Class::Crash));
-    // Earlier versions could refer to a skipped run in a reset.
+    // In earlier versions, a breaker reset could refer to a skipped run.
     let skip = fixture.requested("dream", "b");
     let skipped = |why: &str| Outcome::skipped(SkipReason::Idle, why);
     let settle = |fixture: &mut Fixture, run: &RunId, why: &str| {
@@ -257,8 +258,8 @@ fn grants_of_deleted_projects_are_deleted() {
         let left: i64 = fixture.store.db.query_row(&sql, [], |row| row.get(0)).unwrap();
         assert_eq!(left, 0, "{table}");
     }
-    // An earlier version may have left a grant behind. It must not apply to a new night with the
-    // same number.
+    // An earlier version may have left a grant behind. Such a grant must not apply to a new night
+    // with the same number.
     let sql =
         "INSERT INTO grants (level, key, made, calls, tokens, micros, seconds, ideas, reason, who)
                VALUES ('night', ?1, 0, 9, 0, 0, 0, 0, 'r', 'w')";
@@ -273,7 +274,7 @@ fn grants_of_deleted_projects_are_deleted() {
     };
     fixture.store.register(&row, now()).unwrap();
     let next = fixture.store.open_night(&other, "2026-11-22", now(), days(1)).unwrap();
-    assert_eq!(night.id, next.id, "the number is reused");
+    assert_eq!(night.id, next.id, "the night's number is reused");
     let granted = fixture.store.grants("night", &keys[0].1).unwrap();
     assert!(granted.is_empty(), "{granted:?}");
 }
@@ -305,10 +306,10 @@ fn only_unused_old_usage_is_deleted() {
         )
         .unwrap();
     }
-    // This level has grants but no usage.
+    // One level has grants but no usage.
     db.execute("DELETE FROM budget_usage WHERE level = 'pool-day' AND key = 'max 2026-11-21'", [])
         .unwrap();
-    // A window that was not closed may still be needed.
+    // The last window of a pool may still be open, so its usage is kept.
     db.execute("INSERT INTO windows VALUES ('max', ?1, ?1)", [millis(now())]).unwrap();
     let left = |fixture: &Fixture, table: &str| -> i64 {
         let sql = format!("SELECT count(*) FROM {table} WHERE key NOT LIKE '%x'");
@@ -318,7 +319,7 @@ fn only_unused_old_usage_is_deleted() {
     let facts = fixture.store.old_rows(&retention(), days(120)).unwrap();
     let plan = retention().plan(facts, days(120));
     assert_eq!(plan.rows.budget_usage.len(), 4, "{:?}", plan.rows.budget_usage);
-    // After the plan was made, a run reserves an amount at one of these levels.
+    // After the plan has been made, a run appears that has a reservation at one of these levels.
     let run = fixture.requested("dream", "late");
     let sql =
         "INSERT INTO reservations (run, level, key, calls, tokens, micros, seconds, ideas, open)

@@ -125,7 +125,7 @@ fn queued_settings_are_kept() {
     assert_eq!(fixture.store.next_moment(later(29)).unwrap(), Some(later(30)));
     assert_eq!(fixture.start(later(30)), std::slice::from_ref(&run));
     assert_eq!(fixture.store.next_ready(later(30)).unwrap(), None);
-    // An occurrence is identified by its key, even if its other fields differ.
+    // An occurrence is identified by its key, so it is not queued again with another start time.
     let again = fixture.store.enqueue(&wish, now(), None, now()).unwrap();
     assert_eq!(again, Recorded::Known(fixture.row(&run).occurrence));
 }
@@ -142,7 +142,7 @@ fn start_deadlines_apply_only_to_scheduled_runs() {
     let due = fixture.due("tidy", later(15)).remove(0);
     assert_eq!(fixture.start(later(40)), [wished]);
     assert!(why(fixture.outcome(&due)).starts_with("skipped: its start deadline passed at"));
-    // After an occurrence has started once, its later attempts have no start deadline.
+    // After one attempt of an occurrence has started, later attempts have no start deadline.
     let due = fixture.due("tidy", later(45)).remove(0);
     assert_eq!(fixture.start(later(50)), std::slice::from_ref(&due));
     fixture.admit(&due, Budget::default(), &[]).unwrap();

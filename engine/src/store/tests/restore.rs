@@ -35,7 +35,7 @@ fn restore_ends_runs_live_in_backup() {
     let row = store.run(&requested).unwrap();
     assert!(why(row.outcome().cloned()).contains("it is not known whether it has run since"));
     let row = store.run(&ahead).unwrap();
-    assert!(row.ready_at().is_some(), "the queued run starts later");
+    assert!(row.ready_at().is_some(), "the queued run stays queued");
     let tidy = store.job(&fixture.project, "tidy").unwrap();
     assert!(tidy.next_due.unwrap() > later(120));
     assert!(store.due_jobs(later(120)).unwrap().is_empty());

@@ -2,7 +2,8 @@
 
 use super::*;
 
-/// Fails every attempt until none are left, and returns the delays between the attempts.
+/// Settles each attempt with `outcome` until no retry follows. Returns the delays between the
+/// attempts.
 fn attempts(fixture: &mut Fixture, first: RunId, outcome: &Outcome) -> Vec<SignedDuration> {
     let mut waits = Vec::new();
     let (mut run, mut at) = (first, now());
@@ -121,7 +122,7 @@ fn deferred_run_returns_once_at_its_time() {
     assert_eq!(again.len(), 1);
     assert_eq!(fixture.row(&again[0]).attempt, 2);
     assert!(fixture.start(later(500)).is_empty());
-    // A deferral is not a failure, so all attempts remain.
+    // A deferral is not a failure, so both retries remain.
     assert_eq!(attempts(&mut fixture, again[0].clone(), &failed(Class::Crash)).len(), 2);
 }
 
@@ -139,8 +140,8 @@ fn requested_retry_reopens_occurrence_once() {
     let row = fixture.row(&again);
     assert_eq!((row.attempt, row.state.name()), (2, "queued"));
     assert_eq!(fixture.stands(&run), None);
-    // No user is waiting for the attempt, so it belongs to the queue. It is queued again after a
-    // deferral, and its starter may exit.
+    // No user waits for a requested retry to finish, so the origin of its occurrence is the queue.
+    // The retry is queued again after a deferral, and the process that started it may exit.
     assert_eq!((row.origin, row.manual()), (Origin::Queue, false));
     assert_eq!(fixture.start(later(1)), std::slice::from_ref(&again));
     let put_off = Outcome::Deferred { until: later(9), why: "dirty".to_owned() };

@@ -1,4 +1,4 @@
-//! Compares lists of runs with a filter over all rows.
+//! Tests that a list of runs equals the result of filtering all rows, and tests the text index.
 
 use rusqlite::params;
 
@@ -7,7 +7,7 @@ use crate::store::columns::to_json;
 
 const WORDS: [&str; 8] = ["Sandbox", "budget", "n\"ight", "ab", "time out", "Ä", "%_", "abc"];
 
-/// A pseudorandom number generator that produces the same sequence in every test.
+/// A pseudorandom number generator. Each test passes a fixed seed, so its numbers never change.
 struct Numbers(u64);
 
 impl Numbers {
@@ -32,7 +32,7 @@ impl Numbers {
     }
 }
 
-/// Records settled and queued runs in four projects, with most of them in a single project.
+/// Inserts 400 settled and queued runs in four projects, most of them in the first project.
 fn many_runs(store: &mut Store, numbers: &mut Numbers) {
     let db = &store.db;
     for project in 0..4_u32 {
@@ -145,7 +145,7 @@ fn lists_equal_a_filter_over_all_rows() {
         cases += 1;
         found += listed.len();
     }
-    assert!(found > cases, "only {found} runs in {cases} lists");
+    assert!(found > cases, "{cases} lists contain only {found} runs");
 }
 
 #[test]
@@ -164,7 +164,7 @@ fn pruned_runs_leave_no_text() {
     let named = all.iter().find(|row| row.summary.headline == "Sandbox").unwrap();
     let filter = RunFilter { text: Some("sandbox".to_owned()), limit: 1, ..RunFilter::default() };
     let found = fixture.store.runs(&filter).unwrap();
-    assert!(found[0].requested >= named.requested, "the text index still names the right runs");
+    assert!(found[0].requested >= named.requested, "the text index still refers to the right runs");
     fixture.store.db.execute_batch("DELETE FROM runs; DELETE FROM occurrences").unwrap();
     assert_eq!(texts(&fixture.store), 0);
     assert_eq!(fixture.store.examine().unwrap().findings.len(), 0);

@@ -102,7 +102,7 @@ fn deferral_keeps_keyed_occurrence_open() {
     assert_eq!(again.len(), 1);
     assert!(
         fixture.store.start_ready(None, &me, until).unwrap().is_empty(),
-        "the retry is started only once"
+        "the next attempt is started only once"
     );
     let row = fixture.store.run(&again[0]).unwrap();
     assert_eq!(row.attempt, 2);

@@ -1,10 +1,10 @@
-//! Tests of the counts of settled runs.
+//! Tests of the counts of settled runs, the lengths of queues and the oldest due times.
 
 use rusqlite::Connection;
 
 use super::*;
 
-/// Counts the run rows.
+/// Counts the rows of settled runs by job, outcome and failure class.
 fn counted(db: &Connection) -> Vec<(i64, String, String, i64)> {
     rows(
         db,
@@ -13,7 +13,7 @@ fn counted(db: &Connection) -> Vec<(i64, String, String, i64)> {
     )
 }
 
-/// Returns the stored counts.
+/// Returns the stored counts, which are kept when runs are pruned.
 fn maintained(db: &Connection) -> Vec<(i64, String, String, i64)> {
     rows(db, "SELECT job, outcome, class, runs FROM run_totals WHERE runs > 0 ORDER BY 1, 2, 3")
 }
@@ -60,8 +60,8 @@ fn counts_equal_the_rows_of_runs() {
         assert_eq!(maintained(&fixture.store.db), counted(&fixture.store.db), "{outcome}");
     }
     let durations = fixture.store.run_durations().unwrap();
-    // The runs were admitted in minute 0 and settled in minutes 0 to 8. The run of minute 5 was
-    // skipped.
+    // The runs were admitted in minute 0 and settled in minutes 0 to 8. The run settled in minute 5
+    // was skipped, so it has no duration.
     assert_eq!(durations[0].groups, [1, 0, 0, 1, 3, 3, 0, 0, 0]);
     assert_eq!(durations[0].millis, (1 + 2 + 3 + 4 + 6 + 7 + 8) * 60_000);
     let totals = fixture.store.run_totals().unwrap();

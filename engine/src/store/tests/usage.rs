@@ -1,5 +1,5 @@
-//! Tests of pools, windows, grants, escalations, limits, breaker resets, and of live reservations
-//! in a saved database.
+//! Tests of pools, windows, grants, escalations, limits, breaker resets, fallbacks and the live
+//! reservations in a saved database.
 
 use super::*;
 
@@ -72,7 +72,7 @@ fn grant_raises_only_its_level() {
     let standing = fixture.store.standing(&levels[0], now()).unwrap();
     assert_eq!(standing.left()[0], Some(0));
     assert_eq!((standing.used.calls, standing.reserved.calls), (0, 5));
-    // The grant ends while it is in use. Nothing is left, and the amount does not become negative.
+    // The grant ends while it is in use. The remaining amount is then zero, not negative.
     let standing = fixture.store.standing(&levels[0], later(11)).unwrap();
     assert_eq!((standing.granted.calls, standing.left()[0]), (0, Some(0)));
     for run in [first, second] {
@@ -224,7 +224,7 @@ fn limit_applies_to_pool_and_grows_after_wait() {
     let limit = store.note_limit("max", said, "5-hour limit", now()).unwrap();
     assert_eq!((limit.until, limit.streak), (later(60), 1));
     assert_eq!(limit.why, "5-hour limit");
-    // Nine simultaneous refusals of other requests count as the same refusal.
+    // Nine more refusals while the limit applies do not lengthen the streak.
     for _ in 0..9 {
         let again = store.note_limit("max", said, "5-hour limit", later(1)).unwrap();
         assert_eq!(again.streak, 1);
@@ -232,7 +232,7 @@ fn limit_applies_to_pool_and_grows_after_wait() {
     assert!(store.limit("max", later(59)).unwrap().is_some());
     assert_eq!(store.limit("other", later(59)).unwrap(), None);
     assert_eq!(store.limit("max", later(60)).unwrap(), None);
-    // The pool is still limited after its reset time, so the waits grow.
+    // The provider still refuses requests after the reset time that it reported, so the waits grow.
     let mut at = later(61);
     for (streak, minutes) in [(2, 10), (3, 20), (4, 40)] {
         let limit = store.note_limit("max", said, "still", at).unwrap();
@@ -241,14 +241,14 @@ fn limit_applies_to_pool_and_grows_after_wait() {
         assert!(limit.why.contains("which has passed"), "{}", limit.why);
         at = limit.until;
     }
-    // An answer to a request that was sent before the last refusal does not clear the limit.
+    // An answer clears the limit only if its request was sent after the last refusal.
     let noted = later(61 + 10 + 20);
     store.clear_limit("max", noted, at).unwrap();
     assert!(store.limit("max", later(92)).unwrap().is_some());
     store.clear_limit("max", later(92), at).unwrap();
     assert_eq!(store.limit("max", later(92)).unwrap(), None);
     assert_eq!(store.note_limit("max", None, "", at).unwrap().streak, 1);
-    // A limit recorded with a future time because of a wrong clock does not count as newer.
+    // A limit whose time is in the future was recorded by a wrong clock, so any answer clears it.
     store.clear_limit("max", now(), now()).unwrap();
     assert_eq!(store.note_limit("max", None, "", at).unwrap().streak, 1);
     // After the clock is set back by a year, the limit does not last a year longer.
@@ -274,7 +274,7 @@ fn acknowledgement_ends_the_streak_and_is_logged() {
     };
     assert_eq!(ack(&mut fixture), 3);
     assert_eq!(fixture.store.streak(job).unwrap(), Streak::default());
-    assert_eq!(ack(&mut fixture), 0, "there is nothing to acknowledge");
+    assert_eq!(ack(&mut fixture), 0, "no failures are left to acknowledge");
     let events: i64 = fixture
         .store
         .db
@@ -285,8 +285,8 @@ fn acknowledgement_ends_the_streak_and_is_logged() {
         )
         .unwrap();
     assert_eq!(events, 1);
-    // The next failure starts a new streak. A failed login opens the breaker at once; other
-    // failures do not.
+    // The next failure starts a new streak. A single failed login opens the breaker. A single
+    // failure of another class does not.
     for (n, class) in [Class::Crash, Class::Auth].into_iter().enumerate() {
         let admitted = fixture.admitted(&format!("later {n}"));
         fixture.end(admitted.run(), &failed(class), later(2));
@@ -304,8 +304,8 @@ fn format_1_database_keeps_live_reservations() {
     std::fs::copy(frozen, &path).unwrap();
     let mut store = Store::open(&path).unwrap();
     store.check().unwrap();
-    // The saved database contains a live run with ten calls reserved for its day and one request in
-    // progress.
+    // The saved database contains a live run, which has reserved ten calls at the day level and has
+    // one request in progress.
     let run: RunId = "01M80087Y0000000000000003Z".parse().unwrap();
     assert_eq!(store.holders().unwrap(), std::slice::from_ref(&run));
     let key = "01M5JT1KR00000000000000001 2026-11-21".to_owned();
@@ -350,7 +350,7 @@ fn fallbacks_are_reserved_or_left_out() {
     assert_eq!(
         fixture.store.account(POOL_DAY, &pool.key).unwrap().calls,
         3,
-        "the fallback's pool is reserved as well"
+        "the calls are also reserved at the fallback's pool"
     );
     let held = ask(&fixture);
     let short = held.short[1].as_ref().unwrap();
