@@ -1,4 +1,4 @@
-# Functions that run the steps of a longer check, keep a log of each and print a table of them at the end.
+# Functions that run the steps of a longer check and print a table of them at the end.
 # Source this file. $STEPS names the folder for the logs; the default is a temporary folder that is removed at
 # exit.
 # shellcheck shell=bash

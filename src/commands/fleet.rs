@@ -42,7 +42,7 @@ enum FleetCommand {
     /// Take no new work, and finish the runs in progress; `join` reverts this
     #[command(after_help = "Example: runner fleet drain night")]
     Drain(FleetName),
-    /// Leave a fleet permanently, after its runs on this host have ended
+    /// Leave a fleet; refused while this host has open runs in it
     #[command(after_help = "Example: runner fleet leave night")]
     Leave(FleetName),
 }
@@ -79,7 +79,7 @@ impl View for FleetList {
     fn print(&self, _ui: Ui) {
         if self.fleets.is_empty() {
             show::out(
-                "no fleet figures yet; `runner fleet join NAME` joins a fleet, and ticks read its figures\n",
+                "no fleet data yet: join a fleet with `runner fleet join NAME`; the next tick reads its data\n",
             );
         }
         for fleet in &self.fleets {
@@ -101,7 +101,7 @@ fn list(cli: &Cli<'_>) -> Result<Exit, Failure> {
     Ok(Exit::Done)
 }
 
-/// The result of a command that changes the membership.
+/// The result of `init`, `join`, `drain` or `leave`.
 #[derive(Debug, Serialize)]
 struct MembershipView {
     fleet: String,
@@ -138,7 +138,7 @@ impl FleetName {
         let done = match made {
             Initialized::Created => format!("the fleet {} was created in {place}", self.name),
             Initialized::Upgraded => format!("the fleet {} in {place} was upgraded", self.name),
-            Initialized::Unchanged => format!("the fleet {} is already in {place}", self.name),
+            Initialized::Unchanged => format!("the fleet {} already exists in {place}", self.name),
         };
         Ok(self.show(cli, "", done))
     }
@@ -153,9 +153,9 @@ impl FleetName {
         (member.worker, member.draining) = (member.worker_now(), false);
         database.join(&member.info(&settings)).map_err(failure)?;
         member.save(cli.env)?;
-        let slots = show::count(settings.slots.into(), "run");
+        let slots = show::count(settings.slots.into(), "fleet run");
         let done = format!(
-            "{} joined the fleet {}; it executes at most {slots} of the fleet at a time",
+            "{} joined the fleet {} and will execute at most {slots} at a time",
             member.host, self.name
         );
         Ok(self.show(cli, &member.host, done))
@@ -168,7 +168,7 @@ impl FleetName {
         member.save(cli.env)?;
         let mut database = membership::database(&membership::settings(cli.env, &self.name)?)?;
         database.set_host_state(&member.host, HostState::Draining).map_err(failure)?;
-        let done = format!("{} finishes its runs and takes no new ones", member.host);
+        let done = format!("{} will finish its current runs and take no new ones", member.host);
         Ok(self.show(cli, &member.host, done))
     }
 
@@ -216,7 +216,7 @@ impl FleetName {
 #[derive(Debug, Serialize)]
 struct FleetStatus {
     fleet: String,
-    /// The database, without a password.
+    /// The PostgreSQL version and the database, without a password.
     database: String,
     hosts: Vec<HostView>,
     /// The number of occurrences in each state.
@@ -236,7 +236,7 @@ struct HostView {
     here: bool,
     tags: Vec<String>,
     version: String,
-    /// The time at which the host last used the database.
+    /// The time at which the host last joined, checked in or worked on a claim.
     seen: Option<Timestamp>,
     running: u64,
 }

@@ -54,7 +54,7 @@ pub struct OrNone<G>(PhantomData<G>);
 #[derive(Debug)]
 pub struct OrUnlimited<G>(PhantomData<G>);
 
-/// Declares a format that accepts another format or a word.
+/// Implements [`Grammar`] for a format that accepts either another format or a keyword.
 macro_rules! or_word {
     ($name:ident, $word:literal) => {
         impl<G: Grammar> Grammar for $name<G> {
@@ -136,7 +136,7 @@ pub enum NetworkValue {
     Hosts(#[schemars(length(min = 1))] Vec<Text<HostName>>),
 }
 
-// A derived reader would not report which host is invalid.
+// A derived `Deserialize` would not report which host is invalid.
 impl<'de> Deserialize<'de> for NetworkValue {
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         deserializer.deserialize_any(NetworkVisitor)

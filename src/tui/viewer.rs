@@ -1,8 +1,8 @@
 //! Text that the user scrolls and searches: the overview, the details of a run, or a growing log.
 //! This module is pure.
 //!
-//! Only the visible lines are wrapped, so wrapping a long log costs no more than wrapping a short
-//! one.
+//! Only the visible lines and those of the last screen are wrapped, so the cost of wrapping does not
+//! grow with the number of lines.
 
 use runner_text::redact::Redacted;
 
@@ -61,7 +61,7 @@ pub struct Viewer {
     place: Place,
     /// The first visible line when scrolled to the end, as of the last rendering.
     last: usize,
-    /// Number of lines that fitted in the last rendering.
+    /// Number of rows that were available in the last rendering.
     room: usize,
     pub search: Search,
 }
@@ -78,7 +78,7 @@ impl Viewer {
         Self { place: Place::End, ..Self::new(title, Some(run)) }
     }
 
-    /// Replaces the text, and keeps the visible part.
+    /// Replaces the text and keeps the scroll position.
     pub fn set(&mut self, lines: Vec<(Tone, String)>) {
         self.lines = lines;
     }
@@ -92,9 +92,11 @@ impl Viewer {
     pub fn append(&mut self, text: &str) {
         self.lines.extend(plain(text));
         let over = self.lines.len().saturating_sub(KEPT);
-        self.lines.drain(..over);
+        let dropped =
+            self.lines.drain(..over).filter(|(_, line)| self.search.accepts(line)).count();
+        // The place is counted among the lines that the search accepts.
         if let Place::Line(line) = &mut self.place {
-            *line = line.saturating_sub(over);
+            *line = line.saturating_sub(dropped);
         }
     }
 
@@ -203,6 +205,22 @@ mod tests {
         assert_eq!(log.lines.len(), KEPT);
         log.update(Input::Home);
         assert_eq!(seen(&mut log)[0], format!("line {KEPT}"));
+    }
+
+    #[test]
+    fn lines_dropped_during_a_search_do_not_move_the_view() {
+        let mut log = Viewer::following("log".into(), "R1".into());
+        log.append(&numbered(KEPT));
+        log.update(Input::Char('/'));
+        for key in "99".chars() {
+            log.update(Input::Char(key));
+        }
+        log.update(Input::Enter);
+        seen(&mut log);
+        log.update(Input::Up);
+        let before = seen(&mut log);
+        log.append(&numbered(50));
+        assert_eq!(seen(&mut log), before);
     }
 
     #[test]

@@ -53,10 +53,18 @@ fn a_job_is_added_run_and_found_by_name() {
     assert_eq!(log["files"]["stdout"], "one\n", "{log:#}");
     fixture.run(&["logs", "nothing"]).ends(65).expect_text("no run nothing");
     let run = log["run"].as_str().unwrap();
+    let folder = log["folder"].as_str().unwrap();
     let shown = fixture.run(&["runs", "show", run]).ends(0).out;
     for text in ["folder", "last lines of the log", "last lines of stderr:\n  two"] {
         assert!(shown.contains(text), "{text}: {shown}");
     }
+    // Runs that never started do not hide the last one that did.
+    for _ in 0..21 {
+        let queued = fixture.run(&["--quiet", "enqueue", "tidy"]).ends(0);
+        fixture.run(&["cancel", queued.out.trim()]).ends(0);
+    }
+    fs::remove_dir_all(folder).unwrap();
+    fixture.run(&["logs", "tidy"]).expect_text("the log of run").expect_text("no longer exists");
 }
 
 #[test]

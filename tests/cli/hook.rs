@@ -57,7 +57,7 @@ fn fixture() -> Fixture {
     fixture
 }
 
-/// Command lines that only read, or that write inside the permitted paths.
+/// Command lines that the hook must allow: they name no path to write, or only permitted ones.
 const GOOD_LINES: [&str; 28] = [
     "ls -la / 2>/dev/null",
     "cat < /etc/passwd | sort | head -3",
@@ -89,7 +89,8 @@ const GOOD_LINES: [&str; 28] = [
     "cd src; cd a; cd b; touch x",
 ];
 
-/// Command lines that write outside the job's scope, or whose targets cannot be determined.
+/// Command lines that the hook must refuse: they name a path outside the job's scope, or the hook
+/// cannot analyze them.
 const BAD_LINES: [&str; 86] = [
     "echo x > /etc/cron.d/y",
     "echo x >>../y",
@@ -265,8 +266,8 @@ fn every_payload_gets_the_expected_decision() {
     let commit = payload("Bash", json!({"command": "git commit -am x"}));
     judge("a dream commits", &["--job", "dream"], &commit, false);
     let dream = payload("Write", json!({"file_path": "dreams/x"}));
-    judge("a dream writes its own", &["--job", "dream"], &dream, true);
-    judge("without limits", &[], &payload("Write", json!({"file_path": "a"})), false);
+    judge("a dream writes to its own folder", &["--job", "dream"], &dream, true);
+    judge("no writable paths given", &[], &payload("Write", json!({"file_path": "a"})), false);
     // Check invalid and unusual payloads.
     let odd = format!(
         r#"{{"tool_input":{{"content":"x","file_path":"/etc/x"}},"cwd":{root:?},"tool_name":"Write"}}"#
@@ -275,16 +276,16 @@ fn every_payload_gets_the_expected_decision() {
     let odd = odd.replace("/etc/x", "x");
     judge("odd order of keys, good", &job, odd.as_bytes(), true);
     let twice = odd.replace(r#""file_path":"x""#, r#""file_path":"x","file_path":"/etc/x""#);
-    judge("a key twice", &job, twice.as_bytes(), false);
+    judge("duplicate key", &job, twice.as_bytes(), false);
     let deep = format!("{}{}", "[".repeat(100_000), "]".repeat(100_000));
     let huge = payload("Write", json!({"file_path": "x", "content": "x".repeat(7 << 20)}));
     judge("seven megabytes", &job, &huge, true);
     let longer = payload("Write", json!({"file_path": "x", "content": "x".repeat(9 << 20)}));
     for (what, payload) in [
         ("nothing", &b""[..]),
-        ("no JSON", b"tool: Write"),
-        ("half of it", &odd.as_bytes()[..odd.len() - 2]),
-        ("no UTF-8", b"{\"tool_name\": \"\xff\xfe\"}"),
+        ("not JSON", b"tool: Write"),
+        ("truncated", &odd.as_bytes()[..odd.len() - 2]),
+        ("not UTF-8", b"{\"tool_name\": \"\xff\xfe\"}"),
         ("a list", b"[]"),
         ("no cwd", br#"{"tool_name":"Write","tool_input":{"file_path":"x"}}"#),
         ("a relative cwd", br#"{"tool_name":"Write","cwd":"x","tool_input":{"file_path":"x"}}"#),

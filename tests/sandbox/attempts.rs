@@ -4,8 +4,9 @@
 //! A script gets these variables: the fixture's root `R`, the folders `W` (writable), `O` (not
 //! writable) and `S` (hidden), and `HOME`. `V` is the PID of another process, and `FD` is an
 //! inherited descriptor of `O/victim`. `ABSTRACT` and `PORT` name sockets, `RUNNER` is the built
-//! program, and `T` is an argument that identifies surviving processes. A script prints `THROUGH`
-//! if only the script can detect its success.
+//! program, and `T` is a unique token: surviving processes are found by the argument `1000.$T`, and
+//! files by names that contain `$T`. If only the script can detect that it succeeded, it prints
+//! `THROUGH` when it does.
 
 pub struct Attempt {
     pub name: String,
@@ -141,7 +142,7 @@ pub fn all() -> Vec<Attempt> {
 }
 
 const SINGLE: &[(&str, About, &str)] = &[
-    // Attempts that bypass a protected path.
+    // Attempts to bypass a protected path.
     (
         "swap the git folder",
         Files,
@@ -316,7 +317,7 @@ const SINGLE: &[(&str, About, &str)] = &[
         Kernel,
         "bwrap --bind / / --dev /dev -- sh -c \"echo evil > $O/victim; echo THROUGH\"",
     ),
-    // Handles and rings.
+    // File handles, io_uring and memfd.
     (
         "open by handle",
         Kernel,
@@ -519,6 +520,7 @@ const SINGLE: &[(&str, About, &str)] = &[
         "mkdir -p $HOME/.claude; echo evil > $HOME/.claude/settings.json",
     ),
     ("the loader", Kernel, ": >> /etc/ld.so.preload && echo THROUGH"),
+    // The host's temporary files, and runner itself.
     ("shared memory of the host", Files, "echo evil > /dev/shm/escape-$T"),
     ("temporary files of the host", Files, "echo evil > /tmp/escape-$T"),
     ("lasting temporary files of the host", Files, "echo evil > /var/tmp/escape-$T"),

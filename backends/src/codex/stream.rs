@@ -26,7 +26,7 @@ pub(crate) struct Transcript {
     pub message: Option<String>,
     /// Whether the turn was completed.
     pub completed: bool,
-    /// The reason for the failure, as reported by the program.
+    /// The last error that the program reported. The turn may still have been completed.
     pub error: Option<String>,
     pub usage: Option<Usage>,
     /// The number of failed tool uses.
@@ -153,7 +153,8 @@ fn is_tool(kind: &str) -> bool {
     matches!(kind, "command_execution" | "file_change" | "mcp_tool_call" | "web_search")
 }
 
-/// Returns the message of an API error, which may be wrapped in the API's JSON.
+/// Returns the text of an error or remark. If the text is an API error in JSON, returns its code and
+/// message.
 fn error_sentence(message: &Value) -> String {
     let text = message.as_str().unwrap_or_default();
     let inner = serde_json::from_str::<Value>(text).ok();
@@ -169,7 +170,7 @@ fn error_sentence(message: &Value) -> String {
 
 fn usage(usage: &Value) -> Option<Usage> {
     usage.as_object()?;
-    // A larger number, like a negative or fractional one, counts as an error.
+    // If a number is larger, negative or fractional, the usage is unknown.
     const MOST: u64 = 10_000_000_000;
     let count = |key: &str| usage[key].as_u64().filter(|figure| *figure <= MOST);
     let input = count("input_tokens")?;

@@ -3,7 +3,8 @@
 //! Listing all processes opens a file for each process on the machine. The descendants are found
 //! through the kernel's list of each thread's children, which costs nothing for other processes.
 //! When a process exits, its children move to another list, so the lists are read until two
-//! successive results agree. A living descendant cannot be missing from both results.
+//! successive results agree. A living descendant is missing from both results only if several of
+//! its ancestors exit at the wrong times.
 //!
 //! This module must never signal or reap a process.
 
@@ -135,7 +136,8 @@ mod tests {
     #[test]
     fn own_tree_contains_exactly_the_descendants() {
         let stranger = waiting("/bin/sh", &["-c", "read line"]);
-        // The standard input of a background command would be /dev/null.
+        // Without this redirection, a background command would have /dev/null as its standard
+        // input.
         let mut child = waiting("/bin/sh", &["-c", "exec 3<&0; cat <&3 & echo $!; wait"]);
         let mut line = String::new();
         let out = child.stdout.as_mut().unwrap();

@@ -1,8 +1,8 @@
 //! The scheduled times of one trigger in its zone.
 //!
-//! The cost of a query does not depend on the number of scheduled times in the period. Even the
-//! schedule of a job that is due every second is cheap to evaluate after the machine has been
-//! suspended for a year. This module must never decide whether a job runs at a scheduled time.
+//! The cost of a query depends on the number of days in the period and on the number of times
+//! returned, not on how often the trigger is due. Even the schedule of a job that is due every second
+//! is cheap to evaluate after the machine has been suspended for a year. This module must never decide whether a job runs at a scheduled time.
 
 use std::collections::VecDeque;
 
@@ -62,8 +62,8 @@ impl ScheduledTimes<'_> {
     pub(super) fn newest(&self, after: Timestamp, until: Timestamp, most: usize) -> Vec<Timestamp> {
         let mut span =
             SignedDuration::from_mins(i64::try_from(most).unwrap_or(i64::MAX).min(1 << 20));
-        // The span doubles until it contains enough scheduled times, so the search covers few
-        // unwanted times.
+        // The span doubles until it contains enough scheduled times. For a trigger that is due at most
+        // once a minute, the search therefore covers at most about twice as many as wanted.
         let from = loop {
             let from = until.checked_sub(span).unwrap_or(after).max(after);
             if from == after || self.count(from, until) >= most as u64 {

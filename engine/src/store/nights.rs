@@ -1,4 +1,5 @@
-//! Nights: all of a project's work that is due in one window, with one budget and one report.
+//! Stores nights. A night is all of a project's work that is due in one window, with one budget and
+//! one report.
 
 use jiff::Timestamp;
 use rusqlite::{Row, Transaction, params};
@@ -9,7 +10,7 @@ use super::{Fault, Result, RunSummary, Store};
 use crate::ids::{OccurrenceId, ProjectId};
 use crate::tick::REPORT_JOB;
 
-/// The row number of a night.
+/// The id of a night's row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct NightId(pub i64);
 
@@ -24,7 +25,8 @@ pub struct Night {
     pub opens: Timestamp,
     /// The latest time at which the night closes.
     pub closes: Timestamp,
-    /// The time at which the night's report became due, if it has.
+    /// The time at which the night closed and its report became due, or `None` while the night is
+    /// open.
     pub closed: Option<Timestamp>,
 }
 
@@ -82,13 +84,14 @@ impl Store {
         })
     }
 
-    /// Returns the folder of the night's report, or `None` if there is no report yet.
+    /// Returns the name of the folder that contains the night's report, or `None` if there is no
+    /// report yet.
     pub fn report_folder(&self, night: NightId) -> Result<Option<String>> {
         let sql = "SELECT folder FROM nights WHERE id = ?1";
         Ok(self.view(|db| db.first(sql, [night], |row| row.get(0)))?.flatten())
     }
 
-    /// Returns a project's nights, newest first.
+    /// Returns at most `limit` of a project's nights, newest first.
     pub fn nights(&self, project: &ProjectId, limit: u32) -> Result<Vec<Night>> {
         let sql = format!(
             "SELECT {COLUMNS} FROM nights n WHERE n.project = ?1
@@ -97,7 +100,8 @@ impl Store {
         self.view(|db| db.all(&sql, params![project, limit], night))
     }
 
-    /// Returns a project's nights with the data of their reports, newest first.
+    /// Returns all of a project's nights, newest first. Each night includes the data from its
+    /// report, if there is one.
     pub fn reported_nights(&self, project: &ProjectId) -> Result<Vec<LastNight>> {
         let sql = format!(
             "SELECT {COLUMNS}, n.headline, n.worst, n.folder FROM nights n WHERE n.project = ?1
@@ -106,9 +110,12 @@ impl Store {
         self.view(|db| db.all(&sql, [project], last_night))
     }
 
-    /// Returns the nights that can close: all their occurrences are settled, or their closing time
-    /// has passed. A night opened by the clock also waits for the jobs that are due later that
-    /// night.
+    /// Returns the nights that can close.
+    ///
+    /// A night can close once its closing time has passed. It can close earlier if it has
+    /// occurrences and all of them are settled. If any of them came from the clock, the night first
+    /// waits for the project's night jobs that are due before the closing time and are not paused
+    /// then.
     pub fn nights_to_close(&self, now: Timestamp) -> Result<Vec<Night>> {
         let sql = format!(
             "SELECT {COLUMNS} FROM nights n INDEXED BY nights_open
@@ -125,8 +132,8 @@ impl Store {
     }
 }
 
-/// Stores the data of a night's report for the overview: its headline, and the facts `worst` and
-/// `folder`. Does nothing for runs of other jobs.
+/// Stores the data from a night's report for the overview: the headline, and the facts `worst` and
+/// `folder`. Does nothing if the facts are missing or if the run does not belong to the report job.
 pub(super) fn reported(
     tx: &Transaction<'_>,
     occurrence: &OccurrenceId,
@@ -163,12 +170,12 @@ fn open(
         params![project, name, millis(opens), millis(closes)],
     )?;
     let id = NightId(tx.last_insert_rowid());
-    // Any existing grant is for a deleted night whose number is being reused.
+    // Any existing grant belongs to a deleted night whose id is being reused.
     tx.change("DELETE FROM grants WHERE level = 'night' AND key = ?1", [id.0.to_string()])?;
     Ok(Night { id, project: project.clone(), name, opens, closes, closed: None })
 }
 
-/// Returns the project's night that is open at `opens`, or opens a new one.
+/// Returns the id of the project's night that is open at `opens`, or opens a new night.
 pub(super) fn open_or_join(
     tx: &Transaction<'_>,
     project: &ProjectId,

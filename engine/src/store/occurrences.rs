@@ -1,8 +1,9 @@
-//! Occurrences: each scheduled time or event for which a job was due, recorded once.
+//! Records occurrences. An occurrence is one scheduled time, event or request for which a job is
+//! due, and it is recorded only once.
 //!
 //! ```text
-//! manual ─────────────────> requested immediately by the process that records it
-//! clock, event ──overlap──> queued | skipped | queued instead of the earlier one
+//! manual, report ─────────> requested immediately by the process that records it
+//! clock, event ──overlap──> queued | skipped | queued to replace earlier runs
 //! queue (enqueue) ────────> queued
 //! ```
 
@@ -22,9 +23,9 @@ use crate::schedule::{Due, Missed, ON_TIME};
 /// The result of recording an occurrence.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Recorded {
-    /// The occurrence is new and has this run.
+    /// The occurrence is new. The value is the id of its run.
     New(RunId),
-    /// This or another process has already recorded the occurrence.
+    /// This process or another one has already recorded the occurrence.
     Known(OccurrenceId),
 }
 
@@ -44,13 +45,13 @@ pub struct OccurrenceRow {
     pub outcome: Option<Outcome>,
 }
 
-/// Why scheduled times of a job were missed.
+/// Describes why a job's scheduled times were missed.
 #[derive(Clone, Debug, Default)]
 pub struct MissedReasons<'a> {
     /// The scheduled times that passed during a pause.
     pub paused: Option<&'a Missed>,
-    /// The time since the previous tick. `None` if no ticks occurred, which means that nothing was
-    /// running.
+    /// The time since the previous tick. `None` if there was no recent tick, which means that
+    /// nothing was running.
     pub since_tick: Option<SignedDuration>,
 }
 
@@ -66,8 +67,9 @@ impl Store {
         self.write(|tx| enter(tx, new, starter, now))
     }
 
-    /// Records an occurrence that waits for `ready_at` and a free slot. If `after` is given, it
-    /// also waits for that occurrence to succeed.
+    /// Records an occurrence and queues its run, which waits for `ready_at` and a free slot. If
+    /// `after` is given, the run also waits for that occurrence to succeed, and is skipped if that
+    /// occurrence does not succeed.
     pub fn enqueue(
         &mut self,
         new: &NewOccurrence,
@@ -96,8 +98,9 @@ impl Store {
     }
 
     /// Records a job's due scheduled times in one transaction: the occurrences to run, the missed
-    /// scheduled times, the scheduled times during a pause (`paused`) and the new watermark.
-    /// Returns the new runs. Records nothing if another process has moved the watermark.
+    /// scheduled times, the scheduled times that passed during a pause (`reasons.paused`) and the
+    /// new watermark. Returns the new runs, including those that the overlap rule skipped. Records
+    /// nothing if another process has moved the watermark.
     pub fn enter_due(
         &mut self,
         due_job: &DueJob,
@@ -113,7 +116,7 @@ impl Store {
             }
             let night = match (due.fire.last(), job.schedule.night, night_date) {
                 (Some(&fire), Some(length), Some(date)) => {
-                    // A night that opens late still gets its full length.
+                    // A night that is opened late still gets its full length.
                     let closes = fire.max(now).saturating_add(length).unwrap_or(now);
                     Some(nights::open_or_join(tx, &job.project, date, fire, closes)?)
                 }
@@ -131,8 +134,8 @@ impl Store {
                 };
                 missed(tx, &MissedRow { job: job.id, night, cause, stretch: lost }, now)?;
             }
-            // Scheduled times that are found together also wait together. Otherwise, a late
-            // scheduled time could start after a newer one.
+            // The runs of scheduled times that are found together also wait together. Otherwise,
+            // the run of a late scheduled time could start after the run of a newer one.
             let late = due.fire.first().is_some_and(|first| now.duration_since(*first) > ON_TIME);
             let wait = if late {
                 let salt = format!("{} {}", job.project, job.name);
@@ -149,8 +152,8 @@ impl Store {
                     due: fire,
                     ..NewOccurrence::manual(job.id, fire.to_string(), now)
                 };
-                // Several caught-up scheduled times run one after another, regardless of the
-                // overlap rule.
+                // If several scheduled times are caught up, their runs start one after another,
+                // regardless of the overlap rule.
                 let recorded = match due.fire.len() {
                     1 => settle::await_turn(tx, &new, ready_at, now)?,
                     _ => rows::line_up(tx, &new, ready_at, now)?,
@@ -162,7 +165,7 @@ impl Store {
     }
 
     /// Closes a night and requests the run for its report. Returns `None` if another process has
-    /// closed the night.
+    /// already closed the night or recorded its report.
     pub fn close_night(
         &mut self,
         night: NightId,
@@ -211,7 +214,7 @@ fn enter(
     }
 }
 
-/// The reason for scheduled times that passed while no ticks occurred.
+/// The reason recorded for scheduled times that passed while no ticks occurred.
 const NOTHING_RAN: &str = "nothing was running to start it";
 
 /// The cause of missed scheduled times.
@@ -219,19 +222,19 @@ const NOTHING_RAN: &str = "nothing was running to start it";
 pub(super) enum MissedCause<'a> {
     /// The job was paused, so it was not supposed to run.
     Paused,
-    /// The job was due several times between two ticks, and now runs only for the last of those
-    /// times. The value is the time since the previous tick.
+    /// The job was due several times between two ticks, and it does not run for all of those times.
+    /// The value is the time since the previous tick.
     Frequent(SignedDuration),
-    /// Ticks occur, but none came early enough for a job that does not catch up on missed scheduled
-    /// times. The value is the time since the previous tick.
+    /// Ticks occurred, but none came soon enough after the scheduled times, and the job does not
+    /// catch up on missed scheduled times. The value is the time since the previous tick.
     Late(SignedDuration),
-    /// A problem that the user must fix.
+    /// The user must fix the problem described by the value.
     Problem(&'a str),
 }
 
 impl MissedCause<'_> {
-    /// Returns whether the user is notified. A job that is due more often than ticks occur still
-    /// runs, so only `config check`, `setup` and the doctor report that.
+    /// Returns whether the user is notified of the missed scheduled times. A job that is due more
+    /// often than ticks occur still runs, so only `config check`, `setup` and `doctor` report it.
     fn is_news(self) -> bool {
         matches!(self, Self::Late(_) | Self::Problem(_))
     }
@@ -262,7 +265,8 @@ pub(super) struct MissedRow<'a> {
     pub stretch: &'a Missed,
 }
 
-/// Records missed scheduled times in one row.
+/// Records missed scheduled times in one row, and notes them for an alert if the user must be
+/// notified.
 pub(super) fn missed(
     tx: &Transaction<'_>,
     row: &MissedRow<'_>,
@@ -276,7 +280,8 @@ pub(super) fn missed(
         why: cause.to_string(),
     };
     let id = OccurrenceId::new(now);
-    // After the clock is set back, the same scheduled times may be missed again.
+    // The key contains the id, because the same scheduled times can be missed again after the clock
+    // is set back.
     let key = format!("missed {} {id}", stretch.first);
     tx.change(
         "INSERT INTO occurrences (id, job, key, due, recorded, night, origin, outcome, settled)

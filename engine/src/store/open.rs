@@ -13,31 +13,35 @@ use super::database_file::{beside, lock_file, quick_check, remove, sync_folder_o
 use super::format::{self, APPLICATION_ID, STEPS};
 use super::{Result, Store, StoreError, cannot_write, file_length, restore, sql_error};
 
-/// The first SQLite release with the fix for the WAL-reset corruption.
+/// The first SQLite release that fixes the WAL-reset corruption bug.
 const OLDEST_SQLITE: i32 = 3_051_003;
 /// Maximum time that a connection waits for another transaction. All of runner's transactions are
 /// short.
 pub(super) const BUSY: Duration = Duration::from_secs(20);
-/// Number of cached prepared statements, enough for all statements of a tick. Preparing a statement
-/// costs several times as much as executing it.
+/// Number of cached prepared statements, enough for all statements that a tick executes. Preparing
+/// a statement costs several times as much as executing it.
 pub(super) const STATEMENTS: usize = 128;
-/// Length in bytes to which SQLite truncates the log after writing it back.
+/// Length in bytes to which SQLite truncates a longer log after writing it back.
 const LOG_KEPT: i64 = 16 << 20;
 
 impl Store {
     /// Opens the database for writing, and creates or migrates it if needed.
     ///
     /// # Errors
-    /// Returns a [`StoreError`]. A damaged or newer database is left unchanged.
+    /// Returns [`StoreError::InUse`] if a migration is needed while another process is using the
+    /// database, or another [`StoreError`]. A damaged or newer database is left unchanged.
+    ///
+    /// # Panics
+    /// Panics if the linked version of SQLite has the WAL-reset corruption bug.
     pub fn open(path: &Path) -> Result<Self> {
         assert!(
             rusqlite::version_number() >= OLDEST_SQLITE,
-            "this build uses a version of SQLite that can corrupt its log; build with the bundled version"
+            "this build uses a version of SQLite that can corrupt the database; build with the bundled version"
         );
         Self::open_with(path, STEPS)
     }
 
-    /// Opens the database for writing with the migration steps `steps`.
+    /// Opens the database like [`Store::open`], but with the migration steps `steps`.
     pub(super) fn open_with(path: &Path, steps: &[&str]) -> Result<Self> {
         let lock = lock_file(path)?;
         lock.lock_shared().map_err(cannot_write(path))?;
@@ -52,15 +56,18 @@ impl Store {
         Ok(Self { db, path: path.to_owned(), _open: Some(lock), guard: None })
     }
 
-    /// Opens the database read-only. SQLite may create its log and index files next to it.
+    /// Opens the database read-only. SQLite may create its log and index files next to the
+    /// database.
     ///
     /// # Errors
-    /// Returns a [`StoreError`], such as [`StoreError::Missing`] if there is no database.
+    /// Returns [`StoreError::Missing`] if there is no database, [`StoreError::HalfRestored`] if a
+    /// restore was interrupted, [`StoreError::Older`] if the database must be migrated first, or
+    /// another [`StoreError`].
     pub fn read(path: &Path) -> Result<Self> {
         Self::read_with(path, STEPS)
     }
 
-    /// Opens the database read-only with the migration steps `steps`.
+    /// Opens the database like [`Store::read`], but with the migration steps `steps`.
     pub(super) fn read_with(path: &Path, steps: &[&str]) -> Result<Self> {
         if restore::is_half_done(path) {
             return Err(StoreError::HalfRestored { path: path.to_owned() });
@@ -88,7 +95,7 @@ impl Store {
     /// Creates a database in memory, for simulations.
     ///
     /// # Errors
-    /// Returns a [`StoreError`].
+    /// Returns a [`StoreError`] if SQLite cannot create the database.
     pub fn in_memory() -> Result<Self> {
         let path = Path::new(":memory:");
         let flags = OpenFlags::default() | OpenFlags::SQLITE_OPEN_NO_MUTEX;
@@ -99,10 +106,10 @@ impl Store {
         Ok(Self { db, path: path.to_owned(), _open: None, guard: None })
     }
 
-    /// Writes a consistent copy to a file that must not exist yet.
+    /// Writes a consistent copy of the database to `path`, which must not exist yet.
     ///
     /// # Errors
-    /// Returns a [`StoreError`].
+    /// Returns a [`StoreError`] if the copy cannot be written.
     pub fn copy_to(&self, path: &Path) -> Result<()> {
         let done = self.db.execute("VACUUM INTO ?1", [path.to_string_lossy()]);
         done.map(drop).map_err(sql_error(&self.path))
@@ -111,7 +118,8 @@ impl Store {
     /// Runs SQLite's quick check on the whole file.
     ///
     /// # Errors
-    /// Returns [`StoreError::Damaged`] with the first finding.
+    /// Returns [`StoreError::Damaged`] with the first problem found, or another [`StoreError`] if
+    /// the check cannot run.
     pub fn check(&self) -> Result<()> {
         quick_check(&self.db, &self.path)
     }
@@ -121,10 +129,10 @@ impl Store {
 /// daily check.
 const SHORT_LOOKS: u32 = 20;
 
-/// How the length check treats pages that are only in the log.
+/// Specifies how the length check treats pages that are only in the log.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum PendingLog {
-    /// The check writes them back if the connection can write.
+    /// The check writes the pages back if the connection can write.
     WriteBack,
     /// The check changes nothing.
     Leave,
@@ -152,8 +160,8 @@ pub(super) fn check_length(db: &Connection, path: &Path, pending: PendingLog) ->
         };
     }
     for _ in 0..SHORT_LOOKS {
-        // After a complete checkpoint, the file contains every page of the log. If it is still
-        // short and no other process has changed it, pages are missing.
+        // After a complete checkpoint, the file contains every page of the log. If the file is
+        // still short and no other process has changed it, pages are missing.
         let whole = db
             .query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |row| {
                 let (busy, log, moved): (bool, i64, i64) = (row.get(0)?, row.get(1)?, row.get(2)?);
@@ -173,11 +181,12 @@ pub(super) fn check_length(db: &Connection, path: &Path, pending: PendingLog) ->
     Ok(())
 }
 
-/// Runs `work` while holding the lock exclusively instead of shared.
+/// Runs `work` while holding `lock` exclusively, and then takes the shared lock again.
 fn exclusively(lock: &File, path: &Path, work: impl FnOnce() -> Result<()>) -> Result<()> {
     lock.unlock().map_err(cannot_write(path))?;
-    // Creating a file takes only milliseconds, so all processes wait for it. A migration would have
-    // to wait as long as any process uses the old format, so it fails instead.
+    // Creating a file takes only milliseconds, so all processes wait for it. A migration, or the
+    // completion of a restore, would have to wait until all other processes close the database, so
+    // it fails instead.
     if path.exists() || restore::is_half_done(path) {
         match lock.try_lock() {
             Ok(()) => {}
@@ -240,7 +249,7 @@ fn connect(path: &Path, flags: OpenFlags) -> rusqlite::Result<Connection> {
     Ok(db)
 }
 
-/// Opens an existing database for writing and returns its format.
+/// Opens an existing database for writing. Returns the connection and the file's format.
 fn connect_existing(path: &Path, steps: &[&str]) -> Result<(Connection, i64)> {
     if fs::metadata(path).map_or(0, |data| data.len()) == 0 {
         return Err(StoreError::Damaged { path: path.to_owned(), why: "it is empty".to_owned() });

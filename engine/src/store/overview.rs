@@ -1,6 +1,6 @@
-//! The state of all projects. A query for all projects is one statement, so the number of
-//! statements does not grow with the number of projects. This module must never read data that is
-//! only in a project's configuration.
+//! Reads the state of all projects. A query about all projects is a single statement, so the number
+//! of statements does not grow with the number of projects. This module must never read data that
+//! is only in a project's configuration.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,11 +16,11 @@ use super::{Amounts, JobId, Night, Result, Store, nights};
 use crate::ids::ProjectId;
 use crate::outcome::Outcome;
 
-/// The next scheduled job of a project.
+/// The job of a project that is due next.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NextDue {
     pub job: String,
-    /// The next due time.
+    /// The job's next scheduled time.
     pub at: Timestamp,
 }
 
@@ -35,12 +35,12 @@ pub struct JobPause {
     pub zone: String,
 }
 
-/// A stretch of missed scheduled times.
+/// A stretch of a job's missed scheduled times.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MissedStretch {
     pub project: ProjectId,
     pub job: String,
-    /// The `Missed` outcome.
+    /// The outcome, which is always [`Outcome::Missed`].
     pub outcome: Outcome,
     /// The zone of the job's schedule.
     pub zone: String,
@@ -54,7 +54,7 @@ pub struct LastNight {
     pub reported: Option<NightRunReport>,
 }
 
-/// The data from a night's report that is shown in an overview.
+/// The data from a night's report that an overview shows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NightRunReport {
     /// The one-line summary of the night.
@@ -65,7 +65,8 @@ pub struct NightRunReport {
     pub folder: String,
 }
 
-/// A schedule's zone, parsed without the rest of the schedule. UTC if it cannot be parsed.
+/// The time zone of a schedule, parsed without the rest of the schedule. If it cannot be parsed, it
+/// is UTC.
 struct Zone(String);
 
 impl FromSql for Zone {
@@ -79,22 +80,23 @@ impl FromSql for Zone {
     }
 }
 
-/// The outcomes of runs that did work, as in the condition of the index `runs_tried`.
+/// The condition for runs that did work. It must be the same as that of the index `runs_tried`.
 const TRIED: &str =
     "outcome ->> 'outcome' IN ('succeeded', 'degraded', 'failed', 'timed-out', 'lost')";
 
-/// The outcomes of failed runs, as in the condition of the index `runs_failed`.
+/// The condition for failed runs. It must be the same as that of the index `runs_failed`.
 const FAILED: &str = "outcome ->> 'outcome' IN ('failed', 'timed-out', 'lost')";
 
 impl Store {
-    /// Returns each project's next scheduled job, omitting paused jobs and the jobs in `without`.
+    /// Returns the job of each project that is due next, omitting paused jobs and the jobs in
+    /// `without`. Returns an empty map while all jobs are paused.
     pub fn next_due(
         &self,
         without: &[JobId],
         now: Timestamp,
     ) -> Result<BTreeMap<ProjectId, NextDue>> {
-        // This takes one index lookup per project, regardless of how many jobs it has, and reads no
-        // job rows.
+        // This query takes one index lookup per project, regardless of the number of jobs, and
+        // reads no job rows.
         let sql = "SELECT p.id, (
                      SELECT json_array(next_due, name) FROM jobs INDEXED BY jobs_next
                      WHERE project = p.id AND enabled AND next_due IS NOT NULL
@@ -116,12 +118,12 @@ impl Store {
         Ok(found.into_iter().collect())
     }
 
-    /// Returns whether any job, even a paused one, has scheduled times.
+    /// Returns whether any enabled job, even a paused one, has a next scheduled time.
     pub fn has_clocks(&self) -> Result<bool> {
         self.view(|db| db.exists("SELECT 1 FROM jobs WHERE enabled AND next_due IS NOT NULL", []))
     }
 
-    /// Returns the current pauses of single jobs, ordered by project and name.
+    /// Returns the current pauses of single jobs, ordered by project and job name.
     pub fn own_pauses(&self, now: Timestamp) -> Result<Vec<JobPause>> {
         let sql = "SELECT project, name, paused_until, schedule FROM jobs INDEXED BY jobs_paused
                    WHERE paused_until IS NOT NULL AND paused_until > ?1 ORDER BY project, name";
@@ -148,8 +150,8 @@ impl Store {
         })
     }
 
-    /// Returns the last night of each project. Night names begin with the date, so the query need
-    /// not read all nights.
+    /// Returns the last night of each project. Night names begin with the date, so the query does
+    /// not have to read all nights.
     pub fn last_nights(&self) -> Result<BTreeMap<ProjectId, LastNight>> {
         let sql = format!(
             "SELECT {}, n.headline, n.worst, n.folder FROM projects p JOIN nights n ON n.id = (
@@ -206,8 +208,8 @@ impl Store {
         Ok(self.view(|db| db.values(sql, []))?.into_iter().collect())
     }
 
-    /// Returns the amounts spent or reserved at budget levels of one kind. Levels without usage are
-    /// omitted.
+    /// Returns the sum of the amounts spent and reserved at each budget level that has the kind
+    /// `level` and one of the `keys`. Levels with neither are omitted.
     pub fn budget_usage(&self, level: &str, keys: &[String]) -> Result<BTreeMap<String, Amounts>> {
         let sql = "SELECT k.value, a.calls, a.tokens, a.micros, a.seconds, a.ideas
                    FROM json_each(?2) k JOIN budget_usage a ON a.level = ?1 AND a.key = k.value
@@ -227,8 +229,8 @@ impl Store {
         Ok(found)
     }
 
-    /// Counts how many of a job's most recent consecutive occurrences were replaced by the next
-    /// scheduled time before they ended.
+    /// Counts the job's most recent consecutive occurrences that were replaced by a later scheduled
+    /// time before they ended. Skipped occurrences are ignored, and the count is at most 50.
     pub fn replaced_in_a_row(&self, project: &ProjectId, job: &str) -> Result<u32> {
         let sql = "SELECT outcome FROM occurrences
                    WHERE job = (SELECT id FROM jobs WHERE project = ?1 AND name = ?2)
@@ -241,7 +243,8 @@ impl Store {
     }
 }
 
-/// Maps a night's columns, followed by its report's headline, worst outcome and folder.
+/// Reads a night from its columns, which are followed by the headline, the worst outcome and the
+/// folder of its report.
 pub(super) fn last_night(row: &Row<'_>) -> rusqlite::Result<LastNight> {
     let worst: Option<String> = row.get(7)?;
     let reported = match worst {

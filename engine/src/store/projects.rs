@@ -1,4 +1,4 @@
-//! The registered projects.
+//! Stores the registered projects.
 
 use std::collections::BTreeMap;
 use std::fs::Metadata;
@@ -16,28 +16,29 @@ use crate::ids::ProjectId;
 /// A registered project.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Project {
-    /// The project's id in `runner.toml`.
+    /// The project's id, from the project's git folder or from `runner.toml` (see `own`).
     pub id: ProjectId,
     /// The canonical path of the project's folder.
     pub path: PathBuf,
     /// The identity of the project's folder.
     pub node: Node,
-    /// The stat data of the files from which the jobs were read. Empty before the first read.
+    /// The stat data of the files from which the jobs were read. Empty before the first read. If
+    /// the project is missing, this is the text from [`gone`].
     pub config_stamp: String,
-    /// Whether the id is also recorded in the project's git folder. The id in `runner.toml` alone
-    /// is shared by every clone.
+    /// Whether the id is also recorded in the project's git folder. An id that is only in
+    /// `runner.toml` is shared by every clone.
     pub own: bool,
 }
 
 /// Identifies a folder independently of its path and content.
 ///
-/// A file system may reuse the inode of a removed folder. The identity therefore includes the
-/// creation time, if the file system records it.
+/// A file system may reuse the inode number of a removed folder. The identity therefore includes
+/// the creation time, if the file system records it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Node {
     /// The device that contains the folder.
     pub device: u64,
-    /// The folder's inode on the device.
+    /// The folder's inode number on the device.
     pub inode: u64,
     /// The creation time in nanoseconds since the Unix epoch, if it is known.
     pub born: Option<i64>,
@@ -60,31 +61,33 @@ impl Node {
         }
     }
 
-    /// Returns whether both identify the same folder. An unknown creation time matches every
-    /// creation time.
+    /// Returns whether `self` and `other` identify the same folder. An unknown creation time
+    /// matches every creation time.
     pub fn is(&self, other: &Self) -> bool {
         let born = self.born.is_none() || other.born.is_none() || self.born == other.born;
         (self.device, self.inode) == (other.device, other.inode) && born
     }
 }
 
-/// Prefix of the config stamp of a project whose folder was missing at the last check. The prefix
-/// is followed by the reason.
+/// Prefix of the config stamp of a project that was missing at the last check or has been displaced
+/// by another project. For a missing project, the reason follows the prefix.
 pub const GONE: &str = "gone";
 
-/// Returns the config stamp of a missing project.
+/// Returns the config stamp of a project that is missing for the reason `why`.
 pub fn gone(why: &str) -> String {
     format!("{GONE}: {why}")
 }
 
-/// Returns why a project with this stamp is missing, or `None` if it is not missing.
+/// Returns the reason why a project with this config stamp is missing, or `None` if the project is
+/// not missing.
 pub fn why_gone(stamp: &str) -> Option<&str> {
     let rest = stamp.strip_prefix(GONE)?;
     Some(rest.strip_prefix(": ").unwrap_or("the project is gone"))
 }
 
 impl Project {
-    /// Returns the path at which another project has replaced this one.
+    /// Returns the path at which another project has replaced this one, or `None` if this project
+    /// is not displaced.
     pub fn displaced_from(&self) -> Option<PathBuf> {
         let suffix = format!(" was {}", self.id);
         let path = self.path.to_str()?.strip_suffix(&suffix)?;
@@ -93,12 +96,13 @@ impl Project {
 }
 
 impl Store {
-    /// Registers `project`, or updates its path. Another project that was registered at this path
-    /// is displaced: its history is kept under an impossible path, and its jobs are never due
-    /// again.
+    /// Registers `project`, or updates its path and folder identity. Another project that was
+    /// registered at this path is displaced: its history is kept under a placeholder path, and its
+    /// jobs are not due unless the project is registered again at another path.
     ///
     /// # Errors
-    /// Returns a [`StoreError`].
+    /// Returns [`StoreError::Nonsense`] if the path is not UTF-8, or another [`StoreError`] if the
+    /// database fails.
     pub fn register(&mut self, project: &Project, now: Timestamp) -> Result<()> {
         let path = text(&project.path)?;
         self.write(|tx| {
@@ -139,8 +143,8 @@ impl Store {
         self.view(|db| db.all(&sql, [], project))
     }
 
-    /// Returns the stored projection of each project's configuration, or only that of the project
-    /// `only`. The stored projection is the last one that could be read.
+    /// Returns the stored projection of each project's configuration, or of the project `only`. A
+    /// projection comes from the last configuration that could be read.
     pub fn projections(&self, only: Option<&ProjectId>) -> Result<BTreeMap<ProjectId, String>> {
         let sql = "SELECT id, projection FROM projects
                    WHERE projection IS NOT NULL AND (?1 IS NULL OR id = ?1)";
@@ -164,7 +168,8 @@ impl Store {
     }
 }
 
-/// Returns a query for [`project`].
+/// Returns a query for the rows that match the condition `wheres`, with the columns for
+/// [`project`].
 fn select(wheres: &str) -> String {
     format!(
         "SELECT id, path, device, inode, folder_created, config_stamp, owns_id FROM projects

@@ -1,5 +1,6 @@
-//! The database rows that pruning deletes. A plan lists them, and small transactions check and
-//! delete them. This module must never delete a row outside the plan.
+//! Finds and deletes old database rows. A plan lists the rows to delete, and small transactions
+//! check the rows again and delete them. This module must never delete a row that the plan does not
+//! cover.
 
 use std::str::FromStr;
 
@@ -18,13 +19,14 @@ use super::{Fault, Result, Store};
 use crate::failpoint;
 use crate::ids::{AlertId, BadId, OccurrenceId, RunId};
 
-/// Maximum number of occurrences or deferrals (`BATCH`) and of events (`EVENTS`) per transaction.
-/// These limits keep a transaction within a few milliseconds.
+/// Maximum number of occurrences, deferrals or alerts that are deleted in one transaction. This
+/// limit keeps a transaction within a few milliseconds.
 const BATCH: usize = 50;
+/// Maximum number of events that are deleted in one transaction, for the same reason.
 const EVENTS: usize = 500;
 
 impl Store {
-    /// Returns the old rows for a plan. The caller adds the files.
+    /// Returns the rows that a plan considers for deletion. The caller adds the files.
     pub fn old_rows(&self, retention: &Retention, now: Timestamp) -> Result<PruneFacts> {
         let limit = retention.limit(now);
         self.view(|db| {
@@ -40,8 +42,9 @@ impl Store {
         })
     }
 
-    /// Returns the time at which a run was settled, or `None` if its files must be kept because it
-    /// has not been settled and swept. For an unknown run, returns the time encoded in its id.
+    /// Returns the time at which a run was settled, or `None` if the run's files must be kept
+    /// because it has not yet been settled and swept. For an unknown run, returns the time encoded
+    /// in its id.
     pub fn over_since(&self, run: &RunId) -> Result<Option<Timestamp>> {
         let sql = "SELECT CASE WHEN state = 'settled' AND staging IS NULL THEN finished END
                    FROM runs WHERE id = ?1";
@@ -49,14 +52,15 @@ impl Store {
         Ok(found.unwrap_or_else(|| run.at()))
     }
 
-    /// Returns whether a run is settled and swept, and no staged files are kept for the user.
+    /// Returns whether a run has been settled and swept and none of its staged files are kept for
+    /// the user.
     pub fn is_swept(&self, run: &RunId) -> Result<bool> {
         let sql = "SELECT 1 FROM runs r WHERE id = ?1 AND state = 'settled' AND staging IS NULL
                    AND NOT EXISTS (SELECT 1 FROM publications WHERE run = r.id AND published IS NULL)";
         self.view(|db| db.exists(sql, [run]))
     }
 
-    /// Deletes the rows in a plan.
+    /// Deletes the rows in a plan, except those that have become needed since the plan was made.
     pub fn prune_rows(&mut self, plan: &PrunePlan) -> Result<()> {
         for some in plan.rows.deferrals.chunks(BATCH) {
             failpoint::before("remove deferrals");
@@ -129,8 +133,8 @@ impl Store {
 }
 
 fn old_occurrences(db: &Connection, limit: Timestamp) -> Result<Vec<OldOccurrence>, Fault> {
-    // A job's newest occurrences show how it last ended and when it last started. The breaker
-    // counts back to the last success, but at most fifty runs.
+    // A job's newest occurrences show how the job last ended and when it last started. The circuit
+    // breaker counts the runs back to the last success, but at most 50 runs.
     db.all(
         "WITH newest AS (
            SELECT occurrence FROM runs WHERE rowid IN (SELECT max(rowid) FROM runs GROUP BY job)
@@ -150,13 +154,13 @@ fn old_occurrences(db: &Connection, limit: Timestamp) -> Result<Vec<OldOccurrenc
            WHEN EXISTS (SELECT 1 FROM runs WHERE occurrence = o.id AND state <> 'settled')
              THEN 'not over'
            WHEN o.id IN (SELECT occurrence FROM newest) THEN 'the newest of its job'
-           WHEN o.id IN (SELECT occurrence FROM counted) THEN 'the breaker counts it'
+           WHEN o.id IN (SELECT occurrence FROM counted) THEN 'the circuit breaker counts it'
            WHEN EXISTS (SELECT 1 FROM runs WHERE occurrence = o.id AND id IN (SELECT run FROM breaker_resets))
-             THEN 'an acknowledgement names it'
-           WHEN EXISTS (SELECT 1 FROM runs WHERE waits_for = o.id) THEN 'a run waits for it'
+             THEN 'a circuit breaker reset refers to it'
+           WHEN EXISTS (SELECT 1 FROM runs WHERE waits_for = o.id) THEN 'a run is waiting for it'
            WHEN EXISTS (SELECT 1 FROM runs WHERE occurrence = o.id AND staging IS NOT NULL)
-             THEN 'its staging folder is not swept'
-           WHEN EXISTS (SELECT 1 FROM nights WHERE id = o.night AND closed IS NULL) THEN 'its night is open'
+             THEN 'its staging folder has not been swept'
+           WHEN EXISTS (SELECT 1 FROM nights WHERE id = o.night AND closed IS NULL) THEN 'its night is still open'
          END
          FROM occurrences o INDEXED BY occurrences_settled
          WHERE o.settled IS NOT NULL AND o.settled < ?1",
@@ -168,7 +172,7 @@ fn old_occurrences(db: &Connection, limit: Timestamp) -> Result<Vec<OldOccurrenc
     )
 }
 
-/// A column of ids separated by spaces. A null column is an empty list.
+/// A column of ids separated by spaces. A null column yields an empty list.
 struct List<T>(Vec<T>);
 
 impl<T: FromStr<Err = BadId>> FromSql for List<T> {
@@ -218,8 +222,8 @@ fn old_alerts(db: &Connection, limit: Timestamp) -> Result<Vec<AlertId>, Fault> 
     db.values(sql, [millis(limit)])
 }
 
-/// Returns the usage and grants of days, weeks and windows. Keys with only grants are included. A
-/// window that may still be open is omitted.
+/// Returns the keys of the budget usage and grants of days, weeks and windows, including keys that
+/// have only grants. The last window of each pool is omitted, because it may still be open.
 fn old_usage(db: &Connection) -> Result<Vec<OldUsage>, Fault> {
     let found: Vec<Option<OldUsage>> = db.all(
         "WITH named AS (SELECT level, key FROM budget_usage UNION SELECT level, key FROM grants)
@@ -240,8 +244,8 @@ fn old_usage(db: &Connection) -> Result<Vec<OldUsage>, Fault> {
     Ok(found.into_iter().flatten().collect())
 }
 
-/// Returns the last day of a budget level's period, as encoded in its key. For a window, returns
-/// the day it opened.
+/// Returns the last day of a budget level's period, as encoded in the level's key. For a window,
+/// returns the day in UTC on which the window opened.
 fn last_day(level: &str, key: &str) -> Option<Date> {
     let reported = key.rsplit(' ').next()?;
     match level {
@@ -273,7 +277,8 @@ fn remove_occurrence(
     occurrence: &OccurrenceId,
     limit: Timestamp,
 ) -> Result<(), Fault> {
-    // Since the plan was made, the user may have reopened the occurrence or reset the breaker.
+    // Since the plan was made, the user may have reopened the occurrence or reset the circuit
+    // breaker.
     let old = tx.exists(
         "SELECT 1 FROM occurrences WHERE id = ?1 AND settled IS NOT NULL AND settled < ?2
            AND NOT EXISTS (SELECT 1 FROM runs WHERE occurrence = ?1 AND (state <> 'settled' OR staging IS NOT NULL))
@@ -294,7 +299,7 @@ fn remove_occurrence(
 
 fn remove_run(tx: &Transaction<'_>, run: &RunId) -> Result<(), Fault> {
     for sql in [
-        // The amounts that the run's children spent from its reservation.
+        // These are the amounts that the run's children spent from its reservation.
         "DELETE FROM budget_usage WHERE level = 'parent' AND key = ?1
            AND NOT EXISTS (SELECT 1 FROM reservations WHERE level = 'parent' AND key = ?1)",
         "DELETE FROM requests WHERE run = ?1",

@@ -1,5 +1,6 @@
-//! The publication log in the database. The manifest is committed before the first rename, and the
-//! outcome after the last sync. Each commit is one transaction that also checks the fence.
+//! Stores the publication log in the database. The manifest is committed before the first rename,
+//! and the outcome is committed after the last sync. Each commit is one transaction that also
+//! checks the fence.
 
 use jiff::Timestamp;
 use rusqlite::{Connection, params};
@@ -10,14 +11,14 @@ use crate::ids::{Fence, RunId};
 use crate::outcome::Outcome;
 use crate::publish::{LogError, Manifest, PublishLog, RecordedManifest};
 
-/// A check that precedes both commits of a publication, for a run whose fence is also held by
-/// another store.
+/// A check that precedes each commit of a publication, for runs that also hold a fence in another
+/// database.
 pub trait CommitGuard: Send {
     /// Checks that the run may still commit.
     ///
     /// # Errors
-    /// Returns [`LogError::StaleFence`] if it may not, or [`LogError::Store`] if that cannot be
-    /// determined.
+    /// Returns [`LogError::StaleFence`] if the run may not commit, or [`LogError::Store`] if this
+    /// cannot be determined.
     fn check(&mut self, run: &RunId, fence: Fence) -> Result<(), LogError>;
 }
 
@@ -33,12 +34,12 @@ pub struct RunLog<'a> {
 pub struct PublicationTimes {
     /// The time at which the manifest was committed, before the first file was moved.
     pub committed: Timestamp,
-    /// The time at which the outcome was committed, if it was.
+    /// The time at which the outcome was committed, or `None` if it has not been committed.
     pub published: Option<Timestamp>,
 }
 
 impl Store {
-    /// Returns the times of a run's publication, or `None` if the run published nothing.
+    /// Returns the times of a run's publication, or `None` if the run has not committed a manifest.
     pub fn publication_times(&self, run: &RunId) -> Result<Option<PublicationTimes>> {
         let sql = "SELECT committed, published FROM publications WHERE run = ?1";
         self.view(|db| {
@@ -48,8 +49,8 @@ impl Store {
         })
     }
 
-    /// Returns the log for a run's publication. `summary` is stored with the manifest. With `None`,
-    /// as in a recovery, the stored summary is kept.
+    /// Returns the log for a run's publication. `summary` is stored with the manifest. If `summary`
+    /// is `None`, as in a recovery, the stored summary is kept.
     pub fn publish_log<'a>(
         &'a mut self,
         summary: Option<&'a RunSummary>,
@@ -58,7 +59,7 @@ impl Store {
         RunLog { store: self, summary, now }
     }
 
-    /// Sets the check that precedes each commit of this process's publications.
+    /// Sets the check that precedes each commit of a publication through this store.
     pub fn set_commit_guard(&mut self, guard: Box<dyn CommitGuard>) {
         self.guard = Some(guard);
     }
@@ -70,7 +71,8 @@ impl Store {
     /// Settles a run that publishes nothing and has no staging folder, in one transaction.
     ///
     /// # Errors
-    /// Returns [`LogError::StaleFence`] if the run has been taken over, or [`LogError::Store`].
+    /// Returns [`LogError::StaleFence`] if the run has been taken over, or [`LogError::Store`] if
+    /// the database fails.
     pub fn settle_unpublished(
         &mut self,
         run: &RunId,
@@ -91,11 +93,12 @@ impl Store {
         done.map_err(store)?
     }
 
-    /// Checks that a running run still has its fence, for both commits of a publication that is
-    /// recorded elsewhere.
+    /// Checks that the run is running and that `fence` is still its job's current fence. A
+    /// publication whose log is not in the database calls this method before both of its commits.
     ///
     /// # Errors
-    /// Returns [`LogError::StaleFence`] or [`LogError::Store`].
+    /// Returns [`LogError::StaleFence`] if the check fails, or [`LogError::Store`] if the database
+    /// fails.
     pub fn holds(&self, run: &RunId, fence: Fence) -> Result<(), LogError> {
         self.view(|db| fenced(db, run, fence)).map_err(store)?
     }

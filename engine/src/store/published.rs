@@ -1,6 +1,6 @@
-//! The digests of the files published by runner or adopted by the user.
+//! Stores the digests of the files that runner published or the user adopted.
 //!
-//! This module must never interpret a difference. It only stores digests.
+//! This module must never interpret the difference between a stored digest and a file.
 
 use std::collections::BTreeMap;
 
@@ -18,8 +18,8 @@ const RECORD: &str = "INSERT OR REPLACE INTO published_files (project, path, dig
                       VALUES (?1, ?2, ?3, ?4)";
 
 impl Store {
-    /// Returns the digest of each of `paths` that was published by runner or adopted by the user.
-    /// Paths are relative to the project.
+    /// Returns the stored digests of those `paths` that runner published or the user adopted. Paths
+    /// are relative to the project.
     pub fn published_files(
         &self,
         project: &ProjectId,
@@ -55,7 +55,8 @@ impl Store {
     }
 }
 
-/// Records the files of a publication, in the transaction that settles its run.
+/// Records the digests of the files that a publication wrote, and removes the digests of the files
+/// that it deleted. The caller passes the transaction that settles the run.
 pub(super) fn record(
     tx: &Transaction<'_>,
     run: &RunId,

@@ -1,4 +1,4 @@
-//! The queue of waiting runs.
+//! Starts waiting runs and determines when the next tick has work to do.
 
 use runner_text::counted;
 use std::collections::BTreeMap;
@@ -16,9 +16,12 @@ use crate::process_id::ProcessIdentity;
 use crate::queue::{Choice, LiveRun, QueuedRun, choose};
 
 impl Store {
-    /// Requests the runs that may start at `now`, and makes `starter` responsible for them. `only`
-    /// limits the choice to one night. The choice is one transaction, so two processes never start
-    /// the same run or use the same free slot. The cost grows with the number of ready runs.
+    /// Requests the runs that may start at `now`, makes `starter` responsible for them, and returns
+    /// their ids. Runs whose start deadline has passed are skipped.
+    ///
+    /// `only` limits the choice to one night, whose runs start even during a pause. The runs are
+    /// chosen and requested in one transaction, so two processes never start the same run or use
+    /// the same free slot. The cost grows with the number of ready runs.
     pub fn start_ready(
         &mut self,
         only: Option<NightId>,
@@ -57,7 +60,7 @@ impl Store {
 
     /// Resets waiting runs and open nights whose times are more than [`AHEAD`] in the future
     /// because the clock was wrong when they were recorded. Start times chosen by the user are
-    /// kept. Returns a description of the changes.
+    /// kept. Returns a description of the changes, or `None` if nothing changed.
     pub fn reset_waits_ahead(&mut self, now: Timestamp) -> Result<Option<String>> {
         let limit = millis(now.saturating_add(AHEAD).unwrap_or(now));
         let ahead = "SELECT 1 WHERE EXISTS (SELECT 1 FROM runs INDEXED BY runs_ready
@@ -96,8 +99,8 @@ impl Store {
         self.view(|db| db.first(sql, [millis(at)], |row| row.get(0)))
     }
 
-    /// Returns the next time at which a tick may have work: a job is due, a pause ends, a run is
-    /// ready or a night closes.
+    /// Returns the next time at which a tick may have work to do because a job is due, a pause
+    /// ends, a run becomes ready or a night closes.
     pub fn next_moment(&self, now: Timestamp) -> Result<Option<Timestamp>> {
         let sql = "SELECT min(at) FROM (
                      SELECT at FROM (SELECT next_due AS at FROM jobs
@@ -120,8 +123,8 @@ fn waiting(
     only: Option<NightId>,
     now: Timestamp,
 ) -> Result<Vec<QueuedRun>, Fault> {
-    // A scheduled time waits until the older scheduled times of its job are settled, including
-    // their later attempts.
+    // A scheduled run waits until all runs for the older scheduled times of its job are settled,
+    // including retries.
     let sql = "SELECT r.id, r.job, o.priority, o.due, o.origin IN ('clock', 'event') AND NOT EXISTS (
                  SELECT 1 FROM runs e WHERE e.occurrence = r.occurrence AND e.started IS NOT NULL)
          FROM runs r INDEXED BY runs_ready JOIN occurrences o ON o.id = r.occurrence
@@ -145,7 +148,8 @@ fn waiting(
             Entry::Occupied(known) => known.into_mut(),
             Entry::Vacant(new) => new.insert(jobs::policy(tx, job)?),
         };
-        // The hosts of a fleet share this job, so a claim starts it.
+        // The hosts of a fleet share this job, so its runs are offered to the fleet and are not
+        // started from this queue.
         if policy.fleet.is_some() {
             continue;
         }
@@ -156,8 +160,8 @@ fn waiting(
             slots: policy.group.slots,
             priority,
             due,
-            // A run queued by the user has no start deadline. Neither does a run with an earlier
-            // attempt that has started.
+            // A run queued by the user has no start deadline. Neither does a run whose occurrence
+            // has an attempt that has already started.
             start_by: policy
                 .start_within
                 .filter(|_| beginning)
@@ -167,8 +171,8 @@ fn waiting(
     Ok(waiting)
 }
 
-/// Returns the live runs. A live run whose job has an unreadable slot count does not limit its
-/// group's slots.
+/// Returns the live runs. A live run whose job has no slot count occupies a slot, but does not
+/// limit the number of slots in its group.
 fn live(tx: &Transaction<'_>) -> Result<Vec<LiveRun>, Fault> {
     tx.all(
         "SELECT r.job, j.slot_group, j.policy -> '$.group' ->> 'slots' FROM runs r INDEXED BY runs_live

@@ -44,7 +44,7 @@ use crate::tick::{REPORT_JOB, passed_over};
 const UNKNOWN: i64 = 1_000_000;
 
 /// The plan for a restore.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct RestorePlan {
     /// The checked copy.
     pub copy: BackupCopy,

@@ -5,14 +5,15 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 use jiff::Timestamp;
-use rusqlite::{Connection, OpenFlags, Transaction, params};
+use rusqlite::types::Value;
+use rusqlite::{Connection, OpenFlags, Transaction, params_from_iter};
 use serde::Serialize;
 
 use super::columns::{Query as _, millis};
 use super::{Fault, Result, Store, changes, sql_error};
 
-/// Counts of the records that were added to the current database after a copy was made.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+/// The records that a restore loses, and the pauses that it keeps.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct RestoreLoss {
     /// Number of runs that the copy does not contain.
     pub runs: u64,
@@ -32,13 +33,42 @@ pub struct RestoreLoss {
 }
 
 /// All pauses in a database. End times are in milliseconds since the Unix epoch.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 struct Pauses {
     /// The end time of the pause of all jobs, if there is one.
     all: Option<i64>,
-    /// The project, job and end time of each job's pause.
-    jobs: Vec<(String, String, i64)>,
+    /// The paused jobs. The restored database may not contain them or their projects.
+    jobs: Vec<PausedJob>,
 }
+
+/// A paused job with its row, in the order of [`JOB`], and the row of its project, in the order of
+/// [`PROJECT`].
+#[derive(Clone, Debug, PartialEq)]
+struct PausedJob {
+    until: i64,
+    project: Vec<Value>,
+    job: Vec<Value>,
+}
+
+/// The columns of a project's row. The others are filled when the project's settings are read.
+const PROJECT: [&str; 7] =
+    ["id", "path", "device", "inode", "folder_created", "owns_id", "created"];
+/// The columns of a job's row.
+const JOB: [&str; 13] = [
+    "project",
+    "name",
+    "kind",
+    "schedule",
+    "policy",
+    "slot_group",
+    "after_job",
+    "enabled",
+    "next_due",
+    "watermark",
+    "paused_until",
+    "fence",
+    "watched_since",
+];
 
 /// Counts the records in the database at `path` that the copy does not contain, and reads the
 /// database's pauses.
@@ -58,9 +88,8 @@ pub(super) fn since(path: &Path, copy: &Path, now: Timestamp) -> Result<RestoreL
             Ok(keys(db, sql)?.difference(&known).count() as u64)
         };
         let held = pauses(db)?;
-        let lasting = |until: &i64| *until > millis(now);
-        let pauses = held.jobs.iter().filter(|(.., until)| lasting(until)).count()
-            + held.all.iter().filter(|until| lasting(until)).count();
+        let ends = held.jobs.iter().map(|job| job.until).chain(held.all);
+        let pauses = ends.filter(|until| *until > millis(now)).count();
         Ok(RestoreLoss {
             runs: more("SELECT id FROM runs")?,
             breaker_resets: more("SELECT job || ' ' || run || ' ' || at FROM breaker_resets")?,
@@ -74,27 +103,53 @@ pub(super) fn since(path: &Path, copy: &Path, now: Timestamp) -> Result<RestoreL
 }
 
 fn pauses(db: &Connection) -> Result<Pauses, Fault> {
-    let sql = "SELECT project, name, paused_until FROM jobs WHERE paused_until IS NOT NULL";
-    Ok(Pauses {
-        all: super::pause::all(db)?.map(millis),
-        jobs: db.all(sql, [], |row| row.try_into())?,
-    })
+    let columns = PROJECT.map(|name| format!("p.{name}")).join(", ");
+    let own = JOB.map(|name| format!("j.{name}")).join(", ");
+    let sql = format!(
+        "SELECT j.paused_until, {columns}, {own} FROM jobs j JOIN projects p ON p.id = j.project
+         WHERE j.paused_until IS NOT NULL"
+    );
+    let jobs = db.all(&sql, [], |row| {
+        let values = |from: usize, count: usize| -> rusqlite::Result<Vec<Value>> {
+            (from..from + count).map(|at| row.get(at)).collect()
+        };
+        Ok(PausedJob {
+            until: row.get(0)?,
+            project: values(1, PROJECT.len())?,
+            job: values(1 + PROJECT.len(), JOB.len())?,
+        })
+    })?;
+    Ok(Pauses { all: super::pause::all(db)?.map(millis), jobs })
 }
 
 impl RestoreLoss {
-    /// Replaces a database's pauses with these pauses.
+    /// Replaces the pauses in the restored database with those recorded in `self`.
     pub(super) fn apply_pauses(&self, tx: &Transaction<'_>) -> Result<(), Fault> {
         tx.change("DELETE FROM pause", [])?;
         tx.change("UPDATE jobs SET paused_until = NULL WHERE paused_until IS NOT NULL", [])?;
         if let Some(until) = self.held.all {
             tx.change("INSERT INTO pause VALUES (1, ?1)", [until])?;
         }
-        for (project, job, until) in &self.held.jobs {
-            tx.change(
-                "UPDATE jobs SET paused_until = ?3 WHERE project = ?1 AND name = ?2",
-                params![project, job, until],
-            )?;
+        // A paused job that the copy does not contain is added, because otherwise the next tick would
+        // add it without its pause.
+        let (columns, values) = (PROJECT.join(", "), places(PROJECT.len()));
+        let project = format!("INSERT OR IGNORE INTO projects ({columns}) VALUES ({values})");
+        let (columns, values) = (JOB.join(", "), places(JOB.len()));
+        let job = format!(
+            "INSERT INTO jobs ({columns}) SELECT {values}
+             WHERE EXISTS (SELECT 1 FROM projects WHERE id = ?1)
+             ON CONFLICT (project, name) DO UPDATE SET paused_until = excluded.paused_until"
+        );
+        for paused in &self.held.jobs {
+            tx.change(&project, params_from_iter(&paused.project))?;
+            tx.change(&job, params_from_iter(&paused.job))?;
         }
         Ok(())
     }
+}
+
+/// Returns the numbered parameters of a statement.
+fn places(count: usize) -> String {
+    let places: Vec<String> = (1..=count).map(|at| format!("?{at}")).collect();
+    places.join(", ")
 }

@@ -15,11 +15,11 @@ use crate::process_id::ProcessIdentity;
 pub enum Origin {
     /// A scheduled time of the job.
     Clock,
-    /// The end of another job or of a night.
+    /// The end of another job or of a night, or a session that is due for analysis.
     Event,
     /// A user or script that does not wait for the run.
     Queue,
-    /// A user waiting for the run.
+    /// A user waiting for the run, or a claim from a fleet.
     Manual,
 }
 
@@ -125,7 +125,7 @@ fn fresh(tx: &Transaction<'_>, now: Timestamp) -> Result<(RunId, i64), Fault> {
     Ok((run, seed.cast_signed()))
 }
 
-/// Adds a requested run to an occurrence. The caller must spawn the run as `starter`.
+/// Adds a requested run to an occurrence. The process `starter` must then spawn the run.
 pub(super) fn request(
     tx: &Transaction<'_>,
     occurrence: &OccurrenceId,

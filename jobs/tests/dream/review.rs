@@ -323,7 +323,7 @@ fn canonical_and_linked_ideas_are_untouched() {
     assert!(matches!(forced, ReviewError::Guard(_)), "{forced}");
     assert!(twin.exists());
 
-    // A hard link elsewhere would keep the archived content.
+    // An idea with another hard link is refused, because that link would still have the content.
     fs::hard_link(place.root.join("ideas/coffee.md"), outside.path().join("hard.md"))
         .map(|()| {
             let id = place.id_of("ideas/coffee.md");
@@ -482,7 +482,7 @@ fn crash_at_any_commit_leaves_all_or_nothing() {
             }
         }
     }
-    println!("deaths: {cases} cases, {forward} rolled forward");
+    println!("crash tests: {cases} cases, {forward} rolled forward");
     assert!(forward >= 10, "{forward}");
 }
 

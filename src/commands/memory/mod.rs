@@ -31,7 +31,8 @@ use crate::ui::{Failure, Ui, View, show};
 /// notes
 ///
 /// A note is a node: a piece of text with a type, tags and edges to other nodes. Hooks give a
-/// session its project's nodes and extract new ones from its answers. The store is ~/.ctx/store.db.
+/// session its project's nodes and extract new ones from its answers. By default, the store is
+/// ~/.ctx/store.db.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example: runner memory install")]
 pub struct MemoryArgs {
@@ -88,10 +89,14 @@ pub struct MemoryCli {
 impl MemoryArgs {
     pub fn run(&self, cli: &Cli<'_>) -> Result<Exit, Failure> {
         if !cli.here.is_dir() {
-            return Err(Failure::environment(format!("{}: it does not exist", cli.here.display())));
+            return Err(Failure::environment(format!("{} is not a folder", cli.here.display())));
         }
         if let MemoryCommand::Model(args) = &self.command {
             return args.run(cli);
+        }
+        if let (MemoryCommand::Install(_), Some(_)) = (&self.command, &self.db) {
+            let why = "hooks use only the store in $CTX_DB or ~/.ctx/store.db, not that of --db";
+            return Err(Failure::usage(why).hint("runner memory install, with CTX_DB set"));
         }
         let location = scope::store(self.db.as_deref())?;
         let now = cli.env.wall()?;

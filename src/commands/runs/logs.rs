@@ -1,4 +1,5 @@
-//! `runner logs` and `runner runs logs`: prints a run's whole log, or follows it as it grows.
+//! `runner logs` and `runner runs logs`: print a run's log and its program's output, or follow them
+//! as they grow.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -25,10 +26,10 @@ use crate::wait;
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example: runner logs dream --follow")]
 pub struct LogsArgs {
-    /// A job, for its last started run; or a run's id, or an unambiguous prefix of it
+    /// A run's id or an unambiguous prefix of it, or a job's name (for its last run that started)
     #[arg(value_name = "RUN|JOB")]
     run: String,
-    /// Print new lines of the log and of the program's output until the run finishes
+    /// Print the log and the program's output, and continue until the run finishes
     #[arg(short, long, conflicts_with = "json")]
     follow: bool,
 }
@@ -73,7 +74,11 @@ impl LogsArgs {
             found = true;
         }
         if !found {
-            show::complain(&format!("run {} has no log because it never started", row.id));
+            let why = match row.started() {
+                Some(_) => "no longer exists",
+                None => "does not exist because the run never started",
+            };
+            show::complain(&format!("the log of run {} {why}", row.id));
         }
         if let Some(outcome) = outcome {
             show::out(&format!("{outcome}\n"));
@@ -100,12 +105,18 @@ impl LogsArgs {
                 Err(_) => Err(unknown),
             };
         };
-        let filter = RunFilter { job: Some(job.id), limit: 20, ..RunFilter::default() };
-        let started = store.runs(&filter)?.into_iter().find(|row| row.started().is_some());
-        started.ok_or_else(|| {
-            Failure::data(format!("{} has not run yet", self.run))
-                .hint(format!("runner jobs run {}", self.run))
-        })
+        let mut filter = RunFilter { job: Some(job.id), limit: 20, ..RunFilter::default() };
+        loop {
+            let rows = store.runs(&filter)?;
+            let Some(oldest) = rows.last() else {
+                return Err(Failure::data(format!("{} has not run yet", self.run))
+                    .hint(format!("runner jobs run {}", self.run)));
+            };
+            filter.before = Some(oldest.id.clone());
+            if let Some(started) = rows.into_iter().find(|row| row.started().is_some()) {
+                return Ok(started);
+            }
+        }
     }
 }
 
@@ -121,7 +132,8 @@ impl RunLogs {
 }
 
 /// Prints the log of a run and its program's output until the run is over. The log comes from the
-/// daemon if one is running. Returns the outcome, or `None` if the reader has exited.
+/// daemon if one is running. Returns the outcome, or `None` if standard output was closed at the
+/// other end.
 fn follow_log(home: &Env, run: &RunId) -> Result<Option<String>, Failure> {
     let stdout = std::io::stdout();
     let [log, output @ ..] = follow::FILES.map(|(name, _)| (name, 0));
@@ -149,7 +161,7 @@ fn follow_log(home: &Env, run: &RunId) -> Result<Option<String>, Failure> {
     })
 }
 
-/// Returns a sink that prints lines of [`follow::FILES`]. Index 0 is the file at `first`.
+/// Returns a sink for [`follow::follow`] whose file index 0 stands for `follow::FILES[first]`.
 fn print(first: usize) -> impl FnMut(usize, &str, u64) -> io::Result<()> {
     move |which, text, _| {
         show::out(&follow::shown(first + which, text));

@@ -64,6 +64,28 @@ fn restore_reports_lost_runs() {
 }
 
 #[test]
+fn pause_of_a_job_that_the_backup_lacks_is_kept() {
+    let aged = Aged::new();
+    aged.at("2026-01-10T13:00:30Z");
+    aged.run(&["db", "backup"]).ends(0);
+    let job = "\n[jobs.later]\nkind = \"command\"\nprogram = \"true\"\ntrigger = \"every 10m\"\n";
+    aged.fixture.configure(job);
+    aged.run(&["tick"]).ends(0);
+    aged.run(&["pause", "later"]).ends(0);
+    aged.run(&["db", "restore", "--yes"]).ends(0).expect_text("current pauses are kept (1)");
+    aged.at("2026-01-10T15:00:30Z");
+    aged.run(&["tick"]).ends(0);
+    let runs = "SELECT count(*) FROM runs r JOIN occurrences o ON o.id = r.occurrence
+                JOIN jobs j ON j.id = o.job WHERE j.name = 'later'";
+    assert_eq!(aged.fixture.count(runs), 0, "the restore ended a pause");
+    aged.run(&["resume", "later"]).ends(0);
+    aged.at("2026-01-10T16:00:30Z");
+    aged.run(&["tick"]).ends(0);
+    assert_eq!(aged.fixture.count(runs), 1, "the resumed job did not run");
+    aged.run(&["db", "check"]).ends(0);
+}
+
+#[test]
 fn restore_refuses_an_open_database() {
     let aged = Aged::new();
     aged.run(&["db", "backup"]).ends(0);

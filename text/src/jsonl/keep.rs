@@ -1,8 +1,8 @@
 //! Edits JSON lines in place, rewriting only the changed lines.
 //!
 //! Broken, blank and unchanged lines remain the same byte for byte. In a changed record, all other
-//! values keep their order and their original text (such as `0.80`). This module must never drop,
-//! reorder or reformat data that the caller did not change.
+//! values keep their order and their original text (such as `0.80`). This module must never drop or
+//! reorder fields, or reformat values, that the caller did not change.
 
 use std::fmt;
 
@@ -108,7 +108,7 @@ impl Object {
     pub fn set_objects(&mut self, key: &str, objects: &[Self]) {
         let parts: Vec<String> = objects.iter().map(Self::to_text).collect();
         let joined = format!("[{}]", parts.join(","));
-        let raw = RawValue::from_string(joined).expect("JSON texts in brackets are JSON");
+        let raw = RawValue::from_string(joined).expect("a list of JSON values in brackets is JSON");
         self.put(key, raw);
     }
 
@@ -157,14 +157,13 @@ impl KeptLines {
         Self { lines: lines.collect(), ended }
     }
 
-    /// Returns the valid rows with their line numbers, from 1.
+    /// Returns the valid rows with their line numbers, counted from 1.
     pub fn rows(&self) -> impl Iterator<Item = (usize, &Object)> {
         let all = self.lines.iter().enumerate();
         all.filter_map(|(at, line)| line.row.as_ref().ok().map(|row| (at + 1, row)))
     }
 
-    /// Returns the lines that are neither objects nor blank, each with its line number and the
-    /// reason.
+    /// Returns the line number of each broken line, with the reason why it is not an object.
     pub fn broken(&self) -> impl Iterator<Item = (usize, &str)> {
         let all = self.lines.iter().enumerate();
         all.filter(|(_, line)| !line.bytes.iter().all(u8::is_ascii_whitespace))

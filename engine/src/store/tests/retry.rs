@@ -141,7 +141,8 @@ fn requested_retry_reopens_occurrence_once() {
     assert_eq!((row.attempt, row.state.name()), (2, "queued"));
     assert_eq!(fixture.stands(&run), None);
     // No user waits for a requested retry to finish, so the origin of its occurrence is the queue.
-    // The retry is queued again after a deferral, and the process that started it may exit.
+    // Therefore, a deferred retry is queued again, and it does not depend on the process that
+    // requested it.
     assert_eq!((row.origin, row.manual()), (Origin::Queue, false));
     assert_eq!(fixture.start(later(1)), std::slice::from_ref(&again));
     let put_off = Outcome::Deferred { until: later(9), why: "dirty".to_owned() };
